@@ -1,4 +1,4 @@
-//! PostgreSQL's words that the planner reads otherwise, or not at all, in the planner's own.
+//! Rewrites PostgreSQL syntax that the planner reads differently, or not at all, into the planner's syntax.
 //!
 //! ```text
 //!   0.1::FLOAT                    0.1::DOUBLE PRECISION
@@ -17,9 +17,9 @@
 //!   regexp_replace(a, b, c, 1, 2) regexp_replace_nth(a, b, c, 1, 2)
 //! ```
 //!
-//! Numbers elsewhere are made exact where the types beside them are known (`partita_worker::ExactNumbers`).
+//! Numbers elsewhere are made exact once the types beside them are known (`partita_worker::ExactNumbers`).
 //!
-//! This is done when a statement is planned: what clients are shown of it is what they wrote.
+//! This happens when a statement is planned: clients are shown the statement as they wrote it.
 
 use std::ops::ControlFlow;
 
@@ -40,13 +40,13 @@ use crate::error::{INVALID_TEXT, STATEMENT_TOO_COMPLEX, SqlError};
 
 /// Binary digits of the significand from which a FLOAT is a double.
 const DOUBLE_DIGITS: u64 = 25;
-/// Elements that a value is compared with; each is an expression of its own.
+/// Most elements that a value is compared with; each becomes an expression of its own.
 const ELEMENTS_MAX: usize = 10_000;
 
-/// Writes a statement in the planner's words.
+/// Rewrites a statement for the planner.
 ///
 /// # Errors
-/// When the text of an array is none.
+/// When the text of an array is malformed, or has too many elements.
 pub(crate) fn adapt(statement: &mut PlannerStatement) -> Result<(), SqlError> {
     let PlannerStatement::Statement(tree) = statement else { return Ok(()) };
     match tree.visit(&mut Adapted) {
@@ -71,7 +71,7 @@ impl VisitorMut for Adapted {
         if let Err(error) = fetched(query) {
             return ControlFlow::Break(Box::new(error));
         }
-        for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+        for table in query.with.iter_mut().flat_map(|clause| &mut clause.cte_tables) {
             exact_numbers(&mut table.query);
         }
         ControlFlow::Continue(())
@@ -83,7 +83,7 @@ impl VisitorMut for Adapted {
         }
         match from_functions::adapted(table) {
             Ok(None) => {}
-            Ok(Some(other)) => *table = other,
+            Ok(Some(replacement)) => *table = replacement,
             Err(error) => return ControlFlow::Break(Box::new(error)),
         }
         ControlFlow::Continue(())
@@ -106,7 +106,7 @@ impl VisitorMut for Adapted {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         match adapted(expr) {
             Ok(None) => {}
-            Ok(Some(other)) => *expr = other,
+            Ok(Some(replacement)) => *expr = replacement,
             Err(error) => return ControlFlow::Break(Box::new(error)),
         }
         ControlFlow::Continue(())
@@ -116,10 +116,10 @@ impl VisitorMut for Adapted {
 /// Writes FETCH as LIMIT.
 fn fetched(query: &mut Query) -> Result<(), SqlError> {
     let Some(fetch) = query.fetch.take() else { return Ok(()) };
-    let one = || Expr::Value(Value::Number("1".to_owned(), false).into());
-    let count = fetch.quantity.unwrap_or_else(one);
-    let none = LimitClause::LimitOffset { limit: None, offset: None, limit_by: Vec::new() };
-    match query.limit_clause.get_or_insert(none) {
+    let one_row = || Expr::Value(Value::Number("1".to_owned(), false).into());
+    let count = fetch.quantity.unwrap_or_else(one_row);
+    let no_limit = LimitClause::LimitOffset { limit: None, offset: None, limit_by: Vec::new() };
+    match query.limit_clause.get_or_insert(no_limit) {
         LimitClause::LimitOffset { limit, .. } if limit.is_none() => {
             *limit = Some(count);
             Ok(())
@@ -128,7 +128,7 @@ fn fetched(query: &mut Query) -> Result<(), SqlError> {
     }
 }
 
-/// A clock's time in the zone of the session.
+/// A call of a clock function, in the time zone of the session; the time of day only if `of_day`.
 fn local_time(function: &Function, of_day: bool) -> Option<Expr> {
     let digits = match &function.args {
         FunctionArguments::None => 6,
@@ -144,20 +144,20 @@ fn local_time(function: &Function, of_day: bool) -> Option<Expr> {
         },
         FunctionArguments::Subquery(_) => return None,
     };
-    let now = call("now", Vec::new());
-    let local = as_type(now, DataType::Timestamp(Some(digits), TimezoneInfo::None));
+    let instant = call("now", Vec::new());
+    let local = as_type(instant, DataType::Timestamp(Some(digits), TimezoneInfo::None));
     Some(if of_day { as_type(local, DataType::Time(None, TimezoneInfo::None)) } else { local })
 }
 
-/// A call of `regexp_replace` that says where to begin.
+/// A call of `regexp_replace` that gives a start position, as a call of `regexp_replace_nth`.
 fn replaced_nth(function: &Function) -> Option<Expr> {
     let FunctionArguments::List(list) = &function.args else { return None };
-    let is_number = |of: &FunctionArg| match of {
+    let is_number = |argument: &FunctionArg| match argument {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::UnaryOp { expr, .. })) => {
-            matches!(expr.as_ref(), Expr::Value(of) if matches!(of.value, Value::Number(..)))
+            matches!(expr.as_ref(), Expr::Value(value) if matches!(value.value, Value::Number(..)))
         }
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(of))) => {
-            matches!(of.value, Value::Number(..))
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => {
+            matches!(value.value, Value::Number(..))
         }
         _ => false,
     };
@@ -172,8 +172,8 @@ fn replaced_nth(function: &Function) -> Option<Expr> {
     Some(Expr::Function(function))
 }
 
-/// Makes the numbers exact that are columns of a query by themselves. In one of several queries that are united, and in a
-/// subquery that is compared with something, they meet other types.
+/// Makes numbers exact that are columns of a query by themselves. Operands of set operations and subqueries that are
+/// compared with something are left out: there the numbers meet other types.
 fn exact_numbers(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
     for item in &mut select.projection {
@@ -183,23 +183,24 @@ fn exact_numbers(query: &mut Query) {
     }
 }
 
-/// Whether an expression names no column and calls nothing.
+/// Returns true if an expression names no column and calls no function.
 fn is_constant(expr: &Expr) -> bool {
-    let found = visit_expressions(expr, |part| match part {
+    let walk = visit_expressions(expr, |part| match part {
         Expr::Value(_) | Expr::Nested(_) | Expr::BinaryOp { .. } | Expr::UnaryOp { .. } => {
             ControlFlow::Continue(())
         }
         _ => ControlFlow::Break(()),
     });
-    found.is_continue()
+    walk.is_continue()
 }
 
-/// A condition that is over one group of all rows: the planner sees that by an aggregate only.
+/// Adds an aggregate to a condition over one group of all rows: only an aggregate tells the planner that there is a
+/// group.
 fn one_group(condition: &mut Expr) {
-    let all = FunctionArg::Unnamed(FunctionArgExpr::Wildcard);
+    let wildcard = FunctionArg::Unnamed(FunctionArgExpr::Wildcard);
     let mut count = call("count", Vec::new());
     if let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = &mut count {
-        list.args.push(all);
+        list.args.push(wildcard);
     }
     let zero = Expr::Value(Value::Number("0".to_owned(), false).into());
     let counted =
@@ -211,7 +212,7 @@ fn one_group(condition: &mut Expr) {
     };
 }
 
-/// Spreads the series of a select list over rows; those of subqueries have select lists of their own.
+/// Spreads the series of a select list over rows. Subqueries are left out: they have select lists of their own.
 struct Series {
     depth: usize,
 }
@@ -230,16 +231,19 @@ impl VisitorMut for Series {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        // A series that an inner visit has spread already is not spread twice.
         if let Some(spread) = spread_twice(expr) {
             *expr = spread;
         }
         if self.depth > 0 {
             return ControlFlow::Continue(());
         }
+        // Functions of sets become `unnest` of the array that holds their rows.
         if let Some(set) = set_of(expr) {
             *expr = call("unnest", vec![set]);
             return ControlFlow::Continue(());
         }
+        // `generate_series` takes its step as an interval, also where it is written as text.
         if named(expr) != Some("generate_series") {
             return ControlFlow::Continue(());
         }
@@ -261,7 +265,7 @@ impl VisitorMut for Series {
     }
 }
 
-/// The array of what a function gives row by row.
+/// The call that returns the rows of a function of sets as one array.
 fn set_of(expr: &Expr) -> Option<Expr> {
     let arrays = match named(expr)? {
         "regexp_matches" => "regexp_all_matches",
@@ -275,13 +279,13 @@ fn set_of(expr: &Expr) -> Option<Expr> {
     Some(Expr::Function(function))
 }
 
-/// What a call of `unnest` takes, if that is one too: a series that was spread already.
+/// The argument of an `unnest` whose argument is an `unnest` itself: a series that was spread already.
 fn spread_twice(expr: &Expr) -> Option<Expr> {
     let (outer, inner) = (unnested(expr)?, unnested(unnested(expr)?)?);
     (named(inner) == Some("generate_series")).then(|| outer.clone())
 }
 
-/// What a call of `unnest` takes.
+/// The argument of a call of `unnest`.
 fn unnested(expr: &Expr) -> Option<&Expr> {
     let Expr::Function(function) = expr else { return None };
     let ([name], FunctionArguments::List(list)) = (function.name.0.as_slice(), &function.args)
@@ -289,10 +293,10 @@ fn unnested(expr: &Expr) -> Option<&Expr> {
         return None;
     };
     match list.args.as_slice() {
-        [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))]
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))]
             if name.as_ident().is_some_and(|name| folded(name) == "unnest") =>
         {
-            Some(of)
+            Some(argument)
         }
         _ => None,
     }
@@ -315,22 +319,26 @@ fn named(expr: &Expr) -> Option<&'static str> {
         "regexp_split_to_table",
         "string_to_table",
     ];
-    KNOWN.into_iter().find(|known| *known == name)
+    KNOWN.into_iter().find(|candidate| *candidate == name)
 }
 
 fn adapted(expr: &Expr) -> Result<Option<Expr>, SqlError> {
+    // Casts and functions that PostgreSQL calls otherwise.
     Ok(match expr {
         Expr::Cast {
-            kind: CastKind::Cast | CastKind::DoubleColon, expr: of, data_type, ..
+            kind: CastKind::Cast | CastKind::DoubleColon,
+            expr: operand,
+            data_type,
+            ..
         } => {
-            return cast(expr, of, data_type);
+            return cast(expr, operand, data_type);
         }
         Expr::Function(Function { args: FunctionArguments::List(list), over: None, .. })
             if named(expr) == Some("date") =>
         {
             match list.args.as_slice() {
-                [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))] => {
-                    Some(as_type(of.clone(), DataType::Date))
+                [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] => {
+                    Some(as_type(argument.clone(), DataType::Date))
                 }
                 _ => None,
             }
@@ -345,12 +353,14 @@ fn adapted(expr: &Expr) -> Result<Option<Expr>, SqlError> {
         Expr::Function(function) if named(expr) == Some("pg_typeof") => {
             let mut exact = function.clone();
             if let FunctionArguments::List(list) = &mut exact.args
-                && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))] = list.args.as_mut_slice()
+                && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] =
+                    list.args.as_mut_slice()
             {
-                make_exact(of);
+                make_exact(argument);
             }
             Some(Expr::Function(exact))
         }
+        // Comparisons with blank-padded texts and with the elements of arrays.
         Expr::BinaryOp { left, op, right } => without_blanks(left, op, right),
         Expr::AnyOp { left, compare_op, right, .. } => {
             each(left, compare_op, right, &BinaryOperator::Or)?
@@ -362,20 +372,22 @@ fn adapted(expr: &Expr) -> Result<Option<Expr>, SqlError> {
     })
 }
 
-fn cast(whole: &Expr, of: &Expr, data_type: &DataType) -> Result<Option<Expr>, SqlError> {
+fn cast(whole: &Expr, operand: &Expr, data_type: &DataType) -> Result<Option<Expr>, SqlError> {
+    // The same cast to another type.
     let retyped = |data_type: DataType| {
         let mut cast = whole.clone();
-        if let Expr::Cast { data_type: to, .. } = &mut cast {
-            *to = data_type;
+        if let Expr::Cast { data_type: target, .. } = &mut cast {
+            *target = data_type;
         }
         cast
     };
+    // FLOAT(n) has two widths, and the text of an array is read here.
     Ok(match data_type {
         DataType::Float(ExactNumberInfo::Precision(digits)) if *digits < DOUBLE_DIGITS => {
             Some(retyped(DataType::Real))
         }
         DataType::Float(_) => Some(retyped(DataType::DoublePrecision)),
-        DataType::Array(ArrayElemTypeDef::SquareBracket(..)) => match is_text(of) {
+        DataType::Array(ArrayElemTypeDef::SquareBracket(..)) => match is_text(operand) {
             Some(text) => Some(Expr::Cast {
                 kind: CastKind::Cast,
                 expr: Box::new(array(elements(text)?)),
@@ -385,11 +397,12 @@ fn cast(whole: &Expr, of: &Expr, data_type: &DataType) -> Result<Option<Expr>, S
             }),
             None => None,
         },
-        other => match length(other) {
+        data_type => match length(data_type) {
+            // VARCHAR(n) cuts and CHAR(n) pads its text.
             Some(length) => {
-                let text = as_type(of.clone(), DataType::Varchar(None));
+                let text = as_type(operand.clone(), DataType::Varchar(None));
                 let length = Expr::Value(Value::Number(length.to_string(), false).into());
-                let is_padded = matches!(other, DataType::Char(_) | DataType::Character(_));
+                let is_padded = matches!(data_type, DataType::Char(_) | DataType::Character(_));
                 let name = if is_padded { padded::NAME } else { "left" };
                 Some(call(name, vec![text, length]))
             }
@@ -398,15 +411,15 @@ fn cast(whole: &Expr, of: &Expr, data_type: &DataType) -> Result<Option<Expr>, S
     })
 }
 
-/// A comparison of a CHAR(n) with a text that is written down: blanks at the end of either say nothing.
+/// A comparison of a CHAR(n) with a text literal: blanks at the end of either are ignored.
 fn without_blanks(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
     use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
     if !matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq) {
         return None;
     }
-    let trimmed = |of: &Expr, other: &Expr| {
-        let text = is_text(of).filter(|text| text.ends_with(' '))?;
-        let Expr::Function(Function { name, .. }) = other else { return None };
+    let trimmed = |literal: &Expr, operand: &Expr| {
+        let text = is_text(literal).filter(|text| text.ends_with(' '))?;
+        let Expr::Function(Function { name, .. }) = operand else { return None };
         let name = name.0.last()?.as_ident()?;
         let text = text.trim_end_matches(' ').to_owned();
         (name.value == padded::NAME).then(|| Expr::Value(Value::SingleQuotedString(text).into()))
@@ -419,9 +432,9 @@ fn without_blanks(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr
     Some(Expr::BinaryOp { left, op: op.clone(), right })
 }
 
-/// How many characters a type has at most.
-fn length(of: &DataType) -> Option<u64> {
-    let (length, fixed) = match of {
+/// The maximum number of characters of a type, if it has one.
+fn length(data_type: &DataType) -> Option<u64> {
+    let (length, fixed) = match data_type {
         DataType::Varchar(length)
         | DataType::CharVarying(length)
         | DataType::CharacterVarying(length) => (length, false),
@@ -435,7 +448,7 @@ fn length(of: &DataType) -> Option<u64> {
     }
 }
 
-/// A comparison with the elements of an array that is written down, one by one.
+/// A comparison with the elements of an array that is written out, element by element.
 fn each(
     left: &Expr,
     op: &BinaryOperator,
@@ -451,15 +464,16 @@ fn each(
         let message = format!("a value cannot be compared with more than {ELEMENTS_MAX} elements");
         return Err(SqlError::new(STATEMENT_TOO_COMPLEX, message));
     }
-    let any = *joint == BinaryOperator::Or;
+    let is_any = *joint == BinaryOperator::Or;
     // As a list, which grows no deeper.
     let listed = match op {
-        Eq => any,
-        NotEq => !any,
+        Eq => is_any,
+        NotEq => !is_any,
         _ => false,
     };
     if listed && !members.is_empty() {
-        let in_list = Expr::InList { expr: Box::new(left.clone()), list: members, negated: !any };
+        let in_list =
+            Expr::InList { expr: Box::new(left.clone()), list: members, negated: !is_any };
         return Ok(Some(Expr::Nested(Box::new(in_list))));
     }
     let mut parts: Vec<Expr> = members
@@ -473,40 +487,43 @@ fn each(
     while parts.len() > 1 {
         let mut pairs = Vec::with_capacity(parts.len().div_ceil(2));
         let mut rest = parts.into_iter();
-        while let Some(one) = rest.next() {
+        while let Some(first) = rest.next() {
             pairs.push(match rest.next() {
-                Some(other) => Expr::BinaryOp {
-                    left: Box::new(one),
+                Some(second) => Expr::BinaryOp {
+                    left: Box::new(first),
                     op: joint.clone(),
-                    right: Box::new(other),
+                    right: Box::new(second),
                 },
-                None => one,
+                None => first,
             });
         }
         parts = pairs;
     }
-    let whole = parts.pop().unwrap_or_else(|| Expr::Value(Value::Boolean(!any).into()));
+    let whole = parts.pop().unwrap_or_else(|| Expr::Value(Value::Boolean(!is_any).into()));
     Ok(Some(Expr::Nested(Box::new(whole))))
 }
 
-/// The elements of an array that is written down: as a text, as ARRAY[..], or cast from one of these.
-fn members(of: &Expr) -> Result<Option<Vec<Expr>>, SqlError> {
-    Ok(match of {
+/// The elements of an array that is written out: as a text, as ARRAY[..], or cast from one of these.
+fn members(array: &Expr) -> Result<Option<Vec<Expr>>, SqlError> {
+    Ok(match array {
         Expr::Nested(inner) => return members(inner),
         Expr::Array(Array { elem, .. }) if !elem.iter().any(|e| matches!(e, Expr::Array(_))) => {
             Some(elem.clone())
         }
         Expr::Cast {
             expr,
-            data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(of, _)),
+            data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(element_type, _)),
             ..
-        } if !matches!(**of, DataType::Array(_)) => {
+        } if !matches!(**element_type, DataType::Array(_)) => {
             let members = members(expr)?;
             members.map(|members| {
-                members.into_iter().map(|member| as_type(member, of.as_ref().clone())).collect()
+                members
+                    .into_iter()
+                    .map(|member| as_type(member, element_type.as_ref().clone()))
+                    .collect()
             })
         }
-        other => match is_text(other) {
+        expr => match is_text(expr) {
             Some(text) => {
                 let texts = elements(text)?;
                 Some(texts.into_iter().map(literal).collect())
@@ -536,22 +553,24 @@ fn is_text(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// The elements of an array's text of one dimension: `{a,"b c",NULL}`.
+/// The elements of the text of a one-dimensional array: `{a,"b c",NULL}`.
 fn elements(text: &str) -> Result<Vec<Option<String>>, SqlError> {
     let malformed = || SqlError::new(INVALID_TEXT, format!("malformed array literal: \"{text}\""));
     let inner = text.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     let inner = inner.ok_or_else(malformed)?;
-    let mut found = Vec::new();
+    let mut elements = Vec::new();
     let mut rest = inner.trim_start().chars().peekable();
     if rest.peek().is_none() {
-        return Ok(found);
+        return Ok(elements);
     }
+    // One element and the comma behind it a turn.
     loop {
         while rest.next_if(|c| c.is_ascii_whitespace()).is_some() {}
         let mut element = String::new();
         let quoted = rest.next_if_eq(&'"').is_some();
         let mut escaped = false;
         loop {
+            // Only quotes let separators, braces and blanks into an element.
             match rest.peek() {
                 None if quoted => return Err(malformed()),
                 Some('"') if quoted => break,
@@ -564,24 +583,25 @@ fn elements(text: &str) -> Result<Vec<Option<String>>, SqlError> {
                     escaped = true;
                     element.push(rest.next().ok_or_else(malformed)?);
                 }
-                Some(other) => element.push(other),
+                Some(character) => element.push(character),
                 None => return Err(malformed()),
             }
         }
+        // Only an unquoted, unescaped NULL is NULL.
         if quoted {
             rest.next();
             while rest.next_if(|c| c.is_ascii_whitespace()).is_some() {}
-            found.push(Some(element));
+            elements.push(Some(element));
         } else {
             let element = if escaped { element } else { element.trim_end().to_owned() };
             if element.is_empty() {
                 return Err(malformed());
             }
             let is_null = !escaped && element.eq_ignore_ascii_case("null");
-            found.push((!is_null).then_some(element));
+            elements.push((!is_null).then_some(element));
         }
         match rest.next() {
-            None => return Ok(found),
+            None => return Ok(elements),
             Some(',') => {}
             Some(_) => return Err(malformed()),
         }

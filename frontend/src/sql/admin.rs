@@ -1,6 +1,5 @@
-//! `ADMIN function(...)`: what operators say. Strings name tables, whole numbers partitions and nodes
-//! as `sys.partitions` and `sys.nodes` show them. A function that does not exist is an error that
-//! lists those that do.
+//! `ADMIN function(...)`: commands of operators. Strings name tables; whole numbers name partitions and nodes as
+//! `sys.partitions` and `sys.nodes` show them. An unknown function is an error that lists the known ones.
 
 use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::service::AdminOrder;
@@ -10,7 +9,7 @@ use super::statement::{Admin, Statement, TableName};
 use super::tokens::Tokens;
 use crate::error::SqlError;
 
-/// All functions and what they take.
+/// All functions and their arguments.
 const FUNCTIONS: [(&str, &str); 9] = [
     ("flush_table", "('table')"),
     ("compact_table", "('table')"),
@@ -30,8 +29,8 @@ impl Tokens<'_> {
         let unknown = self.unsupported(format!("ADMIN {}", self.peek().token));
         let function = self.name("a function")?;
         let Some((_, takes)) = FUNCTIONS.iter().find(|(name, _)| *name == function) else {
-            let known: Vec<_> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
-            return Err(unknown.with_hint(format!("there are {}", known.join(", "))));
+            let names: Vec<_> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
+            return Err(unknown.with_hint(format!("the functions are {}", names.join(", "))));
         };
         let arguments = self.list(Self::option_value)?;
         let admin = admin(&function, &arguments)?;
@@ -42,8 +41,9 @@ impl Tokens<'_> {
     }
 }
 
-/// What a function is to do; `None` when it takes other arguments.
+/// The order that a call stands for; `None` when its arguments are not those of the function.
 fn admin(function: &str, arguments: &[OptionValue]) -> Result<Option<Admin>, SqlError> {
+    // All arguments but tables are numbers.
     let numbers: Option<Vec<u64>> = arguments.iter().map(number).collect();
     let order = match (function, arguments, numbers.as_deref()) {
         ("flush_table", [OptionValue::Text(name)], _) => {
@@ -55,14 +55,15 @@ fn admin(function: &str, arguments: &[OptionValue]) -> Result<Option<Admin>, Sql
         ("drain_node", _, Some([node])) => AdminOrder::Drain { node: NodeId(*node), on: true },
         ("undrain_node", _, Some([node])) => AdminOrder::Drain { node: NodeId(*node), on: false },
         ("remove_node", _, Some([node])) => AdminOrder::RemoveNode { node: NodeId(*node) },
-        ("move_replica", _, Some([partition, from, to])) => AdminOrder::MoveReplica {
+        ("move_replica", _, Some([partition, source, destination])) => AdminOrder::MoveReplica {
             partition: PartitionId(*partition),
-            from: NodeId(*from),
-            to: NodeId(*to),
+            from: NodeId(*source),
+            to: NodeId(*destination),
         },
-        ("transfer_leader", _, Some([partition, to])) => {
-            AdminOrder::TransferLeader { partition: PartitionId(*partition), to: NodeId(*to) }
-        }
+        ("transfer_leader", _, Some([partition, destination])) => AdminOrder::TransferLeader {
+            partition: PartitionId(*partition),
+            to: NodeId(*destination),
+        },
         ("split_partition", _, Some([partition])) => {
             AdminOrder::SplitPartition { partition: PartitionId(*partition), at: None }
         }

@@ -1,4 +1,4 @@
-//! ALTER TABLE: reading it, and what meta is told.
+//! ALTER TABLE: parsing it, and the changes that are sent to meta.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::catalog::Table;
@@ -48,9 +48,9 @@ impl Tokens<'_> {
         if self.take(&["drop"]) {
             self.take(&["column"]);
             let if_exists = self.if_exists();
-            for what in ["constraint", "primary", "index"] {
-                if self.at(what) && !matches!(self.peek_nth(1).token, Token::EOF | Token::Comma) {
-                    return Err(self.unsupported(format!("DROP {}", what.to_ascii_uppercase())));
+            for kind in ["constraint", "primary", "index"] {
+                if self.at(kind) && !matches!(self.peek_nth(1).token, Token::EOF | Token::Comma) {
+                    return Err(self.unsupported(format!("DROP {}", kind.to_ascii_uppercase())));
                 }
             }
             let name = self.name("a column name")?;
@@ -61,12 +61,12 @@ impl Tokens<'_> {
         } else if self.take(&["rename"]) {
             // RENAME t: GreptimeDB's form without TO.
             self.take(&["column"]);
-            let from = self.name("a name")?;
+            let old_name = self.name("a name")?;
             if self.take(&["to"]) {
-                let to = self.name("a column name")?;
-                changes.push(AlterChange::RenameColumn { from, to });
+                let new_name = self.name("a column name")?;
+                changes.push(AlterChange::RenameColumn { from: old_name, to: new_name });
             } else {
-                changes.push(AlterChange::Rename(from));
+                changes.push(AlterChange::Rename(old_name));
             }
         } else if self.take(&["alter"]) || self.take(&["modify"]) {
             self.take(&["column"]);
@@ -108,20 +108,22 @@ impl Tokens<'_> {
                 changes.push(AlterChange::SetOption(unset(key, position)?));
             }
         } else {
-            let what = self.peek().token.to_string().to_ascii_uppercase();
-            let known = [
+            let keyword = self.peek().token.to_string().to_ascii_uppercase();
+            let unsupported = [
                 "OWNER", "ENABLE", "DISABLE", "CLUSTER", "INHERIT", "VALIDATE", "ATTACH", "DETACH",
                 "REPLICA",
             ];
-            return Err(if ["PARTITION", "REPARTITION"].contains(&what.as_str()) {
-                self.unsupported(format!("ALTER TABLE ... {what}")).with_hint(
+            return Err(if ["PARTITION", "REPARTITION"].contains(&keyword.as_str()) {
+                self.unsupported(format!("ALTER TABLE ... {keyword}")).with_hint(
                     "PARTITION BY HASH (columns) PARTITIONS n and PARTITION BY RANGE (columns) place new rows \
                      otherwise",
                 )
-            } else if ["SPLIT", "MERGE"].contains(&what.as_str()) {
-                self.located(SqlError::syntax(format!("{what} stands alone in its ALTER TABLE")))
-            } else if known.contains(&what.as_str()) {
-                self.unsupported(format!("ALTER TABLE ... {what}"))
+            } else if ["SPLIT", "MERGE"].contains(&keyword.as_str()) {
+                self.located(SqlError::syntax(format!(
+                    "{keyword} must be the only action of its ALTER TABLE"
+                )))
+            } else if unsupported.contains(&keyword.as_str()) {
+                self.unsupported(format!("ALTER TABLE ... {keyword}"))
             } else {
                 self.unexpected("ADD, DROP, RENAME, ALTER, SET or UNSET")
             });
@@ -139,10 +141,10 @@ impl Tokens<'_> {
         changes: &mut Vec<AlterChange>,
         notices: &mut Vec<Notice>,
     ) -> Result<(), SqlError> {
-        for what in ["constraint", "primary", "unique", "check", "foreign", "index"] {
-            if self.at(what) {
+        for kind in ["constraint", "primary", "unique", "check", "foreign", "index"] {
+            if self.at(kind) {
                 return Err(
-                    self.unsupported(format!("ALTER TABLE ADD {}", what.to_ascii_uppercase()))
+                    self.unsupported(format!("ALTER TABLE ADD {}", kind.to_ascii_uppercase()))
                 );
             }
         }
@@ -162,6 +164,7 @@ impl Tokens<'_> {
         let clause = self.column_clause(notices)?;
         let error = |error: SqlError| Err(error.with_position(position));
         let column = clause.definition;
+        // Changes that would leave existing rows without a valid value are refused.
         if clause.time_index {
             return error(SqlError::unsupported("adding a TIME INDEX"));
         }
@@ -191,6 +194,7 @@ impl Tokens<'_> {
                 .with_hint("add it with a DEFAULT or without NOT NULL"),
             );
         }
+        // Keys of existing rows cannot change, so the default does not reach them.
         if column.default.is_some() && clause.primary_key {
             notices.push(Notice::notice(format!(
                 "the default of key column \"{}\" applies to new rows; in existing rows it is NULL",
@@ -204,6 +208,7 @@ impl Tokens<'_> {
     /// Takes what follows ALTER COLUMN.
     fn alter_column(&mut self, changes: &mut Vec<AlterChange>) -> Result<(), SqlError> {
         let column = self.name("a column name")?;
+        // The default is all that can change.
         if self.take(&["drop", "default"]) {
             changes.push(AlterChange::SetDefault { column, default: None });
             return Ok(());
@@ -220,7 +225,8 @@ impl Tokens<'_> {
             changes.push(AlterChange::SetDefault { column, default: default.map(Box::new) });
             return Ok(());
         }
-        for (words, what) in [
+        // Other forms are refused by name.
+        for (words, form) in [
             (&["set", "not", "null"][..], "ALTER COLUMN ... SET NOT NULL"),
             (&["drop", "not", "null"], "ALTER COLUMN ... DROP NOT NULL"),
             (&["type"], "ALTER COLUMN ... TYPE"),
@@ -231,7 +237,7 @@ impl Tokens<'_> {
             (&["unset"], "ALTER COLUMN ... UNSET"),
         ] {
             if words.iter().enumerate().all(|(n, word)| self.at_nth(n, word)) {
-                return Err(self.unsupported(what));
+                return Err(self.unsupported(form));
             }
         }
         if matches!(self.peek().token, Token::Word(_)) && !self.at("set") && !self.at("drop") {
@@ -268,8 +274,7 @@ fn unset(key: String, position: usize) -> Result<TableOption, SqlError> {
 }
 
 impl AlterTable {
-    /// What meta is told, in order, and what the writer is told besides. Nothing of it has been done
-    /// yet when this fails.
+    /// The changes to send to meta, in order, and the notices for the client. Nothing has been done when this fails.
     ///
     /// # Errors
     /// When a change does not fit the table as it is.
@@ -281,7 +286,7 @@ impl AlterTable {
             match change {
                 AlterChange::AddColumn { column, tag, if_not_exists } => {
                     let column = added_column(column, *tag);
-                    // Neighbours with the same mind about existing columns go in one change.
+                    // Consecutive additions that treat existing columns alike become one change.
                     match changes.last_mut() {
                         Some(TableChange::AddColumns { columns, if_not_exists: same })
                             if same == if_not_exists =>
@@ -306,21 +311,24 @@ impl AlterTable {
                     check_unused(&table.schema, name, "drop")?;
                     changes.push(TableChange::DropColumn(name.clone()));
                 }
-                AlterChange::RenameColumn { from, to } => {
-                    known_column(table, from)?;
-                    check_unused(&table.schema, from, "rename")?;
-                    changes.push(TableChange::RenameColumn { from: from.clone(), to: to.clone() });
+                AlterChange::RenameColumn { from: old_name, to: new_name } => {
+                    known_column(table, old_name)?;
+                    check_unused(&table.schema, old_name, "rename")?;
+                    changes.push(TableChange::RenameColumn {
+                        from: old_name.clone(),
+                        to: new_name.clone(),
+                    });
                 }
                 AlterChange::SetDefault { column, default } => {
-                    let known = known_column(table, column)?;
-                    if known.generated.is_some() {
+                    let existing = known_column(table, column)?;
+                    if existing.generated.is_some() {
                         return Err(SqlError::new(
                             "42601",
                             format!("column \"{column}\" is generated and cannot have a DEFAULT"),
                         ));
                     }
                     let default = match default {
-                        Some(expression) => default_text(expression, column, known.column_type)?,
+                        Some(expression) => default_text(expression, column, existing.column_type)?,
                         None => None,
                     };
                     changes.push(TableChange::SetDefault { column: column.clone(), default });
@@ -328,14 +336,14 @@ impl AlterTable {
                 AlterChange::SetOption(option) => {
                     option.apply(&mut options);
                     match changes.last_mut() {
-                        Some(TableChange::SetOptions(before)) => before.clone_from(&options),
+                        Some(TableChange::SetOptions(pending)) => pending.clone_from(&options),
                         _ => changes.push(TableChange::SetOptions(options.clone())),
                     }
                 }
                 AlterChange::Repartition(placement) => {
                     let (placement, cuts) = placement.resolve(table)?;
                     notices.push(Notice::notice(format!(
-                        "rows that are there stay as they are, in \"{}$former\", and are read along",
+                        "existing rows stay in \"{}$former\" and are included in queries",
                         table.name
                     )));
                     changes.push(TableChange::Repartition { placement, cuts });
@@ -347,7 +355,7 @@ impl AlterTable {
     }
 }
 
-/// A column as meta takes it: ids and storage names are meta's to give.
+/// A column for meta, which assigns the id and the storage name.
 fn added_column(definition: &ColumnDefinition, tag: bool) -> Column {
     Column {
         id: ColumnId::default(),
@@ -371,7 +379,8 @@ fn known_column<'a>(table: &'a Table, name: &str) -> Result<&'a Column, SqlError
         .ok_or_else(|| SqlError::undefined_column(name, TableName::bare(table.name.as_str())))
 }
 
-/// A generated column's expression is kept as text, by names.
+/// Refuses a change of a column that a generated column is computed from: expressions are stored as text and refer to
+/// columns by name.
 fn check_unused(schema: &TableSchema, name: &str, verb: &str) -> Result<(), SqlError> {
     for column in &schema.columns {
         if let Some(text) = &column.generated

@@ -1,10 +1,8 @@
 //! One column of CREATE TABLE and ADD COLUMN: its type, its options, its default, its expression.
 //!
 //! Invariants:
-//! - a default is a literal of the column's type, `now()` or `current_date()`, in one spelling each,
-//!   so that every reader of it needs to know no more than that;
-//! - a generated column's expression is a function of columns that are not generated themselves, and
-//!   of nothing else.
+//! - a default is a literal of the column's type, `now()` or `current_date()`, in one spelling each, so that readers need not parse anything else;
+//! - a generated column's expression depends on columns that are not generated themselves, and on nothing else.
 
 use std::ops::ControlFlow;
 
@@ -20,7 +18,7 @@ use super::tokens::Tokens;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError, UNDEFINED_COLUMN};
 use crate::output::Notice;
 
-/// Functions that give something else each time, and so may not compute a stored column.
+/// Functions whose result changes between calls; a stored column may not be computed by them.
 const VOLATILE: &[&str] = &[
     "now",
     "current_timestamp",
@@ -39,13 +37,13 @@ const VOLATILE: &[&str] = &[
     "version",
 ];
 
-/// A column, and what its options said of the table.
+/// A column, and those of its options that concern the table.
 pub(super) struct ColumnClause {
-    /// The column.
+    /// The column itself.
     pub(super) definition: ColumnDefinition,
-    /// Whether it said PRIMARY KEY.
+    /// True if it is declared PRIMARY KEY.
     pub(super) primary_key: bool,
-    /// Whether it said TIME INDEX.
+    /// True if it is declared TIME INDEX.
     pub(super) time_index: bool,
 }
 
@@ -84,6 +82,7 @@ impl Tokens<'_> {
         notices: &mut Vec<Notice>,
     ) -> Result<bool, SqlError> {
         let column = &mut clause.definition;
+        // Options that Partita stores.
         if self.take(&["not", "null"]) {
             self.nullability(column, false)?;
         } else if self.take(&["null"]) {
@@ -104,14 +103,16 @@ impl Tokens<'_> {
         } else if self.at("as") && matches!(self.peek_nth(1).token, Token::LParen) {
             self.next();
             self.generated(column)?;
+        // Indexes are accepted with a warning.
         } else if let Some(kind) = self.take_index() {
             if matches!(self.peek().token, Token::Word(_)) && self.take(&["with"]) {
                 self.options()?;
             }
             notices.push(index_notice(kind, &column.name));
         } else {
+            // Options of other databases are refused by name.
             return match self.foreign_option() {
-                Some(what) => Err(self.unsupported(what)),
+                Some(option) => Err(self.unsupported(option)),
                 None => Ok(false),
             };
         }
@@ -119,7 +120,7 @@ impl Tokens<'_> {
     }
 
     fn nullability(&self, column: &mut ColumnDefinition, nullable: bool) -> Result<(), SqlError> {
-        if column.nullable.is_some_and(|before| before != nullable) {
+        if column.nullable.is_some_and(|previous| previous != nullable) {
             return Err(self.located(SqlError::syntax(format!(
                 "conflicting NULL/NOT NULL declarations for column \"{}\"",
                 column.name
@@ -141,7 +142,7 @@ impl Tokens<'_> {
         .map(|(_, kind)| kind)
     }
 
-    /// What the next words ask for of a column, if it is something that exists elsewhere only.
+    /// The name of the next option, if only other databases support it.
     fn foreign_option(&self) -> Option<&'static str> {
         [
             ("unique", "UNIQUE"),
@@ -159,7 +160,7 @@ impl Tokens<'_> {
         ]
         .into_iter()
         .find(|(word, _)| self.at(word))
-        .map(|(_, what)| what)
+        .map(|(_, option)| option)
     }
 
     /// Takes `(expression) [STORED]` after AS.
@@ -185,7 +186,7 @@ impl Tokens<'_> {
         column_type: ColumnType,
     ) -> Result<Option<String>, SqlError> {
         let position = self.position();
-        // By sqlparser's own rule for it, which knows that the NOT of NOT NULL ends the expression.
+        // sqlparser's own rule knows that the NOT of NOT NULL ends the expression.
         let option = self.bounded(Parser::parse_optional_column_option)?;
         match option {
             Some(ColumnOption::Default(expression)) => {
@@ -203,11 +204,11 @@ pub(super) fn default_text(
     column: &str,
     column_type: ColumnType,
 ) -> Result<Option<String>, SqlError> {
-    let mismatch = |what: &str| {
+    let mismatch = |default: &str| {
         SqlError::new(
             crate::error::DATATYPE_MISMATCH,
             format!(
-                "the default {what} does not fit column \"{column}\" of type {}",
+                "the default {default} does not fit column \"{column}\" of type {}",
                 column_type.sql()
             ),
         )
@@ -232,15 +233,15 @@ pub(super) fn default_text(
     Ok((!value.is_null()).then(|| value.display(column_type)))
 }
 
-/// What a clock is asked for.
+/// The kind of time that a clock function returns.
 pub(super) enum Clock {
-    /// The time.
+    /// An instant.
     Now,
-    /// The day.
+    /// A day.
     Today,
 }
 
-/// The clock that an expression reads, if it does nothing else.
+/// The kind of clock that an expression reads, if it is a call of a clock function.
 pub(super) fn clock_function(expression: &Expr) -> Option<Clock> {
     let function = match expression {
         Expr::Nested(inner) => return clock_function(inner),
@@ -249,7 +250,7 @@ pub(super) fn clock_function(expression: &Expr) -> Option<Clock> {
     };
     let no_arguments = match &function.args {
         FunctionArguments::None => true,
-        // A precision, as in current_timestamp(3), says no more than the column's type.
+        // A precision, as in current_timestamp(3), adds nothing to the column's type.
         FunctionArguments::List(list) => list.args.len() <= 1 && list.clauses.is_empty(),
         FunctionArguments::Subquery(_) => false,
     };
@@ -304,10 +305,13 @@ pub(super) fn check_generated(
 /// # Errors
 /// When the text does not parse, or holds what a stored column cannot be computed from.
 pub(super) fn columns_of(text: &str) -> Result<Vec<String>, SqlError> {
+    // The text is parsed whole: nothing may follow the expression.
     let mut tokens = Tokens::new(text, 0)?;
     let expression = tokens.expression()?;
     tokens.expect_end()?;
     let mut columns = Vec::new();
+    // Columns are collected in order of appearance; the first part that is not allowed ends the
+    // walk.
     let refused = visit_expressions(&expression, |part| {
         let refused = match part {
             Expr::Identifier(name) => {
@@ -335,21 +339,21 @@ pub(super) fn columns_of(text: &str) -> Result<Vec<String>, SqlError> {
             _ => None,
         };
         match refused {
-            Some(what) => ControlFlow::Break(what),
+            Some(part) => ControlFlow::Break(part),
             None => ControlFlow::Continue(()),
         }
     });
     match refused {
         ControlFlow::Continue(()) => Ok(columns),
-        ControlFlow::Break(what) => Err(SqlError::new(
+        ControlFlow::Break(part) => Err(SqlError::new(
             "42P17",
-            format!("{what} cannot be part of a generated column's expression"),
+            format!("{part} cannot be part of a generated column's expression"),
         )),
     }
 }
 
-/// Indexes parse, so that schemas written for other stores run unchanged; that they do not exist
-/// yet is said.
+/// Indexes are parsed, so that schemas written for other databases run unchanged; a warning says that they are not
+/// built yet.
 pub(super) fn index_notice(kind: &str, column: &str) -> Notice {
     Notice::warning(format!(
         "{kind} on column \"{column}\" is not built by this version; queries scan the column"

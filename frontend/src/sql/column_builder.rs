@@ -1,13 +1,11 @@
-//! Values of one column, appended one by one and made an Arrow array of the column's type.
+//! Values of one column, appended one by one and turned into an Arrow array of the column's type.
 //!
-//! The scanner of VALUES and the decoders of COPY share it, so that a text means the same in both:
-//! what PostgreSQL takes for the type, and what a cast by Arrow gives.
+//! The scanner of VALUES and the decoders of COPY share it, so that a text means the same in both: the inputs are those
+//! that PostgreSQL accepts for the type, the values those that an Arrow cast gives.
 //!
 //! Invariants:
-//! - a value that does not fit is an error and appends nothing; there are no lossy conversions but the
-//!   ones SQL has: decimals round half away from zero, REAL rounds, timestamps drop finer digits;
-//! - moments are ticks since 1970. In a column with a zone they are instants, and a text that says no offset is read in
-//!   the session's zone; in one without they are that zone's local time, whatever offset the text says.
+//! - a value that does not fit is an error and appends nothing; the only lossy conversions are those of SQL: decimals round half away from zero, REAL rounds, timestamps drop finer digits;
+//! - timestamps are ticks since 1970. In a column with a time zone they are instants, and a text without an offset is read in the session's zone; in a column without one they are local times of that zone, whatever offset the text has.
 
 use std::sync::Arc;
 
@@ -32,10 +30,10 @@ use crate::error::{
 };
 use partita_worker::bytes::parse_bytea;
 
-/// SQLSTATE of a moment that the type cannot hold.
+/// SQLSTATE of a timestamp that the type cannot hold.
 pub(super) const DATETIME_OVERFLOW: &str = "22008";
 
-/// The values so far.
+/// Values appended so far.
 pub(super) struct ColumnBuilder {
     column_type: ColumnType,
     zone: Zone,
@@ -62,7 +60,7 @@ enum Values {
     Timestamp(PrimitiveBuilder<Int64Type>),
 }
 
-/// Runs an expression with the builder of whatever type.
+/// Evaluates an expression with the builder, of whichever type.
 macro_rules! each {
     ($values:expr, $builder:ident => $body:expr) => {
         match $values {
@@ -86,12 +84,12 @@ macro_rules! each {
     };
 }
 
-/// A number without a fraction.
+/// An integer of any type, as sign and magnitude.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Integer {
-    /// Its sign.
+    /// True if it is below zero.
     pub(super) negative: bool,
-    /// Without its sign.
+    /// Absolute value.
     pub(super) magnitude: u64,
 }
 
@@ -109,8 +107,8 @@ impl From<i64> for Integer {
 }
 
 impl ColumnBuilder {
-    /// A builder that grows with its values: most statements bring one row, and Arrow's builders would
-    /// begin with room for a thousand.
+    /// An empty builder that grows with its values: most statements have one row, and Arrow's builders would allocate
+    /// room for a thousand.
     pub(super) fn new(column_type: ColumnType, zone: Zone) -> Self {
         let values = match column_type {
             ColumnType::Bool => Values::Bool(BooleanBuilder::with_capacity(1)),
@@ -149,7 +147,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// A number without a fraction; to a timestamp it is ticks.
+    /// Appends an integer; for a timestamp it is a number of ticks.
     pub(super) fn append_integer(&mut self, value: Integer) -> Result<(), SqlError> {
         fn push<T>(builder: &mut PrimitiveBuilder<T>, value: Integer) -> bool
         where
@@ -172,7 +170,7 @@ impl ColumnBuilder {
             Values::UInt32(builder) => push(builder, value),
             Values::UInt64(builder) => push(builder, value),
             Values::Float64(builder) => {
-                // Rounds to the nearest, as a cast of the integer does; there is no minus zero.
+                // Rounds to the nearest, as a cast of the integer does; the result is never -0.
                 let magnitude = value.magnitude as f64;
                 let negative = value.negative && value.magnitude != 0;
                 builder.append_value(if negative { -magnitude } else { magnitude });
@@ -206,14 +204,14 @@ impl ColumnBuilder {
         if fits { Ok(()) } else { Err(self.out_of_range(value.signed())) }
     }
 
-    /// A number as it is written in SQL: digits, perhaps a point, perhaps an exponent.
+    /// Appends a number as it is written in SQL: digits, an optional point, an optional exponent.
     pub(super) fn append_number(&mut self, text: &str) -> Result<(), SqlError> {
         match &mut self.values {
             Values::Float64(builder) => match text.parse::<f64>() {
                 Ok(value) if value.is_finite() => builder.append_value(value),
                 _ => return Err(self.out_of_range(text)),
             },
-            // In two steps, as a plan's literal is a DOUBLE first.
+            // In two steps, because a literal in a plan is a DOUBLE first.
             Values::Float32(builder) => match text.parse::<f64>().map(narrow) {
                 Ok(value) if value.is_finite() => builder.append_value(value),
                 _ => return Err(self.out_of_range(text)),
@@ -227,7 +225,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// A moment in ticks of the column's unit.
+    /// Appends a timestamp in ticks of the column's unit.
     pub(super) fn append_ticks(&mut self, ticks: i64) -> Result<(), SqlError> {
         match &mut self.values {
             Values::Timestamp(builder) => builder.append_value(ticks),
@@ -236,7 +234,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// A day since 1970-01-01.
+    /// Appends a day, counted from 1970-01-01.
     pub(super) fn append_day(&mut self, day: i32) -> Result<(), SqlError> {
         match &mut self.values {
             Values::Date(builder) => builder.append_value(day),
@@ -260,7 +258,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// Unscaled, at the column's scale.
+    /// Appends an unscaled decimal of the column's scale.
     pub(super) fn append_decimal(&mut self, value: i128) -> Result<(), SqlError> {
         match &mut self.values {
             Values::Decimal(builder) => builder.append_value(value),
@@ -279,12 +277,14 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// Text, read as the column's type is written. `ticks` says whether a bare number is a moment.
+    /// Appends a text, parsed by the column's type. With `ticks`, a bare number is a timestamp in ticks.
     pub(super) fn append_text(&mut self, text: &str, ticks: bool) -> Result<(), SqlError> {
         match &mut self.values {
             Values::String(builder) => builder
                 .try_append_value(text)
                 .map_err(|error| SqlError::new("54000", error.to_string()))?,
+            // A number that is too large parses as infinity; only a text that says infinity may
+            // become one.
             Values::Float64(builder) => match parse_float::<f64>(text) {
                 Some(value) if value.is_finite() || names_infinity(text) => {
                     builder.append_value(value);
@@ -308,6 +308,7 @@ impl ColumnBuilder {
                 Err(DecimalError::OutOfRange) => return Err(self.out_of_range(text)),
                 Err(DecimalError::Syntax) => return Err(self.invalid_text(text)),
             },
+            // Types with a grammar of their own.
             Values::Binary(builder) => match parse_bytea(text) {
                 Some(bytes) => builder
                     .try_append_value(bytes)
@@ -319,6 +320,7 @@ impl ColumnBuilder {
                 None => return Err(self.invalid_text(text)),
             },
             Values::Timestamp(_) => return self.append_moment(text, ticks),
+            // All other types are integers.
             _ => match parse_integer(text) {
                 Ok(value) => return self.append_integer(value),
                 Err(NotInteger::TooLarge) => return Err(self.out_of_range(text)),
@@ -346,12 +348,13 @@ impl ColumnBuilder {
         }
     }
 
-    /// A parameter's value.
+    /// Appends the value of a parameter.
     pub(super) fn append_scalar(&mut self, value: &ScalarValue) -> Result<(), SqlError> {
         if value.is_null() {
             self.append_null();
             return Ok(());
         }
+        // Values that have the column's type, or a literal's, are appended without a cast.
         let integer = |value: i64| Integer::from(value);
         match value {
             ScalarValue::Boolean(Some(v)) if self.column_type == ColumnType::Bool => {
@@ -388,6 +391,7 @@ impl ColumnBuilder {
             }
             _ => {}
         }
+        // A local time or a date becomes an instant in the session's zone.
         if let ColumnType::Timestamp(_, true) = self.column_type
             && matches!(value.data_type(), DataType::Timestamp(_, None) | DataType::Date32)
             && !self.zone.is_utc()
@@ -395,10 +399,11 @@ impl ColumnBuilder {
             let instants = as_instants(&value.to_array()?, self.zone)?;
             return self.append_scalar(&ScalarValue::try_from_array(&instants, 0)?);
         }
-        if let (Some((ticks, from)), ColumnType::Timestamp(to, _)) =
+        // Other units of time are rescaled, so that overflow is an error of ours.
+        if let (Some((ticks, source)), ColumnType::Timestamp(target, _)) =
             (timestamp_of(value), self.column_type)
         {
-            return match rescale(ticks.into(), from, to) {
+            return match rescale(ticks.into(), source, target) {
                 Some(ticks) => self.append_ticks(ticks),
                 None => Err(SqlError::new(
                     DATETIME_OVERFLOW,
@@ -406,11 +411,12 @@ impl ColumnBuilder {
                 )),
             };
         }
+        // Arrow casts all others.
         let cast = value.cast_to(&self.column_type.arrow())?;
         self.append_array(cast.to_array()?.as_ref())
     }
 
-    /// The values of an array of the column's own type.
+    /// Appends the values of an array of the column's own type.
     fn append_array(&mut self, array: &dyn Array) -> Result<(), SqlError> {
         if array.data_type() != &self.column_type.arrow() {
             return Err(self.mismatch(&array.data_type().to_string()));
@@ -452,7 +458,7 @@ impl ColumnBuilder {
         matches!(self.column_type, ColumnType::Float32 | ColumnType::Float64)
     }
 
-    /// The array of all values, of the column's type; the builder is empty again.
+    /// The array of all values, of the column's type; the builder is empty afterwards.
     pub(super) fn finish(&mut self) -> Result<ArrayRef, SqlError> {
         Ok(match (&mut self.values, self.column_type) {
             (Values::Decimal(builder), ColumnType::Decimal(precision, scale)) => {
@@ -465,10 +471,10 @@ impl ColumnBuilder {
         })
     }
 
-    fn mismatch(&self, found: &str) -> SqlError {
+    fn mismatch(&self, value: &str) -> SqlError {
         SqlError::new(
             DATATYPE_MISMATCH,
-            format!("the column is of type {} but the value is {found}", self.column_type.sql()),
+            format!("the column is of type {} but the value is {value}", self.column_type.sql()),
         )
     }
 
@@ -485,11 +491,14 @@ impl ColumnBuilder {
             _ => INVALID_TEXT,
         };
         // Long texts are cut: the message goes to logs.
-        let shown: String = text.chars().take(100).collect();
-        let more = if shown.len() < text.len() { "..." } else { "" };
+        let excerpt: String = text.chars().take(100).collect();
+        let more = if excerpt.len() < text.len() { "..." } else { "" };
         SqlError::new(
             sqlstate,
-            format!("invalid input syntax for type {}: \"{shown}{more}\"", self.column_type.sql()),
+            format!(
+                "invalid input syntax for type {}: \"{excerpt}{more}\"",
+                self.column_type.sql()
+            ),
         )
     }
 }
@@ -522,9 +531,10 @@ fn timestamp_of(value: &ScalarValue) -> Option<(i64, Unit)> {
     }
 }
 
-/// Ticks in another unit, towards the past when digits are dropped; `None` when they do not fit.
-pub(super) fn rescale(ticks: i128, from: Unit, to: Unit) -> Option<i64> {
-    let scaled = ticks.checked_mul(to.per_second().into())?.div_euclid(from.per_second().into());
+/// Converts ticks to another unit, rounded towards the past; `None` when they do not fit.
+pub(super) fn rescale(ticks: i128, source: Unit, target: Unit) -> Option<i64> {
+    let scaled =
+        ticks.checked_mul(target.per_second().into())?.div_euclid(source.per_second().into());
     i64::try_from(scaled).ok()
 }
 
@@ -532,7 +542,7 @@ fn parse_float<T: std::str::FromStr>(text: &str) -> Option<T> {
     text.trim_ascii().parse().ok()
 }
 
-/// Whether an infinite float is what the text says, and not what is left of too many digits.
+/// Returns true if the text itself says infinity, rather than a number that is too large.
 fn names_infinity(text: &str) -> bool {
     text.bytes().all(|byte| !byte.is_ascii_digit())
 }
@@ -554,11 +564,11 @@ fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// Why a text is no [`Integer`].
+/// The reason why a text is no [`Integer`].
 enum NotInteger {
-    /// It has more digits than any type.
+    /// It is larger than any type.
     TooLarge,
-    /// It is not digits after a sign.
+    /// It is not digits with an optional sign.
     Syntax,
 }
 

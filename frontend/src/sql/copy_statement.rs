@@ -1,5 +1,5 @@
-//! COPY ... FROM STDIN and COPY ... TO STDOUT, with PostgreSQL's options in both spellings: the list
-//! in parentheses, and the words without that psql's `\copy` and old clients send.
+//! COPY ... FROM STDIN and COPY ... TO STDOUT, with PostgreSQL's options in both spellings: the list in parentheses,
+//! and the older one without parentheses that psql's `\copy` and old clients send.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::statement::{
 use super::tokens::Tokens;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 
-/// Options as given; what is not given depends on the format, which may come last.
+/// Options as written. Defaults depend on the format, which may come last.
 #[derive(Default)]
 struct Given {
     format: Option<CopyFormat>,
@@ -28,27 +28,29 @@ struct Given {
 }
 
 impl Tokens<'_> {
-    /// Takes COPY and what is copied.
+    /// Takes a COPY statement.
     pub(super) fn copy(&mut self) -> Result<Statement, SqlError> {
         self.expect("copy")?;
-        let mut given = Given::default();
+        let mut written = Given::default();
         if self.at("database") && matches!(self.peek_nth(1).token, Token::Word(_)) {
             return Err(self.unsupported("COPY DATABASE"));
         }
         if matches!(self.peek_nth(1).token, Token::Word(_)) && self.take(&["binary"]) {
-            given.format = Some(CopyFormat::Binary);
+            written.format = Some(CopyFormat::Binary);
         }
+        // COPY (query) TO.
         if matches!(self.peek().token, Token::LParen) {
-            return self.copy_query(given);
+            return self.copy_query(written);
         }
         let table = self.table_name()?;
         let columns =
             if matches!(self.peek().token, Token::LParen) { Some(self.columns()?) } else { None };
+        // COPY table FROM.
         if self.take(&["from"]) {
             if !self.take(&["stdin"]) && !self.take(&["stdout"]) {
                 return Err(self.not_a_stream("COPY FROM a file or program"));
             }
-            let (format, options) = self.copy_options(given)?;
+            let (format, options) = self.copy_options(written)?;
             if options.force_quote != CopyColumns::None {
                 return Err(SqlError::unsupported("FORCE_QUOTE with COPY FROM"));
             }
@@ -58,16 +60,17 @@ impl Tokens<'_> {
             let text = Arc::from(self.text);
             return Ok(Statement::CopyFrom(CopyFrom { text, table, columns, format, options }));
         }
+        // COPY table TO is the query that reads the table.
         self.expect("to")?;
         if !self.take(&["stdout"]) && !self.take(&["stdin"]) {
             return Err(self.not_a_stream("COPY TO a file or program"));
         }
-        let (format, options) = self.copy_options(given)?;
+        let (format, options) = self.copy_options(written)?;
         self.copy_to(&select(&table, columns.as_deref()), 0, format, options)
     }
 
     /// Takes (query) TO STDOUT.
-    fn copy_query(&mut self, given: Given) -> Result<Statement, SqlError> {
+    fn copy_query(&mut self, written: Given) -> Result<Statement, SqlError> {
         self.expect_mark(&Token::LParen)?;
         let (position, offset) = (self.position(), self.offset());
         self.query()?;
@@ -77,7 +80,7 @@ impl Tokens<'_> {
         if !self.take(&["stdout"]) && !self.take(&["stdin"]) {
             return Err(self.not_a_stream("COPY TO a file or program"));
         }
-        let (format, options) = self.copy_options(given)?;
+        let (format, options) = self.copy_options(written)?;
         let text = self.text[offset..end].to_owned();
         self.copy_to(&text, position - 1, format, options)
     }
@@ -98,37 +101,38 @@ impl Tokens<'_> {
         Ok(Statement::CopyTo(CopyTo { query: parse_query(text, start)?, format, options }))
     }
 
-    fn not_a_stream(&self, what: &str) -> SqlError {
-        self.unsupported(what)
+    fn not_a_stream(&self, source: &str) -> SqlError {
+        self.unsupported(source)
             .with_hint("use STDIN or STDOUT; psql's \\copy reads and writes files")
     }
 
     /// Takes [WITH] and options in either spelling.
-    fn copy_options(&mut self, mut given: Given) -> Result<(CopyFormat, CopyOptions), SqlError> {
+    fn copy_options(&mut self, mut written: Given) -> Result<(CopyFormat, CopyOptions), SqlError> {
         let position = self.position();
         self.take(&["with"]);
         if matches!(self.peek().token, Token::LParen) {
-            self.list(|tokens| tokens.copy_option(&mut given))?;
+            self.list(|tokens| tokens.copy_option(&mut written))?;
         } else {
-            while self.old_copy_option(&mut given)? {}
+            while self.old_copy_option(&mut written)? {}
         }
-        given.check().map_err(|error| error.with_position(position))
+        written.check().map_err(|error| error.with_position(position))
     }
 
     /// Takes one option of the list in parentheses.
-    fn copy_option(&mut self, given: &mut Given) -> Result<(), SqlError> {
+    fn copy_option(&mut self, written: &mut Given) -> Result<(), SqlError> {
         let position = self.position();
         let name = self.name("an option")?;
+        // An option replaces its own default once.
         let twice = match name.as_str() {
-            "format" => given.format.replace(self.copy_format()?).is_some(),
-            "delimiter" => given.delimiter.replace(self.string()?).is_some(),
-            "null" => given.null.replace(self.string()?).is_some(),
-            "quote" => given.quote.replace(self.string()?).is_some(),
-            "escape" => given.escape.replace(self.string()?).is_some(),
-            "header" => given.header.replace(self.copy_header()?).is_some(),
-            "force_quote" => given.force_quote.replace(self.copy_columns()?).is_some(),
-            "force_null" => given.force_null.replace(self.copy_columns()?).is_some(),
-            "force_not_null" => given.force_not_null.replace(self.copy_columns()?).is_some(),
+            "format" => written.format.replace(self.copy_format()?).is_some(),
+            "delimiter" => written.delimiter.replace(self.string()?).is_some(),
+            "null" => written.null.replace(self.string()?).is_some(),
+            "quote" => written.quote.replace(self.string()?).is_some(),
+            "escape" => written.escape.replace(self.string()?).is_some(),
+            "header" => written.header.replace(self.copy_header()?).is_some(),
+            "force_quote" => written.force_quote.replace(self.copy_columns()?).is_some(),
+            "force_null" => written.force_null.replace(self.copy_columns()?).is_some(),
+            "force_not_null" => written.force_not_null.replace(self.copy_columns()?).is_some(),
             "encoding" => {
                 self.encoding()?;
                 false
@@ -154,6 +158,7 @@ impl Tokens<'_> {
                     .with_position(position));
             }
         };
+        // As in PostgreSQL, a repeated option is an error.
         if twice {
             return Err(
                 SqlError::syntax("conflicting or redundant options").with_position(position)
@@ -162,32 +167,35 @@ impl Tokens<'_> {
         Ok(())
     }
 
-    /// Takes one option of the old spelling; false when none comes next.
-    fn old_copy_option(&mut self, given: &mut Given) -> Result<bool, SqlError> {
+    /// Takes one option of the older spelling; false when none follows.
+    fn old_copy_option(&mut self, written: &mut Given) -> Result<bool, SqlError> {
+        // Formats.
         if self.take(&["binary"]) {
-            given.format = Some(CopyFormat::Binary);
+            written.format = Some(CopyFormat::Binary);
         } else if self.take(&["csv"]) {
-            given.format = Some(CopyFormat::Csv);
+            written.format = Some(CopyFormat::Csv);
         } else if self.take(&["header"]) {
-            given.header = Some(CopyHeader::Skip);
+            written.header = Some(CopyHeader::Skip);
+        // Options with a text.
         } else if self.take(&["delimiter"]) || self.take(&["delimiters"]) {
             self.take(&["as"]);
-            given.delimiter = Some(self.string()?);
+            written.delimiter = Some(self.string()?);
         } else if self.take(&["null"]) {
             self.take(&["as"]);
-            given.null = Some(self.string()?);
+            written.null = Some(self.string()?);
         } else if self.take(&["quote"]) {
             self.take(&["as"]);
-            given.quote = Some(self.string()?);
+            written.quote = Some(self.string()?);
         } else if self.take(&["escape"]) {
             self.take(&["as"]);
-            given.escape = Some(self.string()?);
+            written.escape = Some(self.string()?);
+        // Options with columns.
         } else if self.take(&["force", "quote"]) {
-            given.force_quote = Some(self.old_copy_columns()?);
+            written.force_quote = Some(self.old_copy_columns()?);
         } else if self.take(&["force", "not", "null"]) {
-            given.force_not_null = Some(self.old_copy_columns()?);
+            written.force_not_null = Some(self.old_copy_columns()?);
         } else if self.take(&["force", "null"]) {
-            given.force_null = Some(self.old_copy_columns()?);
+            written.force_null = Some(self.old_copy_columns()?);
         } else if self.take(&["encoding"]) {
             self.encoding()?;
         } else if self.at("freeze") {
@@ -204,9 +212,9 @@ impl Tokens<'_> {
             "text" => Ok(CopyFormat::Text),
             "csv" => Ok(CopyFormat::Csv),
             "binary" => Ok(CopyFormat::Binary),
-            other => Err(SqlError::new(
+            name => Err(SqlError::new(
                 INVALID_PARAMETER_VALUE,
-                format!("COPY format \"{other}\" not recognized"),
+                format!("COPY format \"{name}\" not recognized"),
             )
             .with_position(position)),
         }
@@ -246,7 +254,7 @@ impl Tokens<'_> {
     fn encoding(&mut self) -> Result<(), SqlError> {
         let position = self.position();
         let encoding = self.word_or_string()?;
-        if ["utf8", "utf-8", "unicode"].iter().any(|known| encoding.eq_ignore_ascii_case(known)) {
+        if ["utf8", "utf-8", "unicode"].iter().any(|alias| encoding.eq_ignore_ascii_case(alias)) {
             return Ok(());
         }
         Err(SqlError::unsupported(format!("encoding \"{encoding}\"")).with_position(position))
@@ -267,8 +275,9 @@ impl Tokens<'_> {
 }
 
 impl Given {
-    /// The options with everything that was not given, if they go together.
+    /// The options, with defaults in place of those not given, if they fit together.
     fn check(self) -> Result<(CopyFormat, CopyOptions), SqlError> {
+        // Some options require a format.
         let format = self.format.unwrap_or_default();
         let csv = format == CopyFormat::Csv;
         let not_csv = [
@@ -278,8 +287,8 @@ impl Given {
             (self.force_not_null.is_some(), "FORCE_NOT_NULL"),
             (self.force_quote.is_some(), "FORCE_QUOTE"),
         ];
-        if let Some((_, what)) = not_csv.iter().find(|(given, _)| *given && !csv) {
-            return Err(SqlError::new(FEATURE, format!("COPY {what} requires CSV mode")));
+        if let Some((_, option)) = not_csv.iter().find(|(is_given, _)| *is_given && !csv) {
+            return Err(SqlError::new(FEATURE, format!("COPY {option} requires CSV mode")));
         }
         if format == CopyFormat::Binary {
             let not_binary = [
@@ -287,10 +296,11 @@ impl Given {
                 (self.null.is_some(), "NULL"),
                 (self.header.is_some_and(|header| header != CopyHeader::None), "HEADER"),
             ];
-            if let Some((_, what)) = not_binary.iter().find(|(given, _)| *given) {
-                return Err(SqlError::syntax(format!("cannot specify {what} in BINARY mode")));
+            if let Some((_, option)) = not_binary.iter().find(|(is_given, _)| *is_given) {
+                return Err(SqlError::syntax(format!("cannot specify {option} in BINARY mode")));
             }
         }
+        // Options replace the format's defaults.
         let mut options = CopyOptions::new(format);
         if let Some(delimiter) = self.delimiter {
             options.delimiter = one_byte(&delimiter, "delimiter")?;
@@ -309,6 +319,7 @@ impl Given {
         options.force_null = self.force_null.unwrap_or(CopyColumns::None);
         options.force_not_null = self.force_not_null.unwrap_or(CopyColumns::None);
         options.force_quote = self.force_quote.unwrap_or(CopyColumns::None);
+        // Delimiter, quote and NULL must be distinguishable from each other and from data.
         if options.null.contains(['\n', '\r']) {
             return Err(invalid("COPY null representation cannot use newline or carriage return"));
         }
@@ -343,19 +354,20 @@ fn invalid(message: &str) -> SqlError {
     SqlError::new(INVALID_PARAMETER_VALUE, message)
 }
 
-fn one_byte(text: &str, what: &str) -> Result<u8, SqlError> {
+fn one_byte(text: &str, option: &str) -> Result<u8, SqlError> {
     match text.as_bytes() {
         [b'\n' | b'\r', ..] => {
-            Err(invalid(&format!("COPY {what} cannot be newline or carriage return")))
+            Err(invalid(&format!("COPY {option} cannot be newline or carriage return")))
         }
         [byte] if byte.is_ascii() => Ok(*byte),
-        _ => {
-            Err(SqlError::new(FEATURE, format!("COPY {what} must be a single one-byte character")))
-        }
+        _ => Err(SqlError::new(
+            FEATURE,
+            format!("COPY {option} must be a single one-byte character"),
+        )),
     }
 }
 
-/// The query that COPY table TO copies.
+/// The query whose rows COPY table TO writes.
 fn select(table: &TableName, columns: Option<&[String]>) -> String {
     let list = match columns {
         None => "*".to_owned(),

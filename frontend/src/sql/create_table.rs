@@ -10,7 +10,7 @@
 //! [SPLIT AT ((value, ..), ..)] [ENGINE = mito] [COMMENT '..'] [WITH (option = value, ..)]
 //! ```
 //!
-//! This file reads; [`super::new_table`] checks.
+//! This file parses; [`super::new_table`] checks.
 
 use datafusion::sql::sqlparser::ast::{self, Expr};
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -23,7 +23,7 @@ use super::tokens::Tokens;
 use crate::error::SqlError;
 use crate::output::Notice;
 
-/// What has been read so far.
+/// The parts of the statement that have been parsed.
 #[derive(Default)]
 struct Draft {
     columns: Vec<ColumnDefinition>,
@@ -46,6 +46,7 @@ impl Tokens<'_> {
         let if_not_exists = self.if_not_exists();
         let table = self.table_name()?;
         let mut draft = Draft::default();
+        // Forms of other databases are refused by name.
         if self.at("as") {
             return Err(self
                 .unsupported("CREATE TABLE ... AS SELECT")
@@ -59,6 +60,7 @@ impl Tokens<'_> {
                 .unsupported("CREATE TABLE ... PARTITION OF")
                 .with_hint("give the partitions in the table's own PARTITION clause"));
         }
+        // Columns and constraints, then clauses.
         self.expect_mark(&Token::LParen)?;
         while !self.take_mark(&Token::RParen) {
             self.create_item(&mut draft)?;
@@ -84,7 +86,7 @@ impl Tokens<'_> {
         })
     }
 
-    /// What only the whole statement can tell.
+    /// Checks that depend on clauses in any order.
     fn finish(&self, mut draft: Draft) -> Result<Draft, SqlError> {
         if draft.options.append_mode && draft.merge_mode_given {
             return Err(SqlError::new(
@@ -94,32 +96,37 @@ impl Tokens<'_> {
             ));
         }
         if draft.uniform.is_some() && draft.cuts.is_some() {
-            return Err(self.located(SqlError::syntax("where to cut is given twice")));
+            return Err(
+                self.located(SqlError::syntax("partition boundaries are specified more than once"))
+            );
         }
-        // Equal parts of a hash are what PARTITIONS says.
+        // PARTITION BY HASH has its number of partitions in PARTITIONS; UNIFORM_PARTITIONS means the same.
         if let (Some(Partitioning::Hash { .. }), Some(number)) =
             (&draft.partitioning, draft.uniform)
         {
             draft.uniform = None;
-            if draft.partitions.replace(number).is_some_and(|before| before != number) {
-                return Err(self.located(SqlError::syntax("PARTITIONS is given twice")));
+            if draft.partitions.replace(number).is_some_and(|previous| previous != number) {
+                return Err(
+                    self.located(SqlError::syntax("PARTITIONS is specified more than once"))
+                );
             }
         }
         if draft.uniform.is_some() && matches!(draft.partitioning, Some(Partitioning::Rules { .. }))
         {
             return Err(self.located(SqlError::syntax(
-                "UNIFORM_PARTITIONS does not go with PARTITION ON COLUMNS, whose expressions say how many there are",
+                "UNIFORM_PARTITIONS cannot be combined with PARTITION ON COLUMNS",
             )));
         }
         match (&mut draft.partitioning, draft.partitions) {
             (Some(Partitioning::Hash { partitions, .. }), Some(number)) => *partitions = number,
             (Some(Partitioning::Hash { partitions: 0, .. }), None) => {
-                return Err(self
-                    .located(SqlError::syntax("PARTITION BY HASH needs PARTITIONS and a number")));
+                return Err(self.located(SqlError::syntax(
+                    "PARTITION BY HASH requires PARTITIONS and a number",
+                )));
             }
             (_, Some(_)) => {
                 return Err(self.located(SqlError::syntax(
-                    "PARTITIONS and a number go with PARTITION BY HASH only",
+                    "PARTITIONS and a number require PARTITION BY HASH",
                 )));
             }
             _ => {}
@@ -129,6 +136,7 @@ impl Tokens<'_> {
 
     /// Takes a column or a constraint.
     fn create_item(&mut self, draft: &mut Draft) -> Result<(), SqlError> {
+        // A constraint's name is accepted and not stored.
         if self.at("constraint") && !matches!(self.peek_nth(2).token, Token::Comma | Token::RParen)
         {
             self.next();
@@ -138,6 +146,7 @@ impl Tokens<'_> {
             return Err(self.unsupported("CREATE TABLE (LIKE ...)"));
         }
         let parenthesis = |tokens: &Self, n| matches!(tokens.peek_nth(n).token, Token::LParen);
+        // Constraints that Partita has.
         if self.at("primary") && self.at_nth(1, "key") {
             let position = self.position();
             self.take(&["primary", "key"]);
@@ -163,7 +172,8 @@ impl Tokens<'_> {
             }
             return Ok(());
         }
-        for (word, what) in [
+        // Constraints of other databases are refused; a column may have one of these names.
+        for (word, kind) in [
             ("unique", "UNIQUE"),
             ("check", "CHECK"),
             ("foreign", "FOREIGN KEY"),
@@ -173,9 +183,10 @@ impl Tokens<'_> {
             let constraint = self.at(word)
                 && (parenthesis(self, 1) || self.at_nth(1, "key") || self.at_nth(1, "using"));
             if constraint {
-                return Err(self.unsupported(format!("{what} in CREATE TABLE")));
+                return Err(self.unsupported(format!("{kind} in CREATE TABLE")));
             }
         }
+        // Everything else is a column.
         let position = self.position();
         let clause = self.column_clause(&mut draft.notices)?;
         let name = clause.definition.name.clone();
@@ -189,7 +200,7 @@ impl Tokens<'_> {
         Ok(())
     }
 
-    /// Takes the list of PRIMARY KEY: names, each perhaps with ASC.
+    /// Takes the list of PRIMARY KEY: names, each optionally followed by ASC.
     fn key_columns(&mut self) -> Result<Vec<String>, SqlError> {
         let columns = self.list(|tokens| {
             let column = tokens.name("a column name")?;
@@ -206,7 +217,7 @@ impl Tokens<'_> {
             Ok(column)
         })?;
         if columns.is_empty() {
-            return Err(self.located(SqlError::syntax("PRIMARY KEY needs at least one column")));
+            return Err(self.located(SqlError::syntax("PRIMARY KEY requires at least one column")));
         }
         Ok(columns)
     }
@@ -214,15 +225,16 @@ impl Tokens<'_> {
     /// Takes one clause after the columns; false when none comes next.
     fn create_clause(&mut self, draft: &mut Draft) -> Result<bool, SqlError> {
         let position = self.position();
+        // Partitioning.
         if self.take(&["partition", "by"]) {
             let kind = self.name("RANGE or HASH")?;
             let partitioning = match kind.as_str() {
                 "range" => Partitioning::Range { columns: self.columns()? },
                 "hash" => Partitioning::Hash { columns: self.columns()?, partitions: 0 },
-                other => {
+                kind => {
                     return Err(SqlError::unsupported(format!(
                         "PARTITION BY {}",
-                        other.to_ascii_uppercase()
+                        kind.to_ascii_uppercase()
                     ))
                     .with_position(position)
                     .with_hint("use RANGE, HASH or PARTITION ON COLUMNS"));
@@ -234,7 +246,7 @@ impl Tokens<'_> {
             let rules = self.list(Self::expression)?;
             if rules.is_empty() {
                 return Err(self.located(SqlError::syntax(
-                    "PARTITION ON COLUMNS needs at least one expression",
+                    "PARTITION ON COLUMNS requires at least one expression",
                 )));
             }
             set_partitioning(draft, Partitioning::Rules { columns, rules })
@@ -245,6 +257,7 @@ impl Tokens<'_> {
         } else if self.take(&["split", "at"]) {
             let cuts = self.tuples()?;
             set_cuts(draft, cuts).map_err(|error| error.with_position(position))?;
+        // Options, in clauses of their own or in WITH.
         } else if self.take(&["engine"]) {
             self.take_mark(&Token::Eq);
             let engine = match self.string() {
@@ -264,7 +277,8 @@ impl Tokens<'_> {
                 table_option(draft, &pair)?;
             }
         } else {
-            for (word, what) in [
+            // Clauses of other databases are refused by name.
+            for (word, clause) in [
                 ("as", "CREATE TABLE ... AS SELECT"),
                 ("inherits", "INHERITS"),
                 ("tablespace", "TABLESPACE"),
@@ -274,7 +288,7 @@ impl Tokens<'_> {
                 ("on", "ON COMMIT"),
             ] {
                 if self.at(word) {
-                    return Err(self.unsupported(what));
+                    return Err(self.unsupported(clause));
                 }
             }
             return Ok(false);
@@ -293,9 +307,11 @@ fn set_primary_key(draft: &mut Draft, columns: Vec<String>) -> Result<(), SqlErr
 
 fn set_time_index(draft: &mut Draft, column: String) -> Result<(), SqlError> {
     match &draft.time_index {
-        Some(before) if *before != column => Err(SqlError::new(
+        Some(previous) if *previous != column => Err(SqlError::new(
             "42P16",
-            format!("a table has one TIME INDEX, but \"{before}\" and \"{column}\" both are"),
+            format!(
+                "a table can have only one TIME INDEX, but both \"{previous}\" and \"{column}\" are declared so"
+            ),
         )),
         _ => {
             draft.time_index = Some(column);
@@ -306,7 +322,7 @@ fn set_time_index(draft: &mut Draft, column: String) -> Result<(), SqlError> {
 
 fn set_partitioning(draft: &mut Draft, partitioning: Partitioning) -> Result<(), SqlError> {
     if draft.partitioning.replace(partitioning).is_some() {
-        return Err(SqlError::syntax("the table is partitioned twice"));
+        return Err(SqlError::syntax("the partitioning is specified more than once"));
     }
     Ok(())
 }
@@ -317,47 +333,49 @@ fn set_partitions(draft: &mut Draft, number: u64) -> Result<(), SqlError> {
         return Err(SqlError::new("22023", "PARTITIONS takes a number from 1 to 65535"));
     };
     if draft.partitions.replace(number).is_some() {
-        return Err(SqlError::syntax("PARTITIONS is given twice"));
+        return Err(SqlError::syntax("PARTITIONS is specified more than once"));
     }
     Ok(())
 }
 
 fn set_cuts(draft: &mut Draft, cuts: Vec<Vec<Expr>>) -> Result<(), SqlError> {
     if cuts.iter().any(Vec::is_empty) {
-        return Err(SqlError::syntax("a tuple to cut at may not be empty"));
+        return Err(SqlError::syntax("a partition boundary must have at least one value"));
     }
     if draft.cuts.replace(cuts).is_some() {
-        return Err(SqlError::syntax("where to cut is given twice"));
+        return Err(SqlError::syntax("partition boundaries are specified more than once"));
     }
     Ok(())
 }
 
-/// Takes what an option says.
+/// Applies one option of WITH.
 fn table_option(draft: &mut Draft, pair: &OptionPair) -> Result<(), SqlError> {
-    let here = |error: SqlError| error.with_position(pair.position);
+    let located = |error: SqlError| error.with_position(pair.position);
+    // Options that ALTER TABLE has too.
     if let Some(option) = pair.table_option()? {
         draft.merge_mode_given |= matches!(option, TableOption::MergeMode(_));
         option.apply(&mut draft.options);
         return Ok(());
     }
+    // Options that stand for clauses of CREATE TABLE.
     match pair.key.as_str() {
         "schema_on_write" => draft.schema_on_write = pair.bool()?,
         "time_index" => {
             let names = pair.names()?;
             let [name] = names.as_slice() else { return Err(pair.wrong("one column")) };
-            set_time_index(draft, name.clone()).map_err(here)?;
+            set_time_index(draft, name.clone()).map_err(located)?;
         }
-        "primary_key" => set_primary_key(draft, pair.names()?).map_err(here)?,
+        "primary_key" => set_primary_key(draft, pair.names()?).map_err(located)?,
         "partition_by" => {
             let partitioning = partition_by(pair)?;
-            set_partitioning(draft, partitioning).map_err(here)?;
+            set_partitioning(draft, partitioning).map_err(located)?;
         }
-        "partitions" => set_partitions(draft, pair.number()?).map_err(here)?,
+        "partitions" => set_partitions(draft, pair.number()?).map_err(located)?,
         "partition_at_keys" => match &pair.value {
             OptionValue::Tuples(tuples) => {
                 let cuts =
                     tuples.iter().map(|tuple| tuple.iter().map(unquoted).collect()).collect();
-                set_cuts(draft, cuts).map_err(here)?;
+                set_cuts(draft, cuts).map_err(located)?;
             }
             _ => return Err(pair.wrong("a list of keys such as ((100, 'abc'), (200, 'x'))")),
         },
@@ -367,7 +385,7 @@ fn table_option(draft: &mut Draft, pair: &OptionPair) -> Result<(), SqlError> {
                 Some(number.ok_or_else(|| pair.wrong("a number of partitions from 1 to 65535"))?);
         }
         "hash_buckets" => {
-            return Err(here(
+            return Err(located(
                 SqlError::unsupported("option 'hash_buckets'")
                     .with_hint("PARTITION BY HASH (columns) PARTITIONS n places rows by hash"),
             ));
@@ -391,12 +409,12 @@ fn partition_by(pair: &OptionPair) -> Result<Partitioning, SqlError> {
     }
 }
 
-/// YQL writes strings in double quotes, which are names to everybody else.
+/// YQL writes strings in double quotes, which are identifiers in all other dialects.
 fn unquoted(expression: &Expr) -> Expr {
     match expression {
         Expr::Identifier(name) if name.quote_style.is_some() => {
             Expr::Value(ast::Value::SingleQuotedString(name.value.clone()).with_empty_span())
         }
-        other => other.clone(),
+        literal => literal.clone(),
     }
 }

@@ -1,4 +1,4 @@
-//! Databases and tables as wholes: CREATE, ALTER and DROP DATABASE, DROP TABLE, TRUNCATE, USE.
+//! Databases and tables as a whole: CREATE, ALTER and DROP DATABASE, DROP TABLE, TRUNCATE, USE.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::statement::{AlterDatabase, CreateDatabase, DropDatabase, DropTable, S
 use super::tokens::Tokens;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 
-/// Objects that exist elsewhere, after CREATE, ALTER or DROP.
+/// Objects of other databases that may follow CREATE, ALTER or DROP.
 const UNSUPPORTED: &[(&str, &str)] = &[
     ("aggregate", "AGGREGATE"),
     ("cast", "CAST"),
@@ -57,7 +57,7 @@ const UNSUPPORTED: &[(&str, &str)] = &[
 ];
 
 impl Tokens<'_> {
-    /// Takes CREATE and what is created.
+    /// Takes a CREATE statement.
     pub(super) fn create(&mut self) -> Result<Statement, SqlError> {
         self.expect("create")?;
         if self.take(&["table"]) {
@@ -83,7 +83,7 @@ impl Tokens<'_> {
         Err(self.foreign_object("CREATE", "TABLE or DATABASE"))
     }
 
-    /// Takes ALTER and what is altered.
+    /// Takes an ALTER statement.
     pub(super) fn alter(&mut self) -> Result<Statement, SqlError> {
         self.expect("alter")?;
         if self.take(&["table"]) {
@@ -95,11 +95,13 @@ impl Tokens<'_> {
         if !self.take(&["database"]) && !self.take(&["schema"]) {
             return Err(self.foreign_object("ALTER", "TABLE or DATABASE"));
         }
+        // ALTER DATABASE changes options only.
         let name = self.name("a database's name")?;
         if self.at("rename") || self.at("owner") {
-            let what = self.peek().token.to_string().to_ascii_uppercase();
-            return Err(self.unsupported(format!("ALTER DATABASE ... {what}")));
+            let action = self.peek().token.to_string().to_ascii_uppercase();
+            return Err(self.unsupported(format!("ALTER DATABASE ... {action}")));
         }
+        // SET and UNSET take one option, or several in parentheses; UNSET sets NULL.
         let position = self.position();
         let unset = self.take(&["unset"]) || self.take(&["reset"]);
         if !unset {
@@ -127,7 +129,7 @@ impl Tokens<'_> {
         }
     }
 
-    /// Takes DROP and what is dropped.
+    /// Takes a DROP statement.
     pub(super) fn drop(&mut self) -> Result<Statement, SqlError> {
         self.expect("drop")?;
         if self.take(&["table"]) {
@@ -145,7 +147,7 @@ impl Tokens<'_> {
             if self.at("restrict") {
                 return Err(self
                     .unsupported("DROP ... RESTRICT")
-                    .with_hint("a database is dropped with all its tables"));
+                    .with_hint("a database is always dropped with all its tables"));
             }
             self.take(&["cascade"]);
             return Ok(Statement::DropDatabase(DropDatabase { name, if_exists }));
@@ -183,15 +185,15 @@ impl Tokens<'_> {
         Ok(Statement::Use(name))
     }
 
-    fn foreign_object(&self, verb: &str, known: &str) -> SqlError {
+    fn foreign_object(&self, verb: &str, expected: &str) -> SqlError {
         match UNSUPPORTED.iter().find(|(word, _)| self.at(word)) {
-            Some((_, what)) => self.unsupported(format!("{verb} {what}")),
-            None => self.unexpected(known),
+            Some((_, object)) => self.unsupported(format!("{verb} {object}")),
+            None => self.unexpected(expected),
         }
     }
 }
 
-/// The `ttl` among a database's options; `None` without one.
+/// The value of option `ttl`; `None` when it is not among the options.
 fn ttl_of(pairs: &[OptionPair]) -> Result<Option<Option<Duration>>, SqlError> {
     let mut ttl = None;
     for pair in pairs {
@@ -201,7 +203,7 @@ fn ttl_of(pairs: &[OptionPair]) -> Result<Option<Option<Duration>>, SqlError> {
                 format!("unrecognized database option key: '{}'", pair.key),
             )
             .with_position(pair.position)
-            .with_hint("a database has the option ttl"));
+            .with_hint("the only option of a database is ttl"));
         }
         ttl = Some(pair.ttl()?);
     }

@@ -2,7 +2,7 @@
 
 use partita_proto::schema::ColumnType;
 
-/// Why a text is no number of a DECIMAL.
+/// The reason why a text is no value of a DECIMAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DecimalError {
     /// It is not a number.
@@ -11,8 +11,7 @@ pub(super) enum DecimalError {
     OutOfRange,
 }
 
-/// The unscaled number at the type's scale; digits that it does not have are rounded half away from
-/// zero, as PostgreSQL does.
+/// The unscaled number at the type's scale; further digits are rounded half away from zero, as in PostgreSQL.
 pub(super) fn parse_decimal(text: &str, column_type: ColumnType) -> Result<i128, DecimalError> {
     let ColumnType::Decimal(precision, scale) = column_type else {
         return Err(DecimalError::Syntax);
@@ -24,7 +23,9 @@ pub(super) fn parse_decimal(text: &str, column_type: ColumnType) -> Result<i128,
         rest => (false, rest),
     };
     let (mantissa, exponent) = match bytes.iter().position(|b| matches!(b, b'e' | b'E')) {
-        Some(at) => (&bytes[..at], parse_exponent(&bytes[at + 1..])?),
+        Some(exponent_mark) => {
+            (&bytes[..exponent_mark], parse_exponent(&bytes[exponent_mark + 1..])?)
+        }
         None => (bytes, 0),
     };
     let point = mantissa.iter().position(|b| *b == b'.').unwrap_or(mantissa.len());
@@ -33,27 +34,27 @@ pub(super) fn parse_decimal(text: &str, column_type: ColumnType) -> Result<i128,
     if digits().next().is_none() || !digits().all(u8::is_ascii_digit) {
         return Err(DecimalError::Syntax);
     }
-    // So many digits are kept; more than there are stands for zeros behind them.
+    // The number of digits to keep; it may be larger than the number of digits there are, which means zeros at the end.
     let whole = i64::try_from(point).map_err(|_| DecimalError::OutOfRange)?;
-    let kept = whole.saturating_add(exponent).saturating_add(scale.into());
+    let digits_kept = whole.saturating_add(exponent).saturating_add(scale.into());
     let mut unscaled = 0_i128;
-    let mut seen = 0_i64;
+    let mut digits_read = 0_i64;
     for digit in digits() {
         let digit = i128::from(digit - b'0');
-        if seen < kept {
+        if digits_read < digits_kept {
             unscaled = push(unscaled, digit)?;
         } else {
-            if seen == kept && digit >= 5 {
+            if digits_read == digits_kept && digit >= 5 {
                 unscaled += 1;
             }
             break;
         }
-        seen += 1;
+        digits_read += 1;
     }
     if unscaled != 0 {
-        while seen < kept {
+        while digits_read < digits_kept {
             unscaled = push(unscaled, 0)?;
-            seen += 1;
+            digits_read += 1;
         }
     }
     if unscaled >= 10_i128.pow(u32::from(precision)) {
@@ -81,7 +82,7 @@ fn parse_exponent(bytes: &[u8]) -> Result<i64, DecimalError> {
     let exponent = digits
         .iter()
         .fold(0_i64, |n, digit| n.saturating_mul(10).saturating_add((digit - b'0').into()));
-    // Larger ones say no more than this one: nothing is left, or nothing fits.
+    // A larger exponent has the same effect: no digit remains, or the number does not fit.
     let exponent = exponent.min(1 << 32);
     Ok(if negative { -exponent } else { exponent })
 }

@@ -1,13 +1,11 @@
-//! PostgreSQL's dialect with a bound on the parser's work.
+//! sqlparser's PostgreSQL dialect, with a bound on the parser's work.
 //!
-//! What the dialect answers is what sqlparser's own answers for PostgreSQL, which it counts as (`dialect()`), with these
-//! exceptions:
-//! - `f(expression => value)` is not read, because nothing here takes it and each argument would be read twice for it.
-//!   `f(name => value)` is;
-//! - `a IS [NOT] DISTINCT FROM b` ends where IS does: sqlparser would read all that follows as a part of `b`, also
-//!   behind AND and OR;
-//! - `a BETWEEN SYMMETRIC b AND c` is read, which is `a BETWEEN b AND c OR a BETWEEN c AND b`;
-//! - `trim(BOTH FROM a)`, `a IN ((SELECT ..), b)` and `substring(a SIMILAR b ESCAPE c)` are read.
+//! Every method answers as sqlparser's own dialect for PostgreSQL does, for which this dialect also passes
+//! (`dialect()`). The grammar differs in these points:
+//! - `f(expression => value)` is not parsed, because nothing here accepts it and each argument would be parsed twice for it. `f(name => value)` is parsed;
+//! - the right operand of `a IS [NOT] DISTINCT FROM b` ends at operators that bind less tightly than IS; sqlparser takes AND and OR into `b`;
+//! - `a BETWEEN SYMMETRIC b AND c` is parsed, as `a BETWEEN b AND c OR a BETWEEN c AND b`;
+//! - `trim(BOTH FROM a)`, `a IN ((SELECT ..), b)` and `substring(a SIMILAR b ESCAPE c)` are parsed.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, TrimWhereField, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
@@ -25,7 +23,7 @@ pub(super) static POSTGRES: PostgreSqlDialect = PostgreSqlDialect {};
 #[derive(Debug)]
 pub(super) struct Bounded;
 
-/// Writes the questions that PostgreSQL's dialect answers with a plain value.
+/// Forwards methods without arguments to PostgreSQL's dialect.
 macro_rules! as_postgres {
     ($($name:ident)*) => {
         $(
@@ -103,14 +101,14 @@ impl Dialect for Bounded {
         if !is_distinct && !is_not_distinct {
             return None;
         }
-        // What binds less than IS (NOT, AND, OR) is not of the second operand.
-        let other = parser.parse_subexpr(self.prec_value(Precedence::Is));
-        Some(other.map(|other| {
-            let (one, other) = (Box::new(expression.clone()), Box::new(other));
+        // Operators that bind less tightly than IS (NOT, AND, OR) end the second operand.
+        let operand = parser.parse_subexpr(self.prec_value(Precedence::Is));
+        Some(operand.map(|operand| {
+            let (first, second) = (Box::new(expression.clone()), Box::new(operand));
             if is_distinct {
-                Expr::IsDistinctFrom(one, other)
+                Expr::IsDistinctFrom(first, second)
             } else {
-                Expr::IsNotDistinctFrom(one, other)
+                Expr::IsNotDistinctFrom(first, second)
             }
         }))
     }
@@ -125,13 +123,13 @@ impl Dialect for Bounded {
         POSTGRES.prec_value(precedence)
     }
 
-    // Asked at the beginning of every query.
+    // sqlparser calls this at the start of every query.
     fn prec_unknown(&self) -> u8 {
         effort::step();
         POSTGRES.prec_unknown()
     }
 
-    // Asked at the end of every type.
+    // sqlparser calls this at the end of every type.
     fn supports_array_typedef_with_brackets(&self) -> bool {
         effort::step();
         POSTGRES.supports_array_typedef_with_brackets()
@@ -173,7 +171,7 @@ impl Dialect for Bounded {
     }
 }
 
-/// Whether `trim([BOTH | LEADING | TRAILING] FROM` comes, which is taken then, and where to trim.
+/// Takes `trim([BOTH | LEADING | TRAILING] FROM` if it comes next, and returns where to trim.
 fn trim_without_what(parser: &mut Parser<'_>) -> Option<Option<TrimWhereField>> {
     let keyword = |parser: &Parser<'_>, nth: usize| match parser.peek_nth_token_ref(nth).token {
         Token::Word(ref word) if word.quote_style.is_none() => word.keyword,
@@ -188,27 +186,28 @@ fn trim_without_what(parser: &mut Parser<'_>) -> Option<Option<TrimWhereField>> 
         Keyword::TRAILING => Some(TrimWhereField::Trailing),
         _ => None,
     };
-    let taken = if place.is_some() { 4 } else { 3 };
-    if keyword(parser, taken - 1) != Keyword::FROM {
+    let length = if place.is_some() { 4 } else { 3 };
+    if keyword(parser, length - 1) != Keyword::FROM {
         return None;
     }
-    for _ in 0..taken {
+    for _ in 0..length {
         parser.advance_token();
     }
     Some(place)
 }
 
-/// Tokens of the text that SIMILAR may stand behind in `substring(.. SIMILAR ..)`; each is looked at anew.
+/// Maximum number of tokens of `substring(.. SIMILAR ..)` that are searched for SIMILAR; tokens are searched again for
+/// each nested call.
 const SIMILAR_TOKENS_MAX: usize = 200;
 
-/// `substring(a SIMILAR b ESCAPE c)`, if that comes, as a call of `similar_part`.
+/// Parses `substring(a SIMILAR b ESCAPE c)`, if it comes next, as a call of `similar_part`.
 fn similar_part(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
     let is = |nth: usize, keyword: Keyword| {
         matches!(&parser.peek_nth_token_ref(nth).token, Token::Word(word)
             if word.keyword == keyword && word.quote_style.is_none())
     };
     let begins = is(0, Keyword::SUBSTRING) && parser.peek_nth_token_ref(1).token == Token::LParen;
-    // The words may stand anywhere behind: they are looked for before anything is read twice.
+    // SIMILAR may stand anywhere in the argument: it is searched for first, so that nothing is parsed twice.
     let is_similar = begins && {
         let mut depth = 0_usize;
         let mut nth = 1;
@@ -249,7 +248,7 @@ fn similar_part(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
     Some(read(parser))
 }
 
-/// What follows `trim(.. FROM`.
+/// Parses the rest of a call after `trim(.. FROM`.
 fn trimmed(
     parser: &mut Parser<'_>,
     trim_where: Option<TrimWhereField>,
@@ -259,24 +258,27 @@ fn trimmed(
     Ok(Expr::Trim { expr, trim_where, trim_what: None, trim_characters: None })
 }
 
-/// `[NOT] IN ((SELECT ..), ..)`: a list that begins with a subquery. A subquery in parentheses of its own is left alone.
+/// `[NOT] IN ((SELECT ..), ..)`: a list whose first element is a subquery. A single subquery in parentheses is left to
+/// sqlparser.
 fn list_of_subqueries(
     parser: &mut Parser<'_>,
     expression: &Expr,
 ) -> Option<Result<Expr, ParserError>> {
+    // Only tokens are compared, so that other expressions are not parsed twice.
     let is = |nth: usize, keyword: Keyword| matches!(&parser.peek_nth_token_ref(nth).token, Token::Word(word) if word.keyword == keyword);
     let negated = is(0, Keyword::NOT);
-    let at = usize::from(negated);
+    let offset = usize::from(negated);
     let opens = |nth: usize| parser.peek_nth_token_ref(nth).token == Token::LParen;
-    let begins = is(at, Keyword::IN)
-        && opens(at + 1)
-        && opens(at + 2)
-        && (is(at + 3, Keyword::SELECT) || is(at + 3, Keyword::WITH));
+    let begins = is(offset, Keyword::IN)
+        && opens(offset + 1)
+        && opens(offset + 2)
+        && (is(offset + 3, Keyword::SELECT) || is(offset + 3, Keyword::WITH));
     if !begins {
         return None;
     }
+    // Without a comma behind the subquery the parser rewinds, and reads it in its own way.
     let list = parser.maybe_parse(|parser| {
-        for _ in 0..at + 2 {
+        for _ in 0..offset + 2 {
             parser.advance_token();
         }
         let first = parser.parse_expr()?;
@@ -295,7 +297,7 @@ fn list_of_subqueries(
     }
 }
 
-/// Whether `[NOT] BETWEEN SYMMETRIC` comes, which is taken then, and whether with NOT.
+/// Takes `[NOT] BETWEEN SYMMETRIC` if it comes next; the result is true with NOT.
 fn symmetric(parser: &mut Parser<'_>) -> Option<bool> {
     if parser.parse_keywords(&[Keyword::BETWEEN, Keyword::SYMMETRIC]) {
         return Some(false);
@@ -304,22 +306,23 @@ fn symmetric(parser: &mut Parser<'_>) -> Option<bool> {
     negated.then_some(true)
 }
 
-/// What follows `BETWEEN SYMMETRIC`.
+/// Parses the bounds after `BETWEEN SYMMETRIC`.
 fn between_symmetric(
     parser: &mut Parser<'_>,
     precedence: u8,
-    of: &Expr,
+    operand: &Expr,
     negated: bool,
 ) -> Result<Expr, ParserError> {
-    let one = parser.parse_subexpr(precedence)?;
+    let first = parser.parse_subexpr(precedence)?;
     parser.expect_keyword_is(Keyword::AND)?;
-    let other = parser.parse_subexpr(precedence)?;
-    let between = |low: Expr, high: Expr| {
+    let second = parser.parse_subexpr(precedence)?;
+    let in_bounds = |low: Expr, high: Expr| {
         let (low, high) = (Box::new(low), Box::new(high));
-        Box::new(Expr::Between { expr: Box::new(of.clone()), negated: false, low, high })
+        Box::new(Expr::Between { expr: Box::new(operand.clone()), negated: false, low, high })
     };
-    let left = between(one.clone(), other.clone());
-    let either = Expr::BinaryOp { left, op: BinaryOperator::Or, right: between(other, one) };
+    let ascending = in_bounds(first.clone(), second.clone());
+    let either =
+        Expr::BinaryOp { left: ascending, op: BinaryOperator::Or, right: in_bounds(second, first) };
     let either = Expr::Nested(Box::new(either));
     if !negated {
         return Ok(either);

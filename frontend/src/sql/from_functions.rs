@@ -1,11 +1,12 @@
-//! Functions in FROM that the planner does not take as they are written.
+//! Functions in FROM that the planner does not accept as they are written.
 //!
 //! ```text
 //!   unnest(a) WITH ORDINALITY AS t (x, n)   (SELECT x, row_number() OVER () AS n FROM unnest(a) AS t (x)) AS t (x, n)
 //!   generate_series(1, $1) AS g             (SELECT unnest(generate_series(1, CAST($1 AS BIGINT))) AS value) AS g
 //! ```
 //!
-//! The planner calls a function of FROM when it plans, before there are parameters. As an array, such a series is bounded.
+//! The planner evaluates a function in FROM while it plans, before parameters have values. An array has a bounded
+//! length instead.
 
 use std::ops::ControlFlow;
 
@@ -19,10 +20,10 @@ use super::dialect::POSTGRES;
 use super::identifier::quote;
 use crate::error::SqlError;
 
-/// A function of FROM in the planner's words, if it is one to be written otherwise.
+/// A function in FROM in the planner's form; `None` if it stays as it is.
 ///
 /// # Errors
-/// When its rows are to be numbered and it reads columns of other tables.
+/// When its rows are to be numbered and it refers to columns of other tables.
 pub(super) fn adapted(table: &TableFactor) -> Result<Option<TableFactor>, SqlError> {
     if with_ordinality(table) {
         return numbered(table).map(Some);
@@ -39,7 +40,7 @@ fn with_ordinality(table: &TableFactor) -> bool {
     )
 }
 
-/// The rows of a function with their numbers.
+/// The rows of a function, numbered.
 fn numbered(table: &TableFactor) -> Result<TableFactor, SqlError> {
     if is_lateral(table) {
         return Err(SqlError::unsupported("WITH ORDINALITY over columns of another table")
@@ -58,31 +59,32 @@ fn numbered(table: &TableFactor) -> Result<TableFactor, SqlError> {
         }
         _ => return Err(SqlError::internal("a table without rows to number")),
     };
-    let given = alias.take();
-    let table_name = given.as_ref().map_or_else(|| name.clone(), |of| of.name.value.clone());
+    let written_alias = alias.take();
+    let table_name =
+        written_alias.as_ref().map_or_else(|| name.clone(), |alias| alias.name.value.clone());
     let of_alias = |position: usize| {
-        let column = given.as_ref().and_then(|alias| alias.columns.get(position));
+        let column = written_alias.as_ref().and_then(|alias| alias.columns.get(position));
         column.map(|column| column.name.value.clone())
     };
-    // A function of one column gives it its own name, or that of its alias.
+    // The column of a function of one column is named after the function, or its alias.
     let names: Vec<String> = (0..count)
         .map(|position| of_alias(position).unwrap_or_else(|| table_name.clone()))
         .collect();
     let number = of_alias(count).unwrap_or_else(|| "ordinality".to_owned());
-    // Of several columns the names may be alike; inside they are not.
+    // Several columns may have one name; the inner names are distinct.
     let inside: Vec<String> = (0..count).map(|position| format!("c{position}")).collect();
     let columns = names.iter().chain([&number]);
-    let shown: Vec<String> = columns.map(|name| quote(name).into_owned()).collect();
+    let outer_names: Vec<String> = columns.map(|name| quote(name).into_owned()).collect();
     let text = format!(
         "SELECT * FROM (SELECT {columns}, row_number() OVER () AS n FROM {plain} AS u ({columns})) AS {} ({})",
         quote(&table_name),
-        shown.join(", "),
+        outer_names.join(", "),
         columns = inside.join(", "),
     );
     factor_of(&text).ok_or_else(|| SqlError::internal("WITH ORDINALITY was not read again"))
 }
 
-/// A series of which an end or the step is a parameter.
+/// A series with a parameter among its bounds and step.
 fn series_of_parameters(table: &TableFactor) -> Option<TableFactor> {
     let (name, args, alias) = match table {
         TableFactor::Table { name, args: Some(args), alias, .. } => (name, &args.args, alias),
@@ -94,10 +96,10 @@ fn series_of_parameters(table: &TableFactor) -> Option<TableFactor> {
         return None;
     }
     let ends = args.iter().map(|arg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(of)) if is_parameter(of) => {
-            format!("CAST({of} AS {})", DataType::BigInt(None))
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) if is_parameter(value) => {
+            format!("CAST({value} AS {})", DataType::BigInt(None))
         }
-        other => other.to_string(),
+        arg => arg.to_string(),
     });
     let ends: Vec<String> = ends.collect();
     let text = format!(
@@ -116,20 +118,20 @@ fn shown(alias: &TableAlias) -> String {
     format!("{} ({})", alias.name, columns.join(", "))
 }
 
-fn is_parameter(of: &Expr) -> bool {
-    matches!(of, Expr::Value(value) if matches!(value.value, Value::Placeholder(_)))
+fn is_parameter(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if matches!(value.value, Value::Placeholder(_)))
 }
 
 fn names_a_parameter(arg: &FunctionArg) -> bool {
     finds(arg, is_parameter)
 }
 
-/// Whether the arguments of a function name columns, which are those of other tables.
+/// Returns true if the arguments of a function name columns, which belong to other tables.
 fn is_lateral(table: &TableFactor) -> bool {
-    let is_column = |of: &Expr| matches!(of, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+    let is_column = |expr: &Expr| matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
     match table {
         TableFactor::UNNEST { array_exprs, .. } => {
-            array_exprs.iter().any(|of| finds(of, is_column))
+            array_exprs.iter().any(|array| finds(array, is_column))
         }
         TableFactor::Function { args, .. } => args.iter().any(|arg| finds(arg, is_column)),
         TableFactor::Table { args: Some(args), .. } => {
@@ -139,7 +141,7 @@ fn is_lateral(table: &TableFactor) -> bool {
     }
 }
 
-fn finds(within: &impl Visit, wanted: fn(&Expr) -> bool) -> bool {
+fn finds(tree: &impl Visit, predicate: fn(&Expr) -> bool) -> bool {
     struct Finder(fn(&Expr) -> bool);
     impl Visitor for Finder {
         type Break = ();
@@ -148,7 +150,7 @@ fn finds(within: &impl Visit, wanted: fn(&Expr) -> bool) -> bool {
             if (self.0)(expr) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
     }
-    within.visit(&mut Finder(wanted)).is_break()
+    tree.visit(&mut Finder(predicate)).is_break()
 }
 
 /// The last part of a name, folded.
@@ -161,5 +163,5 @@ fn factor_of(text: &str) -> Option<TableFactor> {
     let statement = Parser::parse_sql(&POSTGRES, text).ok()?.pop()?;
     let Statement::Query(query) = statement else { return None };
     let SetExpr::Select(select) = *query.body else { return None };
-    select.from.into_iter().next().map(|from| from.relation)
+    select.from.into_iter().next().map(|item| item.relation)
 }

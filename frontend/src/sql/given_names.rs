@@ -1,10 +1,10 @@
 //! The names that PostgreSQL gives to columns, where a query uses them itself.
 //!
-//! `SELECT count FROM (SELECT count(*) FROM t) AS q` and `SELECT date_trunc('day', ts), max(v) FROM t GROUP BY 1 ORDER BY
-//! max` go by names that the planner does not give. Tools write such queries around what people typed. One that does not
-//! plan, because a column that it names is not there, is planned again with these names as aliases.
+//! `SELECT count FROM (SELECT count(*) FROM t) AS q` and `SELECT date_trunc('day', ts), max(v) FROM t GROUP BY 1 ORDER
+//! BY max` use names that the planner does not give. Tools write such queries around the text of their users. A query
+//! that fails to plan because of an unknown column is planned again with these names as aliases.
 //!
-//! Invariant: what has an alias keeps it, and no two items of a SELECT get one name.
+//! Invariant: existing aliases stay, and no two items of a SELECT get one name.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{Expr, Ident, Select, SelectItem, VisitMut,
 
 use super::shown_names::{folded, given_name};
 
-/// Gives select items the names that they have in PostgreSQL; false when there is nothing to give.
+/// Gives select items the names that they have in PostgreSQL; returns false when there is nothing to name.
 pub(crate) fn give_names(statement: &mut PlannerStatement) -> bool {
     let mut naming = Naming { found: false };
     if let PlannerStatement::Statement(tree) = statement {
@@ -31,19 +31,19 @@ impl VisitorMut for Naming {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        let own = |item: &SelectItem| match item {
+        let name_of = |item: &SelectItem| match item {
             SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(folded(name)),
             SelectItem::UnnamedExpr(Expr::CompoundIdentifier(path)) => path.last().map(folded),
             SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
             _ => None,
         };
-        let mut taken: HashSet<String> = select.projection.iter().filter_map(own).collect();
+        let mut names: HashSet<String> = select.projection.iter().filter_map(name_of).collect();
         for item in &mut select.projection {
             let SelectItem::UnnamedExpr(expr) = item else { continue };
             if matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) {
                 continue;
             }
-            let Some(name) = given_name(expr).filter(|name| taken.insert(name.clone())) else {
+            let Some(name) = given_name(expr).filter(|name| names.insert(name.clone())) else {
                 continue;
             };
             *item = SelectItem::ExprWithAlias {

@@ -1,10 +1,10 @@
-//! Casts in GROUP BY and in aggregates, apart from what they cast.
+//! Gives casts in GROUP BY and in aggregates names of their own.
 //!
-//! `SELECT ts, ts::DATE, count(*) FROM t GROUP BY 1, 2` groups by two things that the planner calls by one name, and refuses.
-//! So it does with `SELECT max(s), max(s::INT)`, and of `SELECT DISTINCT ON (k) s, s::INT` it makes one column twice.
-//! A function around such a cast, which gives back what it is given (`partita_worker::apart`), has a name of its own.
+//! The planner names a cast after its operand. It refuses `SELECT ts, ts::DATE, count(*) FROM t GROUP BY 1, 2` and
+//! `SELECT max(s), max(s::INT)`, in which two expressions have one name, and returns one column twice for `SELECT
+//! DISTINCT ON (k) s, s::INT`. An identity function around the cast (`partita_worker::apart`) has a name of its own.
 //!
-//! Invariant: the cast is written so wherever the SELECT and its ORDER BY name the key or the aggregate.
+//! Invariant: the cast is wrapped in every place where the SELECT and its ORDER BY have the key or the aggregate.
 
 use std::ops::ControlFlow;
 
@@ -20,9 +20,9 @@ use partita_worker::functions::is_aggregate;
 use super::sort_keys::item;
 use super::unique_names::name;
 
-/// Puts the function around grouped casts that are called as another key is.
-pub(super) fn keep_apart(of: &mut impl VisitMut) {
-    let _: ControlFlow<()> = of.visit(&mut Grouping);
+/// Wraps grouped casts that have the name of another key.
+pub(super) fn keep_apart(tree: &mut impl VisitMut) {
+    let _: ControlFlow<()> = tree.visit(&mut Grouping);
 }
 
 struct Grouping;
@@ -34,6 +34,7 @@ impl VisitorMut for Grouping {
         let SetExpr::Select(select) = query.body.as_mut() else {
             return ControlFlow::Continue(());
         };
+        // The sort keys of the query, if they are expressions.
         let mut no_keys = Vec::new();
         let sorted = match &mut query.order_by {
             Some(order) => match &mut order.kind {
@@ -42,6 +43,7 @@ impl VisitorMut for Grouping {
             },
             None => &mut no_keys,
         };
+        // Keys of groups that have one name.
         let keys = alike(select);
         if !keys.is_empty() {
             wrap(&mut select.projection, &keys, call);
@@ -49,6 +51,7 @@ impl VisitorMut for Grouping {
             wrap(&mut select.having, &keys, call);
             wrap(sorted, &keys, call);
         }
+        // Aggregates and windows that have one name.
         let mut calls = Vec::new();
         aggregates(&select.projection, &mut calls);
         aggregates(&select.having, &mut calls);
@@ -61,6 +64,7 @@ impl VisitorMut for Grouping {
             wrap(&mut select.qualify, &calls, with_casts_apart);
             wrap(sorted, &calls, with_casts_apart);
         }
+        // DISTINCT ON takes first values, which are aggregates for the planner.
         if matches!(select.distinct, Some(Distinct::On(_))) {
             first_values(&mut select.projection);
         }
@@ -68,79 +72,83 @@ impl VisitorMut for Grouping {
     }
 }
 
-/// The aggregates and windows in an expression, each once.
-fn aggregates(of: &impl Visit, found: &mut Vec<Expr>) {
-    let _: ControlFlow<()> = visit_expressions(of, |part| {
+/// Collects the aggregates and windows of an expression, each once.
+fn aggregates(tree: &impl Visit, calls: &mut Vec<Expr>) {
+    let _: ControlFlow<()> = visit_expressions(tree, |part| {
         if let Expr::Function(function) = part {
             let name = function.name.0.last().and_then(ObjectNamePart::as_ident);
             let is_aggregate = function.over.is_some()
                 || name.is_some_and(|name| is_aggregate(&name.value.to_ascii_lowercase()));
-            if is_aggregate && !found.contains(part) {
-                found.push(part.clone());
+            if is_aggregate && !calls.contains(part) {
+                calls.push(part.clone());
             }
         }
         ControlFlow::Continue(())
     });
 }
 
-/// Those expressions with casts that are called as another one is.
+/// The expressions with casts that have the name of another expression.
 fn of_one_name(expressions: Vec<Expr>) -> Vec<Expr> {
     if expressions.len() < 2 || !expressions.iter().any(casts) {
         return Vec::new();
     }
     let names: Vec<String> = expressions.iter().map(name).collect();
-    let is_alike = |at: usize| {
-        let mut others = names.iter().enumerate();
-        casts(&expressions[at]) && others.any(|(other, name)| other != at && *name == names[at])
+    let is_alike = |position: usize| {
+        let mut neighbours = names.iter().enumerate();
+        casts(&expressions[position])
+            && neighbours.any(|(neighbour, name)| neighbour != position && *name == names[position])
     };
-    (0..expressions.len()).filter(|at| is_alike(*at)).map(|at| expressions[at].clone()).collect()
+    (0..expressions.len())
+        .filter(|position| is_alike(*position))
+        .map(|position| expressions[position].clone())
+        .collect()
 }
 
-/// Keeps the items apart of which DISTINCT ON takes the first values.
+/// Wraps the casts of the items of DISTINCT ON that have the name of another item.
 fn first_values(items: &mut [SelectItem]) {
     let mut expressions = Vec::new();
     for item in items.iter() {
-        if let SelectItem::UnnamedExpr(of) | SelectItem::ExprWithAlias { expr: of, .. } = item
-            && !expressions.contains(of)
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
+            && !expressions.contains(expr)
         {
-            expressions.push(of.clone());
+            expressions.push(expr.clone());
         }
     }
-    let apart = of_one_name(expressions);
+    let ambiguous = of_one_name(expressions);
     for item in items {
-        if let SelectItem::UnnamedExpr(of) | SelectItem::ExprWithAlias { expr: of, .. } = item
-            && apart.contains(of)
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
+            && ambiguous.contains(expr)
         {
-            *of = with_casts_apart(of);
+            *expr = with_casts_apart(expr);
         }
     }
 }
 
-/// An expression with the function around its casts.
-fn with_casts_apart(of: &Expr) -> Expr {
-    let mut of = of.clone();
-    let _: ControlFlow<()> = visit_expressions_mut(&mut of, |part| {
+/// An expression with all its casts wrapped.
+fn with_casts_apart(expr: &Expr) -> Expr {
+    let mut wrapped = expr.clone();
+    let _: ControlFlow<()> = visit_expressions_mut(&mut wrapped, |part| {
         if matches!(part, Expr::Cast { .. }) {
             *part = call(part);
         }
         ControlFlow::Continue(())
     });
-    of
+    wrapped
 }
 
-/// What a call of the function is around.
+/// The expression that a call of the function wraps.
 pub(super) fn of_call(call: &Function) -> Option<&Expr> {
     let FunctionArguments::List(list) = &call.args else { return None };
     match (call.name.0.as_slice(), list.args.as_slice()) {
         (
             [ObjectNamePart::Identifier(name)],
-            [FunctionArg::Unnamed(FunctionArgExpr::Expr(of)), _],
-        ) if name.value == apart::NAME => Some(of),
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(wrapped)), _],
+        ) if name.value == apart::NAME => Some(wrapped),
         _ => None,
     }
 }
 
-/// The keys of a SELECT's groups in which something is cast, and that are called as another.
+/// The keys of a SELECT's groups that contain a cast and have the name of another key.
 fn alike(select: &Select) -> Vec<Expr> {
     let GroupByExpr::Expressions(listed, _) = &select.group_by else { return Vec::new() };
     let mut keys = Vec::new();
@@ -152,24 +160,26 @@ fn alike(select: &Select) -> Vec<Expr> {
             key => keys.push(key),
         }
     }
-    let named = |key| {
+    let resolved = |key| {
         item(key, &select.projection).or_else(|| aliased(key, &select.projection)).unwrap_or(key)
     };
-    let keys: Vec<&Expr> = keys.into_iter().map(named).collect();
+    let keys: Vec<&Expr> = keys.into_iter().map(resolved).collect();
     if keys.len() < 2 || !keys.iter().any(|key| casts(key)) {
         return Vec::new();
     }
     let names: Vec<String> = keys.iter().map(|key| name(key)).collect();
-    let is_alike = |at: &usize| {
-        let same = |(other, key): (usize, &&Expr)| {
-            other != *at && names[other] == names[*at] && *key != keys[*at]
+    let is_alike = |position: &usize| {
+        let same = |(neighbour, key): (usize, &&Expr)| {
+            neighbour != *position
+                && names[neighbour] == names[*position]
+                && *key != keys[*position]
         };
-        casts(keys[*at]) && keys.iter().enumerate().any(same)
+        casts(keys[*position]) && keys.iter().enumerate().any(same)
     };
-    (0..keys.len()).filter(is_alike).map(|at| keys[at].clone()).collect()
+    (0..keys.len()).filter(is_alike).map(|position| keys[position].clone()).collect()
 }
 
-/// The expression of the item that has this name.
+/// The expression of the item with this alias.
 fn aliased<'a>(key: &Expr, items: &'a [SelectItem]) -> Option<&'a Expr> {
     let Expr::Identifier(name) = key else { return None };
     items.iter().find_map(|item| match item {
@@ -179,15 +189,15 @@ fn aliased<'a>(key: &Expr, items: &'a [SelectItem]) -> Option<&'a Expr> {
 }
 
 fn casts(key: &Expr) -> bool {
-    let found = visit_expressions(key, |part| match part {
+    let walk = visit_expressions(key, |part| match part {
         Expr::Cast { .. } => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });
-    found.is_break()
+    walk.is_break()
 }
 
-fn wrap(of: &mut impl VisitMut, keys: &[Expr], written: fn(&Expr) -> Expr) {
-    let _: ControlFlow<()> = visit_expressions_mut(of, |part| {
+fn wrap(tree: &mut impl VisitMut, keys: &[Expr], written: fn(&Expr) -> Expr) {
+    let _: ControlFlow<()> = visit_expressions_mut(tree, |part| {
         if keys.contains(part) {
             *part = written(part);
         }
@@ -195,7 +205,7 @@ fn wrap(of: &mut impl VisitMut, keys: &[Expr], written: fn(&Expr) -> Expr) {
     });
 }
 
-/// The function of the key, and of its text, which tells it from others.
+/// A call of the function with the key and its text, which makes the call's name unique.
 fn call(key: &Expr) -> Expr {
     let text = Expr::Value(Value::SingleQuotedString(key.to_string()).into());
     let argument = |expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));

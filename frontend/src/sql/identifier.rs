@@ -1,12 +1,12 @@
 //! Names in SQL text: folding and quoting.
 //!
-//! Invariant: what [`quote`] prints, the parser reads back as the same name, whether or not the name
-//! is a keyword, empty of meaning or full of quotes.
+//! Invariant: the parser reads the output of [`quote`] back as the same name, also when the name is a keyword, empty,
+//! or full of quotes.
 
 use std::borrow::Cow;
 
-/// Words that mean something where a name may stand, in our grammar or in DataFusion's; a column of
-/// such a name is quoted when it is printed. Too many here costs two quotes, too few a round trip.
+/// Words with a meaning where a name may stand, in our grammar or in DataFusion's; a column with such a name is quoted
+/// when it is printed. A word too many costs two quotes, a word too few a round trip.
 const QUOTED_WORDS: &[&str] = &[
     "all",
     "alter",
@@ -149,7 +149,7 @@ const QUOTED_WORDS: &[&str] = &[
     "with",
 ];
 
-/// A name as the parser reads it back.
+/// A name, quoted if necessary, as the parser reads it back.
 pub fn quote(name: &str) -> Cow<'_, str> {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
@@ -161,18 +161,18 @@ pub fn quote(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Names between commas, as lists of columns are written.
+/// Names separated by commas, as in lists of columns.
 pub fn quote_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<_> = names.into_iter().map(quote).collect();
     names.join(", ")
 }
 
-/// A string as the parser reads it back.
+/// A string literal, as the parser reads it back.
 pub fn quote_string(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// What an unquoted name means: PostgreSQL folds it to lower case.
+/// The name that an unquoted identifier denotes: folded to lower case, as in PostgreSQL.
 pub fn fold(name: &str) -> String {
     name.to_ascii_lowercase()
 }

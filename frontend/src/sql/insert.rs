@@ -1,9 +1,9 @@
-//! INSERT, REPLACE and UPSERT, which are one thing here: rows by key, the newest wins. UPSERT is refused where a row
-//! would lose what the statement does not name.
+//! INSERT, REPLACE and UPSERT, which have one meaning here: the newest row of a key wins. UPSERT is refused where a row
+//! would lose columns that the statement does not name.
 //!
-//! The statement is cut up without a tokenizer, because behind VALUES it may be megabytes long: table,
-//! columns, and where the rows begin. [`Insert::scan`] makes a batch of them; when that gives `None`,
-//! [`Insert::values_query`] is what a planner can do it with.
+//! The statement is split without a tokenizer, because the rows after VALUES may be megabytes long: table, columns, and
+//! where the rows begin. [`Insert::scan`] turns the rows into a batch; when it returns `None`, [`Insert::values_query`]
+//! is the query for the planner.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::values::{
 };
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, SqlError, UNDEFINED_COLUMN};
 
-/// Reads a statement that begins with INSERT, REPLACE or UPSERT; `None` for any other.
+/// Parses a statement that begins with INSERT, REPLACE or UPSERT; `None` for any other.
 pub(super) fn parse(text: &str, start: usize) -> Result<Option<Insert>, SqlError> {
     let mut reader = Reader { cursor: Cursor::new(text), text, start };
     let keeps = reader.take("upsert");
@@ -90,7 +90,7 @@ impl Reader<'_> {
         }
         let mut tokens = Tokens::new(self.cursor.rest(), self.position() - 1)?;
         let query = tokens.query()?;
-        // A query may have taken ON for the alias of its last column.
+        // A query may have taken ON as the alias of its last column.
         if tokens.at("on") || tokens.at("conflict") || tokens.at("duplicate") {
             return Err(tokens.located(on_conflict()));
         }
@@ -118,18 +118,18 @@ impl Reader<'_> {
         Ok(TableName { database: parts.pop(), name })
     }
 
-    /// Takes `(column, ..)`; none when there is no list, or it is a query.
+    /// Takes `(column, ..)`; `None` when there is no list, or the parenthesis begins a query.
     fn columns(&mut self) -> Result<Option<Vec<String>>, SqlError> {
         self.cursor.skip_blank();
         if self.cursor.peek() != Some(b'(') {
             return Ok(None);
         }
-        let before = self.cursor.clone();
+        let start = self.cursor.clone();
         self.take_byte(b'(');
         let query = ["select", "with", "values", "table"].iter().any(|word| self.at(word));
         self.cursor.skip_blank();
         if query || self.cursor.peek() == Some(b'(') {
-            self.cursor = before;
+            self.cursor = start;
             return Ok(None);
         }
         let mut columns = Vec::new();
@@ -148,24 +148,24 @@ impl Reader<'_> {
         Ok(Some(columns))
     }
 
-    fn name(&mut self, what: &str) -> Result<String, SqlError> {
+    fn name(&mut self, expected: &str) -> Result<String, SqlError> {
         self.cursor.skip_blank();
-        self.cursor.name().ok_or_else(|| self.unexpected(what))
+        self.cursor.name().ok_or_else(|| self.unexpected(expected))
     }
 
     fn at(&self, word: &str) -> bool {
         let mut ahead = self.cursor.clone();
         ahead.skip_blank();
-        ahead.word().is_some_and(|found| found.eq_ignore_ascii_case(word))
+        ahead.word().is_some_and(|next| next.eq_ignore_ascii_case(word))
     }
 
     fn take(&mut self, word: &str) -> bool {
-        let found = self.at(word);
-        if found {
+        let is_next = self.at(word);
+        if is_next {
             self.cursor.skip_blank();
             self.cursor.word();
         }
-        found
+        is_next
     }
 
     fn take_byte(&mut self, byte: u8) -> bool {
@@ -184,7 +184,7 @@ impl Reader<'_> {
         if self.cursor.at_end() { Ok(()) } else { Err(self.unexpected("the end of the statement")) }
     }
 
-    /// Where the next thing is, in characters from 1.
+    /// The position of the next token, in characters from 1.
     fn position(&self) -> usize {
         let mut ahead = self.cursor.clone();
         ahead.skip_blank();
@@ -194,33 +194,33 @@ impl Reader<'_> {
     fn unexpected(&self, expected: &str) -> SqlError {
         let mut ahead = self.cursor.clone();
         ahead.skip_blank();
-        let found = match ahead.clone().word() {
+        let token = match ahead.clone().word() {
             Some(word) => word.to_owned(),
             None => ahead.rest().chars().take(1).collect(),
         };
-        let message = if found.is_empty() {
+        let message = if token.is_empty() {
             format!("syntax error at end of input, expected {expected}")
         } else {
-            format!("syntax error at or near \"{found}\", expected {expected}")
+            format!("syntax error at or near \"{token}\", expected {expected}")
         };
         SqlError::syntax(message).with_position(self.position())
     }
 
-    fn unsupported(&self, what: &str) -> SqlError {
-        SqlError::unsupported(what).with_position(self.position())
+    fn unsupported(&self, feature: &str) -> SqlError {
+        SqlError::unsupported(feature).with_position(self.position())
     }
 }
 
 impl Insert {
-    /// Checks that a row which exists loses nothing that the statement does not name. `given` are the columns of its
-    /// rows, where it has no list of its own.
+    /// Checks that an existing row loses no column that the statement does not name. `given` are the columns of its
+    /// rows, used when the statement has no list of its own.
     ///
     /// # Errors
     /// When it is UPSERT and the table's newest rows win whole, or no row wins.
     pub fn check_keeps<'a>(
         &self,
         schema: &TableSchema,
-        given: impl Iterator<Item = &'a str>,
+        columns: impl Iterator<Item = &'a str>,
     ) -> Result<(), SqlError> {
         if !self.keeps {
             return Ok(());
@@ -228,18 +228,18 @@ impl Insert {
         if schema.options.append_mode {
             return Err(SqlError::unsupported("UPSERT into an append-mode table"));
         }
-        let given: Vec<&str> = match &self.columns {
+        let column_names: Vec<&str> = match &self.columns {
             Some(listed) => listed.iter().map(String::as_str).collect(),
-            None => given.collect(),
+            None => columns.collect(),
         };
         let lost = schema.columns.iter().find(|column| {
-            // Where each field keeps its newest value, only a default would take its place.
+            // Where each field keeps its newest value, only a default would overwrite it.
             let is_kept =
                 schema.options.merge_mode == MergeMode::LastNonNull && column.default.is_none();
             !is_kept
                 && column.generated.is_none()
                 && !schema.is_key(column.id)
-                && !given.contains(&column.name.as_str())
+                && !column_names.contains(&column.name.as_str())
         });
         match lost {
             None => Ok(()),
@@ -262,8 +262,8 @@ impl Insert {
             return Ok(Target { columns: schema.columns.iter().collect(), listed: false });
         };
         let mut columns = Vec::with_capacity(names.len());
-        for (at, name) in names.iter().enumerate() {
-            if names[..at].contains(name) {
+        for (index, name) in names.iter().enumerate() {
+            if names[..index].contains(name) {
                 return Err(SqlError::new(
                     DUPLICATE_COLUMN,
                     format!("column \"{name}\" specified more than once"),
@@ -280,9 +280,8 @@ impl Insert {
         Ok(Target { columns, listed: true })
     }
 
-    /// The rows as a batch of the target's columns by their SQL names. Columns of which all values
-    /// are DEFAULT are missing from it; `time` is the statement's.
-    /// `None` when the statement has a query, or values that must be planned.
+    /// The rows as a batch of the target's columns by their SQL names, without the columns in which every value is
+    /// DEFAULT. `None` when the statement has a query, or values that must be planned.
     ///
     /// # Errors
     /// When a value does not fit its column, or rows are of the wrong length.
@@ -298,7 +297,7 @@ impl Insert {
         }
     }
 
-    /// The rows that the statement gives with each of several sets of parameters, as one batch.
+    /// The rows of the statement for each of several sets of parameters, as one batch.
     ///
     /// # Errors
     /// As [`Insert::scan`].
@@ -322,7 +321,7 @@ impl Insert {
             InsertSource::Values(range) => range,
             InsertSource::Query(_) => return Ok(None),
             InsertSource::Default => {
-                // As many rows of nothing but defaults as there are sets.
+                // One row of defaults for each set.
                 let options =
                     arrow::array::RecordBatchOptions::new().with_row_count(Some(sets.len()));
                 let schema = Arc::new(arrow::datatypes::Schema::empty());
@@ -334,23 +333,23 @@ impl Insert {
             match rows.scan(&self.text[values.clone()], *set) {
                 Ok(()) => {}
                 Err(Stop::NotSimple) => return Ok(None),
-                Err(Stop::Wrong(error, at)) => return Err(self.located(*error, values, at)),
+                Err(Stop::Wrong(error, offset)) => return Err(self.located(*error, values, offset)),
             }
         }
         rows.finish().map(Some)
     }
 
-    fn located(&self, error: SqlError, values: &Range<usize>, at: usize) -> SqlError {
-        let before = self.text.get(..values.start + at).unwrap_or(&self.text);
-        let position = self.position + before.chars().count() + 1;
+    fn located(&self, error: SqlError, values: &Range<usize>, offset: usize) -> SqlError {
+        let preceding = self.text.get(..values.start + offset).unwrap_or(&self.text);
+        let position = self.position + preceding.chars().count() + 1;
         if error.position.is_some() { error } else { error.with_position(position) }
     }
 
-    /// The types of `$1`, `$2` and so on, where the columns they go to tell. `None` when the
-    /// statement has a query, or values that must be planned.
+    /// The types of `$1`, `$2` and so on, as far as their columns determine them. `None` when the statement has a
+    /// query, or values that must be planned.
     ///
     /// # Errors
-    /// When the statement is wrong in a way that shows before it runs.
+    /// When the statement is wrong in a way that is detected before it runs.
     pub fn parameter_types(
         &self,
         target: &Target<'_>,
@@ -364,19 +363,19 @@ impl Insert {
         match parameters(&self.text[values.clone()], target) {
             Ok(types) => Ok(Some(types.into_iter().map(|t| t.map(|t| t.arrow())).collect())),
             Err(Stop::NotSimple) => Ok(None),
-            Err(Stop::Wrong(error, at)) => Err(self.located(*error, values, at)),
+            Err(Stop::Wrong(error, offset)) => Err(self.located(*error, values, offset)),
         }
     }
 
-    /// The rows as a query, for values that must be planned: its columns are the target's first
-    /// ones, in order. `None` when the statement has no rows of its own.
+    /// The rows as a query, for values that must be planned: its columns are the first ones of the target, in order.
+    /// `None` when the statement has no rows of its own.
     ///
     /// # Errors
-    /// When the rows do not parse, are not of one length that fits the target, or hold DEFAULT.
+    /// When the rows do not parse, differ in length, do not fit the target, or hold DEFAULT.
     pub fn values_query(&self, target: &Target<'_>) -> Result<Option<Query>, SqlError> {
         let InsertSource::Values(values) = &self.source else { return Ok(None) };
         let rows = &self.text[values.clone()];
-        // The blanks are as long as what stood before the rows, so that positions stay true.
+        // The text before the rows is replaced by as many characters, so that positions in errors stay true.
         let text = format!("VALUES {rows}");
         let begin = self.position + self.text[..values.start].chars().count();
         let start = begin.saturating_sub("VALUES ".len());
@@ -386,12 +385,13 @@ impl Insert {
     }
 }
 
-/// Checks the rows of a VALUES query against the columns.
+/// Checks the rows of a VALUES query against the target columns.
 fn check_rows(query: &Query, target: &Target<'_>) -> Result<(), SqlError> {
     let PlannerStatement::Statement(statement) = &query.statement else { return Ok(()) };
     let ast::Statement::Query(query) = statement.as_ref() else { return Ok(()) };
     let SetExpr::Values(values) = query.body.as_ref() else { return Ok(()) };
     let columns = target.columns.len();
+    // All rows have the length of the first.
     let width = values.rows.first().map_or(0, |row| row.content.len());
     for row in &values.rows {
         let row = &row.content;
@@ -404,6 +404,7 @@ fn check_rows(query: &Query, target: &Target<'_>) -> Result<(), SqlError> {
         if target.listed && row.len() < columns {
             return Err(SqlError::syntax("INSERT has more target columns than expressions"));
         }
+        // The planner knows no DEFAULT.
         let default = |value: &Expr| {
             matches!(value, Expr::Identifier(name)
                 if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
@@ -411,6 +412,7 @@ fn check_rows(query: &Query, target: &Target<'_>) -> Result<(), SqlError> {
         if row.iter().any(default) {
             return Err(default_beside_expressions());
         }
+        // Generated columns are computed, never given.
         if let Some(column) = target.columns[..width].iter().find(|c| c.generated.is_some()) {
             return Err(SqlError::new(
                 GENERATED_ALWAYS,

@@ -1,4 +1,4 @@
-//! Subqueries where the planner has no place for them: in ON, and compared with rows.
+//! Moves subqueries that the planner does not accept where they are: in ON, and compared with rows.
 //!
 //! ```text
 //!   a JOIN b ON a.k = b.k AND EXISTS (S)        a JOIN b ON a.k = b.k .. WHERE EXISTS (S)
@@ -6,7 +6,7 @@
 //!   (a, b) IN (S)                               whether S has a row with which a and b are equal; NULL if nobody knows
 //! ```
 //!
-//! Invariant: what can be moved nowhere is refused by name.
+//! Invariant: a subquery that cannot be moved is refused by name.
 
 use std::ops::ControlFlow;
 
@@ -21,12 +21,12 @@ use super::rewritten::row;
 use super::shown_names::folded;
 use crate::error::SqlError;
 
-/// Moves the subqueries of a query, or of an expression, to where the planner takes them.
+/// Moves the subqueries of a query, or of an expression, to places that the planner accepts.
 ///
 /// # Errors
-/// When one can be moved nowhere.
-pub(super) fn rewrite(of: &mut impl VisitMut) -> Result<(), SqlError> {
-    match of.visit(&mut Moved) {
+/// When one cannot be moved.
+pub(super) fn rewrite(tree: &mut impl VisitMut) -> Result<(), SqlError> {
+    match tree.visit(&mut Moved) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
@@ -39,8 +39,8 @@ impl VisitorMut for Moved {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         let mut moved = Vec::new();
-        for from in &mut select.from {
-            match out_of_on(from) {
+        for item in &mut select.from {
+            match out_of_on(item) {
                 Ok(conditions) => moved.extend(conditions),
                 Err(error) => return ControlFlow::Break(Box::new(error)),
             }
@@ -52,12 +52,13 @@ impl VisitorMut for Moved {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         let compared = match expr {
-            Expr::InSubquery { expr: of, subquery, negated } => {
-                row(of).map(|of| in_rows(&of, subquery, *negated))
+            Expr::InSubquery { expr: operand, subquery, negated } => {
+                row(operand).map(|values| in_rows(&values, subquery, *negated))
             }
             Expr::BinaryOp { left, right, .. } => {
-                let rows = |one: &Expr, other: &Expr| {
-                    row(one).is_some_and(|row| row.len() > 1) && matches!(other, Expr::Subquery(_))
+                let rows = |first: &Expr, second: &Expr| {
+                    row(first).is_some_and(|row| row.len() > 1)
+                        && matches!(second, Expr::Subquery(_))
                 };
                 (rows(left, right) || rows(right, left)).then(|| {
                     Err(SqlError::unsupported("a comparison of a row with a subquery")
@@ -75,28 +76,30 @@ impl VisitorMut for Moved {
     }
 }
 
-/// Whether a row is among those of a query.
-fn in_rows(of: &[Expr], query: &Query, negated: bool) -> Result<Expr, SqlError> {
+/// A condition that is true if a row of values is among the rows of a query (or not among them, if `negated`).
+fn in_rows(values: &[Expr], query: &Query, negated: bool) -> Result<Expr, SqlError> {
     const NAME: &str = "__row";
+    // PostgreSQL's errors for a wrong number of columns, where it is known.
     if let SetExpr::Select(select) = query.body.as_ref() {
         let plain = select.projection.iter().all(|item| {
             matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })
         });
-        if plain && select.projection.len() < of.len() {
+        if plain && select.projection.len() < values.len() {
             return Err(SqlError::syntax("subquery has too few columns"));
         }
-        if plain && select.projection.len() > of.len() {
+        if plain && select.projection.len() > values.len() {
             return Err(SqlError::syntax("subquery has too many columns"));
         }
     }
+    // The query becomes a table with numbered columns, to which the values are compared.
     let column = |position: usize| Ident::new(format!("column{}", position + 1));
-    let equal = of.iter().enumerate().map(|(position, value)| Expr::BinaryOp {
+    let equal = values.iter().enumerate().map(|(position, value)| Expr::BinaryOp {
         left: Box::new(Expr::Nested(Box::new(value.clone()))),
         op: BinaryOperator::Eq,
         right: Box::new(Expr::CompoundIdentifier(vec![Ident::new(NAME), column(position)])),
     });
     let equal = equal.reduce(and).unwrap_or_else(|| Expr::Value(Value::Boolean(true).into()));
-    let columns = (0..of.len())
+    let columns = (0..values.len())
         .map(|position| TableAliasColumnDef { name: column(position), data_type: None });
     let rows = TableFactor::Derived {
         lateral: false,
@@ -109,6 +112,7 @@ fn in_rows(of: &[Expr], query: &Query, negated: bool) -> Result<Expr, SqlError> 
         }),
         sample: None,
     };
+    // IN is true if a row is equal, NULL if the comparison with some row is, false otherwise.
     let exists = |condition: Expr| {
         let query =
             select(rows.clone(), Expr::Value(Value::Number("1".into(), false).into()), condition);
@@ -128,14 +132,15 @@ fn in_rows(of: &[Expr], query: &Query, negated: bool) -> Result<Expr, SqlError> 
     })))
 }
 
-/// `SELECT shown FROM rows WHERE condition`.
-fn select(rows: TableFactor, shown: Expr, condition: Expr) -> Query {
-    let item = SelectItem::UnnamedExpr(shown);
-    let from = TableWithJoins { relation: rows, joins: Vec::new() };
-    of_select(vec![item], from, condition)
+/// `SELECT expr FROM rows WHERE condition`.
+fn select(rows: TableFactor, expr: Expr, condition: Expr) -> Query {
+    let item = SelectItem::UnnamedExpr(expr);
+    let table = TableWithJoins { relation: rows, joins: Vec::new() };
+    of_select(vec![item], table, condition)
 }
 
-fn of_select(projection: Vec<SelectItem>, from: TableWithJoins, condition: Expr) -> Query {
+fn of_select(projection: Vec<SelectItem>, item: TableWithJoins, condition: Expr) -> Query {
+    // Every field is named: sqlparser's structs have no defaults.
     let select = Select {
         select_token: AttachedToken::empty(),
         optimizer_hints: Vec::new(),
@@ -146,7 +151,7 @@ fn of_select(projection: Vec<SelectItem>, from: TableWithJoins, condition: Expr)
         projection,
         exclude: None,
         into: None,
-        from: vec![from],
+        from: vec![item],
         lateral_views: Vec::new(),
         prewhere: None,
         selection: Some(condition),
@@ -176,23 +181,25 @@ fn of_select(projection: Vec<SelectItem>, from: TableWithJoins, condition: Expr)
     }
 }
 
-/// The conditions of a FROM item's joins that WHERE takes as well.
-fn out_of_on(from: &mut TableWithJoins) -> Result<Vec<Expr>, SqlError> {
+/// Takes the conditions with subqueries out of a FROM item's joins; returns those that belong in WHERE.
+fn out_of_on(item: &mut TableWithJoins) -> Result<Vec<Expr>, SqlError> {
     let mut moved = Vec::new();
-    // A later join that keeps its right side makes NULL of what comes before.
-    let mut kept = true;
-    for join in from.joins.iter_mut().rev() {
+    // A later join that keeps all rows of its right side fills the columns before it with NULL.
+    let mut movable = true;
+    for join in item.joins.iter_mut().rev() {
         let subqueries = take_subqueries(join);
         if !subqueries.is_empty() {
             match &join.join_operator {
-                JoinOperator::Join(_) | JoinOperator::Inner(_) if kept => moved.extend(subqueries),
+                JoinOperator::Join(_) | JoinOperator::Inner(_) if movable => {
+                    moved.extend(subqueries)
+                }
                 JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => {
                     restrict(&mut join.relation, subqueries)?;
                 }
-                _ => return Err(SqlError::unsupported("a subquery in ON of this kind of join")),
+                _ => return Err(SqlError::unsupported("a subquery in ON of RIGHT or FULL JOIN")),
             }
         }
-        kept &= !matches!(
+        movable &= !matches!(
             join.join_operator,
             JoinOperator::Right(_) | JoinOperator::RightOuter(_) | JoinOperator::FullOuter(_)
         );
@@ -200,31 +207,31 @@ fn out_of_on(from: &mut TableWithJoins) -> Result<Vec<Expr>, SqlError> {
     Ok(moved)
 }
 
-/// Takes the conjuncts of ON that have subqueries.
+/// Takes the conjuncts with subqueries out of ON.
 fn take_subqueries(join: &mut Join) -> Vec<Expr> {
-    let (JoinOperator::Join(by)
-    | JoinOperator::Inner(by)
-    | JoinOperator::Left(by)
-    | JoinOperator::LeftOuter(by)
-    | JoinOperator::Right(by)
-    | JoinOperator::RightOuter(by)
-    | JoinOperator::FullOuter(by)) = &mut join.join_operator
+    let (JoinOperator::Join(constraint)
+    | JoinOperator::Inner(constraint)
+    | JoinOperator::Left(constraint)
+    | JoinOperator::LeftOuter(constraint)
+    | JoinOperator::Right(constraint)
+    | JoinOperator::RightOuter(constraint)
+    | JoinOperator::FullOuter(constraint)) = &mut join.join_operator
     else {
         return Vec::new();
     };
-    let JoinConstraint::On(condition) = by else { return Vec::new() };
+    let JoinConstraint::On(condition) = constraint else { return Vec::new() };
     if !has_subquery(condition) {
         return Vec::new();
     }
-    let (taken, left): (Vec<Expr>, Vec<Expr>) =
+    let (with_subqueries, rest): (Vec<Expr>, Vec<Expr>) =
         conjuncts(condition.clone()).into_iter().partition(has_subquery);
     *condition =
-        left.into_iter().reduce(and).unwrap_or_else(|| Expr::Value(Value::Boolean(true).into()));
-    taken
+        rest.into_iter().reduce(and).unwrap_or_else(|| Expr::Value(Value::Boolean(true).into()));
+    with_subqueries
 }
 
 fn conjuncts(condition: Expr) -> Vec<Expr> {
-    let mut found = Vec::new();
+    let mut conjuncts = Vec::new();
     let mut waiting = vec![condition];
     while let Some(next) = waiting.pop() {
         match next {
@@ -232,16 +239,16 @@ fn conjuncts(condition: Expr) -> Vec<Expr> {
                 waiting.push(*right);
                 waiting.push(*left);
             }
-            other => found.push(other),
+            conjunct => conjuncts.push(conjunct),
         }
     }
-    found
+    conjuncts
 }
 
 fn and(left: Expr, right: Expr) -> Expr {
-    let nested = |of: Expr| match of {
-        Expr::BinaryOp { op: BinaryOperator::Or, .. } => Expr::Nested(Box::new(of)),
-        other => other,
+    let nested = |operand: Expr| match operand {
+        Expr::BinaryOp { op: BinaryOperator::Or, .. } => Expr::Nested(Box::new(operand)),
+        operand => operand,
     };
     let (left, right) = (Box::new(nested(left)), Box::new(nested(right)));
     Expr::BinaryOp { left, op: BinaryOperator::And, right }
@@ -259,7 +266,7 @@ fn has_subquery(expr: &Expr) -> bool {
     expr.visit(&mut Found).is_break()
 }
 
-/// Finds what names no column of a table.
+/// Stops at names that are not columns of a table.
 struct Named<'a> {
     table: &'a Ident,
     depth: usize,
@@ -279,7 +286,7 @@ impl Visitor for Named<'_> {
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         let is_of_table = match expr {
-            // What a subquery names it finds in its own tables, or does not.
+            // Names in a subquery are resolved by the subquery, or fail.
             _ if self.depth > 0 => true,
             Expr::Identifier(_) => false,
             Expr::CompoundIdentifier(path) => match path.as_slice() {
@@ -292,12 +299,13 @@ impl Visitor for Named<'_> {
     }
 }
 
-/// Makes a table one of the rows that satisfy conditions, if these name no other table's columns.
+/// Replaces a table by those of its rows that satisfy conditions, if these name columns of no other table.
 fn restrict(relation: &mut TableFactor, conditions: Vec<Expr>) -> Result<(), SqlError> {
     let refused = || {
         SqlError::unsupported("a subquery in ON of LEFT JOIN, unless all is of the right table,")
             .with_hint("name the columns with the right table's name, t.column")
     };
+    // Columns are recognized by the table's name.
     let name = match &*relation {
         TableFactor::Table { alias: Some(alias), args: None, .. }
         | TableFactor::Derived { alias: Some(alias), .. } => alias.name.clone(),
@@ -307,17 +315,18 @@ fn restrict(relation: &mut TableFactor, conditions: Vec<Expr>) -> Result<(), Sql
         }
         _ => return Err(refused()),
     };
-    let named =
+    let is_local =
         |condition: &Expr| condition.visit(&mut Named { table: &name, depth: 0 }).is_continue();
-    if !conditions.iter().all(named) {
+    if !conditions.iter().all(is_local) {
         return Err(refused());
     }
+    // The table becomes a subquery of the same name.
     let Some(condition) = conditions.into_iter().reduce(and) else { return Ok(()) };
-    let from = TableWithJoins { relation: relation.clone(), joins: Vec::new() };
-    let all = vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
+    let item = TableWithJoins { relation: relation.clone(), joins: Vec::new() };
+    let wildcard = vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
     *relation = TableFactor::Derived {
         lateral: false,
-        subquery: Box::new(of_select(all, from, condition)),
+        subquery: Box::new(of_select(wildcard, item, condition)),
         alias: Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None }),
         sample: None,
     };

@@ -1,5 +1,5 @@
-//! Literals in syntax trees: bounds of ranges, constants of partition expressions, parameters of
-//! EXECUTE. (Rows of INSERT never come this way.)
+//! Literals in syntax trees: bounds of ranges, constants of partition expressions, parameters of EXECUTE. Rows of
+//! INSERT are parsed elsewhere.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
@@ -10,12 +10,12 @@ use partita_proto::value::Value;
 use crate::error::{DATATYPE_MISMATCH, FEATURE_NOT_SUPPORTED, INVALID_TEXT, SqlError};
 use partita_worker::bytes::{parse_bytea, parse_hex};
 
-/// A literal, before anything is known of what it is for.
+/// A literal whose type is not known yet.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Literal {
-    /// NULL.
+    /// The NULL literal.
     Null,
-    /// TRUE, FALSE.
+    /// TRUE or FALSE.
     Bool(bool),
     /// A number as written, with its sign.
     Number(String),
@@ -25,8 +25,8 @@ pub(super) enum Literal {
     Bytes(Vec<u8>),
 }
 
-/// The literal that an expression is; `None` when it is something else. Casts and types in front of
-/// strings (`DATE '2024-01-01'`) are looked through: the column says what type is meant.
+/// The literal that an expression is; `None` when it is something else. Casts and types in front of strings (`DATE
+/// '2024-01-01'`) are ignored: the column determines the type.
 ///
 /// # Errors
 /// When `X'..'` holds anything but pairs of hexadecimal digits.
@@ -73,7 +73,7 @@ fn plain(value: &ast::Value) -> Result<Option<Literal>, SqlError> {
     }))
 }
 
-/// The value of a column that a literal stands for.
+/// The value of a column for a literal.
 ///
 /// # Errors
 /// When the expression is no literal, or the column's type has no such value.
@@ -85,7 +85,7 @@ pub(super) fn typed(
     let Some(literal) = literal(expression)? else {
         return Err(SqlError::new(
             FEATURE_NOT_SUPPORTED,
-            format!("`{expression}` is not a literal, which is all that may stand here"),
+            format!("expected a literal, not `{expression}`"),
         ));
     };
     let mismatch = || {
@@ -106,7 +106,7 @@ pub(super) fn typed(
         (Literal::Number(number), ColumnType::Timestamp(..)) => {
             Value::Int(number.parse().map_err(|_| mismatch())?)
         }
-        // Text goes to the column's type in one step, without a detour over binary floats.
+        // Text is converted to the column's type in one step, without a detour over binary floats.
         (Literal::Number(number), _) => Value::String(number),
         (Literal::Text(text), ColumnType::Binary) => {
             Value::Binary(parse_bytea(&text).ok_or_else(mismatch)?)
@@ -118,19 +118,18 @@ pub(super) fn typed(
     value.coerce(column_type).map_err(|error| mismatch().with_detail(error.to_string()))
 }
 
-/// The value of a literal by itself, as a parameter of EXECUTE. Whoever knows the parameter's type
-/// casts it.
+/// The value of a literal by itself, as a parameter of EXECUTE. The caller casts it to the parameter's type.
 ///
 /// # Errors
 /// When the expression is no literal.
 pub fn scalar(expression: &Expr) -> Result<ScalarValue, SqlError> {
-    let Some(found) = literal(expression)? else {
+    let Some(literal) = literal(expression)? else {
         return Err(SqlError::new(
             FEATURE_NOT_SUPPORTED,
-            format!("`{expression}` is not a literal, which is all that a parameter may be"),
+            format!("a parameter must be a literal, not `{expression}`"),
         ));
     };
-    let value = match found {
+    let value = match literal {
         Literal::Null => ScalarValue::Null,
         Literal::Bool(value) => ScalarValue::Boolean(Some(value)),
         Literal::Text(text) => ScalarValue::Utf8View(Some(text)),
@@ -146,20 +145,20 @@ pub fn scalar(expression: &Expr) -> Result<ScalarValue, SqlError> {
         }
     };
     match cast_type(expression) {
-        Some(to) => Ok(value.cast_to(&to)?),
+        Some(target) => Ok(value.cast_to(&target)?),
         None => Ok(value),
     }
 }
 
-/// The type that the outermost cast of a literal names, for the types that a parameter may need it.
+/// The type of the outermost cast of a literal, for types that a parameter may be cast to.
 fn cast_type(expression: &Expr) -> Option<DataType> {
-    let named = match expression {
+    let data_type = match expression {
         Expr::Nested(inner) => return cast_type(inner),
         Expr::Cast { data_type, .. } => data_type,
         Expr::TypedString(typed) => &typed.data_type,
         _ => return None,
     };
-    Some(match named {
+    Some(match data_type {
         ast::DataType::Date => DataType::Date32,
         ast::DataType::Timestamp(..) | ast::DataType::Datetime(_) => {
             DataType::Timestamp(TimeUnit::Nanosecond, None)

@@ -1,9 +1,9 @@
 //! The merged columns of joins with USING and of NATURAL joins.
 //!
-//! `l FULL JOIN r USING (k)` has one column `k`: that of the side that has a row. The planner takes the left one, which is
-//! NULL where only the right side has a row, shows columns in the order in which the sides have them, and merges no more
-//! than two tables. Here such a join is written as one with ON, the column as what it is wherever the SELECT of the join
-//! names it without a table, and `*` as the merged columns and what else the sides have:
+//! `l FULL JOIN r USING (k)` has one column `k`: the value of the side that has a row. The planner takes the left
+//! column, which is NULL where only the right side has a row, orders columns as the sides have them, and merges no more
+//! than two tables. Here such a join is rewritten with ON. Where the join's SELECT names a merged column without a
+//! table, the column is replaced by its expression, and `*` by the merged columns and the other columns of both sides:
 //!
 //! ```text
 //!   l JOIN r USING (k) FULL JOIN s USING (k)    l JOIN r ON l.k = r.k FULL JOIN s ON l.k = s.k
@@ -11,9 +11,10 @@
 //!   *                                           coalesce(l.k, s.k) AS k, then the others of l, of r and of s
 //! ```
 //!
-//! Which columns a table has only the catalog knows; [`Tables`] says it. A derived table has those of its SELECT.
+//! Only the catalog knows which columns a table has; the caller passes them as [`Tables`]. A derived table has those of
+//! its SELECT.
 //!
-//! Invariant: a join whose columns are not known is refused by name.
+//! Invariant: a join whose columns are unknown is refused by name.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -30,16 +31,16 @@ use datafusion::sql::sqlparser::ast::{
 use super::shown_names::{folded, given_name};
 use crate::error::{AMBIGUOUS_COLUMN, SqlError, UNDEFINED_COLUMN};
 
-/// The columns of the tables that a statement names, in their order, by the name that it gives them.
+/// The columns of the tables in a statement, in order, by the name that the statement uses.
 pub(crate) type Tables = HashMap<String, Vec<String>>;
 
-/// The tables that a statement names, if it has a join that merges columns; their columns are to be found.
+/// The tables in a statement whose columns must be looked up: all, if it has a join that merges columns, else none.
 pub(crate) fn tables(statement: &PlannerStatement) -> Vec<ObjectName> {
-    let mut found = Named { merges: false, tables: Vec::new() };
+    let mut visitor = Named { merges: false, tables: Vec::new() };
     if let PlannerStatement::Statement(tree) = statement {
-        let _nothing_breaks = tree.visit(&mut found);
+        let _nothing_breaks = tree.visit(&mut visitor);
     }
-    if found.merges { found.tables } else { Vec::new() }
+    if visitor.merges { visitor.tables } else { Vec::new() }
 }
 
 struct Named {
@@ -63,14 +64,14 @@ impl Visitor for Named {
     }
 }
 
-/// Whether a join of a FROM item merges columns.
-fn merges(from: &TableWithJoins) -> bool {
+/// Returns true if a join of a FROM item merges columns.
+fn merges(item: &TableWithJoins) -> bool {
     let nested = |factor: &TableFactor| match factor {
         TableFactor::NestedJoin { table_with_joins, .. } => merges(table_with_joins),
         _ => false,
     };
-    nested(&from.relation)
-        || from.joins.iter().any(|join| {
+    nested(&item.relation)
+        || item.joins.iter().any(|join| {
             let merging = matches!(
                 constraint(&join.join_operator),
                 Some((JoinConstraint::Using(_) | JoinConstraint::Natural, _))
@@ -79,10 +80,10 @@ fn merges(from: &TableWithJoins) -> bool {
         })
 }
 
-/// Writes the merged columns of a statement's joins as what they are.
+/// Replaces the merged columns of a statement's joins by their expressions.
 ///
 /// # Errors
-/// When the columns of a join cannot be told, are not there, or are there twice.
+/// When the columns of a join are unknown, missing or ambiguous.
 pub(crate) fn rewrite(statement: &mut PlannerStatement, tables: &Tables) -> Result<(), SqlError> {
     let PlannerStatement::Statement(tree) = statement else { return Ok(()) };
     match tree.visit(&mut Merged { tables, shared: HashMap::new() }) {
@@ -93,7 +94,7 @@ pub(crate) fn rewrite(statement: &mut PlannerStatement, tables: &Tables) -> Resu
 
 struct Merged<'a> {
     tables: &'a Tables,
-    /// The columns of what WITH names, as far as it was seen.
+    /// The columns of the queries of WITH that have been visited.
     shared: HashMap<String, Option<Vec<String>>>,
 }
 
@@ -108,8 +109,8 @@ impl VisitorMut for Merged<'_> {
     }
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
-        // Of what is not seen yet nothing is known: a name in it hides a table's.
-        for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
+        // The columns of a query that was not visited are unknown, and its name hides a table's.
+        for cte in query.with.iter().flat_map(|clause| &clause.cte_tables) {
             self.shared.insert(folded(&cte.alias.name), None);
         }
         ControlFlow::Continue(())
@@ -120,16 +121,16 @@ impl VisitorMut for Merged<'_> {
 #[derive(Clone)]
 struct Column {
     name: String,
-    /// What it is, outside of the join that merged it.
+    /// The expression for it outside of the join that merged it.
     of: Expr,
     merged: bool,
 }
 
 impl Merged<'_> {
     fn rewrite_query(&mut self, query: &mut Query) -> Result<(), SqlError> {
-        // WITH stands in front of the body, whose joins may name it; both are visited before the query's end.
-        if let Some(with) = &query.with {
-            for cte in &with.cte_tables {
+        // WITH precedes the body, whose joins may name it; both are visited before the query's end.
+        if let Some(clause) = &query.with {
+            for cte in &clause.cte_tables {
                 let columns = self.of_shared(cte);
                 self.shared.insert(folded(&cte.alias.name), columns);
             }
@@ -142,19 +143,19 @@ impl Merged<'_> {
         let Some(order) = order_by else { return Ok(()) };
         let OrderByKind::Expressions(keys) = &mut order.kind else { return Ok(()) };
         for key in keys {
-            // A name that the SELECT gives is what ORDER BY means.
-            let named = match &key.expr {
+            // An output name takes precedence in ORDER BY.
+            let is_output = match &key.expr {
                 Expr::Identifier(name) => given(select, name)?,
                 _ => false,
             };
-            if !named {
+            if !is_output {
                 columns.replace_in(&mut key.expr);
             }
         }
         Ok(())
     }
 
-    /// The joins of a query's SELECTs; the merged columns if it is one SELECT.
+    /// Rewrites the joins of a query's SELECTs; returns the merged columns if the query is one SELECT.
     fn rewrite_body(&mut self, body: &mut SetExpr) -> Result<Option<Columns>, SqlError> {
         match body {
             SetExpr::Select(select) if select.from.iter().any(merges) => {
@@ -170,11 +171,14 @@ impl Merged<'_> {
     }
 
     fn rewrite_select(&self, select: &mut Select) -> Result<Columns, SqlError> {
-        let mut all = Vec::new();
-        for from in &mut select.from {
-            all.extend(self.joined(from)?);
+        // The columns of all FROM items.
+        let mut joined = Vec::new();
+        for item in &mut select.from {
+            joined.extend(self.joined(item)?);
         }
-        let columns = Columns(all);
+        let columns = Columns(joined);
+        // In the select list, a merged column keeps its name, and a plain wildcard lists all
+        // columns.
         let mut items = Vec::with_capacity(select.projection.len());
         for mut item in std::mem::take(&mut select.projection) {
             match item {
@@ -195,6 +199,7 @@ impl Merged<'_> {
             items.push(item);
         }
         select.projection = items;
+        // In all other clauses, its expression replaces it.
         let filters = [&mut select.selection, &mut select.having, &mut select.qualify];
         for filter in filters.into_iter().flatten() {
             columns.replace_in(filter);
@@ -211,16 +216,16 @@ impl Merged<'_> {
         Ok(columns)
     }
 
-    /// Writes the joins of a FROM item with ON; its columns.
-    fn joined(&self, from: &mut TableWithJoins) -> Result<Vec<Column>, SqlError> {
-        let mut left = self.of_factor(&mut from.relation)?;
-        for join in &mut from.joins {
+    /// Rewrites the joins of a FROM item with ON; returns its columns.
+    fn joined(&self, item: &mut TableWithJoins) -> Result<Vec<Column>, SqlError> {
+        let mut left = self.of_factor(&mut item.relation)?;
+        for join in &mut item.joins {
             let right = self.of_factor(&mut join.relation)?;
-            let Some((by, keeps)) = constraint_mut(&mut join.join_operator) else {
+            let Some((constraint, keeps)) = constraint_mut(&mut join.join_operator) else {
                 left.extend(right);
                 continue;
             };
-            let names: Vec<String> = match by {
+            let names: Vec<String> = match constraint {
                 JoinConstraint::Using(names) => {
                     names.iter().map(using).collect::<Result<_, _>>()?
                 }
@@ -229,7 +234,9 @@ impl Merged<'_> {
                     common.map(|column| column.name.clone()).collect()
                 }
                 JoinConstraint::On(condition) => {
-                    let names = |of: &Column| !right.iter().any(|other| other.name == of.name);
+                    let names = |column: &Column| {
+                        !right.iter().any(|right_column| right_column.name == column.name)
+                    };
                     let visible = left.iter().filter(|column| names(column)).cloned().collect();
                     Columns(visible).replace_in(condition);
                     left.extend(right);
@@ -244,30 +251,32 @@ impl Merged<'_> {
             let mut equal: Option<Expr> = None;
             for name in &names {
                 let (l, r) = (only(&left, name, "left")?, only(&right, name, "right")?);
-                let both = binary(l.of.clone(), BinaryOperator::Eq, r.of.clone());
+                let condition = binary(l.of.clone(), BinaryOperator::Eq, r.of.clone());
                 equal = Some(match equal {
-                    Some(before) => binary(before, BinaryOperator::And, both),
-                    None => both,
+                    Some(conditions) => binary(conditions, BinaryOperator::And, condition),
+                    None => condition,
                 });
-                // The side that has every row, or the one that has a value.
-                let of = match keeps {
+                // The column of the side that keeps all rows; of a full join, whichever is not NULL.
+                let expr = match keeps {
                     (true, true) => coalesce([l.of.clone(), r.of.clone()]),
                     (true, false) => r.of.clone(),
                     (false, _) => l.of.clone(),
                 };
-                merged.push(Column { name: name.clone(), of, merged: true });
+                merged.push(Column { name: name.clone(), of: expr, merged: true });
             }
-            *by = JoinConstraint::On(
+            *constraint = JoinConstraint::On(
                 equal.unwrap_or_else(|| Expr::Value(Value::Boolean(true).into())),
             );
-            let others = left.into_iter().chain(right);
-            merged.extend(others.filter(|column| !names.contains(&column.name)));
+            let unmerged = left.into_iter().chain(right);
+            merged.extend(unmerged.filter(|column| !names.contains(&column.name)));
             left = merged;
         }
         Ok(left)
     }
 
     fn of_factor(&self, factor: &mut TableFactor) -> Result<Vec<Column>, SqlError> {
+        // The table's qualifier, its columns as far as they are known, and the alias that may
+        // rename them.
         let (qualifier, names, renamed) = match factor {
             TableFactor::NestedJoin { table_with_joins, alias: None } => {
                 return self.joined(table_with_joins);
@@ -290,12 +299,15 @@ impl Merged<'_> {
             }
             _ => (Vec::new(), None, &mut None),
         };
+        // Without columns nothing can be merged.
         let names = names.map(|names| renamed_by(renamed.as_ref(), names));
         let Some(names) = names.filter(|names| !names.is_empty()) else {
-            let what = format!("a join that merges columns with `{factor}`, whose are not known,");
-            return Err(SqlError::unsupported(what)
+            let feature =
+                format!("a join that merges columns with `{factor}`, whose columns are unknown,");
+            return Err(SqlError::unsupported(feature)
                 .with_hint("write ON a.k = b.k, and coalesce(a.k, b.k) for the column"));
         };
+        // Every column is qualified, so that sides with equal names differ.
         let column = |name: String| {
             let mut path = qualifier.clone();
             path.push(Ident::with_quote('"', name.clone()));
@@ -317,7 +329,7 @@ impl Merged<'_> {
         self.of_query(&cte.query).map(|names| renamed_by(Some(&cte.alias), names))
     }
 
-    /// The names of a query's columns, whose joins merge none any more; `None` if one has no name of its own.
+    /// The names of a query's columns once its joins are rewritten; `None` if one has no name of its own.
     fn of_query(&self, query: &Query) -> Option<Vec<String>> {
         self.of_body(&query.body)
     }
@@ -344,12 +356,12 @@ impl Merged<'_> {
                 SelectItem::UnnamedExpr(Expr::CompoundIdentifier(path)) => {
                     names.push(folded(path.last()?));
                 }
-                // The planner's name is another.
+                // The planner's name differs; the expression's text stands for it.
                 SelectItem::UnnamedExpr(expression) => names.push(expression.to_string()),
                 SelectItem::Wildcard(options) if is_plain(options) => {
-                    for from in &select.from {
-                        let mut from = from.clone();
-                        let columns = self.joined(&mut from).ok()?;
+                    for item in &select.from {
+                        let mut copy = item.clone();
+                        let columns = self.joined(&mut copy).ok()?;
                         names.extend(columns.into_iter().map(|column| column.name));
                     }
                 }
@@ -357,18 +369,18 @@ impl Merged<'_> {
                     SelectItemQualifiedWildcardKind::ObjectName(table),
                     options,
                 ) if is_plain(options) => {
-                    let named = format!("{table}.");
-                    let mut found = Vec::new();
-                    for from in &select.from {
-                        let mut from = from.clone();
-                        let columns = self.joined(&mut from).ok()?.into_iter();
-                        found.extend(
+                    let prefix = format!("{table}.");
+                    let mut matches = Vec::new();
+                    for item in &select.from {
+                        let mut copy = item.clone();
+                        let columns = self.joined(&mut copy).ok()?.into_iter();
+                        matches.extend(
                             columns
-                                .filter(|column| column.of.to_string().starts_with(&named))
+                                .filter(|column| column.of.to_string().starts_with(&prefix))
                                 .map(|column| column.name),
                         );
                     }
-                    names.extend((!found.is_empty()).then_some(found)?);
+                    names.extend((!matches.is_empty()).then_some(matches)?);
                 }
                 _ => return None,
             }
@@ -377,12 +389,12 @@ impl Merged<'_> {
     }
 }
 
-/// Names with those in their place that an alias gives.
+/// Names after an alias has renamed the first of them.
 fn renamed_by(alias: Option<&TableAlias>, mut names: Vec<String>) -> Vec<String> {
-    for (position, given) in alias.iter().flat_map(|alias| &alias.columns).enumerate() {
+    for (position, column) in alias.iter().flat_map(|alias| &alias.columns).enumerate() {
         match names.get_mut(position) {
-            Some(name) => *name = folded(&given.name),
-            None => names.push(folded(&given.name)),
+            Some(name) => *name = folded(&column.name),
+            None => names.push(folded(&column.name)),
         }
     }
     names
@@ -395,10 +407,10 @@ fn using(name: &ObjectName) -> Result<String, SqlError> {
     }
 }
 
-/// The column of a name on one side of a join.
+/// The only column with this name on one side of a join.
 fn only<'a>(side: &'a [Column], name: &str, which: &str) -> Result<&'a Column, SqlError> {
-    let mut named = side.iter().filter(|column| column.name == name);
-    match (named.next(), named.next()) {
+    let mut candidates = side.iter().filter(|column| column.name == name);
+    match (candidates.next(), candidates.next()) {
         (Some(column), None) => Ok(column),
         (None, _) => {
             let message = format!(
@@ -414,59 +426,71 @@ fn only<'a>(side: &'a [Column], name: &str, which: &str) -> Result<&'a Column, S
     }
 }
 
-/// Whether a SELECT gives a name; an error when it gives it to different columns.
+/// Returns true if a SELECT has an output of this name; an error if it has several different ones.
 fn given(select: &Select, name: &Ident) -> Result<bool, SqlError> {
-    let wanted = folded(name);
-    let mut found: Option<&Expr> = None;
+    let output = folded(name);
+    let mut previous: Option<&Expr> = None;
     for item in &select.projection {
-        let (expr, named) = match item {
+        let (expr, item_name) = match item {
             SelectItem::UnnamedExpr(expr) => (expr, given_name(expr)),
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(folded(alias))),
             _ => continue,
         };
-        if named.as_deref() != Some(&wanted) {
+        if item_name.as_deref() != Some(&output) {
             continue;
         }
-        match found {
-            Some(other) if !same(other, expr) => {
-                let message = format!("ORDER BY \"{wanted}\" is ambiguous");
+        match previous {
+            Some(earlier) if !same(earlier, expr) => {
+                let message = format!("ORDER BY \"{output}\" is ambiguous");
                 return Err(SqlError::new(AMBIGUOUS_COLUMN, message));
             }
-            _ => found = Some(expr),
+            _ => previous = Some(expr),
         }
     }
-    Ok(found.is_some())
+    Ok(previous.is_some())
 }
 
-/// Whether two expressions are the same but for how names are quoted.
-fn same(one: &Expr, other: &Expr) -> bool {
-    let path = |of: &Expr| match of {
+/// Returns true if two expressions differ at most in how names are quoted.
+fn same(first: &Expr, second: &Expr) -> bool {
+    let path = |expr: &Expr| match expr {
         Expr::CompoundIdentifier(path) => Some(path.iter().map(folded).collect::<Vec<_>>()),
         _ => None,
     };
-    match (path(one), path(other)) {
-        (Some(one), Some(other)) => one == other,
-        _ => one == other,
+    match (path(first), path(second)) {
+        (Some(first), Some(second)) => first == second,
+        _ => first == second,
     }
 }
 
-/// How a join is restricted, and whether rows of the right and of the left side are kept without the other.
+/// The constraint of a join, and whether rows without a match are kept: of the right side, of the left side.
 fn constraint(operator: &JoinOperator) -> Option<(&JoinConstraint, (bool, bool))> {
     match operator {
-        JoinOperator::Join(by) | JoinOperator::Inner(by) => Some((by, (false, false))),
-        JoinOperator::Left(by) | JoinOperator::LeftOuter(by) => Some((by, (false, true))),
-        JoinOperator::Right(by) | JoinOperator::RightOuter(by) => Some((by, (true, false))),
-        JoinOperator::FullOuter(by) => Some((by, (true, true))),
+        JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => {
+            Some((constraint, (false, false)))
+        }
+        JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => {
+            Some((constraint, (false, true)))
+        }
+        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
+            Some((constraint, (true, false)))
+        }
+        JoinOperator::FullOuter(constraint) => Some((constraint, (true, true))),
         _ => None,
     }
 }
 
 fn constraint_mut(operator: &mut JoinOperator) -> Option<(&mut JoinConstraint, (bool, bool))> {
     match operator {
-        JoinOperator::Join(by) | JoinOperator::Inner(by) => Some((by, (false, false))),
-        JoinOperator::Left(by) | JoinOperator::LeftOuter(by) => Some((by, (false, true))),
-        JoinOperator::Right(by) | JoinOperator::RightOuter(by) => Some((by, (true, false))),
-        JoinOperator::FullOuter(by) => Some((by, (true, true))),
+        JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => {
+            Some((constraint, (false, false)))
+        }
+        JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => {
+            Some((constraint, (false, true)))
+        }
+        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
+            Some((constraint, (true, false)))
+        }
+        JoinOperator::FullOuter(constraint) => Some((constraint, (true, true))),
         _ => None,
     }
 }
@@ -475,13 +499,13 @@ fn constraint_mut(operator: &mut JoinOperator) -> Option<(&mut JoinConstraint, (
 struct Columns(Vec<Column>);
 
 impl Columns {
-    /// The merged column of a name.
+    /// The merged column with this name.
     fn merged(&self, name: &Ident) -> Option<&Column> {
         let name = folded(name);
         self.0.iter().find(|column| column.merged && column.name == name)
     }
 
-    /// Writes the merged columns in an expression, but not in subqueries, which have columns of their own.
+    /// Replaces the merged columns in an expression, but not in subqueries, which have columns of their own.
     fn replace_in(&self, expr: &mut Expr) {
         let _nothing_breaks = expr.visit(&mut Replace { columns: self, depth: 0 });
     }

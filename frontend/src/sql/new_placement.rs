@@ -1,4 +1,4 @@
-//! ALTER TABLE ... PARTITION BY and SET 'hash_buckets': how new rows of a table are to be placed.
+//! ALTER TABLE ... PARTITION BY and SET 'hash_buckets': a new placement for a table's new rows.
 //!
 //! ```text
 //! PARTITION BY HASH (columns) PARTITIONS n
@@ -20,7 +20,7 @@ use super::tokens::Tokens;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 
 impl Tokens<'_> {
-    /// Takes PARTITION BY and what follows.
+    /// Takes PARTITION BY and its columns, bounds or number of partitions.
     pub(super) fn new_placement(&mut self) -> Result<NewPlacement, SqlError> {
         if self.take(&["partition", "on"]) {
             return Err(self.unsupported("ALTER TABLE ... PARTITION ON COLUMNS").with_hint(
@@ -28,22 +28,24 @@ impl Tokens<'_> {
             ));
         }
         self.take(&["partition", "by"]);
+        // The kind, and the columns that it places by.
         let position = self.position();
         let kind = self.name("RANGE or HASH")?;
         let columns = match kind.as_str() {
             "hash" | "range" => self.columns()?,
-            other => {
-                let what = format!("PARTITION BY {}", other.to_ascii_uppercase());
-                let error = SqlError::unsupported(what).with_position(position);
+            kind => {
+                let feature = format!("PARTITION BY {}", kind.to_ascii_uppercase());
+                let error = SqlError::unsupported(feature).with_position(position);
                 return Err(error.with_hint("use RANGE or HASH"));
             }
         };
+        // A range may list bounds; a hash must give a number of partitions.
         if kind == "range" {
             let cuts = if self.take(&["split", "at"]) { self.tuples()? } else { Vec::new() };
             return Ok(NewPlacement::Range { columns, cuts });
         }
         if !self.take(&["partitions"]) {
-            let error = SqlError::syntax("PARTITION BY HASH needs PARTITIONS and a number");
+            let error = SqlError::syntax("PARTITION BY HASH requires PARTITIONS and a number");
             return Err(self.located(error));
         }
         let position = self.position();
@@ -53,6 +55,7 @@ impl Tokens<'_> {
             let wrong = "PARTITIONS takes a number from 1 to 65535";
             SqlError::new(INVALID_PARAMETER_VALUE, wrong).with_position(position)
         };
+        // HASH takes no bounds.
         if matches!(self.peek().token, Token::Word(_)) {
             return Err(self.unexpected("a comma or the end of the statement"));
         }
@@ -61,10 +64,10 @@ impl Tokens<'_> {
 }
 
 impl NewPlacement {
-    /// The placement, and where the key space is cut, for a table.
+    /// The placement for a table, and the bounds at which its key space is split.
     ///
     /// # Errors
-    /// When it names what the table does not have, or cuts where its keys cannot be cut.
+    /// When it names a column that the table does not have, or a bound does not fit the table's key.
     pub(super) fn resolve(&self, table: &Table) -> Result<(Placement, Vec<Bound>), SqlError> {
         match self {
             Self::Hash { columns, partitions } => {
@@ -92,7 +95,7 @@ impl NewPlacement {
                 let cuts = cuts.iter().map(|tuple| bound(tuple, &key, &Placement::Range));
                 let cuts = cuts.collect::<Result<Vec<_>, _>>()?;
                 let codec = KeyCodec::new(&table.schema, &Placement::Range)?;
-                // Checks that they ascend, and brings their values to the key's types.
+                // Checks that the bounds ascend, and casts their values to the key's types.
                 let ranges = ranges_between(&codec, &cuts)
                     .map_err(|error| SqlError::new(INVALID_PARAMETER_VALUE, error.to_string()))?;
                 let cuts = ranges.into_iter().skip(1).map(|range| range.start).collect();

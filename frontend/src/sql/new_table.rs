@@ -1,8 +1,8 @@
-//! From CREATE TABLE as it was written to what meta is told: ids, key, placement, cuts.
+//! Turns a parsed CREATE TABLE into the table that meta creates: ids, key, placement, bounds of partitions.
 //!
-//! The key is the primary key's columns, then the time index unless it is among them already; without
-//! a primary key it is the time index alone. Key columns are tags, whether or not the table has a time
-//! index, and may be NULL unless they say otherwise.
+//! The key is the primary key's columns, followed by the time index unless it is one of them; without a primary key it
+//! is the time index alone. Key columns are tags, also in a table without a time index, and nullable unless declared
+//! NOT NULL.
 
 use std::collections::BTreeSet;
 
@@ -26,14 +26,14 @@ use super::tail;
 use crate::error::{DUPLICATE_COLUMN, SqlError, UNDEFINED_COLUMN};
 use crate::output::Notice;
 
-/// SQLSTATE of a table that contradicts itself.
+/// SQLSTATE of a table definition that contradicts itself.
 const INVALID_TABLE: &str = "42P16";
 
-/// Partitions that a table may begin with; as many as meta takes.
+/// Maximum number of partitions in CREATE TABLE; meta has the same limit.
 const PARTITIONS_MAX: usize = 4096;
 
 impl CreateTable {
-    /// The table that meta is to make, and what its writer is told besides.
+    /// The table for meta to create, and the notices for the client.
     ///
     /// # Errors
     /// When the statement contradicts itself: see this module and [`TableSchema::validate`].
@@ -44,9 +44,9 @@ impl CreateTable {
         validate_name("table", &self.table.name)?;
         let schema = self.schema()?;
         let mut notices = self.notices.clone();
-        let said = notices.len();
+        let written_notices = notices.len();
         let placement = self.placement(&schema, &mut notices)?;
-        if notices.len() == said {
+        if notices.len() == written_notices {
             notices.extend(tail::notice(&self.table.name, &schema, &placement));
         }
         let cuts = self.cuts(&schema, &placement)?;
@@ -61,6 +61,7 @@ impl CreateTable {
     }
 
     fn schema(&self) -> Result<TableSchema, SqlError> {
+        // Names are unique, and generated columns depend on stored ones.
         let mut names = BTreeSet::new();
         for column in &self.columns {
             if !names.insert(&column.name) {
@@ -71,17 +72,18 @@ impl CreateTable {
             }
             check_generated(column, &self.columns)?;
         }
+        // The key decides the semantic of each column.
         let time_index = self.time_index()?;
         let key = self.key(time_index)?;
-        let columns = self.columns.iter().enumerate().map(|(at, column)| {
-            let is_time_index = Some(at) == time_index;
-            let semantic = match (is_time_index, key.contains(&at)) {
+        let columns = self.columns.iter().enumerate().map(|(position, column)| {
+            let is_time_index = Some(position) == time_index;
+            let semantic = match (is_time_index, key.contains(&position)) {
                 (true, _) => Semantic::TimeIndex,
                 (false, true) => Semantic::Tag,
                 (false, false) => Semantic::Field,
             };
             Ok(Column {
-                id: column_id(at)?,
+                id: column_id(position)?,
                 name: column.name.clone(),
                 storage_name: column.name.clone(),
                 column_type: column.column_type,
@@ -94,10 +96,11 @@ impl CreateTable {
                 comment: column.comment.clone(),
             })
         });
+        // Columns are numbered from 0; later columns continue from `next_column`.
         let schema = TableSchema {
             version: SchemaVersion(1),
             columns: columns.collect::<Result<_, SqlError>>()?,
-            key: key.iter().map(|at| column_id(*at)).collect::<Result<_, _>>()?,
+            key: key.iter().map(|position| column_id(*position)).collect::<Result<_, _>>()?,
             options: self.options.clone(),
             next_column: column_id(self.columns.len())?,
             schema_on_write: self.schema_on_write,
@@ -117,8 +120,8 @@ impl CreateTable {
 
     fn time_index(&self) -> Result<Option<usize>, SqlError> {
         let Some(name) = &self.time_index else { return Ok(None) };
-        let at = self.position(name, "TIME INDEX")?;
-        let column = &self.columns[at];
+        let position = self.position(name, "TIME INDEX")?;
+        let column = &self.columns[position];
         if !matches!(column.column_type, ColumnType::Timestamp(..)) {
             return Err(SqlError::new(
                 INVALID_TABLE,
@@ -137,23 +140,23 @@ impl CreateTable {
         if column.generated.is_some() {
             return Err(SqlError::unsupported(format!("a generated TIME INDEX (\"{name}\")")));
         }
-        Ok(Some(at))
+        Ok(Some(position))
     }
 
-    /// Positions of the key's columns.
+    /// Positions of the key's columns, in key order.
     fn key(&self, time_index: Option<usize>) -> Result<Vec<usize>, SqlError> {
         let mut key = Vec::new();
         for name in self.primary_key.iter().flatten() {
-            let at = self.position(name, "PRIMARY KEY")?;
-            if key.contains(&at) {
+            let position = self.position(name, "PRIMARY KEY")?;
+            if key.contains(&position) {
                 return Err(SqlError::new(
                     DUPLICATE_COLUMN,
                     format!("column \"{name}\" appears twice in PRIMARY KEY"),
                 ));
             }
-            key.push(at);
+            key.push(position);
         }
-        key.extend(time_index.filter(|at| !key.contains(at)));
+        key.extend(time_index.filter(|position| !key.contains(position)));
         Ok(key)
     }
 
@@ -162,6 +165,7 @@ impl CreateTable {
         schema: &TableSchema,
         notices: &mut Vec<Notice>,
     ) -> Result<Placement, SqlError> {
+        // Partition columns are unique.
         let names = match &self.partitioning {
             Partitioning::Range { columns }
             | Partitioning::Hash { columns, .. }
@@ -169,14 +173,16 @@ impl CreateTable {
         };
         let mut columns = Vec::new();
         for name in names {
-            let at = self.position(name, "the PARTITION clause")?;
-            let column = &schema.columns[at];
+            let position = self.position(name, "the PARTITION clause")?;
+            let column = &schema.columns[position];
             if columns.contains(&column.id) {
                 return Err(SqlError::new(
                     DUPLICATE_COLUMN,
                     format!("partition column \"{name}\" specified more than once"),
                 ));
             }
+            // A hash or a rule must depend on the key alone: versions of one row stay in one
+            // partition.
             let range = matches!(self.partitioning, Partitioning::Range { .. });
             if !range && !schema.options.append_mode && !schema.is_key(column.id) {
                 return Err(SqlError::new(
@@ -192,6 +198,7 @@ impl CreateTable {
             }
             columns.push(column.id);
         }
+        // Rules must cover the key space without overlap.
         self.warn_of_time(schema, &columns, notices);
         Ok(match &self.partitioning {
             Partitioning::Range { .. } => {
@@ -212,7 +219,7 @@ impl CreateTable {
         })
     }
 
-    /// PARTITION BY RANGE says nothing that the key does not say; it may not contradict it.
+    /// PARTITION BY RANGE may repeat the first columns of the key, but not contradict it.
     fn check_range(&self, schema: &TableSchema, columns: &[ColumnId]) -> Result<(), SqlError> {
         if schema.key.starts_with(columns) {
             return Ok(());
@@ -227,7 +234,7 @@ impl CreateTable {
         ))
     }
 
-    /// Partitioning by time sends all new rows to one partition, or one series to all of them.
+    /// Warns of partitioning by time: all new rows go to one partition, or each series to all of them.
     fn warn_of_time(&self, schema: &TableSchema, columns: &[ColumnId], notices: &mut Vec<Notice>) {
         let Some(time) = schema.time_index() else { return };
         let effect = match &self.partitioning {
@@ -282,54 +289,63 @@ impl CreateTable {
             .map(|tuple| bound(tuple, &key, placement))
             .collect::<Result<Vec<_>, _>>()?;
         let codec = KeyCodec::new(schema, placement)?;
-        // Checks that they ascend, and brings their values to the key's types.
+        // Checks that the bounds ascend, and casts their values to the key's types.
         let ranges = ranges_between(&codec, &cuts)
             .map_err(|error| SqlError::new(INVALID_TABLE, error.to_string()))?;
         Ok(ranges.into_iter().skip(1).map(|range| range.start).collect())
     }
 }
 
-fn column_id(at: usize) -> Result<ColumnId, SqlError> {
-    u32::try_from(at)
+fn column_id(position: usize) -> Result<ColumnId, SqlError> {
+    u32::try_from(position)
         .map(ColumnId)
         .map_err(|_| SqlError::new("54011", "a table cannot have that many columns"))
 }
 
-/// Whether a table may begin with so many partitions.
+/// Checks that a table may be created with this number of partitions.
 pub(super) fn check_partitions(number: usize) -> Result<(), SqlError> {
     if number > PARTITIONS_MAX {
         return Err(SqlError::new(
             "54000",
-            format!("{number} partitions exceed the {PARTITIONS_MAX} that a table may begin with"),
+            format!(
+                "a table may have at most {PARTITIONS_MAX} partitions at creation, not {number}"
+            ),
         ));
     }
     Ok(())
 }
 
-/// The bound that a tuple of literals means.
+/// The bound for a tuple of literals.
 pub(super) fn bound(
     tuple: &[Expr],
     key: &[&Column],
     placement: &Placement,
 ) -> Result<Bound, SqlError> {
+    // The placement comes first, unless keys begin with the columns themselves.
     let (placement, tuple) = match placement {
         Placement::Range => (None, tuple),
         Placement::Hash { .. } | Placement::Rules { .. } => match tuple.split_first() {
             Some((first, rest)) => {
                 let Value::UInt(number) = typed(first, "placement", ColumnType::UInt16)? else {
-                    return Err(SqlError::new(INVALID_TABLE, "a placement may not be NULL"));
+                    return Err(SqlError::new(INVALID_TABLE, "a placement must not be NULL"));
                 };
-                let number = u16::try_from(number)
-                    .map_err(|_| SqlError::new(INVALID_TABLE, "a placement is below 65536"))?;
+                let number = u16::try_from(number).map_err(|_| {
+                    SqlError::new(INVALID_TABLE, "a placement must be less than 65536")
+                })?;
                 (Some(number), rest)
             }
             None => (None, tuple),
         },
     };
+    // The other values are those of the first key columns.
     if tuple.len() > key.len() {
         return Err(SqlError::new(
             INVALID_TABLE,
-            format!("a cut of {} values is longer than the key of {}", tuple.len(), key.len()),
+            format!(
+                "a partition boundary of {} values is longer than the key of {}",
+                tuple.len(),
+                key.len()
+            ),
         ));
     }
     let values = tuple

@@ -1,8 +1,8 @@
-//! `WITH (key = value, ...)`: reading the list, and what the options of tables and databases mean.
+//! `WITH (key = value, ...)`: parsing the list, and the options of tables and databases.
 //!
-//! Keys are words with dots or strings (`ttl`, 'compaction.twcs.time_window'), values are strings,
-//! numbers or words. Every clause of CREATE TABLE may be written as an option too, for tools that know
-//! standard DDL only. A key that means nothing is an error that names it.
+//! Keys are words with dots or strings (`ttl`, 'compaction.twcs.time_window'), values are strings, numbers or words.
+//! Every clause of CREATE TABLE may be written as an option too, for tools that only know standard DDL. An unknown key
+//! is an error that names it.
 
 use std::time::Duration;
 
@@ -29,16 +29,16 @@ const YEAR: u64 = 365 * DAY;
 pub(super) struct OptionPair {
     /// The key, folded.
     pub(super) key: String,
-    /// Its value.
+    /// String, number or word, or a list of tuples.
     pub(super) value: OptionValue,
-    /// Where the key stands.
+    /// Position of the key, in characters.
     pub(super) position: usize,
 }
 
-/// The value of an option.
+/// A parsed, untyped value.
 #[derive(Clone, Debug)]
 pub(super) enum OptionValue {
-    /// NULL.
+    /// The word NULL: the default.
     Null,
     /// A string, a number or a word, as text.
     Text(String),
@@ -47,21 +47,21 @@ pub(super) enum OptionValue {
 }
 
 impl OptionPair {
-    /// The error of a value that the key does not take.
+    /// The error of a value that the key does not accept.
     pub(super) fn wrong(&self, expected: &str) -> SqlError {
-        let found = match &self.value {
+        let value = match &self.value {
             OptionValue::Null => "NULL".to_owned(),
             OptionValue::Text(text) => format!("'{text}'"),
             OptionValue::Tuples(_) => "a list".to_owned(),
         };
         SqlError::new(
             INVALID_PARAMETER_VALUE,
-            format!("option '{}' takes {expected}, not {found}", self.key),
+            format!("option '{}' takes {expected}, not {value}", self.key),
         )
         .with_position(self.position)
     }
 
-    /// The error of a key that means nothing.
+    /// The error of an unknown key.
     pub(super) fn unknown(&self) -> SqlError {
         SqlError::new(
             INVALID_PARAMETER_VALUE,
@@ -93,12 +93,12 @@ impl OptionPair {
         }
     }
 
-    /// The value as a number.
+    /// The value as an unsigned integer.
     pub(super) fn number(&self) -> Result<u64, SqlError> {
         self.text()?.trim().parse().map_err(|_| self.wrong("a whole number"))
     }
 
-    /// The value as names between commas, folded unless quoted.
+    /// The value as a list of column names, folded unless quoted.
     pub(super) fn names(&self) -> Result<Vec<String>, SqlError> {
         let text = format!("({})", self.text()?);
         let wrong = |_| self.wrong("names of columns between commas");
@@ -108,7 +108,7 @@ impl OptionPair {
         Ok(names)
     }
 
-    /// The value as a time to live; `None`: for ever.
+    /// The value as a time to live; `None` means forever.
     pub(super) fn ttl(&self) -> Result<Option<Duration>, SqlError> {
         let text = match &self.value {
             OptionValue::Null => return Ok(None),
@@ -126,7 +126,7 @@ impl OptionPair {
         }
     }
 
-    /// The value as a width of time windows; `None`: chosen from the data.
+    /// The value as a width of time windows; `None` means chosen from the data.
     pub(super) fn time_window(&self) -> Result<Option<Duration>, SqlError> {
         let text = match &self.value {
             OptionValue::Null => return Ok(None),
@@ -141,7 +141,7 @@ impl OptionPair {
         }
     }
 
-    /// The option of a table that may change later; `None` when the key is none of them.
+    /// The option of a table that may be changed later; `None` for other keys.
     pub(super) fn table_option(&self) -> Result<Option<TableOption>, SqlError> {
         Ok(Some(match self.key.as_str() {
             "ttl" => TableOption::Ttl(self.ttl()?),
@@ -168,7 +168,7 @@ impl OptionPair {
 }
 
 impl TableOption {
-    /// Puts it among a table's options.
+    /// Sets the option among a table's options.
     pub(super) fn apply(&self, options: &mut TableOptions) {
         match self {
             Self::Ttl(ttl) => options.ttl = *ttl,
@@ -192,10 +192,13 @@ impl Tokens<'_> {
             let value = tokens.option_value()?;
             Ok(OptionPair { key, value, position })
         })?;
-        for (at, pair) in pairs.iter().enumerate() {
-            if pairs[..at].iter().any(|before| before.key == pair.key) {
-                return Err(SqlError::syntax(format!("option '{}' is given twice", pair.key))
-                    .with_position(pair.position));
+        for (index, pair) in pairs.iter().enumerate() {
+            if pairs[..index].iter().any(|earlier| earlier.key == pair.key) {
+                return Err(SqlError::syntax(format!(
+                    "option '{}' is specified more than once",
+                    pair.key
+                ))
+                .with_position(pair.position));
             }
         }
         Ok(pairs)
@@ -244,13 +247,14 @@ impl Tokens<'_> {
     }
 }
 
-/// A length of time: `7d`, `1h30m`, `90 days`, `'500ms'`.
+/// Parses a length of time: `7d`, `1h30m`, `90 days`, `'500ms'`.
 pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     if rest.is_empty() {
         return None;
     }
     let mut total = Duration::ZERO;
+    // Parts of a number and a unit; their sum must not overflow.
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit())?;
         let number: u64 = rest[..digits].parse().ok()?;
@@ -277,7 +281,7 @@ pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     Some(total)
 }
 
-/// A length of time as [`parse_duration`] reads it back: in the largest unit that divides it.
+/// Formats a length of time so that [`parse_duration`] reads it back: in the largest unit that divides it.
 pub(super) fn format_duration(duration: Duration) -> String {
     let nanos = duration.subsec_nanos();
     let seconds = duration.as_secs();

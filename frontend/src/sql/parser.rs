@@ -1,9 +1,8 @@
 //! From text to statements.
 //!
-//! The first word decides: INSERT and its kin are cut up by `insert.rs` without a tokenizer,
-//! queries go to sqlparser, and everything else is read here and in the files beside, word by word.
-//! What this version does not do is refused by name (0A000), what nobody does is a syntax error
-//! (42601), both with a position.
+//! The first word decides: `insert.rs` splits INSERT, REPLACE and UPSERT without a tokenizer, sqlparser parses queries,
+//! and all other statements are parsed here and in the neighbouring files, word by word. Features that this version
+//! lacks are refused by name (0A000); anything else is a syntax error (42601). Both have a position.
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ use super::tokens::Tokens;
 use super::weight;
 use crate::error::SqlError;
 
-/// Statements of others, and what to do here instead.
+/// Statements of other databases, with a hint for what to use instead.
 const UNSUPPORTED: &[(&str, &str)] = &[
     ("analyze", ""),
     ("attach", ""),
@@ -57,10 +56,10 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("vacuum", "ADMIN compact_table('t') merges a table's files"),
 ];
 
-/// Reads the statements of a text.
+/// Parses the statements of a text.
 ///
 /// # Errors
-/// The first that is wrong, with its position in the whole text.
+/// The first error, with its position in the whole text.
 pub fn parse(sql: &str) -> Result<Vec<Statement>, SqlError> {
     let pieces = split(sql);
     let only = pieces.len() == 1;
@@ -82,12 +81,12 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>, SqlError> {
     Ok(statements)
 }
 
-/// Longest text that is read on the thread that received it, in bytes.
+/// Longest text that is parsed on the thread that received it, in bytes.
 const QUICK_BYTES_MAX: usize = 8 << 10;
-/// Longest text of an INSERT, whose literals are only passed over, likewise.
+/// Longest text of an INSERT that is parsed there, in bytes; its literals are only skipped.
 const QUICK_INSERT_BYTES_MAX: usize = 256 << 10;
 
-/// Reads the statements of a text if that is the work of a moment; `None` if it may take longer.
+/// Parses the statements of a text if that takes well under a millisecond; `None` if it may take longer.
 pub(crate) fn parse_quickly(sql: &str) -> Option<Result<Vec<Statement>, SqlError>> {
     let first = sql.trim_start().get(.."insert".len()).unwrap_or_default();
     let most =
@@ -98,7 +97,7 @@ pub(crate) fn parse_quickly(sql: &str) -> Option<Result<Vec<Statement>, SqlError
     effort::quickly(|| parse(sql))
 }
 
-/// Reads one statement that begins after so many characters of what the client sent.
+/// Parses one statement that begins `start` characters into the client's text.
 pub(super) fn parse_one(text: &str, start: usize) -> Result<Statement, SqlError> {
     if let Some(insert) = super::insert::parse(text, start)? {
         return Ok(Statement::Insert(insert));
@@ -109,7 +108,7 @@ pub(super) fn parse_one(text: &str, start: usize) -> Result<Statement, SqlError>
     Ok(statement)
 }
 
-/// A query, and nothing but a query.
+/// Parses a text that must be a single query.
 pub(super) fn parse_query(text: &str, start: usize) -> Result<Query, SqlError> {
     let mut tokens = Tokens::new(text, start)?;
     let query = tokens.query()?;
@@ -120,16 +119,19 @@ pub(super) fn parse_query(text: &str, start: usize) -> Result<Query, SqlError> {
 impl Tokens<'_> {
     /// Takes a statement.
     fn statement(&mut self) -> Result<Statement, SqlError> {
+        // A parenthesis begins a query.
         let first = match &self.peek().token {
             Token::LParen => return self.query().map(Statement::Query),
             Token::EOF => return Ok(Statement::Empty),
             Token::Word(word) if word.quote_style.is_none() => word.value.to_ascii_lowercase(),
             _ => return Err(self.unexpected("a statement")),
         };
+        // Statements of other databases are refused by name.
         if let Some((word, hint)) = UNSUPPORTED.iter().find(|(word, _)| *word == first) {
             let error = self.unsupported(word.to_ascii_uppercase());
             return Err(if hint.is_empty() { error } else { error.with_hint(*hint) });
         }
+        // Every statement has a parser of its own.
         match first.as_str() {
             "select" | "with" | "values" | "table" => self.query().map(Statement::Query),
             "explain" if self.at_nth(1, "hotspot") => {
@@ -163,7 +165,7 @@ impl Tokens<'_> {
         }
     }
 
-    /// Takes a query to the end of the text.
+    /// Takes a query up to its end.
     pub(super) fn query(&mut self) -> Result<Query, SqlError> {
         let position = self.position();
         let offset = self.offset();
@@ -182,7 +184,7 @@ impl Tokens<'_> {
         })
     }
 
-    /// Takes EXPLAIN and what it explains.
+    /// Takes an EXPLAIN statement.
     fn explain(&mut self) -> Result<Explain, SqlError> {
         self.expect("explain")?;
         let begins_query =
@@ -244,6 +246,7 @@ impl Tokens<'_> {
         } else {
             None
         };
+        // A predicate is checked and rewritten as in a query.
         if self.at("using") {
             return Err(self
                 .unsupported("DELETE ... USING")
@@ -263,19 +266,20 @@ impl Tokens<'_> {
         } else {
             None
         };
-        for (word, what) in [
+        // Clauses after the predicate are refused by name.
+        for (word, clause) in [
             ("returning", "DELETE ... RETURNING"),
             ("limit", "DELETE ... LIMIT"),
             ("order", "DELETE ... ORDER BY"),
         ] {
             if self.at(word) {
-                return Err(self.unsupported(what));
+                return Err(self.unsupported(clause));
             }
         }
         Ok(Delete { text: Arc::from(self.text), table, alias, predicate })
     }
 
-    /// Takes all that is left.
+    /// Takes all remaining tokens.
     pub(super) fn skip_all(&mut self) {
         while !self.at_end() {
             self.inner.advance_token();
@@ -284,8 +288,8 @@ impl Tokens<'_> {
 }
 
 impl Explain {
-    /// A query with this EXPLAIN around it, as DataFusion plans it: the one explained, or the one
-    /// that finds the rows of an INSERT or a DELETE.
+    /// A query under this EXPLAIN, as DataFusion plans it: the explained one, or the one that finds the rows of an
+    /// INSERT or a DELETE.
     pub fn planned(&self, query: &Query) -> PlannerStatement {
         PlannerStatement::Explain(datafusion::sql::parser::ExplainStatement {
             options: self.options.clone(),

@@ -1,7 +1,7 @@
-//! The options that say how a table is cut by itself, in YDB's words, and the cuts of `UNIFORM_PARTITIONS`.
+//! The options of automatic partitioning, with YDB's names, and the bounds of `UNIFORM_PARTITIONS`.
 //!
-//! Invariants: each option has one name that SHOW CREATE TABLE prints, the shorter ones are read as it; what is not
-//! said, or is UNSET, is [`Partitioning::default`].
+//! Invariants: each option has one name, which SHOW CREATE TABLE prints; shorter names are accepted for it; an option
+//! that is not set, or is UNSET, has the value of [`Partitioning::default`].
 
 use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
@@ -20,7 +20,7 @@ const MAX_PARTITIONS: &str = "auto_partitioning_max_partitions_count";
 const HOTSPOT_REMEDY: &str = "hotspot_remedy";
 const KEEP_TOGETHER: &str = "keep_together";
 
-/// Shorter names, and what they are short for.
+/// Shorter names, with the names that they stand for.
 const SHORT: [(&str, &str); 5] = [
     ("partition_size_mb", PARTITION_SIZE_MB),
     ("min_partitions_count", MIN_PARTITIONS),
@@ -29,7 +29,7 @@ const SHORT: [(&str, &str); 5] = [
     ("max_partitions", MAX_PARTITIONS),
 ];
 
-/// One of the options that say how a table is cut by itself.
+/// One of the options of automatic partitioning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitioningOption {
     /// `AUTO_PARTITIONING_BY_LOAD`.
@@ -42,27 +42,27 @@ pub enum PartitioningOption {
     MinPartitions(u32),
     /// `AUTO_PARTITIONING_MAX_PARTITIONS_COUNT`; 0: no limit.
     MaxPartitions(u32),
-    /// `hotspot_remedy`.
+    /// `hotspot_remedy`: off, advise or auto.
     HotspotRemedy(HotspotRemedy),
-    /// `keep_together`, leading columns of the key; 0: rows may be parted anywhere.
+    /// `keep_together`, the number of leading key columns; 0: rows may be split anywhere.
     KeepTogether(u32),
 }
 
 impl PartitioningOption {
-    pub(super) fn apply(self, to: &mut Partitioning) {
+    pub(super) fn apply(self, partitioning: &mut Partitioning) {
         match self {
-            Self::ByLoad(on) => to.by_load = on,
-            Self::BySize(on) => to.by_size = on,
-            Self::PartitionSizeMb(size) => to.partition_size_mb = size,
-            Self::MinPartitions(number) => to.min_partitions = number,
-            Self::MaxPartitions(number) => to.max_partitions = number,
-            Self::HotspotRemedy(remedy) => to.hotspot_remedy = remedy,
-            Self::KeepTogether(columns) => to.keep_together = columns,
+            Self::ByLoad(enabled) => partitioning.by_load = enabled,
+            Self::BySize(enabled) => partitioning.by_size = enabled,
+            Self::PartitionSizeMb(size) => partitioning.partition_size_mb = size,
+            Self::MinPartitions(number) => partitioning.min_partitions = number,
+            Self::MaxPartitions(number) => partitioning.max_partitions = number,
+            Self::HotspotRemedy(remedy) => partitioning.hotspot_remedy = remedy,
+            Self::KeepTogether(columns) => partitioning.keep_together = columns,
         }
     }
 }
 
-/// The one name of an option's key.
+/// The full name of an option's key.
 pub(super) fn canonical(key: String) -> String {
     match SHORT.iter().find(|(short, _)| *short == key) {
         Some((_, name)) => (*name).to_owned(),
@@ -71,8 +71,9 @@ pub(super) fn canonical(key: String) -> String {
 }
 
 impl OptionPair {
-    /// The option of partitioning that it is; `None` when its key is none of them. NULL is the default.
+    /// The partitioning option of the pair; `None` for other keys. NULL is the default.
     pub(super) fn partitioning_option(&self) -> Result<Option<PartitioningOption>, SqlError> {
+        // NULL and UNSET restore the default.
         let default = Partitioning::default();
         let null = matches!(self.value, OptionValue::Null);
         Ok(Some(match self.key.as_str() {
@@ -85,6 +86,7 @@ impl OptionPair {
             MAX_PARTITIONS if null => PartitioningOption::MaxPartitions(default.max_partitions),
             HOTSPOT_REMEDY if null => PartitioningOption::HotspotRemedy(default.hotspot_remedy),
             KEEP_TOGETHER if null => PartitioningOption::KeepTogether(default.keep_together),
+            // Values have types and lower bounds.
             BY_LOAD => PartitioningOption::ByLoad(self.enabled()?),
             BY_SIZE => PartitioningOption::BySize(self.enabled()?),
             PARTITION_SIZE_MB => PartitioningOption::PartitionSizeMb(self.small(1)?),
@@ -119,8 +121,9 @@ impl OptionPair {
     }
 }
 
-/// The options that are not what they are without being said, as SHOW CREATE TABLE prints them.
+/// The options that differ from the default, as SHOW CREATE TABLE prints them.
 pub(super) fn said(partitioning: &Partitioning) -> Vec<(&'static str, String)> {
+    // Destructured, so that a new option cannot be forgotten.
     let Partitioning {
         by_load,
         by_size,
@@ -131,36 +134,38 @@ pub(super) fn said(partitioning: &Partitioning) -> Vec<(&'static str, String)> {
         keep_together,
     } = *partitioning;
     let default = Partitioning::default();
-    let switch = |on| if on { "ENABLED" } else { "DISABLED" }.to_owned();
-    let mut said = Vec::new();
+    let switch = |enabled| if enabled { "ENABLED" } else { "DISABLED" }.to_owned();
+    let mut options = Vec::new();
+    // In the order in which they are documented.
     if by_load != default.by_load {
-        said.push((BY_LOAD, switch(by_load)));
+        options.push((BY_LOAD, switch(by_load)));
     }
     if by_size != default.by_size {
-        said.push((BY_SIZE, switch(by_size)));
+        options.push((BY_SIZE, switch(by_size)));
     }
     if partition_size_mb != default.partition_size_mb {
-        said.push((PARTITION_SIZE_MB, partition_size_mb.to_string()));
+        options.push((PARTITION_SIZE_MB, partition_size_mb.to_string()));
     }
     if min_partitions != default.min_partitions {
-        said.push((MIN_PARTITIONS, min_partitions.to_string()));
+        options.push((MIN_PARTITIONS, min_partitions.to_string()));
     }
     if max_partitions != default.max_partitions {
-        said.push((MAX_PARTITIONS, max_partitions.to_string()));
+        options.push((MAX_PARTITIONS, max_partitions.to_string()));
     }
     if hotspot_remedy != default.hotspot_remedy {
-        said.push((HOTSPOT_REMEDY, hotspot_remedy.sql().to_owned()));
+        options.push((HOTSPOT_REMEDY, hotspot_remedy.sql().to_owned()));
     }
     if keep_together != default.keep_together {
-        said.push((KEEP_TOGETHER, keep_together.to_string()));
+        options.push((KEEP_TOGETHER, keep_together.to_string()));
     }
-    said
+    options
 }
 
-/// Where `UNIFORM_PARTITIONS = n` cuts a table placed by range: all values of the first key column, in n equal parts.
+/// The bounds for `UNIFORM_PARTITIONS = n` of a table placed by range: the values of the first key column in n equal
+/// parts.
 ///
 /// # Errors
-/// When the first key column is no whole number.
+/// When the first key column is not an integer.
 pub(super) fn uniform_cuts(
     partitions: u16,
     schema: &TableSchema,
@@ -169,23 +174,23 @@ pub(super) fn uniform_cuts(
     debug_assert!(matches!(placement, Placement::Range), "hashes are cut by PARTITIONS n");
     let first = schema.key_columns().next();
     let width = |bits: u32| Some((bits, first.map(|column| column.column_type)));
-    let found = match first.map(|column| column.column_type) {
+    let width_and_type = match first.map(|column| column.column_type) {
         Some(ColumnType::UInt8 | ColumnType::Int8) => width(8),
         Some(ColumnType::UInt16 | ColumnType::Int16) => width(16),
         Some(ColumnType::UInt32 | ColumnType::Int32) => width(32),
         Some(ColumnType::UInt64 | ColumnType::Int64) => width(64),
         _ => None,
     };
-    let Some((bits, column_type)) = found else {
+    let Some((bits, column_type)) = width_and_type else {
         let column = first.map_or_else(
             || "which the table does not have".to_owned(),
             |column| format!("but \"{}\" is {}", column.name, column.column_type.sql()),
         );
         return Err(SqlError::new(
             "42P16",
-            format!("UNIFORM_PARTITIONS needs a first key column that is a whole number, {column}"),
+            format!("UNIFORM_PARTITIONS requires an integer as first key column, {column}"),
         )
-        .with_hint("give the cuts with SPLIT AT or PARTITION_AT_KEYS"));
+        .with_hint("list the partition boundaries with SPLIT AT or PARTITION_AT_KEYS"));
     };
     let signed = matches!(
         column_type,
@@ -199,7 +204,7 @@ pub(super) fn uniform_cuts(
         } else {
             u64::try_from(offset).ok().map(Value::UInt)
         };
-        // Below 2^bits, so there is always one.
+        // The offset is below 2^bits, so the value always exists.
         value.map(|value| Bound { placement: None, key: vec![value] })
     };
     Ok((1..partitions).filter_map(cut).collect())

@@ -1,7 +1,7 @@
-//! Queries that sqlparser reads and that nobody here would run as they are meant.
+//! Queries that sqlparser accepts and the planner would run as something else.
 //!
-//! The planner passes over some words without a look: rows of `TABLESAMPLE` would be all rows, and ties of `FETCH FIRST ..
-//! WITH TIES` would be left out. Such a query is refused by name.
+//! The planner ignores some words: `TABLESAMPLE` would return all rows, and `FETCH FIRST .. WITH TIES` would omit the
+//! ties. Such a query is refused by name.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::error::SqlError;
 
-/// Refuses what is a query by its first word only, and what would be misread.
+/// Refuses statements that are queries by their first word only, and words that the planner ignores.
 pub(super) fn check_query(query: &Query) -> Result<(), SqlError> {
     match query.visit(&mut Refuse) {
         ControlFlow::Break(error) => Err(*error),
@@ -31,12 +31,12 @@ struct Refuse;
 
 type Found = ControlFlow<Box<SqlError>>;
 
-fn refuse(what: &str) -> Found {
-    ControlFlow::Break(Box::new(SqlError::unsupported(what)))
+fn refuse(feature: &str) -> Found {
+    ControlFlow::Break(Box::new(SqlError::unsupported(feature)))
 }
 
-fn refuse_with(what: &str, hint: &str) -> Found {
-    ControlFlow::Break(Box::new(SqlError::unsupported(what).with_hint(hint)))
+fn refuse_with(feature: &str, hint: &str) -> Found {
+    ControlFlow::Break(Box::new(SqlError::unsupported(feature).with_hint(hint)))
 }
 
 impl Visitor for Refuse {

@@ -1,4 +1,4 @@
-//! ALTER TABLE ... SPLIT and MERGE: reading them, and which partitions they mean.
+//! ALTER TABLE ... SPLIT and MERGE: parsing them, and finding the partitions that they name.
 //!
 //! ```text
 //! SPLIT PARTITION id [AT (key)]             one partition, in its middle or at a key
@@ -10,11 +10,11 @@
 //! key = [BUCKET n, | RULE n,] value, ..     values of the first key columns
 //! ```
 //!
-//! Without BUCKET or RULE the key of a table that is placed begins with the placement, as in CREATE TABLE's SPLIT AT
-//! and in SHOW PARTITIONS.
+//! Without BUCKET or RULE, the key of a table that is placed by hash or rules begins with the placement, as in CREATE
+//! TABLE's SPLIT AT and in SHOW PARTITIONS.
 //!
-//! Invariant: every step is resolved against the map as it is when its turn comes: one cut moves the partition that
-//! the next is in.
+//! Invariant: every step is resolved against the partition map at the time of its turn, because each split changes the
+//! partition that the next one is in.
 
 use bytes::Bytes;
 use datafusion::sql::sqlparser::ast::Expr;
@@ -37,7 +37,7 @@ use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 /// ALTER TABLE ... SPLIT or MERGE.
 #[derive(Clone, Debug)]
 pub struct Repartition {
-    /// The table.
+    /// The table that is split or merged.
     pub table: TableName,
     /// No error when it does not exist.
     pub if_exists: bool,
@@ -58,7 +58,7 @@ enum Change {
     MergeOf(Box<Expr>, Box<Expr>),
 }
 
-/// A key to cut at, as written.
+/// A key to split at, as written.
 #[derive(Clone, Debug)]
 struct CutKey {
     placed: Option<Placed>,
@@ -71,21 +71,21 @@ enum Placed {
     Rule(u16),
 }
 
-/// One thing to be done.
+/// One split or merge.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Cut the partition that holds the key (which must be this one, if it is said).
+    /// Splits the partition that holds the key (which must be this one, if it is named).
     Cut(Bound, Option<PartitionId>),
-    /// Cut a partition in its middle. The epoch is the one that it had.
+    /// Splits a partition in its middle, if it still has this epoch.
     Halve(PartitionId, Epoch),
-    /// Make one of two neighbours.
+    /// Merges two neighbours.
     Merge(PartitionId, PartitionId),
 }
 
 impl Tokens<'_> {
-    /// Takes what follows ALTER TABLE, if it is a SPLIT or a MERGE; nothing else.
+    /// Takes what follows ALTER TABLE if it is a SPLIT or a MERGE, and nothing otherwise.
     pub(super) fn repartition(&mut self) -> Result<Option<Repartition>, SqlError> {
-        // ALTER TABLE [IF EXISTS] [ONLY] [database.]table {SPLIT | MERGE}: how far the word is away.
+        // ALTER TABLE [IF EXISTS] [ONLY] [database.]table {SPLIT | MERGE}: the number of tokens before the word.
         let mut ahead = usize::from(self.at("if")) * 2;
         ahead += usize::from(self.at_nth(ahead, "only"));
         ahead += 1;
@@ -101,7 +101,7 @@ impl Tokens<'_> {
         let change = if self.take(&["split", "at"]) {
             let keys = self.list(Self::cut_key)?;
             if keys.is_empty() {
-                return Err(self.located(SqlError::syntax("SPLIT AT needs at least one key")));
+                return Err(self.located(SqlError::syntax("SPLIT AT requires at least one key")));
             }
             Change::SplitAt(keys)
         } else if self.take(&["split", "partition"]) {
@@ -135,9 +135,11 @@ impl Tokens<'_> {
                 return Err(self.unsupported("SPLIT PARTITION ... ON COLUMNS"));
             }
             self.expect("into")?;
-            let into = self.list(Self::expression)?;
+            let parts_after = self.list(Self::expression)?;
             return match (parts.pop(), parts.is_empty()) {
-                (Some(from), true) if into.len() > 1 => Ok(Change::SplitInto(Box::new(from), into)),
+                (Some(whole), true) if parts_after.len() > 1 => {
+                    Ok(Change::SplitInto(Box::new(whole), parts_after))
+                }
                 _ => Err(SqlError::syntax(
                     "SPLIT PARTITION takes one expression, and INTO two or more",
                 )
@@ -145,8 +147,8 @@ impl Tokens<'_> {
             };
         }
         let id = PartitionId(self.unsigned("a partition's number, or its expression")?);
-        let at = if self.take(&["at"]) { Some(self.cut_key()?) } else { None };
-        Ok(Change::SplitPartition(id, at))
+        let key = if self.take(&["at"]) { Some(self.cut_key()?) } else { None };
+        Ok(Change::SplitPartition(id, key))
     }
 
     fn merge_partitions(&mut self) -> Result<Change, SqlError> {
@@ -181,7 +183,7 @@ impl Tokens<'_> {
                 tokens.next();
                 let number = tokens.unsigned("a number")?;
                 let number = u16::try_from(number).map_err(|_| {
-                    tokens.located(SqlError::new("42P16", "a placement is below 65536"))
+                    tokens.located(SqlError::new("42P16", "a placement must be less than 65536"))
                 })?;
                 placed = Some(if rule { Placed::Rule(number) } else { Placed::Bucket(number) });
                 return Ok(None);
@@ -191,7 +193,7 @@ impl Tokens<'_> {
         let values: Vec<Expr> = values.into_iter().flatten().collect();
         if values.is_empty() && placed.is_none() {
             return Err(
-                SqlError::syntax("a key to cut at may not be empty").with_position(position)
+                SqlError::syntax("a key to split at must not be empty").with_position(position)
             );
         }
         Ok(CutKey { placed, values })
@@ -199,19 +201,19 @@ impl Tokens<'_> {
 }
 
 fn two_at_a_time() -> SqlError {
-    SqlError::syntax("two partitions are merged at a time")
+    SqlError::syntax("exactly two partitions can be merged at a time")
 }
 
 impl Repartition {
-    /// What is to be done, in order. Nothing of it has been done yet when this fails.
+    /// The steps, in order. Nothing has been done when this fails.
     ///
     /// # Errors
-    /// When a key does not fit the table's, or there is no such partition.
+    /// When a key does not fit the table's key, or there is no such partition.
     pub fn steps(&self, table: &Table) -> Result<Vec<Step>, SqlError> {
         match &self.change {
-            Change::SplitPartition(id, at) => {
+            Change::SplitPartition(id, key) => {
                 let route = route_of(table, *id)?;
-                Ok(vec![match at {
+                Ok(vec![match key {
                     Some(key) => Step::Cut(key.bound(table)?, Some(*id)),
                     None => Step::Halve(*id, route.epoch),
                 }])
@@ -219,7 +221,7 @@ impl Repartition {
             Change::SplitAt(keys) => {
                 keys.iter().map(|key| Ok(Step::Cut(key.bound(table)?, None))).collect()
             }
-            Change::SplitInto(from, into) => split_into(table, from, into),
+            Change::SplitInto(whole, parts) => split_into(table, whole, parts),
             Change::Merge(a, b) => Ok(vec![neighbours(table, *a, *b)?]),
             Change::MergeOf(first, second) => {
                 let a = partition_of(table, first)?;
@@ -231,38 +233,41 @@ impl Repartition {
 }
 
 impl Step {
-    /// What meta is to do for it; `None` when it is done already.
+    /// The order for meta; `None` when there is nothing left to do.
     ///
     /// # Errors
-    /// When the key is not inside of the partition that was named.
+    /// When the key is outside of the partition that was named.
     pub fn order(&self, table: &Table) -> Result<Option<AdminOrder>, SqlError> {
         match self {
-            Self::Cut(at, named) => {
+            // A boundary that exists is not split again.
+            Self::Cut(bound, expected) => {
                 let codec = KeyCodec::new(&table.schema, &table.placement)?;
-                let key = codec.encode_bound(at)?;
+                let key = codec.encode_bound(bound)?;
                 let route = table.partitions.find(&key);
                 if route.keys.start == key {
                     return Ok(None);
                 }
-                if let Some(named) = named.filter(|named| *named != route.partition) {
+                if let Some(expected) = expected.filter(|expected| *expected != route.partition) {
                     return Err(SqlError::new(
                         INVALID_PARAMETER_VALUE,
                         format!(
-                            "{at} is not inside of partition {named}, but of partition {}",
+                            "{bound} is in partition {}, not in partition {expected}",
                             route.partition
                         ),
                     ));
                 }
                 Ok(Some(AdminOrder::SplitPartition {
                     partition: route.partition,
-                    at: Some(at.clone()),
+                    at: Some(bound.clone()),
                 }))
             }
+            // Another epoch means that the partition was split or merged since.
             Self::Halve(partition, epoch) => Ok(table
                 .partitions
                 .route(*partition)
                 .filter(|route| route.epoch == *epoch)
                 .map(|_| AdminOrder::SplitPartition { partition: *partition, at: None })),
+            // A right neighbour that is gone was merged.
             Self::Merge(left, right) => Ok(table
                 .partitions
                 .route(*right)
@@ -274,7 +279,7 @@ impl Step {
 impl CutKey {
     fn bound(&self, table: &Table) -> Result<Bound, SqlError> {
         let key: Vec<_> = table.schema.key_columns().collect();
-        let found = match (self.placed, &table.placement) {
+        let bound_of_key = match (self.placed, &table.placement) {
             (None, placement) => bound(&self.values, &key, placement)?,
             (Some(Placed::Bucket(number)), Placement::Hash { .. })
             | (Some(Placed::Rule(number)), Placement::Rules { .. }) => {
@@ -284,13 +289,15 @@ impl CutKey {
                 let word = if matches!(placed, Placed::Rule(_)) { "RULE" } else { "BUCKET" };
                 return Err(SqlError::new(
                     "42P16",
-                    format!("table \"{}\" has no {word} to cut in", table.name),
+                    format!("table \"{}\" is not partitioned by {word}", table.name),
                 )
-                .with_hint("BUCKET goes with PARTITION BY HASH, RULE with PARTITION ON COLUMNS"));
+                .with_hint(
+                    "use BUCKET with PARTITION BY HASH, and RULE with PARTITION ON COLUMNS",
+                ));
             }
         };
         let codec = KeyCodec::new(&table.schema, &table.placement)?;
-        Ok(codec.coerce_bound(&found)?.into_owned())
+        Ok(codec.coerce_bound(&bound_of_key)?.into_owned())
     }
 }
 
@@ -301,7 +308,7 @@ fn route_of(table: &Table, id: PartitionId) -> Result<&Route, SqlError> {
     })
 }
 
-/// The merge of two partitions, the lower one first.
+/// The merge of two partitions, the one with lower keys first.
 fn neighbours(table: &Table, a: PartitionId, b: PartitionId) -> Result<Step, SqlError> {
     let (a, b) = (route_of(table, a)?, route_of(table, b)?);
     let (left, right) = if a.keys.start <= b.keys.start { (a, b) } else { (b, a) };
@@ -315,17 +322,22 @@ fn neighbours(table: &Table, a: PartitionId, b: PartitionId) -> Result<Step, Sql
     Ok(Step::Merge(left.partition, right.partition))
 }
 
-/// The cuts between the parts that INTO lists, which must tile one partition.
-fn split_into(table: &Table, from: &Expr, into: &[Expr]) -> Result<Vec<Step>, SqlError> {
+/// The splits between the parts that INTO lists, which must tile one partition.
+fn split_into(
+    table: &Table,
+    whole_expr: &Expr,
+    part_exprs: &[Expr],
+) -> Result<Vec<Step>, SqlError> {
     if !matches!(table.placement, Placement::Range) {
         return Err(SqlError::unsupported(format!(
-            "SPLIT PARTITION ({from}) INTO on a table that is not placed by range"
+            "SPLIT PARTITION ({whole_expr}) INTO on a table that is not placed by range"
         ))
-        .with_hint("cut it by key: ALTER TABLE .. SPLIT PARTITION id AT (RULE n, value, ..)"));
+        .with_hint("split it by key: ALTER TABLE .. SPLIT PARTITION id AT (RULE n, value, ..)"));
     }
-    let whole = interval(table, from)?;
-    let route = exact(table, &whole, from)?;
-    let mut parts = into.iter().map(|part| interval(table, part)).collect::<Result<Vec<_>, _>>()?;
+    let whole = interval(table, whole_expr)?;
+    let route = exact(table, &whole, whole_expr)?;
+    let mut parts =
+        part_exprs.iter().map(|part| interval(table, part)).collect::<Result<Vec<_>, _>>()?;
     parts.sort_by(|a, b| a.start.cmp(&b.start));
     let tiles = parts.first().map(|part| &part.start) == Some(&route.keys.start)
         && parts.last().map(|part| &part.end) == Some(&route.keys.end)
@@ -333,40 +345,45 @@ fn split_into(table: &Table, from: &Expr, into: &[Expr]) -> Result<Vec<Step>, Sq
     if !tiles {
         return Err(SqlError::new(
             "42P16",
-            format!("the parts of INTO do not cover `{from}` without gap or overlap"),
+            format!("the parts of INTO do not cover `{whole_expr}` without gap or overlap"),
         ));
     }
     Ok(parts.into_iter().skip(1).map(|part| Step::Cut(part.bound, None)).collect())
 }
 
-/// The one partition that holds the rows of an expression and no others.
+/// The one partition that holds exactly the rows of an expression.
 fn partition_of(table: &Table, expression: &Expr) -> Result<PartitionId, SqlError> {
     match &table.placement {
+        // A range is an interval of the first key column.
         Placement::Range => {
-            let of = interval(table, expression)?;
-            Ok(exact(table, &of, expression)?.partition)
+            let keys = interval(table, expression)?;
+            Ok(exact(table, &keys, expression)?.partition)
         }
+        // A rule is one of the table's, and its partition must not have been split.
         Placement::Rules { columns, rules } => {
             let names = columns.iter().filter_map(|id| table.schema.column_by_id(*id));
             let names: Vec<_> = names.map(|column| column.name.clone()).collect();
-            let wanted = rule(expression, &table.schema, &names)?;
-            let at = rules.iter().position(|rule| *rule == wanted);
-            let at = at.and_then(|at| u16::try_from(at).ok()).ok_or_else(|| unknown(expression))?;
+            let wanted_rule = rule(expression, &table.schema, &names)?;
+            let position = rules.iter().position(|rule| *rule == wanted_rule);
+            let number = position
+                .and_then(|position| u16::try_from(position).ok())
+                .ok_or_else(|| unknown(expression))?;
             let codec = KeyCodec::new(&table.schema, &table.placement)?;
-            let start = codec.encode_bound(&Bound::placed(at))?;
-            let last = usize::from(at) + 1 == rules.len();
-            let end = match at.checked_add(1) {
+            let start = codec.encode_bound(&Bound::placed(number))?;
+            let last = usize::from(number) + 1 == rules.len();
+            let end = match number.checked_add(1) {
                 Some(next) if !last => Some(codec.encode_bound(&Bound::placed(next))?),
                 _ => None,
             };
             let route = table.partitions.find(&start);
-            let begins = route.keys.start == start || (at == 0 && route.keys.start.is_empty());
+            let begins = route.keys.start == start || (number == 0 && route.keys.start.is_empty());
             if begins && route.keys.end == end {
                 Ok(route.partition)
             } else {
                 Err(unknown(expression))
             }
         }
+        // The keys of one bucket have no expression.
         Placement::Hash { .. } => Err(SqlError::unsupported(format!(
             "naming a partition by `{expression}` in a table placed by hash"
         ))
@@ -381,18 +398,21 @@ struct Interval {
     end: Option<Bytes>,
 }
 
-/// What `column >= low AND column < high` (one of them may be missing) says of the first key column.
+/// The interval of the first key column that `column >= low AND column < high` stands for; one of the bounds may be
+/// missing.
 fn interval(table: &Table, expression: &Expr) -> Result<Interval, SqlError> {
     let refuse = || {
         SqlError::unsupported(format!("`{expression}` as a range of the first key column"))
             .with_hint("write column >= low AND column < high, or cut with SPLIT AT ((value), ..)")
     };
+    // One comparison, or several joined by AND.
     let Some(first) = table.schema.key_columns().next() else { return Err(refuse()) };
     let members = match rule(expression, &table.schema, std::slice::from_ref(&first.name))? {
         Rule::And(members) => members,
-        one @ Rule::Compare { .. } => vec![one],
+        comparison @ Rule::Compare { .. } => vec![comparison],
         Rule::Or(_) => return Err(refuse()),
     };
+    // Each bound may occur once, the lower inclusive, the upper exclusive.
     let (mut low, mut high) = (None, None);
     for member in members {
         let Rule::Compare { comparison, value, .. } = member else { return Err(refuse()) };
@@ -405,6 +425,7 @@ fn interval(table: &Table, expression: &Expr) -> Result<Interval, SqlError> {
             return Err(refuse());
         }
     }
+    // The same interval in encoded keys.
     let codec = KeyCodec::new(&table.schema, &table.placement)?;
     let bound = |value| Bound { placement: None, key: Vec::from_iter(value) };
     let start = bound(low);
@@ -415,15 +436,15 @@ fn interval(table: &Table, expression: &Expr) -> Result<Interval, SqlError> {
     Ok(Interval { start: codec.encode_bound(&start)?, end, bound: start })
 }
 
-fn exact<'t>(table: &'t Table, of: &Interval, named: &Expr) -> Result<&'t Route, SqlError> {
-    let route = table.partitions.find(&of.start);
-    if route.keys.start == of.start && route.keys.end == of.end {
+fn exact<'t>(table: &'t Table, keys: &Interval, expression: &Expr) -> Result<&'t Route, SqlError> {
+    let route = table.partitions.find(&keys.start);
+    if route.keys.start == keys.start && route.keys.end == keys.end {
         return Ok(route);
     }
-    Err(unknown(named))
+    Err(unknown(expression))
 }
 
 fn unknown(expression: &Expr) -> SqlError {
-    SqlError::new("42704", format!("no partition holds just the rows of `{expression}`"))
+    SqlError::new("42704", format!("no partition holds exactly the rows of `{expression}`"))
         .with_hint("SHOW PARTITIONS lists them; they can be named by their numbers")
 }

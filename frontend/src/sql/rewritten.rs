@@ -1,19 +1,16 @@
-//! Expressions that the planner would take for something else, written as what they mean.
+//! Rewrites expressions that the planner would misinterpret.
 //!
-//! - A comparison of rows is one of their columns: the planner compares structures, in which NULL is a value like others.
-//! - A number with a point that is cast to a decimal or an integer, rounded, or compared with other numbers is exact, and
-//!   so is any of more than 15 digits: the planner makes a double of it first, which has no more than these.
-//! - AT TIME ZONE is the function `timezone`, which it is in PostgreSQL: the planner makes a cast of it, which takes a
-//!   local time for an instant.
-//! - A cast of a literal to a TIMESTAMP without precision says the one that the literal has.
-//! - The minus before an interval is of all its units: the planner writes it before the text, where it is of the first.
-//! - A number in the ORDER BY of an aggregate or a window is a constant: the planner takes it for a place.
-//! - `date_bin` has an interval first, and its origin in nanoseconds.
-//! - `LIKE .. ESCAPE`, `SIMILAR TO`, `OVERLAPS`, `|/`, `~`, `^@` and `&&`, `age` of one time and `make_interval` with names
-//!   are written with functions that take no such words.
-//! - The text of an interval may have any of the forms that PostgreSQL reads: the planner knows numbers with units.
+//! - Comparisons of rows become comparisons of their columns: the planner compares structs, in which NULL is an ordinary value.
+//! - Numbers with a point that are cast to a decimal or an integer, rounded, or compared with other numbers are exact, and so are numbers of more than 15 digits: the planner turns them into doubles first, which have no more digits than these.
+//! - AT TIME ZONE becomes a call of `timezone`, as in PostgreSQL: the planner turns it into a cast, which takes a local time for an instant.
+//! - A cast of a literal to a TIMESTAMP without precision gets the precision of the literal.
+//! - A minus before an interval applies to all its units: the planner puts it before the text, where it applies to the first.
+//! - A number in the ORDER BY of an aggregate or a window is a constant: the planner takes it for a position.
+//! - `date_bin` gets an interval as first argument, and its origin in nanoseconds.
+//! - `LIKE .. ESCAPE`, `SIMILAR TO`, `OVERLAPS`, `|/`, `~`, `^@` and `&&`, `age` of one time and `make_interval` with named arguments become plain function calls.
+//! - The text of an interval may have any of the forms that PostgreSQL accepts: the planner knows numbers with units.
 //!
-//! Invariant: what is rewritten has the type that it had, and is NULL where PostgreSQL's is.
+//! Invariant: a rewritten expression has the type it had, and is NULL where it is NULL in PostgreSQL.
 
 use std::ops::ControlFlow;
 
@@ -29,29 +26,29 @@ use partita_worker::interval_text;
 
 use crate::error::{STATEMENT_TOO_COMPLEX, SqlError};
 
-/// Columns of the rows that are compared; each adds a level to the expression.
+/// Maximum number of columns of rows that are compared; each adds a level to the expression.
 const ROW_COLUMNS_MAX: usize = 64;
 
-/// Rewrites the expressions of a query, or one of none.
-pub(super) fn rewrite(of: &mut impl VisitMut) -> Result<(), SqlError> {
-    let visited = visit_expressions_mut(of, |expression| match rewritten(expression) {
+/// Rewrites the expressions of a query, or one expression.
+pub(super) fn rewrite(tree: &mut impl VisitMut) -> Result<(), SqlError> {
+    let visited = visit_expressions_mut(tree, |expression| match rewritten(expression) {
         Ok(None) => ControlFlow::Continue(()),
-        Ok(Some(other)) => {
-            *expression = other;
+        Ok(Some(replacement)) => {
+            *expression = replacement;
             ControlFlow::Continue(())
         }
         Err(error) => ControlFlow::Break(Box::new(error)),
     });
     match visited {
         ControlFlow::Continue(()) => {
-            let _: ControlFlow<()> = of.visit(&mut SeriesOfTimes);
+            let _: ControlFlow<()> = tree.visit(&mut SeriesOfTimes);
             Ok(())
         }
         ControlFlow::Break(error) => Err(*error),
     }
 }
 
-/// Writes the times of a series in FROM in nanoseconds, which is what the planner takes them in.
+/// Gives the times of a series in FROM nanoseconds, which is what the planner expects.
 struct SeriesOfTimes;
 
 impl VisitorMut for SeriesOfTimes {
@@ -64,12 +61,14 @@ impl VisitorMut for SeriesOfTimes {
             _ => return ControlFlow::Continue(()),
         };
         let is_series = name.0.last().and_then(ObjectNamePart::as_ident).is_some_and(|name| {
-            ["generate_series", "range"].iter().any(|known| name.value.eq_ignore_ascii_case(known))
+            ["generate_series", "range"]
+                .iter()
+                .any(|function| name.value.eq_ignore_ascii_case(function))
         });
         if is_series {
             for argument in args {
-                if let FunctionArg::Unnamed(FunctionArgExpr::Expr(of)) = argument {
-                    in_nanoseconds(of);
+                if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument {
+                    in_nanoseconds(expr);
                 }
             }
         }
@@ -77,9 +76,9 @@ impl VisitorMut for SeriesOfTimes {
     }
 }
 
-/// A constant timestamp with nine digits.
-fn in_nanoseconds(of: &mut Expr) {
-    match of {
+/// Gives a constant timestamp nine digits.
+fn in_nanoseconds(expr: &mut Expr) {
+    match expr {
         Expr::Cast { data_type: DataType::Timestamp(digits, _), .. } => *digits = Some(9),
         Expr::TypedString(typed) => {
             if let DataType::Timestamp(digits, _) = &mut typed.data_type {
@@ -91,6 +90,7 @@ fn in_nanoseconds(of: &mut Expr) {
 }
 
 fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
+    // Times and intervals.
     match expression {
         Expr::AtTimeZone { timestamp, time_zone } => {
             Ok(Some(call("timezone", vec![*time_zone.clone(), *timestamp.clone()])))
@@ -117,6 +117,7 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
         Expr::Cast { expr, data_type: DataType::Interval { .. }, .. } => {
             Ok(read_interval(expr).map(|text| with_cast_of(expression, text)))
         }
+        // Operators that are functions here. More specific patterns precede the comparison of rows.
         Expr::BinaryOp { left, op: BinaryOperator::PGStartsWith, right } => {
             Ok(Some(call("starts_with", vec![*left.clone(), *right.clone()])))
         }
@@ -132,10 +133,12 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
             (Some(left), Some(right)) => compare(left, op, right),
             _ => Ok(exactly_compared(left, op, right)),
         },
+        // LIKE with an escape character.
         Expr::Like { pattern, escape_char: Some(escape), .. }
         | Expr::ILike { pattern, escape_char: Some(escape), .. } => {
             escaped_by(expression, pattern, escape)
         }
+        // Numbers and function calls.
         Expr::Value(_) => Ok(long_number(expression)),
         Expr::Function(function) => Ok(rounded(function)
             .or_else(|| binned(function))
@@ -143,6 +146,7 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
             .or_else(|| aged(function))
             .or_else(|| made_interval(function))
             .or_else(|| read_by_pattern(function))),
+        // Prefix operators that are functions here.
         Expr::UnaryOp { op: UnaryOperator::PGSquareRoot, expr } => {
             Ok(Some(call("sqrt", vec![*expr.clone()])))
         }
@@ -159,6 +163,7 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
             };
             Ok(Some(nested(binary(nested(*expr.clone()), BinaryOperator::PGBitwiseXor, ones))))
         }
+        // Casts of exact numbers.
         Expr::Cast { expr, data_type, .. } if is_decimal(data_type) => {
             Ok(decimal_cast(expression, expr, data_type))
         }
@@ -167,17 +172,19 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
             let exact = as_decimals(expr).filter(|(_, has_point)| *has_point);
             Ok(exact.map(|(exact, _)| with_cast_of(expression, exact)))
         }
+        // Other comparisons of rows.
         Expr::IsDistinctFrom(left, right) => distinct(left, right),
         Expr::IsNotDistinctFrom(left, right) => {
             Ok(distinct(left, right)?.map(|distinct| not(nested(distinct))))
         }
         Expr::InList { expr, list, negated } => in_list(expr, list, *negated),
         Expr::Between { expr, negated, low, high } => match (row(expr), row(low), row(high)) {
-            (Some(of), Some(low), Some(high)) => {
-                let least = compare(of.clone(), &BinaryOperator::GtEq, low)?;
-                let most = compare(of, &BinaryOperator::LtEq, high)?;
-                let between = least.zip(most).map(|(least, most)| binary(least, AND, most));
-                Ok(between.map(|between| if *negated { not(nested(between)) } else { between }))
+            (Some(value), Some(low), Some(high)) => {
+                let least = compare(value.clone(), &BinaryOperator::GtEq, low)?;
+                let most = compare(value, &BinaryOperator::LtEq, high)?;
+                let in_bounds = least.zip(most).map(|(least, most)| binary(least, AND, most));
+                Ok(in_bounds
+                    .map(|in_bounds| if *negated { not(nested(in_bounds)) } else { in_bounds }))
             }
             _ => Ok(None),
         },
@@ -193,10 +200,10 @@ fn similar(text: &Expr, pattern: &Expr, escape: Option<&ValueWithSpan>, negated:
     if negated { not(similar) } else { similar }
 }
 
-/// `(start, end) OVERLAPS (start, end)`, of which an end may be an interval behind its start.
-fn overlaps(one: &Expr, other: &Expr) -> Result<Option<Expr>, SqlError> {
+/// `(start, end) OVERLAPS (start, end)`; instead of an end there may be an interval, which is added to the start.
+fn overlaps(first: &Expr, second: &Expr) -> Result<Option<Expr>, SqlError> {
     let mut ends = Vec::with_capacity(4);
-    for period in [one, other] {
+    for period in [first, second] {
         let Some([start, end]) = row(period).and_then(|ends| <[Expr; 2]>::try_from(ends).ok())
         else {
             let message = "OVERLAPS takes two periods of a start and an end";
@@ -212,9 +219,9 @@ fn overlaps(one: &Expr, other: &Expr) -> Result<Option<Expr>, SqlError> {
     Ok(Some(call("overlaps", ends)))
 }
 
-/// Whether an expression says that it is an interval.
-fn is_interval(of: &Expr) -> bool {
-    match of {
+/// Returns true if an expression is an interval by its syntax.
+fn is_interval(expr: &Expr) -> bool {
+    match expr {
         Expr::Nested(inner) => is_interval(inner),
         Expr::Interval(_) | Expr::Cast { data_type: DataType::Interval { .. }, .. } => true,
         Expr::TypedString(typed) => matches!(typed.data_type, DataType::Interval { .. }),
@@ -225,16 +232,16 @@ fn is_interval(of: &Expr) -> bool {
     }
 }
 
-fn is_integer(of: &DataType) -> bool {
+fn is_integer(data_type: &DataType) -> bool {
     use DataType::{BigInt, Int, Int2, Int4, Int8, Integer, SmallInt};
-    matches!(of, SmallInt(_) | Int2(_) | Int(_) | Integer(_) | Int4(_) | BigInt(_) | Int8(_))
+    matches!(data_type, SmallInt(_) | Int2(_) | Int(_) | Integer(_) | Int4(_) | BigInt(_) | Int8(_))
 }
 
 /// The same cast of another expression.
-fn with_cast_of(cast: &Expr, of: Expr) -> Expr {
+fn with_cast_of(cast: &Expr, operand: Expr) -> Expr {
     let mut cast = cast.clone();
     if let Expr::Cast { expr, .. } = &mut cast {
-        **expr = of;
+        **expr = operand;
     }
     cast
 }
@@ -243,8 +250,8 @@ fn quoted(text: String) -> Expr {
     Expr::Value(Value::SingleQuotedString(text).into())
 }
 
-/// A text that PostgreSQL reads as an interval, as the planner reads it. A number without a unit is left alone: the unit
-/// may follow the text.
+/// A text in PostgreSQL's interval syntax, in the planner's. A number without a unit is left alone: the unit may follow
+/// the text.
 fn read_interval(expression: &Expr) -> Option<Expr> {
     let Expr::Value(value) = expression else { return None };
     let Value::SingleQuotedString(text) = &value.value else { return None };
@@ -256,19 +263,19 @@ fn read_interval(expression: &Expr) -> Option<Expr> {
     interval_text::parse(text).map(|interval| quoted(interval_text::written(interval)))
 }
 
-/// A cast of a number, or of a text that is one, to a decimal. Exponents are written out, and a cast that says no digits
-/// has those of the number.
-fn decimal_cast(cast: &Expr, of: &Expr, to: &DataType) -> Option<Expr> {
-    let text = match of {
+/// A cast of a number, or of the text of one, to a decimal. Exponents are expanded, and a cast without a precision gets
+/// that of the number.
+fn decimal_cast(cast: &Expr, operand: &Expr, target: &DataType) -> Option<Expr> {
+    let text = match operand {
         Expr::Value(value) => match &value.value {
             Value::SingleQuotedString(text) => plain_digits(text.trim())?,
-            _ => number(of).or_else(|| number_with_exponent(of))?,
+            _ => number(operand).or_else(|| number_with_exponent(operand))?,
         },
-        _ => number(of).or_else(|| number_with_exponent(of))?,
+        _ => number(operand).or_else(|| number_with_exponent(operand))?,
     };
     let mut written = with_cast_of(cast, quoted(text.clone()));
     let says_none = matches!(
-        to,
+        target,
         DataType::Decimal(ExactNumberInfo::None)
             | DataType::Numeric(ExactNumberInfo::None)
             | DataType::Dec(ExactNumberInfo::None)
@@ -279,22 +286,22 @@ fn decimal_cast(cast: &Expr, of: &Expr, to: &DataType) -> Option<Expr> {
     Some(written)
 }
 
-/// `DECIMAL '1.50'`, which is a cast.
+/// `DECIMAL '1.50'`, treated as a cast.
 fn typed_decimal(typed: &TypedString) -> Option<Expr> {
-    let of = Expr::Value(typed.value.clone());
+    let operand = Expr::Value(typed.value.clone());
     let cast = Expr::Cast {
         kind: CastKind::Cast,
-        expr: Box::new(of.clone()),
+        expr: Box::new(operand.clone()),
         data_type: typed.data_type.clone(),
         array: false,
         format: None,
     };
-    decimal_cast(&cast, &of, &typed.data_type)
+    decimal_cast(&cast, &operand, &typed.data_type)
 }
 
-/// A number that is written with an exponent, without one.
-fn number_with_exponent(of: &Expr) -> Option<String> {
-    match of {
+/// The digits of a number that is written with an exponent.
+fn number_with_exponent(expr: &Expr) -> Option<String> {
+    match expr {
         Expr::Nested(inner) => number_with_exponent(inner),
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
             number_with_exponent(expr).map(|text| match text.strip_prefix('-') {
@@ -310,7 +317,7 @@ fn number_with_exponent(of: &Expr) -> Option<String> {
     }
 }
 
-/// The digits of a number without an exponent; `None` when it is no number, or has more than decimals have.
+/// A number with its exponent expanded; `None` when it is no number, or has more digits than a decimal.
 fn plain_digits(text: &str) -> Option<String> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => ("-", digits),
@@ -321,36 +328,36 @@ fn plain_digits(text: &str) -> Option<String> {
         None => (digits, 0),
     };
     let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let all = format!("{whole}{part}");
-    if all.is_empty() || !all.bytes().all(|c| c.is_ascii_digit()) || exponent.abs() > 100 {
+    let digits = format!("{whole}{part}");
+    if digits.is_empty() || !digits.bytes().all(|c| c.is_ascii_digit()) || exponent.abs() > 100 {
         return None;
     }
     let point = i64::try_from(whole.len()).ok()? + exponent;
     let padded = usize::try_from(-point).unwrap_or(0);
-    let all = format!("{}{all}", "0".repeat(padded));
+    let digits = format!("{}{digits}", "0".repeat(padded));
     let point = usize::try_from(point).unwrap_or(0);
-    let missing = point.saturating_sub(all.len());
-    let all = format!("{all}{}", "0".repeat(missing));
-    let (whole, part) = all.split_at(point);
+    let missing = point.saturating_sub(digits.len());
+    let digits = format!("{digits}{}", "0".repeat(missing));
+    let (whole, part) = digits.split_at(point);
     let whole = if whole.is_empty() { "0" } else { whole };
     let text =
         if part.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{part}") };
     decimal_type(&text).map(|_| text)
 }
 
-/// Writes the numbers with a point that rows of an INSERT have as decimals: PostgreSQL rounds them as such where they go
-/// into integers.
+/// Turns numbers with a point in the rows of an INSERT into decimals: PostgreSQL rounds decimals where they are
+/// inserted into integers.
 pub(crate) fn exact_rows(statement: &mut Statement) {
     let Statement::Query(query) = statement else { return };
     match query.body.as_mut() {
         SetExpr::Values(values) => {
-            // A column of several types would be of doubles, or of too many digits.
+            // A column of mixed types would be a column of doubles, or have too many digits.
             let alike = |column: usize| {
                 let values = values.rows.iter().map(|row| row.content.get(column));
-                values.flatten().all(|of| {
-                    number(of).is_some()
-                        || number_with_exponent(of).is_some()
-                        || matches!(of, Expr::Value(value) if value.value == Value::Null)
+                values.flatten().all(|value| {
+                    number(value).is_some()
+                        || number_with_exponent(value).is_some()
+                        || matches!(value, Expr::Value(value) if value.value == Value::Null)
                 })
             };
             let width = values.rows.first().map_or(0, |row| row.content.len());
@@ -376,7 +383,7 @@ pub(crate) fn exact_rows(statement: &mut Statement) {
     }
 }
 
-/// Writes a number with a point or an exponent as the decimal that it is, with the digits that it has.
+/// Turns a number with a point or an exponent into a decimal with the same digits.
 pub(super) fn make_exact(value: &mut Expr) {
     let text = number(value).filter(|text| text.contains('.'));
     let Some(text) = text.or_else(|| number_with_exponent(value)) else { return };
@@ -391,12 +398,13 @@ pub(super) fn make_exact(value: &mut Expr) {
     }
 }
 
-/// LIKE with another escape character than the backslash, or with none.
+/// LIKE with an escape character other than the backslash, or with none.
 fn escaped_by(
     like: &Expr,
     pattern: &Expr,
     escape: &ValueWithSpan,
 ) -> Result<Option<Expr>, SqlError> {
+    // The escape is one character or none.
     let Value::SingleQuotedString(escape) = &escape.value else { return Ok(None) };
     let invalid = || {
         SqlError::new("22025", "invalid escape string")
@@ -407,16 +415,18 @@ fn escaped_by(
     if letters.next().is_some() {
         return Err(invalid());
     }
+    // A constant pattern is translated now, any other when the query runs.
     let written = match pattern {
         Expr::Value(value) => match &value.value {
             Value::SingleQuotedString(text) => quoted(partita_worker::like_pattern(text, escape)?),
             _ => return Ok(None),
         },
-        other => {
+        pattern => {
             let escape = quoted(escape.map(String::from).unwrap_or_default());
-            call("like_pattern", vec![other.clone(), escape])
+            call("like_pattern", vec![pattern.clone(), escape])
         }
     };
+    // Both are written with backslashes, the planner's default.
     let mut like = like.clone();
     if let Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } =
         &mut like
@@ -427,30 +437,30 @@ fn escaped_by(
     Ok(Some(like))
 }
 
-/// Whether a time has more digits than microseconds.
+/// Returns true if the text of a time has a precision finer than microseconds.
 fn is_fine(text: &str) -> bool {
     let Some((_, fraction)) = text.split_once('.') else { return false };
     fraction.bytes().take_while(u8::is_ascii_digit).count() > 6
 }
 
-/// A cast to a TIMESTAMP that says no precision has microseconds. Of a text with nine digits all are kept, and a number is
-/// what it is where it is inserted into such a column: milliseconds.
-fn of_no_precision(cast: &Expr, of: &Expr) -> Option<Expr> {
-    let text = match of {
+/// A cast to TIMESTAMP without a precision has microseconds, nanoseconds if the text has more digits. A number counts
+/// milliseconds, as it does where it is inserted into such a column.
+fn of_no_precision(cast: &Expr, operand: &Expr) -> Option<Expr> {
+    let text = match operand {
         Expr::Value(value) => match &value.value {
             Value::SingleQuotedString(text) => Some(text),
             _ => None,
         },
         _ => None,
     };
-    let is_number = number(of).is_some_and(|text| !text.contains('.'));
+    let is_number = number(operand).is_some_and(|text| !text.contains('.'));
     let mut exact = cast.clone();
     let Expr::Cast { data_type: DataType::Timestamp(digits, zone), .. } = &mut exact else {
         return None;
     };
     *digits = match text {
         Some(text) if is_fine(text) => Some(9),
-        // Columns with a zone have microseconds, as the cast has.
+        // Columns with a time zone have microseconds, and so has the cast.
         None if is_number && matches!(zone, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
             Some(3)
         }
@@ -478,17 +488,17 @@ pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
     })
 }
 
-/// Digits of a decimal.
+/// Maximum digits of a decimal.
 const DIGITS_MAX: u64 = 38;
 
-fn is_decimal(of: &DataType) -> bool {
-    matches!(of, DataType::Decimal(_) | DataType::Numeric(_) | DataType::Dec(_))
+fn is_decimal(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Decimal(_) | DataType::Numeric(_) | DataType::Dec(_))
 }
 
-/// Digits that a double keeps of any number.
+/// Decimal digits that a double can represent exactly.
 const DOUBLE_DIGITS: usize = 15;
 
-/// A number that a double does not hold, as the decimal that it is.
+/// A number that a double cannot represent, as a decimal.
 fn long_number(expression: &Expr) -> Option<Expr> {
     let text = number(expression)?;
     let digits = text.trim_start_matches(['0', '.']).bytes().filter(u8::is_ascii_digit).count();
@@ -497,17 +507,18 @@ fn long_number(expression: &Expr) -> Option<Expr> {
     if !is_long { None } else { as_decimals(expression).map(|(decimal, _)| decimal) }
 }
 
-/// `round(number, ..)` of a decimal.
+/// `round(number, ..)` of an exact number.
 fn rounded(function: &Function) -> Option<Expr> {
     let [name] = function.name.0.as_slice() else { return None };
     let FunctionArguments::List(list) = &function.args else { return None };
-    let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(of))) = list.args.first() else {
+    let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(number_expr))) = list.args.first() else {
         return None;
     };
-    if !name.as_ident()?.value.eq_ignore_ascii_case("round") || !number(of)?.contains('.') {
+    if !name.as_ident()?.value.eq_ignore_ascii_case("round") || !number(number_expr)?.contains('.')
+    {
         return None;
     }
-    let (exact, _) = as_decimals(of)?;
+    let (exact, _) = as_decimals(number_expr)?;
     let mut function = function.clone();
     if let FunctionArguments::List(list) = &mut function.args {
         list.args[0] = FunctionArg::Unnamed(FunctionArgExpr::Expr(exact));
@@ -515,21 +526,23 @@ fn rounded(function: &Function) -> Option<Expr> {
     Some(Expr::Function(function))
 }
 
-/// A call of `date_bin` with an interval in the place of a text, and an origin in nanoseconds, which is what the planner
-/// takes it in: beside others it takes all times for nanoseconds, which end in 2262. Bins may begin between the ticks of a
-/// column, so that times are in microseconds where the step or the origin has a fraction.
+/// A call of `date_bin` with an interval instead of a text, and with an origin in nanoseconds, as the planner expects:
+/// with any other origin it takes all times for nanoseconds, which end in 2262. Bins may begin between the ticks of a
+/// column; so times are in microseconds where the step or the origin has a fraction.
 fn binned(function: &Function) -> Option<Expr> {
     let [name] = function.name.0.as_slice() else { return None };
     if !name.as_ident()?.value.eq_ignore_ascii_case("date_bin") {
         return None;
     }
+    // A fraction of a second in step or origin calls for microseconds.
     let mut function = function.clone();
     let FunctionArguments::List(list) = &mut function.args else { return None };
     let is_fine = [0, 2].into_iter().filter_map(|place| argument_of(list, place)).any(has_fraction);
     let mut expressions = list.args.iter_mut().map(|argument| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(of)) => Some(of),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
         _ => None,
     });
+    // The step.
     if let Some(step) = expressions.next().flatten()
         && is_text(step)
     {
@@ -541,11 +554,13 @@ fn binned(function: &Function) -> Option<Expr> {
             fractional_seconds_precision: None,
         });
     }
+    // The time.
     if let Some(time) = expressions.next().flatten()
         && is_fine
     {
         *time = call(partita_worker::IN_MICROSECONDS, vec![time.clone()]);
     }
+    // The origin.
     match expressions.next().flatten() {
         Some(origin) if is_text(origin) => {
             *origin = Expr::Cast {
@@ -562,15 +577,16 @@ fn binned(function: &Function) -> Option<Expr> {
     Some(Expr::Function(function))
 }
 
-/// A call whose rows are ordered by a number, in parentheses: it is no place in a list.
+/// A call with rows ordered by a number, which is put in parentheses so that the planner takes it for a constant, not a
+/// position.
 fn ordered_by_constant(function: &Function) -> Option<Expr> {
     let mut function = function.clone();
-    let mut found = false;
+    let mut has_constants = false;
     let mut keep = |keys: &mut Vec<OrderByExpr>| {
         for key in keys {
             if matches!(&key.expr, Expr::Value(value) if matches!(value.value, Value::Number(..))) {
                 key.expr = Expr::Nested(Box::new(key.expr.clone()));
-                found = true;
+                has_constants = true;
             }
         }
     };
@@ -585,14 +601,14 @@ fn ordered_by_constant(function: &Function) -> Option<Expr> {
     if let Some(WindowType::WindowSpec(window)) = &mut function.over {
         keep(&mut window.order_by);
     }
-    found.then_some(Expr::Function(function))
+    has_constants.then_some(Expr::Function(function))
 }
 
-/// Writes negative differences as differences the other way round; false when there are none. Of times the planner takes
-/// no minus.
+/// Turns negated differences into differences with swapped operands; returns false when there are none. The planner
+/// cannot negate a difference of times.
 pub(crate) fn turn_differences(statement: &mut PlannerStatement) -> bool {
     let PlannerStatement::Statement(tree) = statement else { return false };
-    let mut found = false;
+    let mut has_differences = false;
     let _: ControlFlow<()> = visit_expressions_mut(tree, |expression| {
         if let Expr::UnaryOp { op: UnaryOperator::Minus, expr } = expression
             && let Expr::Nested(inner) = expr.as_ref()
@@ -601,24 +617,24 @@ pub(crate) fn turn_differences(statement: &mut PlannerStatement) -> bool {
             let turned =
                 binary(nested(*right.clone()), BinaryOperator::Minus, nested(*left.clone()));
             *expression = Expr::Nested(Box::new(turned));
-            found = true;
+            has_differences = true;
         }
         ControlFlow::Continue(())
     });
-    found
+    has_differences
 }
 
-/// An argument of a function by its place.
-fn argument_of(list: &FunctionArgumentList, place: usize) -> Option<&Expr> {
-    match list.args.get(place)? {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(of)) => Some(of),
+/// The argument of a function at a position.
+fn argument_of(list: &FunctionArgumentList, position: usize) -> Option<&Expr> {
+    match list.args.get(position)? {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
         _ => None,
     }
 }
 
-/// Whether the text of a time or an interval has digits behind a point.
-fn has_fraction(of: &Expr) -> bool {
-    let value = match of {
+/// Returns true if the text of a time or an interval has a fraction of a second.
+fn has_fraction(expr: &Expr) -> bool {
+    let value = match expr {
         Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => return has_fraction(inner),
         Expr::Interval(interval) => return has_fraction(&interval.value),
         Expr::TypedString(typed) => &typed.value,
@@ -639,7 +655,7 @@ fn is_match(op: &BinaryOperator) -> bool {
     )
 }
 
-/// A match with a regular expression that is written down, in the words of the crate that looks for it.
+/// A match with a constant regular expression, in the syntax of the regex crate.
 fn matched(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
     let Expr::Value(value) = right else { return None };
     let (Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text)) = &value.value else {
@@ -649,7 +665,7 @@ fn matched(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
     (pattern != *text).then(|| binary(left.clone(), op.clone(), quoted(pattern.into_owned())))
 }
 
-/// Whether a function is called so, without a schema.
+/// Returns true if a function is called by this name, without a schema.
 fn is_named(function: &Function, name: &str) -> bool {
     let [part] = function.name.0.as_slice() else { return false };
     part.as_ident().is_some_and(|ident| {
@@ -661,7 +677,7 @@ fn is_named(function: &Function, name: &str) -> bool {
     })
 }
 
-/// `age(t)`, which looks back from the midnight of today.
+/// `age(t)`, which counts from midnight of the current day.
 fn aged(function: &Function) -> Option<Expr> {
     let FunctionArguments::List(list) = &function.args else { return None };
     match list.args.as_slice() {
@@ -672,7 +688,8 @@ fn aged(function: &Function) -> Option<Expr> {
     }
 }
 
-/// `to_date(text, format)` and `to_timestamp(text, format)`, but with formats of chrono's, which have a `%`.
+/// `to_date(text, format)` and `to_timestamp(text, format)`; formats of the chrono crate, which have a `%`, are left to
+/// the planner.
 fn read_by_pattern(function: &Function) -> Option<Expr> {
     let FunctionArguments::List(list) = &function.args else { return None };
     let name = if is_named(function, "to_date") {
@@ -695,7 +712,7 @@ fn read_by_pattern(function: &Function) -> Option<Expr> {
     }
 }
 
-/// A call of `make_interval` with all its arguments, each at its place.
+/// A call of `make_interval` with all its arguments by position.
 fn made_interval(function: &Function) -> Option<Expr> {
     const NAMES: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
     let FunctionArguments::List(list) = &function.args else { return None };
@@ -707,8 +724,9 @@ fn made_interval(function: &Function) -> Option<Expr> {
         let (position, value) = match argument {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => (position, value),
             FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } => {
-                let known = NAMES.iter().position(|known| name.value.eq_ignore_ascii_case(known));
-                (known?, value)
+                let named_position =
+                    NAMES.iter().position(|candidate| name.value.eq_ignore_ascii_case(candidate));
+                (named_position?, value)
             }
             _ => return None,
         };
@@ -723,7 +741,7 @@ fn is_text(expression: &Expr) -> bool {
     matches!(expression, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)))
 }
 
-/// A number as it is written, without an exponent, with the sign before it.
+/// A number as written, without an exponent, with its sign; a long number has been rewritten as a cast before.
 fn number(expression: &Expr) -> Option<String> {
     match expression {
         Expr::Value(value) => match &value.value {
@@ -733,11 +751,11 @@ fn number(expression: &Expr) -> Option<String> {
             _ => None,
         },
         Expr::Nested(inner) => number(inner),
-        // What a long number was written as.
-        Expr::Cast { kind: CastKind::Cast, expr, data_type: DataType::Decimal(of), .. } => {
+        // The rewritten form of a long number.
+        Expr::Cast { kind: CastKind::Cast, expr, data_type: DataType::Decimal(info), .. } => {
             let Expr::Value(value) = expr.as_ref() else { return None };
             let Value::SingleQuotedString(text) = &value.value else { return None };
-            decimal_type(text).is_some_and(|written| written == *of).then(|| text.clone())
+            decimal_type(text).is_some_and(|written| written == *info).then(|| text.clone())
         }
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
             number(expr).filter(|text| !text.starts_with('-')).map(|text| format!("-{text}"))
@@ -746,7 +764,7 @@ fn number(expression: &Expr) -> Option<String> {
     }
 }
 
-/// A comparison of numbers with a point, or of sums and products of them, with decimals in their place.
+/// A comparison of constants with a point, or of sums and products of them, as a comparison of decimals.
 fn exactly_compared(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
     use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
     if !matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq) {
@@ -757,7 +775,7 @@ fn exactly_compared(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Ex
     (left_has_point || right_has_point).then(|| binary(left, op.clone(), right))
 }
 
-/// A constant with decimals in the place of numbers, and whether one of them has a point.
+/// A constant with decimals in place of numbers, and whether one of them has a point.
 fn as_decimals(expression: &Expr) -> Option<(Expr, bool)> {
     if let Some(text) = number(expression) {
         let scale_of = decimal_type(&text)?;
@@ -788,7 +806,7 @@ fn as_decimals(expression: &Expr) -> Option<(Expr, bool)> {
     }
 }
 
-/// The digits of a number that is written out; `None` if it is none, or of too many.
+/// The precision and scale of a number as written; `None` if it is no number, or has too many digits.
 fn decimal_type(text: &str) -> Option<ExactNumberInfo> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
@@ -811,8 +829,8 @@ pub(super) fn row(expression: &Expr) -> Option<Vec<Expr>> {
         Expr::Tuple(columns) => Some(columns.clone()),
         Expr::Nested(inner) => row(inner),
         Expr::Function(function) => {
-            let named = function.name.0.as_slice();
-            let [name] = named else { return None };
+            let path = function.name.0.as_slice();
+            let [name] = path else { return None };
             let name = name.as_ident().filter(|name| name.quote_style.is_none())?;
             let FunctionArguments::List(list) = &function.args else { return None };
             if !name.value.eq_ignore_ascii_case("row") {
@@ -842,8 +860,8 @@ fn check(left: &[Expr], right: &[Expr]) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// Rows are equal if all their columns are, and one that is NULL leaves that open. Their order is that of the first
-/// columns that differ.
+/// Rows are equal if all their columns are equal; a NULL makes the result NULL. Rows are ordered by the first columns
+/// that differ.
 fn compare(
     left: Vec<Expr>,
     op: &BinaryOperator,
@@ -855,7 +873,7 @@ fn compare(
     }
     check(&left, &right)?;
     let pairs = left.into_iter().zip(right);
-    let all = match op {
+    let conditions = match op {
         Eq => joined(pairs.map(|(a, b)| binary(a, Eq, b)).collect(), &AND),
         NotEq => joined(pairs.map(|(a, b)| binary(a, NotEq, b)).collect(), &OR),
         ordered => {
@@ -871,7 +889,7 @@ fn compare(
             })
         }
     };
-    Ok(all.map(nested))
+    Ok(conditions.map(nested))
 }
 
 fn distinct(left: &Expr, right: &Expr) -> Result<Option<Expr>, SqlError> {
@@ -884,24 +902,25 @@ fn distinct(left: &Expr, right: &Expr) -> Result<Option<Expr>, SqlError> {
 }
 
 fn in_list(expr: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>, SqlError> {
-    let Some(of) = row(expr) else { return Ok(None) };
+    let Some(value) = row(expr) else { return Ok(None) };
     let mut equal = Vec::with_capacity(list.len());
     for member in list {
         let Some(member) = row(member) else { return Ok(None) };
-        equal.extend(compare(of.clone(), &BinaryOperator::Eq, member)?);
+        equal.extend(compare(value.clone(), &BinaryOperator::Eq, member)?);
     }
-    Ok(joined(equal, &OR).map(|any| if negated { not(nested(any)) } else { nested(any) }))
+    Ok(joined(equal, &OR)
+        .map(|condition| if negated { not(nested(condition)) } else { nested(condition) }))
 }
 
-/// All of them in a tree that is as flat as it can be.
+/// Joins conditions into a tree of the least depth.
 fn joined(mut parts: Vec<Expr>, op: &BinaryOperator) -> Option<Expr> {
     while parts.len() > 1 {
         let mut pairs = Vec::with_capacity(parts.len().div_ceil(2));
         let mut rest = parts.into_iter();
-        while let Some(left) = rest.next() {
+        while let Some(first) = rest.next() {
             pairs.push(match rest.next() {
-                Some(right) => binary(left, op.clone(), right),
-                None => left,
+                Some(right) => binary(first, op.clone(), right),
+                None => first,
             });
         }
         parts = pairs;
@@ -917,7 +936,7 @@ fn nested(inner: Expr) -> Expr {
     match inner {
         plain @ (Expr::Nested(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => plain,
         Expr::Value(value) if !matches!(value.value, Value::Placeholder(_)) => Expr::Value(value),
-        other => Expr::Nested(Box::new(other)),
+        operand => Expr::Nested(Box::new(operand)),
     }
 }
 

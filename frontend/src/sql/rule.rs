@@ -1,8 +1,8 @@
 //! Partition expressions: from syntax trees to [`Rule`]s.
 //!
-//! An expression compares columns with literals by `= <> != < <= > >=`, BETWEEN and IN, and joins
-//! that by AND, OR and parentheses. Whatever else is written is an error that quotes it: a rule that
-//! was half understood would send rows to the wrong partition for ever.
+//! An expression compares columns with literals by `= <> != < <= > >=`, BETWEEN and IN, and joins comparisons by AND,
+//! OR and parentheses. Anything else is an error that quotes it: a misread rule would send rows to the wrong partition
+//! forever.
 
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr};
 use partita_proto::rule::{Comparison, Rule};
@@ -13,7 +13,7 @@ use super::identifier::fold;
 use super::literal::{literal, typed};
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError, UNDEFINED_COLUMN};
 
-/// The rule that an expression means.
+/// The rule that an expression defines.
 ///
 /// # Errors
 /// When the expression holds anything but comparisons of columns with literals, or names a column
@@ -34,6 +34,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn rule(&self, expression: &Expr) -> Result<Rule, SqlError> {
+        // AND and OR flatten rules of their own kind.
         match expression {
             Expr::Nested(inner) => self.rule(inner),
             Expr::BinaryOp { op: BinaryOperator::And, .. } => {
@@ -41,7 +42,7 @@ impl Reader<'_> {
                 for member in members(expression, &BinaryOperator::And) {
                     match self.rule(member)? {
                         Rule::And(inner) if !inner.is_empty() => rules.extend(inner),
-                        other => rules.push(other),
+                        rule => rules.push(rule),
                     }
                 }
                 Ok(Rule::And(rules))
@@ -51,11 +52,12 @@ impl Reader<'_> {
                 for member in members(expression, &BinaryOperator::Or) {
                     match self.rule(member)? {
                         Rule::Or(inner) if !inner.is_empty() => rules.extend(inner),
-                        other => rules.push(other),
+                        rule => rules.push(rule),
                     }
                 }
                 Ok(Rule::Or(rules))
             }
+            // BETWEEN and IN are comparisons joined by AND and OR.
             Expr::BinaryOp { left, op, right } => {
                 let Some(comparison) = comparison(op) else { return Err(refuse(expression)) };
                 self.compare(left, comparison, right, expression)
@@ -78,6 +80,7 @@ impl Reader<'_> {
                     None => Rule::Or(rules),
                 })
             }
+            // TRUE and FALSE are empty conjunctions and disjunctions.
             Expr::Value(value) => match value.value {
                 ast::Value::Boolean(true) => Ok(Rule::And(Vec::new())),
                 ast::Value::Boolean(false) => Ok(Rule::Or(Vec::new())),
@@ -87,7 +90,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `column op literal`, either way around.
+    /// `column op literal`, in either order.
     fn compare(
         &self,
         left: &Expr,
@@ -104,7 +107,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The column that an expression is; `None` when it is none.
+    /// The column that an expression names; `None` when it is something else.
     fn column(&self, expression: &Expr) -> Result<Option<&Column>, SqlError> {
         let name = match expression {
             Expr::Nested(inner) => return self.column(inner),
@@ -131,8 +134,8 @@ impl Reader<'_> {
     }
 }
 
-/// What an operator joins, in order. `a OR b OR c` is a tree that leans to the left, as deep as it is
-/// long, so that it is walked and not recursed into.
+/// The operands of an operator, in order. `a OR b OR c` is a left-leaning tree, as deep as it is long, so it is walked
+/// without recursion.
 fn members<'e>(expression: &'e Expr, operator: &BinaryOperator) -> Vec<&'e Expr> {
     let mut members = Vec::new();
     let mut rest = expression;
@@ -150,16 +153,16 @@ fn members<'e>(expression: &'e Expr, operator: &BinaryOperator) -> Vec<&'e Expr>
 fn compared(
     column: &Column,
     comparison: Comparison,
-    with: &Expr,
+    operand: &Expr,
     whole: &Expr,
 ) -> Result<Rule, SqlError> {
-    if literal(with)?.is_none() {
+    if literal(operand)?.is_none() {
         return Err(refuse(whole));
     }
-    match typed(with, &column.name, column.column_type)? {
+    match typed(operand, &column.name, column.column_type)? {
         Value::Null => Err(SqlError::new(
             FEATURE_NOT_SUPPORTED,
-            format!("`{whole}` compares with NULL, which partition expressions do not"),
+            format!("`{whole}` compares with NULL, which a partition expression cannot do"),
         )
         .with_hint(format!(
             "NULL sorts first: rows without \"{}\" go where `<` and `<>` are true",

@@ -12,9 +12,10 @@ use super::tokens::Tokens;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 
 impl Tokens<'_> {
-    /// Takes SET and what is set.
+    /// Takes a SET statement.
     pub(super) fn set(&mut self) -> Result<Statement, SqlError> {
         self.expect("set")?;
+        // Transaction modes.
         if self.take(&["session", "characteristics", "as", "transaction"]) {
             let modes = self.transaction_modes();
             return Ok(Statement::Transaction(Transaction::SessionCharacteristics(modes)));
@@ -24,7 +25,8 @@ impl Tokens<'_> {
             let modes = self.transaction_modes();
             return Ok(Statement::Transaction(Transaction::Characteristics(modes)));
         }
-        for (words, what) in [
+        // Other databases' forms; a setting may have one of these names.
+        for (words, form) in [
             (&["session", "authorization"][..], "SET SESSION AUTHORIZATION"),
             (&["role"], "SET ROLE"),
             (&["constraints"], "SET CONSTRAINTS"),
@@ -35,14 +37,16 @@ impl Tokens<'_> {
             if words.iter().enumerate().all(|(n, word)| self.at_nth(n, word))
                 && !matches!(next, Token::Eq | Token::Period)
             {
-                return Err(self.unsupported(what));
+                return Err(self.unsupported(form));
             }
         }
+        // LOCAL and SESSION precede the name of a setting.
         let mut local = false;
         if matches!(self.peek_nth(1).token, Token::Word(_)) {
             local = self.take(&["local"]);
             self.take(&["session"]);
         }
+        // SQL's forms for the time zone and the client's encoding.
         if self.take(&["time", "zone"]) {
             let value = if self.take(&["local"]) {
                 SetValue::Default
@@ -61,6 +65,7 @@ impl Tokens<'_> {
             }
             return Ok(set("client_encoding", value, local));
         }
+        // All other settings.
         let name = self.setting()?;
         if !self.take_mark(&Token::Eq) && !self.take(&["to"]) {
             return Err(self.unexpected("TO or \"=\""));
@@ -69,11 +74,11 @@ impl Tokens<'_> {
         Ok(set(&name, value, local))
     }
 
-    /// Takes the rest of `INTERVAL '-08:00' HOUR TO MINUTE`: hours east of Greenwich.
+    /// Takes the rest of `INTERVAL '-08:00' HOUR TO MINUTE`, as hours east of Greenwich.
     fn zone_interval(&mut self) -> Result<String, SqlError> {
         let wrong = self.located(SqlError::new(
             INVALID_PARAMETER_VALUE,
-            "the interval of a time zone is hours and minutes, such as '-08:00'",
+            "the interval of a time zone must be hours and minutes, such as '-08:00'",
         ));
         let text = self.string()?;
         let _ = self.take(&["hour", "to", "minute"]) || self.take(&["hour"]);
@@ -97,7 +102,7 @@ impl Tokens<'_> {
         Ok((sign * hours).to_string())
     }
 
-    /// Takes RESET and what is reset.
+    /// Takes a RESET statement.
     pub(super) fn reset(&mut self) -> Result<Statement, SqlError> {
         self.expect("reset")?;
         if self.take(&["all"]) {
@@ -159,12 +164,14 @@ impl Tokens<'_> {
 
     /// Takes a statement about transactions.
     pub(super) fn transaction(&mut self) -> Result<Statement, SqlError> {
+        // BEGIN and START TRANSACTION.
         let transaction = if self.take(&["begin"]) {
             let _ = self.take(&["transaction"]) || self.take(&["work"]);
             Transaction::Begin(self.transaction_modes())
         } else if self.take(&["start"]) {
             self.expect("transaction")?;
             Transaction::Begin(self.transaction_modes())
+        // COMMIT and ROLLBACK, each also by PostgreSQL's other name.
         } else if self.take(&["commit"]) || self.take(&["end"]) {
             if self.at("prepared") {
                 return Err(self.unsupported("COMMIT PREPARED"));
@@ -184,6 +191,7 @@ impl Tokens<'_> {
             } else {
                 Transaction::Rollback
             }
+        // Savepoints. A savepoint may have the name savepoint.
         } else if self.take(&["savepoint"]) {
             Transaction::Savepoint(self.name("a savepoint")?)
         } else {
@@ -362,10 +370,8 @@ impl Tokens<'_> {
             "all" => Discard::All,
             "plans" => Discard::Plans,
             "temp" | "temporary" | "sequences" => Discard::Temporary,
-            other => {
-                return Err(SqlError::syntax(format!(
-                    "there is nothing to discard called {other}"
-                )));
+            name => {
+                return Err(SqlError::syntax(format!("unrecognized DISCARD target \"{name}\"")));
             }
         };
         Ok(Statement::Discard(discard))

@@ -1,6 +1,6 @@
-//! Bounds on the shape of a statement, seen from its tokens alone before anything reads them.
+//! Bounds on the shape of a statement, checked on its tokens before anything is parsed.
 //!
-//! Trees of expressions and set operations are walked and dropped by recursion, and some of the planner's steps take
+//! Trees of expressions and set operations are walked and dropped recursively, and some of the planner's steps take
 //! time that grows with the square of a tree's depth.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -8,49 +8,50 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, STATEMENT_TOO_COMPLEX, SqlError};
 
-/// Bytes of a statement that is planned. The literals of an INSERT are scanned in place and have no such bound.
+/// Maximum bytes of a statement that is planned. The literals of an INSERT are scanned in place and have no such bound.
 const TEXT_BYTES_MAX: usize = 8 << 20;
-/// Tokens of a statement: each takes a hundred bytes or so, blanks too.
+/// Maximum tokens of a statement; each takes about a hundred bytes, blanks too.
 const TOKENS_MAX: usize = 3_000_000;
-/// AND and OR between two commas. They become a tree as deep as they are many.
+/// Maximum number of AND and OR between two commas. They become a tree whose depth is their number.
 const LINKS_MAX: usize = 1024;
-/// UNION, INTERSECT and EXCEPT in one pair of parentheses, likewise: each level is a query, and every step of planning
-/// takes a large frame of the stack for it.
+/// Maximum number of UNION, INTERSECT and EXCEPT in one pair of parentheses, likewise: each level is a query, and every
+/// step of planning takes a large stack frame for it.
 const SET_OPERATIONS_MAX: usize = 256;
-/// Operators that bind tighter, likewise. The planner names each level by the text of all below it.
+/// Maximum number of operators that bind more tightly, likewise. The planner names each level by the text of all levels
+/// below it.
 const OPERATORS_MAX: usize = 256;
-/// Dimensions of an array's type, as in PostgreSQL.
+/// Maximum dimensions of an array's type, as in PostgreSQL.
 const DIMENSIONS_MAX: usize = 6;
-/// Types inside of types.
+/// Maximum depth of types inside of types.
 const TYPES_MAX: usize = 32;
 
-/// Operators seen between two commas, inside of one pair of parentheses.
+/// Operators counted between two commas, inside of one pair of parentheses.
 #[derive(Clone, Copy, Default)]
 struct Chain {
     /// AND and OR.
     links: usize,
     /// UNION, INTERSECT and EXCEPT; commas do not end them.
     set_operations: usize,
-    /// Operators that bind tighter, since the last of those: they make a tree of their own.
+    /// Operators that bind more tightly, since the last AND or OR: these make a tree of their own.
     operators: usize,
 }
 
-/// A bound that a statement exceeds, and the place where it does.
+/// A bound that a statement exceeds, with the location.
 pub(super) struct Excess {
     pub(super) error: Box<SqlError>,
     pub(super) location: Location,
 }
 
-/// Checks how many tokens a text may have, before there are any: no more than it has words and other characters, whatever
-/// of it is within quotation marks.
+/// Checks how many tokens a text may have before it is tokenized: at most as many as it has words and other characters,
+/// including those in quotation marks.
 ///
 /// # Errors
-/// 54000 when they are too many.
+/// 54000 when there are too many.
 pub(super) fn check_text(text: &str) -> Result<(), SqlError> {
     if text.len() > TEXT_BYTES_MAX {
         let len = text.len();
         let message = format!(
-            "a statement of {len} bytes is too long to be planned; {TEXT_BYTES_MAX} are the most"
+            "a statement of {len} bytes is too long to be planned; the maximum is {TEXT_BYTES_MAX}"
         );
         return Err(SqlError::new(PROGRAM_LIMIT_EXCEEDED, message));
     }
@@ -58,9 +59,9 @@ pub(super) fn check_text(text: &str) -> Result<(), SqlError> {
     let is_many = || {
         let (mut count, mut in_word) = (0, false);
         for byte in text.bytes() {
-            let within = of_word(byte);
-            count += usize::from(!(within && in_word));
-            in_word = within;
+            let is_word_byte = of_word(byte);
+            count += usize::from(!(is_word_byte && in_word));
+            in_word = is_word_byte;
         }
         count > TOKENS_MAX
     };
@@ -77,7 +78,7 @@ pub(super) fn check_text(text: &str) -> Result<(), SqlError> {
 /// # Errors
 /// The first bound that is exceeded: 54001, or 54000 for the dimensions of a type.
 pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<(), Excess> {
-    // One for each open parenthesis.
+    // One chain for each open parenthesis.
     let mut outer = Vec::new();
     let mut chain = Chain::default();
     let (mut dimensions, mut types) = (0, 0);
@@ -91,7 +92,7 @@ pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<(), Excess> {
                 chain = Chain { set_operations: chain.set_operations, ..Chain::default() };
             }
             Token::Word(word) => match word.keyword {
-                // Between CASE and END each part is an expression of its own.
+                // Each part between CASE and END is an expression of its own.
                 Keyword::CASE => outer.push(std::mem::take(&mut chain)),
                 Keyword::WHEN | Keyword::THEN | Keyword::ELSE => chain = Chain::default(),
                 Keyword::END => chain = outer.pop().unwrap_or_default(),
@@ -138,7 +139,7 @@ pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<(), Excess> {
 }
 
 impl Chain {
-    /// The chain behind a word.
+    /// The chain after a word.
     fn after(self, keyword: Keyword) -> Self {
         match keyword {
             Keyword::AND | Keyword::OR => Self { links: self.links + 1, operators: 0, ..self },
@@ -160,10 +161,10 @@ fn is_array(token: &Token) -> bool {
     matches!(token, Token::Word(word) if word.keyword == Keyword::ARRAY)
 }
 
-fn joined(most: usize, what: &str) -> SqlError {
+fn joined(most: usize, kind: &str) -> SqlError {
     SqlError::new(
         STATEMENT_TOO_COMPLEX,
-        format!("the statement joins more than {most} expressions by {what}"),
+        format!("the statement joins more than {most} expressions by {kind}"),
     )
     .with_hint("IN (...) takes any number of values")
 }

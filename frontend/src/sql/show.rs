@@ -1,8 +1,8 @@
-//! SHOW CREATE TABLE: a table as the statement that makes it again.
+//! SHOW CREATE TABLE: the statement that creates a table like a given one.
 //!
-//! Invariant: what is printed parses, and makes a table of the same columns, key, options, placement
-//! and cuts (column ids aside, which count from zero again). Cuts are printed where they are not what
-//! the partition clause says anyway, so that a table that has been split shows how.
+//! Invariant: the statement parses, and creates a table with the same columns, key, options, placement and partition
+//! boundaries (column ids aside, which count from zero again). Boundaries are printed where they differ from those of
+//! the partition clause alone, so that the splits of a table are visible.
 
 use std::fmt::Write as _;
 
@@ -16,12 +16,12 @@ use super::identifier::{quote, quote_list, quote_string};
 use super::options::format_duration;
 use super::partitioning;
 
-/// The statement that makes the table.
+/// The CREATE TABLE statement for a table.
 pub fn create_table_sql(table: &Table) -> String {
     let schema = table.schema.as_ref();
     let mut items: Vec<String> = schema.columns.iter().map(column_sql).collect();
     let time_index = schema.time_index();
-    // A time index at the end of the key is there by itself, unless it is alone in a primary key.
+    // A time index at the end of the key is implied, unless it is the only column of a primary key.
     let mut key: Vec<_> = schema.key_columns().collect();
     key.pop_if(|last| Some(last.id) == time_index.map(|time| time.id));
     if !key.is_empty() {
@@ -53,7 +53,7 @@ fn names(columns: &[&Column]) -> String {
 
 fn column_sql(column: &Column) -> String {
     let mut sql = format!("{} {}", quote(&column.name), column.type_sql());
-    // A time index is NOT NULL without saying so, but readers like to see it.
+    // A time index is NOT NULL by definition, but it is printed for readers.
     sql.push_str(if column.nullable { " NULL" } else { " NOT NULL" });
     if let Some(generated) = &column.generated {
         let _ = write!(sql, " GENERATED ALWAYS AS ({generated}) STORED");
@@ -67,33 +67,33 @@ fn column_sql(column: &Column) -> String {
     sql
 }
 
-/// The options that are not what they are without being said.
+/// The options that differ from the default.
 fn options_of(schema: &TableSchema) -> Vec<(&'static str, String)> {
-    let mut said = Vec::new();
+    let mut printed = Vec::new();
     let options = &schema.options;
     if options.append_mode {
-        said.push(("append_mode", "true".to_owned()));
+        printed.push(("append_mode", "true".to_owned()));
     }
     if options.merge_mode != MergeMode::default() {
-        said.push(("merge_mode", options.merge_mode.sql().to_owned()));
+        printed.push(("merge_mode", options.merge_mode.sql().to_owned()));
     }
     if let Some(ttl) = options.ttl {
-        said.push(("ttl", format_duration(ttl)));
+        printed.push(("ttl", format_duration(ttl)));
     }
     if let Some(window) = options.time_window {
-        said.push(("time_window", format_duration(window)));
+        printed.push(("time_window", format_duration(window)));
     }
     if let Some(replicas) = options.replication_factor {
-        said.push(("replication_factor", replicas.to_string()));
+        printed.push(("replication_factor", replicas.to_string()));
     }
-    said.extend(partitioning::said(&options.partitioning));
+    printed.extend(partitioning::said(&options.partitioning));
     if schema.schema_on_write {
-        said.push(("schema_on_write", "true".to_owned()));
+        printed.push(("schema_on_write", "true".to_owned()));
     }
     if let Some(comment) = &options.comment {
-        said.push(("comment", comment.clone()));
+        printed.push(("comment", comment.clone()));
     }
-    said
+    printed
 }
 
 fn write_partitions(
@@ -128,15 +128,16 @@ fn write_partitions(
     }
 }
 
-/// A bound as a tuple of literals, the placement first.
+/// A bound as a tuple of literals, with the placement first.
 fn tuple(bound: &Bound, types: &[ColumnType]) -> String {
     let placement = bound.placement.map(|placement| placement.to_string());
-    let values = bound.key.iter().zip(types).map(|(value, of)| value.display(*of));
+    let values =
+        bound.key.iter().zip(types).map(|(value, column_type)| value.display(*column_type));
     let values: Vec<_> = placement.into_iter().chain(values).collect();
     format!("({})", values.join(", "))
 }
 
-/// What DESCRIBE calls a column's meaning.
+/// DESCRIBE's name for the semantic of a column.
 pub fn semantic_name(semantic: Semantic) -> &'static str {
     match semantic {
         Semantic::Tag => "TAG",

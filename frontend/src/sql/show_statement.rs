@@ -6,7 +6,7 @@ use super::statement::{Show, Statement, TableName};
 use super::tokens::Tokens;
 use crate::error::SqlError;
 
-/// What SHOW shows elsewhere.
+/// Objects of other databases that may follow SHOW.
 const UNSUPPORTED: &[&str] = &[
     "charset",
     "collation",
@@ -41,9 +41,10 @@ impl Tokens<'_> {
         Ok(Statement::Describe(self.table_name()?))
     }
 
-    /// Takes SHOW and what is shown.
+    /// Takes a SHOW statement.
     pub(super) fn show(&mut self) -> Result<Show, SqlError> {
         self.expect("show")?;
+        // Objects of the catalog.
         let full = matches!(self.peek_nth(1).token, Token::Word(_)) && self.take(&["full"]);
         if self.take(&["databases"]) || self.take(&["schemas"]) {
             return Ok(Show::Databases { like: self.like()? });
@@ -75,6 +76,7 @@ impl Tokens<'_> {
             let _ = self.take(&["from"]) || self.take(&["in"]);
             return Ok(Show::Partitions(self.table_name()?));
         }
+        // InfluxQL's forms.
         if self.take(&["tag", "keys"]) {
             return Ok(Show::TagKeys(self.optional_table()?));
         }
@@ -89,6 +91,7 @@ impl Tokens<'_> {
             };
             return Ok(Show::Measurements { database });
         }
+        // Settings with a name of several words.
         if self.take(&["time", "zone"]) {
             return Ok(Show::Variable("timezone".to_owned()));
         }
@@ -101,6 +104,7 @@ impl Tokens<'_> {
         if self.take(&["all"]) {
             return Ok(Show::All);
         }
+        // Objects of other databases are refused by name; every other word is a setting.
         if let Some(word) = UNSUPPORTED.iter().find(|word| self.at(word)) {
             return Err(self.unsupported(format!("SHOW {}", word.to_ascii_uppercase())));
         }

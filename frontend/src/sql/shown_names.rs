@@ -1,12 +1,12 @@
-//! The names that clients of PostgreSQL expect the columns of a query to have.
+//! The column names that PostgreSQL clients expect of a query.
 //!
-//! `SELECT count(*), v::text, a + b` has the columns `count`, `v` and `?column?` there, and whoever reads columns by
-//! name asks for these. The planner's own names (`count(*)`, `t.a + t.b`) say more, are unique in most cases, and are what
-//! HTTP goes by: they stay, and the names to be shown lie beside them, as metadata of the fields. (Subqueries that need
-//! others: `given_names.rs`.)
+//! `SELECT count(*), v::text, a + b` has the columns `count`, `v` and `?column?` in PostgreSQL, and clients that read
+//! columns by name use these names. The planner's own names (`count(*)`, `t.a + t.b`) are more specific, mostly unique,
+//! and used over HTTP: they stay, and the shown names are added as metadata of the fields. (Subqueries that need other
+//! names: `given_names.rs`.)
 //! The rules are those of PostgreSQL's `FigureColname` (src/backend/parser/parse_target.c).
 //!
-//! Invariant: a column with an alias, and one that a wildcard stands for, is called what the planner calls it.
+//! Invariant: a column with an alias, and one from a wildcard, has the planner's name.
 
 use std::sync::Arc;
 
@@ -19,17 +19,17 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::grouped_casts::of_call;
 
-/// The field's metadata that has the name.
+/// The key of the shown name in a field's metadata.
 const SHOWN: &str = "partita.shown_name";
-/// What has no name.
+/// The name of a column without a name.
 const NAMELESS: &str = "?column?";
 
-/// What to call a result's column, where clients of PostgreSQL read it.
+/// The name of a result's column for PostgreSQL clients.
 pub fn shown_name(field: &Field) -> &str {
     field.metadata().get(SHOWN).unwrap_or_else(|| field.name())
 }
 
-/// The columns of a query, with the names that they are to be shown by.
+/// The columns of a query, with their shown names in the metadata.
 pub(crate) fn with_shown_names(statement: &PlannerStatement, schema: SchemaRef) -> SchemaRef {
     let PlannerStatement::Statement(statement) = statement else { return schema };
     let Statement::Query(query) = statement.as_ref() else { return schema };
@@ -51,7 +51,7 @@ pub(crate) fn with_shown_names(statement: &PlannerStatement, schema: SchemaRef) 
     Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }
 
-/// The select list that names a query's columns: that of its first branch.
+/// The select list that names a query's columns: that of the first branch.
 fn items(body: &SetExpr) -> Option<&[SelectItem]> {
     match body {
         SetExpr::Select(select) => Some(&select.projection),
@@ -61,7 +61,7 @@ fn items(body: &SetExpr) -> Option<&[SelectItem]> {
     }
 }
 
-/// The names of so many columns; `None` where the planner's stays.
+/// The shown names of all columns; `None` where the planner's name stays.
 fn shown(items: &[SelectItem], columns: usize) -> Vec<Option<String>> {
     let name = |item: &SelectItem| match item {
         SelectItem::UnnamedExpr(expression) => Some(of(expression)),
@@ -70,33 +70,33 @@ fn shown(items: &[SelectItem], columns: usize) -> Vec<Option<String>> {
     let is_one = |item: &&SelectItem| {
         matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })
     };
-    // How many columns a wildcard stands for is known from those in front of and behind all of them.
-    let before: Vec<_> = items.iter().take_while(is_one).map(name).collect();
-    let rest = &items[before.len()..];
-    let mut behind: Vec<_> = rest.iter().rev().take_while(is_one).map(name).collect();
-    behind.reverse();
+    // The columns of a wildcard are those between the items before it and the items after the last one.
+    let leading: Vec<_> = items.iter().take_while(is_one).map(name).collect();
+    let rest = &items[leading.len()..];
+    let mut trailing: Vec<_> = rest.iter().rev().take_while(is_one).map(name).collect();
+    trailing.reverse();
     let fits = if rest.is_empty() {
-        before.len() == columns
+        leading.len() == columns
     } else {
-        before.len() + behind.len() <= columns
+        leading.len() + trailing.len() <= columns
     };
     if !fits {
         return vec![None; columns];
     }
-    let between = columns - before.len() - behind.len();
-    before.into_iter().chain(std::iter::repeat_n(None, between)).chain(behind).collect()
+    let wildcard_columns = columns - leading.len() - trailing.len();
+    leading.into_iter().chain(std::iter::repeat_n(None, wildcard_columns)).chain(trailing).collect()
 }
 
 fn of(expression: &Expr) -> String {
     given_name(expression).unwrap_or_else(|| NAMELESS.to_owned())
 }
 
-/// What PostgreSQL calls a column that is computed so; `None` if it has no name there.
+/// PostgreSQL's name for a computed column; `None` if it has none.
 pub(super) fn given_name(expression: &Expr) -> Option<String> {
     figured(expression).map(|figured| figured.name)
 }
 
-/// A name, and whether a cast of what has it is called so too.
+/// A name, and whether a cast of the named expression keeps it.
 struct Figured {
     name: String,
     is_strong: bool,
@@ -110,17 +110,19 @@ fn weak(name: impl Into<String>) -> Option<Figured> {
     Some(Figured { name: name.into(), is_strong: false })
 }
 
-/// An identifier as it is read without quotes.
+/// An identifier, folded unless it is quoted.
 pub(super) fn folded(name: &Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() }
 }
 
 fn figured(expression: &Expr) -> Option<Figured> {
+    // A strong name survives a cast or CASE; a weak one is replaced.
     let or_weak = |inner: Option<Figured>, name: &str| match inner {
         Some(inner) if inner.is_strong => Some(inner),
         _ => weak(name),
     };
     match expression {
+        // Columns, functions and expressions around them.
         Expr::Identifier(name) => strong(folded(name)),
         Expr::CompoundIdentifier(path) => path.last().and_then(|name| strong(folded(name))),
         Expr::CompoundFieldAccess { root, access_chain } => {
@@ -140,8 +142,9 @@ fn figured(expression: &Expr) -> Option<Figured> {
         Expr::TypedString(typed) => weak(type_name(&typed.data_type)),
         Expr::Interval(_) => weak("interval"),
         Expr::Case { else_result, .. } => {
-            or_weak(else_result.as_ref().and_then(|other| figured(other)), "case")
+            or_weak(else_result.as_ref().and_then(|result| figured(result)), "case")
         }
+        // Subqueries and special syntax have strong names.
         Expr::Subquery(query) => of_subquery(query),
         Expr::Exists { negated: false, .. } => strong("exists"),
         Expr::Array(_) => strong("array"),
@@ -165,7 +168,7 @@ fn figured(expression: &Expr) -> Option<Figured> {
     }
 }
 
-/// A subquery is called as its only column.
+/// A subquery has the name of its only column.
 fn of_subquery(query: &Query) -> Option<Figured> {
     match items(&query.body)?.first()? {
         SelectItem::UnnamedExpr(expression) => figured(expression),
@@ -175,8 +178,8 @@ fn of_subquery(query: &Query) -> Option<Figured> {
 }
 
 /// PostgreSQL's own name of a type.
-fn type_name(of: &DataType) -> String {
-    let name = match of {
+fn type_name(data_type: &DataType) -> String {
+    let name = match data_type {
         DataType::SmallInt(_) | DataType::Int2(_) => "int2",
         DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) => "int4",
         DataType::BigInt(_) | DataType::Int8(_) => "int8",
@@ -196,8 +199,8 @@ fn type_name(of: &DataType) -> String {
         DataType::Time(..) => "time",
         DataType::Interval { .. } => "interval",
         DataType::Array(_) => "array",
-        other => {
-            let text = other.to_string().to_ascii_lowercase();
+        data_type => {
+            let text = data_type.to_string().to_ascii_lowercase();
             let end = text.find(['(', ' ']).unwrap_or(text.len());
             return text[..end].to_owned();
         }

@@ -1,10 +1,9 @@
-//! Sort keys that the planner does not take.
+//! Rewrites sort keys that the planner does not accept.
 //!
-//! - A key that an ORDER BY names twice: DISTINCT ON counts keys, of which the planner drops one.
-//! - The number of a select item that is made of aggregates, as in `SELECT k, max(v) - min(v) FROM t GROUP BY k ORDER BY 2`:
-//!   the planner looks for a column of that name in the GROUP BY. The item itself is what it takes.
+//! - Keys that an ORDER BY repeats: DISTINCT ON counts keys, and the planner drops repeated ones.
+//! - Numbers of select items that are made of aggregates, as in `SELECT k, max(v) - min(v) FROM t GROUP BY k ORDER BY 2`: the planner searches GROUP BY for a column of that name. It accepts the item itself.
 //!
-//! Invariant: the order of the rows is the same. A key behind an equal one, and a constant, order nothing.
+//! Invariant: the order of the rows stays the same. A repeated key, and a constant, have no effect on it.
 
 use std::ops::ControlFlow;
 
@@ -13,45 +12,45 @@ use datafusion::sql::sqlparser::ast::{
     Expr, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, Value, VisitMut, VisitorMut,
 };
 
-/// Drops keys that are named before.
-pub(super) fn drop_repeated(of: &mut impl VisitMut) {
-    let _: ControlFlow<()> = of.visit(&mut each(|keys, items| {
-        let mut seen: Vec<Expr> = Vec::new();
+/// Drops repeated keys.
+pub(super) fn drop_repeated(tree: &mut impl VisitMut) {
+    let _: ControlFlow<()> = tree.visit(&mut each(|keys, items| {
+        let mut distinct: Vec<Expr> = Vec::new();
         keys.retain(|key| {
-            let named = item(&key.expr, items).unwrap_or(&key.expr);
-            let is_new = !seen.contains(named);
+            let expr = item(&key.expr, items).unwrap_or(&key.expr);
+            let is_new = !distinct.contains(expr);
             if is_new {
-                seen.push(named.clone());
+                distinct.push(expr.clone());
             }
             is_new
         });
     }));
 }
 
-/// Writes the items that ORDER BY names by their numbers; false when there are none.
+/// Replaces numbers in ORDER BY by their items; returns false when there are none.
 pub(crate) fn name_numbered(statement: &mut PlannerStatement) -> bool {
-    let mut found = false;
+    let mut has_numbers = false;
     if let PlannerStatement::Statement(tree) = statement {
         let _: ControlFlow<()> = tree.visit(&mut each(|keys, items| {
             keys.retain_mut(|key| {
-                let Some(named) = item(&key.expr, items) else { return true };
-                found = true;
-                let is_constant = matches!(named, Expr::Value(_));
+                let Some(expr) = item(&key.expr, items) else { return true };
+                has_numbers = true;
+                let is_constant = matches!(expr, Expr::Value(_));
                 if !is_constant {
-                    key.expr = Expr::Nested(Box::new(named.clone()));
+                    key.expr = Expr::Nested(Box::new(expr.clone()));
                 }
                 !is_constant
             });
         }));
     }
-    found
+    has_numbers
 }
 
 /// Visits the sort keys of every SELECT, with its items.
 struct Keys<F>(F);
 
-fn each<F: FnMut(&mut Vec<OrderByExpr>, &[SelectItem])>(of: F) -> Keys<F> {
-    Keys(of)
+fn each<F: FnMut(&mut Vec<OrderByExpr>, &[SelectItem])>(visit: F) -> Keys<F> {
+    Keys(visit)
 }
 
 impl<F: FnMut(&mut Vec<OrderByExpr>, &[SelectItem])> VisitorMut for Keys<F> {
@@ -70,19 +69,19 @@ impl<F: FnMut(&mut Vec<OrderByExpr>, &[SelectItem])> VisitorMut for Keys<F> {
     }
 }
 
-/// The expression of the item that a key names by its number, if no wildcard stands before it.
+/// The expression of the item that a key refers to by number, if no wildcard precedes it.
 pub(super) fn item<'a>(key: &Expr, items: &'a [SelectItem]) -> Option<&'a Expr> {
     let Expr::Value(value) = key else { return None };
     let Value::Number(number, _) = &value.value else { return None };
-    let at = number.parse::<usize>().ok()?.checked_sub(1)?;
-    let before = items.get(..=at)?;
+    let position = number.parse::<usize>().ok()?.checked_sub(1)?;
+    let leading = items.get(..=position)?;
     let is_wildcard = |item: &SelectItem| {
         matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
     };
-    if before.iter().any(is_wildcard) {
+    if leading.iter().any(is_wildcard) {
         return None;
     }
-    match before.last()? {
+    match leading.last()? {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
         _ => None,
     }

@@ -1,59 +1,59 @@
-//! Where statements end, without reading what they say.
+//! Splits a text into statements without parsing them.
 //!
-//! A text of one statement, which is what drivers send, is found to be one by a search for semicolons;
-//! only a text with a semicolon inside is walked byte by byte. Invariant: the pieces between the
-//! semicolons found are what a tokenizer of the whole text would find (strings of all kinds, quoted
-//! names, comments and dollar quotes hide semicolons); an unclosed quote hides all that follow.
+//! A text of one statement, which is what drivers send, is recognized by a search for semicolons; only a text with a
+//! semicolon inside is walked byte by byte. Invariant: the pieces are the same as those of a tokenizer over the whole
+//! text (strings of all kinds, quoted names, comments and dollar quotes hide semicolons); an unclosed quote hides all
+//! semicolons after it.
 
-/// One statement's text, without its semicolon, and the byte it begins at.
+/// The text of one statement without its semicolon, and its byte offset.
 pub(super) struct Piece<'a> {
     /// The text; blank between two semicolons.
     pub(super) text: &'a str,
-    /// Where it begins.
+    /// Byte offset of the text.
     pub(super) start: usize,
 }
 
-/// Cuts a text at its semicolons.
+/// Splits a text at its semicolons.
 pub(super) fn split(sql: &str) -> Vec<Piece<'_>> {
     let Some(first) = sql.find(';') else { return vec![Piece { text: sql, start: 0 }] };
-    // A semicolon that ends the text ends the statement too: were it inside of a quote or a comment,
-    // the quote or comment would not be closed (an error either way) or be one of its last line.
+    // A semicolon at the end of the text ends the statement too: inside of a quote or a comment, that quote or comment
+    // would be unclosed (an error either way) or end with its line.
     if sql[first + 1..].trim().is_empty() {
         return vec![Piece { text: &sql[..first], start: 0 }];
     }
     let bytes = sql.as_bytes();
     let mut pieces = Vec::new();
     let mut start = 0;
-    let mut at = 0;
-    while at < bytes.len() {
-        if bytes[at] == b';' {
-            pieces.push(Piece { text: &sql[start..at], start });
-            start = at + 1;
-            at = start;
+    let mut position = 0;
+    while position < bytes.len() {
+        if bytes[position] == b';' {
+            pieces.push(Piece { text: &sql[start..position], start });
+            start = position + 1;
+            position = start;
         } else {
-            at = skip(bytes, at);
+            position = skip(bytes, position);
         }
     }
     pieces.push(Piece { text: &sql[start..], start });
     pieces
 }
 
-/// The byte after the token, or the part of one, that begins here. Every token that this knows
-/// begins and ends at an ASCII byte, so that no character is cut.
-fn skip(bytes: &[u8], at: usize) -> usize {
-    let next = bytes.get(at + 1).copied();
-    match bytes[at] {
+/// The byte offset after the token, or the part of one, that begins here. All tokens that this function knows begin and
+/// end at an ASCII byte, so no character is split.
+fn skip(bytes: &[u8], start: usize) -> usize {
+    let next = bytes.get(start + 1).copied();
+    match bytes[start] {
         b'\'' => {
-            let escapes = at > 0
-                && matches!(bytes[at - 1], b'e' | b'E')
-                && !(at > 1 && is_name_byte(bytes[at - 2]));
-            skip_quoted(bytes, at, escapes)
+            let escapes = start > 0
+                && matches!(bytes[start - 1], b'e' | b'E')
+                && !(start > 1 && is_name_byte(bytes[start - 2]));
+            skip_quoted(bytes, start, escapes)
         }
-        b'"' | b'`' => skip_quoted(bytes, at, false),
-        b'-' if next == Some(b'-') => skip_line(bytes, at),
-        b'/' if next == Some(b'*') => skip_comment(bytes, at),
-        b'$' if at == 0 || !is_name_byte(bytes[at - 1]) => skip_dollar(bytes, at),
-        _ => at + 1,
+        b'"' | b'`' => skip_quoted(bytes, start, false),
+        b'-' if next == Some(b'-') => skip_line(bytes, start),
+        b'/' if next == Some(b'*') => skip_comment(bytes, start),
+        b'$' if start == 0 || !is_name_byte(bytes[start - 1]) => skip_dollar(bytes, start),
+        _ => start + 1,
     }
 }
 
@@ -61,61 +61,64 @@ pub(super) fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$') || !byte.is_ascii()
 }
 
-/// The byte after a quote that begins here; a doubled quote does not end it.
-fn skip_quoted(bytes: &[u8], at: usize, escapes: bool) -> usize {
-    let quote = bytes[at];
-    let mut at = at + 1;
-    while at < bytes.len() {
-        if escapes && bytes[at] == b'\\' {
-            at += 2;
-        } else if bytes[at] != quote {
-            at += 1;
-        } else if bytes.get(at + 1) == Some(&quote) {
-            at += 2;
+/// The byte offset after a quoted text that begins here; a doubled quote does not end it.
+fn skip_quoted(bytes: &[u8], start: usize, escapes: bool) -> usize {
+    let quote = bytes[start];
+    let mut position = start + 1;
+    while position < bytes.len() {
+        if escapes && bytes[position] == b'\\' {
+            position += 2;
+        } else if bytes[position] != quote {
+            position += 1;
+        } else if bytes.get(position + 1) == Some(&quote) {
+            position += 2;
         } else {
-            return at + 1;
+            return position + 1;
         }
     }
     bytes.len()
 }
 
-/// The byte after a comment of one line.
-pub(super) fn skip_line(bytes: &[u8], at: usize) -> usize {
-    // The tokenizer of the parser ends it at either, as PostgreSQL does.
-    bytes[at..].iter().position(|b| matches!(b, b'\n' | b'\r')).map_or(bytes.len(), |n| at + n + 1)
+/// The byte offset after a comment of one line.
+pub(super) fn skip_line(bytes: &[u8], start: usize) -> usize {
+    // Either ends the comment in the parser's tokenizer, as in PostgreSQL.
+    bytes[start..]
+        .iter()
+        .position(|b| matches!(b, b'\n' | b'\r'))
+        .map_or(bytes.len(), |n| start + n + 1)
 }
 
-/// The byte after a comment that may hold comments.
-pub(super) fn skip_comment(bytes: &[u8], at: usize) -> usize {
+/// The byte offset after a comment, which may contain comments.
+pub(super) fn skip_comment(bytes: &[u8], start: usize) -> usize {
     let mut depth = 0_usize;
-    let mut at = at;
-    while at < bytes.len() {
-        match (bytes[at], bytes.get(at + 1)) {
+    let mut position = start;
+    while position < bytes.len() {
+        match (bytes[position], bytes.get(position + 1)) {
             (b'/', Some(b'*')) => {
                 depth += 1;
-                at += 2;
+                position += 2;
             }
             (b'*', Some(b'/')) => {
                 depth -= 1;
-                at += 2;
+                position += 2;
                 if depth == 0 {
-                    return at;
+                    return position;
                 }
             }
-            _ => at += 1,
+            _ => position += 1,
         }
     }
     bytes.len()
 }
 
-/// The byte after a dollar quote (`$$..$$`, `$tag$..$tag$`), or after the dollar when it begins none.
-fn skip_dollar(bytes: &[u8], at: usize) -> usize {
-    let tag = bytes[at + 1..].iter().take_while(|b| is_name_byte(**b) && **b != b'$').count();
-    let end = at + 1 + tag;
-    if bytes.get(end) != Some(&b'$') || bytes[at + 1].is_ascii_digit() {
-        return at + 1;
+/// The byte offset after a dollar quote (`$$..$$`, `$tag$..$tag$`), or after the dollar sign when none begins here.
+fn skip_dollar(bytes: &[u8], start: usize) -> usize {
+    let tag = bytes[start + 1..].iter().take_while(|b| is_name_byte(**b) && **b != b'$').count();
+    let end = start + 1 + tag;
+    if bytes.get(end) != Some(&b'$') || bytes[start + 1].is_ascii_digit() {
+        return start + 1;
     }
-    let quote = &bytes[at..=end];
+    let quote = &bytes[start..=end];
     let body = end + 1;
     bytes[body..]
         .windows(quote.len())
@@ -123,16 +126,20 @@ fn skip_dollar(bytes: &[u8], at: usize) -> usize {
         .map_or(bytes.len(), |n| body + n + quote.len())
 }
 
-/// The text without blanks and comments in front of it, and how many bytes they took.
+/// The text without leading blanks and comments, and the number of bytes removed.
 pub(super) fn trim_start(text: &str) -> (&str, usize) {
     let bytes = text.as_bytes();
-    let mut at = 0;
+    let mut position = 0;
     loop {
-        match bytes.get(at) {
-            Some(b' ' | b'\t' | b'\n' | b'\r' | 0x0c) => at += 1,
-            Some(b'-') if bytes.get(at + 1) == Some(&b'-') => at = skip_line(bytes, at),
-            Some(b'/') if bytes.get(at + 1) == Some(&b'*') => at = skip_comment(bytes, at),
-            _ => return (&text[at..], at),
+        match bytes.get(position) {
+            Some(b' ' | b'\t' | b'\n' | b'\r' | 0x0c) => position += 1,
+            Some(b'-') if bytes.get(position + 1) == Some(&b'-') => {
+                position = skip_line(bytes, position)
+            }
+            Some(b'/') if bytes.get(position + 1) == Some(&b'*') => {
+                position = skip_comment(bytes, position)
+            }
+            _ => return (&text[position..], position),
         }
     }
 }

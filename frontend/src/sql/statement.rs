@@ -1,14 +1,12 @@
-//! What the parser makes of SQL: one [`Statement`] for each statement of the text.
+//! The parser's output: one [`Statement`] for each statement of the text.
 //!
-//! Statements that only DataFusion understands carry its own syntax tree ([`Query`]); everything else
-//! is plain data that the session acts on without a planner. Names are already folded: unquoted ones
-//! to lower case, quoted ones (`"x"` or `` `x` ``) exact.
+//! Statements that only DataFusion understands carry its own syntax tree ([`Query`]); all others are plain data that
+//! the session executes without a planner. Names are already folded: unquoted ones to lower case, quoted ones (`"x"` or
+//! `` `x` ``) exact.
 //!
 //! Invariants:
-//! - a statement says only what this version does; whatever else the text asked for was an error of
-//!   the parser, or is in [`CreateTable::notices`];
-//! - `INSERT ... VALUES` keeps its rows as text: they are scanned straight into Arrow columns when
-//!   the table is known, and no syntax tree of them is ever built.
+//! - a statement contains only what this version supports; everything else in the text was an error of the parser, or is in [`CreateTable::notices`];
+//! - `INSERT ... VALUES` keeps its rows as text: they are scanned straight into Arrow columns when the table is known, and never become a syntax tree.
 
 use std::fmt;
 use std::ops::Range;
@@ -33,9 +31,9 @@ pub enum Statement {
     Query(Query),
     /// EXPLAIN of a query, an INSERT or a DELETE.
     Explain(Explain),
-    /// EXPLAIN HOTSPOT: why a table is hot.
+    /// EXPLAIN HOTSPOT: the reason why a table is hot.
     ExplainHotspot(TableName),
-    /// INSERT, REPLACE or UPSERT: rows by key, the newest wins.
+    /// INSERT, REPLACE or UPSERT: the newest row of a key wins.
     Insert(Insert),
     /// DELETE FROM.
     Delete(Delete),
@@ -49,25 +47,25 @@ pub enum Statement {
     AlterDatabase(AlterDatabase),
     /// DROP DATABASE or SCHEMA.
     DropDatabase(DropDatabase),
-    /// CREATE TABLE.
+    /// CREATE TABLE, with partitioning and options.
     CreateTable(Box<CreateTable>),
-    /// ALTER TABLE.
+    /// ALTER TABLE with one or more actions, other than SPLIT and MERGE.
     AlterTable(AlterTable),
     /// ALTER TABLE ... SPLIT or MERGE.
     Repartition(Repartition),
-    /// DROP TABLE.
+    /// DROP TABLE of one or more tables.
     DropTable(DropTable),
-    /// TRUNCATE.
+    /// TRUNCATE of one or more tables.
     Truncate(Vec<TableName>),
-    /// USE: the session's database from now on.
+    /// USE: sets the session's database.
     Use(String),
-    /// SHOW.
+    /// SHOW of catalog objects or settings.
     Show(Show),
-    /// DESCRIBE.
+    /// DESCRIBE of a table's columns.
     Describe(TableName),
     /// SET and RESET of one setting.
     Set(Set),
-    /// RESET ALL.
+    /// RESET ALL: all settings to their defaults.
     ResetAll,
     /// BEGIN, COMMIT, SAVEPOINT and so on.
     Transaction(Transaction),
@@ -83,18 +81,19 @@ pub enum Statement {
     Fetch(Fetch),
     /// CLOSE name; `None`: all.
     Close(Option<String>),
-    /// DISCARD.
+    /// DISCARD of session state.
     Discard(Discard),
-    /// ADMIN flush_table(...) and its like.
+    /// ADMIN flush_table(...) and similar functions.
     Admin(Admin),
-    /// UNLISTEN, which pools say when a connection comes back to them.
+    /// UNLISTEN, which connection pools send when a connection is returned.
     Unlisten,
     /// Nothing between two semicolons, or only comments.
     Empty,
 }
 
 impl Statement {
-    /// Whether it changes rows, tables or databases (EXECUTE does not say what it runs).
+    /// Returns true if it changes rows, tables or databases. EXECUTE returns false: the prepared statement is not known
+    /// here.
     pub fn writes(&self) -> bool {
         matches!(
             self,
@@ -112,8 +111,8 @@ impl Statement {
         )
     }
 
-    /// Whether it only reads, and leaves nothing behind in its session: what a GET request may run. EXECUTE does not
-    /// say what it runs.
+    /// Returns true if it only reads and leaves no state in its session, so that a GET request may run it. EXECUTE
+    /// returns false: the prepared statement is not known here.
     pub fn reads(&self) -> bool {
         match self {
             Self::Query(_)
@@ -121,16 +120,17 @@ impl Statement {
             | Self::Show(_)
             | Self::Describe(_)
             | Self::Empty => true,
-            // EXPLAIN ANALYZE runs what it explains.
+            // EXPLAIN ANALYZE runs the explained statement.
             Self::Explain(explain) => explain.statement.reads(),
             _ => false,
         }
     }
 
-    /// True when it takes planning, or work on expressions or rows that may be long: it runs on threads of its own.
-    /// The others are over in microseconds, or only wait for another process. An INSERT of few literals does not
-    /// need them either ([`Insert::is_light`]).
+    /// Returns true if it needs planning, or work on expressions or rows that may take long: then it runs on the lanes'
+    /// threads. All others end within microseconds, or only wait for another process. An INSERT of few literals does
+    /// not need a lane either ([`Insert::is_light`]).
     pub fn needs_lane(&self) -> bool {
+        // Every statement is listed, so that a new one has to decide.
         match self {
             Self::Query(_)
             | Self::Explain(_)
@@ -166,8 +166,9 @@ impl Statement {
         }
     }
 
-    /// What PostgreSQL's command tag says of it, without a row count; also its name in metrics.
+    /// PostgreSQL's command tag, without a row count; also the statement's name in metrics.
     pub fn tag(&self) -> &'static str {
+        // Every statement is listed; some tags depend on the form.
         match self {
             Self::Query(_) => "SELECT",
             Self::Explain(_) | Self::ExplainHotspot(_) => "EXPLAIN",
@@ -207,7 +208,7 @@ impl Statement {
         }
     }
 
-    /// Its text, for the statements whose work is worth a line in the query log.
+    /// The text of statements that are written to the query log.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Query(query) => Some(&query.text),
@@ -222,12 +223,12 @@ impl Statement {
     }
 }
 
-/// The name of a table; without a database it is in the session's.
+/// The name of a table; without a database, the session's applies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableName {
-    /// The database, when the text named one.
+    /// The database, if the text names one.
     pub database: Option<String>,
-    /// The table.
+    /// The table's name, folded.
     pub name: String,
 }
 
@@ -237,14 +238,14 @@ impl TableName {
         Self { database: None, name: name.into() }
     }
 
-    /// The database: the one named, else the session's.
+    /// The named database, or else the session's.
     pub fn database_or<'a>(&'a self, session: &'a str) -> &'a str {
         self.database.as_deref().unwrap_or(session)
     }
 }
 
 impl fmt::Display for TableName {
-    /// As the parser reads it back: quoted where folding or the grammar would change it.
+    /// Formats the name so that the parser reads it back: quoted where folding or the grammar would change it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(database) = &self.database {
             write!(f, "{}.", super::identifier::quote(database))?;
@@ -253,16 +254,16 @@ impl fmt::Display for TableName {
     }
 }
 
-/// Something DataFusion plans.
+/// A statement that DataFusion plans.
 #[derive(Clone, Debug)]
 pub struct Query {
-    /// The statement's text.
+    /// The text as written.
     pub text: Arc<str>,
-    /// Its syntax tree, for `SessionState::statement_to_plan`.
+    /// The syntax tree, for `SessionState::statement_to_plan`.
     pub statement: PlannerStatement,
 }
 
-/// EXPLAIN.
+/// EXPLAIN of another statement.
 #[derive(Clone, Debug)]
 pub struct Explain {
     /// The statement's text.
@@ -278,33 +279,33 @@ pub struct Explain {
 pub struct Insert {
     /// The statement's text.
     pub text: Arc<str>,
-    /// Where the text begins in what was parsed, in characters: error positions count from there.
+    /// Position of the text in the client's text, in characters: error positions are relative to it.
     pub position: usize,
-    /// The table.
+    /// The table that rows are written to.
     pub table: TableName,
     /// The columns in the order of the values; `None`: all, in the table's order.
     pub columns: Option<Vec<String>>,
-    /// Whether it is UPSERT: a row that exists keeps what the statement does not name.
+    /// True for UPSERT: an existing row keeps the columns that the statement does not name.
     pub keeps: bool,
-    /// Where the rows come from.
+    /// The source of the rows.
     pub source: InsertSource,
 }
 
-/// Longest text of an INSERT whose literals are scanned on the thread that read it, in bytes: a fraction of a
+/// Longest text of an INSERT whose literals are scanned on the thread that received it, in bytes: a fraction of a
 /// millisecond's work.
 const LIGHT_BYTES_MAX: usize = 64 << 10;
 
 impl Insert {
-    /// True when its rows stand in a short text.
+    /// Returns true if its rows are a short text.
     pub fn is_light(&self) -> bool {
         !matches!(self.source, InsertSource::Query(_)) && self.text.len() <= LIGHT_BYTES_MAX
     }
 }
 
-/// Where an INSERT's rows come from.
+/// The source of an INSERT's rows.
 #[derive(Clone, Debug)]
 pub enum InsertSource {
-    /// `VALUES (..), (..)`: this range of the text, from the first parenthesis.
+    /// `VALUES (..), (..)`: a range of bytes of the text, from the first parenthesis on.
     Values(Range<usize>),
     /// `SELECT ...`.
     Query(Box<Query>),
@@ -317,11 +318,11 @@ pub enum InsertSource {
 pub struct Delete {
     /// The statement's text.
     pub text: Arc<str>,
-    /// The table.
+    /// The table that rows are deleted from.
     pub table: TableName,
-    /// What the predicate calls the table, if not by its name.
+    /// The table's alias in the predicate.
     pub alias: Option<String>,
-    /// Which rows; `None`: all.
+    /// The rows to delete; `None` means all.
     pub predicate: Option<Expr>,
 }
 
@@ -330,7 +331,7 @@ pub struct Delete {
 pub struct CopyFrom {
     /// The statement's text.
     pub text: Arc<str>,
-    /// The table.
+    /// The table that rows are written to.
     pub table: TableName,
     /// The columns in the order of the data; `None`: all, in the table's order.
     pub columns: Option<Vec<String>>,
@@ -343,7 +344,7 @@ pub struct CopyFrom {
 /// COPY ... TO STDOUT.
 #[derive(Clone, Debug)]
 pub struct CopyTo {
-    /// The rows: the query given, or a SELECT of the table's columns.
+    /// The source of the rows: the query of the statement, or a SELECT of the table's columns.
     pub query: Query,
     /// Text, CSV or binary.
     pub format: CopyFormat,
@@ -351,7 +352,7 @@ pub struct CopyTo {
     pub options: CopyOptions,
 }
 
-/// How COPY writes rows.
+/// The data format of COPY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CopyFormat {
     /// Fields between delimiters, special characters behind backslashes.
@@ -363,29 +364,29 @@ pub enum CopyFormat {
     Binary,
 }
 
-/// COPY's options; each is what PostgreSQL takes for its format unless said.
+/// Options of COPY; the defaults are PostgreSQL's for the format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyOptions {
-    /// Between fields: a tab in text, a comma in CSV.
+    /// Separator between fields: a tab in text, a comma in CSV.
     pub delimiter: u8,
-    /// What stands for NULL: `\N` in text, nothing in CSV.
+    /// Representation of NULL: `\N` in text, empty in CSV.
     pub null: String,
-    /// Whether the first line names the columns.
+    /// Treatment of the first line.
     pub header: CopyHeader,
-    /// CSV: around values.
+    /// CSV: quote around values.
     pub quote: u8,
-    /// CSV: before a quote inside a value.
+    /// CSV: escape character before a quote inside a value.
     pub escape: u8,
-    /// CSV, in: the columns whose quoted values may be NULL too.
+    /// CSV, input: the columns whose quoted values may be NULL too.
     pub force_null: CopyColumns,
-    /// CSV, in: the columns that are never NULL.
+    /// CSV, input: the columns that are never NULL.
     pub force_not_null: CopyColumns,
-    /// CSV, out: the columns whose values are always quoted.
+    /// CSV, output: the columns whose values are always quoted.
     pub force_quote: CopyColumns,
 }
 
 impl CopyOptions {
-    /// What holds of a format when nothing is said.
+    /// The defaults of a format.
     pub fn new(format: CopyFormat) -> Self {
         let csv = format == CopyFormat::Csv;
         Self {
@@ -401,30 +402,30 @@ impl CopyOptions {
     }
 }
 
-/// What COPY's first line is.
+/// The meaning of COPY's first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyHeader {
-    /// A row.
+    /// An ordinary row.
     None,
-    /// Column names, not looked at.
+    /// Column names, ignored.
     Skip,
-    /// Column names, which must be the columns'.
+    /// Column names, which must be those of the target columns.
     Match,
 }
 
-/// Which of the columns an option of COPY concerns.
+/// The columns that an option of COPY applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyColumns {
     /// No column.
     None,
-    /// These.
+    /// The listed columns.
     Some(Vec<String>),
-    /// All.
+    /// Every column.
     All,
 }
 
 impl CopyColumns {
-    /// Whether it concerns a column.
+    /// Returns true if the option applies to a column.
     pub fn contains(&self, column: &str) -> bool {
         match self {
             Self::None => false,
@@ -434,10 +435,10 @@ impl CopyColumns {
     }
 }
 
-/// CREATE DATABASE.
+/// CREATE DATABASE or CREATE SCHEMA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateDatabase {
-    /// Its name.
+    /// Database name, folded.
     pub name: String,
     /// No error when it exists.
     pub if_not_exists: bool,
@@ -445,68 +446,68 @@ pub struct CreateDatabase {
     pub ttl: Option<Duration>,
 }
 
-/// ALTER DATABASE.
+/// ALTER DATABASE or ALTER SCHEMA, which sets the time to live.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterDatabase {
-    /// Its name.
+    /// Database name, folded.
     pub name: String,
-    /// The new `ttl`; `None`: for ever.
+    /// The new `ttl`; `None` means forever.
     pub ttl: Option<Duration>,
 }
 
-/// DROP DATABASE.
+/// DROP DATABASE or DROP SCHEMA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropDatabase {
-    /// Its name.
+    /// Database name, folded.
     pub name: String,
     /// No error when it does not exist.
     pub if_exists: bool,
 }
 
-/// CREATE TABLE as it was written; [`CreateTable::to_new_table`] makes of it what meta is told.
+/// CREATE TABLE as written; [`CreateTable::to_new_table`] turns it into the definition for meta.
 #[derive(Clone, Debug)]
 pub struct CreateTable {
-    /// The table.
+    /// The table to create.
     pub table: TableName,
     /// No error when it exists.
     pub if_not_exists: bool,
     /// The columns in order.
     pub columns: Vec<ColumnDefinition>,
-    /// The columns named by PRIMARY KEY, wherever it stood.
+    /// The columns of PRIMARY KEY, as a clause or as an option.
     pub primary_key: Option<Vec<String>>,
-    /// The column named by TIME INDEX, wherever it stood.
+    /// The column of TIME INDEX, as a clause or as an option.
     pub time_index: Option<String>,
-    /// How rows are placed.
+    /// The placement of rows.
     pub partitioning: Partitioning,
-    /// Where the key space is cut from the beginning: ascending tuples of literals, the placement
-    /// first for tables that have one. `None`: as the partitioning says.
+    /// The initial partition boundaries: ascending tuples of literals, with the placement first in tables that have
+    /// one. `None`: those of the partitioning.
     pub cuts: Option<Vec<Vec<Expr>>>,
-    /// `UNIFORM_PARTITIONS` of a table placed by range: so many equal parts of the first key column's values.
+    /// `UNIFORM_PARTITIONS` of a table placed by range: the number of equal parts of the first key column's values.
     pub uniform: Option<u16>,
-    /// Whether rows that bring unknown columns add them.
+    /// True if rows with unknown columns add them to the table.
     pub schema_on_write: bool,
-    /// What WITH and ENGINE said.
+    /// The options of WITH and ENGINE.
     pub options: TableOptions,
-    /// What was accepted but is not what its writer may expect.
+    /// Notices of clauses that are accepted with another effect than the client may expect.
     pub notices: Vec<Notice>,
 }
 
 /// One column of CREATE TABLE or ADD COLUMN.
 #[derive(Clone, Debug)]
 pub struct ColumnDefinition {
-    /// Its name.
+    /// Column name, folded.
     pub name: String,
-    /// Its type.
+    /// Data type of its values.
     pub column_type: ColumnType,
     /// The number of characters of VARCHAR(n) and CHAR(n).
     pub length: Option<TextLength>,
-    /// NULL or NOT NULL, when said.
+    /// NULL or NOT NULL, if specified.
     pub nullable: Option<bool>,
     /// DEFAULT, as SQL text.
     pub default: Option<String>,
     /// GENERATED ALWAYS AS (..) STORED, as SQL text.
     pub generated: Option<String>,
-    /// COMMENT.
+    /// COMMENT text of the column.
     pub comment: Option<String>,
 }
 
@@ -522,7 +523,7 @@ pub enum Partitioning {
     Hash {
         /// The hashed columns.
         columns: Vec<String>,
-        /// How many partitions there are from the beginning.
+        /// Number of partitions at creation.
         partitions: u16,
     },
     /// `PARTITION ON COLUMNS (columns) (expression, ..)`.
@@ -534,48 +535,48 @@ pub enum Partitioning {
     },
 }
 
-/// ALTER TABLE.
+/// ALTER TABLE with its actions in order.
 #[derive(Clone, Debug)]
 pub struct AlterTable {
-    /// The table.
+    /// The table to alter.
     pub table: TableName,
     /// No error when it does not exist.
     pub if_exists: bool,
-    /// What changes, in order.
+    /// The actions, in order.
     pub changes: Vec<AlterChange>,
-    /// What was accepted but is not what its writer may expect.
+    /// Notices of clauses that are accepted with another effect than the client may expect.
     pub notices: Vec<Notice>,
 }
 
 /// One change of ALTER TABLE.
 #[derive(Clone, Debug)]
 pub enum AlterChange {
-    /// ADD COLUMN.
+    /// ADD COLUMN, at the end.
     AddColumn {
-        /// The column.
+        /// Definition of the new column.
         column: Box<ColumnDefinition>,
         /// It becomes part of the key (before the time index).
         tag: bool,
         /// No error when it exists with the same type and meaning.
         if_not_exists: bool,
     },
-    /// DROP COLUMN.
+    /// DROP COLUMN, by name.
     DropColumn {
         /// The column.
         name: String,
         /// No error when it does not exist.
         if_exists: bool,
     },
-    /// RENAME COLUMN.
+    /// RENAME COLUMN, values unchanged.
     RenameColumn {
-        /// From.
+        /// Current name.
         from: String,
-        /// To.
+        /// New name.
         to: String,
     },
     /// ALTER COLUMN ... SET DEFAULT or DROP DEFAULT.
     SetDefault {
-        /// The column.
+        /// Name of the column.
         column: String,
         /// The expression; `None`: no default.
         default: Option<Box<Expr>>,
@@ -584,63 +585,63 @@ pub enum AlterChange {
     SetOption(TableOption),
     /// RENAME TO.
     Rename(String),
-    /// PARTITION BY, or SET 'hash_buckets': new rows are placed otherwise.
+    /// PARTITION BY, or SET 'hash_buckets': a new placement for new rows.
     Repartition(NewPlacement),
 }
 
-/// How new rows of a table are to be placed.
+/// The new placement of a table's new rows.
 #[derive(Clone, Debug)]
 pub enum NewPlacement {
     /// `PARTITION BY HASH (columns) PARTITIONS n`.
     Hash {
         /// The hashed columns.
         columns: Vec<String>,
-        /// How many partitions there are from the beginning.
+        /// Number of partitions at the start.
         partitions: u16,
     },
-    /// `SET ('hash_buckets' = n)`: by hash of what tells series apart.
+    /// `SET ('hash_buckets' = n)`: by hash of the columns that distinguish series.
     BySeries {
-        /// How many partitions there are from the beginning.
+        /// Number of partitions at the start.
         partitions: u16,
     },
     /// `PARTITION BY RANGE (columns) [SPLIT AT ((value, ..), ..)]`.
     Range {
         /// The columns, which must be the key's first ones.
         columns: Vec<String>,
-        /// Where the key space is cut from the beginning.
+        /// The initial partition boundaries.
         cuts: Vec<Vec<Expr>>,
     },
 }
 
-/// One option of a table that may change.
+/// One option of a table that may be changed later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableOption {
-    /// `'ttl'`; `None`: for ever.
+    /// `'ttl'`; `None` means forever.
     Ttl(Option<Duration>),
-    /// `'time_window'`; `None`: chosen from the data.
+    /// `'time_window'`; `None` means chosen from the data.
     TimeWindow(Option<Duration>),
-    /// `'comment'`.
+    /// `'comment'`; `None` removes it.
     Comment(Option<String>),
-    /// `'replication_factor'`; `None`: as the cluster has it.
+    /// `'replication_factor'`; `None` means the cluster's.
     ReplicationFactor(Option<u32>),
-    /// `'append_mode'`.
+    /// `'append_mode'`: every row is kept.
     AppendMode(bool),
-    /// `'merge_mode'`.
+    /// `'merge_mode'`: the way versions of a row are merged.
     MergeMode(MergeMode),
     /// `'auto_partitioning_..'` and `'hotspot_remedy'`.
     Partitioning(PartitioningOption),
 }
 
-/// DROP TABLE.
+/// DROP TABLE of one or more tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropTable {
-    /// The tables.
+    /// The tables to drop.
     pub tables: Vec<TableName>,
     /// No error when one does not exist.
     pub if_exists: bool,
 }
 
-/// SHOW.
+/// SHOW of catalog objects or settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Show {
     /// `SHOW DATABASES [LIKE pattern]`.
@@ -650,11 +651,11 @@ pub enum Show {
     },
     /// `SHOW [FULL] TABLES [FROM database] [LIKE pattern]`.
     Tables {
-        /// Of which database, if not the session's.
+        /// The database, if not the session's.
         database: Option<String>,
         /// The LIKE pattern.
         like: Option<String>,
-        /// Whether a column `Table_type` is wanted.
+        /// True if the result has a column `Table_type`.
         full: bool,
     },
     /// SHOW CREATE TABLE.
@@ -669,7 +670,7 @@ pub enum Show {
     FieldKeys(Option<TableName>),
     /// `SHOW MEASUREMENTS [ON database]`.
     Measurements {
-        /// Of which database, if not the session's.
+        /// The database, if not the session's.
         database: Option<String>,
     },
     /// SHOW setting: its name, folded.
@@ -681,9 +682,9 @@ pub enum Show {
 /// SET name = value; RESET name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set {
-    /// Its name, folded, with dots; `SET TIME ZONE` is `timezone`, `SET NAMES` is `client_encoding`.
+    /// Setting name, folded, with dots; `SET TIME ZONE` is `timezone`, `SET NAMES` is `client_encoding`.
     pub name: String,
-    /// Its value.
+    /// New value, or the default.
     pub value: SetValue,
     /// SET LOCAL: until the transaction ends.
     pub local: bool,
@@ -692,23 +693,23 @@ pub struct Set {
 /// The value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetValue {
-    /// What it is when nobody sets it.
+    /// The setting's default.
     Default,
     /// One value, or the members of a list such as `search_path`'s.
     Values(Vec<String>),
 }
 
-/// What is asked of a transaction.
+/// Access mode and isolation level of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransactionModes {
     /// READ ONLY or READ WRITE.
     pub read_only: Option<bool>,
-    /// Whether it asks for more than READ COMMITTED.
+    /// True if it requests more isolation than READ COMMITTED.
     pub isolated: bool,
 }
 
-/// Statements about transactions. They are accepted for the clients that send them; a statement is
-/// atomic per partition with or without them.
+/// Statements about transactions. They are accepted for clients that send them; a statement is atomic per partition
+/// with or without them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transaction {
     /// BEGIN, START TRANSACTION.
@@ -717,7 +718,7 @@ pub enum Transaction {
     Commit,
     /// ROLLBACK, ABORT.
     Rollback,
-    /// SAVEPOINT.
+    /// SAVEPOINT name.
     Savepoint(String),
     /// RELEASE SAVEPOINT.
     Release(String),
@@ -742,21 +743,21 @@ impl Transaction {
     }
 }
 
-/// PREPARE.
+/// PREPARE name AS statement.
 #[derive(Clone, Debug)]
 pub struct PrepareStatement {
-    /// Its name.
+    /// Statement name, folded.
     pub name: String,
-    /// The types of the first parameters; the others' are inferred.
+    /// The types of the first parameters; those of the others are inferred.
     pub types: Vec<DataType>,
-    /// What is prepared: a query, an INSERT or a DELETE.
+    /// The prepared statement: a query, an INSERT or a DELETE.
     pub statement: Box<Statement>,
 }
 
-/// EXECUTE.
+/// EXECUTE name (parameters).
 #[derive(Clone, Debug)]
 pub struct Execute {
-    /// What PREPARE called it.
+    /// Name of the prepared statement.
     pub name: String,
     /// One expression for each parameter; [`super::literal::scalar`] evaluates it.
     pub parameters: Vec<Expr>,
@@ -767,9 +768,9 @@ pub struct Execute {
 pub struct Declare {
     /// The cursor's name.
     pub name: String,
-    /// Whether it outlives its transaction.
+    /// True if it outlives its transaction (WITH HOLD).
     pub hold: bool,
-    /// Its rows.
+    /// The query whose rows it returns.
     pub query: Query,
 }
 
@@ -778,30 +779,30 @@ pub struct Declare {
 pub struct Fetch {
     /// The cursor's name.
     pub name: String,
-    /// At most so many rows; `None`: all that are left.
+    /// Maximum number of rows; `None` means all remaining ones.
     pub count: Option<u64>,
-    /// MOVE: skip them.
+    /// MOVE: the rows are skipped.
     pub only_move: bool,
 }
 
-/// DISCARD.
+/// DISCARD of session state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discard {
     /// Settings, prepared statements, cursors.
     All,
     /// Prepared plans.
     Plans,
-    /// Temporary tables, sequences: there are none.
+    /// Temporary tables and sequences; there are none.
     Temporary,
 }
 
-/// ADMIN.
+/// ADMIN function(arguments).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admin {
     /// Writes a table's memtables to files.
     FlushTable(TableName),
     /// Merges a table's files.
     CompactTable(TableName),
-    /// What meta carries out.
+    /// An order that meta executes.
     Order(AdminOrder),
 }

@@ -1,7 +1,7 @@
-//! What CREATE TABLE says of a key that grows at its end: rows come in the order of time, the key begins with the time or
-//! with a number computed from it, so all new rows go to the last partition, and no split ever helps.
+//! The notice of CREATE TABLE about a key that grows at its end: rows arrive in order of time and the key begins with
+//! the time, or with a number computed from it, so all new rows go to the last partition and splits never help.
 //!
-//! Invariant: every cure that is named is DDL that this version takes for that table.
+//! Invariant: every suggested statement is DDL that this version accepts for that table.
 
 use partita_proto::catalog::Table;
 use partita_proto::placement::Placement;
@@ -11,10 +11,10 @@ use super::column::columns_of;
 use super::identifier::{fold, quote, quote_list};
 use crate::output::Notice;
 
-/// Partitions that a cure by hash begins with: a few for each node of a small cluster.
+/// Partitions that a suggested hash begins with: a few for each node of a small cluster.
 const PARTITIONS: u16 = 16;
 
-/// What grows at the end of the key space, if the schema tells.
+/// The kind of value that grows at the end of the key space; `None` if the schema has none.
 pub(super) fn grows(schema: &TableSchema, placement: &Placement) -> Option<&'static str> {
     if !matches!(placement, Placement::Range) {
         return None;
@@ -30,7 +30,7 @@ pub(super) fn grows(schema: &TableSchema, placement: &Placement) -> Option<&'sta
     }
 }
 
-/// What to tell the maker of such a table; `None` of any other.
+/// The notice for the creator of such a table; `None` for any other.
 pub(super) fn notice(table: &str, schema: &TableSchema, placement: &Placement) -> Option<Notice> {
     let kind = grows(schema, placement)?;
     let first = schema.key_columns().next()?;
@@ -42,13 +42,14 @@ pub(super) fn notice(table: &str, schema: &TableSchema, placement: &Placement) -
     Some(Notice::notice(message).with_hint(cures(schema)?))
 }
 
-/// The same of a table that is there.
+/// The notice for an existing table.
 pub(crate) fn of_table(table: &Table) -> Option<Notice> {
     notice(&table.name, &table.schema, &table.placement)
 }
 
 /// The DDL that spreads new rows, best first.
 pub(super) fn cures(schema: &TableSchema) -> Option<String> {
+    // A column spreads rows if it has many values that do not grow with time.
     let first = schema.key_columns().next()?;
     let spreads = |column: &&Column| {
         column.id != first.id
@@ -58,9 +59,11 @@ pub(super) fn cures(schema: &TableSchema) -> Option<String> {
                 ColumnType::Date | ColumnType::Bool | ColumnType::Float32 | ColumnType::Float64
             )
     };
+    // A tag that spreads is best, then a field that becomes part of the key.
     let tag = schema.key_columns().find(spreads);
     let field =
         || schema.columns.iter().find(|column| spreads(column) && !schema.is_key(column.id));
+    // Forms of the DDL.
     let key = |leading: &Column| {
         let rest = schema.key_columns().filter(|column| column.id != leading.id);
         let names = [leading].into_iter().chain(rest).map(|column| column.name.as_str());
@@ -70,9 +73,10 @@ pub(super) fn cures(schema: &TableSchema) -> Option<String> {
         format!("PARTITION BY HASH ({}) PARTITIONS {PARTITIONS}", quote(&column.name))
     };
     let scattered = format!(
-        "{} spreads any rows, but every read by key range asks all partitions",
+        "{} spreads all rows, but every read by key range reads all partitions",
         by_hash(first)
     );
+    // The hint, best suggestion first.
     Some(match (tag, field()) {
         (Some(tag), _) => format!(
             "{} keeps each \"{}\" together; {} also keeps them in order, if there are many of them; {scattered}",
@@ -98,8 +102,8 @@ fn whole_number(column_type: ColumnType) -> bool {
     )
 }
 
-/// Whether an expression is of times only and does not scatter them. It need not grow for ever: rows that are written
-/// at one time are at one place of an hour of the day too.
+/// Returns true if an expression depends on times only and does not scatter them. It need not grow forever: rows that
+/// are written at one time also share an hour of the day.
 fn is_of_time(generated: &str, schema: &TableSchema) -> bool {
     let scatters = ["hash", "xxh3", "md5", "sha", "random"];
     let Ok(columns) = columns_of(generated) else { return false };

@@ -1,12 +1,10 @@
-//! The words of a statement and how the dialect's own grammar walks over them.
+//! The tokens of a statement, and the parser's position in them.
 //!
-//! [`Tokens`] wraps sqlparser's parser: expressions and queries are its work, everything that starts
-//! with another word is read here word by word. Names of the grammar that are not reserved (`time`,
-//! `index`, `ttl`, ...) are compared case-blind and unquoted only, so that they stay usable as names of
-//! columns.
+//! [`Tokens`] wraps sqlparser's parser, which parses expressions and queries; all other statements are parsed here word
+//! by word. Words of the grammar that are not reserved (`time`, `index`, `ttl`, ...) are compared without regard to
+//! case and only if they are unquoted, so that they remain usable as names of columns.
 //!
-//! Invariant: every error points at the token that is wrong, as a character position in what the
-//! client sent.
+//! Invariant: every error points at the wrong token, as a character position in the client's text.
 
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::dialect::Dialect;
@@ -20,10 +18,10 @@ use super::shape;
 use super::statement::TableName;
 use crate::error::SqlError;
 
-/// The catalog that all databases are in, as far as three-part names go.
+/// The catalog of all databases, the first part of a three-part name.
 const CATALOG: &str = "partita";
 
-/// PostgreSQL's words, with backticks around names as well.
+/// PostgreSQL's lexical rules, with backticks around names as well.
 #[derive(Debug)]
 struct Lexical;
 
@@ -69,20 +67,20 @@ impl Dialect for Lexical {
     }
 }
 
-/// A statement's tokens and where the reader is.
+/// The tokens of a statement, and the position of the parser.
 pub(super) struct Tokens<'a> {
-    /// For expressions, queries and types of casts.
+    /// sqlparser's parser, for expressions, queries and types of casts.
     pub(super) inner: Parser<'static>,
     /// The statement's text.
     pub(super) text: &'a str,
-    /// Where the text begins in what the client sent, in characters.
+    /// Position of the text in the client's text, in characters.
     start: usize,
     /// The number of tokens.
     count: usize,
 }
 
 impl<'a> Tokens<'a> {
-    /// Reads a statement's text into tokens.
+    /// Tokenizes the text of a statement.
     pub(super) fn new(text: &'a str, start: usize) -> Result<Self, SqlError> {
         shape::check_text(text)?;
         let mut tokens =
@@ -95,8 +93,8 @@ impl<'a> Tokens<'a> {
             excess.error.with_position(position_of(text, start, excess.location))
         })?;
         for token in &mut tokens {
-            // One kind of quotes from here on: texts of expressions are kept and parsed again by
-            // those who know PostgreSQL's only.
+            // One kind of quotes from here on: texts of expressions are stored, and parsed again by parsers that only
+            // know PostgreSQL's.
             if let Token::Word(word) = &mut token.token
                 && word.quote_style == Some('`')
             {
@@ -125,23 +123,23 @@ impl<'a> Tokens<'a> {
         self.inner.next_token()
     }
 
-    /// Whether the next token is this unquoted word.
+    /// Returns true if the next token is this unquoted word.
     pub(super) fn at(&self, word: &str) -> bool {
         self.at_nth(0, word)
     }
 
-    /// Whether the token `n` places ahead is this unquoted word.
+    /// Returns true if the token `n` places ahead is this unquoted word.
     pub(super) fn at_nth(&self, n: usize, word: &str) -> bool {
         is_word(&self.peek_nth(n).token, word)
     }
 
     /// Takes these unquoted words if all of them come next.
     pub(super) fn take(&mut self, words: &[&str]) -> bool {
-        let all = words.iter().enumerate().all(|(n, word)| self.at_nth(n, word));
-        if all {
+        let is_next = words.iter().enumerate().all(|(n, word)| self.at_nth(n, word));
+        if is_next {
             words.iter().for_each(|_| self.inner.advance_token());
         }
-        all
+        is_next
     }
 
     /// Takes this unquoted word.
@@ -159,38 +157,38 @@ impl<'a> Tokens<'a> {
         if self.take_mark(mark) { Ok(()) } else { Err(self.unexpected(&format!("\"{mark}\""))) }
     }
 
-    /// Whether nothing follows.
+    /// Returns true at the end of the statement.
     pub(super) fn at_end(&self) -> bool {
         matches!(self.peek().token, Token::EOF)
     }
 
-    /// Checks that nothing follows.
+    /// Checks that the statement ends here.
     pub(super) fn expect_end(&self) -> Result<(), SqlError> {
         if self.at_end() { Ok(()) } else { Err(self.unexpected("the end of the statement")) }
     }
 
-    /// The error of a next token that is not what must come.
+    /// The error of an unexpected next token.
     pub(super) fn unexpected(&self, expected: &str) -> SqlError {
-        let found = self.peek();
-        let message = match &found.token {
+        let next = self.peek();
+        let message = match &next.token {
             Token::EOF => format!("syntax error at end of input, expected {expected}"),
             token => format!("syntax error at or near \"{token}\", expected {expected}"),
         };
         self.located(SqlError::syntax(message))
     }
 
-    /// The error of a next token that begins something this version does not do.
-    pub(super) fn unsupported(&self, what: impl std::fmt::Display) -> SqlError {
-        self.located(SqlError::unsupported(what))
+    /// The error of a next token that begins an unsupported feature.
+    pub(super) fn unsupported(&self, feature: impl std::fmt::Display) -> SqlError {
+        self.located(SqlError::unsupported(feature))
     }
 
-    /// An error at the next token.
+    /// An error, located at the next token.
     pub(super) fn located(&self, error: SqlError) -> SqlError {
         let position = self.position();
         if error.position.is_some() { error } else { error.with_position(position) }
     }
 
-    /// Where the next token is, as a character position in what the client sent.
+    /// The character position of the next token in the client's text.
     pub(super) fn position(&self) -> usize {
         let token = self.peek();
         match token.token {
@@ -199,7 +197,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// The byte of the text where the next token begins.
+    /// The byte offset of the next token in the text.
     pub(super) fn offset(&self) -> usize {
         let token = self.peek();
         match token.token {
@@ -208,7 +206,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// What sqlparser says, with its position made ours.
+    /// An error of sqlparser, with its location translated into a position.
     pub(super) fn foreign(&self, error: ParserError) -> SqlError {
         let message = match error {
             ParserError::RecursionLimitExceeded => return error.into(),
@@ -223,14 +221,14 @@ impl<'a> Tokens<'a> {
     }
 
     /// Takes a name, folded.
-    pub(super) fn name(&mut self, what: &str) -> Result<String, SqlError> {
+    pub(super) fn name(&mut self, expected: &str) -> Result<String, SqlError> {
         match &self.peek().token {
             Token::Word(word) => {
                 let name = word_name(word);
                 self.inner.advance_token();
                 Ok(name)
             }
-            _ => Err(self.unexpected(what)),
+            _ => Err(self.unexpected(expected)),
         }
     }
 
@@ -267,14 +265,14 @@ impl<'a> Tokens<'a> {
     }
 
     /// Takes an unsigned whole number.
-    pub(super) fn unsigned(&mut self, what: &str) -> Result<u64, SqlError> {
+    pub(super) fn unsigned(&mut self, expected: &str) -> Result<u64, SqlError> {
         if let Token::Number(text, _) = &self.peek().token
             && let Ok(number) = text.parse()
         {
             self.inner.advance_token();
             return Ok(number);
         }
-        Err(self.unexpected(what))
+        Err(self.unexpected(expected))
     }
 
     /// Takes `(item, item, ...)`; a comma after the last item is allowed.
@@ -308,7 +306,7 @@ impl<'a> Tokens<'a> {
         self.bounded(Parser::parse_expr)
     }
 
-    /// Has sqlparser take something, within the budget.
+    /// Runs one of sqlparser's own parsers, within the budget.
     pub(super) fn bounded<T>(
         &mut self,
         parse: impl FnOnce(&mut Parser<'static>) -> Result<T, ParserError>,
@@ -331,23 +329,23 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// Whether a token is this unquoted word.
+/// Returns true if a token is this unquoted word.
 pub(super) fn is_word(token: &Token, word: &str) -> bool {
     matches!(token, Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
 }
 
-/// The name that a word stands for. (The tokenizer has removed the doubling of quotes.)
+/// The name that a word stands for. The tokenizer has already removed doubled quotes.
 pub(super) fn word_name(word: &Word) -> String {
     if word.quote_style.is_some() { word.value.clone() } else { fold(&word.value) }
 }
 
-/// sqlparser puts " at Line: 1, Column: 7" at the end of its messages.
+/// Splits off sqlparser's " at Line: 1, Column: 7" at the end of a message.
 fn split_location(message: &str) -> (&str, Option<Location>) {
-    let Some(at) = message.rfind(" at Line: ") else { return (message, None) };
-    let mut numbers = message[at + " at Line: ".len()..].split(", Column: ");
+    let Some(end) = message.rfind(" at Line: ") else { return (message, None) };
+    let mut numbers = message[end + " at Line: ".len()..].split(", Column: ");
     let number = |part: Option<&str>| part.and_then(|text| text.trim().parse::<u64>().ok());
     match (number(numbers.next()), number(numbers.next())) {
-        (Some(line), Some(column)) => (&message[..at], Some(Location { line, column })),
+        (Some(line), Some(column)) => (&message[..end], Some(Location { line, column })),
         _ => (message, None),
     }
 }
@@ -357,19 +355,19 @@ fn position_of(text: &str, start: usize, location: Location) -> usize {
     start + text[..offset_of(text, location)].chars().count() + 1
 }
 
-/// The byte of a line and column (both from 1, columns in characters); the text's end when it has no
-/// such place.
+/// The byte offset of a line and column (both from 1, columns in characters); the end of the text when there is no such
+/// place.
 fn offset_of(text: &str, location: Location) -> usize {
     let line = usize::try_from(location.line).unwrap_or(usize::MAX).saturating_sub(1);
     let column = usize::try_from(location.column).unwrap_or(usize::MAX).saturating_sub(1);
     let mut begin = 0;
     for _ in 0..line {
         match text[begin..].find('\n') {
-            Some(at) => begin += at + 1,
+            Some(offset) => begin += offset + 1,
             None => return text.len(),
         }
     }
-    text[begin..].char_indices().nth(column).map_or(text.len(), |(at, _)| begin + at)
+    text[begin..].char_indices().nth(column).map_or(text.len(), |(offset, _)| begin + offset)
 }
 
 fn lower_first(message: &str) -> String {

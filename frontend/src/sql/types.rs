@@ -1,10 +1,9 @@
-//! The names of column types: GreptimeDB's, PostgreSQL's, MySQL's and YDB's, as far as they mean
-//! something that a column can hold.
+//! The names of column types: those of GreptimeDB, PostgreSQL, MySQL and YDB, as far as a column can store them.
 //!
-//! Where two of them disagree: `INT8` is PostgreSQL's (eight bytes), `FLOAT` without a number is
-//! double precision (losing half of somebody's digits is worse than storing four bytes more), and
-//! `TIMESTAMP` without a number has milliseconds, as integers that are inserted into it count them: a column of
-//! microseconds would read the milliseconds of a log store as the year 1970. Who expects PostgreSQL's microseconds is told.
+//! Where two of them disagree: `INT8` is PostgreSQL's (eight bytes), `FLOAT` without a number is double precision
+//! (losing half of the digits is worse than storing four more bytes), and `TIMESTAMP` without a number has
+//! milliseconds, because integers inserted into it count milliseconds: a column of microseconds would turn the
+//! milliseconds of a log store into the year 1970. A notice informs clients that may expect PostgreSQL's microseconds.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::schema::{ColumnType, TextLength, Unit};
@@ -13,14 +12,14 @@ use super::tokens::Tokens;
 use crate::error::{SqlError, UNDEFINED_OBJECT};
 use crate::output::Notice;
 
-/// Digits and scale of a DECIMAL that says neither.
+/// Precision and scale of a DECIMAL without either.
 const DECIMAL_DEFAULT: (u8, i8) = (38, 10);
-/// Digits that a DECIMAL may have.
+/// Maximum precision of a DECIMAL.
 const DECIMAL_PRECISION_MAX: u64 = 38;
-/// Characters that the length of a text may say, as in PostgreSQL.
+/// Maximum length of a text type in characters, as in PostgreSQL.
 const TEXT_LENGTH_MAX: u32 = 10_485_760;
 
-/// Types that exist elsewhere and not here, and what to use.
+/// Types of other databases, with the type to use instead.
 const UNSUPPORTED: &[(&str, &str)] = &[
     ("json", "STRING"),
     ("json2", "STRING"),
@@ -45,7 +44,7 @@ const UNSUPPORTED: &[(&str, &str)] = &[
 ];
 
 impl Tokens<'_> {
-    /// Takes a type of values, whose length is of no matter.
+    /// Takes a type of values; a length is ignored.
     pub(super) fn column_type(
         &mut self,
         notices: &mut Vec<Notice>,
@@ -53,26 +52,29 @@ impl Tokens<'_> {
         Ok(self.declared_type(notices)?.0)
     }
 
-    /// Takes a column type, and the length of a text. What it says and this version does not keep goes to `notices`.
+    /// Takes a column type, and the length of a text. Parts of it that are not stored are reported in `notices`.
     pub(super) fn declared_type(
         &mut self,
         notices: &mut Vec<Notice>,
     ) -> Result<(ColumnType, Option<TextLength>), SqlError> {
         let mut length = None;
+        // The name decides; names of other databases' types are refused.
         let name = match &self.peek().token {
             Token::Word(word) if word.quote_style.is_none() => word.value.to_ascii_lowercase(),
             _ => return Err(self.unexpected("a type")),
         };
-        if let Some((_, instead)) = UNSUPPORTED.iter().find(|(known, _)| *known == name) {
+        if let Some((_, instead)) = UNSUPPORTED.iter().find(|(candidate, _)| *candidate == name) {
             let error = self.unsupported(format!("type {}", name.to_ascii_uppercase()));
             return Err(error.with_hint(format!("use {instead}")));
         }
         let unknown = self
             .located(SqlError::new(UNDEFINED_OBJECT, format!("type \"{name}\" does not exist")));
         self.next();
+        // Integers share their modifiers.
         let column_type = if let Some(integer) = integer(&name) {
             self.integer_modifiers(integer)?
         } else {
+            // Other types have modifiers of their own.
             match name.as_str() {
                 "bool" | "boolean" => ColumnType::Bool,
                 "real" | "float4" | "float32" => ColumnType::Float32,
@@ -108,6 +110,7 @@ impl Tokens<'_> {
                 },
             }
         };
+        // There are no arrays of any of them.
         if matches!(self.peek().token, Token::LBracket) || self.at("array") {
             return Err(self
                 .unsupported("an array as a column")
@@ -126,7 +129,7 @@ impl Tokens<'_> {
         Ok(Some(number))
     }
 
-    /// Takes a display width, which means nothing, and UNSIGNED, which does.
+    /// Takes a display width, which is ignored, and UNSIGNED.
     fn integer_modifiers(&mut self, integer: ColumnType) -> Result<ColumnType, SqlError> {
         self.modifier()?;
         if self.take(&["unsigned"]) {
@@ -162,7 +165,7 @@ impl Tokens<'_> {
         }
     }
 
-    /// Takes the number of characters of a text; CHAR without one has a single character.
+    /// Takes the number of characters of a text; the default of CHAR is 1.
     fn text_length(&mut self, name: &str, varying: bool) -> Result<Option<TextLength>, SqlError> {
         let fixed = !varying && !matches!(name, "varchar" | "nvarchar");
         let wrong = |says: &str| {
@@ -222,7 +225,7 @@ fn length_notice(name: &str, length: u64) -> Notice {
     Notice::notice(format!("the length of {}({length}) is not enforced", name.to_ascii_uppercase()))
 }
 
-/// The integer type of a name.
+/// The integer type with this name.
 fn integer(name: &str) -> Option<ColumnType> {
     Some(match name {
         "tinyint" => ColumnType::Int8,
@@ -237,23 +240,23 @@ fn integer(name: &str) -> Option<ColumnType> {
     })
 }
 
-/// What a timestamp type's name says.
+/// The parts of a timestamp type that its name determines.
 struct Moment {
-    /// Its unit, when the name says one.
+    /// Unit of its ticks, if the name determines it.
     unit: Option<Unit>,
-    /// Whether it has a time zone.
+    /// True if it has a time zone.
     zoned: bool,
-    /// Whether digits may follow.
+    /// True if a number of digits may follow.
     adjustable: bool,
 }
 
-/// The timestamp type of a name.
+/// The timestamp type with this name.
 fn moment(name: &str) -> Option<Moment> {
     let fixed = |unit| Some(Moment { unit: Some(unit), zoned: false, adjustable: false });
     match name {
         "timestamp" => Some(Moment { unit: None, zoned: false, adjustable: true }),
         "timestamptz" => Some(Moment { unit: None, zoned: true, adjustable: true }),
-        // MySQL's and GreptimeDB's; microseconds unless it says otherwise.
+        // MySQL's and GreptimeDB's; microseconds unless digits follow.
         "datetime" => {
             Some(Moment { unit: Some(Unit::Microsecond), zoned: false, adjustable: true })
         }

@@ -1,7 +1,7 @@
-//! Names for select items that would have one name, as in `SELECT 1, 1`, `SELECT v, v::text` or `SELECT *, v`.
+//! Numbers select items that would have the same name, as in `SELECT 1, 1`, `SELECT v, v::text` or `SELECT *, v`.
 //!
-//! DataFusion refuses two columns of one name in a SELECT; everybody else's SQL does not mind. The first keeps its
-//! name, and those behind it get a number, `v:2`, so that clients that read columns by name find all of them.
+//! DataFusion refuses two columns of one name in a SELECT; SQL allows them. The first keeps its name, and later ones
+//! get a number, `v:2`, so that clients that read columns by name find all of them.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, Select, SelectItem, VisitMut, VisitorMut, visit_expressions_mut,
 };
 
-/// Numbers items that look alike; false when there are none.
+/// Numbers items that have the same name; returns false when there are none.
 pub(crate) fn number_alike(statement: &mut PlannerStatement) -> bool {
     let mut numbering = Numbering { found: false };
     if let PlannerStatement::Statement(tree) = statement {
@@ -31,13 +31,13 @@ impl VisitorMut for Numbering {
         let is_wildcard = |item: &SelectItem| {
             matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
         };
-        // Which columns a wildcard means only the planner knows.
+        // Only the planner knows the columns of a wildcard.
         let first = if select.projection.iter().any(is_wildcard) { 2 } else { 1 };
-        let mut seen: HashMap<String, usize> = HashMap::new();
+        let mut numbers: HashMap<String, usize> = HashMap::new();
         for item in &mut select.projection {
             let SelectItem::UnnamedExpr(expr) = item else { continue };
             let name = name(expr);
-            let number = *seen.entry(name.clone()).and_modify(|n| *n += 1).or_insert(first);
+            let number = *numbers.entry(name.clone()).and_modify(|n| *n += 1).or_insert(first);
             if number > 1 {
                 let alias = Ident::with_quote('"', format!("{name}:{number}"));
                 *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
@@ -48,7 +48,7 @@ impl VisitorMut for Numbering {
     }
 }
 
-/// What an expression is called: a cast is called what it casts, wherever it is.
+/// The planner's name of an expression, in which casts have the name of their operand.
 pub(super) fn name(expr: &Expr) -> String {
     let mut expr = expr.clone();
     let _: ControlFlow<()> = visit_expressions_mut(&mut expr, |part| {
@@ -60,7 +60,7 @@ pub(super) fn name(expr: &Expr) -> String {
         Expr::CompoundIdentifier(path) => {
             path.last().map(|column| column.value.clone()).unwrap_or_default()
         }
-        other => other.to_string(),
+        expr => expr.to_string(),
     }
 }
 
@@ -68,7 +68,7 @@ fn without_casts(expr: &Expr) -> Expr {
     match expr {
         Expr::Cast { expr, .. } | Expr::Nested(expr) => without_casts(expr),
         Expr::TypedString(typed) => Expr::Value(typed.value.clone()),
-        other => other.clone(),
+        expr => expr.clone(),
     }
 }
 

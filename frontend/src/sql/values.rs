@@ -6,15 +6,13 @@
 //!    cursor ── one literal at a time ── column builder ── batch
 //! ```
 //!
-//! No syntax tree, no planner: a row costs about as much as reading its bytes. Only literals are
-//! understood (numbers, strings of three kinds, TRUE, FALSE, NULL, DEFAULT, `now()` and its synonyms,
-//! `$n`, and casts that change nothing of what the column makes of the literal anyway). Anything else
-//! is [`Stop::NotSimple`], and the statement is planned instead.
+//! No syntax tree, no planner: a row costs about as much as reading its bytes. Only literals are scanned (numbers,
+//! strings of three kinds, TRUE, FALSE, NULL, DEFAULT, `now()` and its synonyms, `$n`, and casts that do not change the
+//! column's value). Anything else is [`Stop::NotSimple`], and the statement is planned instead.
 //!
 //! Invariants:
-//! - what is scanned gives the rows that planning would give, or an error where planning would fail
-//!   or lose something;
-//! - no row is seen before all are scanned.
+//! - scanning gives the same rows as planning, or an error where planning would fail or lose something;
+//! - no row is visible before all are scanned.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,33 +30,33 @@ use super::tokens::Tokens;
 use crate::error::{FEATURE_NOT_SUPPORTED, GENERATED_ALWAYS, INVALID_TEXT, SqlError};
 use partita_worker::bytes::parse_hex;
 
-/// SQLSTATE of `$1` when there is none.
+/// SQLSTATE of a parameter that does not exist.
 const UNDEFINED_PARAMETER: &str = "42P02";
 
-/// Why scanning ended before the rows did.
+/// The reason why scanning ended before the last row.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// Something that only a planner understands.
+    /// An expression that only the planner understands.
     NotSimple,
-    /// Something that is wrong, and where: the byte of the text.
+    /// An error, and its byte offset in the text.
     Wrong(Box<SqlError>, usize),
 }
 
-/// What times depend on in a statement.
+/// The time and the time zone of a statement.
 #[derive(Clone, Copy, Debug)]
 pub struct StatementTime {
-    /// Nanoseconds since 1970: what `now()` gives.
+    /// Nanoseconds since 1970: the result of `now()`.
     pub now: i64,
-    /// Where texts without an offset are, of columns that have a zone.
+    /// The zone of texts without an offset, in columns with a time zone.
     pub zone: Zone,
 }
 
-/// The columns that rows are for.
+/// The columns of the rows.
 #[derive(Clone, Debug)]
 pub struct Target<'a> {
     /// In the order of the values.
     pub columns: Vec<&'a Column>,
-    /// Whether the statement listed them. If not, rows may end before the columns do.
+    /// True if the statement listed them. If not, rows may have fewer values.
     pub listed: bool,
 }
 
@@ -77,7 +75,7 @@ enum Cell<'a> {
     Parameter(usize),
 }
 
-/// A cast's type, and whether it said how many digits.
+/// The type of a cast, and whether it has a precision or a length.
 #[derive(Clone, Copy)]
 struct Cast {
     to: ColumnType,
@@ -88,7 +86,7 @@ struct Cast {
 struct Sink<'a> {
     column: &'a Column,
     builder: ColumnBuilder,
-    /// How many of its values were DEFAULT.
+    /// Number of DEFAULT values.
     defaults: usize,
 }
 
@@ -96,17 +94,17 @@ struct Sink<'a> {
 pub(super) struct Rows<'a> {
     target: &'a Target<'a>,
     sinks: Vec<Sink<'a>>,
-    /// Values in each row; known from the first one.
+    /// Values in each row; set by the first row.
     width: Option<usize>,
     count: usize,
     time: StatementTime,
-    /// The cast that was read last: the same one stands in every row.
+    /// The last cast, as rows usually repeat it.
     cast: Option<(String, Cast)>,
 }
 
 impl Stop {
-    fn wrong(error: SqlError, at: usize) -> Self {
-        Self::Wrong(Box::new(error), at)
+    fn wrong(error: SqlError, offset: usize) -> Self {
+        Self::Wrong(Box::new(error), offset)
     }
 }
 
@@ -120,7 +118,7 @@ impl<'a> Rows<'a> {
         Self { target, sinks: sinks.collect(), width: None, count: 0, time, cast: None }
     }
 
-    /// Scans the rows of a text: everything behind the word VALUES.
+    /// Scans the rows of a text: everything after the word VALUES.
     pub(super) fn scan(
         &mut self,
         text: &str,
@@ -164,11 +162,11 @@ impl<'a> Rows<'a> {
         loop {
             cursor.skip_blank();
             if cursor.take(b')') {
-                // A comma in front of it was let through; an empty row is none.
+                // A comma may precede the parenthesis; an empty row is an error below.
                 break;
             }
             if width == self.sinks.len() {
-                // Whether it is simple is of no matter: it is too much.
+                // An error in any case, simple or not: there are too many values.
                 return Err(Stop::wrong(
                     SqlError::syntax("INSERT has more expressions than target columns"),
                     cursor.offset(),
@@ -185,7 +183,7 @@ impl<'a> Rows<'a> {
             }
         }
         match self.width {
-            Some(before) if before != width => Err(Stop::wrong(
+            Some(previous) if previous != width => Err(Stop::wrong(
                 SqlError::syntax("VALUES lists must all be the same length"),
                 begin,
             )),
@@ -208,12 +206,12 @@ impl<'a> Rows<'a> {
     fn value(
         &mut self,
         cursor: &mut Cursor<'_>,
-        at: usize,
+        index: usize,
         parameters: Option<&[ScalarValue]>,
     ) -> Result<(), Stop> {
         let begin = cursor.offset();
         let (cell, cast) = cell(cursor, &mut self.cast)?;
-        let sink = &mut self.sinks[at];
+        let sink = &mut self.sinks[index];
         let wrong = |error: SqlError, column: &Column| {
             let error = match error.detail {
                 None => error.with_detail(format!("in column \"{}\"", column.name)),
@@ -221,6 +219,7 @@ impl<'a> Rows<'a> {
             };
             Stop::wrong(error, begin)
         };
+        // Generated columns take DEFAULT only.
         if sink.column.generated.is_some() && !matches!(cell, Cell::Default) {
             let error = SqlError::new(
                 GENERATED_ALWAYS,
@@ -231,11 +230,13 @@ impl<'a> Rows<'a> {
                 begin,
             ));
         }
+        // A cast that would change the value is left to the planner.
         if let Some(cast) = cast
             && !changes_nothing(&cell, cast, sink.column.column_type, self.time.zone)
         {
             return Err(Stop::NotSimple);
         }
+        // A default is a literal too; errors name the column.
         if let Cell::Default = cell {
             sink.defaults += 1;
             return append_default(sink, self.time);
@@ -246,8 +247,8 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// The batch of all rows, columns by their SQL names. Columns of which every value was DEFAULT are
-    /// left out, and so are generated ones: whoever takes the rows in fills those.
+    /// The batch of all rows, with columns by their SQL names. Columns with only DEFAULT values and generated columns
+    /// are left out: `Frontend::ingest` fills them in.
     pub(super) fn finish(mut self) -> Result<RecordBatch, SqlError> {
         let width = self.width.unwrap_or(0);
         let mut fields = Vec::with_capacity(width);
@@ -256,7 +257,7 @@ impl<'a> Rows<'a> {
             if sink.defaults == self.count {
                 continue;
             }
-            // NOT NULL is checked when all columns are there.
+            // NOT NULL is checked when the batch is complete.
             fields.push(Field::new(&sink.column.name, sink.column.column_type.arrow(), true));
             arrays.push(sink.builder.finish()?);
         }
@@ -266,7 +267,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// What comes behind the rows, where nothing should.
+/// The reason to stop at a text after the rows, where nothing should follow.
 fn after_rows(cursor: &mut Cursor<'_>) -> Stop {
     let begin = cursor.offset();
     let word = cursor.word().map(str::to_ascii_lowercase);
@@ -279,20 +280,20 @@ fn after_rows(cursor: &mut Cursor<'_>) -> Stop {
     }
 }
 
-/// The error of every form of ON CONFLICT.
+/// The error of all forms of ON CONFLICT.
 pub(super) fn on_conflict() -> SqlError {
     SqlError::unsupported("INSERT ... ON CONFLICT")
         .with_hint("INSERT replaces the row of the same key, unless the table is append-only")
 }
 
-/// Puts a value into a column.
+/// Appends a value to a column.
 fn append(
     builder: &mut ColumnBuilder,
     cell: &Cell<'_>,
     time: StatementTime,
     parameters: Option<&[ScalarValue]>,
 ) -> Result<(), Stop> {
-    let now = time.now;
+    let statement_now = time.now;
     let column_type = builder.column_type();
     let result = match cell {
         Cell::Null | Cell::Default => {
@@ -314,7 +315,7 @@ fn append(
             ColumnType::Float32 | ColumnType::Float64 | ColumnType::Decimal(..) => {
                 builder.append_number(text)
             }
-            // Too many digits for any integer; a fraction or exponent is the planner's to round.
+            // Too many digits for any integer; fractions and exponents are rounded by the planner.
             _ if text.bytes().all(|b| b.is_ascii_digit() || b == b'-')
                 && !matches!(
                     column_type,
@@ -328,14 +329,16 @@ fn append(
         Cell::Bool(value) if column_type == ColumnType::Bool => builder.append_bool(*value),
         Cell::Bytes(bytes) if column_type == ColumnType::Binary => builder.append_bytes(bytes),
         Cell::Now => match column_type {
-            ColumnType::Timestamp(unit, _) => match rescale(now.into(), Unit::Nanosecond, unit) {
-                Some(ticks) => builder.append_ticks(ticks),
-                None => return Err(Stop::NotSimple),
-            },
+            ColumnType::Timestamp(unit, _) => {
+                match rescale(statement_now.into(), Unit::Nanosecond, unit) {
+                    Some(ticks) => builder.append_ticks(ticks),
+                    None => return Err(Stop::NotSimple),
+                }
+            }
             _ => return Err(Stop::NotSimple),
         },
         Cell::Today => {
-            let seconds = now.div_euclid(NANOS_PER_SECOND);
+            let seconds = statement_now.div_euclid(NANOS_PER_SECOND);
             let local = seconds + time.zone.offset_at(seconds);
             match (column_type, i32::try_from(local.div_euclid(SECONDS_PER_DAY))) {
                 (ColumnType::Date, Ok(day)) => builder.append_day(day),
@@ -343,7 +346,8 @@ fn append(
             }
         }
         Cell::Parameter(number) => match parameters {
-            Some(parameters) => match number.checked_sub(1).and_then(|at| parameters.get(at)) {
+            Some(parameters) => match number.checked_sub(1).and_then(|index| parameters.get(index))
+            {
                 Some(value) => builder.append_scalar(value),
                 None => Err(undefined_parameter(*number)),
             },
@@ -361,7 +365,7 @@ fn undefined_parameter(number: usize) -> SqlError {
     SqlError::new(UNDEFINED_PARAMETER, format!("there is no parameter ${number}"))
 }
 
-/// Puts the column's default into it.
+/// Appends the column's default to it.
 fn append_default(sink: &mut Sink<'_>, time: StatementTime) -> Result<(), Stop> {
     let Some(default) = &sink.column.default else {
         sink.builder.append_null();
@@ -377,7 +381,7 @@ fn append_default(sink: &mut Sink<'_>, time: StatementTime) -> Result<(), Stop> 
     append(&mut sink.builder, &cell, time, None)
 }
 
-/// Whether a column makes the same of a literal with the cast and without.
+/// Returns true if a literal has the same value in a column with the cast and without it.
 fn changes_nothing(cell: &Cell<'_>, cast: Cast, column: ColumnType, zone: Zone) -> bool {
     if matches!(cell, Cell::Null | Cell::Parameter(_)) {
         return true;
@@ -386,19 +390,23 @@ fn changes_nothing(cell: &Cell<'_>, cast: Cast, column: ColumnType, zone: Zone) 
         return false;
     }
     match (cast.to, column) {
-        (ColumnType::Timestamp(from, from_zoned), ColumnType::Timestamp(to, to_zoned)) => {
+        (
+            ColumnType::Timestamp(cast_unit, from_zoned),
+            ColumnType::Timestamp(column_unit, to_zoned),
+        ) => {
             match cell {
                 Cell::Bool(_) => false,
-                // Of the column's unit, or of that of the cast.
-                Cell::Integer(_) => from == to,
+                // In the column's unit, or in that of the cast.
+                Cell::Integer(_) => cast_unit == column_unit,
                 Cell::Text(_) if from_zoned != to_zoned && !zone.is_utc() => false,
-                _ => !cast.exact || from >= to,
+                _ => !cast.exact || cast_unit >= column_unit,
             }
         }
         (ColumnType::Decimal(..), ColumnType::Decimal(..)) => !cast.exact || cast.to == column,
         (ColumnType::String, ColumnType::String) => matches!(cell, Cell::Text(_)) && !cast.exact,
-        (from, to) if from == to => true,
-        (from, to) => match (integer_width(from), integer_width(to)) {
+        // Equal types change nothing, and neither does a cast to a wider integer.
+        (source, target) if source == target => true,
+        (source, target) => match (integer_width(source), integer_width(target)) {
             (Some((from_signed, from_bits)), Some((to_signed, to_bits))) => {
                 matches!(cell, Cell::Integer(_) | Cell::Text(_))
                     && match (from_signed, to_signed) {
@@ -429,7 +437,7 @@ fn integer_width(column_type: ColumnType) -> Option<(bool, u8)> {
 /// Reads one literal and its casts.
 fn cell<'t>(
     cursor: &mut Cursor<'t>,
-    known: &mut Option<(String, Cast)>,
+    last_cast: &mut Option<(String, Cast)>,
 ) -> Result<(Cell<'t>, Option<Cast>), Stop> {
     let begin = cursor.offset();
     let (cell, mut cast) = match cursor.peek() {
@@ -452,11 +460,11 @@ fn cell<'t>(
             }
             (Cell::Parameter(number), None)
         }
-        Some(b'a'..=b'z' | b'A'..=b'Z') => word_cell(cursor, known)?,
+        Some(b'a'..=b'z' | b'A'..=b'Z') => word_cell(cursor, last_cast)?,
         _ => return Err(Stop::NotSimple),
     };
     if cursor.peek() != Some(b':') {
-        // The usual end, without looking for blanks that are skipped later anyway.
+        // The usual end; blanks are skipped later anyway.
         if !matches!(cursor.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             return Ok((cell, cast));
         }
@@ -466,20 +474,21 @@ fn cell<'t>(
         if cast.is_some() || !cursor.take(b':') || !cursor.take(b':') {
             return Err(Stop::NotSimple);
         }
-        cast = Some(cast_type(cursor.type_text(), known)?);
+        cast = Some(cast_type(cursor.type_text(), last_cast)?);
         cursor.skip_blank();
     }
     Ok((cell, cast))
 }
 
-/// Reads what begins with a letter.
+/// Reads a literal that begins with a letter.
 fn word_cell<'t>(
     cursor: &mut Cursor<'t>,
-    known: &mut Option<(String, Cast)>,
+    last_cast: &mut Option<(String, Cast)>,
 ) -> Result<(Cell<'t>, Option<Cast>), Stop> {
     let begin = cursor.offset();
     let word = cursor.word().ok_or(Stop::NotSimple)?;
     let is = |name: &str| word.eq_ignore_ascii_case(name);
+    // Strings with a prefix.
     if cursor.peek() == Some(b'\'') {
         if is("e") {
             return Ok((Cell::Text(escape_string(cursor)?), None));
@@ -498,6 +507,7 @@ fn word_cell<'t>(
             return Ok((Cell::Bytes(bytes), None));
         }
     }
+    // Words that are values.
     if is("null") {
         return Ok((Cell::Null, None));
     }
@@ -510,6 +520,7 @@ fn word_cell<'t>(
     if is("default") {
         return Ok((Cell::Default, None));
     }
+    // Clock functions.
     for (name, needs_call) in [("now", true), ("current_timestamp", false), ("current_date", false)]
     {
         if is(name) {
@@ -521,13 +532,14 @@ fn word_cell<'t>(
             return Ok((cell, None));
         }
     }
+    // Types before strings, and CAST.
     if is("date") || is("timestamp") || is("timestamptz") {
         cursor.skip_blank();
         if cursor.peek() != Some(b'\'') {
             return Err(Stop::NotSimple);
         }
         let text = string(cursor)?;
-        return Ok((Cell::Text(text), Some(cast_type(word, known)?)));
+        return Ok((Cell::Text(text), Some(cast_type(word, last_cast)?)));
     }
     if is("cast") {
         cursor.skip_blank();
@@ -535,12 +547,12 @@ fn word_cell<'t>(
             return Err(Stop::NotSimple);
         }
         cursor.skip_blank();
-        let (inner, None) = cell(cursor, known)? else { return Err(Stop::NotSimple) };
+        let (inner, None) = cell(cursor, last_cast)? else { return Err(Stop::NotSimple) };
         cursor.skip_blank();
         if !cursor.word().is_some_and(|word| word.eq_ignore_ascii_case("as")) {
             return Err(Stop::NotSimple);
         }
-        let cast = cast_type(cursor.type_text(), known)?;
+        let cast = cast_type(cursor.type_text(), last_cast)?;
         return if cursor.take(b')') { Ok((inner, Some(cast))) } else { Err(Stop::NotSimple) };
     }
     Err(Stop::NotSimple)
@@ -556,11 +568,12 @@ fn empty_call(cursor: &mut Cursor<'_>) -> Result<bool, Stop> {
     if cursor.take(b')') { Ok(true) } else { Err(Stop::NotSimple) }
 }
 
-/// Reads digits, perhaps a point, perhaps an exponent.
+/// Reads digits, an optional point and an optional exponent.
 fn number<'t>(cursor: &mut Cursor<'t>, begin: usize) -> Result<Cell<'t>, Stop> {
-    let from = cursor.offset();
+    let start = cursor.offset();
     let mut magnitude = 0_u64;
     let mut fits = true;
+    // The digits before the point, as far as they fit an integer.
     for digit in cursor.digits().bytes() {
         let next =
             magnitude.checked_mul(10).and_then(|tens| tens.checked_add((digit - b'0').into()));
@@ -568,10 +581,11 @@ fn number<'t>(cursor: &mut Cursor<'t>, begin: usize) -> Result<Cell<'t>, Stop> {
         magnitude = next.unwrap_or(0);
     }
     let mut whole = true;
+    // A point and an exponent, each of which makes it no integer.
     if cursor.take(b'.') {
         whole = false;
-        let before = cursor.offset() - 1 - from;
-        if cursor.digits().is_empty() && before == 0 {
+        let digits_before = cursor.offset() - 1 - start;
+        if cursor.digits().is_empty() && digits_before == 0 {
             return Err(Stop::NotSimple);
         }
     }
@@ -583,6 +597,7 @@ fn number<'t>(cursor: &mut Cursor<'t>, begin: usize) -> Result<Cell<'t>, Stop> {
             return Err(Stop::NotSimple);
         }
     }
+    // A name that follows the digits is left to the planner.
     if cursor.at_name_byte() || cursor.peek() == Some(b'.') {
         return Err(Stop::NotSimple);
     }
@@ -592,7 +607,7 @@ fn number<'t>(cursor: &mut Cursor<'t>, begin: usize) -> Result<Cell<'t>, Stop> {
     Ok(Cell::Number(cursor.since(begin)))
 }
 
-/// The number behind a sign.
+/// The number after a sign.
 fn signed<'t>(
     cell: Cell<'t>,
     sign: u8,
@@ -601,7 +616,7 @@ fn signed<'t>(
 ) -> Result<Cell<'t>, Stop> {
     match cell {
         Cell::Integer(integer) => Ok(Cell::Integer(Integer { negative: sign == b'-', ..integer })),
-        // Blanks or comments between the sign and the digits are for the planner.
+        // Blanks or comments between the sign and the digits are left to the planner.
         Cell::Number(_) => {
             let text = cursor.since(begin);
             let text = text.strip_prefix('+').unwrap_or(text);
@@ -626,7 +641,7 @@ fn unterminated(begin: usize) -> Stop {
     Stop::wrong(SqlError::syntax("syntax error: unterminated quoted string"), begin)
 }
 
-/// Reads `'..'` after an E. The escapes of one letter are read here, codes are the planner's.
+/// Reads `'..'` after an E. Escapes of one letter are decoded here, numeric codes are left to the planner.
 fn escape_string<'t>(cursor: &mut Cursor<'t>) -> Result<Cow<'t, str>, Stop> {
     let begin = cursor.offset();
     let raw = cursor.escaped().ok_or_else(|| unterminated(begin))?;
@@ -634,7 +649,7 @@ fn escape_string<'t>(cursor: &mut Cursor<'t>) -> Result<Cow<'t, str>, Stop> {
     let mut chars = raw.chars();
     while let Some(c) = chars.next() {
         match c {
-            // Doubled, or it would have been the end.
+            // It is doubled: a single quote would have ended the string.
             '\'' => {
                 chars.next();
                 text.push('\'');
@@ -654,30 +669,31 @@ fn escape_string<'t>(cursor: &mut Cursor<'t>) -> Result<Cow<'t, str>, Stop> {
     Ok(Cow::Owned(text))
 }
 
-/// The type of a cast's text, unless only the planner knows it.
-fn cast_type(text: &str, known: &mut Option<(String, Cast)>) -> Result<Cast, Stop> {
-    if let Some((before, cast)) = known
-        && before == text
+/// The type of a cast, from its text; the planner knows more types.
+fn cast_type(text: &str, last_cast: &mut Option<(String, Cast)>) -> Result<Cast, Stop> {
+    if let Some((last_text, cast)) = last_cast
+        && last_text == text
     {
         return Ok(*cast);
     }
     let mut tokens = Tokens::new(text, 0).map_err(|_| Stop::NotSimple)?;
-    let to = tokens.column_type(&mut Vec::new()).map_err(|_| Stop::NotSimple)?;
+    let target = tokens.column_type(&mut Vec::new()).map_err(|_| Stop::NotSimple)?;
     if !tokens.at_end() {
         return Err(Stop::NotSimple);
     }
-    // `timestamp_s` says its digits without parentheses.
+    // `timestamp_s` has a precision without parentheses.
     let exact = text.contains('(') || text.contains('_');
-    let cast = Cast { to, exact };
-    *known = Some((text.to_owned(), cast));
+    let cast = Cast { to: target, exact };
+    *last_cast = Some((text.to_owned(), cast));
     Ok(cast)
 }
 
-/// Finds which column each parameter of a text goes to, row by row; a cast says the type itself.
+/// Finds the column of each parameter in a text, row by row; a cast determines the type itself.
 pub(super) fn parameters(text: &str, target: &Target<'_>) -> Result<Vec<Option<ColumnType>>, Stop> {
     let mut types: Vec<Option<ColumnType>> = Vec::new();
     let mut cursor = Cursor::new(text);
-    let mut known = None;
+    let mut last_cast = None;
+    // One row a turn, as in `Rows::scan`.
     loop {
         cursor.skip_blank();
         if !cursor.take(b'(') {
@@ -689,16 +705,17 @@ pub(super) fn parameters(text: &str, target: &Target<'_>) -> Result<Vec<Option<C
             if cursor.take(b')') {
                 break;
             }
+            // The first use of a parameter determines its type.
             let column = columns.next();
             let begin = cursor.offset();
-            let (cell, cast) = cell(&mut cursor, &mut known)?;
+            let (cell, cast) = cell(&mut cursor, &mut last_cast)?;
             if let (Cell::Parameter(number), Some(column)) = (cell, column) {
-                let at = number.checked_sub(1).filter(|at| *at < PARAMETERS_MAX);
-                let at = at.ok_or_else(|| Stop::wrong(undefined_parameter(number), begin))?;
-                if types.len() <= at {
-                    types.resize(at + 1, None);
+                let index = number.checked_sub(1).filter(|index| *index < PARAMETERS_MAX);
+                let index = index.ok_or_else(|| Stop::wrong(undefined_parameter(number), begin))?;
+                if types.len() <= index {
+                    types.resize(index + 1, None);
                 }
-                types[at].get_or_insert(cast.map_or(column.column_type, |cast| cast.to));
+                types[index].get_or_insert(cast.map_or(column.column_type, |cast| cast.to));
             }
             cursor.skip_blank();
             if cursor.take(b')') {
@@ -715,10 +732,10 @@ pub(super) fn parameters(text: &str, target: &Target<'_>) -> Result<Vec<Option<C
     }
 }
 
-/// Parameters of one statement: PostgreSQL's protocol counts them in 16 bits.
+/// Maximum number of parameters of a statement: PostgreSQL's protocol counts them in 16 bits.
 const PARAMETERS_MAX: usize = 65_535;
 
-/// The error of DEFAULT where a planner has to be asked, which does not know it.
+/// The error of DEFAULT in rows that need the planner, which does not support it.
 pub(super) fn default_beside_expressions() -> SqlError {
     SqlError::new(FEATURE_NOT_SUPPORTED, "DEFAULT beside an expression in VALUES is not supported")
         .with_hint("leave the column out of the list")

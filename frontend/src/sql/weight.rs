@@ -1,7 +1,7 @@
-//! Bounds on the plan of a query, seen from its syntax tree.
+//! Bounds on the plan of a query, estimated from its syntax tree.
 //!
-//! The planner puts the query of a WITH in the place of each name that refers to it. A chain in which each refers twice
-//! to the one before takes two to the power of its length. So relations are counted as the plan will have them.
+//! The planner substitutes the query of a WITH for each reference to it. A chain in which each query refers twice to
+//! the previous one grows to two to the power of its length. So relations are counted as the plan will have them.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -13,18 +13,18 @@ use datafusion::sql::sqlparser::ast::{
 use super::identifier::fold;
 use crate::error::{STATEMENT_TOO_COMPLEX, SqlError};
 
-/// Nodes that an expression may have when columns of derived tables are replaced by what they stand for. The optimizer
+/// Maximum nodes of an expression after columns of derived tables are replaced by their expressions. The optimizer
 /// replaces them; a column that is used twice at each of `n` levels becomes two to the power of `n`.
 const EXPRESSION_MAX: u64 = 1 << 16;
-/// SELECTs and relations of a plan.
+/// Maximum number of SELECTs and relations of a plan.
 const WEIGHT_MAX: u64 = 4_096;
-/// Relations that one SELECT joins.
+/// Maximum number of relations that one SELECT joins.
 const RELATIONS_MAX: usize = 256;
-/// Subqueries of expressions inside of each other. Planning takes twice as long for each level.
+/// Maximum depth of subqueries inside of expressions. Planning takes twice as long for each level.
 const SUBQUERIES_MAX: usize = 12;
-/// Columns that one SELECT gives, sorts by or groups by; as in PostgreSQL.
+/// Maximum number of columns in a select list, ORDER BY or GROUP BY; as in PostgreSQL.
 const COLUMNS_MAX: usize = 1_664;
-/// Grouping sets of one SELECT; as in PostgreSQL.
+/// Maximum number of grouping sets of one SELECT; as in PostgreSQL.
 const GROUPING_SETS_MAX: u64 = 4_096;
 
 /// Checks that a query's plan will not be too large.
@@ -38,17 +38,17 @@ pub(super) fn check(query: &Query) -> Result<(), SqlError> {
     }
 }
 
-/// One query that is being looked at.
+/// One query that is being visited.
 #[derive(Default)]
 struct Frame {
     weight: u64,
-    /// The most columns that one expression of its SELECTs refers to, outside of subqueries.
+    /// Largest number of columns that one expression of its SELECTs refers to, outside of subqueries.
     references: u64,
-    /// The sizes of the subqueries that its SELECTs give values of.
+    /// Total size of the scalar subqueries in its select lists.
     beside: u64,
-    /// The size of the largest expression of the relations that it reads.
+    /// Size of the largest expression of the relations that it reads.
     inner: u64,
-    /// Weights and sizes of the queries of its WITH that were looked at, by name.
+    /// Weights and sizes of the visited queries of its WITH, by name.
     known: HashMap<String, (u64, u64)>,
     /// Names of the queries of its WITH, by the address of their trees.
     named: HashMap<usize, String>,
@@ -57,10 +57,9 @@ struct Frame {
 #[derive(Default)]
 struct Weigher {
     frames: Vec<Frame>,
-    /// Subqueries of expressions that are not relations, by the address of their trees, and whether a SELECT gives what
-    /// comes of them.
+    /// Subqueries in expressions, by the address of their trees; true if the value is part of a select list.
     values: HashMap<usize, bool>,
-    /// Subqueries of expressions around the place that is looked at.
+    /// Number of subqueries around the current expression.
     subqueries: usize,
 }
 
@@ -70,7 +69,7 @@ fn refuse(sqlstate: &str, message: String) -> Found {
     ControlFlow::Break(Box::new(SqlError::new(sqlstate, message)))
 }
 
-/// The address of a tree: an identity for as long as the tree is looked at.
+/// The address of a tree, which identifies it during the visit.
 fn address(query: &Query) -> usize {
     std::ptr::from_ref(query).addr()
 }
@@ -114,11 +113,11 @@ impl Visitor for Weigher {
     }
 
     fn pre_visit_query(&mut self, query: &Query) -> Found {
-        let named = query.with.iter().flat_map(|with| &with.cte_tables);
-        let named = named.map(|cte| {
+        let ctes = query.with.iter().flat_map(|clause| &clause.cte_tables);
+        let names = ctes.map(|cte| {
             (address(&cte.query), name(&cte.alias.name.value, cte.alias.name.quote_style))
         });
-        self.frames.push(Frame { named: named.collect(), ..Frame::default() });
+        self.frames.push(Frame { named: names.collect(), ..Frame::default() });
         let keys = query.order_by.as_ref().map_or(0, |order| match &order.kind {
             OrderByKind::Expressions(keys) => keys.len(),
             OrderByKind::All(_) => 1,
@@ -139,7 +138,7 @@ impl Visitor for Weigher {
             );
             return refuse(STATEMENT_TOO_COMPLEX, message);
         }
-        // A value comes once where it stands, whatever the relations beside it give.
+        // A scalar subquery occurs once, whatever the size of the relations beside it.
         if let Some(is_given) = self.values.remove(&address(query)) {
             if let Some(parent) = self.frames.last_mut().filter(|_| is_given) {
                 parent.beside = parent.beside.saturating_add(size);
@@ -169,13 +168,15 @@ impl Visitor for Weigher {
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> Found {
-        let relations: usize = select.from.iter().map(|from| 1 + from.joins.len()).sum();
+        let relations: usize = select.from.iter().map(|item| 1 + item.joins.len()).sum();
+        // Relations.
         if relations > RELATIONS_MAX {
             return refuse(
                 STATEMENT_TOO_COMPLEX,
                 format!("a SELECT joins at most {RELATIONS_MAX} relations"),
             );
         }
+        // Columns of the select list and of GROUP BY.
         let columns =
             select.projection.iter().filter(|item| !matches!(item, SelectItem::Wildcard(_)));
         if columns.count() > COLUMNS_MAX {
@@ -193,6 +194,7 @@ impl Visitor for Weigher {
                 );
             }
         }
+        // The largest expression of the select list.
         let mut most = 0;
         for item in &select.projection {
             let mut references = References::default();
@@ -216,14 +218,14 @@ fn subquery(expression: &Expr) -> Option<&Query> {
     }
 }
 
-/// What an expression refers to.
+/// The columns and subqueries that an expression refers to.
 #[derive(Default)]
 struct References {
     /// Columns, outside of subqueries.
     columns: u64,
     /// Subqueries, by the address of their trees.
     values: HashSet<usize>,
-    /// Queries around the place that is looked at.
+    /// Depth of queries around the current expression.
     depth: usize,
 }
 
@@ -260,7 +262,7 @@ fn name(value: &str, quote: Option<char>) -> String {
     if quote.is_some() { value.to_owned() } else { fold(value) }
 }
 
-/// The number of sets that an element of GROUP BY stands for.
+/// The number of grouping sets of an element of GROUP BY.
 fn grouping_sets(element: &Expr) -> u64 {
     match element {
         Expr::Cube(parts) => u32::try_from(parts.len())

@@ -1,8 +1,8 @@
-//! COPY's binary format, in: a signature, then for each row the number of its fields, and for each
-//! field its length and bytes as the types' binary forms have them.
+//! COPY's binary format, input: a signature, then for each row the number of its fields, and for each field its length
+//! and the bytes of its type's binary form.
 //!
-//! Integers are taken in two, four or eight bytes whatever the column's width, because clients send
-//! what their own type is; the range is checked. Unsigned eight-byte columns take `int8` and `numeric`.
+//! Integers are accepted in two, four or eight bytes whatever the column's width, because clients send the width of
+//! their own type; the range is checked. Unsigned eight-byte columns accept `int8` and `numeric`.
 
 use partita_proto::schema::{ColumnType, Unit};
 
@@ -13,14 +13,14 @@ use crate::error::{NUMERIC_OUT_OF_RANGE, SqlError};
 use crate::sql::column_builder::{ColumnBuilder, DATETIME_OVERFLOW, Integer, rescale};
 
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
-/// Flags of the header that a reader must know; there is one, for row ids, which is long gone.
+/// Flags of the header that a reader must know. The only one ever defined was for row ids, which no longer exist.
 const CRITICAL_FLAGS: u32 = 0xffff_0000;
-/// From 1970-01-01 to 2000-01-01, PostgreSQL's day zero.
+/// Days from 1970-01-01 to 2000-01-01, PostgreSQL's epoch.
 pub(super) const EPOCH_DAYS: i32 = 10_957;
-/// The same in microseconds.
+/// The same span in microseconds.
 pub(super) const EPOCH_MICROS: i64 = 946_684_800_000_000;
 
-/// The header that a writer sends.
+/// The header of an outgoing stream.
 pub(super) fn header() -> Vec<u8> {
     let mut header = SIGNATURE.to_vec();
     header.extend_from_slice(&[0; 8]);
@@ -33,11 +33,12 @@ pub(super) struct BinaryDecoder {
 }
 
 impl BinaryDecoder {
-    /// Decodes the header or the row at the head of the bytes.
+    /// Decodes the header or the row at the start of the bytes.
     pub(super) fn decode(&mut self, bytes: &[u8], rows: &mut Rows) -> Result<Found, SqlError> {
         if !self.begun {
             return self.header(bytes, rows);
         }
+        // The number of fields, or the trailer.
         let Some(count) = bytes.first_chunk::<2>() else { return Ok(Found::Partial) };
         let count = i16::from_be_bytes(*count);
         if count == -1 {
@@ -49,17 +50,18 @@ impl BinaryDecoder {
                 &format!("row field count is {count}, expected {}", rows.width()),
             ));
         }
+        // A row is decoded once all its bytes have arrived.
         let Some(used) = row_length(bytes, rows)? else { return Ok(Found::Partial) };
-        let mut at = 2;
+        let mut offset = 2;
         for column in 0..rows.width() {
-            let length = length_at(bytes, at).unwrap_or(-1);
-            at += 4;
+            let length = length_at(bytes, offset).unwrap_or(-1);
+            offset += 4;
             let Ok(length) = usize::try_from(length) else {
                 rows.append_null(column);
                 continue;
             };
-            let value = &bytes[at..at + length];
-            at += length;
+            let value = &bytes[offset..offset + length];
+            offset += length;
             rows.append(column, |builder| read_value(value, builder))?;
         }
         rows.end_row(used, 1)?;
@@ -67,11 +69,12 @@ impl BinaryDecoder {
     }
 
     fn header(&mut self, bytes: &[u8], rows: &Rows) -> Result<Found, SqlError> {
-        let known = bytes.len().min(SIGNATURE.len());
-        if bytes[..known] != SIGNATURE[..known] {
+        let length_to_check = bytes.len().min(SIGNATURE.len());
+        if bytes[..length_to_check] != SIGNATURE[..length_to_check] {
             return Err(malformed(rows, "COPY file signature not recognized"));
         }
-        let word = |at: usize| Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk::<4>()?));
+        let word =
+            |offset: usize| Some(u32::from_be_bytes(*bytes.get(offset..)?.first_chunk::<4>()?));
         let (Some(flags), Some(extension)) = (word(11), word(15)) else {
             return Ok(Found::Partial);
         };
@@ -91,33 +94,33 @@ impl BinaryDecoder {
     }
 }
 
-/// How many bytes the row has; none when they are not all there.
+/// The length of the row in bytes; `None` while it is incomplete.
 fn row_length(bytes: &[u8], rows: &Rows) -> Result<Option<usize>, SqlError> {
-    let mut at = 2_usize;
+    let mut end = 2_usize;
     for _ in 0..rows.width() {
-        let Some(length) = length_at(bytes, at) else { return Ok(None) };
-        at += 4;
+        let Some(length) = length_at(bytes, end) else { return Ok(None) };
+        end += 4;
         match usize::try_from(length) {
             Ok(length) if length > super::ROW_BYTES_MAX => {
                 return Err(malformed(rows, "invalid field size"));
             }
-            Ok(length) => at += length,
+            Ok(length) => end += length,
             Err(_) if length == -1 => {}
             Err(_) => return Err(malformed(rows, "invalid field size")),
         }
     }
-    Ok((at <= bytes.len()).then_some(at))
+    Ok((end <= bytes.len()).then_some(end))
 }
 
-fn length_at(bytes: &[u8], at: usize) -> Option<i32> {
-    Some(i32::from_be_bytes(*bytes.get(at..)?.first_chunk::<4>()?))
+fn length_at(bytes: &[u8], offset: usize) -> Option<i32> {
+    Some(i32::from_be_bytes(*bytes.get(offset..)?.first_chunk::<4>()?))
 }
 
 fn malformed(rows: &Rows, message: &str) -> SqlError {
     rows.located(SqlError::new(BAD_COPY_FORMAT, message))
 }
 
-/// The error of bytes of the wrong length or content for the column.
+/// The error of bytes with the wrong length or content for the column.
 fn wrong(column_type: ColumnType, length: usize) -> SqlError {
     SqlError::new(
         "22P03",
@@ -133,10 +136,11 @@ fn integer(value: &[u8]) -> Option<i64> {
     })
 }
 
-/// Appends the value of bytes.
+/// Appends a value in its binary form.
 fn read_value(value: &[u8], builder: &mut ColumnBuilder) -> Result<(), SqlError> {
     let column_type = builder.column_type();
     let wrong = || wrong(column_type, value.len());
+    // Numbers of any width.
     match column_type {
         ColumnType::Bool => match value {
             [0] => builder.append_bool(false),
@@ -170,12 +174,15 @@ fn read_value(value: &[u8], builder: &mut ColumnBuilder) -> Result<(), SqlError>
                 builder.append_float(f64::from_be_bytes(*value))
             }
         },
+        // Types with a form of their own.
         ColumnType::Decimal(..) => builder.append_decimal(numeric(value, column_type)?),
         ColumnType::String => match std::str::from_utf8(value) {
             Ok(text) => builder.append_text(text, false),
             Err(_) => Err(SqlError::new("22021", "invalid byte sequence for encoding \"UTF8\"")),
         },
         ColumnType::Binary => builder.append_bytes(value),
+        // Times count from 2000; the extremes of both types mean infinity, which columns do not
+        // have.
         ColumnType::Date => {
             let value = <&[u8; 4]>::try_from(value).map_err(|_| wrong())?;
             let day = i32::from_be_bytes(*value);

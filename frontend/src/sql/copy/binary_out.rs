@@ -1,6 +1,5 @@
-//! COPY's binary format, out. Types that PostgreSQL does not have go as the next larger that it has,
-//! as in query results: small unsigned integers as the signed ones of twice the width, the largest as
-//! `numeric`.
+//! COPY's binary format, output. Types that PostgreSQL does not have are sent as its next larger type, as in query
+//! results: small unsigned integers as signed ones of twice the width, the largest as `numeric`.
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
@@ -18,7 +17,7 @@ use crate::error::SqlError;
 use crate::sql::column_builder::{DATETIME_OVERFLOW, rescale};
 
 pub(super) struct BinaryEncoder {
-    /// Fields of a row, as the format counts them.
+    /// Number of fields of a row, in the format's width.
     width: i16,
 }
 
@@ -40,19 +39,19 @@ impl BinaryEncoder {
     }
 
     pub(super) fn batch<'a>(&'a self, batch: &'a RecordBatch) -> Result<WriteRow<'a>, SqlError> {
-        Ok(Box::new(move |row, out| {
-            out.extend_from_slice(&self.width.to_be_bytes());
+        Ok(Box::new(move |row, message| {
+            message.extend_from_slice(&self.width.to_be_bytes());
             for array in batch.columns() {
                 if array.is_null(row) {
-                    out.extend_from_slice(&(-1_i32).to_be_bytes());
+                    message.extend_from_slice(&(-1_i32).to_be_bytes());
                     continue;
                 }
-                let at = out.len();
-                out.extend_from_slice(&[0; 4]);
-                write_value(array.as_ref(), row, out)?;
-                let length = i32::try_from(out.len() - at - 4)
+                let start = message.len();
+                message.extend_from_slice(&[0; 4]);
+                write_value(array.as_ref(), row, message)?;
+                let length = i32::try_from(message.len() - start - 4)
                     .map_err(|_| SqlError::new("54000", "a value of more than 2 GiB"))?;
-                out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+                message[start..start + 4].copy_from_slice(&length.to_be_bytes());
             }
             Ok(())
         }))
@@ -85,75 +84,82 @@ fn has_form(data_type: &DataType) -> bool {
     )
 }
 
-/// Writes a value that is not NULL.
-fn write_value(array: &dyn Array, row: usize, out: &mut Vec<u8>) -> Result<(), SqlError> {
+/// Appends the binary form of a value that is not NULL.
+fn write_value(array: &dyn Array, row: usize, message: &mut Vec<u8>) -> Result<(), SqlError> {
     match array.data_type() {
-        DataType::Boolean => out.push(u8::from(array.as_boolean().value(row))),
+        // Numbers; unsigned ones are widened.
+        DataType::Boolean => message.push(u8::from(array.as_boolean().value(row))),
         DataType::Int8 => {
             let value = i16::from(array.as_primitive::<Int8Type>().value(row));
-            out.extend_from_slice(&value.to_be_bytes());
+            message.extend_from_slice(&value.to_be_bytes());
         }
         DataType::Int16 => {
-            out.extend_from_slice(&array.as_primitive::<Int16Type>().value(row).to_be_bytes());
+            message.extend_from_slice(&array.as_primitive::<Int16Type>().value(row).to_be_bytes());
         }
         DataType::Int32 => {
-            out.extend_from_slice(&array.as_primitive::<Int32Type>().value(row).to_be_bytes());
+            message.extend_from_slice(&array.as_primitive::<Int32Type>().value(row).to_be_bytes());
         }
         DataType::Int64 => {
-            out.extend_from_slice(&array.as_primitive::<Int64Type>().value(row).to_be_bytes());
+            message.extend_from_slice(&array.as_primitive::<Int64Type>().value(row).to_be_bytes());
         }
         DataType::UInt8 => {
             let value = i16::from(array.as_primitive::<UInt8Type>().value(row));
-            out.extend_from_slice(&value.to_be_bytes());
+            message.extend_from_slice(&value.to_be_bytes());
         }
         DataType::UInt16 => {
             let value = i32::from(array.as_primitive::<UInt16Type>().value(row));
-            out.extend_from_slice(&value.to_be_bytes());
+            message.extend_from_slice(&value.to_be_bytes());
         }
         DataType::UInt32 => {
             let value = i64::from(array.as_primitive::<UInt32Type>().value(row));
-            out.extend_from_slice(&value.to_be_bytes());
+            message.extend_from_slice(&value.to_be_bytes());
         }
         DataType::UInt64 => {
-            write_numeric(array.as_primitive::<UInt64Type>().value(row).into(), 0, out);
+            write_numeric(array.as_primitive::<UInt64Type>().value(row).into(), 0, message);
         }
         DataType::Float32 => {
-            out.extend_from_slice(&array.as_primitive::<Float32Type>().value(row).to_be_bytes());
+            message
+                .extend_from_slice(&array.as_primitive::<Float32Type>().value(row).to_be_bytes());
         }
         DataType::Float64 => {
-            out.extend_from_slice(&array.as_primitive::<Float64Type>().value(row).to_be_bytes());
+            message
+                .extend_from_slice(&array.as_primitive::<Float64Type>().value(row).to_be_bytes());
         }
         DataType::Decimal128(_, scale) => {
-            write_numeric(array.as_primitive::<Decimal128Type>().value(row), *scale, out);
+            write_numeric(array.as_primitive::<Decimal128Type>().value(row), *scale, message);
         }
-        DataType::Utf8 => out.extend_from_slice(array.as_string::<i32>().value(row).as_bytes()),
+        // Texts and bytes are sent as they are.
+        DataType::Utf8 => message.extend_from_slice(array.as_string::<i32>().value(row).as_bytes()),
         DataType::LargeUtf8 => {
-            out.extend_from_slice(array.as_string::<i64>().value(row).as_bytes())
+            message.extend_from_slice(array.as_string::<i64>().value(row).as_bytes())
         }
-        DataType::Utf8View => out.extend_from_slice(array.as_string_view().value(row).as_bytes()),
-        DataType::Binary => out.extend_from_slice(array.as_binary::<i32>().value(row)),
-        DataType::LargeBinary => out.extend_from_slice(array.as_binary::<i64>().value(row)),
-        DataType::BinaryView => out.extend_from_slice(array.as_binary_view().value(row)),
+        DataType::Utf8View => {
+            message.extend_from_slice(array.as_string_view().value(row).as_bytes())
+        }
+        DataType::Binary => message.extend_from_slice(array.as_binary::<i32>().value(row)),
+        DataType::LargeBinary => message.extend_from_slice(array.as_binary::<i64>().value(row)),
+        DataType::BinaryView => message.extend_from_slice(array.as_binary_view().value(row)),
+        // Times count from 2000.
         DataType::Date32 => {
             let day = array.as_primitive::<Date32Type>().value(row).checked_sub(EPOCH_DAYS);
-            out.extend_from_slice(&day.ok_or_else(out_of_range)?.to_be_bytes());
+            message.extend_from_slice(&day.ok_or_else(out_of_range)?.to_be_bytes());
         }
-        DataType::Timestamp(unit, _) => write_timestamp(ticks(array, *unit, row), *unit, out)?,
-        other => {
-            return Err(SqlError::unsupported(format!("COPY in binary of type {other}")));
+        DataType::Timestamp(unit, _) => write_timestamp(ticks(array, *unit, row), *unit, message)?,
+        data_type => {
+            return Err(SqlError::unsupported(format!("COPY in binary of type {data_type}")));
         }
     }
     Ok(())
 }
 
-fn write_timestamp(ticks: i64, unit: TimeUnit, out: &mut Vec<u8>) -> Result<(), SqlError> {
+fn write_timestamp(ticks: i64, unit: TimeUnit, message: &mut Vec<u8>) -> Result<(), SqlError> {
     let micros = rescale(ticks.into(), Unit::from(unit), Unit::Microsecond)
         .and_then(|micros| micros.checked_sub(EPOCH_MICROS))
         .ok_or_else(out_of_range)?;
-    out.extend_from_slice(&micros.to_be_bytes());
+    message.extend_from_slice(&micros.to_be_bytes());
     Ok(())
 }
 
 fn out_of_range() -> SqlError {
-    SqlError::new(DATETIME_OVERFLOW, "a moment is beyond what the binary format can hold")
+    SqlError::new(DATETIME_OVERFLOW, "timestamp or date out of range for the binary format")
 }

@@ -1,5 +1,5 @@
-//! COPY's CSV format, as PostgreSQL reads it: quotes may begin anywhere in a field, an unquoted field
-//! that is the NULL string is NULL, and a quoted value may hold anything, newlines included.
+//! COPY's CSV format, input, as PostgreSQL reads it: quotes may begin anywhere in a field, an unquoted field equal to
+//! the NULL string is NULL, and a quoted value may contain anything, newlines included.
 
 use super::Found;
 use super::rows::Rows;
@@ -13,16 +13,16 @@ pub(super) struct CsvDecoder {
     escape: u8,
     null: String,
     header: CopyHeader,
-    /// By column.
+    /// For each column: whether a quoted NULL string is NULL.
     force_null: Vec<bool>,
-    /// By column.
+    /// For each column: whether an unquoted NULL string is a text.
     force_not_null: Vec<bool>,
     search: Search,
-    /// The value being read, kept for its memory.
+    /// The current value; its allocation is reused.
     value: String,
 }
 
-/// How far the search for the row's end has come.
+/// State of the search for the row's end.
 #[derive(Default)]
 struct Search {
     at: usize,
@@ -31,8 +31,8 @@ struct Search {
 
 impl CsvDecoder {
     pub(super) fn new(options: &CopyOptions, columns: &[String]) -> Self {
-        let flags = |of: &crate::sql::statement::CopyColumns| {
-            columns.iter().map(|column| of.contains(column)).collect()
+        let flags = |option: &crate::sql::statement::CopyColumns| {
+            columns.iter().map(|column| option.contains(column)).collect()
         };
         Self {
             delimiter: options.delimiter,
@@ -47,13 +47,14 @@ impl CsvDecoder {
         }
     }
 
-    /// Decodes the row at the head of the bytes, which are not empty.
+    /// Decodes the row at the start of the bytes, which are not empty.
     pub(super) fn decode(
         &mut self,
         bytes: &[u8],
         last: bool,
         rows: &mut Rows,
     ) -> Result<Found, SqlError> {
+        // The bytes of the row, which may end with the data.
         let (end, used) = match self.row_end(bytes, last) {
             Some(end) => (end, end + 1),
             None if !last => return Ok(Found::Partial),
@@ -64,12 +65,14 @@ impl CsvDecoder {
         };
         self.search = Search::default();
         let row = &bytes[..end];
+        // A carriage return belongs to the newline, and `\.` ends the data.
         let row = row.strip_suffix(b"\r").unwrap_or(row);
         if row == b"\\." {
             return Ok(Found::End(used));
         }
         let newlines = 1 + newlines(row);
         let text = rows.utf8(row)?;
+        // The header is no row.
         if self.header != CopyHeader::None {
             if self.header == CopyHeader::Match {
                 let mut names = Vec::new();
@@ -100,7 +103,7 @@ impl CsvDecoder {
             if column == width {
                 return Err(rows.extra());
             }
-            // Most values are neither quoted nor in need of being copied.
+            // Most values are unquoted and need no copy.
             let plain = text
                 .as_bytes()
                 .iter()
@@ -110,13 +113,13 @@ impl CsvDecoder {
                     rest = None;
                     (text, false)
                 }
-                Some(at) if text.as_bytes()[at] == self.delimiter => {
-                    rest = Some(&text[at + 1..]);
-                    (&text[..at], false)
+                Some(end) if text.as_bytes()[end] == self.delimiter => {
+                    rest = Some(&text[end + 1..]);
+                    (&text[..end], false)
                 }
                 Some(_) => {
-                    let (after, quoted) = self.field(text);
-                    rest = after;
+                    let (remaining, quoted) = self.field(text);
+                    rest = remaining;
                     (self.value.as_str(), quoted)
                 }
             };
@@ -132,57 +135,57 @@ impl CsvDecoder {
         if column < width { Err(rows.missing(column)) } else { Ok(()) }
     }
 
-    /// Reads a field into `value`; gives what follows its delimiter, and whether it had quotes.
+    /// Reads a field into `value`; returns the text after its delimiter, and whether it had quotes.
     fn field<'t>(&mut self, text: &'t str) -> (Option<&'t str>, bool) {
         self.value.clear();
         let bytes = text.as_bytes();
         let mut had_quotes = false;
         let mut quoted = false;
-        let mut from = 0;
-        let mut at = 0;
-        while let Some(byte) = bytes.get(at) {
+        let mut copied = 0;
+        let mut position = 0;
+        while let Some(byte) = bytes.get(position) {
             if quoted {
-                let next = bytes.get(at + 1);
+                let next = bytes.get(position + 1);
                 let escapes = *byte == self.escape
                     && next.is_some_and(|next| *next == self.quote || *next == self.escape);
                 if escapes {
-                    self.value.push_str(&text[from..at]);
-                    // The character itself; the quote and the escape are ASCII.
-                    from = at + 1;
-                    at += 2;
+                    self.value.push_str(&text[copied..position]);
+                    // The escaped character itself is copied later; the quote and the escape are ASCII.
+                    copied = position + 1;
+                    position += 2;
                     continue;
                 }
                 if *byte == self.quote {
-                    self.value.push_str(&text[from..at]);
+                    self.value.push_str(&text[copied..position]);
                     quoted = false;
-                    from = at + 1;
+                    copied = position + 1;
                 }
             } else if *byte == self.delimiter {
-                self.value.push_str(&text[from..at]);
-                return (Some(&text[at + 1..]), had_quotes);
+                self.value.push_str(&text[copied..position]);
+                return (Some(&text[position + 1..]), had_quotes);
             } else if *byte == self.quote {
-                self.value.push_str(&text[from..at]);
+                self.value.push_str(&text[copied..position]);
                 quoted = true;
                 had_quotes = true;
-                from = at + 1;
+                copied = position + 1;
             }
-            at += 1;
+            position += 1;
         }
-        self.value.push_str(&text[from..]);
+        self.value.push_str(&text[copied..]);
         (None, had_quotes)
     }
 
-    /// Where the row ends: at a newline outside of quotes.
+    /// The offset of the newline that ends the row, which is outside of quotes.
     fn row_end(&mut self, bytes: &[u8], last: bool) -> Option<usize> {
-        let Search { at, quoted } = &mut self.search;
-        while let Some(byte) = bytes.get(*at) {
+        let Search { at: position, quoted } = &mut self.search;
+        while let Some(byte) = bytes.get(*position) {
             if *quoted {
                 if *byte == self.escape {
-                    match bytes.get(*at + 1) {
-                        // Whether it escapes is not known before the next byte is.
+                    match bytes.get(*position + 1) {
+                        // It escapes or not depending on the next byte, which is not here yet.
                         None if !last => return None,
                         Some(next) if *next == self.quote || *next == self.escape => {
-                            *at += 2;
+                            *position += 2;
                             continue;
                         }
                         _ => {}
@@ -194,9 +197,9 @@ impl CsvDecoder {
             } else if *byte == self.quote {
                 *quoted = true;
             } else if *byte == b'\n' {
-                return Some(*at);
+                return Some(*position);
             }
-            *at += 1;
+            *position += 1;
         }
         None
     }

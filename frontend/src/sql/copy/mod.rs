@@ -1,13 +1,13 @@
-//! The forms in which COPY carries rows: text, CSV and binary, in and out.
+//! The formats in which COPY transfers rows: text, CSV and binary, input and output.
 //!
 //! ```text
 //!   CopyData ── buffer ── text | csv | binary ── Rows (column builders) ── batches of 8,192 rows
 //!   batches  ── encode ── one message for each row
 //! ```
 //!
-//! Data comes in pieces that end anywhere: in the middle of a row, of a quote, of a number's bytes. A
-//! decoder keeps what is not complete yet, and no more than [`ROW_BYTES_MAX`] of it. Errors are those of
-//! PostgreSQL, with the line and the column. Nothing is skipped: the first wrong row ends the COPY.
+//! Data arrives in chunks that end anywhere: in the middle of a row, of a quote, of a number's bytes. A decoder keeps
+//! an incomplete row, up to [`ROW_BYTES_MAX`]. Errors are PostgreSQL's, with the line and the column. Nothing is
+//! skipped: the first wrong row ends the COPY.
 
 mod binary;
 mod binary_out;
@@ -35,23 +35,23 @@ use self::text_out::TextEncoder;
 use super::statement::{CopyFormat, CopyOptions};
 use crate::error::SqlError;
 
-/// The most bytes that one row may have: twice what a row may have stored, for quotes and escapes.
+/// Maximum bytes of a row: twice the limit for stored rows, to allow for quotes and escapes.
 pub const ROW_BYTES_MAX: usize = 32 << 20;
 
-/// SQLSTATE of data that is not in the form it should be.
+/// SQLSTATE of data that does not have the specified format.
 const BAD_COPY_FORMAT: &str = "22P04";
 
-/// What a decoder found at the head of its buffer.
+/// The result of decoding the start of the buffer.
 enum Found {
-    /// This many bytes are done with.
+    /// This many bytes were consumed.
     Used(usize),
-    /// A row that is not complete.
+    /// The row is incomplete.
     Partial,
-    /// The mark that ends the data, which has this many bytes.
+    /// The end-of-data mark, of this many bytes.
     End(usize),
 }
 
-/// Bytes of COPY FROM STDIN to batches of a table's columns.
+/// Decodes the bytes of COPY FROM STDIN into batches of a table's columns.
 pub struct CopyDecoder {
     form: Form,
     rows: Rows,
@@ -66,8 +66,8 @@ enum Form {
 }
 
 impl CopyDecoder {
-    /// A decoder of rows that bring these columns of a table, in this order; times without an offset are those of the
-    /// zone.
+    /// A decoder of rows with these columns of a table, in this order; times without an offset are times in `zone`.
+    ///
     ///
     /// # Errors
     /// When the table has no such column.
@@ -87,26 +87,25 @@ impl CopyDecoder {
         Ok(Self { form, rows, buffer: BytesMut::new(), ended: false })
     }
 
-    /// Takes more bytes; gives the batches that are full.
+    /// Adds bytes; returns the full batches.
     ///
     /// # Errors
-    /// The first row that is wrong. The decoder is of no use then.
+    /// The first wrong row. The decoder must not be used afterwards.
     pub fn push(&mut self, data: &[u8]) -> Result<Vec<RecordBatch>, SqlError> {
         self.buffer.extend_from_slice(data);
         self.decode(false)?;
         if self.buffer.len() > ROW_BYTES_MAX {
-            return Err(self.rows.located(SqlError::new(
-                "54000",
-                format!("a row of more than {ROW_BYTES_MAX} bytes"),
-            )));
+            return Err(self
+                .rows
+                .located(SqlError::new("54000", format!("a row exceeds {ROW_BYTES_MAX} bytes"))));
         }
         Ok(self.rows.take_full())
     }
 
-    /// Says that no bytes follow; gives the batches that are left.
+    /// Ends the data; returns the remaining batches.
     ///
     /// # Errors
-    /// The first row that is wrong, or incomplete.
+    /// The first wrong or incomplete row.
     pub fn finish(&mut self) -> Result<Vec<RecordBatch>, SqlError> {
         self.decode(true)?;
         if !self.ended
@@ -119,7 +118,7 @@ impl CopyDecoder {
         self.rows.take_all()
     }
 
-    /// How many rows were decoded.
+    /// Number of decoded rows.
     pub fn rows(&self) -> u64 {
         self.rows.total()
     }
@@ -133,7 +132,7 @@ impl CopyDecoder {
             }
             if self.ended {
                 break match &self.form {
-                    // As PostgreSQL: binary data must end where it says so, text is not looked at.
+                    // As in PostgreSQL: binary data must end at its trailer, text after the mark is ignored.
                     Form::Binary(_) => Err(self.rows.located(SqlError::new(
                         BAD_COPY_FORMAT,
                         "received copy data after EOF marker",
@@ -144,12 +143,12 @@ impl CopyDecoder {
                     }
                 };
             }
-            let found = match &mut self.form {
+            let result = match &mut self.form {
                 Form::Text(text) => text.decode(rest, last, &mut self.rows),
                 Form::Csv(csv) => csv.decode(rest, last, &mut self.rows),
                 Form::Binary(binary) => binary.decode(rest, &mut self.rows),
             };
-            match found {
+            match result {
                 Ok(Found::Used(bytes)) => used += bytes,
                 Ok(Found::Partial) => break Ok(()),
                 Ok(Found::End(bytes)) => {
@@ -164,10 +163,10 @@ impl CopyDecoder {
     }
 }
 
-/// Batches of a query to messages of COPY TO STDOUT.
+/// Encodes the batches of a query into messages of COPY TO STDOUT.
 pub struct CopyEncoder {
     form: OutForm,
-    /// What goes in front of the first row.
+    /// Bytes before the first row, until they are sent.
     header: Option<Vec<u8>>,
 }
 
@@ -177,7 +176,7 @@ enum OutForm {
 }
 
 impl CopyEncoder {
-    /// An encoder of rows of a schema; times with a zone are written in this one.
+    /// An encoder for rows of a schema; times with a time zone are written in `zone`.
     ///
     /// # Errors
     /// When the binary format has no form for a column's type.
@@ -200,31 +199,30 @@ impl CopyEncoder {
         })
     }
 
-    /// One message for each row. The header, of formats that have one, is in front of the first row's,
-    /// so that messages count rows.
+    /// One message for each row. A format's header is part of the first row's message, so that messages count rows.
     ///
     /// # Errors
-    /// When a value has no form in the format.
+    /// When a value cannot be written in the format.
     pub fn encode(&mut self, batch: &RecordBatch) -> Result<Vec<Bytes>, SqlError> {
         let mut messages = Vec::with_capacity(batch.num_rows());
         let mut row = match &mut self.form {
             OutForm::Text(text) => text.batch(batch)?,
             OutForm::Binary(binary) => binary.batch(batch)?,
         };
-        for at in 0..batch.num_rows() {
+        for index in 0..batch.num_rows() {
             let mut message = self.header.take().unwrap_or_default();
-            row(at, &mut message)?;
+            row(index, &mut message)?;
             messages.push(Bytes::from(message));
         }
         Ok(messages)
     }
 
-    /// What is left to send when there was no row: the header. The binary format's trailer (two bytes
-    /// 0xFF) is the protocol library's to send.
+    /// The header, if no row has been sent with it. The binary format's trailer (two bytes 0xFF) is sent by the
+    /// protocol library.
     pub fn finish(&mut self) -> Option<Bytes> {
         self.header.take().map(Bytes::from)
     }
 }
 
-/// Writes a row of a batch behind what is there.
+/// Appends a row of a batch to a buffer.
 type WriteRow<'a> = Box<dyn FnMut(usize, &mut Vec<u8>) -> Result<(), SqlError> + 'a>;

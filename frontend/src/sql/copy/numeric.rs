@@ -7,19 +7,19 @@ use crate::sql::decimal::{DecimalError, parse_decimal};
 const NEGATIVE: u16 = 0x4000;
 const POSITIVE: u16 = 0;
 
-/// Why bytes are no number of a DECIMAL.
+/// The reason why bytes are no value of a DECIMAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NumericError {
-    /// They are not a numeric.
+    /// The bytes are not a numeric.
     Malformed,
-    /// The type cannot hold it: it is too large, infinite or not a number.
+    /// The type cannot store it: it is too large, infinite or NaN.
     OutOfRange,
 }
 
 /// The unscaled number at the type's scale, rounded half away from zero.
 pub(super) fn read_numeric(bytes: &[u8], column_type: ColumnType) -> Result<i128, NumericError> {
     let (head, digits) = bytes.split_at_checked(8).ok_or(NumericError::Malformed)?;
-    let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let word = |offset: usize| u16::from_be_bytes([head[offset], head[offset + 1]]);
     let (count, weight, sign) = (usize::from(word(0)), word(2).cast_signed(), word(4));
     let (pairs, rest) = digits.as_chunks::<2>();
     if pairs.len() != count || !rest.is_empty() {
@@ -40,7 +40,7 @@ pub(super) fn read_numeric(bytes: &[u8], column_type: ColumnType) -> Result<i128
         }
         text.push_str(&format!("{digit:04}"));
     }
-    // The first digit counts 10000^weight; the text so far counts its last digit as one.
+    // The first digit counts 10000^weight; in the text so far, the last digit counts one.
     let last = i64::from(weight) - i64::try_from(count).map_err(|_| NumericError::Malformed)? + 1;
     text.push_str(&format!("e{}", last * 4));
     parse_decimal(&text, column_type).map_err(|error| match error {
@@ -49,8 +49,8 @@ pub(super) fn read_numeric(bytes: &[u8], column_type: ColumnType) -> Result<i128
     })
 }
 
-/// The numeric of an unscaled number.
-pub(super) fn write_numeric(unscaled: i128, scale: i8, out: &mut Vec<u8>) {
+/// Appends the binary numeric of an unscaled number.
+pub(super) fn write_numeric(unscaled: i128, scale: i8, buffer: &mut Vec<u8>) {
     let places = u32::from(scale.unsigned_abs());
     // Digits of the text, aligned so that the point lies between two groups of four.
     let mut digits = unscaled.unsigned_abs().to_string();
@@ -65,6 +65,7 @@ pub(super) fn write_numeric(unscaled: i128, scale: i8, out: &mut Vec<u8>) {
     while !digits.len().is_multiple_of(4) {
         digits.insert(0, '0');
     }
+    // Groups of four digits, without zeros at either end.
     let mut groups: Vec<u16> = digits
         .as_bytes()
         .chunks(4)
@@ -81,17 +82,17 @@ pub(super) fn write_numeric(unscaled: i128, scale: i8, out: &mut Vec<u8>) {
     if groups.is_empty() {
         weight = 0;
     }
-    // At most 38 digits and a scale of 38: all of these fit.
+    // At most 38 digits and a scale of 38, so that all of these fit.
     let count = u16::try_from(groups.len()).unwrap_or(0);
     let weight = i16::try_from(weight).unwrap_or(0);
     let sign = if unscaled < 0 { NEGATIVE } else { POSITIVE };
     let display = if scale > 0 { u16::from(scale.unsigned_abs()) } else { 0 };
-    out.extend_from_slice(&count.to_be_bytes());
-    out.extend_from_slice(&weight.to_be_bytes());
-    out.extend_from_slice(&sign.to_be_bytes());
-    out.extend_from_slice(&display.to_be_bytes());
+    buffer.extend_from_slice(&count.to_be_bytes());
+    buffer.extend_from_slice(&weight.to_be_bytes());
+    buffer.extend_from_slice(&sign.to_be_bytes());
+    buffer.extend_from_slice(&display.to_be_bytes());
     for group in groups {
-        out.extend_from_slice(&group.to_be_bytes());
+        buffer.extend_from_slice(&group.to_be_bytes());
     }
 }
 

@@ -1,4 +1,4 @@
-//! The rows being decoded: a builder for each column, and where in the data we are.
+//! The rows being decoded: a builder for each column, and the current line of the data.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use super::BAD_COPY_FORMAT;
 use crate::error::SqlError;
 use crate::sql::column_builder::ColumnBuilder;
 
-/// Rows of a batch.
+/// Maximum rows of a batch.
 const BATCH_ROWS: usize = 8192;
-/// Bytes of data after which a batch is full, however few its rows are.
+/// Bytes of input after which a batch is full, whatever its number of rows.
 const BATCH_BYTES: usize = 4 << 20;
 
 pub(super) struct Rows {
@@ -24,10 +24,10 @@ pub(super) struct Rows {
     schema: SchemaRef,
     /// Rows in the builders.
     count: usize,
-    /// Bytes of data in the builders, about.
+    /// Approximate bytes of input in the builders.
     bytes: usize,
     total: u64,
-    /// The line (of binary: the row) that is being decoded, from 1.
+    /// The line (in binary: the row) that is being decoded, from 1.
     line: u64,
     full: Vec<RecordBatch>,
 }
@@ -57,7 +57,7 @@ impl Rows {
         })
     }
 
-    /// How many columns a row has.
+    /// Number of columns.
     pub(super) fn width(&self) -> usize {
         self.builders.len()
     }
@@ -77,19 +77,19 @@ impl Rows {
         }
     }
 
-    /// Appends by the builder's own means.
+    /// Appends a value with a method of the column's builder.
     pub(super) fn append(
         &mut self,
         column: usize,
-        with: impl FnOnce(&mut ColumnBuilder) -> Result<(), SqlError>,
+        append: impl FnOnce(&mut ColumnBuilder) -> Result<(), SqlError>,
     ) -> Result<(), SqlError> {
-        match with(&mut self.builders[column]) {
+        match append(&mut self.builders[column]) {
             Ok(()) => Ok(()),
             Err(error) => Err(self.located_at(error, column)),
         }
     }
 
-    /// Ends the row, which took so many bytes and lines.
+    /// Ends a row of this many input bytes and lines.
     pub(super) fn end_row(&mut self, bytes: usize, lines: u64) -> Result<(), SqlError> {
         self.count += 1;
         self.total += 1;
@@ -101,7 +101,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Counts lines that are no rows.
+    /// Counts lines that are not rows.
     pub(super) fn skip_lines(&mut self, lines: u64) {
         self.line += lines;
     }
@@ -117,12 +117,12 @@ impl Rows {
         Ok(())
     }
 
-    /// The batches that are full.
+    /// Removes and returns the full batches.
     pub(super) fn take_full(&mut self) -> Vec<RecordBatch> {
         std::mem::take(&mut self.full)
     }
 
-    /// All batches.
+    /// Removes and returns all batches, the last one included.
     pub(super) fn take_all(&mut self) -> Result<Vec<RecordBatch>, SqlError> {
         if self.count > 0 {
             self.seal()?;
@@ -130,7 +130,7 @@ impl Rows {
         Ok(self.take_full())
     }
 
-    /// An error with where it is.
+    /// Adds the line to an error.
     pub(super) fn located(&self, error: SqlError) -> SqlError {
         if error.detail.is_some() {
             return error;
@@ -138,7 +138,7 @@ impl Rows {
         error.with_detail(format!("COPY {}, line {}", self.table, self.line))
     }
 
-    /// An error with where it is, down to the column.
+    /// Adds the line and the column to an error.
     pub(super) fn located_at(&self, error: SqlError, column: usize) -> SqlError {
         if error.detail.is_some() {
             return error;
@@ -147,13 +147,13 @@ impl Rows {
         error.with_detail(format!("COPY {}, line {}, column {name}", self.table, self.line))
     }
 
-    /// The error of a row that ends before its columns do.
+    /// The error of a row with too few fields.
     pub(super) fn missing(&self, column: usize) -> SqlError {
         let name = self.names.get(column).map_or("?", String::as_str);
         self.located(SqlError::new(BAD_COPY_FORMAT, format!("missing data for column \"{name}\"")))
     }
 
-    /// The error of a row that goes on behind its columns.
+    /// The error of a row with too many fields.
     pub(super) fn extra(&self) -> SqlError {
         self.located(SqlError::new(BAD_COPY_FORMAT, "extra data after last expected column"))
     }
@@ -165,24 +165,24 @@ impl Rows {
         })
     }
 
-    /// Checks that a header names the columns.
-    pub(super) fn check_header(&self, found: &[String]) -> Result<(), SqlError> {
-        if found.len() != self.names.len() {
+    /// Checks that a header has the names of the columns.
+    pub(super) fn check_header(&self, header: &[String]) -> Result<(), SqlError> {
+        if header.len() != self.names.len() {
             return Err(self.located(SqlError::new(
                 BAD_COPY_FORMAT,
                 format!(
                     "wrong number of fields in header line: got {}, expected {}",
-                    found.len(),
+                    header.len(),
                     self.names.len()
                 ),
             )));
         }
-        match found.iter().zip(&self.names).find(|(found, name)| found != name) {
+        match header.iter().zip(&self.names).find(|(name_in_header, name)| name_in_header != name) {
             None => Ok(()),
-            Some((found, name)) => Err(self.located(SqlError::new(
+            Some((name_in_header, name)) => Err(self.located(SqlError::new(
                 BAD_COPY_FORMAT,
                 format!(
-                    "column name mismatch in header line: got \"{found}\", expected \"{name}\""
+                    "column name mismatch in header line: got \"{name_in_header}\", expected \"{name}\""
                 ),
             ))),
         }

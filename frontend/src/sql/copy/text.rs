@@ -1,5 +1,5 @@
-//! COPY's text format: a line for each row, fields between delimiters, special characters behind
-//! backslashes. A line of `\.` ends the data.
+//! COPY's text format, input: a line for each row, fields separated by delimiters, special characters escaped by
+//! backslashes. A line `\.` ends the data.
 
 use super::rows::Rows;
 use super::{BAD_COPY_FORMAT, Found};
@@ -10,7 +10,7 @@ pub(super) struct TextDecoder {
     delimiter: u8,
     null: String,
     header: CopyHeader,
-    /// Bytes at the head of the buffer that are known to hold no end of a line.
+    /// Bytes at the start of the buffer without the end of a line.
     searched: usize,
 }
 
@@ -24,7 +24,7 @@ impl TextDecoder {
         }
     }
 
-    /// Decodes the line at the head of the bytes, which are not empty.
+    /// Decodes the line at the start of the bytes, which are not empty.
     pub(super) fn decode(
         &mut self,
         bytes: &[u8],
@@ -62,7 +62,7 @@ impl TextDecoder {
         let width = rows.width();
         let mut column = 0;
         for field in self.fields(text) {
-            // The line of a table of no columns is empty, and has one empty field.
+            // The line of a table without columns is empty, which counts as one empty field.
             if column == width {
                 if width == 0 && text.is_empty() {
                     break;
@@ -86,52 +86,52 @@ impl TextDecoder {
         Ok(Found::Used(used))
     }
 
-    /// Where the line ends: at a newline that no backslash hides.
+    /// The offset of the newline that ends the line, which is not escaped.
     fn line_end(&self, bytes: &[u8]) -> Option<usize> {
-        let mut from = self.searched;
+        let mut start = self.searched;
         loop {
-            let end = from + bytes[from..].iter().position(|byte| *byte == b'\n')?;
+            let end = start + bytes[start..].iter().position(|byte| *byte == b'\n')?;
             if !is_hidden(bytes, end) {
                 return Some(end);
             }
-            from = end + 1;
+            start = end + 1;
         }
     }
 
-    /// The fields of a line, as they stand.
+    /// The fields of a line, still escaped.
     fn fields<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
         let delimiter = self.delimiter;
         let mut rest = Some(text);
         std::iter::from_fn(move || {
             let text = rest?;
             let bytes = text.as_bytes();
-            let mut from = 0;
+            let mut start = 0;
             loop {
-                let Some(found) = bytes[from..].iter().position(|byte| *byte == delimiter) else {
+                let Some(length) = bytes[start..].iter().position(|byte| *byte == delimiter) else {
                     rest = None;
                     return Some(text);
                 };
-                let at = from + found;
-                if !is_hidden(bytes, at) {
-                    rest = Some(&text[at + 1..]);
-                    return Some(&text[..at]);
+                let end = start + length;
+                if !is_hidden(bytes, end) {
+                    rest = Some(&text[end + 1..]);
+                    return Some(&text[..end]);
                 }
-                from = at + 1;
+                start = end + 1;
             }
         })
     }
 }
 
-/// Whether an odd number of backslashes stands in front of a byte.
-fn is_hidden(bytes: &[u8], at: usize) -> bool {
-    bytes[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
+/// Returns true if an odd number of backslashes precedes a byte.
+fn is_hidden(bytes: &[u8], position: usize) -> bool {
+    bytes[..position].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
 pub(super) fn newlines(bytes: &[u8]) -> u64 {
     bytes.iter().map(|byte| u64::from(*byte == b'\n')).sum()
 }
 
-/// A field without its backslashes.
+/// Removes the escapes of a field.
 fn unescape(field: &str, rows: &Rows) -> Result<String, SqlError> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();
@@ -142,11 +142,12 @@ fn unescape(field: &str, rows: &Rows) -> Result<String, SqlError> {
             continue;
         }
         let Some((escaped, tail)) = rest.split_first() else {
-            // A backslash at the very end stands for itself.
+            // A backslash at the very end is itself.
             bytes.push(b'\\');
             break;
         };
         rest = tail;
+        // Letters, octal and hexadecimal codes; any other character is itself.
         match escaped {
             b'b' => bytes.push(8),
             b'f' => bytes.push(12),
@@ -161,7 +162,7 @@ fn unescape(field: &str, rows: &Rows) -> Result<String, SqlError> {
                     code = code * 8 + u32::from(digit - b'0');
                 }
                 rest = &rest[more..];
-                // Three octal digits reach beyond a byte; PostgreSQL drops the ninth bit too.
+                // Three octal digits exceed a byte; PostgreSQL drops the ninth bit too.
                 bytes.push(code.to_le_bytes()[0]);
             }
             b'x' if rest.first().is_some_and(u8::is_ascii_hexdigit) => {
@@ -173,7 +174,7 @@ fn unescape(field: &str, rows: &Rows) -> Result<String, SqlError> {
                 rest = &rest[length..];
                 bytes.push(code.to_le_bytes()[0]);
             }
-            other => bytes.push(*other),
+            character => bytes.push(*character),
         }
     }
     String::from_utf8(bytes).map_err(|_| {
@@ -181,7 +182,7 @@ fn unescape(field: &str, rows: &Rows) -> Result<String, SqlError> {
     })
 }
 
-/// The error of data that ends in the middle.
-pub(super) fn unexpected_end(rows: &Rows, what: &str) -> SqlError {
-    rows.located(SqlError::new(BAD_COPY_FORMAT, what.to_owned()))
+/// The error of data that ends inside of a value.
+pub(super) fn unexpected_end(rows: &Rows, message: &str) -> SqlError {
+    rows.located(SqlError::new(BAD_COPY_FORMAT, message.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! COPY's text and CSV formats, out. Values look as PostgreSQL prints them.
+//! COPY's text and CSV formats, output. Values are written as in PostgreSQL.
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Schema, TimeUnit};
@@ -16,7 +16,7 @@ pub(super) struct TextEncoder {
     csv: bool,
     options: CopyOptions,
     zone: Zone,
-    /// By column.
+    /// For each column: whether all values are quoted.
     force_quote: Vec<bool>,
 }
 
@@ -38,14 +38,14 @@ impl TextEncoder {
         }
     }
 
-    /// The line of names, if one is wanted.
+    /// The line of column names, if the options require one.
     pub(super) fn header(&self, schema: &Schema) -> Option<Vec<u8>> {
         if self.options.header == CopyHeader::None {
             return None;
         }
         let mut line = Vec::new();
-        for (at, field) in schema.fields().iter().enumerate() {
-            if at > 0 {
+        for (index, field) in schema.fields().iter().enumerate() {
+            if index > 0 {
                 line.push(self.options.delimiter);
             }
             self.value(shown_name(field), false, &mut line);
@@ -62,8 +62,8 @@ impl TextEncoder {
             .collect::<Result<Vec<_>, _>>()?;
         let mut text = BytesMut::new();
         Ok(Box::new(move |row, line| {
-            for (at, column) in columns.iter().enumerate() {
-                if at > 0 {
+            for (index, column) in columns.iter().enumerate() {
+                if index > 0 {
                     line.push(self.options.delimiter);
                 }
                 if column.is_null(row) {
@@ -74,7 +74,7 @@ impl TextEncoder {
                 column.write(row, &mut text)?;
                 let text = std::str::from_utf8(&text)
                     .map_err(|_| SqlError::internal("a value's text is not UTF-8"))?;
-                self.value(text, self.force_quote[at], line);
+                self.value(text, self.force_quote[index], line);
             }
             line.push(b'\n');
             Ok(())

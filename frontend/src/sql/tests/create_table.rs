@@ -453,7 +453,7 @@ fn ranges_are_cut_where_they_are_told() {
         ("SPLIT AT ((1), (1))", "ascend"),
         ("SPLIT AT ((1, 'a', 2))", "longer than the key"),
         ("SPLIT AT (('x'))", "does not fit column \"u\""),
-        ("SPLIT AT ((u))", "not a literal"),
+        ("SPLIT AT ((u))", "expected a literal"),
     ] {
         let sql = format!("CREATE TABLE t (u INT, s STRING, PRIMARY KEY (u, s)) {sql}");
         assert!(state(&sql).1.contains(says), "{sql}: {}", state(&sql).1);
@@ -523,8 +523,8 @@ fn partitioning_by_time_warns() {
 #[test]
 fn hashing_needs_a_number_of_partitions() {
     let sql = |clause: &str| format!("CREATE TABLE t (a INT PRIMARY KEY) {clause}");
-    refused(&sql("PARTITION BY HASH (a)"), "42601", "needs PARTITIONS");
-    refused(&sql("PARTITIONS 4"), "42601", "HASH only");
+    refused(&sql("PARTITION BY HASH (a)"), "42601", "requires PARTITIONS");
+    refused(&sql("PARTITIONS 4"), "42601", "require PARTITION BY HASH");
     refused(&sql("PARTITION BY HASH (a) PARTITIONS 0"), "22023", "1 to 65535");
     refused(&sql("PARTITION BY HASH (a) PARTITIONS 5000"), "54000", "4096");
     refused(&sql("PARTITION BY HASH (b) PARTITIONS 5"), "42703", "\"b\"");
