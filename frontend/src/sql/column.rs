@@ -1,7 +1,8 @@
 //! One column of CREATE TABLE and ADD COLUMN: its type, its options, its default, its expression.
 //!
 //! Invariants:
-//! - a default is a literal of the column's type, `now()` or `current_date()`, in one spelling each, so that readers need not parse anything else;
+//! - a default is a literal of the column's type, `now()` or `current_date()`, in one spelling each, so that readers
+//!   need not parse anything else;
 //! - a generated column's expression depends on columns that are not generated themselves, and on nothing else.
 
 use std::ops::ControlFlow;

@@ -4,8 +4,11 @@
 //! that PostgreSQL accepts for the type, the values those that an Arrow cast gives.
 //!
 //! Invariants:
-//! - a value that does not fit is an error and appends nothing; the only lossy conversions are those of SQL: decimals round half away from zero, REAL rounds, timestamps drop finer digits;
-//! - timestamps are ticks since 1970. In a column with a time zone they are instants, and a text without an offset is read in the session's zone; in a column without one they are local times of that zone, whatever offset the text has.
+//! - a value that does not fit is an error and appends nothing; the only lossy conversions are those of SQL: decimals
+//!   round half away from zero, REAL rounds, timestamps drop finer digits;
+//! - timestamps are ticks since 1970. In a column with a time zone they are instants, and a text without an offset is
+//!   read in the session's zone; in a column without one they are local times of that zone, whatever offset the text
+//!   has.
 
 use std::sync::Arc;
 

@@ -2,8 +2,10 @@
 //!
 //! Every method answers as sqlparser's own dialect for PostgreSQL does, for which this dialect also passes
 //! (`dialect()`). The grammar differs in these points:
-//! - `f(expression => value)` is not parsed, because nothing here accepts it and each argument would be parsed twice for it. `f(name => value)` is parsed;
-//! - the right operand of `a IS [NOT] DISTINCT FROM b` ends at operators that bind less tightly than IS; sqlparser takes AND and OR into `b`;
+//! - `f(expression => value)` is not parsed, because nothing here accepts it and each argument would be parsed twice
+//!   for it. `f(name => value)` is parsed;
+//! - the right operand of `a IS [NOT] DISTINCT FROM b` ends at operators that bind less tightly than IS; sqlparser
+//!   takes AND and OR into `b`;
 //! - `a BETWEEN SYMMETRIC b AND c` is parsed, as `a BETWEEN b AND c OR a BETWEEN c AND b`;
 //! - `trim(BOTH FROM a)`, `a IN ((SELECT ..), b)` and `substring(a SIMILAR b ESCAPE c)` are parsed.
 

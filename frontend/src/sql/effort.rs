@@ -1,14 +1,13 @@
 //! Bounds on the work of sqlparser.
 //!
-//! The parser tries one reading after another and goes back where one fails. Where readings nest, each level doubles
-//! the work: `abs(abs(abs(..` takes minutes at twenty-six levels. Two things keep that from happening:
+//! The parser tries one alternative after another and backtracks where one fails. Where alternatives nest, each level
+//! doubles the work: `abs(abs(abs(..` takes minutes at 26 levels. Two measures prevent that:
 //!
-//! - **memory**: what begins at a token is read at most twice. The second time its result is kept, and from the third
-//!   time on it is taken from there (a packrat parser, Ford 2002, for one rule of the grammar);
-//! - **a budget**: the parser asks its dialect at each step, and each of these questions takes from the budget. A kept
-//!   result takes one step more for each of its tokens whenever it is copied: where readings nest, so do the copies. When
-//!   the budget is used up, or the statement is interrupted, the parse ends, by unwinding where the parser offers no
-//!   other way.
+//! - **memoization**: an expression at a given token is parsed at most twice. The second result is kept and reused from
+//!   the third time on (a packrat parser, Ford 2002, for one rule of the grammar);
+//! - **a budget**: the parser calls its dialect at each step, and each call takes one step from the budget. Copying a
+//!   kept result takes a step for each of its tokens: where alternatives nest, so do the copies. When the budget is
+//!   used up, or the statement is interrupted, the parse ends, by unwinding where the parser offers no other way.
 //!
 //! Invariant: the budget in force is that of the innermost [`within`] on this thread.
 
@@ -22,12 +21,13 @@ use partita_lanes::Reason;
 
 use crate::error::{STATEMENT_TOO_COMPLEX, SqlError};
 
-/// Depth of nesting of expressions that is read at all.
+/// Maximum depth of nested expressions.
 const DEPTH_MAX: usize = 64;
-/// Depth of nesting that is read on the thread that received the text.
+/// Maximum depth of nested expressions that are parsed on the thread that received the text.
 const QUICK_DEPTH_MAX: usize = 24;
-/// Depth of a query around an expression, in levels of sqlparser. Expressions reach their own bound first: sqlparser
-/// may take its error for another reading's (the keyword of a CASE that nests too deeply for the name of a column).
+/// Depth of a query around an expression, in levels of sqlparser. The bound of expressions must be reached first:
+/// sqlparser may mistake its own error for that of another alternative (it takes the keyword of a CASE that nests too
+/// deeply for the name of a column).
 const QUERIES_MAX: usize = 6;
 /// Steps between two checks for an interruption.
 const STEPS_PER_CHECK: u64 = 1024;
@@ -37,11 +37,11 @@ const STEPS_PER_CHECK: u64 = 1024;
 struct Budget {
     /// Steps for each token.
     per_token: u64,
-    /// Steps beyond those.
+    /// Steps in addition, whatever the length.
     base: u64,
 }
 
-/// Enough for every statement that is not made to be slow.
+/// Enough for every statement that is not written to be slow.
 const FULL: Budget = Budget { per_token: 200, base: 20_000 };
 /// A fraction of a millisecond's work; enough for most short statements.
 const QUICK: Budget = Budget { per_token: 20, base: 500 };
@@ -52,7 +52,7 @@ impl Budget {
     }
 }
 
-/// The end of a parse that is not the grammar's.
+/// An end of a parse that has nothing to do with the grammar.
 #[derive(Debug)]
 enum Stop {
     Exhausted,
@@ -60,13 +60,13 @@ enum Stop {
     Interrupted(Reason),
 }
 
-/// Readings of the expression that begins at a token.
+/// Memory of the expression that begins at a token.
 #[derive(Default)]
 enum Known {
-    /// It was read once.
+    /// It was parsed once; the result was not kept.
     #[default]
     Seen,
-    /// The result, and the index of the token behind it.
+    /// The result, and the index of the token after it.
     Read(Box<Result<Expr, ParserError>>, usize),
 }
 
@@ -74,15 +74,15 @@ enum Known {
 struct Effort {
     remaining: u64,
     known: HashMap<usize, Known>,
-    /// The next expression is read by the parser itself: the dialect asked for it.
+    /// True if the next expression is parsed by the parser itself: the dialect called it.
     pass: bool,
-    /// Expressions that are being read, one in another.
+    /// Depth of the current expression.
     depth: usize,
 }
 
 thread_local! {
     static CURRENT: RefCell<Option<Effort>> = const { RefCell::new(None) };
-    /// Set within [`quickly`]: whether all budgets sufficed so far.
+    /// Set within [`quickly`]: true if all budgets have sufficed.
     static QUICKLY: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
@@ -92,14 +92,14 @@ pub(super) enum Outcome<T> {
     Done(T),
     /// The budget is used up.
     Exhausted,
-    /// Expressions or queries nest deeper than [`depth_max`].
+    /// Expressions or queries are nested more deeply than [`depth_max`].
     TooDeep,
-    /// The statement is to end.
+    /// The statement was cancelled or timed out.
     Interrupted(Reason),
 }
 
 impl<T> Outcome<T> {
-    /// The result, or the error that says why there is none.
+    /// The result, or the error of a parse that did not end.
     pub(super) fn complete(self) -> Result<T, SqlError> {
         match self {
             Self::Done(value) => Ok(value),
@@ -110,7 +110,7 @@ impl<T> Outcome<T> {
     }
 }
 
-/// The error of a statement that takes too much work to read.
+/// The error of a statement that takes too much work to parse.
 pub(super) fn too_complex() -> SqlError {
     SqlError::new(STATEMENT_TOO_COMPLEX, "the statement is too complex to be parsed")
         .with_hint("nest fewer expressions, or split the statement")
@@ -118,30 +118,30 @@ pub(super) fn too_complex() -> SqlError {
 
 /// Parses with small budgets; `None` when one of them did not suffice.
 pub(super) fn quickly<T>(parse: impl FnOnce() -> T) -> Option<T> {
-    let before = QUICKLY.replace(Some(true));
+    let outer = QUICKLY.replace(Some(true));
     let parsed = parse();
-    let sufficed = QUICKLY.replace(before) == Some(true);
+    let sufficed = QUICKLY.replace(outer) == Some(true);
     sufficed.then_some(parsed)
 }
 
-/// The depth to which expressions and queries may nest together; sqlparser keeps one stack frame set per level.
+/// The maximum depth of expressions and queries together; sqlparser uses one set of stack frames per level.
 pub(super) fn depth_max() -> usize {
     expressions_max() + QUERIES_MAX
 }
 
-/// The depth to which expressions may nest.
+/// The maximum depth of nested expressions.
 fn expressions_max() -> usize {
     if QUICKLY.get().is_some() { QUICK_DEPTH_MAX } else { DEPTH_MAX }
 }
 
-/// Notes that a bound of [`quickly`] did not suffice.
+/// Records that a bound of [`quickly`] did not suffice.
 pub(super) fn insufficient() {
     if QUICKLY.get().is_some() {
         QUICKLY.set(Some(false));
     }
 }
 
-/// Parses so many tokens under a budget.
+/// Parses under a budget for this number of tokens.
 pub(super) fn within<T>(tokens: usize, parse: impl FnOnce() -> T) -> Outcome<T> {
     let budget = if QUICKLY.get().is_some() { QUICK } else { FULL };
     let effort =
@@ -168,7 +168,7 @@ pub(super) fn within<T>(tokens: usize, parse: impl FnOnce() -> T) -> Outcome<T> 
     }
 }
 
-/// Counts one step of the parser. When there are no more the parser's call unwinds up to [`within`].
+/// Counts one step of the parser. When the budget is used up, unwinds to [`within`].
 pub(super) fn step() {
     steps(1);
 }
@@ -177,28 +177,28 @@ pub(super) fn step() {
 fn steps(count: usize) {
     let stop = CURRENT.with_borrow_mut(|current| {
         let effort = current.as_mut()?;
-        let before = effort.remaining;
-        effort.remaining = before.saturating_sub(count as u64);
+        let previous = effort.remaining;
+        effort.remaining = previous.saturating_sub(count as u64);
         if effort.remaining == 0 {
             return Some(Stop::Exhausted);
         }
         // True once for each multiple that is passed.
-        if before.div_ceil(STEPS_PER_CHECK) != effort.remaining.div_ceil(STEPS_PER_CHECK) {
+        if previous.div_ceil(STEPS_PER_CHECK) != effort.remaining.div_ceil(STEPS_PER_CHECK) {
             return partita_lanes::interrupt::check().err().map(Stop::Interrupted);
         }
         None
     });
     if let Some(stop) = stop {
-        // No message: this is no defect, and `within` takes it.
+        // No panic message: this is no defect, and `within` catches it.
         resume_unwind(Box::new(stop));
     }
 }
 
-/// Reads the expression that begins at the next token; `None` when the parser has to do that itself.
+/// Parses the expression that begins at the next token; `None` when the parser has to do it itself.
 pub(super) fn prefix(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
     step();
     let start = parser.index();
-    // The parser asks again for what it is told to read: that is no new reading.
+    // The parser calls the dialect again for the expression that the dialect made it parse.
     let passes = CURRENT.with_borrow_mut(|current| {
         current.as_mut().is_none_or(|effort| std::mem::take(&mut effort.pass))
     });
@@ -215,9 +215,9 @@ pub(super) fn prefix(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError
     })
 }
 
-/// Reads an expression with the parser, and keeps the result of the second reading.
+/// Parses an expression with the parser, and keeps the result of the second time.
 fn read(parser: &mut Parser<'_>, start: usize) -> Result<Expr, ParserError> {
-    let (again, depth) = CURRENT.with_borrow_mut(|current| {
+    let (is_second, depth) = CURRENT.with_borrow_mut(|current| {
         let Some(effort) = current else { return (false, 0) };
         effort.pass = true;
         effort.depth += 1;
@@ -229,7 +229,7 @@ fn read(parser: &mut Parser<'_>, start: usize) -> Result<Expr, ParserError> {
         parser.parse_prefix()
     };
     if matches!(result, Err(ParserError::RecursionLimitExceeded)) {
-        // Another reading would be about as deep, and would try everything below again.
+        // Another alternative would be about as deep, and would try everything below again.
         resume_unwind(Box::new(Stop::TooDeep));
     }
     CURRENT.with_borrow_mut(|current| {
@@ -237,7 +237,7 @@ fn read(parser: &mut Parser<'_>, start: usize) -> Result<Expr, ParserError> {
             effort.depth -= 1;
         }
     });
-    if again {
+    if is_second {
         let end = parser.index();
         steps(end.saturating_sub(start));
         CURRENT.with_borrow_mut(|current| {
@@ -249,7 +249,7 @@ fn read(parser: &mut Parser<'_>, start: usize) -> Result<Expr, ParserError> {
     result
 }
 
-/// Copies a kept result and passes over its tokens.
+/// Copies a kept result, and skips its tokens.
 fn copy(parser: &mut Parser<'_>, start: usize, end: usize) -> Result<Expr, ParserError> {
     steps(end.saturating_sub(start));
     while parser.index() < end {

@@ -1,13 +1,19 @@
 //! Rewrites expressions that the planner would misinterpret.
 //!
-//! - Comparisons of rows become comparisons of their columns: the planner compares structs, in which NULL is an ordinary value.
-//! - Numbers with a point that are cast to a decimal or an integer, rounded, or compared with other numbers are exact, and so are numbers of more than 15 digits: the planner turns them into doubles first, which have no more digits than these.
-//! - AT TIME ZONE becomes a call of `timezone`, as in PostgreSQL: the planner turns it into a cast, which takes a local time for an instant.
+//! - Comparisons of rows become comparisons of their columns: the planner compares structs, in which NULL is an
+//!   ordinary value.
+//! - Numbers with a point that are cast to a decimal or an integer, rounded, or compared with other numbers are exact,
+//!   and so are numbers of more than 15 digits: the planner turns them into doubles first, which have no more digits
+//!   than these.
+//! - AT TIME ZONE becomes a call of `timezone`, as in PostgreSQL: the planner turns it into a cast, which takes a local
+//!   time for an instant.
 //! - A cast of a literal to a TIMESTAMP without precision gets the precision of the literal.
-//! - A minus before an interval applies to all its units: the planner puts it before the text, where it applies to the first.
+//! - A minus before an interval applies to all its units: the planner puts it before the text, where it applies to the
+//!   first.
 //! - A number in the ORDER BY of an aggregate or a window is a constant: the planner takes it for a position.
 //! - `date_bin` gets an interval as first argument, and its origin in nanoseconds.
-//! - `LIKE .. ESCAPE`, `SIMILAR TO`, `OVERLAPS`, `|/`, `~`, `^@` and `&&`, `age` of one time and `make_interval` with named arguments become plain function calls.
+//! - `LIKE .. ESCAPE`, `SIMILAR TO`, `OVERLAPS`, `|/`, `~`, `^@` and `&&`, `age` of one time and `make_interval` with
+//!   named arguments become plain function calls.
 //! - The text of an interval may have any of the forms that PostgreSQL accepts: the planner knows numbers with units.
 //!
 //! Invariant: a rewritten expression has the type it had, and is NULL where it is NULL in PostgreSQL.

@@ -1,7 +1,8 @@
 //! Rewrites sort keys that the planner does not accept.
 //!
 //! - Keys that an ORDER BY repeats: DISTINCT ON counts keys, and the planner drops repeated ones.
-//! - Numbers of select items that are made of aggregates, as in `SELECT k, max(v) - min(v) FROM t GROUP BY k ORDER BY 2`: the planner searches GROUP BY for a column of that name. It accepts the item itself.
+//! - Numbers of select items that are made of aggregates, as in `SELECT k, max(v) - min(v) FROM t GROUP BY k ORDER BY
+//!   2`: the planner searches GROUP BY for a column of that name. It accepts the item itself.
 //!
 //! Invariant: the order of the rows stays the same. A repeated key, and a constant, have no effect on it.
 

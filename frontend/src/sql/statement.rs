@@ -5,8 +5,10 @@
 //! `` `x` ``) exact.
 //!
 //! Invariants:
-//! - a statement contains only what this version supports; everything else in the text was an error of the parser, or is in [`CreateTable::notices`];
-//! - `INSERT ... VALUES` keeps its rows as text: they are scanned straight into Arrow columns when the table is known, and never become a syntax tree.
+//! - a statement contains only what this version supports; everything else in the text was an error of the parser, or
+//!   is in [`CreateTable::notices`];
+//! - `INSERT ... VALUES` keeps its rows as text: they are scanned straight into Arrow columns when the table is known,
+//!   and never become a syntax tree.
 
 use std::fmt;
 use std::ops::Range;
