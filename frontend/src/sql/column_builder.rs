@@ -493,7 +493,7 @@ impl ColumnBuilder {
             ColumnType::Date | ColumnType::Timestamp(..) => INVALID_DATETIME,
             _ => INVALID_TEXT,
         };
-        // Long texts are cut: the message goes to logs.
+        // Long texts are truncated, because the message is logged.
         let excerpt: String = text.chars().take(100).collect();
         let more = if excerpt.len() < text.len() { "..." } else { "" };
         SqlError::new(

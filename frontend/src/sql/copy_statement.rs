@@ -15,7 +15,7 @@ use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 
 /// Options as written. Defaults depend on the format, which may come last.
 #[derive(Default)]
-struct Given {
+struct WrittenOptions {
     format: Option<CopyFormat>,
     delimiter: Option<String>,
     null: Option<String>,
@@ -31,7 +31,7 @@ impl Tokens<'_> {
     /// Takes a COPY statement.
     pub(super) fn copy(&mut self) -> Result<Statement, SqlError> {
         self.expect("copy")?;
-        let mut written = Given::default();
+        let mut written = WrittenOptions::default();
         if self.at("database") && matches!(self.peek_nth(1).token, Token::Word(_)) {
             return Err(self.unsupported("COPY DATABASE"));
         }
@@ -70,7 +70,7 @@ impl Tokens<'_> {
     }
 
     /// Takes (query) TO STDOUT.
-    fn copy_query(&mut self, written: Given) -> Result<Statement, SqlError> {
+    fn copy_query(&mut self, written: WrittenOptions) -> Result<Statement, SqlError> {
         self.expect_mark(&Token::LParen)?;
         let (position, offset) = (self.position(), self.offset());
         self.query()?;
@@ -107,7 +107,10 @@ impl Tokens<'_> {
     }
 
     /// Takes [WITH] and options in either spelling.
-    fn copy_options(&mut self, mut written: Given) -> Result<(CopyFormat, CopyOptions), SqlError> {
+    fn copy_options(
+        &mut self,
+        mut written: WrittenOptions,
+    ) -> Result<(CopyFormat, CopyOptions), SqlError> {
         let position = self.position();
         self.take(&["with"]);
         if matches!(self.peek().token, Token::LParen) {
@@ -119,7 +122,7 @@ impl Tokens<'_> {
     }
 
     /// Takes one option of the list in parentheses.
-    fn copy_option(&mut self, written: &mut Given) -> Result<(), SqlError> {
+    fn copy_option(&mut self, written: &mut WrittenOptions) -> Result<(), SqlError> {
         let position = self.position();
         let name = self.name("an option")?;
         // An option replaces its own default once.
@@ -168,7 +171,7 @@ impl Tokens<'_> {
     }
 
     /// Takes one option of the older spelling; false when none follows.
-    fn old_copy_option(&mut self, written: &mut Given) -> Result<bool, SqlError> {
+    fn old_copy_option(&mut self, written: &mut WrittenOptions) -> Result<bool, SqlError> {
         // Formats.
         if self.take(&["binary"]) {
             written.format = Some(CopyFormat::Binary);
@@ -274,7 +277,7 @@ impl Tokens<'_> {
     }
 }
 
-impl Given {
+impl WrittenOptions {
     /// The options, with defaults in place of those not given, if they fit together.
     fn check(self) -> Result<(CopyFormat, CopyOptions), SqlError> {
         // Some options require a format.

@@ -3,7 +3,7 @@
 //! ```text
 //!   a JOIN b ON a.k = b.k AND EXISTS (S)        a JOIN b ON a.k = b.k .. WHERE EXISTS (S)
 //!   a LEFT JOIN b ON a.k = b.k AND b.y IN (S)   a LEFT JOIN (SELECT * FROM b WHERE b.y IN (S)) AS b ON a.k = b.k
-//!   (a, b) IN (S)                               whether S has a row with which a and b are equal; NULL if nobody knows
+//!   (a, b) IN (S)                               true if S has a row equal to (a, b); NULL if that is unknown
 //! ```
 //!
 //! Invariant: a subquery that cannot be moved is refused by name.

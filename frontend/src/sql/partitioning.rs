@@ -122,7 +122,7 @@ impl OptionPair {
 }
 
 /// The options that differ from the default, as SHOW CREATE TABLE prints them.
-pub(super) fn said(partitioning: &Partitioning) -> Vec<(&'static str, String)> {
+pub(super) fn non_default(partitioning: &Partitioning) -> Vec<(&'static str, String)> {
     // Destructured, so that a new option cannot be forgotten.
     let Partitioning {
         by_load,

@@ -29,20 +29,20 @@ pub(super) fn check_expression(expression: &Expr) -> Result<(), SqlError> {
 
 struct Refuse;
 
-type Found = ControlFlow<Box<SqlError>>;
+type Flow = ControlFlow<Box<SqlError>>;
 
-fn refuse(feature: &str) -> Found {
+fn refuse(feature: &str) -> Flow {
     ControlFlow::Break(Box::new(SqlError::unsupported(feature)))
 }
 
-fn refuse_with(feature: &str, hint: &str) -> Found {
+fn refuse_with(feature: &str, hint: &str) -> Flow {
     ControlFlow::Break(Box::new(SqlError::unsupported(feature).with_hint(hint)))
 }
 
 impl Visitor for Refuse {
     type Break = Box<SqlError>;
 
-    fn pre_visit_query(&mut self, query: &Query) -> Found {
+    fn pre_visit_query(&mut self, query: &Query) -> Flow {
         if !query.locks.is_empty() {
             return refuse("SELECT ... FOR UPDATE or FOR SHARE");
         }
@@ -56,21 +56,21 @@ impl Visitor for Refuse {
             Some(Fetch { percent: true, .. }) => return refuse("FETCH FIRST ... PERCENT"),
             _ => {}
         }
-        Found::Continue(())
+        Flow::Continue(())
     }
 
-    fn pre_visit_statement(&mut self, _: &Statement) -> Found {
+    fn pre_visit_statement(&mut self, _: &Statement) -> Flow {
         refuse("a statement that writes inside of a query")
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> Found {
+    fn pre_visit_select(&mut self, select: &Select) -> Flow {
         if select.into.is_some() {
             return refuse_with("SELECT ... INTO", "use INSERT INTO ... SELECT");
         }
-        Found::Continue(())
+        Flow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Found {
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
         match factor {
             TableFactor::Table { sample: Some(_), .. }
             | TableFactor::Derived { sample: Some(_), .. } => {
@@ -85,7 +85,7 @@ impl Visitor for Refuse {
             TableFactor::Table { partitions, .. } if !partitions.is_empty() => {
                 refuse_with("FROM ... PARTITION", "a predicate on the key picks partitions")
             }
-            _ => Found::Continue(()),
+            _ => Flow::Continue(()),
         }
     }
 }

@@ -86,7 +86,7 @@ fn options_of(schema: &TableSchema) -> Vec<(&'static str, String)> {
     if let Some(replicas) = options.replication_factor {
         printed.push(("replication_factor", replicas.to_string()));
     }
-    printed.extend(partitioning::said(&options.partitioning));
+    printed.extend(partitioning::non_default(&options.partitioning));
     if schema.schema_on_write {
         printed.push(("schema_on_write", "true".to_owned()));
     }

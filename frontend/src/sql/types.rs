@@ -196,7 +196,7 @@ impl Tokens<'_> {
         if matches!(self.peek().token, Token::LParen) {
             let wrong = self.unsupported("a TIMESTAMP of other than 0, 3, 6 or 9 digits");
             if !adjustable {
-                return Err(self.unexpected("no digits after a type that says its unit"));
+                return Err(self.unexpected("no digits after a type that names its unit"));
             }
             unit = Some(match self.modifier()? {
                 Some(0) => Unit::Second,

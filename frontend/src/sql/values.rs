@@ -581,7 +581,7 @@ fn number<'t>(cursor: &mut Cursor<'t>, begin: usize) -> Result<Cell<'t>, Stop> {
         magnitude = next.unwrap_or(0);
     }
     let mut whole = true;
-    // A point and an exponent, each of which makes it no integer.
+    // A point or an exponent makes it no integer.
     if cursor.take(b'.') {
         whole = false;
         let digits_before = cursor.offset() - 1 - start;

@@ -63,9 +63,9 @@ struct Weigher {
     subqueries: usize,
 }
 
-type Found = ControlFlow<Box<SqlError>>;
+type Flow = ControlFlow<Box<SqlError>>;
 
-fn refuse(sqlstate: &str, message: String) -> Found {
+fn refuse(sqlstate: &str, message: String) -> Flow {
     ControlFlow::Break(Box::new(SqlError::new(sqlstate, message)))
 }
 
@@ -75,7 +75,7 @@ fn address(query: &Query) -> usize {
 }
 
 impl Weigher {
-    fn add(&mut self, weight: u64, size: u64) -> Found {
+    fn add(&mut self, weight: u64, size: u64) -> Flow {
         if let Some(frame) = self.frames.last_mut() {
             frame.inner = frame.inner.max(size);
             frame.weight = frame.weight.saturating_add(weight);
@@ -86,14 +86,14 @@ impl Weigher {
                 return refuse(STATEMENT_TOO_COMPLEX, message);
             }
         }
-        Found::Continue(())
+        Flow::Continue(())
     }
 }
 
 impl Visitor for Weigher {
     type Break = Box<SqlError>;
 
-    fn pre_visit_expr(&mut self, expression: &Expr) -> Found {
+    fn pre_visit_expr(&mut self, expression: &Expr) -> Flow {
         if let Some(query) = subquery(expression) {
             self.values.entry(address(query)).or_insert(false);
             self.subqueries += 1;
@@ -102,17 +102,17 @@ impl Visitor for Weigher {
                 return refuse(STATEMENT_TOO_COMPLEX, message);
             }
         }
-        Found::Continue(())
+        Flow::Continue(())
     }
 
-    fn post_visit_expr(&mut self, expression: &Expr) -> Found {
+    fn post_visit_expr(&mut self, expression: &Expr) -> Flow {
         if subquery(expression).is_some() {
             self.subqueries -= 1;
         }
-        Found::Continue(())
+        Flow::Continue(())
     }
 
-    fn pre_visit_query(&mut self, query: &Query) -> Found {
+    fn pre_visit_query(&mut self, query: &Query) -> Flow {
         let ctes = query.with.iter().flat_map(|clause| &clause.cte_tables);
         let names = ctes.map(|cte| {
             (address(&cte.query), name(&cte.alias.name.value, cte.alias.name.quote_style))
@@ -125,11 +125,11 @@ impl Visitor for Weigher {
         if keys > COLUMNS_MAX {
             return too_many_columns("ORDER BY");
         }
-        Found::Continue(())
+        Flow::Continue(())
     }
 
-    fn post_visit_query(&mut self, query: &Query) -> Found {
-        let Some(frame) = self.frames.pop() else { return Found::Continue(()) };
+    fn post_visit_query(&mut self, query: &Query) -> Flow {
+        let Some(frame) = self.frames.pop() else { return Flow::Continue(()) };
         let references = frame.references.saturating_add(frame.beside);
         let size = references.max(1).saturating_mul(frame.inner.max(1));
         if size > EXPRESSION_MAX {
@@ -150,12 +150,12 @@ impl Visitor for Weigher {
             && let Some(name) = parent.named.get(&address(query)).cloned()
         {
             parent.known.insert(name, (frame.weight, size));
-            return Found::Continue(());
+            return Flow::Continue(());
         }
         self.add(frame.weight, size)
     }
 
-    fn pre_visit_relation(&mut self, relation: &ObjectName) -> Found {
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> Flow {
         let weight = match relation.0.as_slice() {
             [part] => part.as_ident().and_then(|ident| {
                 let name = name(&ident.value, ident.quote_style);
@@ -167,7 +167,7 @@ impl Visitor for Weigher {
         self.add(weight, size)
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> Found {
+    fn pre_visit_select(&mut self, select: &Select) -> Flow {
         let relations: usize = select.from.iter().map(|item| 1 + item.joins.len()).sum();
         // Relations.
         if relations > RELATIONS_MAX {
@@ -254,7 +254,7 @@ impl Visitor for References {
     }
 }
 
-fn too_many_columns(place: &str) -> Found {
+fn too_many_columns(place: &str) -> Flow {
     refuse("54011", format!("{place} can have at most {COLUMNS_MAX} entries"))
 }
 

@@ -8,7 +8,7 @@ use partita_proto::schema::{ColumnType, Unit};
 
 use super::numeric::{NumericError, read_numeric};
 use super::rows::Rows;
-use super::{BAD_COPY_FORMAT, Found};
+use super::{BAD_COPY_FORMAT, Decoded};
 use crate::error::{NUMERIC_OUT_OF_RANGE, SqlError};
 use crate::sql::column_builder::{ColumnBuilder, DATETIME_OVERFLOW, Integer, rescale};
 
@@ -34,15 +34,15 @@ pub(super) struct BinaryDecoder {
 
 impl BinaryDecoder {
     /// Decodes the header or the row at the start of the bytes.
-    pub(super) fn decode(&mut self, bytes: &[u8], rows: &mut Rows) -> Result<Found, SqlError> {
+    pub(super) fn decode(&mut self, bytes: &[u8], rows: &mut Rows) -> Result<Decoded, SqlError> {
         if !self.begun {
             return self.header(bytes, rows);
         }
         // The number of fields, or the trailer.
-        let Some(count) = bytes.first_chunk::<2>() else { return Ok(Found::Partial) };
+        let Some(count) = bytes.first_chunk::<2>() else { return Ok(Decoded::Partial) };
         let count = i16::from_be_bytes(*count);
         if count == -1 {
-            return Ok(Found::End(2));
+            return Ok(Decoded::End(2));
         }
         if usize::try_from(count).ok() != Some(rows.width()) {
             return Err(malformed(
@@ -51,7 +51,7 @@ impl BinaryDecoder {
             ));
         }
         // A row is decoded once all its bytes have arrived.
-        let Some(used) = row_length(bytes, rows)? else { return Ok(Found::Partial) };
+        let Some(used) = row_length(bytes, rows)? else { return Ok(Decoded::Partial) };
         let mut offset = 2;
         for column in 0..rows.width() {
             let length = length_at(bytes, offset).unwrap_or(-1);
@@ -65,10 +65,10 @@ impl BinaryDecoder {
             rows.append(column, |builder| read_value(value, builder))?;
         }
         rows.end_row(used, 1)?;
-        Ok(Found::Used(used))
+        Ok(Decoded::Used(used))
     }
 
-    fn header(&mut self, bytes: &[u8], rows: &Rows) -> Result<Found, SqlError> {
+    fn header(&mut self, bytes: &[u8], rows: &Rows) -> Result<Decoded, SqlError> {
         let length_to_check = bytes.len().min(SIGNATURE.len());
         if bytes[..length_to_check] != SIGNATURE[..length_to_check] {
             return Err(malformed(rows, "COPY file signature not recognized"));
@@ -76,7 +76,7 @@ impl BinaryDecoder {
         let word =
             |offset: usize| Some(u32::from_be_bytes(*bytes.get(offset..)?.first_chunk::<4>()?));
         let (Some(flags), Some(extension)) = (word(11), word(15)) else {
-            return Ok(Found::Partial);
+            return Ok(Decoded::Partial);
         };
         if flags & CRITICAL_FLAGS != 0 {
             return Err(malformed(rows, "unrecognized critical flags in COPY file header"));
@@ -87,10 +87,10 @@ impl BinaryDecoder {
             .ok_or_else(|| malformed(rows, "invalid COPY file header (wrong length)"))?;
         let used = 19 + length;
         if bytes.len() < used {
-            return Ok(Found::Partial);
+            return Ok(Decoded::Partial);
         }
         self.begun = true;
-        Ok(Found::Used(used))
+        Ok(Decoded::Used(used))
     }
 }
 

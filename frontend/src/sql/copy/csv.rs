@@ -1,7 +1,7 @@
 //! COPY's CSV format, input, as PostgreSQL reads it: quotes may begin anywhere in a field, an unquoted field equal to
 //! the NULL string is NULL, and a quoted value may contain anything, newlines included.
 
-use super::Found;
+use super::Decoded;
 use super::rows::Rows;
 use super::text::{newlines, unexpected_end};
 use crate::error::SqlError;
@@ -53,11 +53,11 @@ impl CsvDecoder {
         bytes: &[u8],
         last: bool,
         rows: &mut Rows,
-    ) -> Result<Found, SqlError> {
+    ) -> Result<Decoded, SqlError> {
         // The bytes of the row, which may end with the data.
         let (end, used) = match self.row_end(bytes, last) {
             Some(end) => (end, end + 1),
-            None if !last => return Ok(Found::Partial),
+            None if !last => return Ok(Decoded::Partial),
             None if self.search.quoted => {
                 return Err(unexpected_end(rows, "unterminated CSV quoted field"));
             }
@@ -68,7 +68,7 @@ impl CsvDecoder {
         // A carriage return belongs to the newline, and `\.` ends the data.
         let row = row.strip_suffix(b"\r").unwrap_or(row);
         if row == b"\\." {
-            return Ok(Found::End(used));
+            return Ok(Decoded::End(used));
         }
         let newlines = 1 + newlines(row);
         let text = rows.utf8(row)?;
@@ -85,11 +85,11 @@ impl CsvDecoder {
             }
             self.header = CopyHeader::None;
             rows.skip_lines(newlines);
-            return Ok(Found::Used(used));
+            return Ok(Decoded::Used(used));
         }
         self.row(text, rows)?;
         rows.end_row(used, newlines)?;
-        Ok(Found::Used(used))
+        Ok(Decoded::Used(used))
     }
 
     fn row(&mut self, text: &str, rows: &mut Rows) -> Result<(), SqlError> {

@@ -42,7 +42,7 @@ pub const ROW_BYTES_MAX: usize = 32 << 20;
 const BAD_COPY_FORMAT: &str = "22P04";
 
 /// The result of decoding the start of the buffer.
-enum Found {
+enum Decoded {
     /// This many bytes were consumed.
     Used(usize),
     /// The row is incomplete.
@@ -149,9 +149,9 @@ impl CopyDecoder {
                 Form::Binary(binary) => binary.decode(rest, &mut self.rows),
             };
             match result {
-                Ok(Found::Used(bytes)) => used += bytes,
-                Ok(Found::Partial) => break Ok(()),
-                Ok(Found::End(bytes)) => {
+                Ok(Decoded::Used(bytes)) => used += bytes,
+                Ok(Decoded::Partial) => break Ok(()),
+                Ok(Decoded::End(bytes)) => {
                     used += bytes;
                     self.ended = true;
                 }

@@ -2,7 +2,7 @@
 //! backslashes. A line `\.` ends the data.
 
 use super::rows::Rows;
-use super::{BAD_COPY_FORMAT, Found};
+use super::{BAD_COPY_FORMAT, Decoded};
 use crate::error::SqlError;
 use crate::sql::statement::{CopyHeader, CopyOptions};
 
@@ -30,20 +30,20 @@ impl TextDecoder {
         bytes: &[u8],
         last: bool,
         rows: &mut Rows,
-    ) -> Result<Found, SqlError> {
+    ) -> Result<Decoded, SqlError> {
         let (end, used) = match self.line_end(bytes) {
             Some(end) => (end, end + 1),
             None if last => (bytes.len(), bytes.len()),
             None => {
                 self.searched = bytes.len();
-                return Ok(Found::Partial);
+                return Ok(Decoded::Partial);
             }
         };
         self.searched = 0;
         let line = &bytes[..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line == b"\\." {
-            return Ok(Found::End(used));
+            return Ok(Decoded::End(used));
         }
         let newlines = 1 + newlines(line);
         let text = rows.utf8(line)?;
@@ -57,7 +57,7 @@ impl TextDecoder {
             }
             self.header = CopyHeader::None;
             rows.skip_lines(newlines);
-            return Ok(Found::Used(used));
+            return Ok(Decoded::Used(used));
         }
         let width = rows.width();
         let mut column = 0;
@@ -83,7 +83,7 @@ impl TextDecoder {
             return Err(rows.missing(column));
         }
         rows.end_row(used, newlines)?;
-        Ok(Found::Used(used))
+        Ok(Decoded::Used(used))
     }
 
     /// The offset of the newline that ends the line, which is not escaped.
