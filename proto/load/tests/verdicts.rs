@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use partita_load::streams::{Kind, Op, SECOND_US, all, prefix_ends};
 use partita_load::{
-    Class, Columns, DetectOptions, Detector, Evidence, Picker, Random, Sample, Sketch, Tick,
-    Verdict, classify, confirm, mix,
+    Class, Columns, DetectOptions, Detector, Picker, Random, Sample, Sketch, Tick, Verdict,
+    classify, mix,
 };
 
 const PAIR: &[usize] = &[8, 8];
@@ -170,25 +170,6 @@ fn scans_that_no_cut_separates_are_named_as_such() {
     let verdict = judge(&wide, &DetectOptions::default());
     assert_eq!((verdict.class, verdict.cut), (Class::ScanBound, None));
     assert!(verdict.evidence.contained >= 0.5);
-}
-
-#[test]
-fn a_verdict_holds_when_two_of_three_windows_agree() {
-    let verdict =
-        |class| Verdict { class, cut: None, hot_key: None, evidence: Evidence::default() };
-    let held = |classes: &[Class]| {
-        confirm(&classes.iter().map(|class| verdict(*class)).collect::<Vec<_>>()).class
-    };
-    use Class::{HotKey, MovingRight, MultiTail, StaticRange, Sweep, Unknown};
-    assert_eq!(held(&[]), Unknown);
-    assert_eq!(held(&[MovingRight]), Unknown);
-    assert_eq!(held(&[MovingRight, MovingRight]), MovingRight);
-    assert_eq!(held(&[MovingRight, StaticRange, MovingRight]), MovingRight);
-    assert_eq!(held(&[MovingRight, MovingRight, StaticRange]), MovingRight);
-    assert_eq!(held(&[MovingRight, HotKey, Sweep]), Unknown);
-    assert_eq!(held(&[Unknown, Unknown, Sweep]), Unknown);
-    assert_eq!(held(&[HotKey, HotKey, Sweep, Sweep]), Sweep, "only the last three count");
-    assert_eq!(held(&[StaticRange, MultiTail]), MultiTail, "both ask for the same action");
 }
 
 #[test]
