@@ -327,71 +327,11 @@ fn spread(group: GroupId, replica: ReplicaId) -> Duration {
 }
 
 #[cfg(test)]
+mod scripts;
+
+#[cfg(test)]
 mod tests {
     use super::*;
-
-    fn view(leads: bool) -> View {
-        let place = Place { term: 3, leader: Some(1), last: Some(9), membership: Some(0) };
-        View { alone: false, leads, place, settled: true, together: leads }
-    }
-
-    fn state(mode: Mode, now: Instant) -> State {
-        State { mode, place: view(true).place, since: now, heard: now }
-    }
-
-    const PATIENCE: Duration = Duration::from_secs(1);
-
-    #[test]
-    fn a_leader_sleeps_once_nothing_has_happened_and_everybody_has_everything() {
-        let begun = Instant::now();
-        let awake = state(Mode::Awake, begun);
-        let later = begun + IDLE;
-        let after = |view: &View, busy, now| decide(&awake, view, busy, PATIENCE, now);
-        assert_eq!(after(&view(true), false, later), Mode::Asleep);
-        assert_eq!(after(&view(true), false, begun), Mode::Awake);
-        assert_eq!(after(&view(true), true, later), Mode::Awake);
-        assert_eq!(after(&view(false), false, later), Mode::Awake, "a follower waits for a beat");
-        let behind = View { together: false, ..view(true) };
-        assert_eq!(after(&behind, false, later), Mode::Awake);
-        let unapplied = View { settled: false, ..view(true) };
-        assert_eq!(after(&unapplied, false, later), Mode::Awake);
-        let moved = View { place: Place { last: Some(10), ..view(true).place }, ..view(true) };
-        assert_eq!(after(&moved, false, later), Mode::Awake);
-    }
-
-    #[test]
-    fn a_follower_sleeps_no_longer_than_its_leaders_node_is_heard() {
-        let begun = Instant::now();
-        let asleep = state(Mode::Asleep, begun);
-        let after = |view: &View, now| decide(&asleep, view, false, PATIENCE, now);
-        assert_eq!(after(&view(false), begun + PATIENCE), Mode::Asleep);
-        let late = begun + PATIENCE + Duration::from_millis(1);
-        assert_eq!(after(&view(false), late), Mode::Awake);
-        assert_eq!(after(&view(true), late), Mode::Asleep, "a leader need hear nobody");
-        let other = View { place: Place { term: 4, ..view(false).place }, ..view(false) };
-        assert_eq!(after(&other, begun), Mode::Awake);
-    }
-
-    #[test]
-    fn a_group_of_one_has_no_clock_until_somebody_joins() {
-        let begun = Instant::now();
-        let alone = View { alone: true, ..view(true) };
-        let after = |mode, view: &View| decide(&state(mode, begun), view, false, PATIENCE, begun);
-        assert_eq!(after(Mode::Still, &alone), Mode::Still);
-        assert_eq!(after(Mode::Still, &view(true)), Mode::Awake);
-        assert_eq!(after(Mode::Awake, &alone), Mode::Still);
-        let led_by_nobody = View { leads: false, ..alone };
-        assert_eq!(after(Mode::Awake, &led_by_nobody), Mode::Awake, "it must elect itself");
-    }
-
-    #[test]
-    fn a_restarted_replica_is_held_until_its_promises_have_run_out() {
-        let begun = Instant::now();
-        let held = state(Mode::Held { until: begun + LEASE }, begun);
-        let after = |now| decide(&held, &view(false), false, PATIENCE, now);
-        assert_eq!(after(begun), held.mode);
-        assert_eq!(after(begun + LEASE), Mode::Awake);
-    }
 
     #[test]
     fn replicas_of_a_group_differ_in_patience() {
