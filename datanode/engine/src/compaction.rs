@@ -54,6 +54,15 @@ pub(crate) struct Aim {
     clipped: bool,
 }
 
+impl Aim {
+    /// Conditions for a partition that is being written fast or not, and whose range has been stable for some time.
+    fn new(options: &EngineOptions, busy: bool, stable_ms: i64) -> Self {
+        let runs = if busy { options.compaction_runs_busy } else { options.compaction_runs };
+        // A merge never takes more runs, so a higher minimum would never be reached.
+        Self { runs_min: runs.clamp(2, RUNS_MAX), clipped: stable_ms >= REST_MS }
+    }
+}
+
 /// Times at which the last two flushes ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flushes {
@@ -140,7 +149,6 @@ impl Partition {
         let options = &self.options;
         let now_ms = self.clock.now_ms();
         let busy = self.flushes.lock().busy(now_ms);
-        let runs = if busy { options.compaction_runs_busy } else { options.compaction_runs };
         let epoch = self.config().epoch;
         let mut since = self.range_since.lock();
         let since_ms = match *since {
@@ -150,9 +158,7 @@ impl Partition {
                 now_ms
             }
         };
-        let clipped = now_ms.saturating_sub(since_ms) >= REST_MS;
-        // A merge never takes more runs, so a higher minimum would never be reached.
-        Aim { runs_min: runs.clamp(2, RUNS_MAX), clipped }
+        Aim::new(options, busy, now_ms.saturating_sub(since_ms))
     }
 
     /// Merges files where there are too many; with `all`, merges all files of each window into one run (possibly
@@ -397,6 +403,9 @@ impl Window {
 }
 
 #[cfg(test)]
+mod scripts;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -414,120 +423,5 @@ mod tests {
             }
             Ok(())
         }
-    }
-
-    const MIB: u64 = 1024 * 1024;
-
-    fn file(id: u64, run: u64, mib: u64, window: Option<(i64, i64)>) -> View {
-        View { id, run, bytes: mib * MIB, window, has_op: false, clipped: false, damaged: false }
-    }
-
-    fn picked(files: &[View]) -> Option<(Vec<u64>, bool)> {
-        let options = EngineOptions::default();
-        let aim = Aim { runs_min: options.compaction_runs, clipped: true };
-        pick(files, &options, aim).map(|pick| (pick.files, pick.covering))
-    }
-
-    #[test]
-    fn four_runs_of_one_size_are_merged_and_three_are_not() {
-        let files: Vec<_> = (1..=4).map(|id| file(id, id, 10, None)).collect();
-        assert_eq!(picked(&files[..3]), None);
-        assert_eq!(picked(&files), Some((vec![1, 2, 3, 4], true)));
-    }
-
-    #[test]
-    fn more_runs_are_waited_for_while_flush_follows_flush() {
-        let options = EngineOptions::default();
-        let files: Vec<_> = (1..=12).map(|id| file(id, id, 10, None)).collect();
-        let aim = Aim { runs_min: options.compaction_runs_busy, clipped: true };
-        assert_eq!(pick(&files[..11], &options, aim), None);
-        assert_eq!(pick(&files, &options, aim).map(|pick| pick.files.len()), Some(12));
-
-        let mut flushes = Flushes::default();
-        assert!(!flushes.busy(0));
-        flushes.note(0);
-        assert!(!flushes.busy(1), "one flush is no load");
-        flushes.note(BUSY_MS);
-        assert!(!flushes.busy(BUSY_MS), "they are far apart");
-        flushes.note(BUSY_MS + 2_000);
-        assert!(flushes.busy(BUSY_MS + 3_000));
-        assert!(!flushes.busy(2 * BUSY_MS + 2_000), "no flush has come since");
-    }
-
-    #[test]
-    fn young_small_runs_leave_the_old_large_one_alone_and_keep_its_deletes() {
-        let mut files = vec![file(1, 1, 1000, None)];
-        files.extend((2..=5).map(|id| file(id, id, 10, None)));
-        assert_eq!(picked(&files), Some((vec![2, 3, 4, 5], false)));
-    }
-
-    #[test]
-    fn only_neighbours_in_age_are_merged_and_not_a_large_one_for_small_ones() {
-        let sizes = [10, 10, 900, 10, 10];
-        let files: Vec<_> = (1..).zip(sizes).map(|(id, mib)| file(id, id, mib, None)).collect();
-        assert_eq!(picked(&files), None);
-    }
-
-    #[test]
-    fn windows_are_merged_by_themselves_unless_they_overlap() {
-        let apart: Vec<_> = (0..4).map(|n| (n * 10, n * 10 + 10)).collect();
-        let files: Vec<_> =
-            (1..).zip(&apart).map(|(id, window)| file(id, id, 10, Some(*window))).collect();
-        assert_eq!(picked(&files), None);
-        let mut files = files;
-        files.push(file(9, 9, 10, Some((0, 40))));
-        assert_eq!(picked(&files), Some((vec![1, 2, 3, 4, 9], true)));
-    }
-
-    #[test]
-    fn what_overlaps_with_a_damaged_file_is_left_alone() {
-        let mut files: Vec<_> = (1..=4).map(|id| file(id, id, 10, Some((0, 10)))).collect();
-        files.extend((5..=8).map(|id| file(id, id, 10, Some((10, 20)))));
-        files[1].damaged = true;
-        assert_eq!(picked(&files), Some((vec![5, 6, 7, 8], true)));
-        assert_eq!(pick_all(&files).map(|pick| pick.files), Some(vec![5, 6, 7, 8]));
-        files.truncate(4);
-        files[2].clipped = true;
-        assert_eq!((picked(&files), pick_all(&files)), (None, None));
-    }
-
-    #[test]
-    fn a_pick_is_bounded_in_bytes() {
-        let files: Vec<_> = (1..=10).map(|id| file(id, id, 500, None)).collect();
-        let (files, _) = picked(&files).unwrap();
-        assert_eq!(files, [1, 2, 3, 4]);
-    }
-
-    #[test]
-    fn all_leaves_one_run_and_no_deletes() {
-        let mut files = vec![file(1, 1, 10, None), file(2, 1, 10, None)];
-        assert_eq!(pick_all(&files), None);
-        files[0].has_op = true;
-        assert_eq!(pick_all(&files).map(|pick| pick.files), Some(vec![1, 2]));
-        files[0].has_op = false;
-        files.pop();
-        assert_eq!(pick_all(&files), None);
-        files[0].clipped = true;
-        assert_eq!(pick_all(&files).map(|pick| pick.files), Some(vec![1]));
-    }
-
-    #[test]
-    fn a_file_beyond_the_range_is_written_again_alone_unless_it_is_merged_anyway() {
-        let mut files: Vec<_> = (1..=3).map(|id| file(id, id, 10, None)).collect();
-        files[1].clipped = true;
-        assert_eq!(picked(&files), Some((vec![2], false)), "an older run may have what it deletes");
-        files[0].clipped = true;
-        assert_eq!(picked(&files), Some((vec![1], true)));
-        files.push(file(4, 4, 10, None));
-        assert_eq!(picked(&files), Some((vec![1, 2, 3, 4], true)));
-        // As long as the range changes, it is left alone.
-        let options = EngineOptions::default();
-        let aim = Aim { runs_min: options.compaction_runs, clipped: false };
-        assert_eq!(pick(&files[..3], &options, aim), None);
-        assert_eq!(pick(&files, &options, aim).map(|pick| pick.files), Some(vec![1, 2, 3, 4]));
-        // Elsewhere, what is merged anyway waits.
-        let mut files: Vec<_> = (1..=4).map(|id| file(id, id, 10, Some((0, 10)))).collect();
-        files.push(View { clipped: true, ..file(5, 5, 10, Some((10, 20))) });
-        assert_eq!(picked(&files), Some((vec![5], true)));
     }
 }
