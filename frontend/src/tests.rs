@@ -12,6 +12,7 @@ mod newest;
 mod predicates;
 mod reading;
 mod reshaping;
+mod routing;
 mod sessions;
 mod set_operations;
 mod subqueries;
