@@ -21,38 +21,46 @@ use crate::transition::{Command, Reply, decide};
 impl Core {
     /// Carries an order out, or records it for the tasks that do so.
     pub(crate) async fn administer(&self, order: AdminOrder) -> Result<(), Error> {
+        // The order is checked against everything that was acknowledged.
         self.group.read_barrier().await.map_err(raft_error)?;
         match order {
-            AdminOrder::Drain { node, on } => {
-                if on {
+            // Nodes.
+            AdminOrder::Drain { node, on: draining } => {
+                if draining {
                     self.check_drain(node)?;
                 }
-                self.propose(&Command::Drain { node, on }).await.map(drop)
+                self.propose(&Command::Drain { node, on: draining }).await.map(drop)
             }
             AdminOrder::RemoveNode { node } => self.remove_node(node).await,
-            AdminOrder::MoveReplica { partition, from, to } => {
-                self.move_replica(partition, from, to).await
+            // Replicas and leaders.
+            AdminOrder::MoveReplica { partition, from: source, to: destination } => {
+                self.move_replica(partition, source, destination).await
             }
-            AdminOrder::TransferLeader { partition, to } => {
+            AdminOrder::TransferLeader { partition, to: destination } => {
                 let record = self.partition(partition)?;
-                if !record.replicas.values().any(|node| *node == to) {
+                if !record.replicas.values().any(|node| *node == destination) {
                     return Err(Error::InvalidInput(format!(
-                        "partition {partition} has no replica on node {to}"
+                        "partition {partition} has no replica on node {destination}"
                     )));
                 }
-                self.tell_leader(&record, Action::Transfer(to)).await
+                self.tell_leader(&record, Action::Transfer(destination)).await
             }
-            AdminOrder::SplitPartition { partition, at } => {
-                let at = match at {
-                    Some(at) => at,
+            // Splits and merges: the caller waits for the end.
+            AdminOrder::SplitPartition { partition, at: cut } => {
+                let cut = match cut {
+                    Some(cut) => cut,
                     None => self.middle_of(partition).await?,
                 };
                 let reason = self.by_hand();
-                self.reshape_and_wait(&Command::Split { partition, at, reason }).await.map(drop)
+                self.reshape_and_wait(&Command::Split { partition, at: cut, reason })
+                    .await
+                    .map(drop)
             }
-            AdminOrder::MergePartitions { left, right } => {
+            AdminOrder::MergePartitions { left: owner, right } => {
                 let reason = self.by_hand();
-                self.reshape_and_wait(&Command::Merge { left, right, reason }).await.map(drop)
+                self.reshape_and_wait(&Command::Merge { left: owner, right, reason })
+                    .await
+                    .map(drop)
             }
         }
     }
@@ -66,29 +74,27 @@ impl Core {
     fn check_drain(&self, node: NodeId) -> Result<(), Error> {
         let state = self.machine.state();
         // Draining nodes take no replicas, so they do not count.
-        let takes = |other: &&Arc<NodeRecord>| other.id != node && !other.draining;
+        let takes = |candidate: &&Arc<NodeRecord>| candidate.id != node && !candidate.draining;
         let takers = state.nodes().filter(takes).count();
-        let known = state.node(node).is_some_and(|known| !known.draining);
-        if !known {
+        let serving = state.node(node).is_some_and(|record| !record.draining);
+        if !serving {
             return Ok(());
         }
         if takers == 0 {
             return Err(Error::InvalidInput(format!(
-                "node {node} is the only node that takes replicas, so there is nowhere to move what it has; start another \
-                 node first"
+                "node {node} is the only node that takes replicas; start another node before draining it"
             )));
         }
         // The node's partitions need as many other nodes as each keeps replicas.
         for partition in state.held_by(node) {
             let table = state.table(partition.table);
-            let wanted = table.map_or(1, |table| self.options.replicas_of(&table.schema.options));
-            let kept = wanted.min(partition.replicas.len());
-            if kept > takers {
+            let factor = table.map_or(1, |table| self.options.replicas_of(&table.schema.options));
+            let copies = factor.min(partition.replicas.len());
+            if copies > takers {
                 let name = table.map_or("", |table| table.name.as_str());
                 return Err(Error::InvalidInput(format!(
-                    "node {node} cannot be emptied: partition {} of table \"{name}\" keeps {kept} replicas, and only \
-                     {takers} other nodes take replicas; start another node first, or lower the table's \
-                     replication_factor",
+                    "node {node} cannot be drained: partition {} of table \"{name}\" keeps {copies} replicas, and only \
+                     {takers} other nodes take replicas; start another node or lower the table's replication_factor",
                     partition.id
                 )));
             }
@@ -105,11 +111,11 @@ impl Core {
             if decide(&state, &command)?.edits.is_empty() {
                 return Ok(());
             }
-            let draining = state.node(node).is_some_and(|known| known.draining);
+            let draining = state.node(node).is_some_and(|record| record.draining);
             if !draining && self.presence.reports().is_live(node) {
                 return Err(Error::InvalidInput(format!(
-                    "node {node} was heard of a moment ago and is not being drained; stop it, or ADMIN \
-                     drain_node({node}) first, and then remove it"
+                    "node {node} is live and is not being drained; stop it or run ADMIN drain_node({node}) before \
+                     removing it"
                 )));
             }
         }
@@ -128,45 +134,45 @@ impl Core {
     pub(crate) async fn move_replica(
         &self,
         partition: PartitionId,
-        from: NodeId,
-        to: NodeId,
+        source: NodeId,
+        destination: NodeId,
     ) -> Result<(), Error> {
         // Both replicas would be on one node for a while.
-        if from == to {
+        if source == destination {
             return Err(Error::InvalidInput(format!(
-                "partition {partition} cannot move from node {from} to itself"
+                "partition {partition} cannot move from node {source} to itself"
             )));
         }
         let record = self.partition(partition)?;
-        let on = |node| record.replicas.iter().find(|(_, at)| **at == node);
-        if on(from).is_none() && on(to).is_some() {
-            // Asked again after it was done.
+        let replica_on = |node| record.replicas.iter().find(|(_, holder)| **holder == node);
+        if replica_on(source).is_none() && replica_on(destination).is_some() {
+            // A repeated request, after the move.
             return Ok(());
         }
-        let replica = on(from);
+        let replica = replica_on(source);
         let (replica, _) = replica.ok_or_else(|| {
-            Error::InvalidInput(format!("partition {partition} has no replica on node {from}"))
+            Error::InvalidInput(format!("partition {partition} has no replica on node {source}"))
         })?;
         if record.target.as_ref().is_some_and(|target| {
-            target.replicas.values().any(|node| *node == to)
+            target.replicas.values().any(|node| *node == destination)
                 && !target.replicas.contains_key(replica)
         }) {
-            // Asked again while it is done.
+            // A repeated request, during the move.
             return Ok(());
         }
-        let (add, remove) = (vec![to], vec![*replica]);
+        let (add, remove) = (vec![destination], vec![*replica]);
         self.propose(&Command::Move { partition, add, remove, replaces: None }).await.map(drop)
     }
 
     /// Key that divides a partition into halves of about equal size.
     pub(crate) async fn middle_of(&self, partition: PartitionId) -> Result<Bound, Error> {
         let record = self.partition(partition)?;
-        let ask =
+        let request =
             |service: Arc<dyn DataService>| async move { service.middle_key(partition).await };
-        self.ask_leader(&record, ask).await?.ok_or_else(|| {
+        self.ask_leader(&record, request).await?.ok_or_else(|| {
             Error::InvalidInput(format!(
-                "partition {partition} has no key that leaves rows on both sides and parts none that are to stay \
-                 together; say where to cut it"
+                "partition {partition} has no key that leaves rows on both sides and separates none that must stay \
+                 together; give the key at which to split it"
             ))
         })
     }
@@ -191,23 +197,23 @@ impl Core {
                 Reply::Busy { table, step } => {
                     if !self.over((table, step), deadline, |_| false).await {
                         return Err(Error::Timeout(format!(
-                            "the table is still being changed after {} s; nothing was begun",
+                            "another change of the table is still running after {} s; the split or merge was not started",
                             self.patience.reshape.as_secs()
                         )));
                     }
                 }
             }
         };
-        let over = self.over(job, deadline, |_| false).await;
-        self.reshaped(job, over).map(|()| job.1)
+        let ended = self.over(job, deadline, |_| false).await;
+        self.reshaped(job, ended).map(|()| job.1)
     }
 
     /// Refuses to split or merge a partition that does not serve all of its rows: rows that cannot be read cannot
     /// be taken over, and the right neighbour would be frozen for nothing.
     fn check_sound(&self, command: &Command) -> Result<(), Error> {
-        let (what, concerned) = match command {
+        let (change, concerned) = match command {
             Command::Split { partition, .. } => ("split", vec![*partition]),
-            Command::Merge { left, right, .. } => ("merged", vec![*left, *right]),
+            Command::Merge { left: owner, right, .. } => ("merged", vec![*owner, *right]),
             _ => return Ok(()),
         };
         let reports = self.presence.reports();
@@ -215,24 +221,24 @@ impl Core {
         match concerned.iter().find_map(|id| Some((id, failed.get(id)?))) {
             None => Ok(()),
             Some((partition, why)) => Err(Error::Storage(format!(
-                "partition {partition} cannot be {what} before it is whole again: {why}"
+                "partition {partition} cannot be {change} while it is damaged: {why}"
             ))),
         }
     }
 
     /// Result for the caller that waited for a split or a merge.
-    fn reshaped(&self, job: Job, over: bool) -> Result<(), Error> {
+    fn reshaped(&self, job: Job, ended: bool) -> Result<(), Error> {
         match self.reshapes.outcome(job.1) {
-            Some(ReshapeOutcome::Done) if over => Ok(()),
+            Some(ReshapeOutcome::Done) if ended => Ok(()),
             Some(ReshapeOutcome::GivenUp(why)) => {
                 Err(Error::Unavailable(format!("given up: {why}")))
             }
-            _ if over => Err(Error::Unavailable(
-                "it is over, and this process does not know how: the map of partitions tells"
+            _ if ended => Err(Error::Unavailable(
+                "the split or merge has ended with an outcome that this process does not know; see sys.partitions"
                     .to_owned(),
             )),
             _ => Err(Error::Timeout(format!(
-                "not done after {} s; it goes on without you",
+                "not done after {} s; still running in the background",
                 self.patience.reshape.as_secs()
             ))),
         }

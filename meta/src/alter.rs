@@ -46,7 +46,9 @@ pub(crate) fn altered(table: &TableRecord, change: &TableChange) -> Result<Optio
             dropped_names.insert(drop_column(&mut schema, &table.placement, name)?);
             true
         }
-        TableChange::RenameColumn { from, to } => rename_column(&mut schema, from, to)?,
+        TableChange::RenameColumn { from: old_name, to: new_name } => {
+            rename_column(&mut schema, old_name, new_name)?
+        }
         TableChange::SetDefault { column, default } => {
             set_default(&mut schema, column, default.as_deref())?
         }
@@ -83,9 +85,9 @@ fn add_columns(
     Ok(changed)
 }
 
-/// Checks that an existing column has the wanted type and semantic.
-fn same_column(existing: &Column, wanted: &Column) -> Result<(), Error> {
-    if existing.column_type == wanted.column_type && existing.semantic == wanted.semantic {
+/// Checks that an existing column has the type and the semantic of the one to be added.
+fn same_column(existing: &Column, column: &Column) -> Result<(), Error> {
+    if existing.column_type == column.column_type && existing.semantic == column.semantic {
         return Ok(());
     }
     Err(Error::InvalidInput(format!(
@@ -93,8 +95,8 @@ fn same_column(existing: &Column, wanted: &Column) -> Result<(), Error> {
         existing.name,
         existing.column_type.sql(),
         semantic_name(existing.semantic),
-        wanted.column_type.sql(),
-        semantic_name(wanted.semantic),
+        column.column_type.sql(),
+        semantic_name(column.semantic),
     )))
 }
 
@@ -109,33 +111,33 @@ fn semantic_name(semantic: Semantic) -> &'static str {
 fn add_column(
     schema: &mut TableSchema,
     dropped_names: &BTreeSet<String>,
-    wanted: &Column,
+    column: &Column,
 ) -> Result<(), Error> {
-    let invalid = |why: &str| Err(Error::InvalidInput(format!("column \"{}\" {why}", wanted.name)));
-    if wanted.generated.is_some() {
+    let invalid = |why: &str| Err(Error::InvalidInput(format!("column \"{}\" {why}", column.name)));
+    if column.generated.is_some() {
         return Err(Error::Unsupported(format!(
             "adding the generated column \"{}\" to a table that exists",
-            wanted.name
+            column.name
         )));
     }
     // Rows that are stored have no value of the column, so it needs one for them; a tag is NULL in their keys.
-    match wanted.semantic {
+    match column.semantic {
         Semantic::TimeIndex => {
             return invalid("cannot be the TIME INDEX of a table that exists");
         }
-        Semantic::Tag if !wanted.nullable => {
+        Semantic::Tag if !column.nullable => {
             return invalid("must be nullable, because it is NULL in the key of rows that exist");
         }
-        Semantic::Tag if wanted.missing.is_some() => {
+        Semantic::Tag if column.missing.is_some() => {
             return invalid("cannot have a value in the key of rows that exist");
         }
-        Semantic::Field if !wanted.nullable && wanted.missing.is_none() => {
+        Semantic::Field if !column.nullable && column.missing.is_none() => {
             return invalid("must be nullable or have a default, because the table exists");
         }
         Semantic::Tag | Semantic::Field => {}
     }
-    if let Some(value) = &wanted.missing {
-        let typed = value.clone().coerce(wanted.column_type)?;
+    if let Some(value) = &column.missing {
+        let typed = value.clone().coerce(column.column_type)?;
         if typed.is_null() {
             return invalid("cannot have NULL as the value of rows that exist");
         }
@@ -146,11 +148,11 @@ fn add_column(
         ColumnId(id.0.checked_add(1).ok_or_else(|| {
             Error::InvalidInput("the table has used up all column ids".to_owned())
         })?);
-    let storage_name = storage_name(schema, dropped_names, &wanted.name, id);
-    if wanted.semantic == Semantic::Tag {
+    let storage_name = storage_name(schema, dropped_names, &column.name, id);
+    if column.semantic == Semantic::Tag {
         schema.key.insert(place_in_key(schema), id);
     }
-    schema.columns.push(Column { id, storage_name, ..wanted.clone() });
+    schema.columns.push(Column { id, storage_name, ..column.clone() });
     Ok(())
 }
 
@@ -207,22 +209,22 @@ fn drop_column(
     Ok(schema.columns.remove(index).storage_name)
 }
 
-fn rename_column(schema: &mut TableSchema, from: &str, to: &str) -> Result<bool, Error> {
-    let index = position(schema, from)?;
-    if from == to {
+fn rename_column(schema: &mut TableSchema, old_name: &str, new_name: &str) -> Result<bool, Error> {
+    let index = position(schema, old_name)?;
+    if old_name == new_name {
         return Ok(false);
     }
-    validate_name("column", to)?;
-    if schema.column(to).is_some() {
-        return Err(Error::AlreadyExists { kind: "column", name: to.to_owned() });
+    validate_name("column", new_name)?;
+    if schema.column(new_name).is_some() {
+        return Err(Error::AlreadyExists { kind: "column", name: new_name.to_owned() });
     }
-    // The expression is SQL text: it would name a column that is no more.
-    refuse_if_generated_from(schema, from, "renamed")?;
-    to.clone_into(&mut schema.columns[index].name);
+    // The expression is SQL text: it would name a column that no longer exists.
+    refuse_if_generated_from(schema, old_name, "renamed")?;
+    new_name.clone_into(&mut schema.columns[index].name);
     Ok(true)
 }
 
-fn refuse_if_generated_from(schema: &TableSchema, name: &str, what: &str) -> Result<(), Error> {
+fn refuse_if_generated_from(schema: &TableSchema, name: &str, change: &str) -> Result<(), Error> {
     let user = schema.columns.iter().find(|column| {
         column.name != name
             && column.generated.as_deref().is_some_and(|expression| mentions(expression, name))
@@ -230,7 +232,7 @@ fn refuse_if_generated_from(schema: &TableSchema, name: &str, what: &str) -> Res
     match user {
         None => Ok(()),
         Some(user) => Err(Error::InvalidInput(format!(
-            "column \"{name}\" cannot be {what}, because column \"{}\" is generated from it",
+            "column \"{name}\" cannot be {change}, because column \"{}\" is generated from it",
             user.name
         ))),
     }

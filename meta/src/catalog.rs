@@ -338,13 +338,15 @@ impl State {
                 Edit::NodeGone(id) => drop(self.nodes.remove(id)),
                 Edit::Removed(id, identity) => drop(self.removed.insert(*id, *identity)),
                 Edit::Cluster(cluster) => self.cluster = *cluster,
-                Edit::Leadership(one) => drop(self.leaderships.insert(one.first, *one)),
+                Edit::Leadership(leadership) => {
+                    drop(self.leaderships.insert(leadership.first, *leadership))
+                }
                 Edit::LeadershipGone(first) => drop(self.leaderships.remove(first)),
                 Edit::Meta(node, record) => drop(self.metas.insert(*node, *record)),
                 Edit::Remember(place, remembered) => {
-                    let before = self.remembered.insert(*place, Arc::clone(remembered));
-                    if let Some(before) = before {
-                        self.remembered_at.remove(&before.id);
+                    let previous = self.remembered.insert(*place, Arc::clone(remembered));
+                    if let Some(previous) = previous {
+                        self.remembered_at.remove(&previous.id);
                     }
                     self.remembered_at.insert(remembered.id, *place);
                 }
@@ -470,7 +472,7 @@ impl State {
 
     /// Number of the removed node that had this identity.
     pub(crate) fn removed_of(&self, identity: u64) -> Option<NodeId> {
-        self.removed().find(|(_, known)| *known == identity).map(|(node, _)| node)
+        self.removed().find(|(_, candidate)| *candidate == identity).map(|(node, _)| node)
     }
 
     /// The cluster's random number; 0 before its first leader has made it.
@@ -486,9 +488,9 @@ impl State {
     /// The catalog's past, as orders to nodes carry it; `None` before the first leadership is recorded.
     pub(crate) fn history(&self) -> Option<CatalogHistory> {
         let leaderships: Vec<Leadership> = self.leaderships().copied().collect();
-        let known = self.cluster != 0 && !leaderships.is_empty();
+        let complete = self.cluster != 0 && !leaderships.is_empty();
         let version = self.version();
-        known.then_some(CatalogHistory { cluster: self.cluster, version, leaderships })
+        complete.then_some(CatalogHistory { cluster: self.cluster, version, leaderships })
     }
 
     /// The members of meta's group whose data directories are known, and their identities.
@@ -531,7 +533,7 @@ impl State {
         edits.extend(self.leaderships().copied().map(Edit::Leadership));
         edits.extend(self.metas.iter().map(|(node, record)| Edit::Meta(*node, *record)));
         let remembered = self.remembered.iter();
-        edits.extend(remembered.map(|(place, what)| Edit::Remember(*place, Arc::clone(what))));
+        edits.extend(remembered.map(|(place, change)| Edit::Remember(*place, Arc::clone(change))));
         edits
     }
 
@@ -554,9 +556,9 @@ impl State {
     }
 }
 
-/// Adds an id to a set, or removes it.
-fn keep(ids: &mut BTreeSet<PartitionId>, id: PartitionId, on: bool) {
-    if on {
+/// Adds an id to a set if it is to be present, or removes it.
+fn keep(ids: &mut BTreeSet<PartitionId>, id: PartitionId, present: bool) {
+    if present {
         ids.insert(id);
     } else {
         ids.remove(&id);

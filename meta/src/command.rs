@@ -113,11 +113,11 @@ impl NodesForm {
 
 /// The node of each partition, when each has one.
 fn single(places: &[Vec<NodeId>]) -> Option<Vec<u64>> {
-    let one = |nodes: &Vec<NodeId>| match nodes.as_slice() {
+    let only_node = |nodes: &Vec<NodeId>| match nodes.as_slice() {
         [node] => Some(node.0),
         _ => None,
     };
-    places.iter().map(one).collect()
+    places.iter().map(only_node).collect()
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -295,6 +295,7 @@ impl Command {
                 },
                 tables_max: *tables_max,
             }),
+            // Progress of work on tables.
             Self::Finish { table, step } => CommandKind::Finish(StepForm::new(*table, *step)),
             Self::Abort { table, step } => CommandKind::Abort(StepForm::new(*table, *step)),
             Self::ReadAlong { table, step } => CommandKind::ReadAlong(StepForm::new(*table, *step)),
@@ -303,8 +304,11 @@ impl Command {
                 partition: partition.0,
                 epoch: epoch.0,
             }),
+            // Nodes, and meta's own members.
             Self::Register(registration) => CommandKind::Register(registration.to_wire()),
-            Self::Drain { node, on } => CommandKind::Drain(pb::Drain { node: node.0, on: *on }),
+            Self::Drain { node, on: draining } => {
+                CommandKind::Drain(pb::Drain { node: node.0, on: *draining })
+            }
             Self::Lead { cluster, term, nonce } => {
                 CommandKind::Lead(LeadForm { cluster: *cluster, term: *term, nonce: *nonce })
             }
@@ -314,6 +318,7 @@ impl Command {
             Self::Renew(renewal) => CommandKind::Renew(renewal.to_wire()),
             Self::RenewMeta(renewal) => CommandKind::RenewMeta(renewal.to_wire()),
             Self::RemoveNode { node } => CommandKind::RemoveNode(pb::RemoveNode { node: node.0 }),
+            // Replicas, splits and merges.
             Self::Move { partition, add, remove, replaces } => CommandKind::Move(MoveForm {
                 partition: partition.0,
                 add: add.iter().map(|node| node.0).collect(),
@@ -323,13 +328,13 @@ impl Command {
             Self::Moved { partition, step } => {
                 CommandKind::Moved(MovedForm { partition: partition.0, step: step.0 })
             }
-            Self::Split { partition, at, reason } => CommandKind::Split(SplitForm {
+            Self::Split { partition, at: cut, reason } => CommandKind::Split(SplitForm {
                 partition: partition.0,
-                at: Some(at.to_wire()),
+                at: Some(cut.to_wire()),
                 reason: Some(reason.to_wire()),
             }),
-            Self::Merge { left, right, reason } => CommandKind::Merge(MergeForm {
-                left: left.0,
+            Self::Merge { left: owner, right, reason } => CommandKind::Merge(MergeForm {
+                left: owner.0,
                 right: right.0,
                 reason: Some(reason.to_wire()),
             }),
@@ -351,30 +356,37 @@ impl Command {
         Ok(match form.kind {
             Some(CommandKind::Change(change)) => {
                 let ddl = change.ddl.ok_or_else(unknown)?;
-                let one = change.nodes.into_iter().map(|node| vec![NodeId(node)]);
+                // Partitions with one replica each are in `nodes`, others in `places`.
+                let singles = change.nodes.into_iter().map(|node| vec![NodeId(node)]);
                 let several = change.places.into_iter();
                 let several = several.map(|form| form.nodes.into_iter().map(NodeId).collect());
                 Self::Change {
                     ddl: Ddl::from_wire(ddl)?,
-                    places: one.chain(several).collect(),
+                    places: singles.chain(several).collect(),
                     id: change.id.map(RequestId::from_wire).transpose()?,
                     tables_max: change.tables_max,
                 }
             }
-            Some(CommandKind::Finish(at)) => Self::Finish { table: at.table(), step: at.step() },
-            Some(CommandKind::Abort(at)) => Self::Abort { table: at.table(), step: at.step() },
-            Some(CommandKind::ReadAlong(at)) => {
-                Self::ReadAlong { table: at.table(), step: at.step() }
+            // Progress of work on tables.
+            Some(CommandKind::Finish(form)) => {
+                Self::Finish { table: form.table(), step: form.step() }
+            }
+            Some(CommandKind::Abort(form)) => {
+                Self::Abort { table: form.table(), step: form.step() }
+            }
+            Some(CommandKind::ReadAlong(form)) => {
+                Self::ReadAlong { table: form.table(), step: form.step() }
             }
             Some(CommandKind::Fenced(form)) => {
-                let at = form.at.ok_or_else(unknown)?;
+                let table_step = form.at.ok_or_else(unknown)?;
                 Self::Fenced {
-                    table: at.table(),
-                    step: at.step(),
+                    table: table_step.table(),
+                    step: table_step.step(),
                     partition: PartitionId(form.partition),
                     epoch: Epoch(form.epoch),
                 }
             }
+            // Nodes, and meta's own members.
             Some(CommandKind::Register(form)) => Self::Register(Registration::from_wire(form)?),
             Some(CommandKind::Drain(form)) => Self::Drain { node: NodeId(form.node), on: form.on },
             Some(CommandKind::Lead(LeadForm { cluster, term, nonce })) => {
@@ -386,6 +398,7 @@ impl Command {
             Some(CommandKind::Renew(form)) => Self::Renew(Renewal::from_wire(form)?),
             Some(CommandKind::RenewMeta(form)) => Self::RenewMeta(Renewal::from_wire(form)?),
             Some(CommandKind::RemoveNode(form)) => Self::RemoveNode { node: NodeId(form.node) },
+            // Replicas, splits and merges.
             Some(CommandKind::Move(form)) => Self::Move {
                 partition: PartitionId(form.partition),
                 add: form.add.into_iter().map(NodeId).collect(),
@@ -437,10 +450,10 @@ pub(crate) fn decode_reply(bytes: Bytes) -> Result<Reply, Error> {
     Ok(match form.kind {
         Some(ReplyKind::Unchanged(_)) => Reply::Unchanged,
         Some(ReplyKind::Changed(changed)) => {
-            let steps = changed.steps.into_iter().map(|at| (at.table(), at.step())).collect();
+            let steps = changed.steps.into_iter().map(|form| (form.table(), form.step())).collect();
             Reply::Changed { steps }
         }
-        Some(ReplyKind::Busy(at)) => Reply::Busy { table: at.table(), step: at.step() },
+        Some(ReplyKind::Busy(form)) => Reply::Busy { table: form.table(), step: form.step() },
         Some(ReplyKind::Refused(error)) => return Err(Error::from_wire(error)?),
         None => return Err(unknown()),
     })
@@ -452,7 +465,5 @@ fn malformed(error: prost::DecodeError) -> Error {
 }
 
 fn unknown() -> Error {
-    Error::Corrupted(
-        "an entry of meta's log is of a kind that this version does not know".to_owned(),
-    )
+    Error::Corrupted("an entry of meta's log has a kind that this version does not know".to_owned())
 }

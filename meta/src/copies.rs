@@ -65,23 +65,23 @@ impl Copies {
             }
         }
         paths.sort();
-        let (mut kept, mut newest, mut damaged) = (Vec::new(), None, Vec::new());
+        let (mut marks, mut newest, mut damaged) = (Vec::new(), None, Vec::new());
         for path in paths {
             let bytes = std::fs::read(&path)
                 .map_err(|error| MetaError::io(format!("reading {}", path.display()), error))?;
             match decode(bytes.into()) {
                 Ok(copy) => {
-                    kept.push(copy.mark.clone());
+                    marks.push(copy.mark.clone());
                     newest = Some(copy);
                 }
-                Err(MetaError::Corrupted(what)) => {
-                    damaged.push(format!("{} {what}", path.display()));
+                Err(MetaError::Corrupted(reason)) => {
+                    damaged.push(format!("{} {reason}", path.display()));
                 }
                 Err(error) => return Err(error),
             }
         }
-        kept.sort_by_key(Mark::index);
-        Ok((Self { dir: dir.to_owned(), kept: Mutex::new(kept) }, newest, damaged))
+        marks.sort_by_key(Mark::index);
+        Ok((Self { dir: dir.to_owned(), kept: Mutex::new(marks) }, newest, damaged))
     }
 
     /// Position of the older copy: the log after it is still needed.
@@ -95,21 +95,21 @@ impl Copies {
     /// # Errors
     /// [`MetaError::Io`]: the copies are unchanged.
     pub(crate) fn keep(&self, mark: &Mark, records: &[u8]) -> Result<(), MetaError> {
-        let mut kept = self.kept.lock();
-        let known = kept.iter().any(|copy| copy.index() == mark.index());
-        if !known {
+        let mut marks = self.kept.lock();
+        let exists = marks.iter().any(|copy| copy.index() == mark.index());
+        if !exists {
             self.write(mark, records).map_err(|error| {
                 MetaError::io(format!("writing a copy to {}", self.dir.display()), error)
             })?;
-            kept.push(mark.clone());
+            marks.push(mark.clone());
         }
-        let keep = if known { 1 } else { KEPT };
-        let gone = kept.len().saturating_sub(keep);
-        kept.drain(..gone);
-        let names: Vec<PathBuf> = kept.iter().map(|copy| self.path(copy.index())).collect();
-        drop(kept);
+        let keep = if exists { 1 } else { KEPT };
+        let surplus = marks.len().saturating_sub(keep);
+        marks.drain(..surplus);
+        let names: Vec<PathBuf> = marks.iter().map(|copy| self.path(copy.index())).collect();
+        drop(marks);
         if let Err(error) = self.remove_others(&names) {
-            warn!(dir = %self.dir.display(), %error, "an old copy of the catalog stays");
+            warn!(dir = %self.dir.display(), %error, "removing an old copy of the catalog failed");
         }
         Ok(())
     }
@@ -154,7 +154,7 @@ fn encode(mark: &Mark, records: &[u8]) -> Bytes {
 }
 
 fn decode(mut bytes: Bytes) -> Result<Copy, MetaError> {
-    let damaged = |what: &str| MetaError::Corrupted(what.to_owned());
+    let damaged = |reason: &str| MetaError::Corrupted(reason.to_owned());
     if bytes.len() < HEADER_BYTES {
         return Err(damaged("ends too early"));
     }

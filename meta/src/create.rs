@@ -138,12 +138,12 @@ fn check_placement(schema: &TableSchema, placement: &Placement) -> Result<(), Er
 }
 
 fn check_placement_columns(schema: &TableSchema, columns: &[ColumnId]) -> Result<(), Error> {
-    let mut seen = BTreeSet::new();
+    let mut ids = BTreeSet::new();
     for id in columns {
         let column = schema.column_by_id(*id).ok_or_else(|| {
             Error::InvalidInput(format!("partition column {id} does not exist in the table"))
         })?;
-        if !seen.insert(*id) {
+        if !ids.insert(*id) {
             return Err(Error::InvalidInput(format!(
                 "partition column \"{}\" specified more than once",
                 column.name

@@ -18,11 +18,11 @@ pub(crate) fn mentions(expression: &str, column: &str) -> bool {
             }
             // Quoted names match exactly.
             '"' | '`' => {
-                let (name, after) = after_quote(rest, first, false);
+                let (name, remainder) = after_quote(rest, first, false);
                 if name == column {
                     return true;
                 }
-                (rest, word) = (after, "");
+                (rest, word) = (remainder, "");
             }
             // Other words match in any case.
             _ if is_word(first) => {
@@ -50,7 +50,7 @@ fn is_word(c: char) -> bool {
 fn after_quote(text: &str, quote: char, escapes: bool) -> (String, &str) {
     let mut inside = String::new();
     let mut chars = text.char_indices().skip(1).peekable();
-    while let Some((at, c)) = chars.next() {
+    while let Some((offset, c)) = chars.next() {
         if c == '\\' && escapes {
             inside.extend(chars.next().map(|(_, escaped)| escaped));
         } else if c != quote {
@@ -59,7 +59,7 @@ fn after_quote(text: &str, quote: char, escapes: bool) -> (String, &str) {
             inside.push(quote);
             chars.next();
         } else {
-            return (inside, &text[at + c.len_utf8()..]);
+            return (inside, &text[offset + c.len_utf8()..]);
         }
     }
     (inside, "")

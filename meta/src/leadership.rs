@@ -56,20 +56,20 @@ impl Core {
         self.group.propose(command.encode()).await.map_err(raft_error).map(drop)
     }
 
-    /// Retries until the leadership of this process is recorded, or another process leads. Returns when `over` is
+    /// Retries until the leadership of this process is recorded, or another process leads. Returns when `end` is
     /// cancelled.
-    pub(crate) async fn keep_leadership_recorded(&self, over: &CancellationToken) {
+    pub(crate) async fn keep_leadership_recorded(&self, end: &CancellationToken) {
         let work = async {
             while self.catalog_history().is_err() {
                 tokio::time::sleep(RECORD_PAUSE).await;
                 if let Err(error) = self.record_leadership().await {
-                    warn!(%error, "that this process leads meta is not recorded yet; it gives no orders");
+                    warn!(%error, "recording the leadership of meta failed; no orders are sent until it is recorded");
                 }
             }
-            over.cancelled().await;
+            end.cancelled().await;
         };
         tokio::select! {
-            () = over.cancelled() => {}
+            () = end.cancelled() => {}
             () = work => {}
         }
     }
@@ -81,11 +81,13 @@ impl Core {
     pub(crate) fn catalog_history(&self) -> Result<CatalogHistory, Error> {
         let nonce = self.leadership.nonce.load(Ordering::Relaxed);
         let history = self.machine.state().history();
-        let own = |history: &CatalogHistory| {
+        let is_own = |history: &CatalogHistory| {
             history.leaderships.last().is_some_and(|last| last.nonce == nonce)
         };
-        history.filter(own).ok_or_else(|| {
-            Error::Unavailable("this process has not recorded that it leads meta".to_owned())
+        history.filter(is_own).ok_or_else(|| {
+            Error::Unavailable(
+                "this process has not recorded its leadership of meta yet".to_owned(),
+            )
         })
     }
 }

@@ -127,8 +127,8 @@ impl CatalogMachine {
     /// were recorded.
     pub(crate) fn belongs(&self, node: NodeId, identity: u64) -> bool {
         let state = self.state();
-        let known = state.meta_identity(node);
-        self.has_applied() && (known == Some(identity) || state.metas().next().is_none())
+        let recorded = state.meta_identity(node);
+        self.has_applied() && (recorded == Some(identity) || state.metas().next().is_none())
     }
 
     /// True if the store has applied any entry of the log.
@@ -178,7 +178,7 @@ impl CatalogMachine {
         if let Some(mark) = mark
             && let Err(error) = copies.keep(&mark, &encode_records(&record::changes(&edits)))
         {
-            warn!(%error, "the catalog's log stays until a copy can be kept");
+            warn!(%error, "keeping a copy of the catalog failed; its log is kept until a copy succeeds");
         }
         Ok(())
     }
@@ -276,9 +276,9 @@ impl Machine for CatalogMachine {
 
     async fn snapshot(&self) -> Result<Arc<dyn Snapshot>, MachineError> {
         let me = self.share()?;
-        let made = partita_proto::blocking::spawn(move || me.copy());
-        let made = made.await.map_err(|error| MachineError(error.to_string()))?;
-        Ok(Arc::new(made.map_err(|error| MachineError(error.to_string()))?))
+        let copy = partita_proto::blocking::spawn(move || me.copy());
+        let copy = copy.await.map_err(|error| MachineError(error.to_string()))?;
+        Ok(Arc::new(copy.map_err(|error| MachineError(error.to_string()))?))
     }
 
     async fn receive(&self, offer: Offer) -> Result<Box<dyn Incoming>, MachineError> {
@@ -299,7 +299,7 @@ impl CatalogMachine {
             (self.state.read().all_edits(), self.marks.lock().applied.clone())
         };
         let mark = mark.ok_or_else(|| {
-            MetaError::Corrupted("nothing is applied yet: there is nothing to send".to_owned())
+            MetaError::Corrupted("no entry is applied yet, so there is no state to send".to_owned())
         })?;
         self.sync_store()?;
         Ok(CatalogCopy::new(mark, &record::changes(&edits)))
@@ -325,12 +325,14 @@ impl CatalogMachine {
             .map(|(key, value)| Change { key: key.clone(), value: Some(value.clone()) })
             .collect();
         let old = self.store.load()?.records.into_iter().map(|(key, _)| key);
-        let gone = old.filter(|key| !new.contains_key(key)).map(|key| Change { key, value: None });
-        let mut changes: Vec<Change> = gone.collect();
+        let removals =
+            old.filter(|key| !new.contains_key(key)).map(|key| Change { key, value: None });
+        let mut changes: Vec<Change> = removals.collect();
         changes.extend(new.into_iter().map(|(key, value)| Change { key, value: Some(value) }));
         let applied = Applied { index: mark.index(), mark: mark.to_bytes() };
-        let done = self.store.commit(&changes, Some(&applied)).and_then(|()| self.store.sync());
-        if let Err(error) = done {
+        let committed =
+            self.store.commit(&changes, Some(&applied)).and_then(|()| self.store.sync());
+        if let Err(error) = committed {
             self.marks.lock().failure = Some(error.clone());
             return Err(error);
         }
@@ -338,7 +340,7 @@ impl CatalogMachine {
         if let Some(copies) = &self.copies
             && let Err(error) = copies.keep(&mark, &encode_records(&copy))
         {
-            warn!(%error, "there is no copy yet of a catalog that came from another member");
+            warn!(%error, "keeping a copy of the catalog of another member failed");
         }
         self.reshapes.catch_up(&state);
         *self.state.write() = state;

@@ -2,10 +2,10 @@
 //! that lost its data.
 //!
 //! ```text
-//!   voter, wiped ── refused by all ──▶ ends, and says why
+//!   voter, wiped ── refused by all ──▶ exits with the reason
 //!   voter, wiped, --rejoin ── refused, and noted by the leader
 //!        no voter any more (agreed by the others) ─▶ new identity recorded ─▶ learner ─▶ caught up ─▶ voter
-//!   voter, older copy of its data ── refused by all who know a later generation ──▶ ends, and says why
+//!   voter, older copy of its data ── refused by all that know a later generation ──▶ exits with the reason
 //! ```
 //!
 //! Invariants:
@@ -90,29 +90,30 @@ impl MetaPeers {
 
 impl Acquaintances for MetaPeers {
     fn meet(&self, peer: &Greeting) -> Result<(), Refusal> {
-        let known = self.machine.state().meta(peer.node).copied();
-        let before = self.met.lock().insert(peer.node, *peer);
-        let decided = judge(known, peer);
+        let recorded = self.machine.state().meta(peer.node).copied();
+        let previous = self.met.lock().insert(peer.node, *peer);
+        let decided = judge(recorded, peer);
         if let Err(Refusal { why, .. }) = &decided
-            && before != Some(*peer)
+            && previous != Some(*peer)
         {
-            warn!(member = %peer.node, %why, "a member of meta's group is refused");
+            warn!(member = %peer.node, %why, "refused a member of meta's group");
         }
         decided
     }
 
-    fn refused(&self, by: NodeId, refusal: &Refusal) {
+    fn refused(&self, member: NodeId, refusal: &Refusal) {
         let why = &refusal.why;
         // This may be a late answer to an earlier greeting.
-        let own = self.generations.as_ref().map(|generations| generations.claim());
-        let older =
-            refusal.recorded.is_some() && own.is_some_and(|claim| claim.is_older(refusal.recorded));
-        let refusal = OwnRefusal { text: format!("member {by} refuses this one: {why}"), older };
-        self.refusal.send_if_modified(|known| {
-            let changed = known.as_ref() != Some(&refusal);
+        let own_claim = self.generations.as_ref().map(|generations| generations.claim());
+        let older = refusal.recorded.is_some()
+            && own_claim.is_some_and(|claim| claim.is_older(refusal.recorded));
+        let refusal =
+            OwnRefusal { text: format!("member {member} refuses this one: {why}"), older };
+        self.refusal.send_if_modified(|current| {
+            let changed = current.as_ref() != Some(&refusal);
             if changed {
-                warn!(%by, %why, "another member of meta's group refuses this one");
-                *known = Some(refusal);
+                warn!(%member, %why, "another member of meta's group refuses this one");
+                *current = Some(refusal);
             }
             changed
         });
@@ -120,19 +121,20 @@ impl Acquaintances for MetaPeers {
 }
 
 /// Admits or refuses a greeting member, given its recorded data directory.
-fn judge(known: Option<MetaRecord>, peer: &Greeting) -> Result<(), Refusal> {
+fn judge(record: Option<MetaRecord>, peer: &Greeting) -> Result<(), Refusal> {
     let node = peer.node;
     // The recorded directory is refused only if it is older than a known generation; a rejoining one waits for the
     // leader; an unknown member is admitted, and recorded later.
-    let (why, recorded) = match known {
+    let (why, recorded) = match record {
         Some(MetaRecord { identity, generation }) if identity == peer.identity => {
             match generation {
                 Some(recorded) if peer.claim.is_older(Some(recorded)) => {
-                    let own = peer.claim.acknowledged.map_or(0, |generation| generation.number);
+                    let presented =
+                        peer.claim.acknowledged.map_or(0, |generation| generation.number);
                     let why = format!(
-                        "the data directory of member {node} of meta's group is an older copy, of generation {own}, and generation \
-                     {recorded} is known: it has forgotten votes and changes of the catalog, so it must not vote. Start it \
-                     once with an empty data directory and --rejoin"
+                        "the data directory of member {node} of meta's group is an older copy: it has generation \
+                         {presented}, but generation {recorded} is recorded. It lacks votes and changes of the catalog, \
+                         so it must not vote; start it once with an empty data directory and --rejoin"
                     );
                     (why, Some(recorded))
                 }
@@ -141,17 +143,17 @@ fn judge(known: Option<MetaRecord>, peer: &Greeting) -> Result<(), Refusal> {
         }
         _ if peer.rejoins => {
             let why = format!(
-                "member {node} joins again with a new data directory; the group's leader takes it in as soon as the others \
-                 have agreed to do without the old one"
+                "member {node} rejoins with a new data directory; the leader readmits it after the other members have \
+                 removed the old one from the group"
             );
             (why, None)
         }
         None => return Ok(()),
         Some(MetaRecord { identity, .. }) => {
             let why = format!(
-                "member {node} of meta's group is known by data directory {identity:016x}, this is {:016x}: its data was \
-                 lost or replaced, so it must not vote under its number. If the old directory is lost for good, start it \
-                 once with an empty data directory and --rejoin",
+                "member {node} of meta's group is recorded with data directory {identity:016x}, but has {:016x}: its \
+                 data was lost or replaced, so it must not vote under its number. If the old directory is lost for good, \
+                 start it once with an empty data directory and --rejoin",
                 peer.identity
             );
             (why, None)
@@ -180,11 +182,11 @@ enum Readmission {
 /// Next step for a member that greets as rejoining; `last` is the index of the leader's last entry.
 fn next_step(
     greeting: &Greeting,
-    known: Option<u64>,
+    recorded: Option<u64>,
     member: Option<&MemberStatus>,
     last: u64,
 ) -> Readmission {
-    match (known == Some(greeting.identity), member) {
+    match (recorded == Some(greeting.identity), member) {
         // The old directory is still active, although the member claims that it is lost.
         (false, Some(member)) if member.silent_for.is_some_and(|silent| silent < SILENCE_MIN) => {
             Readmission::Wait
@@ -201,18 +203,18 @@ fn next_step(
 }
 
 impl Core {
-    /// Records the members of meta's group and readmits rejoining ones, until `over` is cancelled.
-    pub(crate) async fn keep_members(&self, over: &CancellationToken) {
+    /// Records the members of meta's group and readmits rejoining ones, until `end` is cancelled.
+    pub(crate) async fn keep_members(&self, end: &CancellationToken) {
         let work = async {
             loop {
                 if let Err(error) = self.look_after_members().await {
-                    warn!(%error, "a change of meta's members was not carried out");
+                    warn!(%error, "changing the members of meta's group failed");
                 }
                 tokio::time::sleep(INTERVAL).await;
             }
         };
         tokio::select! {
-            () = over.cancelled() => {}
+            () = end.cancelled() => {}
             () = work => {}
         }
     }
@@ -220,23 +222,23 @@ impl Core {
     async fn look_after_members(&self) -> Result<(), Error> {
         let members = self.group.members();
         let generations = self.options.generations.as_ref();
-        let own = Greeting {
+        let own_greeting = Greeting {
             node: self.host.node(),
             identity: self.options.identity,
             rejoins: false,
             claim: generations.map(|generations| generations.claim()).unwrap_or_default(),
         };
-        for greeting in self.peers.met().into_iter().chain([own]) {
+        for greeting in self.peers.met().into_iter().chain([own_greeting]) {
             let Greeting { node, identity, rejoins, .. } = greeting;
             if identity == 0 {
                 continue;
             }
-            let known = self.machine.state().meta_identity(node);
+            let recorded = self.machine.state().meta_identity(node);
             let member = members.iter().find(|member| member.node == node);
             // A learner continues its readmission, even if it was restarted without --rejoin.
             if rejoins || member.is_some_and(|member| !member.voter) {
-                self.readmit(&greeting, known, member, &members).await?;
-            } else if known.is_none() && member.is_some() {
+                self.readmit(&greeting, recorded, member, &members).await?;
+            } else if recorded.is_none() && member.is_some() {
                 self.know(node, identity).await?;
             }
             self.record_generation(&greeting).await?;
@@ -247,9 +249,9 @@ impl Core {
     /// Records the generation of a member's data directory that it reports, if it is newer.
     async fn record_generation(&self, greeting: &Greeting) -> Result<(), Error> {
         let Greeting { node, identity, claim, .. } = *greeting;
-        let known = self.machine.state().meta(node).copied();
-        let known = known.filter(|known| known.identity == identity);
-        let Some(generation) = known.map(|known| known.generation) else { return Ok(()) };
+        let record = self.machine.state().meta(node).copied();
+        let record = record.filter(|record| record.identity == identity);
+        let Some(generation) = record.map(|record| record.generation) else { return Ok(()) };
         if claim.pending.is_none() || generation == claim.pending || claim.is_older(generation) {
             return Ok(());
         }
@@ -263,31 +265,31 @@ impl Core {
         let Some(generations) = &self.options.generations else {
             return std::future::pending().await;
         };
-        let (mut renewed, mut made) = (Instant::now(), 0);
+        let (mut renewed, mut count) = (Instant::now(), 0);
         let mut warned = String::new();
         loop {
             let old = renewed.elapsed() >= self.options.renew_every;
-            let nonce = mixed(self.options.incarnation).wrapping_add(mixed(made));
-            let before = generations.claim();
+            let nonce = mixed(self.options.incarnation).wrapping_add(mixed(count));
+            let previous = generations.claim();
             // Each round notes what is recorded, and makes a new generation if one is due.
             match self.next_generation(generations, nonce, old).await {
                 Ok(claim) => {
-                    if claim.pending.is_some() && claim.pending != before.pending {
-                        (renewed, made) = (Instant::now(), made + 1);
+                    if claim.pending.is_some() && claim.pending != previous.pending {
+                        (renewed, count) = (Instant::now(), count + 1);
                     }
                     self.host.set_claim(claim);
                     // All members learn of a pending generation: one of them, or this one, leads and records it.
                     if claim.pending.is_some() {
-                        let own = self.host.node();
-                        let others = self.options.members.values().filter(|node| **node != own);
-                        let introduced = others.map(|node| self.host.introduce(*node));
+                        let own_node = self.host.node();
+                        let peers = self.options.members.values().filter(|node| **node != own_node);
+                        let introduced = peers.map(|node| self.host.introduce(*node));
                         futures::future::join_all(introduced).await;
                     }
                 }
                 Err(error) => {
                     let text = error.to_string();
                     if text != warned {
-                        warn!(%error, "the next generation of the data directory was not made");
+                        warn!(%error, "making the next generation of the data directory failed");
                         warned = text;
                     }
                 }
@@ -315,13 +317,13 @@ impl Core {
             let due = old || !generations.is_settled();
             if due { generations.begin(nonce) } else { Ok(generations.claim()) }
         };
-        let made = partita_proto::blocking::spawn(step).await;
-        made.map_err(|error| Error::Unavailable(error.to_string()))?
+        let result = partita_proto::blocking::spawn(step).await;
+        result.map_err(|error| Error::Unavailable(error.to_string()))?
     }
 
     async fn know(&self, node: NodeId, identity: u64) -> Result<(), Error> {
         self.propose(&Command::Meta { node, identity }).await?;
-        info!(member = %node, identity = format!("{identity:016x}"), "a member's data directory is known");
+        info!(member = %node, identity = format!("{identity:016x}"), "recorded the data directory of a member");
         Ok(())
     }
 
@@ -329,23 +331,23 @@ impl Core {
     async fn readmit(
         &self,
         greeting: &Greeting,
-        known: Option<u64>,
+        recorded: Option<u64>,
         member: Option<&MemberStatus>,
         members: &[MemberStatus],
     ) -> Result<(), Error> {
         let node = greeting.node;
         // Only members of the configured list have a number.
-        let configured = self.options.members.iter().find(|(_, at)| **at == node);
+        let configured = self.options.members.iter().find(|(_, holder)| **holder == node);
         let Some((replica, _)) = configured else { return Ok(()) };
         let last = self.group.status().last_index.unwrap_or_default();
-        let step = next_step(greeting, known, member, last);
+        let step = next_step(greeting, recorded, member, last);
         let voters = || members.iter().filter(|member| member.voter).map(|member| member.replica);
         match step {
             Readmission::Done | Readmission::Wait => return Ok(()),
             Readmission::Remove if member.is_some_and(|member| member.voter) => {
-                let others: BTreeSet<ReplicaId> =
-                    voters().filter(|other| other != replica).collect();
-                self.group.set_voters(others).await.map_err(raft_error)?;
+                let remaining: BTreeSet<ReplicaId> =
+                    voters().filter(|voter| voter != replica).collect();
+                self.group.set_voters(remaining).await.map_err(raft_error)?;
             }
             Readmission::Remove => {
                 let learner = BTreeSet::from([*replica]);
@@ -356,11 +358,11 @@ impl Core {
                 self.group.add_learner(*replica, node).await.map_err(raft_error)?;
             }
             Readmission::Vote => {
-                let all: BTreeSet<ReplicaId> = voters().chain([*replica]).collect();
-                self.group.set_voters(all).await.map_err(raft_error)?;
+                let all_voters: BTreeSet<ReplicaId> = voters().chain([*replica]).collect();
+                self.group.set_voters(all_voters).await.map_err(raft_error)?;
             }
         }
-        info!(member = %node, ?step, "a member joins meta's group again");
+        info!(member = %node, ?step, "readmitting a member of meta's group");
         Ok(())
     }
 
@@ -369,19 +371,17 @@ impl Core {
         if !self.options.rejoins {
             return;
         }
-        let own = self.host.node();
+        let own_node = self.host.node();
         loop {
-            let votes = |member: &MemberStatus| member.node == own && member.voter;
-            let known = self.machine.state().meta_identity(own);
+            let votes = |member: &MemberStatus| member.node == own_node && member.voter;
+            let recorded = self.machine.state().meta_identity(own_node);
             let settled = !self.group.is_changing() && self.group.members().iter().any(votes);
-            if known == Some(self.options.identity) && settled {
-                info!(
-                    "this member takes part in meta's group again; --rejoin is not needed any more"
-                );
+            if recorded == Some(self.options.identity) && settled {
+                info!("this member has rejoined meta's group; --rejoin is no longer needed");
                 self.host.set_rejoins(false);
                 break;
             }
-            for node in self.options.members.values().filter(|node| **node != own) {
+            for node in self.options.members.values().filter(|node| **node != own_node) {
                 self.host.greet(*node).await;
             }
             tokio::time::sleep(INTERVAL).await;

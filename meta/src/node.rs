@@ -218,7 +218,7 @@ impl Meta {
             Some(replica) => (replica, Start::Restart),
             None if opened.machine.has_applied() => {
                 return Err(MetaError::Corrupted(
-                    "the log does not know meta's group; the log directory belongs to the catalog \
+                    "the log has no entries of meta's group; the log directory belongs to the catalog \
                      and must be kept with it. If the log is lost for good and the other members of the group have \
                      theirs, start this one with an empty data directory and --rejoin"
                         .to_owned(),
@@ -312,7 +312,7 @@ impl Meta {
                 recorded = self.core.record_leadership() => recorded,
             };
             if let Err(error) = recorded {
-                warn!(%error, "that this process leads meta is not recorded yet; it gives no orders");
+                warn!(%error, "recording the leadership of meta failed; no orders are sent until it is recorded");
             }
             // Soft state of an earlier leadership is dropped before requests are served.
             self.core.presence.begin();
@@ -320,23 +320,23 @@ impl Meta {
             self.core.publish_members();
             self.core.leads.send_replace(true);
             // The work ends with the leadership; requests are refused first.
-            let over = stop.child_token();
+            let end = stop.child_token();
             let (scheduler, supervisor) = (Arc::clone(&self.core), Arc::clone(&self.core));
             let work = async {
                 tokio::join!(
-                    Scheduler::new(scheduler).run(over.clone()),
-                    Supervisor::new(supervisor).run(over.clone()),
-                    self.core.keep_leadership_recorded(&over),
-                    self.core.keep_members(&over),
+                    Scheduler::new(scheduler).run(end.clone()),
+                    Supervisor::new(supervisor).run(end.clone()),
+                    self.core.keep_leadership_recorded(&end),
+                    self.core.keep_members(&end),
                 )
             };
             let watch = async {
-                self.core.replaced(&over).await;
+                self.core.replaced(&end).await;
                 self.core.leads.send_replace(false);
                 if stop.is_cancelled() {
                     self.core.stopping.cancel();
                 }
-                over.cancel();
+                end.cancel();
             };
             tokio::join!(work, watch);
         }
@@ -413,23 +413,23 @@ impl Core {
 
     /// Returns when this process no longer leads, cannot confirm that it does, or is to stop.
     async fn replaced(&self, stop: &CancellationToken) {
-        let (mut confirmed, mut asked) = (Instant::now(), Instant::now());
+        let (mut confirmed, mut last_check) = (Instant::now(), Instant::now());
         while self.group.status().is_leader {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(LEADERSHIP_POLL) => {}
             }
-            if asked.elapsed() < CONFIRM_INTERVAL {
+            if last_check.elapsed() < CONFIRM_INTERVAL {
                 continue;
             }
             let barrier = tokio::time::timeout(CONFIRM_INTERVAL, self.group.read_barrier());
             if matches!(barrier.await, Ok(Ok(()))) {
                 confirmed = Instant::now();
             } else if confirmed.elapsed() >= UNCONFIRMED_MAX {
-                warn!("no majority of meta confirms that this process leads it");
+                warn!("stepping down: no majority of meta's members confirms this leader");
                 return;
             }
-            asked = Instant::now();
+            last_check = Instant::now();
         }
         warn!("another process leads meta now");
     }
@@ -438,7 +438,7 @@ impl Core {
     pub(crate) async fn propose(&self, command: &Command) -> Result<Reply, Error> {
         if !self.machine.has_room() {
             return Err(Error::DiskFull(
-                "meta's disk is nearly full; rows are not concerned, changes of tables are refused"
+                "meta's disk is nearly full: changes of tables are refused; rows can still be read and written"
                     .to_owned(),
             ));
         }
@@ -494,7 +494,7 @@ fn first_start(options: &MetaOptions, node: NodeId) -> Result<(ReplicaId, Start)
     if options.members.is_empty() {
         return Ok((REPLICA, Start::Create { members: BTreeMap::from([(REPLICA, node)]) }));
     }
-    let mine = options.members.iter().find(|(_, at)| **at == node);
+    let mine = options.members.iter().find(|(_, holder)| **holder == node);
     let (replica, _) = mine.ok_or_else(|| {
         MetaError::Raft(RaftError::InvalidInput(format!(
             "node {node} is not among meta's members {:?}",
@@ -510,8 +510,8 @@ fn first_start(options: &MetaOptions, node: NodeId) -> Result<(ReplicaId, Start)
 
 /// Meta's replica in the node's log, if there is one.
 fn known_replica(host: &Host) -> Option<ReplicaId> {
-    let known = host.known_groups().into_iter().find(|(group, _)| *group == META_GROUP);
-    known.map(|(_, replica)| replica)
+    let meta_group = host.known_groups().into_iter().find(|(group, _)| *group == META_GROUP);
+    meta_group.map(|(_, replica)| replica)
 }
 
 /// Error for the client of a change that meta's group did not carry out.

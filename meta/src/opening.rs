@@ -3,7 +3,7 @@
 //! ```text
 //!   state/    sled: all that was applied        copies/   the two newest checkpoints of it (`copies.rs`)
 //!      └───────────────┬───────────────────────────┘
-//!              the newest that is whole ──▶ then the log, which must begin no later than that ends
+//!              the newest complete one ──▶ then the log, which must begin no later than its end
 //! ```
 //!
 //! A store that is damaged, or has gone back to before a copy, is renamed to `state.damaged-<n>` and recreated from
@@ -92,7 +92,7 @@ pub(crate) fn open_catalog(dir: &Path, log: Option<Option<u64>>) -> Result<Opene
         Ok(machine) if choice == Choice::Store => return Ok(Opened { machine, set_aside: None }),
         Ok(machine) => {
             drop(machine);
-            format!("{} has gone back to entry {}", state.display(), number(index.ok().flatten()))
+            format!("{} has reverted to entry {}", state.display(), number(index.ok().flatten()))
         }
         Err(damage) => damage,
     };
@@ -101,8 +101,8 @@ pub(crate) fn open_catalog(dir: &Path, log: Option<Option<u64>>) -> Result<Opene
         Choice::Store | Choice::Copy | Choice::Log => {
             let aside = set_aside(&state)?;
             let damage = format!("{damage}; it is now in {}", aside.display());
-            let from = if choice == Choice::Copy { "a copy" } else { "the log" };
-            warn!(%damage, from, "the catalog is made anew");
+            let source = if choice == Choice::Copy { "a copy" } else { "the log" };
+            warn!(%damage, source, "recreating the catalog");
             // The first `Copies` were moved into the store that is closed now.
             let (copies, ..) = Copies::open(&dir.join(COPIES))?;
             let machine = open_store(&state, copies)?;
@@ -125,12 +125,12 @@ fn hopeless(damage: &str, bad_copies: &[String], dir: &Path, log: Option<Option<
         bad => bad.join(", "),
     };
     let log = match log.flatten() {
-        Some(index) => format!("the log has only what comes after entry {index}"),
-        None => "there is no log to make it from".to_owned(),
+        Some(index) => format!("the log begins after entry {index}"),
+        None => "there is no log to recreate it from".to_owned(),
     };
     format!(
-        "{damage}, {copies}, and {log}; put {} back from a backup that was made together with the log, or, if other members \
-         of meta's group have the catalog, start this one with an empty data directory and --rejoin",
+        "{damage}, {copies}, and {log}; restore {} from a backup that was made together with the log, or, if other \
+         members of meta's group have the catalog, start this one with an empty data directory and --rejoin",
         dir.display()
     )
 }

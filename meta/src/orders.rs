@@ -21,11 +21,11 @@ const HOPS_MAX: usize = 8;
 impl Core {
     /// Sends an order to its node, or to the leader among its nodes; true if it was carried out.
     pub(crate) async fn send(&self, order: &Order) -> Result<bool, Error> {
-        let sent = match order.nodes.as_slice() {
+        let outcome = match order.nodes.as_slice() {
             [] => self.send_to(order.node, order).await,
             nodes => self.send_to_leader(nodes, order).await,
         };
-        match sent {
+        match outcome {
             // When the node returns, its report shows a replica that the catalog does not know, and the plan has it
             // removed.
             Err(Error::Unavailable(_) | Error::Timeout(_))
@@ -93,16 +93,16 @@ impl Core {
     {
         let first = self.leader_of(partition);
         let mut waiting: Vec<NodeId> = nodes.iter().rev().copied().chain(first).collect();
-        let mut asked: Vec<NodeId> = Vec::new();
+        let mut tried: Vec<NodeId> = Vec::new();
         let mut last = None;
         while let Some(node) = waiting.pop() {
-            if asked.len() >= HOPS_MAX {
+            if tried.len() >= HOPS_MAX {
                 break;
             }
-            if asked.contains(&node) {
+            if tried.contains(&node) {
                 continue;
             }
-            asked.push(node);
+            tried.push(node);
             match send(node).await {
                 Err(Error::NotLeader { partition, leader }) => {
                     waiting.extend(leader);
@@ -136,7 +136,7 @@ impl Core {
     async fn send_to(&self, node: NodeId, order: &Order) -> Result<(), Error> {
         let partition = order.partition;
         let action = &order.action;
-        let sent = |service: Arc<dyn DataService>| async move {
+        let request = |service: Arc<dyn DataService>| async move {
             match action {
                 Action::Open(spec) => service.open_partition(PartitionSpec::clone(spec)).await,
                 Action::Drop => match service.drop_partition(partition, order.replica).await {
@@ -148,13 +148,15 @@ impl Core {
                 }
                 Action::Truncate(id) => service.truncate_partition(partition, *id).await,
                 Action::Reconfigure(voters) => service.reconfigure(partition, voters.clone()).await,
-                Action::Transfer(to) => service.transfer_leader(partition, *to).await,
+                Action::Transfer(destination) => {
+                    service.transfer_leader(partition, *destination).await
+                }
                 Action::Fence(epoch) => {
                     let fence = Freeze { partition, epoch: *epoch, on: false };
                     service.reshape(Reshape::Freeze(fence)).await.map(drop)
                 }
             }
         };
-        self.ask(node, partition, sent).await
+        self.ask(node, partition, request).await
     }
 }

@@ -62,14 +62,15 @@ pub(crate) fn orders(state: &State, table: &TableRecord) -> Vec<Order> {
             partitions.flat_map(|partition| to_replicas(partition, open)).collect()
         }
         Phase::Dropping => {
-            let all = partitions.map(Arc::as_ref).chain(state.leaving(table.id));
-            all.flat_map(|partition| {
-                let own = to_replicas(partition, |_, _| Action::Drop);
-                own.into_iter().chain(partition.splitting().into_iter().flat_map(unborn))
-            })
-            // A removed node has no replicas any more.
-            .filter(|order| !state.is_removed(order.node))
-            .collect()
+            let affected = partitions.map(Arc::as_ref).chain(state.leaving(table.id));
+            affected
+                .flat_map(|partition| {
+                    let drops = to_replicas(partition, |_, _| Action::Drop);
+                    drops.into_iter().chain(partition.splitting().into_iter().flat_map(unborn))
+                })
+                // A removed node has no replicas any more.
+                .filter(|order| !state.is_removed(order.node))
+                .collect()
         }
         Phase::Altering(Work::Schema(next)) => {
             let schema = told_schema(next, table.told_ttl);
@@ -84,7 +85,9 @@ pub(crate) fn orders(state: &State, table: &TableRecord) -> Vec<Order> {
         Phase::Altering(Work::Succeed) => {
             let former = table.former.and_then(|former| state.table(former));
             let partitions = former.into_iter().flat_map(|former| state.partitions_of(former));
-            let fence = |one: &Arc<PartitionRecord>| to_group(one, Action::Fence(one.epoch));
+            let fence = |partition: &Arc<PartitionRecord>| {
+                to_group(partition, Action::Fence(partition.epoch))
+            };
             partitions.filter_map(fence).collect()
         }
     }
@@ -131,8 +134,8 @@ pub(crate) fn partitions_of(state: &State, node: NodeId) -> Vec<PartitionSpec> {
     for table in state.tables().filter(|table| table.is_visible()) {
         let schema = told_schema(&table.schema, table.told_ttl);
         for partition in state.partitions_of(table) {
-            let here = partition.replicas.iter().filter(|(_, at)| **at == node);
-            specs.extend(here.map(|(replica, _)| spec(table, &schema, partition, *replica)));
+            let replicas = partition.replicas.iter().filter(|(_, holder)| **holder == node);
+            specs.extend(replicas.map(|(replica, _)| spec(table, &schema, partition, *replica)));
         }
     }
     specs
@@ -180,9 +183,9 @@ fn told_schema(schema: &Arc<TableSchema>, ttl: Option<Duration>) -> Arc<TableSch
     if schema.options.ttl == ttl {
         return Arc::clone(schema);
     }
-    let mut told = TableSchema::clone(schema);
-    told.options.ttl = ttl;
-    Arc::new(told)
+    let mut effective = TableSchema::clone(schema);
+    effective.options.ttl = ttl;
+    Arc::new(effective)
 }
 
 /// Number of partitions on each node that can take more, and the nodes' zones.
@@ -210,9 +213,9 @@ impl View {
         Self { partitions, zones }
     }
 
-    /// Nodes for as many new partitions, each with so many replicas: in as many zones as there are, and
-    /// of those nodes the ones with the fewest. With fewer nodes than replicas, every node gets one, as long as these
-    /// are a majority of what is wanted.
+    /// Nodes for `count` new partitions with `replicas` replicas each: spread over as many zones as possible, and of
+    /// the nodes of a zone those with the fewest partitions. With fewer nodes than replicas, every node gets one, as
+    /// long as they are a majority of the wanted number.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when there are too few nodes.
@@ -222,12 +225,12 @@ impl View {
         replicas: usize,
     ) -> Result<Vec<Vec<NodeId>>, Error> {
         let nodes = self.partitions.len();
-        let needed = replicas / 2 + 1;
-        if nodes < needed {
+        let quorum = replicas / 2 + 1;
+        if nodes < quorum {
             return Err(Error::Unavailable(match nodes {
                 0 => "no datanode is known to be live".to_owned(),
                 _ => format!(
-                    "{replicas} replicas need at least {needed} live datanodes, of which there are {nodes}"
+                    "{replicas} replicas need at least {quorum} live datanodes, but there are only {nodes}"
                 ),
             }));
         }

@@ -213,6 +213,7 @@ pub(crate) fn changes(edits: &[Edit]) -> Vec<Change> {
 fn change(edit: &Edit) -> Change {
     let put = |key, form: Vec<u8>| Change { key, value: Some(form) };
     match edit {
+        // Databases, tables and partitions.
         Edit::Counters(counters) => put(vec![COUNTERS], counters_form(*counters).encode_to_vec()),
         Edit::Database(record) => {
             put(key32(DATABASE, record.id.0), database_form(record).encode_to_vec())
@@ -224,6 +225,7 @@ fn change(edit: &Edit) -> Change {
         Edit::DatabaseGone(id) => Change { key: key32(DATABASE, id.0), value: None },
         Edit::TableGone(id) => Change { key: key32(TABLE, id.0), value: None },
         Edit::PartitionGone(id) => Change { key: key64(PARTITION, id.0), value: None },
+        // Nodes, and meta's own group.
         Edit::Node(record) => put(key64(NODE, record.id.0), node_form(record).encode_to_vec()),
         Edit::NodeGone(id) => Change { key: key64(NODE, id.0), value: None },
         Edit::Removed(id, identity) => {
@@ -233,7 +235,9 @@ fn change(edit: &Edit) -> Change {
         Edit::Cluster(cluster) => {
             put(vec![CLUSTER], ClusterForm { cluster: *cluster }.encode_to_vec())
         }
-        Edit::Leadership(one) => put(key64(LEADERSHIP, one.first), one.to_wire().encode_to_vec()),
+        Edit::Leadership(leadership) => {
+            put(key64(LEADERSHIP, leadership.first), leadership.to_wire().encode_to_vec())
+        }
         Edit::LeadershipGone(first) => Change { key: key64(LEADERSHIP, *first), value: None },
         Edit::Meta(node, MetaRecord { identity, generation }) => {
             let generation = generation.as_ref().map(Wire::to_wire);
@@ -268,7 +272,7 @@ pub(crate) fn state(records: Vec<(Vec<u8>, Vec<u8>)>) -> Result<State, MetaError
         let same_key = change(&edit).key == key;
         if !same_key {
             return Err(MetaError::Corrupted(format!(
-                "record {} holds another one's content",
+                "record {} has the content of another record",
                 key.escape_ascii()
             )));
         }
@@ -385,7 +389,7 @@ fn table(form: TableForm) -> Result<TableRecord, Error> {
         Some(PhaseForm::Dropping(_)) => Phase::Dropping,
         None => return Err(Error::Corrupted("its phase is not known to this version".to_owned())),
     };
-    let other = |id: u32| Some(TableId(id)).filter(|id| *id != TableId::default());
+    let optional_id = |id: u32| Some(TableId(id)).filter(|id| *id != TableId::default());
     Ok(TableRecord {
         id: TableId(form.id),
         database: DatabaseId(form.database),
@@ -397,8 +401,8 @@ fn table(form: TableForm) -> Result<TableRecord, Error> {
         dropped_names: BTreeSet::from_iter(form.dropped_names),
         told_ttl: form.told_ttl.map(Duration::from_wire).transpose()?,
         partitions: form.partitions.into_iter().map(PartitionId).collect(),
-        former: other(form.former),
-        succeeded_by: other(form.succeeded_by),
+        former: optional_id(form.former),
+        succeeded_by: optional_id(form.succeeded_by),
     })
 }
 
@@ -458,7 +462,7 @@ fn remembered_form(place: u64, record: &Remembered) -> RememberedForm {
 
 fn remembered(form: RememberedForm) -> Edit {
     let id = RequestId { client: form.client, sequence: form.sequence };
-    let steps = form.steps.into_iter().map(|at| (at.table(), at.step())).collect();
+    let steps = form.steps.into_iter().map(|step| (step.table(), step.step())).collect();
     Edit::Remember(form.place, Arc::new(Remembered { id, steps }))
 }
 

@@ -20,7 +20,8 @@ use crate::reshaping::Reshaping;
 const EVENTS_MAX: usize = 1000;
 
 /// Outcome of a split or merge that was given up, for a member that did not carry it out.
-const NO_EFFECT: &str = "it took no effect; the log of whoever led meta then says why";
+const NO_EFFECT: &str =
+    "no effect; the log of the process that led meta at that time has the reason";
 
 /// Splits and merges by their steps.
 #[derive(Debug, Default)]
@@ -30,8 +31,8 @@ pub(crate) struct Reshapes {
 
 impl Reshapes {
     /// Follows changed records. `borne`: the splits and merges that the records held before; those no longer held
-    /// have ended, as `done` or given up.
-    pub(crate) fn follow(&self, state: &State, edits: &[Edit], borne: &[Step], done: bool) {
+    /// have ended, as done if `succeeded`, otherwise as given up.
+    pub(crate) fn follow(&self, state: &State, edits: &[Edit], borne: &[Step], succeeded: bool) {
         let mut bear = BTreeSet::new();
         for edit in edits {
             let Edit::Partition(record) = edit else { continue };
@@ -42,7 +43,7 @@ impl Reshapes {
             }
         }
         for step in borne.iter().filter(|step| !bear.contains(step)) {
-            self.ended(*step, outcome(done));
+            self.ended(*step, outcome(succeeded));
         }
     }
 
@@ -53,8 +54,12 @@ impl Reshapes {
         for event in self.all() {
             let step = Step(event.id);
             if event.outcome == ReshapeOutcome::UnderWay && !bears.contains(&step) {
-                let other = state.partition(event.other).filter(|other| !other.is_leaving());
-                self.ended(step, outcome(other.is_some() == (event.kind == ReshapeKind::Split)));
+                let neighbour =
+                    state.partition(event.other).filter(|neighbour| !neighbour.is_leaving());
+                self.ended(
+                    step,
+                    outcome(neighbour.is_some() == (event.kind == ReshapeKind::Split)),
+                );
             }
         }
     }
@@ -120,10 +125,10 @@ impl Reshapes {
     }
 
     /// The step of the newest split that made these two partitions.
-    pub(crate) fn of_split(&self, left: PartitionId, right: PartitionId) -> Option<Step> {
+    pub(crate) fn of_split(&self, parent: PartitionId, child: PartitionId) -> Option<Step> {
         let events = self.events.lock();
         let is = |event: &ReshapeEvent| {
-            event.kind == ReshapeKind::Split && (event.partition, event.other) == (left, right)
+            event.kind == ReshapeKind::Split && (event.partition, event.other) == (parent, child)
         };
         events.iter().rev().find(|(_, (event, _))| is(event)).map(|(step, _)| *step)
     }
@@ -140,8 +145,8 @@ impl Reshapes {
 }
 
 /// Outcome for a member that did not carry the change out.
-fn outcome(done: bool) -> ReshapeOutcome {
-    match done {
+fn outcome(succeeded: bool) -> ReshapeOutcome {
+    match succeeded {
         true => ReshapeOutcome::Done,
         false => ReshapeOutcome::GivenUp(NO_EFFECT.to_owned()),
     }
@@ -173,7 +178,7 @@ pub(crate) fn event_of(
     at_ms: i64,
 ) -> Option<ReshapeEvent> {
     // Only the record that holds the split or merge makes an event, not the neighbour's.
-    let (step, kind, other, key, reason) = match record.reshaping.as_ref()? {
+    let (step, kind, neighbour, key, reason) = match record.reshaping.as_ref()? {
         Reshaping::Split(split) => {
             (split.step, ReshapeKind::Split, split.child, split.at.clone(), &split.reason)
         }
@@ -191,7 +196,7 @@ pub(crate) fn event_of(
         table: record.table,
         kind,
         partition: record.id,
-        other,
+        other: neighbour,
         key,
         reason: reason.clone(),
         outcome: ReshapeOutcome::UnderWay,

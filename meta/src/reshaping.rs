@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   Split   parent  ──cut──▶ done                                   (the child's record begins)
-//!             │ give up: "given up", until its log has said whether it was cut all the same
+//!             │ give up: "given up", until its log shows whether it was cut nevertheless
 //!
 //!   Merge   left    Gathering ─▶ Freezing ─▶ Frozen ──absorbed──▶ done
-//!             │ give up: ends at once; from Frozen on "given up", until its log has said what became of it
+//!             │ give up: ends at once; from Frozen on "given up", until its log shows the outcome
 //!           right   Joins ─────────────────────────────────────▶ Leaving ─▶ gone
 //!             │ given up: free again, or Thawing if it may be frozen ──thawed──▶ free again
 //! ```
@@ -99,8 +99,8 @@ impl Reshaping {
         match self {
             Self::Split(_) => "being split",
             Self::Merge(_) | Self::Joins { .. } => "being merged with its neighbour",
-            Self::Thawing { .. } => "coming back from a merge that was given up",
-            Self::Leaving { .. } => "part of its left neighbour by now",
+            Self::Thawing { .. } => "being unfrozen after a merge that was given up",
+            Self::Leaving { .. } => "merged into its left neighbour",
         }
     }
 }
@@ -124,26 +124,28 @@ impl State {
     /// Merged partitions of a table whose replicas are still on nodes.
     pub(crate) fn leaving(&self, table: TableId) -> impl Iterator<Item = &PartitionRecord> {
         let leaving = self.reshaping().map(AsRef::as_ref);
-        leaving.filter(move |one: &&PartitionRecord| one.table == table && one.is_leaving())
+        leaving
+            .filter(move |record: &&PartitionRecord| record.table == table && record.is_leaving())
     }
 
     /// A split or merge of the table's partitions, if there is one: other changes of the table wait for it.
     pub(crate) fn reshaping_of(&self, table: TableId) -> Option<Step> {
-        let mut of_table = self.reshaping().filter(|one| one.table == table && !one.is_leaving());
-        of_table.find_map(|one| Some(one.reshaping.as_ref()?.step()))
+        let mut of_table =
+            self.reshaping().filter(|record| record.table == table && !record.is_leaving());
+        of_table.find_map(|record| Some(record.reshaping.as_ref()?.step()))
     }
 
     /// True if partitions of the table take part in this change.
     pub(crate) fn is_reshaping(&self, table: TableId, step: Step) -> bool {
-        self.reshaping().any(|one| {
-            let current = one.reshaping.as_ref().is_some_and(|change| change.step() == step);
-            one.table == table && !one.is_leaving() && current
+        self.reshaping().any(|record| {
+            let current = record.reshaping.as_ref().is_some_and(|change| change.step() == step);
+            record.table == table && !record.is_leaving() && current
         })
     }
 
     /// Splits under way, whose children may exist on nodes already.
     pub(crate) fn unborn(&self) -> impl Iterator<Item = &Splitting> {
-        self.reshaping().filter_map(|one| one.splitting())
+        self.reshaping().filter_map(|record| record.splitting())
     }
 
     /// True if the catalog allows a replica on a node.
@@ -154,9 +156,11 @@ impl State {
         node: NodeId,
     ) -> bool {
         let recorded = self.partition(partition);
-        let recorded = recorded.is_some_and(|one| one.all_replicas().get(&replica) == Some(&node));
-        let of_child =
-            |one: &Splitting| one.child == partition && one.replicas.get(&replica) == Some(&node);
+        let recorded =
+            recorded.is_some_and(|record| record.all_replicas().get(&replica) == Some(&node));
+        let of_child = |split: &Splitting| {
+            split.child == partition && split.replicas.get(&replica) == Some(&node)
+        };
         recorded || self.unborn().any(of_child)
     }
 
@@ -172,16 +176,16 @@ impl State {
                 Err(format!("partition {} is {}, {why}", partition.id, reshaping.describe()))
             };
             if reshaping.step() > Step(self.version()) {
-                return wrong("at a step that is yet to come");
+                return wrong("at a step above the catalog's version");
             }
             // The table's list and phase fit the change.
             let Some(table) = self.table(partition.table) else { return wrong("without a table") };
             let listed = table.partitions.contains(&partition.id);
             if listed == partition.is_leaving() {
-                return wrong("and in its table's list or not as it should not be");
+                return wrong("which contradicts its table's list of partitions");
             }
             if listed && !matches!(table.phase, Phase::Ready | Phase::Dropping) {
-                return wrong("while its table is changed");
+                return wrong("while its table is being changed");
             }
             if partition.target.is_some() && !matches!(reshaping, Reshaping::Joins { .. }) {
                 return wrong("while its replicas change");
@@ -189,18 +193,18 @@ impl State {
             // Both sides of the change agree on it.
             match reshaping {
                 Reshaping::Split(split) => {
-                    let given = split.child < self.counters().partition;
-                    if !given
+                    let allocated = split.child < self.counters().partition;
+                    if !allocated
                         || self.partition(split.child).is_some()
                         || !children.insert(split.child)
                     {
-                        return wrong("and its child's number is somebody else's");
+                        return wrong("and the id of its child is not its own");
                     }
                     let nodes: BTreeSet<_> = split.replicas.values().collect();
                     if nodes != partition.replicas.values().collect()
                         || nodes.len() != split.replicas.len()
                     {
-                        return wrong("and its child's replicas are elsewhere");
+                        return wrong("and its child's replicas are on other nodes");
                     }
                     cut_inside(&table.schema, &table.placement, &partition.range, &split.at)
                         .map_err(|error| error.to_string())?;
@@ -210,14 +214,14 @@ impl State {
                     let partner = Reshaping::Joins { left: partition.id, step: merge.step };
                     let joined = right.filter(|right| right.reshaping.as_ref() == Some(&partner));
                     if joined.is_none_or(|right| right.range.start != partition.range.end) {
-                        return wrong("and its neighbour is not");
+                        return wrong("but its neighbour is not");
                     }
                 }
-                Reshaping::Joins { left, .. } => {
-                    let left = self.partition(*left).and_then(|left| left.reshaping.as_ref());
-                    let joins = |left: &Reshaping| matches!(left, Reshaping::Merge(merge) if merge.right == partition.id);
-                    if !left.is_some_and(joins) {
-                        return wrong("and its neighbour is not");
+                Reshaping::Joins { left: owner, .. } => {
+                    let change = self.partition(*owner).and_then(|owner| owner.reshaping.as_ref());
+                    let absorbs = |change: &Reshaping| matches!(change, Reshaping::Merge(merge) if merge.right == partition.id);
+                    if !change.is_some_and(absorbs) {
+                        return wrong("but its neighbour is not");
                     }
                 }
                 Reshaping::Thawing { .. } | Reshaping::Leaving { .. } => {}
@@ -235,30 +239,29 @@ pub(crate) fn cut_inside(
     schema: &TableSchema,
     placement: &Placement,
     range: &TypedRange,
-    at: &Bound,
+    cut: &Bound,
 ) -> Result<Bound, Error> {
-    if at.is_empty() {
-        return Err(Error::InvalidInput("a cut needs at least one value".to_owned()));
+    if cut.is_empty() {
+        return Err(Error::InvalidInput("a split point needs at least one value".to_owned()));
     }
-    check_place(placement, at)?;
-    schema.options.partitioning.check_cut(at)?;
+    check_place(placement, cut)?;
+    schema.options.partitioning.check_cut(cut)?;
     let codec = KeyCodec::new(schema, placement)?;
-    let (keys, cut) = (codec.range(range)?, codec.encode_bound(at)?);
+    let (keys, cut_key) = (codec.range(range)?, codec.encode_bound(cut)?);
     let refuse = |why: String| Err(Error::InvalidInput(why));
     // With NULLs only, in the first placement, the cut is below every key.
-    let lowest = at.placement.unwrap_or(0) == 0 && at.key.iter().all(|value| *value == Value::Null);
-    if cut == keys.start || lowest {
-        return refuse(format!(
-            "{at} is where {range} begins already: nothing would be left of it"
-        ));
+    let lowest =
+        cut.placement.unwrap_or(0) == 0 && cut.key.iter().all(|value| *value == Value::Null);
+    if cut_key == keys.start || lowest {
+        return refuse(format!("{cut} is the start of {range}: the left side would be empty"));
     }
-    if keys.end.as_ref() == Some(&cut) {
-        return refuse(format!("{at} is where {range} ends already: nothing would be right of it"));
+    if keys.end.as_ref() == Some(&cut_key) {
+        return refuse(format!("{cut} is the end of {range}: the right side would be empty"));
     }
-    if !keys.contains(&cut) {
-        return refuse(format!("{at} does not lie in {range}"));
+    if !keys.contains(&cut_key) {
+        return refuse(format!("{cut} is outside {range}"));
     }
-    Ok(codec.coerce_bound(at)?.into_owned())
+    Ok(codec.coerce_bound(cut)?.into_owned())
 }
 
 /// Checks that the second partition begins where the first one ends.
@@ -267,15 +270,15 @@ pub(crate) fn cut_inside(
 /// [`Error::InvalidInput`] if it does not.
 pub(crate) fn check_neighbours(
     table: &TableRecord,
-    left: PartitionId,
-    right: PartitionId,
+    first: PartitionId,
+    second: PartitionId,
 ) -> Result<(), Error> {
-    if table.partitions.windows(2).any(|pair| pair == [left, right]) {
+    if table.partitions.windows(2).any(|pair| pair == [first, second]) {
         return Ok(());
     }
-    let swapped = table.partitions.windows(2).any(|pair| pair == [right, left]);
-    let why = if swapped { "; it is the other way round" } else { "" };
+    let swapped = table.partitions.windows(2).any(|pair| pair == [second, first]);
+    let why = if swapped { "; they are in the other order" } else { "" };
     Err(Error::InvalidInput(format!(
-        "partition {right} does not begin where partition {left} ends{why}"
+        "partition {second} does not begin where partition {first} ends{why}"
     )))
 }

@@ -95,8 +95,8 @@ struct Attempt {
 
 impl Attempt {
     fn first() -> Self {
-        let now = Instant::now();
-        Self { done: Done::new(), failures: 0, since: now, not_before: now }
+        let start = Instant::now();
+        Self { done: Done::new(), failures: 0, since: start, not_before: start }
     }
 }
 
@@ -145,7 +145,7 @@ impl Scheduler {
         if drained.await.is_err() {
             warn!(
                 jobs = self.jobs.len(),
-                "orders under way were not answered; they are sent again"
+                "orders in flight got no answer; the next leader sends them again"
             );
             self.jobs.shutdown().await;
         }
@@ -153,17 +153,17 @@ impl Scheduler {
 
     /// Starts the jobs that are due; returns when the next one will be.
     fn start_due(&mut self) -> Instant {
-        let now = Instant::now();
+        let time = Instant::now();
         let core = Arc::clone(&self.core);
         let state = core.machine.state();
         // Failed jobs that are due come first, but may not take all places.
         self.failed.retain(|job, _| is_current(&state, *job));
         let mut busy: BTreeSet<TableId> = self.running.values().map(|((id, _), _)| *id).collect();
         let mut retries = self.running.values().filter(|(_, attempt)| attempt.failures > 0).count();
-        let mut next = now + core.patience.pause_max;
+        let mut next = time + core.patience.pause_max;
         let mut due: Vec<(Job, Attempt)> = Vec::new();
         for (job, attempt) in &self.failed {
-            if attempt.not_before > now {
+            if attempt.not_before > time {
                 next = next.min(attempt.not_before);
             } else if retries < RETRIES_MAX && busy.insert(job.0) {
                 retries += 1;
@@ -184,8 +184,8 @@ impl Scheduler {
         drop(state);
         for (job, attempt) in due {
             self.failed.remove(&job);
-            let (core, done, since) = (Arc::clone(&core), attempt.done.clone(), attempt.since);
-            let task = self.jobs.spawn(async move { core.work(job, done, since).await });
+            let (core, finished, start) = (Arc::clone(&core), attempt.done.clone(), attempt.since);
+            let task = self.jobs.spawn(async move { core.work(job, finished, start).await });
             self.running.insert(task.id(), (job, attempt));
         }
         next
@@ -196,7 +196,7 @@ impl Scheduler {
             None => return,
             Some(Ok(ended)) => ended,
             Some(Err(panic)) => {
-                let error = Error::Internal(format!("a job of meta's panicked: {panic}"));
+                let error = Error::Internal(format!("a job on a table panicked: {panic}"));
                 (panic.id(), Ended { done: Done::new(), result: Err(error) })
             }
         };
@@ -209,7 +209,7 @@ impl Scheduler {
         attempt.failures += 1;
         attempt.not_before = Instant::now() + pause;
         let (table, step) = job;
-        warn!(%table, step = step.0, failures = attempt.failures, ?pause, %error, "will be tried again");
+        warn!(%table, step = step.0, failures = attempt.failures, ?pause, %error, "changing a table failed; it will be retried");
         self.failed.insert(job, attempt);
         self.core.progress.failed(job, error);
     }
@@ -217,26 +217,26 @@ impl Scheduler {
 
 impl Core {
     /// One attempt at a job.
-    async fn work(&self, job: Job, mut done: Done, since: Instant) -> Ended {
+    async fn work(&self, job: Job, mut finished: Done, start: Instant) -> Ended {
         let Some((table, orders)) = self.planned(job) else {
-            return Ended { done, result: Ok(()) };
+            return Ended { done: finished, result: Ok(()) };
         };
         let open: Vec<Order> = orders
             .into_iter()
-            .filter(|order| !done.contains(&(order.replica, order.node)))
+            .filter(|order| !finished.contains(&(order.replica, order.node)))
             .collect();
-        let sent = stream::iter(open).map(|order| async move {
+        let answers = stream::iter(open).map(|order| async move {
             let result =
                 if self.is_current(job) { self.order_of(job, &order).await } else { Ok(false) };
             (order, result)
         });
-        let mut sent = sent.buffer_unordered(ORDERS_MAX);
+        let mut answers = answers.buffer_unordered(ORDERS_MAX);
         let mut failure = None;
-        let mut all = true;
-        while let Some((order, result)) = sent.next().await {
+        let mut complete = true;
+        while let Some((order, result)) = answers.next().await {
             match result {
-                Ok(true) => drop(done.insert((order.replica, order.node))),
-                Ok(false) => all = false,
+                Ok(true) => drop(finished.insert((order.replica, order.node))),
+                Ok(false) => complete = false,
                 Err(error) => {
                     warn!(
                         table = %table.id, name = table.name, partition = %order.partition,
@@ -247,19 +247,19 @@ impl Core {
             }
         }
         let result = match failure {
-            // Nodes that are away get theirs when they return, as if they had lost them.
-            Some(error) if self.is_enough(&table, &done, &error, since) => {
+            // Absent nodes get their replicas when they return, as if they had lost them.
+            Some(error) if self.is_enough(&table, &finished, &error, start) => {
                 self.finish(&table).await
             }
-            Some(error) if give_up(&table, &error, since, &self.patience) => {
+            Some(error) if give_up(&table, &error, start, &self.patience) => {
                 self.abort(&table, error).await
             }
             Some(error) => Err(error),
-            None if all => self.finish(&table).await,
+            None if complete => self.finish(&table).await,
             // Superseded, or stopping.
             None => Ok(()),
         };
-        Ended { done, result }
+        Ended { done: finished, result }
     }
 
     fn planned(&self, (table, step): Job) -> Option<(Arc<TableRecord>, Vec<Order>)> {
@@ -270,15 +270,21 @@ impl Core {
 
     /// True if a new table can be used although some of its replicas could not be opened: a majority of each
     /// partition's are open, and the other nodes have had time.
-    fn is_enough(&self, table: &TableRecord, done: &Done, error: &Error, since: Instant) -> bool {
+    fn is_enough(
+        &self,
+        table: &TableRecord,
+        finished: &Done,
+        error: &Error,
+        start: Instant,
+    ) -> bool {
         let away = matches!(error, Error::Unavailable(_) | Error::Timeout(_));
-        if table.phase != Phase::Creating || !away || since.elapsed() < self.patience.create / 4 {
+        if table.phase != Phase::Creating || !away || start.elapsed() < self.patience.create / 4 {
             return false;
         }
         let state = self.machine.state();
         state.partitions_of(table).all(|partition| {
             let open =
-                |(replica, node): &(&ReplicaId, &NodeId)| done.contains(&(**replica, **node));
+                |(replica, node): &(&ReplicaId, &NodeId)| finished.contains(&(**replica, **node));
             2 * partition.replicas.iter().filter(open).count() > partition.replicas.len()
         })
     }
@@ -291,7 +297,8 @@ impl Core {
     async fn order_of(&self, (table, step): Job, order: &Order) -> Result<bool, Error> {
         let Action::Fence(epoch) = order.action else { return self.send(order).await };
         let partition = order.partition;
-        let free = |state: &State| state.partition(partition).map(|one| one.reshaping.is_none());
+        let free =
+            |state: &State| state.partition(partition).map(|record| record.reshaping.is_none());
         match free(&self.machine.state()) {
             Some(true) => {}
             Some(false) => {
@@ -323,7 +330,7 @@ impl Core {
     }
 
     async fn abort(&self, table: &TableRecord, error: Error) -> Result<(), Error> {
-        warn!(table = %table.id, name = table.name, %error, "creating the table is given up");
+        warn!(table = %table.id, name = table.name, %error, "giving up creating a table");
         // Before the entry: a waiting client looks for the cause as soon as the table disappears.
         self.progress.failed((table.id, table.step), error);
         self.propose(&Command::Abort { table: table.id, step: table.step }).await?;
@@ -338,9 +345,9 @@ pub(crate) fn is_current(state: &State, (table, step): Job) -> bool {
 
 /// True if a failure ends the creation of a table: at once if a retry does not help, otherwise after too long a
 /// time.
-fn give_up(table: &TableRecord, error: &Error, since: Instant, patience: &Patience) -> bool {
+fn give_up(table: &TableRecord, error: &Error, start: Instant, patience: &Patience) -> bool {
     let passing = error.is_retryable() && !matches!(error, Error::DiskFull(_));
-    table.phase == Phase::Creating && (!passing || since.elapsed() >= patience.create)
+    table.phase == Phase::Creating && (!passing || start.elapsed() >= patience.create)
 }
 
 fn phase_name(phase: &Phase) -> &'static str {

@@ -1,9 +1,9 @@
 //! Changes of the catalog: checked, recorded, carried out, published.
 //!
 //! ```text
-//!   change(ddl) ─▶ decide on what is known (a bad wish never gets into the log)
+//!   change(ddl) ─▶ decide on the present state (a change that is refused never gets into the log)
 //!               ─▶ propose ─▶ recorded: the change is certain from here on
-//!               ─▶ wait until the scheduler has told the nodes ─▶ published
+//!               ─▶ wait until the nodes have carried the scheduler's orders out ─▶ published
 //! ```
 //!
 //! The catalog serialises changes of one table: a table with a change under way answers "busy", and the next change
@@ -100,7 +100,9 @@ impl ClusterService for Meta {
         self.core.propose(&Command::Register(registration)).await?;
         let state = self.core.machine.state();
         let node = state.node_of(identity).map(|node| node.id);
-        node.ok_or_else(|| Error::Internal("a node that was registered is not there".to_owned()))
+        node.ok_or_else(|| {
+            Error::Internal("the catalog lacks a node that was just registered".to_owned())
+        })
     }
 
     async fn renew(&self, mut renewal: Renewal) -> Result<Renewed, Error> {
@@ -111,10 +113,11 @@ impl ClusterService for Meta {
         let state = self.core.machine.state();
         let recorded = state.node(node).and_then(|node| node.generation);
         let recorded = recorded.ok_or_else(|| {
-            Error::Internal("a generation that was recorded is not there".to_owned())
+            Error::Internal("the catalog lacks a generation that was just recorded".to_owned())
         })?;
-        let alone = accepted.into_iter().filter(|partition| state.is_alone(*partition, node));
-        Ok(Renewed { recorded, alone: alone.collect() })
+        let sole_replicas =
+            accepted.into_iter().filter(|partition| state.is_alone(*partition, node));
+        Ok(Renewed { recorded, alone: sole_replicas.collect() })
     }
 
     async fn heartbeat(&self, mut heartbeat: Heartbeat) -> Result<(), Error> {
@@ -128,9 +131,9 @@ impl ClusterService for Meta {
         check_address(&heartbeat.address)?;
         let moved = {
             let state = self.core.machine.state();
-            let known = state.node(heartbeat.node);
-            let moved = known.is_some_and(|known| {
-                known.address != heartbeat.address || known.labels != heartbeat.labels
+            let record = state.node(heartbeat.node);
+            let moved = record.is_some_and(|record| {
+                record.address != heartbeat.address || record.labels != heartbeat.labels
             });
             let registration = moved.then(|| Registration {
                 identity: heartbeat.identity,
@@ -154,7 +157,7 @@ impl ClusterService for Meta {
 /// Refuses a registration that no node would send.
 fn check_registration(registration: &Registration) -> Result<(), Error> {
     if registration.identity == 0 {
-        return Err(Error::InvalidInput("a node without an identity".to_owned()));
+        return Err(Error::InvalidInput("the node has no identity".to_owned()));
     }
     check_address(&registration.address)
 }
@@ -245,9 +248,9 @@ impl Core {
     /// Waits a limited time for nodes to remove tables that are not visible any more. If the removal takes longer,
     /// for instance because a node is away, the change still succeeds.
     async fn removed(&self, jobs: &[Job]) {
-        let until = Instant::now() + self.patience.drop;
+        let deadline = Instant::now() + self.patience.drop;
         for job in jobs {
-            self.over(*job, until, |failed| failed).await;
+            self.over(*job, deadline, |failed| failed).await;
         }
     }
 
@@ -275,8 +278,7 @@ impl Core {
     }
 
     /// Waits until a job on a table or on its partitions has ended, and its effect is published. False at the
-    /// deadline, when meta stops, or when `enough` returns true; it is asked with true if the job has failed so
-    /// far.
+    /// deadline, when meta stops, or when `enough` returns true; its argument is true if the job has failed so far.
     pub(crate) async fn over(
         &self,
         job: Job,
@@ -326,17 +328,17 @@ impl Core {
             }
             None => "its nodes have not answered".to_owned(),
         };
-        let what = match ddl {
+        let condition = match ddl {
             Ddl::CreateTable { .. } => "is still being created",
             _ => "is still being changed",
         };
         if self.stopping.is_cancelled() {
             return Error::Unavailable(format!(
-                "table \"{table}\" {what}; meta stops and goes on with it after its next start"
+                "table \"{table}\" {condition}; meta is stopping and continues after its next start"
             ));
         }
         Error::Timeout(format!(
-            "table \"{table}\" {what} after {} s and goes on; {cause}",
+            "table \"{table}\" {condition} in the background after {} s; {cause}",
             self.patience.change.as_secs()
         ))
     }

@@ -68,8 +68,8 @@ impl SledStore {
             return self.commit(&[Change { key: FORMAT_KEY.to_vec(), value: Some(format) }], None);
         }
         let first = [FORMAT_KEY, &[0, 0]].concat();
-        let found = self.db.get(first).map_err(|error| unreadable("reading", &self.dir, error))?;
-        let reading = found.and_then(|chunk| Reading::begin(FORMAT_KEY, &chunk));
+        let value = self.db.get(first).map_err(|error| unreadable("reading", &self.dir, error))?;
+        let reading = value.and_then(|chunk| Reading::begin(FORMAT_KEY, &chunk));
         let (_, format) = self.finish(reading.ok_or_else(|| self.damaged(FORMAT_KEY))?)?;
         if format != FORMAT.to_be_bytes() {
             return Err(MetaError::Incompatible(format!(
@@ -90,7 +90,7 @@ impl SledStore {
                 item.map_err(|error| unreadable("reading", &self.dir, error))?;
             let (key, number) = split_key(&chunk_key).ok_or_else(|| self.damaged(&chunk_key))?;
             if number == 0 {
-                records.extend(reading.take().map(|done| self.finish(done)).transpose()?);
+                records.extend(reading.take().map(|record| self.finish(record)).transpose()?);
                 reading = Some(Reading::begin(key, &chunk).ok_or_else(|| self.damaged(key))?);
             } else {
                 let current = reading.as_mut().ok_or_else(|| self.damaged(key))?;
@@ -99,7 +99,7 @@ impl SledStore {
                 }
             }
         }
-        records.extend(reading.map(|done| self.finish(done)).transpose()?);
+        records.extend(reading.map(|record| self.finish(record)).transpose()?);
         Ok(records)
     }
 
@@ -131,26 +131,26 @@ impl SledStore {
         let length = u32::try_from(value.len()).map_err(|_| too_long())?;
         let header = [length.to_be_bytes(), checksum(key, value).to_be_bytes()].concat();
         for number in 0..chunks {
-            let from = number * CHUNK_BYTES;
-            let part = &value[from..value.len().min(from + CHUNK_BYTES)];
+            let start = number * CHUNK_BYTES;
+            let part = &value[start..value.len().min(start + CHUNK_BYTES)];
             let chunk = if number == 0 { [&header, part].concat() } else { part.to_vec() };
             batch.insert(chunk_key(key, number).ok_or_else(too_long)?, chunk);
         }
         self.remove_chunks(batch, key, chunks)
     }
 
-    /// Removes a record's present chunks from number `from` on.
+    /// Removes a record's present chunks from number `start` on.
     fn remove_chunks(
         &self,
         batch: &mut sled::Batch,
         key: &[u8],
-        from: usize,
+        start: usize,
     ) -> Result<(), MetaError> {
         let Some(first) = chunk_key(key, 0) else { return Ok(()) };
-        let found = self.db.get(first).map_err(|error| unreadable("reading", &self.dir, error))?;
-        let Some(chunk) = found else { return Ok(()) };
+        let value = self.db.get(first).map_err(|error| unreadable("reading", &self.dir, error))?;
+        let Some(chunk) = value else { return Ok(()) };
         let old = Reading::begin(key, &chunk).ok_or_else(|| self.damaged(key))?;
-        for number in from..chunk_count(old.length) {
+        for number in start..chunk_count(old.length) {
             batch.remove(chunk_key(key, number).ok_or_else(|| self.damaged(key))?);
         }
         Ok(())
@@ -287,18 +287,18 @@ fn checksum(key: &[u8], value: &[u8]) -> u32 {
 }
 
 /// Kind of a read error: unless the disk itself refused, the bytes are not what was written.
-fn unreadable(what: &str, dir: &Path, error: sled::Error) -> MetaError {
+fn unreadable(operation: &str, dir: &Path, error: sled::Error) -> MetaError {
     let refused = |kind| !matches!(kind, ErrorKind::InvalidData | ErrorKind::UnexpectedEof);
     match error {
         sled::Error::Io(source) if refused(source.kind()) => {
-            MetaError::io(format!("{what} {}", dir.display()), source)
+            MetaError::io(format!("{operation} {}", dir.display()), source)
         }
-        other => MetaError::Corrupted(format!("{what} {}: {other}", dir.display())),
+        error => MetaError::Corrupted(format!("{operation} {}: {error}", dir.display())),
     }
 }
 
-fn failed(what: &str, dir: &Path, error: sled::Error) -> MetaError {
-    let context = format!("{what} {}", dir.display());
+fn failed(operation: &str, dir: &Path, error: sled::Error) -> MetaError {
+    let context = format!("{operation} {}", dir.display());
     match error {
         sled::Error::Io(source) => MetaError::io(context, source),
         sled::Error::Corruption { .. } => MetaError::Corrupted(format!("{context}: {error}")),

@@ -35,9 +35,9 @@ struct RecordForm {
 
 /// Encodes records for snapshots and copies.
 pub(crate) fn encode_records(changes: &[Change]) -> Bytes {
-    let kept = changes.iter().filter_map(|change| Some((&change.key, change.value.as_ref()?)));
+    let pairs = changes.iter().filter_map(|change| Some((&change.key, change.value.as_ref()?)));
     let records =
-        kept.map(|(key, value)| RecordForm { key: key.clone(), value: value.clone() }).collect();
+        pairs.map(|(key, value)| RecordForm { key: key.clone(), value: value.clone() }).collect();
     RecordsForm { records }.encode_to_vec().into()
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn encode_records(changes: &[Change]) -> Bytes {
 pub(crate) fn decode_records(bytes: Bytes) -> Result<Vec<(Vec<u8>, Vec<u8>)>, MetaError> {
     let form = RecordsForm::decode(bytes)
         .map_err(|error| MetaError::Corrupted(format!("a catalog does not parse: {error}")))?;
-    Ok(form.records.into_iter().map(|one| (one.key, one.value)).collect())
+    Ok(form.records.into_iter().map(|record| (record.key, record.value)).collect())
 }
 
 /// A snapshot of the catalog.
@@ -80,12 +80,14 @@ impl Snapshot for CatalogCopy {
     }
 
     async fn read(&self, file: usize, offset: u64, bytes: usize) -> Result<Bytes, MachineError> {
-        let from = usize::try_from(offset).ok().filter(|from| *from <= self.bytes.len());
-        match from {
-            Some(from) if file == 0 => {
-                Ok(self.bytes.slice(from..self.bytes.len().min(from + bytes)))
+        let start = usize::try_from(offset).ok().filter(|start| *start <= self.bytes.len());
+        match start {
+            Some(start) if file == 0 => {
+                Ok(self.bytes.slice(start..self.bytes.len().min(start + bytes)))
             }
-            _ => Err(MachineError(format!("a copy of the catalog has no byte {offset} of {file}"))),
+            _ => Err(MachineError(format!(
+                "a copy of the catalog has no byte {offset} of file {file}"
+            ))),
         }
     }
 }
@@ -101,7 +103,7 @@ impl CatalogIncoming {
     pub(crate) fn new(machine: Arc<CatalogMachine>, offer: Offer) -> Result<Self, MachineError> {
         if offer.files.len() != 1 {
             return Err(MachineError(format!(
-                "a catalog comes as one file, not as {}",
+                "a catalog is sent as one file, not as {}",
                 offer.files.len()
             )));
         }
@@ -121,7 +123,7 @@ impl Incoming for CatalogIncoming {
     async fn write(&mut self, file: usize, offset: u64, data: Bytes) -> Result<(), MachineError> {
         if file != 0 || offset != self.bytes.len() as u64 {
             return Err(MachineError(format!(
-                "byte {offset} of {file} of a catalog does not follow"
+                "byte {offset} of file {file} of a catalog is out of order"
             )));
         }
         self.bytes.extend_from_slice(&data);

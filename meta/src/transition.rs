@@ -250,7 +250,7 @@ pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error>
         }
         // Nodes, and meta's own members.
         Command::Register(registration) => register(state, registration),
-        Command::Drain { node, on } => drain(state, *node, *on),
+        Command::Drain { node, on: draining } => drain(state, *node, *draining),
         Command::RemoveNode { node } => remove(state, *node),
         Command::Lead { cluster, term, nonce } => Ok(lead(state, *cluster, *term, *nonce)),
         Command::Meta { node, identity } => Ok(know_meta(state, *node, *identity)),
@@ -261,8 +261,10 @@ pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error>
             start_move(state, *partition, add, remove, *replaces)
         }
         Command::Moved { partition, step } => Ok(end_move(state, *partition, *step)),
-        Command::Split { partition, at, reason } => start_split(state, *partition, at, reason),
-        Command::Merge { left, right, reason } => start_merge(state, *left, *right, reason),
+        Command::Split { partition, at: cut, reason } => {
+            start_split(state, *partition, cut, reason)
+        }
+        Command::Merge { left: owner, right, reason } => start_merge(state, *owner, *right, reason),
         Command::Advance { partition, step, progress } => {
             Ok(advance(state, *partition, *step, *progress))
         }
@@ -280,8 +282,8 @@ struct Wish<'a> {
 /// Decides a change with a request id, and remembers it if it changes anything: the same request gets the same
 /// answer.
 fn once(state: &State, wish: Wish<'_>, id: RequestId) -> Result<Outcome, Error> {
-    if let Some(before) = state.remembered(id) {
-        return Ok(Outcome::without_edits(Reply::Changed { steps: before.steps.clone() }));
+    if let Some(earlier) = state.remembered(id) {
+        return Ok(Outcome::without_edits(Reply::Changed { steps: earlier.steps.clone() }));
     }
     let mut outcome = change(state, wish)?;
     let Reply::Changed { steps } = &outcome.reply else { return Ok(outcome) };

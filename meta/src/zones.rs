@@ -14,7 +14,7 @@ use partita_proto::label::{Labels, ZONE};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Zones {
     /// Zone number of each node that has a zone label.
-    of: BTreeMap<NodeId, u32>,
+    zones: BTreeMap<NodeId, u32>,
 }
 
 impl Zones {
@@ -22,27 +22,30 @@ impl Zones {
     pub(crate) fn new<'a>(nodes: impl IntoIterator<Item = (NodeId, Option<&'a str>)>) -> Self {
         let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
         let mut next = 0;
-        let mut of = BTreeMap::new();
+        let mut zones = BTreeMap::new();
         for (node, zone) in nodes {
             let Some(zone) = zone else { continue };
             let number = *numbers.entry(zone).or_insert_with(|| {
                 next += 1;
                 next
             });
-            of.insert(node, number);
+            zones.insert(node, number);
         }
-        Self { of }
+        Self { zones }
     }
 
     /// Number of a node's zone; `None`: a zone of its own.
     pub(crate) fn number(&self, node: NodeId) -> Option<u32> {
-        self.of.get(&node).copied()
+        self.zones.get(&node).copied()
     }
 
     /// Number of these other nodes that are in the node's zone.
-    pub(crate) fn company(&self, node: NodeId, others: &[NodeId]) -> usize {
-        let Some(zone) = self.of.get(&node) else { return 0 };
-        others.iter().filter(|other| **other != node && self.of.get(other) == Some(zone)).count()
+    pub(crate) fn company(&self, node: NodeId, neighbours: &[NodeId]) -> usize {
+        let Some(zone) = self.zones.get(&node) else { return 0 };
+        neighbours
+            .iter()
+            .filter(|neighbour| **neighbour != node && self.zones.get(neighbour) == Some(zone))
+            .count()
     }
 }
 

@@ -39,7 +39,7 @@ FIRST_GROUP = 47100
 # What a process ends with when its disk has failed.
 EXIT_IO_ERROR = 74
 # How a meta says that it is a member again, and in how many of its last lines that is looked for.
-REJOINED, REJOINED_LINES = "takes part in meta's group again", 200
+REJOINED, REJOINED_LINES = "has rejoined meta's group", 200
 # Bits that flip at once: of each partition's files one, and of a log as many as its parts.
 FLIPS = 16
 MARK = "partita-chaos"

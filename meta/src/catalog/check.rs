@@ -42,8 +42,8 @@ impl State {
         if self.remembered_at.len() != self.remembered.len() {
             return Err("a change is remembered twice".to_owned());
         }
-        let named = self.tables.values().filter(|table| table.is_named()).count();
-        if named != self.table_names.values().map(BTreeMap::len).sum::<usize>() {
+        let name_count = self.tables.values().filter(|table| table.is_named()).count();
+        if name_count != self.table_names.values().map(BTreeMap::len).sum::<usize>() {
             return Err("two tables of one database have one name".to_owned());
         }
         // Each partition belongs to one table, or is about to leave after a merge.
@@ -61,18 +61,21 @@ impl State {
 
     fn check_nodes(&self) -> Result<(), String> {
         let mut identities = BTreeSet::new();
-        let known = self.nodes.values().map(|node| (node.id, node.identity));
-        for (node, identity) in known.chain(self.removed()) {
+        let current = self.nodes.values().map(|node| (node.id, node.identity));
+        for (node, identity) in current.chain(self.removed()) {
             if node >= self.counters.node || !identities.insert(identity) {
                 return Err(format!("node {node} was given twice"));
             }
         }
         for (node, _) in self.removed() {
             if self.nodes.contains_key(&node) {
-                return Err(format!("node {node} was removed and is there"));
+                return Err(format!("node {node} was removed but still exists"));
             }
             if let Some(partition) = self.held_by(node).next() {
-                return Err(format!("node {node} was removed and has partition {}", partition.id));
+                return Err(format!(
+                    "node {node} was removed but still has partition {}",
+                    partition.id
+                ));
             }
         }
         Ok(())
@@ -80,7 +83,7 @@ impl State {
 
     fn check_table(&self, table: &TableRecord) -> Result<(), String> {
         if table.step.0 > self.counters.version {
-            return Err(format!("its step {} is yet to come", table.step.0));
+            return Err(format!("its step {} is above the catalog's version", table.step.0));
         }
         if table.is_named() && self.database(table.database).is_none() {
             return Err(format!("its database {} does not exist", table.database));
@@ -116,24 +119,25 @@ impl State {
 
 impl State {
     fn check_former(&self, table: &TableRecord, former: TableId) -> Result<(), String> {
-        let known = self.table(former).filter(|former| former.is_visible());
-        let Some(known) = known else { return Err(format!("its former table {former} is gone")) };
-        if known.former.is_some() || former == table.id || known.database != table.database {
+        let record = self.table(former).filter(|former| former.is_visible());
+        let Some(record) = record else { return Err(format!("its former table {former} is gone")) };
+        if record.former.is_some() || former == table.id || record.database != table.database {
             return Err(format!("table {former} cannot be its former table"));
         }
-        if ![table, known].iter().all(|one| one.schema.options.append_mode) {
-            return Err("it or its former table does not keep every row".to_owned());
+        if ![table, record].iter().all(|table| table.schema.options.append_mode) {
+            return Err("it or its former table is not in append mode".to_owned());
         }
-        let others = self.tables.values().filter(|one| one.is_visible());
-        if others.filter(|one| one.former == Some(former)).count() != 1 {
-            return Err(format!("table {former} is the former table of another one too"));
+        let visible = self.tables.values().filter(|candidate| candidate.is_visible());
+        if visible.filter(|candidate| candidate.former == Some(former)).count() != 1 {
+            return Err(format!("table {former} is the former table of several tables"));
         }
-        let stranger = known.schema.columns.iter().find(|column| {
-            table.schema.column(&column.name).map(|own| own.column_type) != Some(column.column_type)
+        let stranger = record.schema.columns.iter().find(|column| {
+            table.schema.column(&column.name).map(|counterpart| counterpart.column_type)
+                != Some(column.column_type)
         });
         match stranger {
             Some(column) => {
-                Err(format!("its former table's column \"{}\" is another", column.name))
+                Err(format!("column \"{}\" of its former table has another type", column.name))
             }
             None => Ok(()),
         }
@@ -153,7 +157,7 @@ fn check_replicas(partition: &PartitionRecord) -> Result<(), String> {
     }
     let moved = partition.target.iter().flat_map(|target| &target.replicas);
     for (replica, node) in moved {
-        if partition.replicas.get(replica).is_some_and(|before| before != node) {
+        if partition.replicas.get(replica).is_some_and(|holder| holder != node) {
             return Err(format!("replica {replica} is on two nodes"));
         }
     }

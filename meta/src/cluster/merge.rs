@@ -29,43 +29,46 @@ const GATHER_MAX: Duration = Duration::from_secs(600);
 impl Core {
     pub(super) async fn merge(
         &self,
-        left: &PartitionRecord,
+        owner: &PartitionRecord,
         merge: &Merging,
         attempt: &mut Attempt,
     ) -> Result<(), Error> {
         let right = self.machine.state().partition(merge.right).map(Arc::clone);
-        let gone = || Error::Internal(format!("partition {} is gone", merge.right));
-        let right = right.ok_or_else(gone)?;
+        let missing = || Error::Internal(format!("partition {} is gone", merge.right));
+        let right = right.ok_or_else(missing)?;
         match merge.stage {
-            Stage::Gathering => self.gather(left, &right, attempt).await,
-            Stage::Freezing => self.freeze(left, &right, attempt).await,
-            Stage::Frozen(index) => self.absorb(left, &right, index, merge.given_up, attempt).await,
+            Stage::Gathering => self.gather(owner, &right, attempt).await,
+            Stage::Freezing => self.freeze(owner, &right, attempt).await,
+            Stage::Frozen(index) => {
+                self.absorb(owner, &right, index, merge.given_up, attempt).await
+            }
         }
     }
 
     async fn gather(
         &self,
-        left: &PartitionRecord,
+        owner: &PartitionRecord,
         right: &PartitionRecord,
         attempt: &mut Attempt,
     ) -> Result<(), Error> {
-        let nodes = |one: &PartitionRecord| one.replicas.values().copied().collect::<BTreeSet<_>>();
-        let gathered = right.target.is_none() && nodes(left) == nodes(right);
+        let nodes =
+            |record: &PartitionRecord| record.replicas.values().copied().collect::<BTreeSet<_>>();
+        let gathered = right.target.is_none() && nodes(owner) == nodes(right);
         if gathered {
             self.flush_ahead(right, attempt).await;
-            return self.advance(left, attempt, Progress::Freezing).await;
+            return self.advance(owner, attempt, Progress::Freezing).await;
         }
-        let why = format!("the replicas of partition {} are on their way", right.id);
+        let why = format!("the replicas of partition {} are still moving", right.id);
         if right.target.is_some() && attempt.began.elapsed() < GATHER_MAX {
             return Err(Error::Unavailable(why));
         }
         self.reshapes.ended(attempt.step, ReshapeOutcome::GivenUp(why.clone()));
-        self.give_up(left, attempt, why).await
+        self.give_up(owner, attempt, why).await
     }
 
     async fn freeze(
         &self,
-        left: &PartitionRecord,
+        owner: &PartitionRecord,
         right: &PartitionRecord,
         attempt: &mut Attempt,
     ) -> Result<(), Error> {
@@ -75,13 +78,13 @@ impl Core {
         let error = match self.order_until(right, &order, deadline).await {
             Ok(reshaped) if reshaped.index > 0 => {
                 let progress = Progress::Frozen { index: reshaped.index };
-                return self.advance(left, attempt, progress).await;
+                return self.advance(owner, attempt, progress).await;
             }
-            // The index up to which its rows have to be in files is not known any more.
-            Ok(_) => Error::Internal(format!("partition {partition} does not know when it froze")),
+            // Without that index, it is unknown up to where the rows must be in files.
+            Ok(_) => Error::Internal(format!("partition {partition} froze at an unknown index")),
             Err(error) => error,
         };
-        let given_up = self.tried(left, attempt, error, deadline).await;
+        let given_up = self.tried(owner, attempt, error, deadline).await;
         if given_up.is_ok() {
             self.reshapes.ended(attempt.step, attempt.given_up());
         }
@@ -90,7 +93,7 @@ impl Core {
 
     async fn absorb(
         &self,
-        left: &PartitionRecord,
+        owner: &PartitionRecord,
         right: &PartitionRecord,
         frozen: u64,
         given_up: bool,
@@ -99,44 +102,44 @@ impl Core {
         // The left partition takes over all that the right one wrote up to the frozen index.
         let deadline = self.frozen_until(attempt);
         let order = Reshape::Absorb(Absorb {
-            partition: left.id,
-            epoch: left.epoch,
+            partition: owner.id,
+            epoch: owner.epoch,
             right: right.id,
             frozen,
             end: right.range.end.clone(),
         });
         // A merge that is given up is settled first: the order may have taken effect already.
         if given_up {
-            if let Settled::Never(epoch) = self.settle(left, &order).await? {
+            if let Settled::Never(epoch) = self.settle(owner, &order).await? {
                 self.reshapes.ended(attempt.step, attempt.given_up());
-                info!(left = %left.id, right = %right.id, "a merge was given up");
-                return self.advance(left, attempt, Progress::NotAbsorbed { epoch }).await;
+                info!(left = %owner.id, right = %right.id, "a merge was given up");
+                return self.advance(owner, attempt, Progress::NotAbsorbed { epoch }).await;
             }
         } else {
             let ordered = async {
                 self.in_files(right, frozen).await?;
-                self.order(left, &order).await
+                self.order(owner, &order).await
             };
             let ordered = timeout_at(deadline, ordered).await.unwrap_or_else(|_| {
-                Err(Error::Timeout(format!("partition {} is frozen for too long", right.id)))
+                Err(Error::Timeout(format!("partition {} has been frozen for too long", right.id)))
             });
             if let Err(error) = ordered {
-                return self.tried(left, attempt, error, deadline).await;
+                return self.tried(owner, attempt, error, deadline).await;
             }
         }
         // The left partition owns the rows now: record how long writes stalled, and the end.
-        if let Some(since) = attempt.frozen {
-            self.reshapes.stalled(attempt.step, since.elapsed());
+        if let Some(freeze_start) = attempt.frozen {
+            self.reshapes.stalled(attempt.step, freeze_start.elapsed());
         }
         self.reshapes.ended(attempt.step, ReshapeOutcome::Done);
-        info!(left = %left.id, right = %right.id, "partitions merged");
-        self.advance(left, attempt, Progress::Absorbed).await
+        info!(left = %owner.id, right = %right.id, "partitions merged");
+        self.advance(owner, attempt, Progress::Absorbed).await
     }
 
     /// Flushes every replica of a partition; fails if one of them does not have everything up to `frozen` in files.
     async fn in_files(&self, right: &PartitionRecord, frozen: u64) -> Result<(), Error> {
         let partition = right.id;
-        let looked = right.replicas.iter().map(|(replica, node)| async move {
+        let checks = right.replicas.iter().map(|(replica, node)| async move {
             let flushed = self
                 .ask(*node, partition, |service| async move {
                     service.flush_partition(partition).await?;
@@ -149,8 +152,7 @@ impl Core {
             match status {
                 Some(status) if status.flushed >= frozen => Ok(()),
                 Some(status) => Err(Error::Unavailable(format!(
-                    "node {node} has partition {partition} in files up to index {}, and it is frozen \
-                     since {frozen}",
+                    "node {node} has flushed partition {partition} up to index {} only, and it froze at index {frozen}",
                     status.flushed
                 ))),
                 None => Err(Error::Unavailable(format!(
@@ -158,7 +160,7 @@ impl Core {
                 ))),
             }
         });
-        try_join_all(looked).await.map(drop)
+        try_join_all(checks).await.map(drop)
     }
 
     /// Deadline of a merge whose right neighbour is frozen.
@@ -174,12 +176,16 @@ pub(super) fn may_go(
     reports: &Reports,
     partition: &PartitionRecord,
 ) -> Option<Step> {
-    let Some(Reshaping::Leaving { by, epoch, step }) = &partition.reshaping else { return None };
-    let Some(owner) = state.partition(*by) else { return Some(*step) };
+    let Some(Reshaping::Leaving { by: owner_id, epoch, step }) = &partition.reshaping else {
+        return None;
+    };
+    let Some(owner) = state.partition(*owner_id) else { return Some(*step) };
     let has_come_so_far = |(replica, node): (&ReplicaId, &NodeId)| {
-        let said = reports.replicas(*node).unwrap_or_default();
-        let mut said = said.iter().filter(|one| one.partition == *by && one.replica == *replica);
-        said.any(|one| one.epoch >= *epoch)
+        let statuses = reports.replicas(*node).unwrap_or_default();
+        let mut statuses = statuses
+            .iter()
+            .filter(|status| status.partition == *owner_id && status.replica == *replica);
+        statuses.any(|status| status.epoch >= *epoch)
     };
     owner.replicas.iter().all(has_come_so_far).then_some(*step)
 }
@@ -191,7 +197,7 @@ pub(crate) fn bearer(state: &State, partition: PartitionId) -> Option<(Partition
     match record.reshaping.as_ref()? {
         Reshaping::Split(split) => (!split.given_up).then_some((partition, split.step)),
         Reshaping::Merge(merge) => (!merge.given_up).then_some((partition, merge.step)),
-        Reshaping::Joins { left, .. } => bearer(state, *left),
+        Reshaping::Joins { left: owner, .. } => bearer(state, *owner),
         Reshaping::Thawing { .. } | Reshaping::Leaving { .. } => None,
     }
 }

@@ -40,25 +40,25 @@ impl Mover {
         // Forget tasks that have ended.
         while let Some(ended) = self.tasks.try_join_next() {
             if let Ok((partition, step)) = ended
-                && self.running.get(&partition).is_some_and(|(at, _)| *at == step)
+                && self.running.get(&partition).is_some_and(|(current, _)| *current == step)
             {
                 self.running.remove(&partition);
             }
         }
         // Abort changes that the catalog no longer wants, then start the missing ones.
-        let wanted: BTreeMap<PartitionId, Step> = {
+        let moves: BTreeMap<PartitionId, Step> = {
             let state = self.core.machine.state();
             let moving = state.moving();
-            moving.filter_map(|one| Some((one.id, one.target.as_ref()?.step))).collect()
+            moving.filter_map(|record| Some((record.id, record.target.as_ref()?.step))).collect()
         };
         self.running.retain(|partition, (step, task)| {
-            let current = wanted.get(partition) == Some(step) && !task.is_finished();
+            let current = moves.get(partition) == Some(step) && !task.is_finished();
             if !current {
                 task.abort();
             }
             current
         });
-        for (partition, step) in wanted {
+        for (partition, step) in moves {
             self.running.entry(partition).or_insert_with(|| {
                 let core = Arc::clone(&self.core);
                 let task = self.tasks.spawn(async move {
@@ -80,7 +80,7 @@ impl Core {
     /// Retries, with backoff, until the change is done or replaced.
     async fn carry_out_move(&self, partition: PartitionId, step: Step) {
         let mut pause = self.patience.pause_min;
-        let mut said = String::new();
+        let mut last_error = String::new();
         while let Some((record, target)) = self.recorded_move(partition, step) {
             match self.attempt_move(&record, &target).await {
                 Ok(()) => {
@@ -89,9 +89,9 @@ impl Core {
                 }
                 Err(error) => {
                     let text = error.to_string();
-                    if text != said {
-                        warn!(%partition, %error, "changing replicas will be tried again");
-                        said = text;
+                    if text != last_error {
+                        warn!(%partition, %error, "changing replicas failed; it will be retried");
+                        last_error = text;
                     }
                 }
             }

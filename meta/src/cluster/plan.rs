@@ -102,7 +102,7 @@ pub(crate) enum Why {
     Balance,
 }
 
-/// One change that the plan asks for.
+/// One change of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Changes a partition's replicas.
@@ -138,20 +138,20 @@ pub(crate) fn plan(view: &View) -> Vec<Step> {
 
 /// Orders to remove replicas that the catalog does not assign to their node.
 fn strangers(view: &View) -> Vec<Step> {
-    let known: BTreeMap<PartitionId, &PartitionView> =
+    let partitions: BTreeMap<PartitionId, &PartitionView> =
         view.partitions.iter().map(|partition| (partition.id, partition)).collect();
     let mut steps = Vec::new();
     for (node, has) in view.nodes.iter().filter(|(_, node)| node.live) {
         for (partition, replica) in &has.has {
-            let belongs = known.get(partition).is_some_and(|known| {
-                let target = known.target.as_ref().and_then(|target| target.get(replica));
-                [known.replicas.get(replica), target].contains(&Some(node))
+            let belongs = partitions.get(partition).is_some_and(|record| {
+                let target = record.target.as_ref().and_then(|target| target.get(replica));
+                [record.replicas.get(replica), target].contains(&Some(node))
             });
             // A change that was taken back may have made it a voter already: the group counts on it until it has
             // agreed on the present target. It is removed if the target has another replica on its node.
-            let counted_on = known.get(partition).is_some_and(|known| {
-                let mut to_be = known.target.iter().flat_map(BTreeMap::values);
-                known.target.is_some() && to_be.all(|at| at != node)
+            let counted_on = partitions.get(partition).is_some_and(|record| {
+                let mut to_be = record.target.iter().flat_map(BTreeMap::values);
+                record.target.is_some() && to_be.all(|holder| holder != node)
             });
             let (partition, replica, node) = (*partition, *replica, *node);
             let unborn = view.unborn.contains(&(partition, replica, node));
@@ -184,10 +184,12 @@ impl<'a> Planner<'a> {
                 }
             }
         }
-        let zones = view.nodes.iter().map(|(node, seen)| (*node, seen.zone.as_deref()));
+        let zones = view.nodes.iter().map(|(node, state)| (*node, state.zone.as_deref()));
         let mut planner = Self { view, load, zones: Zones::new(zones), under_way: 0 };
         // Changes whose group has no quorum may wait for ever; others do not wait for them.
-        let moving = |one: &&PartitionView| one.target.is_some() && planner.can_decide(one);
+        let moving = |partition: &&PartitionView| {
+            partition.target.is_some() && planner.can_decide(partition)
+        };
         planner.under_way = view.partitions.iter().filter(moving).count();
         planner
     }
@@ -214,7 +216,7 @@ impl<'a> Planner<'a> {
     fn repairs(&mut self) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut waiting: Vec<(Why, &PartitionView)> = Vec::new();
-        for partition in self.view.partitions.iter().filter(|one| one.in_use) {
+        for partition in self.view.partitions.iter().filter(|partition| partition.in_use) {
             // A node of the target may have been lost meanwhile: then the target is replaced.
             let target_lost = self.target_lost(partition);
             if partition.reshaping {
@@ -285,8 +287,10 @@ impl<'a> Planner<'a> {
 
     /// Replicas that have to be removed.
     fn bad(&self, partition: &PartitionView) -> Vec<(ReplicaId, NodeId)> {
-        let all = partition.replicas.iter().map(|(replica, node)| (*replica, *node));
-        all.filter(|(replica, node)| self.must_go(partition, *replica, *node).is_some()).collect()
+        let replicas = partition.replicas.iter().map(|(replica, node)| (*replica, *node));
+        replicas
+            .filter(|(replica, node)| self.must_go(partition, *replica, *node).is_some())
+            .collect()
     }
 
     fn repair(&mut self, why: Why, partition: &PartitionView) -> Option<Step> {
@@ -311,14 +315,14 @@ impl<'a> Planner<'a> {
         for (replica, _) in bad.iter().take(spare) {
             remove.push(*replica);
         }
-        for (replica, at) in bad.iter().skip(spare) {
+        for (replica, holder) in bad.iter().skip(spare) {
             // One at a time: each change keeps a majority of the previous members.
             if !add.is_empty() {
                 break;
             }
             let missing = partition.missing.contains(replica);
             let elsewhere = self.best_place(&nodes, &stay);
-            let Some(node) = elsewhere.or_else(|| self.again(partition, *at, missing)) else {
+            let Some(node) = elsewhere.or_else(|| self.again(partition, *holder, missing)) else {
                 // A replica that is present but does not work blocks a new one on the same node.
                 if missing && have - bad.len() > partition.wanted / 2 {
                     remove.push(*replica);
@@ -343,11 +347,11 @@ impl<'a> Planner<'a> {
 
     /// True if a majority of a partition's remaining replicas are reported as working in their places. A replica
     /// that is still to be created may never exist; a group that came to depend on it would be lost.
-    fn could_decide_without(&self, partition: &PartitionView, gone: &[ReplicaId]) -> bool {
-        let stay = || partition.replicas.iter().filter(|(replica, _)| !gone.contains(replica));
+    fn could_decide_without(&self, partition: &PartitionView, removed: &[ReplicaId]) -> bool {
+        let stay = || partition.replicas.iter().filter(|(replica, _)| !removed.contains(replica));
         let works = |(replica, node): &(&ReplicaId, &NodeId)| {
-            let there = self.view.nodes.get(node).filter(|node| node.live);
-            there.is_some_and(|node| node.has.get(&partition.id) == Some(*replica))
+            let host = self.view.nodes.get(node).filter(|node| node.live);
+            host.is_some_and(|node| node.has.get(&partition.id) == Some(*replica))
                 && !partition.missing.contains(replica)
         };
         2 * stay().filter(works).count() > stay().count()
@@ -366,12 +370,12 @@ impl<'a> Planner<'a> {
         *total += bytes;
     }
 
-    /// Node for one more replica: among nodes without one, those with the fewest of `others` in their zone, and of
+    /// Node for one more replica: of the nodes without one, those with the fewest `neighbours` in their zone, and of
     /// these the least loaded.
-    fn best_place(&self, taken: &BTreeSet<NodeId>, others: &[NodeId]) -> Option<NodeId> {
-        let free = self.load.iter().filter(|(node, _)| !taken.contains(node));
+    fn best_place(&self, occupied: &BTreeSet<NodeId>, neighbours: &[NodeId]) -> Option<NodeId> {
+        let free = self.load.iter().filter(|(node, _)| !occupied.contains(node));
         let cost = |(node, (replicas, bytes)): &(&NodeId, &(u64, u64))| {
-            (self.zones.company(**node, others), *replicas, *bytes, **node)
+            (self.zones.company(**node, neighbours), *replicas, *bytes, **node)
         };
         free.min_by_key(cost).map(|(node, _)| *node)
     }
@@ -387,10 +391,10 @@ impl<'a> Planner<'a> {
         let worth = |(replica, node): &(&ReplicaId, &NodeId)| {
             // A replica that its node does not report (yet) is worth less than any other.
             let has = |node: &NodeView| node.has.get(&partition.id) == Some(*replica);
-            let held = self.view.nodes.get(*node).is_some_and(has);
+            let present = self.view.nodes.get(*node).is_some_and(has);
             let company = Reverse(self.zones.company(**node, &nodes));
             let leads = partition.leader == Some(**node);
-            (held, company, leads, Reverse(self.load.get(*node).copied()), **replica)
+            (present, company, leads, Reverse(self.load.get(*node).copied()), **replica)
         };
         stays().min_by_key(worth).map(|(replica, _)| *replica)
     }
@@ -398,8 +402,8 @@ impl<'a> Planner<'a> {
 
 /// Nodes of a partition's replicas, except the given ones.
 fn nodes_without(partition: &PartitionView, but: &[(ReplicaId, NodeId)]) -> Vec<NodeId> {
-    let here = partition.replicas.iter().map(|(replica, node)| (*replica, *node));
-    here.filter(|one| !but.contains(one)).map(|(_, node)| node).collect()
+    let replicas = partition.replicas.iter().map(|(replica, node)| (*replica, *node));
+    replicas.filter(|replica| !but.contains(replica)).map(|(_, node)| node).collect()
 }
 
 /// Leader transfers: away from draining nodes, and to spread leaders evenly.
@@ -416,30 +420,33 @@ fn transfers(view: &View, moved: &BTreeSet<PartitionId>) -> Vec<Step> {
         }
     }
     let mut steps = Vec::new();
-    let stays = |one: &&PartitionView| one.is_free() && !one.settling && !moved.contains(&one.id);
+    let stays = |partition: &&PartitionView| {
+        partition.is_free() && !partition.settling && !moved.contains(&partition.id)
+    };
     for partition in view.partitions.iter().filter(stays) {
         if steps.len() >= TRANSFERS_MAX {
             break;
         }
-        let Some(from) = partition.leader else { continue };
+        let Some(source) = partition.leader else { continue };
         // The target is the follower's node with the fewest leaders.
-        let others = partition.replicas.iter().filter(|(replica, node)| {
-            let there = view.nodes.get(node).and_then(|node| node.has.get(&partition.id));
-            **node != from && there == Some(replica) && leaders.contains_key(node)
+        let followers = partition.replicas.iter().filter(|(replica, node)| {
+            let reported = view.nodes.get(node).and_then(|node| node.has.get(&partition.id));
+            **node != source && reported == Some(replica) && leaders.contains_key(node)
         });
-        let Some((_, to)) = others.min_by_key(|(_, node)| (leaders.get(node), **node)) else {
+        let Some((_, destination)) = followers.min_by_key(|(_, node)| (leaders.get(node), **node))
+        else {
             continue;
         };
-        let draining = view.nodes.get(&from).is_some_and(|node| node.draining);
-        let here = leaders.get(&from).copied().unwrap_or(0);
-        let there = leaders.get(to).copied().unwrap_or(0);
-        // A difference of two or more shrinks by the transfer; a smaller one would only be turned round.
-        if draining || here >= there + 2 {
-            if let Some(count) = leaders.get_mut(&from) {
+        let draining = view.nodes.get(&source).is_some_and(|node| node.draining);
+        let source_leaders = leaders.get(&source).copied().unwrap_or(0);
+        let destination_leaders = leaders.get(destination).copied().unwrap_or(0);
+        // The transfer reduces a difference of two or more; a smaller one would only change its sign.
+        if draining || source_leaders >= destination_leaders + 2 {
+            if let Some(count) = leaders.get_mut(&source) {
                 *count -= 1;
             }
-            *leaders.entry(*to).or_default() += 1;
-            steps.push(Step::Transfer { partition: partition.id, from, to: *to });
+            *leaders.entry(*destination).or_default() += 1;
+            steps.push(Step::Transfer { partition: partition.id, from: source, to: *destination });
         }
     }
     steps

@@ -58,9 +58,9 @@ pub(crate) struct Reports {
 impl Report {
     /// Mean number of cores in use since this report. `None` after a restart of the process, when its CPU time is
     /// below the reported one.
-    fn cores_until(&self, now: Instant, cpu_ms: u64) -> Option<f64> {
+    fn cores_until(&self, time: Instant, cpu_ms: u64) -> Option<f64> {
         let used = cpu_ms.checked_sub(self.cpu_ms?)?;
-        let passed = now.saturating_duration_since(self.at);
+        let passed = time.saturating_duration_since(self.at);
         (passed >= CPU_OVER_MIN).then(|| used as f64 / 1_000.0 / passed.as_secs_f64())
     }
 }
@@ -84,23 +84,23 @@ impl Presence {
     /// [`Error::NotFound`] when the node is not registered under its identity, [`Error::InvalidInput`] when it was
     /// removed, or when another process has started over its data directory or a copy of it.
     pub(crate) fn heard(&self, state: &State, heartbeat: Heartbeat) -> Result<(), Error> {
-        let known = registered(state, heartbeat.node, heartbeat.identity)?;
+        let record = registered(state, heartbeat.node, heartbeat.identity)?;
         let tells_one = heartbeat.claim != Claim::default();
-        if let Some(recorded) = known.generation.filter(|_| tells_one)
+        if let Some(recorded) = record.generation.filter(|_| tells_one)
             && heartbeat.claim.is_older(Some(recorded))
         {
             return Err(Error::InvalidInput(format!(
-                "another process has started over a copy of the data directory of node {} (generation {recorded}); this \
-                 one must end",
+                "another process has started with a copy of the data directory of node {} (generation {recorded}); this \
+                 one must exit",
                 heartbeat.node
             )));
         }
-        let (at, cpu_ms) = (Instant::now(), heartbeat.cpu_ms);
+        let (time, cpu_ms) = (Instant::now(), heartbeat.cpu_ms);
         let mut inner = self.inner.lock();
-        let before = inner.reports.get(&heartbeat.node);
-        let cpu_cores = before.and_then(|before| before.cores_until(at, cpu_ms?));
+        let previous = inner.reports.get(&heartbeat.node);
+        let cpu_cores = previous.and_then(|previous| previous.cores_until(time, cpu_ms?));
         let replicas = Arc::new(heartbeat.replicas);
-        inner.reports.insert(heartbeat.node, Report { at, replicas, cpu_ms, cpu_cores });
+        inner.reports.insert(heartbeat.node, Report { at: time, replicas, cpu_ms, cpu_cores });
         Ok(())
     }
 
@@ -124,8 +124,9 @@ impl Presence {
 impl Reports {
     /// Time since a node's last heartbeat, or since this process began to lead.
     pub(crate) fn silent_for(&self, node: NodeId) -> Duration {
-        let heard = self.reports.get(&node).map_or(self.since, |report| report.at.max(self.since));
-        self.now.saturating_duration_since(heard)
+        let last_contact =
+            self.reports.get(&node).map_or(self.since, |report| report.at.max(self.since));
+        self.now.saturating_duration_since(last_contact)
     }
 
     /// True if the node's lease has not expired.
@@ -147,7 +148,7 @@ impl Reports {
     pub(crate) fn failed(&self) -> BTreeMap<PartitionId, &str> {
         let live = self.reports.iter().filter(|(node, _)| self.is_live(**node));
         let replicas = live.flat_map(|(_, report)| report.replicas.iter());
-        replicas.filter_map(|one| Some((one.partition, one.failure.as_deref()?))).collect()
+        replicas.filter_map(|status| Some((status.partition, status.failure.as_deref()?))).collect()
     }
 
     /// The nodes as published to all members of the cluster.
@@ -160,20 +161,20 @@ impl Reports {
         }
         let nothing = BTreeSet::new();
         let member = |node: &crate::catalog::NodeRecord| {
-            let said = self.replicas(node.id);
-            let all = said.unwrap_or_default();
+            let reported = self.replicas(node.id);
+            let statuses = reported.unwrap_or_default();
             let mut missing = expected.get(&node.id).unwrap_or(&nothing).clone();
-            for status in all {
+            for status in statuses {
                 missing.remove(&(status.partition, status.replica));
             }
             let member = Member {
                 address: node.address.clone(),
                 live: self.is_live(node.id),
                 draining: node.draining,
-                replicas: all.len() as u64,
-                leaders: all.iter().filter(|status| status.leader).count() as u64,
-                bytes: all.iter().map(|status| status.file_bytes).sum(),
-                missing: if said.is_some() { missing.len() as u64 } else { 0 },
+                replicas: statuses.len() as u64,
+                leaders: statuses.iter().filter(|status| status.leader).count() as u64,
+                bytes: statuses.iter().map(|status| status.file_bytes).sum(),
+                missing: if reported.is_some() { missing.len() as u64 } else { 0 },
                 labels: node.labels.clone(),
             };
             (node.id, member)

@@ -54,29 +54,29 @@ impl Core {
         let began = Instant::now();
         let mut attempt = Attempt { step, began, flushed: false, frozen: None, why: None };
         let mut pause = self.patience.pause_min;
-        let mut said = String::new();
-        let mut before = None;
+        let mut last_error = String::new();
+        let mut previous = None;
         // Each attempt begins from what is recorded, since a step may have been recorded meanwhile.
         while let Some(record) = self.recorded_reshaping(partition, step) {
-            let went = match &record.reshaping {
+            let result = match &record.reshaping {
                 Some(Reshaping::Split(split)) => self.split(&record, split, &mut attempt).await,
                 Some(Reshaping::Merge(merge)) => self.merge(&record, merge, &mut attempt).await,
                 Some(Reshaping::Thawing { .. }) => self.thaw(&record, step).await,
                 _ => return,
             };
             // Progress is followed up at once; the same record again, or an error, waits with backoff.
-            match went {
-                Ok(()) if before.as_ref() != Some(&record) => {
+            match result {
+                Ok(()) if previous.as_ref() != Some(&record) => {
                     pause = self.patience.pause_min;
-                    before = Some(record);
+                    previous = Some(record);
                     continue;
                 }
                 Ok(()) => {}
                 Err(error) => {
                     let text = error.to_string();
-                    if text != said {
-                        warn!(%partition, %error, "a split or merge will be tried again");
-                        said = text;
+                    if text != last_error {
+                        warn!(%partition, %error, "a split or merge failed; it will be retried");
+                        last_error = text;
                     }
                 }
             }
@@ -153,7 +153,7 @@ impl Core {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::Unavailable(format!("the epoch of partition {} does not stay", record.id)))
+        Err(Error::Unavailable(format!("the epoch of partition {} keeps changing", record.id)))
     }
 
     /// Finds out whether an order took effect, and makes sure that it never will if it did not.
@@ -190,7 +190,7 @@ impl Core {
         if !is_final(&error) && Instant::now() < deadline {
             return Err(error);
         }
-        warn!(partition = %record.id, %error, "a split or merge is to be given up");
+        warn!(partition = %record.id, %error, "giving up a split or merge");
         self.give_up(record, attempt, error.to_string()).await
     }
 
@@ -225,11 +225,11 @@ impl Core {
         record: &PartitionRecord,
         order: &Reshape,
     ) -> Result<Reshaped, Error> {
-        let ask = |service: Arc<dyn partita_proto::service::DataService>| {
+        let request = |service: Arc<dyn partita_proto::service::DataService>| {
             let order = order.clone();
             async move { service.reshape(order).await }
         };
-        self.ask_leader(record, ask).await
+        self.ask_leader(record, request).await
     }
 
     /// As [`Core::order`], but fails at the deadline.

@@ -31,18 +31,22 @@ impl Reshaper {
     /// Begins recorded splits and merges, oldest first.
     pub(crate) fn keep_up(&mut self) {
         while self.tasks.try_join_next().is_some() {}
-        let mut wanted = self.core.recorded_reshapings();
+        let mut reshapings = self.core.recorded_reshapings();
         self.running.retain(|partition, (step, task)| {
-            let current = wanted.iter().any(|one| (one.partition, one.step) == (*partition, *step));
+            let current = reshapings
+                .iter()
+                .any(|reshaping| (reshaping.partition, reshaping.step) == (*partition, *step));
             if !current {
                 task.abort();
             }
             current && !task.is_finished()
         });
-        let busy = |one: &&Wanted| !one.ending && self.running.contains_key(&one.partition);
-        let mut busy = wanted.iter().filter(busy).count();
-        wanted.sort_by_key(|one| one.step);
-        for Wanted { partition, step, ending } in wanted {
+        let busy = |reshaping: &&Wanted| {
+            !reshaping.ending && self.running.contains_key(&reshaping.partition)
+        };
+        let mut busy = reshapings.iter().filter(busy).count();
+        reshapings.sort_by_key(|reshaping| reshaping.step);
+        for Wanted { partition, step, ending } in reshapings {
             if self.running.contains_key(&partition) || (!ending && busy >= RUNNING_MAX) {
                 continue;
             }
@@ -70,18 +74,18 @@ struct Wanted {
 impl Core {
     fn recorded_reshapings(&self) -> Vec<Wanted> {
         let state = self.machine.state();
-        let ready = |one: &&Arc<PartitionRecord>| {
-            state.table(one.table).is_some_and(|table| table.phase == Phase::Ready)
+        let ready = |record: &&Arc<PartitionRecord>| {
+            state.table(record.table).is_some_and(|table| table.phase == Phase::Ready)
         };
-        let wanted = state.reshaping().filter(ready).filter_map(|one| {
-            let (step, ending) = match one.reshaping.as_ref()? {
+        let reshapings = state.reshaping().filter(ready).filter_map(|record| {
+            let (step, ending) = match record.reshaping.as_ref()? {
                 Reshaping::Split(split) => (split.step, split.given_up),
                 Reshaping::Merge(merge) => (merge.step, merge.given_up),
                 Reshaping::Thawing { step } => (*step, true),
                 Reshaping::Joins { .. } | Reshaping::Leaving { .. } => return None,
             };
-            Some(Wanted { partition: one.id, step, ending })
+            Some(Wanted { partition: record.id, step, ending })
         });
-        wanted.collect()
+        reshapings.collect()
     }
 }

@@ -96,23 +96,25 @@ impl Supervisor {
         let core = Arc::clone(&self.core);
         let reports = core.presence.reports();
         // Plan on a snapshot of catalog and reports; the lock is released before anything is proposed.
-        let (steps, gone, moving) = {
+        let (steps, removable, moving) = {
             let state = core.machine.state();
             self.note_missing(&state, &reports);
-            let gone =
-                state.reshaping().filter_map(|one| Some((one.id, may_go(&state, &reports, one)?)));
-            let gone: Vec<_> = gone.collect();
-            let moving = state.moving().filter_map(|one| Some((one.id, one.target.as_ref()?.step)));
+            let removable = state
+                .reshaping()
+                .filter_map(|record| Some((record.id, may_go(&state, &reports, record)?)));
+            let removable: Vec<_> = removable.collect();
+            let moving =
+                state.moving().filter_map(|record| Some((record.id, record.target.as_ref()?.step)));
             let moving: BTreeMap<PartitionId, CatalogStep> = moving.collect();
-            (plan(&self.view(&state, &reports)), gone, moving)
+            (plan(&self.view(&state, &reports)), removable, moving)
         };
         // Merged partitions whose replicas no node needs any more.
-        for (partition, step) in gone {
+        for (partition, step) in removable {
             if let Err(error) = core.advance_at(partition, step, Progress::Left).await {
-                warn!(%partition, %error, "that a partition is gone was not recorded");
+                warn!(%partition, %error, "recording the removal of a merged partition failed");
                 return;
             }
-            info!(%partition, "the replicas of a partition that was merged are nobody's any more");
+            info!(%partition, "released the replicas of a merged partition");
         }
         // Carry the plan out; after a proposal that fails, the next look makes a new plan.
         for step in steps {
@@ -120,20 +122,22 @@ impl Supervisor {
                 Step::Move { partition, add, remove, why } => {
                     let replaces = moving.get(&partition).copied();
                     let command = Command::Move { partition, add, remove, replaces };
-                    info!(%partition, ?why, ?command, "replicas are to change");
+                    info!(%partition, ?why, ?command, "changing replicas");
                     if let Err(error) = self.core.propose(&command).await {
-                        warn!(%partition, %error, "a change of replicas was not recorded");
+                        warn!(%partition, %error, "recording a change of replicas failed");
                         return;
                     }
                 }
-                Step::Transfer { partition, from, to } => self.transfer(partition, from, to),
+                Step::Transfer { partition, from: source, to: destination } => {
+                    self.transfer(partition, source, destination)
+                }
                 Step::GiveUp { partition } => {
                     let Some((bearer, step)) = bearer(&core.machine.state(), partition) else {
                         continue;
                     };
-                    warn!(%partition, "its split or merge is to be given up: a replica is lost");
+                    warn!(%partition, "giving up a split or merge: a replica is lost");
                     if let Err(error) = core.advance_at(bearer, step, Progress::GiveUp).await {
-                        warn!(%partition, %error, "giving it up was not recorded");
+                        warn!(%partition, %error, "recording that a split or merge is given up failed");
                         return;
                     }
                 }
@@ -146,11 +150,12 @@ impl Supervisor {
         let mut missing = BTreeSet::new();
         for partition in state.partitions() {
             for (replica, node) in &partition.replicas {
-                let Some(said) = reports.replicas(*node).filter(|_| reports.is_live(*node)) else {
+                let Some(statuses) = reports.replicas(*node).filter(|_| reports.is_live(*node))
+                else {
                     continue;
                 };
                 // A replica that has failed contributes nothing to its group.
-                let works = said.iter().any(|status| {
+                let works = statuses.iter().any(|status| {
                     status.partition == partition.id
                         && status.replica == *replica
                         && status.failure.is_none()
@@ -160,9 +165,9 @@ impl Supervisor {
                 }
             }
         }
-        self.missing.retain(|known, _| missing.contains(known));
-        for found in missing {
-            self.missing.entry(found).or_insert(reports.now);
+        self.missing.retain(|key, _| missing.contains(key));
+        for key in missing {
+            self.missing.entry(key).or_insert(reports.now);
         }
     }
 
@@ -170,23 +175,23 @@ impl Supervisor {
         let repair_after = self.core.options.repair_after;
         let node = |record: &NodeRecord| {
             let id = record.id;
-            let said = reports.replicas(id);
-            let has = said.unwrap_or_default().iter();
+            let statuses = reports.replicas(id);
+            let has = statuses.unwrap_or_default().iter();
             NodeView {
                 live: reports.is_live(id),
                 lost: reports.silent_for(id) >= repair_after,
                 draining: record.draining,
                 zone: zone_of(&record.labels).map(str::to_owned),
                 has: has.map(|status| (status.partition, status.replica)).collect(),
-                reported: said.is_some(),
+                reported: statuses.is_some(),
             }
         };
         let nodes = state.nodes().map(|record| (record.id, node(record)));
-        let long = |since: &Instant| reports.now - *since >= repair_after.min(MISSING_AFTER);
-        let mut seen = Seen::new(reports);
+        let long = |start: &Instant| reports.now - *start >= repair_after.min(MISSING_AFTER);
+        let mut observed = Seen::new(reports);
         let (load, now_ms) = (self.core.load.lock(), self.core.now_ms());
         let partitions = state.partitions().map(|record| {
-            let (leader, bytes) = seen.take(record.id);
+            let (leader, bytes) = observed.take(record.id);
             let missing = record
                 .replicas
                 .keys()
@@ -195,7 +200,7 @@ impl Supervisor {
             let table = state.table(record.table);
             // The replicas' reports may be older than the transfer.
             let recent = self.transferred.get(&record.id);
-            let recent = recent.filter(|(at, _)| at.elapsed() < TRANSFER_PAUSE);
+            let recent = recent.filter(|(instant, _)| instant.elapsed() < TRANSFER_PAUSE);
             PartitionView {
                 id: record.id,
                 replicas: record.replicas.clone(),
@@ -204,7 +209,7 @@ impl Supervisor {
                     self.core.options.replicas_of(&table.schema.options)
                 }),
                 missing: missing.collect(),
-                leader: recent.map(|(_, to)| *to).or(leader),
+                leader: recent.map(|(_, node)| *node).or(leader),
                 settling: recent.is_some() || load.is_busy(record.id, now_ms),
                 bytes,
                 in_use: !record.is_leaving() && table.is_some_and(|table| table.is_visible()),
@@ -214,7 +219,7 @@ impl Supervisor {
         let unborn = state.unborn().flat_map(|split| {
             split.replicas.iter().map(|(replica, node)| (split.child, *replica, *node))
         });
-        let awaited = self.missing.iter().filter(|(_, since)| !long(since));
+        let awaited = self.missing.iter().filter(|(_, start)| !long(start));
         let awaited = awaited.filter_map(|((partition, replica), _)| {
             state.partition(*partition)?.replicas.get(replica).copied()
         });
@@ -226,18 +231,18 @@ impl Supervisor {
         }
     }
 
-    fn transfer(&mut self, partition: PartitionId, from: NodeId, to: NodeId) {
+    fn transfer(&mut self, partition: PartitionId, source: NodeId, destination: NodeId) {
         if self.orders.len() >= ORDERS_MAX {
             return;
         }
-        self.transferred.retain(|_, (at, _)| at.elapsed() < TRANSFER_PAUSE);
-        self.transferred.insert(partition, (Instant::now(), to));
+        self.transferred.retain(|_, (instant, _)| instant.elapsed() < TRANSFER_PAUSE);
+        self.transferred.insert(partition, (Instant::now(), destination));
         let Some(record) = self.record(partition) else { return };
         let core = Arc::clone(&self.core);
         self.orders.spawn(async move {
-            match core.tell_leader(&record, Action::Transfer(to)).await {
-                Ok(()) => info!(%partition, %from, %to, "leadership handed over"),
-                Err(error) => warn!(%partition, %from, %to, %error, "leadership stays"),
+            match core.tell_leader(&record, Action::Transfer(destination)).await {
+                Ok(()) => info!(%partition, from = %source, to = %destination, "transferred leadership"),
+                Err(error) => warn!(%partition, from = %source, to = %destination, %error, "transferring leadership failed"),
             }
         });
     }
@@ -247,7 +252,7 @@ impl Supervisor {
     }
 
     fn remove(&mut self, partition: PartitionId, replica: ReplicaId, node: NodeId) {
-        self.removing.retain(|_, at| at.elapsed() < REMOVAL_PAUSE);
+        self.removing.retain(|_, instant| instant.elapsed() < REMOVAL_PAUSE);
         let key = (partition, replica, node);
         if self.orders.len() >= ORDERS_MAX || self.removing.contains_key(&key) {
             return;
@@ -256,8 +261,10 @@ impl Supervisor {
         let core = Arc::clone(&self.core);
         self.orders.spawn(async move {
             match core.remove_stranger(partition, replica, node).await {
-                Ok(()) => info!(%partition, %replica, %node, "a replica that is nobody's removed"),
-                Err(error) => warn!(%partition, %replica, %node, %error, "a replica stays"),
+                Ok(()) => info!(%partition, %replica, %node, "removed an unknown replica"),
+                Err(error) => {
+                    warn!(%partition, %replica, %node, %error, "removing an unknown replica failed")
+                }
             }
         });
     }
@@ -276,8 +283,8 @@ impl Core {
         // The history of the catalog that does not know the replica: the node compares it with the newest history
         // that it has followed.
         let catalog = self.catalog_history()?;
-        let known = self.machine.state().is_known(partition, replica, node);
-        if known {
+        let expected = self.machine.state().is_known(partition, replica, node);
+        if expected {
             return Ok(());
         }
         self.nodes.ordering(node, &catalog)?.drop_partition(partition, replica).await
@@ -286,10 +293,10 @@ impl Core {
     /// Publishes the nodes to all subscribers, if anything about them has changed.
     pub(crate) fn publish_members(&self) {
         let members: Members = self.presence.reports().members(&self.machine.state());
-        self.members.send_if_modified(|known| {
-            let changed = **known != members;
+        self.members.send_if_modified(|published| {
+            let changed = **published != members;
             if changed {
-                *known = Arc::new(members);
+                *published = Arc::new(members);
             }
             changed
         });
@@ -304,19 +311,19 @@ struct Seen {
 
 impl Seen {
     fn new(reports: &Reports) -> Self {
-        let mut seen = Self { leaders: BTreeMap::new(), bytes: BTreeMap::new() };
+        let mut observed = Self { leaders: BTreeMap::new(), bytes: BTreeMap::new() };
         for (node, report) in reports.reports.iter().filter(|(node, _)| reports.is_live(**node)) {
             for status in report.replicas.iter() {
-                let bytes = seen.bytes.entry(status.partition).or_default();
+                let bytes = observed.bytes.entry(status.partition).or_default();
                 *bytes = (*bytes).max(status.file_bytes);
                 if status.leader {
                     let leader = (status.term, *node);
-                    let known = seen.leaders.entry(status.partition).or_insert(leader);
-                    *known = (*known).max(leader);
+                    let newest = observed.leaders.entry(status.partition).or_insert(leader);
+                    *newest = (*newest).max(leader);
                 }
             }
         }
-        seen
+        observed
     }
 
     fn take(&mut self, partition: PartitionId) -> (Option<NodeId>, u64) {

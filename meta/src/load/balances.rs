@@ -39,10 +39,10 @@ pub(crate) struct Balance {
 
 impl Balance {
     /// Records the move with its result, and returns the result.
-    pub(super) fn ended(self, core: &Core, done: Result<Done, Error>) -> Result<Done, Error> {
-        let error = done.as_ref().err().map(ToString::to_string);
+    pub(super) fn ended(self, core: &Core, result: Result<Done, Error>) -> Result<Done, Error> {
+        let error = result.as_ref().err().map(ToString::to_string);
         core.load.lock().balanced(Self { error, ..self });
-        done
+        result
     }
 }
 

@@ -42,15 +42,15 @@ impl Keeper {
         // Idle tables get no picture.
         let operations = |rates: &Rates| rates.write_rows + rates.read_rows;
         members.retain(|table, rates| {
-            let together: f64 = rates.iter().map(|(_, rates)| operations(rates)).sum();
-            together > QUIET || self.pictures.has(*table)
+            let total: f64 = rates.iter().map(|(_, rates)| operations(rates)).sum();
+            total > QUIET || self.pictures.has(*table)
         });
         // Verdicts on hot partitions, by table.
         let mut hot: BTreeMap<TableId, Vec<Finding>> = BTreeMap::new();
-        for found in self.scheduler().hot(now_ms) {
-            let watched = self.watched(partition_of(found.partition));
+        for hot_partition in self.scheduler().hot(now_ms) {
+            let watched = self.watched(partition_of(hot_partition.partition));
             if let Some((watched, finding)) =
-                watched.and_then(|of| Some((of, finding(of, &found)?)))
+                watched.and_then(|watched| Some((watched, finding(watched, &hot_partition)?)))
             {
                 hot.entry(watched.table).or_default().push(finding);
             }
@@ -58,22 +58,22 @@ impl Keeper {
         // One record per table for the time since the last call.
         let mut tables = BTreeMap::new();
         for (table, members) in members {
-            let now = TableNow {
+            let load = TableNow {
                 operations: members.iter().map(|(_, rates)| operations(rates)).sum(),
                 capacity: capacity(members.iter().map(|(_, rates)| rates)),
                 findings: hot.remove(&table).unwrap_or_default(),
                 partitions: self.partitions(&members),
             };
-            tables.insert(table, now);
+            tables.insert(table, load);
         }
         self.pictures.note(now_ms, tables);
     }
 
     fn partitions(&self, members: &[(PartitionId, Rates)]) -> Vec<PartitionLoad> {
-        let each = (SAMPLES_MAX / members.len().max(1)).max(SAMPLES_MIN);
+        let samples_max = (SAMPLES_MAX / members.len().max(1)).max(SAMPLES_MIN);
         let load = |(id, rates): &(PartitionId, Rates)| {
             let watched = self.watched(*id)?;
-            let samples = |sketch: &Sketch| Shares::of_samples(keys(sketch, each));
+            let samples = |sketch: &Sketch| Shares::of_samples(keys(sketch, samples_max));
             let (writes, reads) = match &watched.rings {
                 Some(rings) => (samples(&rings.writes), samples(&rings.reads)),
                 None => Default::default(),
@@ -107,10 +107,10 @@ impl Keeper {
                 waiting.insert(event.table);
                 continue;
             }
-            let done = event.outcome == ReshapeOutcome::Done;
+            let succeeded = event.outcome == ReshapeOutcome::Done;
             let codec = self.codec(event.table);
             let key = codec.and_then(|codec| codec.encode_bound(&event.key).ok());
-            let mark = key.filter(|_| done).map(|key| Event {
+            let mark = key.filter(|_| succeeded).map(|key| Event {
                 at: u64::try_from(event.at_ms).unwrap_or(0) / 1_000,
                 key: Key::from(key.as_ref()),
                 kind: match event.kind {
@@ -126,17 +126,18 @@ impl Keeper {
     /// Records the result of a move, and marks a successful one in the table's picture.
     pub(super) fn balanced(&mut self, balance: Balance) {
         if let Some(watched) = self.watched(balance.partition).filter(|_| balance.error.is_none()) {
-            let (kind, what) = match balance.kind {
+            let (kind, subject) = match balance.kind {
                 BalanceKind::Leader => (MarkKind::Transfer, "leader"),
                 BalanceKind::Replica => (MarkKind::Move, "replica"),
             };
-            let from = balance.from.map_or_else(String::new, |from| format!(" from node {from}"));
+            let source =
+                balance.from.map_or_else(String::new, |source| format!(" from node {source}"));
             let event = Event {
                 at: balance.at_ms / 1_000,
                 key: Key::from(watched.range.start.as_ref()),
                 kind,
                 text: format!(
-                    "{what} of partition {}{from} to node {}: {}",
+                    "{subject} of partition {}{source} to node {}: {}",
                     balance.partition, balance.to, balance.note
                 ),
             };
@@ -148,10 +149,10 @@ impl Keeper {
 }
 
 fn reshape_text(event: &ReshapeEvent) -> String {
-    let (partition, other) = (event.partition, event.other);
-    let what = match event.kind {
-        ReshapeKind::Split => format!("partition {partition} split, {other} is new"),
-        ReshapeKind::Merge => format!("partition {partition} merged with {other}"),
+    let (partition, neighbour) = (event.partition, event.other);
+    let summary = match event.kind {
+        ReshapeKind::Split => format!("partition {partition} split, {neighbour} is new"),
+        ReshapeKind::Merge => format!("partition {partition} merged with {neighbour}"),
     };
     let expected = event.reason.predicted_larger.map_or_else(String::new, |share| {
         format!("; {:.0} % of the load expected right of it", f64::from(share.get()) / 10.0)
@@ -160,13 +161,13 @@ fn reshape_text(event: &ReshapeEvent) -> String {
         "" => String::new(),
         note => format!(": {note}"),
     };
-    format!("{what}, by {}{note}{expected}", cause(event))
+    format!("{summary}, by {}{note}{expected}", cause(event))
 }
 
 fn cause(event: &ReshapeEvent) -> &'static str {
     match event.reason.cause {
         partita_proto::history::Cause::ByHand => "hand",
-        other => other.name(),
+        cause => cause.name(),
     }
 }
 
@@ -186,10 +187,10 @@ fn keys(sketch: &Sketch, most: usize) -> Vec<Key> {
 }
 
 /// Capacity of one partition by metric, estimated from the busy ones.
-fn capacity<'r>(all: impl Iterator<Item = &'r Rates>) -> [Option<f32>; 4] {
+fn capacity<'r>(partitions: impl Iterator<Item = &'r Rates>) -> [Option<f32>; 4] {
     // Sums of rate and of busy share over the same time, for each metric but the last, which is a share itself.
     let mut sums = [(0.0, 0.0); 3];
-    for rates in all {
+    for rates in partitions {
         if rates.rho_60 > MEASURED_RHO {
             sums[Metric::WriteRows.index()].0 += rates.write_rows;
             sums[Metric::WriteRows.index()].1 += rates.rho_10;
@@ -209,7 +210,7 @@ fn capacity<'r>(all: impl Iterator<Item = &'r Rates>) -> [Option<f32>; 4] {
 /// Description of a hot partition; `None` while the verdict is unknown.
 fn finding(watched: &Watched, hot: &HotPartition) -> Option<Finding> {
     let verdict = hot.verdict.as_ref().filter(|verdict| verdict.class != Class::Unknown)?;
-    let seen = &verdict.evidence;
+    let evidence = &verdict.evidence;
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     Some(Finding {
         partition: Some(hot.partition.0),
@@ -223,12 +224,12 @@ fn finding(watched: &Watched, hot: &HotPartition) -> Option<Finding> {
              all before them, {} below; the top key takes {}; {} s of samples",
             percent(hot.rates.rho_10),
             hot.rates.write_rows + hot.rates.read_rows,
-            percent(seen.p_out),
-            percent(seen.auc),
-            percent(seen.append_high),
-            percent(seen.append_low),
-            percent(seen.top_key),
-            seen.window_s,
+            percent(evidence.p_out),
+            percent(evidence.auc),
+            percent(evidence.append_high),
+            percent(evidence.append_low),
+            percent(evidence.top_key),
+            evidence.window_s,
         ),
         advice: String::new(),
     })

@@ -65,7 +65,7 @@ impl Driver {
             self.core.note_outcome(&outcome);
         }
         for action in actions {
-            info!(?action, "proposed by load");
+            info!(?action, "the load scheduler proposed an action");
             let core = Arc::clone(&self.core);
             self.tasks.spawn(async move { core.carry_out(action).await });
         }
@@ -87,7 +87,7 @@ impl Core {
         let Action { id, step } = action;
         // Turn the proposal into a change of the catalog, with its reason in words.
         let carried = match &step {
-            Step::Split { partition, at, why, verdict, predicted_share, right_leader } => {
+            Step::Split { partition, at: cut, why, verdict, predicted_share, right_leader } => {
                 let reason = Reason {
                     cause: match why {
                         SplitWhy::Load | SplitWhy::IsolateKey => Cause::Load,
@@ -98,13 +98,13 @@ impl Core {
                     at_ms: Some(self.options.clock.now_ms()),
                 };
                 let (id, leader) = (partition_of(*partition), right_leader.map(node_of));
-                let split = self.split_at(id, at, reason, leader).await;
-                if split.is_ok() && *at == At::HighWater {
+                let split = self.split_at(id, cut, reason, leader).await;
+                if split.is_ok() && *cut == At::HighWater {
                     self.load.lock().rolled(id);
                 }
                 split
             }
-            Step::Merge { left, right, why } => {
+            Step::Merge { left: owner, right, why } => {
                 let reason = Reason {
                     cause: Cause::Idle,
                     predicted_larger: None,
@@ -115,23 +115,25 @@ impl Core {
                     ),
                     at_ms: Some(self.options.clock.now_ms()),
                 };
-                let (left, right) = (partition_of(*left), partition_of(*right));
-                let merged = self.reshape_and_wait(&Command::Merge { left, right, reason }).await;
+                let (owner, right) = (partition_of(*owner), partition_of(*right));
+                let merged =
+                    self.reshape_and_wait(&Command::Merge { left: owner, right, reason }).await;
                 merged.map(|_| Done::AsProposed)
             }
-            Step::TransferLeader { partition, to, why } => {
-                let (partition, to) = (partition_of(*partition), node_of(*to));
-                let noted = self.balance(BalanceKind::Leader, partition, None, to, why);
-                noted.ended(self, self.hand_leader_over(partition, to).await)
+            Step::TransferLeader { partition, to: destination, why } => {
+                let (partition, destination) = (partition_of(*partition), node_of(*destination));
+                let noted = self.balance(BalanceKind::Leader, partition, None, destination, why);
+                noted.ended(self, self.hand_leader_over(partition, destination).await)
             }
-            Step::MoveReplica { partition, from, to, why } => {
-                let (partition, from, to) =
-                    (partition_of(*partition), node_of(*from), node_of(*to));
-                let noted = self.balance(BalanceKind::Replica, partition, Some(from), to, why);
-                noted.ended(self, self.move_and_wait(partition, from, to).await)
+            Step::MoveReplica { partition, from: source, to: destination, why } => {
+                let (partition, source, destination) =
+                    (partition_of(*partition), node_of(*source), node_of(*destination));
+                let noted =
+                    self.balance(BalanceKind::Replica, partition, Some(source), destination, why);
+                noted.ended(self, self.move_and_wait(partition, source, destination).await)
             }
             Step::Rekey { table, buckets, class } => {
-                info!(table = table.0, buckets, ?class, "new rows are to be placed by hash");
+                info!(table = table.0, buckets, ?class, "repartitioning a table by hash");
                 self.place_by_hash(table_of(*table), *buckets).await.map(|()| Done::AsProposed)
             }
         };
@@ -139,9 +141,9 @@ impl Core {
         let now_ms = self.now_ms();
         let mut keeper = self.load.lock();
         match carried {
-            Ok(done) => keeper.done(id, done, now_ms),
+            Ok(outcome) => keeper.done(id, outcome, now_ms),
             Err(error) => {
-                warn!(?step, %error, "a proposal by load came to nothing");
+                warn!(?step, %error, "an action of the load scheduler failed");
                 let at_edge = matches!(error, Error::InvalidInput(_));
                 keeper.failed(id, if at_edge { Failed::AtEdge } else { Failed::Other }, now_ms);
             }
@@ -150,11 +152,11 @@ impl Core {
 
     /// Repartitions a table by hash for the rows written from now on.
     async fn place_by_hash(&self, table: TableId, buckets: u32) -> Result<(), Error> {
-        let gone = || Error::NotFound { kind: "table", name: table.to_string() };
+        let missing = || Error::NotFound { kind: "table", name: table.to_string() };
         let (database, name, placement) = {
             let state = self.machine.state();
-            let record = state.table(table).ok_or_else(gone)?;
-            let database = state.database(record.database).ok_or_else(gone)?.name.clone();
+            let record = state.table(table).ok_or_else(missing)?;
+            let database = state.database(record.database).ok_or_else(missing)?.name.clone();
             (database, record.name.clone(), Placement::by_series(&record.schema))
         };
         let most = u16::try_from(PARTITIONS_MAX).unwrap_or(u16::MAX);
@@ -166,29 +168,29 @@ impl Core {
     async fn split_at(
         &self,
         partition: PartitionId,
-        at: &At,
+        cut: &At,
         reason: Reason,
         leader: Option<NodeId>,
     ) -> Result<Done, Error> {
-        let at = self.cut_of(partition, at).await?;
-        let step = self.reshape_and_wait(&Command::Split { partition, at, reason }).await?;
+        let cut = self.cut_of(partition, cut).await?;
+        let step = self.reshape_and_wait(&Command::Split { partition, at: cut, reason }).await?;
         // The split has a new partition on the right, if it was carried out.
         let event = self.reshapes.event(step).filter(|event| event.outcome == ReshapeOutcome::Done);
         let right = event.map(|event| event.other).ok_or_else(|| {
             Error::Unavailable(format!(
-                "what became of the split of partition {partition} is not known"
+                "the outcome of the split of partition {partition} is unknown"
             ))
         })?;
         // The proposal may name the leader of the right side; a failed transfer does not undo the split.
-        if let Some(to) = leader {
+        if let Some(destination) = leader {
             for _ in 0..HAND_OVER_TRIES {
-                match self.hand_leader_over(right, to).await {
+                match self.hand_leader_over(right, destination).await {
                     Ok(_) => {
                         self.reshapes.relieved(step);
                         break;
                     }
                     Err(error) => {
-                        warn!(partition = %right, %to, %error, "its leader stays for now")
+                        warn!(partition = %right, to = %destination, %error, "transferring leadership failed")
                     }
                 }
                 tokio::time::sleep(HAND_OVER_PAUSE).await;
@@ -198,22 +200,22 @@ impl Core {
     }
 
     /// Resolves a proposed cut to a typed bound.
-    async fn cut_of(&self, partition: PartitionId, at: &At) -> Result<Bound, Error> {
-        let at_edge = || Error::InvalidInput("there is nothing on one side of the cut".to_owned());
-        let gone = || Error::NotFound { kind: "partition", name: partition.to_string() };
+    async fn cut_of(&self, partition: PartitionId, cut: &At) -> Result<Bound, Error> {
+        let at_edge = || Error::InvalidInput("one side of the cut would be empty".to_owned());
+        let missing = || Error::NotFound { kind: "partition", name: partition.to_string() };
         let (codec, highest) = {
             let keeper = self.load.lock();
             let watched = keeper.watched(partition);
             let codec = watched.and_then(|watched| keeper.codec(watched.table)).cloned();
             (codec, watched.and_then(|watched| watched.highest.clone()))
         };
-        let codec = codec.ok_or_else(gone)?;
+        let codec = codec.ok_or_else(missing)?;
         let columns_max = {
             let state = self.machine.state();
             let table = state.partition(partition).and_then(|record| state.table(record.table));
-            table.ok_or_else(gone)?.schema.options.partitioning.cut_columns_max()
+            table.ok_or_else(missing)?.schema.options.partitioning.cut_columns_max()
         };
-        match at {
+        match cut {
             At::Key(key) => bound_at(&codec, key).ok_or_else(at_edge),
             At::HighWater => {
                 let highest = highest.ok_or_else(at_edge)?;
@@ -225,41 +227,47 @@ impl Core {
         }
     }
 
-    async fn hand_leader_over(&self, partition: PartitionId, to: NodeId) -> Result<Done, Error> {
+    async fn hand_leader_over(
+        &self,
+        partition: PartitionId,
+        destination: NodeId,
+    ) -> Result<Done, Error> {
         let record = self.partition(partition)?;
-        self.tell_leader(&record, Order::Transfer(to)).await?;
+        self.tell_leader(&record, Order::Transfer(destination)).await?;
         Ok(Done::AsProposed)
     }
 
     async fn move_and_wait(
         &self,
         partition: PartitionId,
-        from: NodeId,
-        to: NodeId,
+        source: NodeId,
+        destination: NodeId,
     ) -> Result<Done, Error> {
-        self.move_replica(partition, from, to).await?;
+        self.move_replica(partition, source, destination).await?;
         let deadline = Instant::now() + MOVE_WAIT;
         while Instant::now() < deadline {
             tokio::time::sleep(MOVE_POLL).await;
             let record = self.partition(partition)?;
             if record.target.is_none() {
-                return match record.replicas.values().any(|node| *node == to) {
+                return match record.replicas.values().any(|node| *node == destination) {
                     true => Ok(Done::AsProposed),
-                    false => Err(Error::Unavailable("another change took its place".to_owned())),
+                    false => Err(Error::Unavailable(
+                        "the move was replaced by another change".to_owned(),
+                    )),
                 };
             }
         }
-        Err(Error::Timeout(format!("the move of partition {partition} takes too long")))
+        Err(Error::Timeout(format!("moving partition {partition} takes too long")))
     }
 
     /// Records the measured effect of a split.
     fn note_outcome(&self, outcome: &SplitOutcome) {
-        let (left, right) = (partition_of(outcome.left), partition_of(outcome.right));
+        let (parent, child) = (partition_of(outcome.left), partition_of(outcome.right));
         let shares = outcome.actual_share.map(per_mille);
         if outcome.in_vain {
-            warn!(%left, %right, ?shares, "a split was in vain");
+            warn!(%parent, %child, ?shares, "a split did not divide the load");
         }
-        if let Some(step) = self.reshapes.of_split(left, right) {
+        if let Some(step) = self.reshapes.of_split(parent, child) {
             self.reshapes.judged(step, shares, outcome.in_vain);
         }
     }
@@ -268,17 +276,25 @@ impl Core {
         &self,
         kind: BalanceKind,
         partition: PartitionId,
-        from: Option<NodeId>,
-        to: NodeId,
+        source: Option<NodeId>,
+        destination: NodeId,
         why: &partita_load::MoveWhy,
     ) -> Balance {
         let leads = |keeper: &super::Keeper| keeper.leader(partition);
-        let from = from.or_else(|| leads(&self.load.lock()));
+        let source = source.or_else(|| leads(&self.load.lock()));
         let note = format!(
-            "load {:.2} there, {:.2} here, {:.2} on average; {:.2} cores move",
+            "load {:.2} at the source, {:.2} at the destination, {:.2} on average; {:.2} cores move",
             why.from_load, why.to_load, why.mean_load, why.moved
         );
-        Balance { at_ms: self.now_ms(), kind, partition, from, to, note, error: None }
+        Balance {
+            at_ms: self.now_ms(),
+            kind,
+            partition,
+            from: source,
+            to: destination,
+            note,
+            error: None,
+        }
     }
 }
 
@@ -288,10 +304,10 @@ fn bound_at(codec: &KeyCodec, key: &[u8]) -> Option<Bound> {
     if let Ok(bound) = codec.decode(key) {
         return Some(bound);
     }
-    let mut below = key.to_vec();
-    let last = below.last_mut()?;
+    let mut lower = key.to_vec();
+    let last = lower.last_mut()?;
     *last = last.checked_sub(1)?;
-    after(codec.decode(&below).ok()?)
+    after(codec.decode(&lower).ok()?)
 }
 
 /// The least bound above all keys that begin with these values; `None` if the last value has no known successor.
@@ -320,11 +336,11 @@ fn per_mille(share: f64) -> PerMille {
 /// Reason and evidence, in words.
 fn note(why: SplitWhy, verdict: Option<&Verdict>) -> String {
     let why = match why {
-        SplitWhy::Load => "its write lane or its reads keep it busy, and a cut divides the load",
-        SplitWhy::IsolateKey => "one key is hot; the others are taken away from it",
-        SplitWhy::Size => "it is larger than a partition should be",
-        SplitWhy::RightEdge => "it is larger than a partition should be and grows at its right end",
-        SplitWhy::LeftEdge => "it is larger than a partition should be and grows at its left end",
+        SplitWhy::Load => "its write lane or its reads are busy, and a split divides the load",
+        SplitWhy::IsolateKey => "one key is hot, and the split separates the others from it",
+        SplitWhy::Size => "it exceeds the partition size",
+        SplitWhy::RightEdge => "it exceeds the partition size and grows at its right end",
+        SplitWhy::LeftEdge => "it exceeds the partition size and grows at its left end",
     };
     match verdict {
         Some(verdict) if verdict.class != Class::Unknown => {

@@ -11,17 +11,17 @@ use crate::catalog::{NodeRecord, PartitionRecord, TableRecord};
 /// Partitioning options and shape of a table.
 pub(crate) fn table(record: &TableRecord) -> TableFacts {
     let options = &record.schema.options;
-    let wanted = &options.partitioning;
+    let partitioning = &options.partitioning;
     TableFacts {
-        by_load: wanted.by_load,
-        by_size: wanted.by_size,
-        partition_bytes: u64::from(wanted.partition_size_mb) << 20,
-        partitions_min: wanted.min_partitions as usize,
-        partitions_max: match wanted.max_partitions {
+        by_load: partitioning.by_load,
+        by_size: partitioning.by_size,
+        partition_bytes: u64::from(partitioning.partition_size_mb) << 20,
+        partitions_min: partitioning.min_partitions as usize,
+        partitions_max: match partitioning.max_partitions {
             0 => usize::MAX,
             max => max as usize,
         },
-        remedy: match wanted.hotspot_remedy {
+        remedy: match partitioning.hotspot_remedy {
             HotspotRemedy::Off => Remedy::Off,
             HotspotRemedy::Advise => Remedy::Advise,
             HotspotRemedy::Auto => Remedy::Auto,
@@ -56,7 +56,7 @@ pub(crate) fn partition(
 ) -> PartitionFacts {
     PartitionFacts {
         id: partition_id(record.id),
-        voters: record.replicas.values().map(|at| node_id(*at)).collect(),
+        voters: record.replicas.values().map(|node| node_id(*node)).collect(),
         leader: None,
         born_ms,
         pinned_until_ms: 0,

@@ -63,12 +63,12 @@ impl History {
     /// Spans that began at or after a time: minutes, and ten-minute spans from before the oldest minute.
     pub(crate) fn since(&self, since_ms: u64, table: Option<TableId>) -> Vec<LoadHistory> {
         let minutes_from = self.minutes.rows.front().map_or(u64::MAX, |row| row.at.0);
-        let wanted = |row: &&LoadHistory| {
+        let selected = |row: &&LoadHistory| {
             row.at.0 >= since_ms && table.is_none_or(|table| table == row.table)
         };
-        let old = self.tens.rows.iter().filter(wanted);
+        let old = self.tens.rows.iter().filter(selected);
         let old = old.filter(|row| row.at.0 + TEN_MINUTES_MS <= minutes_from);
-        old.chain(self.minutes.rows.iter().filter(wanted)).cloned().collect()
+        old.chain(self.minutes.rows.iter().filter(selected)).cloned().collect()
     }
 }
 
@@ -78,28 +78,29 @@ impl Series {
         if span > self.span {
             self.close(span_ms);
             self.span = span;
-            let from = now_ms.saturating_sub(kept_ms);
-            while self.rows.front().is_some_and(|row| row.at.0 < from) || self.rows.len() > ROWS_MAX
+            let oldest_ms = now_ms.saturating_sub(kept_ms);
+            while self.rows.front().is_some_and(|row| row.at.0 < oldest_ms)
+                || self.rows.len() > ROWS_MAX
             {
                 self.rows.pop_front();
             }
         }
         let seconds = (span_ms / 1_000) as f64;
-        for (partition, now) in partitions {
+        for (partition, load) in partitions {
             let sum = self.open.entry(*partition).or_default();
-            sum.busy += now.busy / seconds;
-            sum.busy_max = sum.busy_max.max(now.busy);
-            add(&mut sum.rates, &now.rates, seconds);
-            sum.last = now.clone();
+            sum.busy += load.busy / seconds;
+            sum.busy_max = sum.busy_max.max(load.busy);
+            add(&mut sum.rates, &load.rates, seconds);
+            sum.last = load.clone();
         }
     }
 
     fn close(&mut self, span_ms: u64) {
-        let at = Instant(self.span * span_ms);
+        let start = Instant(self.span * span_ms);
         for (partition, sum) in std::mem::take(&mut self.open) {
             let Sum { last, busy, busy_max, rates } = sum;
             self.rows.push_back(LoadHistory {
-                at,
+                at: start,
                 span: Duration::from_millis(span_ms),
                 table: last.table,
                 partition,
@@ -114,13 +115,13 @@ impl Series {
     }
 }
 
-fn add(sum: &mut Rates, now: &Rates, seconds: f64) {
-    sum.write_rows += now.write_rows / seconds;
-    sum.write_bytes += now.write_bytes / seconds;
-    sum.read_rows += now.read_rows / seconds;
-    sum.point_reads += now.point_reads / seconds;
-    sum.scans += now.scans / seconds;
-    sum.rejected += now.rejected / seconds;
+fn add(sum: &mut Rates, rates: &Rates, seconds: f64) {
+    sum.write_rows += rates.write_rows / seconds;
+    sum.write_bytes += rates.write_bytes / seconds;
+    sum.read_rows += rates.read_rows / seconds;
+    sum.point_reads += rates.point_reads / seconds;
+    sum.scans += rates.scans / seconds;
+    sum.rejected += rates.rejected / seconds;
 }
 
 #[cfg(test)]

@@ -125,8 +125,8 @@ impl Watched {
         if at_ms == 0 || !(0.5..60.0).contains(&seconds) {
             return;
         }
-        let fade = |old: f64, now: u64, before: u64| {
-            old * 0.9 + now.saturating_sub(before) as f64 / seconds * 0.1
+        let fade = |old: f64, current: u64, previous: u64| {
+            old * 0.9 + current.saturating_sub(previous) as f64 / seconds * 0.1
         };
         let (point_reads, scans) = self.read_rates;
         self.read_rates =
@@ -200,14 +200,14 @@ impl Keeper {
         let born_ms = if self.version == 0 { 0 } else { now_ms };
         self.version = state.version();
         let visible: Vec<_> = state.tables().filter(|table| table.is_visible()).collect();
-        let named: BTreeSet<TableId> = visible.iter().map(|table| table.id).collect();
-        let gone: Vec<TableId> =
-            self.tables.keys().filter(|table| !named.contains(table)).copied().collect();
-        for table in gone {
+        let visible_ids: BTreeSet<TableId> = visible.iter().map(|table| table.id).collect();
+        let dropped: Vec<TableId> =
+            self.tables.keys().filter(|table| !visible_ids.contains(table)).copied().collect();
+        for table in dropped {
             self.tables.remove(&table);
             self.scheduler.drop_table(facts::table_id(table));
         }
-        self.pictures.retain(|table| named.contains(&table));
+        self.pictures.retain(|table| visible_ids.contains(&table));
         let mut ranges = BTreeMap::new();
         for table in visible {
             self.learn_table(state, table, born_ms, &mut ranges);
@@ -222,8 +222,8 @@ impl Keeper {
         born_ms: u64,
         ranges: &mut BTreeMap<PartitionId, (TableId, KeyRange)>,
     ) {
-        let known = self.tables.get(&table.id);
-        if known.is_none_or(|known| known.version != table.schema.version) {
+        let current = self.tables.get(&table.id);
+        if current.is_none_or(|current| current.version != table.schema.version) {
             let Some(keyed) = Keyed::of(table) else { return };
             self.tables.insert(table.id, keyed);
         }
@@ -251,10 +251,10 @@ impl Keeper {
     /// Updates the watched partitions; a partition that is new or has another range takes over the samples in its
     /// range.
     fn learn_ranges(&mut self, ranges: BTreeMap<PartitionId, (TableId, KeyRange)>, now_ms: u64) {
-        let mut before = std::mem::take(&mut self.watched);
+        let mut previous = std::mem::take(&mut self.watched);
         // Partitions that are new or have another range.
         let changed = |partition: &PartitionId, range: &KeyRange| {
-            before.get(partition).is_none_or(|known| known.range != *range)
+            previous.get(partition).is_none_or(|watched| watched.range != *range)
         };
         let moved: Vec<(PartitionId, TableId, KeyRange)> = ranges
             .iter()
@@ -265,12 +265,12 @@ impl Keeper {
         for (partition, table, range) in moved {
             // They take over the samples of all partitions that they overlap.
             let mut rings: Option<Rings> = None;
-            let since_ms = before.get(&partition).map_or(now_ms, |known| known.since_ms);
-            let overlapping = before
+            let since_ms = previous.get(&partition).map_or(now_ms, |watched| watched.since_ms);
+            let overlapping = previous
                 .values()
-                .filter(|known| known.table == table && known.range.overlaps(&range))
-                .filter_map(|known| known.rings.as_ref());
-            for part in overlapping.map(|known| known.part(&range)) {
+                .filter(|watched| watched.table == table && watched.range.overlaps(&range))
+                .filter_map(|watched| watched.rings.as_ref());
+            for part in overlapping.map(|watched| watched.part(&range)) {
                 match &mut rings {
                     Some(rings) => rings.absorb(&part),
                     None => rings = Some(part),
@@ -279,10 +279,10 @@ impl Keeper {
             anew.insert(partition, Watched { rings, ..Watched::new(table, range, since_ms) });
         }
         // Partitions that are gone, or replaced, are dropped.
-        before
+        previous
             .retain(|partition, _| ranges.contains_key(partition) && !anew.contains_key(partition));
-        before.append(&mut anew);
-        self.watched = before;
+        previous.append(&mut anew);
+        self.watched = previous;
     }
 
     /// Sets the partitions that do not serve all that they should: the scheduler leaves them unchanged.
@@ -303,8 +303,9 @@ impl Keeper {
             if beat.reads.count > 0 {
                 watched.reads = beat.reads;
             }
-            let above = |known: &Bytes| beat.highest.as_ref().is_some_and(|said| said > known);
-            if watched.highest.as_ref().is_none_or(above) {
+            let is_higher =
+                |highest: &Bytes| beat.highest.as_ref().is_some_and(|reported| reported > highest);
+            if watched.highest.as_ref().is_none_or(is_higher) {
                 watched.highest.clone_from(&beat.highest);
             }
             // Samples are kept only for partitions that have some.
@@ -337,7 +338,7 @@ impl Keeper {
             if rates.write_rows + rates.read_rows + point_reads + scans < QUIET {
                 continue;
             }
-            let now = Now {
+            let load = Now {
                 table: watched.table,
                 leader: self.leader(*id),
                 busy: rates.rho_10,
@@ -355,7 +356,7 @@ impl Keeper {
                     .as_ref()
                     .map_or("", |(verdict, _)| class_name(verdict.class)),
             };
-            active.push((*id, now));
+            active.push((*id, load));
         }
         self.history.note(now_ms, &active);
     }
@@ -366,16 +367,16 @@ impl Keeper {
             let ticks = rings.writes.ticks.iter().chain(&rings.reads.ticks);
             ticks.map(|tick| tick.count).sum()
         };
-        let mut kept: Vec<(u64, PartitionId)> = self
+        let mut sampled: Vec<(u64, PartitionId)> = self
             .watched
             .iter()
             .filter_map(|(id, watched)| Some((operations(watched.rings.as_ref()?), *id)))
             .collect();
-        if kept.len() <= RINGS_MAX {
+        if sampled.len() <= RINGS_MAX {
             return;
         }
-        kept.sort_unstable();
-        for (_, partition) in &kept[..kept.len() - RINGS_MAX] {
+        sampled.sort_unstable();
+        for (_, partition) in &sampled[..sampled.len() - RINGS_MAX] {
             if let Some(watched) = self.watched.get_mut(partition) {
                 watched.rings = None;
             }
@@ -397,8 +398,8 @@ impl Keeper {
     }
 
     /// Reports an action that was carried out.
-    pub(crate) fn done(&mut self, id: ActionId, done: Done, now_ms: u64) {
-        self.scheduler.done(id, done, now_ms);
+    pub(crate) fn done(&mut self, id: ActionId, outcome: Done, now_ms: u64) {
+        self.scheduler.done(id, outcome, now_ms);
     }
 
     /// Records that a partition's growing end was cut off.
@@ -414,14 +415,15 @@ impl Keeper {
     /// Reports splits that operators ordered to the scheduler, and marks all splits and merges in the pictures.
     pub(crate) fn note_splits(&mut self, events: &[ReshapeEvent], now_ms: u64) {
         self.mark_reshapes(events);
-        let over = |event: &&ReshapeEvent| event.outcome != ReshapeOutcome::UnderWay;
+        let ended = |event: &&ReshapeEvent| event.outcome != ReshapeOutcome::UnderWay;
         let new: Vec<_> = events.iter().filter(|event| event.id > self.told).collect();
-        for event in new.iter().take_while(|event| over(event)) {
+        for event in new.iter().take_while(|event| ended(event)) {
             self.told = event.id;
-            let done = event.outcome == ReshapeOutcome::Done && event.kind == ReshapeKind::Split;
-            if done && event.reason.cause == Cause::ByHand {
-                let left = facts::partition_id(event.partition);
-                self.scheduler.split_by_hand(left, facts::partition_id(event.other), now_ms);
+            let is_split =
+                event.outcome == ReshapeOutcome::Done && event.kind == ReshapeKind::Split;
+            if is_split && event.reason.cause == Cause::ByHand {
+                let parent = facts::partition_id(event.partition);
+                self.scheduler.split_by_hand(parent, facts::partition_id(event.other), now_ms);
             }
         }
     }
@@ -445,7 +447,11 @@ impl Keeper {
     /// Verdict on a partition's load, hot or not, and the time from which its class holds; `None` while nothing was
     /// sampled.
     pub(crate) fn verdict(&self, partition: PartitionId) -> Option<(&Verdict, u64)> {
-        self.watched.get(&partition)?.verdict.as_ref().map(|(verdict, since)| (verdict, *since))
+        self.watched
+            .get(&partition)?
+            .verdict
+            .as_ref()
+            .map(|(verdict, since_ms)| (verdict, *since_ms))
     }
 
     /// Renews the oldest verdicts, a few at a time, so that partitions that are not hot have a verdict to show, too.
@@ -488,7 +494,7 @@ impl Judge for Bench<'_> {
         watched.judged_ms = now_ms;
         rings.judged(verdict);
         let verdict = confirm(&rings.verdicts);
-        let same = watched.verdict.take().filter(|(known, _)| known.class == verdict.class);
+        let same = watched.verdict.take().filter(|(previous, _)| previous.class == verdict.class);
         let since_ms = same.map_or(now_ms, |(_, since_ms)| since_ms);
         watched.verdict = Some((verdict.clone(), since_ms));
         Some(verdict).filter(|verdict| verdict.evidence != Evidence::default())

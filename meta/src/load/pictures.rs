@@ -73,26 +73,26 @@ impl Picture {
         }
     }
 
-    fn note(&mut self, from: u64, second: u64, now: TableNow) {
-        self.heat += HEAT_WEIGHT * (now.operations - self.heat);
-        for (known, measured) in self.capacity.iter_mut().zip(now.capacity) {
+    fn note(&mut self, begin: u64, second: u64, load: TableNow) {
+        self.heat += HEAT_WEIGHT * (load.operations - self.heat);
+        for (capacity, measured) in self.capacity.iter_mut().zip(load.capacity) {
             let Some(measured) = measured else { continue };
-            let before = known.unwrap_or(measured);
-            *known = Some(before + CAPACITY_WEIGHT * (measured - before));
+            let previous = capacity.unwrap_or(measured);
+            *capacity = Some(previous + CAPACITY_WEIGHT * (measured - previous));
         }
-        let seconds = u32::try_from(second - from).unwrap_or(1);
+        let seconds = u32::try_from(second - begin).unwrap_or(1);
         let mut history = self.history.lock();
-        history.push(&Report { from, seconds, partitions: now.partitions });
-        let mut before = std::mem::take(&mut self.found);
-        for finding in now.findings {
-            let class = before.remove(&finding.start);
+        history.push(&Report { from: begin, seconds, partitions: load.partitions });
+        let mut previous = std::mem::take(&mut self.found);
+        for finding in load.findings {
+            let class = previous.remove(&finding.start);
             if class.is_some_and(|class| class != finding.class) {
                 history.clear(&finding.start, second);
             }
             self.found.insert(Key::clone(&finding.start), finding.class.clone());
             history.find(finding);
         }
-        for start in before.keys() {
+        for start in previous.keys() {
             history.clear(start, second);
         }
     }
@@ -112,18 +112,18 @@ impl Pictures {
     /// Counts the tables' load since the last call.
     pub(super) fn note(&mut self, now_ms: u64, tables: BTreeMap<TableId, TableNow>) {
         let second = now_ms / 1_000;
-        let from = match second.saturating_sub(self.second) {
+        let begin = match second.saturating_sub(self.second) {
             0 => return,
             1..=SPAN_MAX_S => self.second,
             _ => second - 1,
         };
         self.second = second;
-        for (table, now) in tables {
-            if !self.has(table) && !self.make_room(now.operations) {
+        for (table, load) in tables {
+            if !self.has(table) && !self.make_room(load.operations) {
                 continue;
             }
-            let picture = self.tables.entry(table).or_insert_with(|| Picture::new(now.operations));
-            picture.note(from, second, now);
+            let picture = self.tables.entry(table).or_insert_with(|| Picture::new(load.operations));
+            picture.note(begin, second, load);
         }
     }
 

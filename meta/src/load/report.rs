@@ -38,9 +38,9 @@ impl Core {
         let reports = self.presence.reports();
         let state = self.machine.state();
         let keeper = self.load.lock();
-        let wanted = |record: &PartitionRecord| {
-            let asked = request.table.is_none_or(|table| table == record.table);
-            asked && state.table(record.table).is_some_and(|table| table.is_visible())
+        let selected = |record: &PartitionRecord| {
+            let matches = request.table.is_none_or(|table| table == record.table);
+            matches && state.table(record.table).is_some_and(|table| table.is_visible())
         };
         // Verdicts that the scheduler works with take precedence over the shown ones.
         let hot: BTreeMap<PartitionId, HotPartition> = keeper
@@ -51,7 +51,7 @@ impl Core {
             .collect();
         let led = led(&reports);
         let mut partitions = Vec::new();
-        for record in state.partitions().filter(|record| wanted(record)) {
+        for record in state.partitions().filter(|record| selected(record)) {
             let status = led.get(&record.id).map(|(_, status)| *status);
             let mut load = partition(&keeper, record, status, hot.get(&record.id), now_ms);
             load.leader = led.get(&record.id).map(|(node, _)| *node);
@@ -78,8 +78,8 @@ impl Core {
             let of_table = |id| state.partition(id).is_some_and(|record| record.table == table);
             report.balances.retain(|event| of_table(event.partition));
         }
-        if let Some(since) = request.history_since {
-            report.history = keeper.history.since(since.0, request.table);
+        if let Some(start) = request.history_since {
+            report.history = keeper.history.since(start.0, request.table);
         }
         report.hot_keys.sort_by(|a, b| b.share.total_cmp(&a.share));
         report
@@ -91,9 +91,9 @@ fn led(reports: &Reports) -> BTreeMap<PartitionId, (NodeId, &ReplicaStatus)> {
     let mut led: BTreeMap<PartitionId, (NodeId, &ReplicaStatus)> = BTreeMap::new();
     for (node, report) in reports.reports.iter().filter(|(node, _)| reports.is_live(**node)) {
         for status in report.replicas.iter().filter(|status| status.leader) {
-            let known = led.entry(status.partition).or_insert((*node, status));
-            if known.1.term < status.term {
-                *known = (*node, status);
+            let newest = led.entry(status.partition).or_insert((*node, status));
+            if newest.1.term < status.term {
+                *newest = (*node, status);
             }
         }
     }
@@ -114,7 +114,8 @@ fn partition(
     let verdict = of_hot.or_else(|| keeper.verdict(record.id));
     let watched = keeper.watched(record.id);
     let codec = watched.and_then(|watched| keeper.codec(watched.table));
-    let shown = verdict.zip(codec).map(|((verdict, since), codec)| shown(verdict, since, codec));
+    let verdict =
+        verdict.zip(codec).map(|((verdict, since_ms), codec)| shown(verdict, since_ms, codec));
     let latency = watched.map(|watched| watched.writes).filter(|writes| writes.count > 0);
     PartitionLoad {
         table: record.table,
@@ -123,7 +124,7 @@ fn partition(
         leader: None,
         epoch: record.epoch,
         age: Duration::from_millis(
-            watched.map_or(0, |known| now_ms.saturating_sub(known.since_ms)),
+            watched.map_or(0, |watched| now_ms.saturating_sub(watched.since_ms)),
         ),
         busy: Busy {
             s10: rates.rho_10,
@@ -131,13 +132,13 @@ fn partition(
             s600: rates.rho_600,
             max: rates.rho_max,
         },
-        rates: shown_rates(&rates, watched.map_or((0.0, 0.0), |known| known.read_rates)),
+        rates: shown_rates(&rates, watched.map_or((0.0, 0.0), |watched| watched.read_rates)),
         queue: watched.map_or(0, |watched| u64::from(watched.queue_depth)),
-        size_bytes: rates.size_bytes.max(status.map_or(0, |said| said.file_bytes)),
+        size_bytes: rates.size_bytes.max(status.map_or(0, |status| status.file_bytes)),
         rows: status.map_or(0, |status| status.rows),
         write_latency: latency.map(latency_of),
         share: 0.0,
-        verdict: shown,
+        verdict,
         samples: Vec::new(),
     }
 }
@@ -198,32 +199,32 @@ fn samples(keeper: &Keeper, partition: PartitionId) -> Vec<KeySample> {
     let (Some(rings), Some(codec)) = (&watched.rings, keeper.codec(watched.table)) else {
         return Vec::new();
     };
-    let of = |sketch: &Sketch, read: bool| {
+    let samples_of = |sketch: &Sketch, read: bool| {
         let mut samples = Vec::new();
         for tick in &sketch.ticks {
             let weight = tick.count as f64 / tick.samples.len().max(1) as f64;
             for sample in &tick.samples {
                 if let Ok(key) = codec.decode(&sample.key) {
-                    let at = Instant(tick.second * 1_000);
-                    samples.push(KeySample { at, key, weight, read });
+                    let time = Instant(tick.second * 1_000);
+                    samples.push(KeySample { at: time, key, weight, read });
                 }
             }
         }
         samples
     };
-    let mut all = of(&rings.writes, false);
-    all.extend(of(&rings.reads, true));
-    all
+    let mut samples = samples_of(&rings.writes, false);
+    samples.extend(samples_of(&rings.reads, true));
+    samples
 }
 
 fn hot_keys(keeper: &Keeper, load: &PartitionLoad) -> Vec<HotKey> {
     let watched = keeper.watched(load.partition);
     let Some((rings, codec)) =
-        watched.and_then(|known| Some((known.rings.as_ref()?, keeper.codec(known.table)?)))
+        watched.and_then(|watched| Some((watched.rings.as_ref()?, keeper.codec(watched.table)?)))
     else {
         return Vec::new();
     };
-    let of = |sketch: &Sketch, read: bool| -> Vec<HotKey> {
+    let keys_of = |sketch: &Sketch, read: bool| -> Vec<HotKey> {
         let end = sketch.ticks.last().map_or(0, |tick| tick.second);
         let recent = sketch.ticks.iter().filter(|tick| tick.second + KEY_RATE_S > end);
         let operations: u64 = recent.map(|tick| tick.count).sum();
@@ -245,8 +246,8 @@ fn hot_keys(keeper: &Keeper, load: &PartitionLoad) -> Vec<HotKey> {
         });
         keys.collect()
     };
-    let mut keys = of(&rings.writes, false);
-    keys.extend(of(&rings.reads, true));
+    let mut keys = keys_of(&rings.writes, false);
+    keys.extend(keys_of(&rings.reads, true));
     keys
 }
 
@@ -256,11 +257,15 @@ fn nodes(
     partitions: &[PartitionLoad],
     keeper: &Keeper,
 ) -> Vec<NodeLoad> {
-    let uses: BTreeMap<NodeId, f64> =
-        keeper.scheduler().node_use().iter().map(|one| (node_of(one.node), one.load)).collect();
+    let uses: BTreeMap<NodeId, f64> = keeper
+        .scheduler()
+        .node_use()
+        .iter()
+        .map(|usage| (node_of(usage.node), usage.load))
+        .collect();
     // A node's rates are those of the partitions that it leads.
     let node = |id: NodeId| {
-        let said = reports.replicas(id).unwrap_or_default();
+        let statuses = reports.replicas(id).unwrap_or_default();
         let mut rates = Rates::default();
         for load in partitions.iter().filter(|load| load.leader == Some(id)) {
             rates.write_rows += load.rates.write_rows;
@@ -272,8 +277,8 @@ fn nodes(
         }
         NodeLoad {
             node: id,
-            leaders: said.iter().filter(|status| status.leader).count() as u64,
-            replicas: said.len() as u64,
+            leaders: statuses.iter().filter(|status| status.leader).count() as u64,
+            replicas: statuses.len() as u64,
             busy: uses.get(&id).copied().unwrap_or(0.0),
             rates,
             cpu_cores: reports.cpu_cores(id),
@@ -289,7 +294,7 @@ fn split(event: &ReshapeEvent) -> SplitEvent {
         ReshapeOutcome::Done => "done".to_owned(),
         ReshapeOutcome::GivenUp(why) => format!("given up: {why}"),
     };
-    let over = event.outcome == ReshapeOutcome::Done;
+    let finished = event.outcome == ReshapeOutcome::Done;
     let why = match event.reason.note.as_str() {
         "" => event.reason.cause.to_string(),
         note => format!("{}: {note}", event.reason.cause),
@@ -305,8 +310,8 @@ fn split(event: &ReshapeEvent) -> SplitEvent {
         predicted_share: event.reason.predicted_larger.map(share),
         actual_share: event.actual_larger.map(share),
         in_vain: event.in_vain,
-        stall: over.then_some(event.stall),
-        took: over.then_some(event.duration),
+        stall: finished.then_some(event.stall),
+        took: finished.then_some(event.duration),
         relief: event.relief,
         outcome,
     }
@@ -319,9 +324,9 @@ fn balance(balance: &Balance) -> BalanceEvent {
     };
     let why = match &balance.error {
         None => balance.note.clone(),
-        Some(error) => format!("{}; it came to nothing: {error}", balance.note),
+        Some(error) => format!("{}; failed: {error}", balance.note),
     };
-    let from = balance.from.unwrap_or(NodeId(0));
-    let (partition, to) = (balance.partition, balance.to);
-    BalanceEvent { at: Instant(balance.at_ms), partition, kind, from, to, why }
+    let source = balance.from.unwrap_or(NodeId(0));
+    let (partition, destination) = (balance.partition, balance.to);
+    BalanceEvent { at: Instant(balance.at_ms), partition, kind, from: source, to: destination, why }
 }

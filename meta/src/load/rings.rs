@@ -28,10 +28,10 @@ impl Rings {
     pub(crate) fn heard(&mut self, beat: &LoadBeat, range: &KeyRange) {
         let anew = std::mem::replace(&mut self.term, beat.term) != beat.term;
         let sums = [beat.counters.busy_ns, beat.counters.scan_ns];
-        for (at, sum) in sums.into_iter().enumerate() {
-            let before = if anew { 0 } else { self.last[at] };
+        for (kind, sum) in sums.into_iter().enumerate() {
+            let previous = if anew { 0 } else { self.last[kind] };
             // About half of the average comes from the last ten heartbeats.
-            self.work[at] = self.work[at] * 0.93 + as_f64(sum.saturating_sub(before)) * 0.07;
+            self.work[kind] = self.work[kind] * 0.93 + as_f64(sum.saturating_sub(previous)) * 0.07;
         }
         self.last = sums;
         extend(&mut self.writes, &beat.write_keys, anew, range);
@@ -62,9 +62,9 @@ impl Rings {
     }
 
     /// Adds a neighbour's samples; verdicts are dropped.
-    pub(crate) fn absorb(&mut self, other: &Self) {
-        join(&mut self.writes, &other.writes);
-        join(&mut self.reads, &other.reads);
+    pub(crate) fn absorb(&mut self, neighbour: &Self) {
+        join(&mut self.writes, &neighbour.writes);
+        join(&mut self.reads, &neighbour.reads);
         self.verdicts.clear();
     }
 }
@@ -73,21 +73,21 @@ fn as_f64(value: u64) -> f64 {
     value as f64
 }
 
-fn extend(known: &mut Sketch, beat: &Sketch, anew: bool, range: &KeyRange) {
+fn extend(sketch: &mut Sketch, beat: &Sketch, anew: bool, range: &KeyRange) {
     if anew && let Some(first) = beat.ticks.first() {
         // Another node has another clock.
-        known.ticks.retain(|tick| tick.second < first.second);
+        sketch.ticks.retain(|tick| tick.second < first.second);
     }
     for tick in &beat.ticks {
-        if known.ticks.last().is_none_or(|last| last.second < tick.second) {
-            known.ticks.push(within(tick, range));
+        if sketch.ticks.last().is_none_or(|last| last.second < tick.second) {
+            sketch.ticks.push(within(tick, range));
         }
     }
     if !beat.heavy.is_empty() {
-        known.heavy.clone_from(&beat.heavy);
+        sketch.heavy.clone_from(&beat.heavy);
     }
-    let end = known.ticks.last().map_or(0, |tick| tick.second);
-    known.ticks.retain(|tick| tick.second + RING_ENGAGED_S > end && tick.count > 0);
+    let end = sketch.ticks.last().map_or(0, |tick| tick.second);
+    sketch.ticks.retain(|tick| tick.second + RING_ENGAGED_S > end && tick.count > 0);
 }
 
 /// The part of a second's samples that lies in a range; scans that overlap the range count.
@@ -96,14 +96,14 @@ fn within(tick: &Tick, range: &KeyRange) -> Tick {
     part.samples.retain(|sample| match &sample.end {
         None => range.contains(&sample.key),
         Some(end) => {
-            let before = range.end.as_deref().is_some_and(|end| end <= sample.key.as_ref());
-            let behind = !end.is_empty() && end.as_ref() <= range.start.as_ref();
-            !before && !behind
+            let starts_after = range.end.as_deref().is_some_and(|end| end <= sample.key.as_ref());
+            let ends_before = !end.is_empty() && end.as_ref() <= range.start.as_ref();
+            !starts_after && !ends_before
         }
     });
     if part.samples.len() < tick.samples.len() {
-        let kept = part.samples.len() as u64;
-        part.count = tick.count.saturating_mul(kept) / (tick.samples.len() as u64).max(1);
+        let remaining = part.samples.len() as u64;
+        part.count = tick.count.saturating_mul(remaining) / (tick.samples.len() as u64).max(1);
     }
     part
 }
@@ -114,14 +114,14 @@ fn narrow(sketch: &mut Sketch, range: &KeyRange) {
     sketch.heavy.retain(|(key, _)| range.contains(key));
 }
 
-fn join(left: &mut Sketch, right: &Sketch) {
-    for tick in &right.ticks {
-        match left.ticks.binary_search_by_key(&tick.second, |known| known.second) {
-            Ok(at) => {
-                left.ticks[at].count += tick.count;
-                left.ticks[at].samples.extend(tick.samples.iter().cloned());
+fn join(sketch: &mut Sketch, neighbour: &Sketch) {
+    for tick in &neighbour.ticks {
+        match sketch.ticks.binary_search_by_key(&tick.second, |candidate| candidate.second) {
+            Ok(position) => {
+                sketch.ticks[position].count += tick.count;
+                sketch.ticks[position].samples.extend(tick.samples.iter().cloned());
             }
-            Err(at) => left.ticks.insert(at, tick.clone()),
+            Err(position) => sketch.ticks.insert(position, tick.clone()),
         }
     }
 }

@@ -27,22 +27,22 @@ impl Core {
             Error::InvalidInput(format!("there is no metric \"{}\"", request.metric))
         })?;
         // A table without load still shows its partitions.
-        let to = request.until_s.unwrap_or(self.now_ms() / 1_000);
+        let until_s = request.until_s.unwrap_or(self.now_ms() / 1_000);
         let (name, codec) = self.keyed(&request)?;
-        let kept = self.load.lock().pictures.of(request.table);
-        let (history, capacity) = match kept {
+        let picture = self.load.lock().pictures.of(request.table);
+        let (history, capacity) = match picture {
             Some((history, capacity)) => (history, capacity[metric.index()]),
-            None => (Arc::new(Mutex::new(self.idle(&request, &codec, to))), None),
+            None => (Arc::new(Mutex::new(self.idle(&request, &codec, until_s))), None),
         };
-        let some = |most: u32| usize::try_from(most).unwrap_or(usize::MAX);
+        let limit = |most: u32| usize::try_from(most).unwrap_or(usize::MAX);
         let end = request.to_key.as_deref().map(Key::from);
         let view = View {
             table: name,
             metric,
-            from: to.saturating_sub(request.since_s.max(1)),
-            to,
-            columns_max: some(request.columns),
-            rows_max: some(request.rows),
+            from: until_s.saturating_sub(request.since_s.max(1)),
+            to: until_s,
+            columns_max: limit(request.columns),
+            rows_max: limit(request.rows),
             keys: (!request.from_key.is_empty() || end.is_some())
                 .then(|| (Key::from(request.from_key.as_ref()), end)),
             capacity,
@@ -52,23 +52,25 @@ impl Core {
             let heatmap = history.lock().view(&view, |key| label(&codec, key));
             serde_json::to_vec(&heatmap)
         });
-        let failed =
-            |error: &dyn std::fmt::Display| Error::Internal(format!("no picture: {error}"));
+        let failed = |error: &dyn std::fmt::Display| {
+            Error::Internal(format!("drawing the heatmap failed: {error}"))
+        };
         let json = drawn.await.map_err(|error| failed(&error))?;
         json.map(Bytes::from).map_err(|error| failed(&error))
     }
 
     fn keyed(&self, request: &HeatmapRequest) -> Result<(String, KeyCodec), Error> {
         let state = self.machine.state();
-        let gone = || Error::NotFound { kind: "table", name: format!("number {}", request.table) };
+        let missing =
+            || Error::NotFound { kind: "table", name: format!("number {}", request.table) };
         let table = state.table(request.table).filter(|table| table.is_visible());
-        let table: &TableRecord = table.ok_or_else(gone)?;
+        let table: &TableRecord = table.ok_or_else(missing)?;
         let database = state.database(table.database).map_or("", |database| &database.name);
         Ok((shown_name(database, &table.name), KeyCodec::new(&table.schema, &table.placement)?))
     }
 
     /// A history without load that shows where the partitions of a table are.
-    fn idle(&self, request: &HeatmapRequest, codec: &KeyCodec, to: u64) -> History {
+    fn idle(&self, request: &HeatmapRequest, codec: &KeyCodec, until_s: u64) -> History {
         let state = self.machine.state();
         let ids = state.table(request.table).map_or(&[][..], |table| &table.partitions);
         let keeper = self.load.lock();
@@ -86,7 +88,7 @@ impl Core {
         };
         let partitions = ids.iter().copied().filter_map(partition).collect();
         let mut history = History::default();
-        history.push(&Report { from: to.saturating_sub(1), seconds: 1, partitions });
+        history.push(&Report { from: until_s.saturating_sub(1), seconds: 1, partitions });
         history
     }
 }

@@ -114,12 +114,13 @@ impl ReshapingForm {
                 given_up: merge.given_up,
                 reason: Some(merge.reason.to_wire()),
             }),
-            Reshaping::Joins { left, step } => {
-                Self::Joins(JoinsForm { left: left.0, step: step.0 })
+            // The parts of a merge that the right neighbour's record holds.
+            Reshaping::Joins { left: owner, step } => {
+                Self::Joins(JoinsForm { left: owner.0, step: step.0 })
             }
             Reshaping::Thawing { step } => Self::Thawing(ThawingForm { step: step.0 }),
-            Reshaping::Leaving { by, epoch, step } => {
-                Self::Leaving(LeavingForm { by: by.0, epoch: epoch.0, step: step.0 })
+            Reshaping::Leaving { by: owner, epoch, step } => {
+                Self::Leaving(LeavingForm { by: owner.0, epoch: epoch.0, step: step.0 })
             }
         }
     }
@@ -150,6 +151,7 @@ impl ReshapingForm {
                 given_up: form.given_up,
                 reason: required(form.reason, "the reason")?,
             }),
+            // The parts of a merge that the right neighbour's record holds.
             Self::Joins(form) => {
                 Reshaping::Joins { left: PartitionId(form.left), step: Step(form.step) }
             }

@@ -117,7 +117,7 @@ fn a_node_that_holds_or_is_to_hold_something_stays() {
     let mut world = world(&["a", "b", "c", "d"]);
     table_on(&mut world, "t", &[1, 2, 3]);
     let why = invalid(remove(&mut world, 3));
-    assert!(why.contains("1 replica by the catalog (partition 1)"), "{why}");
+    assert!(why.contains("1 replica in the catalog (partition 1)"), "{why}");
     assert!(why.contains("ADMIN drain_node(3)"), "{why}");
     world.command(&Command::Drain { node: NodeId(3), on: true }).unwrap();
     let partition = Arc::clone(world.state.partitions().next().unwrap());

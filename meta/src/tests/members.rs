@@ -95,7 +95,10 @@ fn a_directory_gets_one_number_and_no_other_gets_it_again() {
     assert_eq!(register(&mut world, 70, Some(1), "a:1"), Ok(1));
     assert_eq!(world.state.version(), version, "nothing was new");
     let why = invalid(register(&mut world, 90, Some(1), "c:1"));
-    assert!(why.contains("node 1 is another data directory") && why.contains("a:1"), "{why}");
+    assert!(
+        why.contains("node 1 is registered with another data directory") && why.contains("a:1"),
+        "{why}"
+    );
     let why = invalid(register(&mut world, 70, Some(2), "a:1"));
     assert!(why.contains("belongs to node 1, not to node 2"), "{why}");
     assert_eq!(register(&mut world, 90, None, "a:1"), Ok(3), "two may say one address");
@@ -222,9 +225,9 @@ fn a_move_that_makes_no_sense_is_refused() {
     let why = invalid(move_to(&mut world, &[], &[ReplicaId(999)]));
     assert!(why.contains("has no replica 999"), "{why}");
     let why = invalid(move_to(&mut world, &[2], &[]));
-    assert!(why.contains("on node 2 already"), "{why}");
+    assert!(why.contains("already has a replica on node 2"), "{why}");
     let why = invalid(move_to(&mut world, &[4, 4], &[]));
-    assert!(why.contains("on node 4 already"), "{why}");
+    assert!(why.contains("already has a replica on node 4"), "{why}");
     let all: Vec<_> = partition(&world).replicas.keys().copied().collect();
     let why = invalid(move_to(&mut world, &[], &all));
     assert!(why.contains("would have no replica"), "{why}");

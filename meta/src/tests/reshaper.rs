@@ -121,7 +121,9 @@ async fn a_split_that_took_effect_before_it_was_given_up_is_done() {
     })
     .await;
     let answer = order.await.unwrap();
-    assert!(matches!(&answer, Err(Error::Timeout(text)) if text.contains("goes on without you")));
+    assert!(
+        matches!(&answer, Err(Error::Timeout(text)) if text.contains("still running in the background"))
+    );
     site.nodes.heal();
     site.agree().await;
     assert_eq!(site.partitions("t").len(), 4);

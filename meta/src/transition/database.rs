@@ -57,16 +57,16 @@ pub(super) fn alter_database(
         return Ok(Outcome::without_edits(Reply::Unchanged));
     }
     let record = Edit::Database(Arc::new(DatabaseRecord { ttl, ..DatabaseRecord::clone(old) }));
-    let mut after = state.clone();
-    after.apply(std::slice::from_ref(&record));
+    let mut altered = state.clone();
+    altered.apply(std::slice::from_ref(&record));
     // Decided on the state with the new `ttl`. Tables with another change under way find out when they settle, and
     // tables with partitions in a split or merge when that is over.
-    let mut draft = Draft::new(&after);
+    let mut draft = Draft::new(&altered);
     draft.edits.push(record);
     let free = |table: &&Arc<TableRecord>| {
-        table.phase == Phase::Ready && after.reshaping_of(table.id).is_none()
+        table.phase == Phase::Ready && altered.reshaping_of(table.id).is_none()
     };
-    for table in after.tables_of(old.id).filter(free) {
+    for table in altered.tables_of(old.id).filter(free) {
         draft.retell(table);
     }
     Ok(draft.done())

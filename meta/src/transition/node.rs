@@ -23,20 +23,20 @@ const NODES_MAX: u64 = 10_000;
 /// Gives a node its number, or records its new address and labels.
 pub(super) fn register(state: &State, wish: &Registration) -> Result<Outcome, Error> {
     // A known directory keeps its number, and may report a new address or labels.
-    if let Some(known) = state.node_of(wish.identity) {
-        if wish.node.is_some_and(|node| node != known.id) {
+    if let Some(current) = state.node_of(wish.identity) {
+        if wish.node.is_some_and(|node| node != current.id) {
             return Err(Error::InvalidInput(format!(
                 "this data directory belongs to node {}, not to node {}",
-                known.id,
+                current.id,
                 wish.node.unwrap_or_default()
             )));
         }
-        if known.address == wish.address && known.labels == wish.labels {
+        if current.address == wish.address && current.labels == wish.labels {
             return Ok(Outcome::without_edits(Reply::Unchanged));
         }
         let (address, labels) = (wish.address.clone(), wish.labels.clone());
         let mut draft = Draft::new(state);
-        let record = NodeRecord { address, labels, ..NodeRecord::clone(known) };
+        let record = NodeRecord { address, labels, ..NodeRecord::clone(current) };
         draft.edits.push(Edit::Node(Arc::new(record)));
         return Ok(draft.done());
     }
@@ -52,16 +52,16 @@ pub(super) fn register(state: &State, wish: &Registration) -> Result<Outcome, Er
             "node {id}: nodes have numbers from 1 to {NODES_MAX}"
         )));
     }
-    if let Some(other) = state.node(id) {
+    if let Some(holder) = state.node(id) {
         return Err(Error::InvalidInput(format!(
-            "node {id} is another data directory, last heard of at {}; a directory that lost its data \
+            "node {id} is registered with another data directory, last seen at {}; a directory that lost its data \
              gets a new number",
-            other.address
+            holder.address
         )));
     }
     if state.is_removed(id) {
         return Err(Error::InvalidInput(format!(
-            "node {id} was removed, and its number is not given again; leave the number to meta or choose another"
+            "node {id} was removed and its number is not given again; omit the number or choose another"
         )));
     }
     let mut draft = Draft::new(state);
@@ -86,8 +86,8 @@ pub(crate) fn registered(
     node: NodeId,
     identity: u64,
 ) -> Result<&Arc<NodeRecord>, Error> {
-    let known = state.node(node).filter(|known| known.identity == identity);
-    known.ok_or_else(|| match state.removed_of(identity) {
+    let record = state.node(node).filter(|record| record.identity == identity);
+    record.ok_or_else(|| match state.removed_of(identity) {
         Some(removed) => was_removed(removed),
         None => Error::NotFound { kind: "node", name: node.to_string() },
     })
@@ -96,8 +96,8 @@ pub(crate) fn registered(
 /// Error for a removed node.
 fn was_removed(node: NodeId) -> Error {
     Error::InvalidInput(format!(
-        "this data directory belongs to node {node}, which was removed from the cluster; to join it again, start with a \
-         new data directory (nothing in this one was changed)"
+        "this data directory belongs to node {node}, which was removed from the cluster; to rejoin, start with a new data \
+         directory (this one was not changed)"
     ))
 }
 
@@ -106,32 +106,32 @@ pub(super) fn remove(state: &State, node: NodeId) -> Result<Outcome, Error> {
     if state.is_removed(node) {
         return Ok(Outcome::without_edits(Reply::Unchanged));
     }
-    let known =
+    let record =
         state.node(node).ok_or_else(|| Error::NotFound { kind: "node", name: node.to_string() })?;
     // The node in meta's own process cannot be removed, nor one that the catalog still needs.
-    if known.address.is_empty() {
+    if record.address.is_empty() {
         return Err(Error::InvalidInput(format!(
             "node {node} is the process that keeps the catalog, and cannot be removed"
         )));
     }
-    let held: Vec<_> = state.held_by(node).map(|partition| partition.id).collect();
-    if let Some(first) = held.first() {
-        let count = held.len();
-        let todo = if known.draining {
-            "it is being drained: wait until sys.replicas shows none of them there (each needs another node to go to)"
+    let partitions: Vec<_> = state.held_by(node).map(|partition| partition.id).collect();
+    if let Some(first) = partitions.first() {
+        let count = partitions.len();
+        let todo = if record.draining {
+            "it is being drained: wait until sys.replicas shows none of them on it (each needs another node)"
                 .to_owned()
         } else {
             format!("drain it first: ADMIN drain_node({node}) moves them to other nodes")
         };
         return Err(Error::InvalidInput(format!(
-            "node {node} still has {count} {} by the catalog (partition {first}{}); {todo}",
+            "node {node} still holds {count} {} in the catalog (partition {first}{}); {todo}",
             if count == 1 { "replica" } else { "replicas" },
             if count == 1 { "" } else { " and others" },
         )));
     }
     let mut draft = Draft::new(state);
     draft.edits.push(Edit::NodeGone(node));
-    draft.edits.push(Edit::Removed(node, known.identity));
+    draft.edits.push(Edit::Removed(node, record.identity));
     Ok(draft.done())
 }
 
@@ -139,25 +139,25 @@ impl State {
     /// Partitions that have, or are to have, a replica on a node. Tables being dropped do not count: their replicas
     /// are not needed, and a node that is gone for good would keep the table for ever.
     pub(crate) fn held_by(&self, node: NodeId) -> impl Iterator<Item = &Arc<PartitionRecord>> {
-        let stays = |one: &&Arc<PartitionRecord>| {
-            self.table(one.table).is_some_and(|table| table.is_named())
+        let stays = |partition: &&Arc<PartitionRecord>| {
+            self.table(partition.table).is_some_and(|table| table.is_named())
         };
         self.partitions().filter(stays).filter(move |partition| {
             let unborn =
                 partition.splitting().into_iter().flat_map(|split| split.replicas.values());
-            partition.all_replicas().values().chain(unborn).any(|at| *at == node)
+            partition.all_replicas().values().chain(unborn).any(|holder| *holder == node)
         })
     }
 }
 
-pub(super) fn drain(state: &State, node: NodeId, on: bool) -> Result<Outcome, Error> {
-    let known =
+pub(super) fn drain(state: &State, node: NodeId, draining: bool) -> Result<Outcome, Error> {
+    let current =
         state.node(node).ok_or_else(|| Error::NotFound { kind: "node", name: node.to_string() })?;
-    if known.draining == on {
+    if current.draining == draining {
         return Ok(Outcome::without_edits(Reply::Unchanged));
     }
     let mut draft = Draft::new(state);
-    let record = NodeRecord { draining: on, ..NodeRecord::clone(known) };
+    let record = NodeRecord { draining, ..NodeRecord::clone(current) };
     draft.edits.push(Edit::Node(Arc::new(record)));
     Ok(draft.done())
 }
@@ -198,9 +198,9 @@ pub(super) fn wanted_replicas(
     remove: &[ReplicaId],
 ) -> Result<BTreeMap<ReplicaId, NodeId>, Error> {
     let partition = record.id;
-    let gone: Vec<_> = remove.iter().filter(|id| !record.replicas.contains_key(id)).collect();
-    if let Some(gone) = gone.first() {
-        return Err(Error::InvalidInput(format!("partition {partition} has no replica {gone}")));
+    let unknown: Vec<_> = remove.iter().filter(|id| !record.replicas.contains_key(id)).collect();
+    if let Some(unknown) = unknown.first() {
+        return Err(Error::InvalidInput(format!("partition {partition} has no replica {unknown}")));
     }
     let mut replicas: BTreeMap<ReplicaId, NodeId> = record
         .replicas
@@ -212,14 +212,15 @@ pub(super) fn wanted_replicas(
         if draft.state.node(*node).is_none() {
             return Err(Error::NotFound { kind: "node", name: node.to_string() });
         }
-        if replicas.values().any(|taken| taken == node) {
+        if replicas.values().any(|holder| holder == node) {
             return Err(Error::InvalidInput(format!(
-                "partition {partition} has a replica on node {node} already"
+                "partition {partition} already has a replica on node {node}"
             )));
         }
         // A new replica of the earlier target on this node is used again: it may exist already.
-        let before = record.target.iter().flat_map(|target| &target.replicas);
-        let mut half = before.filter(|(id, at)| *at == node && !record.replicas.contains_key(id));
+        let earlier = record.target.iter().flat_map(|target| &target.replicas);
+        let mut half =
+            earlier.filter(|(id, holder)| *holder == node && !record.replicas.contains_key(id));
         let replica = half.next().map(|(id, _)| *id).unwrap_or_else(|| draft.new_replica());
         replicas.insert(replica, *node);
     }

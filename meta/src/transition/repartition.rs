@@ -48,15 +48,13 @@ pub(super) fn repartition(
     // Only tables that keep every row can have rows of one key in two tables.
     if !table.schema.options.append_mode {
         return Err(Error::Unsupported(format!(
-            "placing rows otherwise in table \"{name}\", which keeps one row per key and not every row ('append_mode'; \
-             two versions of a row could lie in two places),"
+            "repartitioning table \"{name}\" without 'append_mode' (two versions of a row could be in two partitions)"
         )));
     }
     // There is at most one former table, and no chain of them.
     if let Some(former) = former(state, table) {
         return Err(Error::Unsupported(format!(
-            "placing rows otherwise once more while table \"{name}\" has rows from before the last time in \"{}\" \
-             (DROP TABLE \"{}\" gives them up)",
+            "repartitioning table \"{name}\" again while its earlier rows are in \"{}\" (DROP TABLE \"{}\" deletes them)",
             former.name, former.name
         )));
     }
@@ -65,8 +63,7 @@ pub(super) fn repartition(
     }
     if *placement == table.placement {
         return Err(Error::InvalidInput(format!(
-            "the rows of table \"{name}\" are placed in this way already; ALTER TABLE ... SPLIT and MERGE change where \
-             it is cut"
+            "table \"{name}\" already has this placement; ALTER TABLE ... SPLIT and MERGE change its partitions"
         )));
     }
     // The successor is a table of its own, under a temporary name until it takes over.
@@ -129,7 +126,7 @@ pub(super) fn fenced(
     let record = state.table(table).filter(|record| record.step == step);
     let record = record.filter(|record| record.phase == Phase::Altering(Work::Succeed));
     let fenced = state.partition(partition);
-    let fenced = fenced.filter(|one| one.reshaping.is_none() && one.epoch < epoch);
+    let fenced = fenced.filter(|fenced| fenced.reshaping.is_none() && fenced.epoch < epoch);
     match (record, fenced) {
         (Some(record), Some(fenced)) if record.former == Some(fenced.table) => {
             let mut draft = Draft::new(state);
@@ -151,10 +148,10 @@ impl Draft<'_> {
             self.enter(successor, Phase::Dropping);
             return;
         };
-        let taken = |name: &String| self.state.table_named(former.database, name).is_some();
+        let is_taken = |name: &String| self.state.table_named(former.database, name).is_some();
         let first = format!("{}$former", former.name);
-        let others = (2..).map(|number| format!("{}$former{number}", former.name));
-        let name = std::iter::once(first).chain(others).find(|name| !taken(name));
+        let numbered = (2..).map(|number| format!("{}$former{number}", former.name));
+        let name = std::iter::once(first).chain(numbered).find(|name| !is_taken(name));
         let renamed = TableRecord {
             name: name.unwrap_or_else(|| successor.name.clone()),
             ..TableRecord::clone(former)
@@ -164,8 +161,8 @@ impl Draft<'_> {
     }
 
     /// Removes the reference of a dropped table's successor.
-    pub(super) fn forget_former(&mut self, gone: TableId) {
-        if let Some(successor) = successor(self.state, gone) {
+    pub(super) fn forget_former(&mut self, table: TableId) {
+        if let Some(successor) = successor(self.state, table) {
             let freed = TableRecord { former: None, ..TableRecord::clone(successor) };
             self.edits.push(Edit::Table(Arc::new(freed)));
         }
@@ -174,9 +171,9 @@ impl Draft<'_> {
 
 /// The "busy" answer while a successor of the table is being created.
 pub(super) fn in_succession(state: &State, table: &TableRecord) -> Option<Outcome> {
-    let succeeds = |one: &&Arc<TableRecord>| {
-        matches!(one.phase, Phase::Creating | Phase::Altering(Work::Succeed))
-            && one.former == Some(table.id)
+    let succeeds = |candidate: &&Arc<TableRecord>| {
+        matches!(candidate.phase, Phase::Creating | Phase::Altering(Work::Succeed))
+            && candidate.former == Some(table.id)
     };
     let next = state.pending().find(succeeds)?;
     Some(Outcome::without_edits(Reply::Busy { table: next.id, step: next.step }))
@@ -217,21 +214,21 @@ pub(super) fn check_change(
         return Err(is_former(table, successor));
     }
     let Some(former) = former(state, table) else { return Ok(()) };
-    let what = match change {
+    let action = match change {
         TableChange::DropColumn(_) => "dropping a column",
         TableChange::RenameColumn { .. } => "renaming a column",
         TableChange::SetOptions(options) if !options.append_mode => "ending 'append_mode'",
         _ => return Ok(()),
     };
     Err(Error::Unsupported(format!(
-        "{what} while table \"{}\" has rows from before in \"{}\" (DROP TABLE \"{}\" gives them up)",
+        "{action} while earlier rows of table \"{}\" are in \"{}\" (DROP TABLE \"{}\" deletes them)",
         table.name, former.name, former.name
     )))
 }
 
 fn is_former(table: &TableRecord, successor: &TableRecord) -> Error {
     Error::InvalidInput(format!(
-        "table \"{}\" is what table \"{}\" was before its rows were placed otherwise; change \"{}\" instead",
+        "table \"{}\" has the rows of table \"{}\" from before it was repartitioned; change \"{}\" instead",
         table.name, successor.name, successor.name
     ))
 }

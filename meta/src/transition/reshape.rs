@@ -25,17 +25,19 @@ use crate::reshaping::{Merging, Reshaping, Splitting, Stage, check_neighbours, c
 pub(super) fn start_split(
     state: &State,
     partition: PartitionId,
-    at: &Bound,
+    cut: &Bound,
     reason: &Reason,
 ) -> Result<Outcome, Error> {
     let record = in_use(state, partition)?;
     let Some(table) = state.table(record.table) else { return Err(gone(partition)) };
-    let at = cut_inside(&table.schema, &table.placement, &record.range, at)?;
+    let cut = cut_inside(&table.schema, &table.placement, &record.range, cut)?;
     if let Some(waits) = waits(state, table, &[record])? {
         return Ok(waits);
     }
     // Splits under way count as partitions.
-    let of_table = |one: &&Arc<PartitionRecord>| one.table == table.id && one.splitting().is_some();
+    let of_table = |candidate: &&Arc<PartitionRecord>| {
+        candidate.table == table.id && candidate.splitting().is_some()
+    };
     let splits = state.reshaping().filter(of_table).count();
     if table.partitions.len() + splits >= PARTITIONS_MAX {
         return Err(Error::InvalidInput(format!(
@@ -43,13 +45,13 @@ pub(super) fn start_split(
             table.partitions.len()
         )));
     }
-    let after = table.partitions.len() + splits + 1;
-    check_permitted(table, reason, after)?;
+    let count = table.partitions.len() + splits + 1;
+    check_permitted(table, reason, count)?;
     // The ids of the child and its replicas are allocated here, in the entry.
     let mut draft = Draft::new(state);
     let splitting = Splitting {
         step: draft.step(),
-        at,
+        at: cut,
         child: draft.new_partition(),
         replicas: record.replicas.values().map(|node| (draft.new_replica(), *node)).collect(),
         given_up: false,
@@ -63,28 +65,28 @@ pub(super) fn start_split(
 /// Records that a partition is to take over its right neighbour, whose replicas are to be moved to its own nodes.
 pub(super) fn start_merge(
     state: &State,
-    left: PartitionId,
+    owner: PartitionId,
     right: PartitionId,
     reason: &Reason,
 ) -> Result<Outcome, Error> {
-    if left == right {
-        return Err(Error::InvalidInput(format!("partition {left} cannot be merged with itself")));
+    if owner == right {
+        return Err(Error::InvalidInput(format!("partition {owner} cannot be merged with itself")));
     }
     // Neighbours in one table, of which neither is in another change.
-    let (stays, goes) = (in_use(state, left)?, in_use(state, right)?);
+    let (stays, goes) = (in_use(state, owner)?, in_use(state, right)?);
     if stays.table != goes.table {
         return Err(Error::InvalidInput(format!(
-            "partitions {left} and {right} belong to two tables"
+            "partitions {owner} and {right} belong to two tables"
         )));
     }
-    let Some(table) = state.table(stays.table) else { return Err(gone(left)) };
-    check_neighbours(table, left, right)?;
+    let Some(table) = state.table(stays.table) else { return Err(gone(owner)) };
+    check_neighbours(table, owner, right)?;
     if let Some(waits) = waits(state, table, &[stays, goes])? {
         return Ok(waits);
     }
     // Merges under way count as done.
-    let merges = |one: &&Arc<PartitionRecord>| {
-        one.table == table.id && matches!(one.reshaping, Some(Reshaping::Merge(_)))
+    let merges = |candidate: &&Arc<PartitionRecord>| {
+        candidate.table == table.id && matches!(candidate.reshaping, Some(Reshaping::Merge(_)))
     };
     let under_way = state.reshaping().filter(merges).count();
     check_permitted(table, reason, table.partitions.len().saturating_sub(under_way + 1))?;
@@ -96,7 +98,7 @@ pub(super) fn start_merge(
     draft.reshape(stays, Some(Reshaping::Merge(merging)));
     let replicas = beside(&mut draft, stays, goes)?;
     let target = replicas.map(|replicas| Target { replicas, step });
-    let reshaping = Some(Reshaping::Joins { left, step });
+    let reshaping = Some(Reshaping::Joins { left: owner, step });
     let goes = PartitionRecord { target, reshaping, ..PartitionRecord::clone(goes) };
     draft.edits.push(Edit::Partition(Arc::new(goes)));
     draft.steps.push((table.id, step));
@@ -117,14 +119,14 @@ fn check_permitted(table: &TableRecord, reason: &Reason, partitions: usize) -> R
     };
     if !allowed {
         return Err(Error::Unavailable(format!(
-            "table \"{}\" is not to be cut or merged because of its {}",
+            "the options of table \"{}\" do not allow splits and merges by {}",
             table.name, reason.cause
         )));
     }
     if !bound {
         return Err(Error::Unavailable(format!(
-            "table \"{}\" is to have {min_partitions} partitions or more, and at most {max_partitions} (0: as many as \
-             it takes); it would have {partitions}",
+            "table \"{}\" would have {partitions} partitions; its options allow from {min_partitions} to {max_partitions} \
+             (0: unlimited)",
             table.name
         )));
     }
@@ -137,7 +139,8 @@ fn beside(
     stays: &PartitionRecord,
     goes: &PartitionRecord,
 ) -> Result<Option<BTreeMap<ReplicaId, NodeId>>, Error> {
-    let has = |one: &PartitionRecord, node| one.replicas.values().any(|at| *at == node);
+    let has =
+        |record: &PartitionRecord, node| record.replicas.values().any(|holder| *holder == node);
     let missing = stays.replicas.values().copied().filter(|node| !has(goes, *node));
     let add: Vec<NodeId> = missing.collect();
     let extra = goes.replicas.iter().filter(|(_, node)| !has(stays, **node));
@@ -154,15 +157,15 @@ fn waits(
     table: &TableRecord,
     partitions: &[&Arc<PartitionRecord>],
 ) -> Result<Option<Outcome>, Error> {
-    for one in partitions {
-        if let Some(change) = &one.reshaping {
-            let why = format!("partition {} is {} already", one.id, change.describe());
+    for record in partitions {
+        if let Some(change) = &record.reshaping {
+            let why = format!("partition {} is {} already", record.id, change.describe());
             return Err(Error::Unavailable(why));
         }
-        if one.target.is_some() {
+        if record.target.is_some() {
             return Err(Error::Unavailable(format!(
                 "the replicas of partition {} are being moved; try again afterwards",
-                one.id
+                record.id
             )));
         }
     }
@@ -233,9 +236,11 @@ fn advance_split(
                 reshaping: None,
             };
             let mut partitions = table.partitions.clone();
-            let at = partitions.iter().position(|id| *id == record.id);
-            partitions.insert(at.map_or(partitions.len(), |at| at + 1), child.id);
-            draft.edits.extend([parent, child].map(|one| Edit::Partition(Arc::new(one))));
+            let position = partitions.iter().position(|id| *id == record.id);
+            partitions.insert(position.map_or(partitions.len(), |position| position + 1), child.id);
+            draft
+                .edits
+                .extend([parent, child].map(|partition| Edit::Partition(Arc::new(partition))));
             draft.free(&TableRecord { partitions, ..table.clone() });
         }
         Progress::NotCut { epoch } => {
@@ -323,8 +328,8 @@ impl Draft<'_> {
     /// Writes a table after a change of its partitions, which the edits already hold. A change of its `ttl` that
     /// waited for this, and that no client repeats, begins now.
     fn free(&mut self, table: &TableRecord) {
-        let told = self.state.ttl(table.database, &table.schema) == table.told_ttl;
-        if told || self.is_in_change(table.id) {
+        let current = self.state.ttl(table.database, &table.schema) == table.told_ttl;
+        if current || self.is_in_change(table.id) {
             self.edits.push(Edit::Table(Arc::new(table.clone())));
         } else {
             self.retell(table);
@@ -337,14 +342,14 @@ impl Draft<'_> {
             .edits
             .iter()
             .filter_map(|edit| match edit {
-                Edit::Partition(one) => Some((one.id, one.as_ref())),
+                Edit::Partition(record) => Some((record.id, record.as_ref())),
                 _ => None,
             })
             .collect();
-        let others = self.state.reshaping().filter(|one| !edited.contains_key(&one.id));
-        let mut all = others.map(AsRef::as_ref).chain(edited.values().copied());
-        all.any(|one: &PartitionRecord| {
-            one.table == table && one.reshaping.is_some() && !one.is_leaving()
+        let unedited = self.state.reshaping().filter(|record| !edited.contains_key(&record.id));
+        let mut records = unedited.map(AsRef::as_ref).chain(edited.values().copied());
+        records.any(|record: &PartitionRecord| {
+            record.table == table && record.reshaping.is_some() && !record.is_leaving()
         })
     }
 }

@@ -106,7 +106,7 @@ impl Draft<'_> {
     ) -> Result<Vec<PartitionId>, Error> {
         if places.len() != ranges.len() {
             return Err(Error::Internal(format!(
-                "places were chosen for {} partitions and not for {}",
+                "nodes were chosen for {} partitions instead of {}",
                 places.len(),
                 ranges.len()
             )));
@@ -147,7 +147,7 @@ pub(super) fn drop_table(
         }
         Err(error) => return Err(error),
     };
-    // A table being altered can be dropped: that is the way out if a node cannot be told.
+    // A table being altered can be dropped: the way out if a node cannot be reached.
     if matches!(table.phase, Phase::Creating | Phase::Altering(Work::Succeed)) {
         return Ok(busy(table));
     }
@@ -201,8 +201,8 @@ pub(super) fn alter_table(
         return repartition(state, table, placement, cuts, places);
     }
     check_change(state, table, change)?;
-    if let TableChange::Rename(to) = change {
-        return rename_table(state, database, table, to);
+    if let TableChange::Rename(new_name) = change {
+        return rename_table(state, database, table, new_name);
     }
     if let Some(busy) = in_change(state, table) {
         return Ok(busy);
@@ -233,17 +233,17 @@ fn rename_table(
     state: &State,
     database: &str,
     table: &TableRecord,
-    to: &str,
+    new_name: &str,
 ) -> Result<Outcome, Error> {
-    validate_name("table", to)?;
-    if let Some(other) = state.table_named(table.database, to) {
-        if other.phase == Phase::Creating {
-            return Ok(busy(other));
+    validate_name("table", new_name)?;
+    if let Some(holder) = state.table_named(table.database, new_name) {
+        if holder.phase == Phase::Creating {
+            return Ok(busy(holder));
         }
-        return Err(Error::AlreadyExists { kind: "table", name: shown_name(database, to) });
+        return Err(Error::AlreadyExists { kind: "table", name: shown_name(database, new_name) });
     }
     let mut draft = Draft::new(state);
-    draft.enter(TableRecord { name: to.to_owned(), ..table.clone() }, Phase::Ready);
+    draft.enter(TableRecord { name: new_name.to_owned(), ..table.clone() }, Phase::Ready);
     Ok(draft.done())
 }
 

@@ -156,7 +156,7 @@ async fn an_older_copy_of_a_meta_is_refused_and_joins_again_when_it_is_told_to()
     cluster.set_environment(name, &[("PARTITA_REJOIN", "true".into())]);
     cluster.start_again(name);
     cluster.until_ready(name).await;
-    let votes = "takes part in meta's group again";
+    let votes = "has rejoined meta's group";
     cluster.until("it votes again", async || cluster.logs().contains(votes)).await;
     // Its vote counts: without another one there is a majority because of it.
     let other = ["meta1", "meta2", "meta3"].into_iter().find(|meta| *meta != name).unwrap();

@@ -44,14 +44,14 @@ impl<'a> Planner<'a> {
         let scale = self.scale();
         while steps.len() < BALANCING_MAX {
             let next = self.move_apart(&moved).or_else(|| self.best_move(&scale, &moved));
-            let Some((partition, replica, from, to, why)) = next else { break };
-            if let Some((replicas, bytes)) = self.load.get_mut(&from) {
+            let Some((partition, replica, source, destination, why)) = next else { break };
+            if let Some((replicas, bytes)) = self.load.get_mut(&source) {
                 *replicas -= 1;
                 *bytes = bytes.saturating_sub(partition.bytes);
             }
-            self.put(to, partition.bytes);
+            self.put(destination, partition.bytes);
             moved.insert(partition.id);
-            let (add, remove) = (vec![to], vec![replica]);
+            let (add, remove) = (vec![destination], vec![replica]);
             steps.push(Step::Move { partition: partition.id, add, remove, why });
         }
         steps
@@ -60,7 +60,9 @@ impl<'a> Planner<'a> {
     /// Partitions that may be moved and are not moved already.
     fn movable(&self, moved: &BTreeSet<PartitionId>) -> impl Iterator<Item = &'a PartitionView> {
         let partitions = self.view.partitions.iter();
-        partitions.filter(|one| one.is_free() && !moved.contains(&one.id) && self.can_decide(one))
+        partitions.filter(|partition| {
+            partition.is_free() && !moved.contains(&partition.id) && self.can_decide(partition)
+        })
     }
 
     /// The first move that gives a replica fewer neighbours in its zone.
@@ -73,14 +75,14 @@ impl<'a> Planner<'a> {
                 let leads = partition.leader == Some(*node);
                 Some((self.zones.company(*node, &nodes), !leads, *load, *replica, *node))
             });
-            let (company, _, _, replica, from) = crowded.max()?;
+            let (company, _, _, replica, source) = crowded.max()?;
             if company == 0 {
                 return None;
             }
-            let others = nodes_without(partition, &[(replica, from)]);
-            let to = self.best_place(&nodes.into_iter().collect(), &others)?;
-            let apart = self.zones.company(to, &others) < company;
-            apart.then_some((partition, replica, from, to, Why::Zone))
+            let neighbours = nodes_without(partition, &[(replica, source)]);
+            let destination = self.best_place(&nodes.into_iter().collect(), &neighbours)?;
+            let improves = self.zones.company(destination, &neighbours) < company;
+            improves.then_some((partition, replica, source, destination, Why::Zone))
         })
     }
 
@@ -94,24 +96,26 @@ impl<'a> Planner<'a> {
         nodes.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let least = GAIN_MIN * scale.weight(1, 0);
         let (emptiest, _) = *nodes.first()?;
-        for (fullness, from) in nodes.iter().rev().copied() {
+        for (fullness, source) in nodes.iter().rev().copied() {
             if fullness - emptiest <= least {
                 break;
             }
             // Replicas of this node that may be moved.
-            let here: Vec<_> = self
+            let movable: Vec<_> = self
                 .movable(moved)
                 .filter_map(|partition| {
                     let mut replicas = partition.replicas.iter();
-                    let (replica, _) = replicas.find(|(_, node)| **node == from)?;
+                    let (replica, _) = replicas.find(|(_, node)| **node == source)?;
                     Some((partition, *replica))
                 })
                 .collect();
-            let to = nodes.iter().copied().take_while(|(other, _)| fullness - other > least);
-            for (other, to) in to {
-                let best = self.best_between(scale, &here, (from, to), fullness - other);
+            let candidates =
+                nodes.iter().copied().take_while(|(weight, _)| fullness - weight > least);
+            for (weight, destination) in candidates {
+                let best =
+                    self.best_between(scale, &movable, (source, destination), fullness - weight);
                 if let Some((partition, replica)) = best {
-                    return Some((partition, replica, from, to, Why::Balance));
+                    return Some((partition, replica, source, destination, Why::Balance));
                 }
             }
         }
@@ -122,31 +126,38 @@ impl<'a> Planner<'a> {
     fn best_between(
         &self,
         scale: &Scale,
-        here: &[(&'a PartitionView, ReplicaId)],
-        (from, to): (NodeId, NodeId),
+        movable: &[(&'a PartitionView, ReplicaId)],
+        (source, destination): (NodeId, NodeId),
         gap: f64,
     ) -> Option<(&'a PartitionView, ReplicaId)> {
         let mut best: Option<(f64, &PartitionView, ReplicaId)> = None;
-        for (partition, replica) in here.iter().copied() {
-            if partition.replicas.values().any(|node| *node == to) {
+        for (partition, replica) in movable.iter().copied() {
+            if partition.replicas.values().any(|node| *node == destination) {
                 continue;
             }
             let weight = scale.weight(1, partition.bytes);
             // Difference after the move.
-            let left = (gap - 2.0 * weight).abs();
-            let better = best.is_none_or(|(best, ..)| left < best);
-            if gap > GAIN_MIN * weight && better && self.stays_apart(partition, (replica, from), to)
+            let difference = (gap - 2.0 * weight).abs();
+            let better = best.is_none_or(|(best, ..)| difference < best);
+            if gap > GAIN_MIN * weight
+                && better
+                && self.stays_apart(partition, (replica, source), destination)
             {
-                best = Some((left, partition, replica));
+                best = Some((difference, partition, replica));
             }
         }
         best.map(|(_, partition, replica)| (partition, replica))
     }
 
     /// True if a replica has no more neighbours in the other node's zone than in its own.
-    fn stays_apart(&self, partition: &PartitionView, one: (ReplicaId, NodeId), to: NodeId) -> bool {
-        let others = nodes_without(partition, &[one]);
-        self.zones.company(to, &others) <= self.zones.company(one.1, &others)
+    fn stays_apart(
+        &self,
+        partition: &PartitionView,
+        place: (ReplicaId, NodeId),
+        destination: NodeId,
+    ) -> bool {
+        let neighbours = nodes_without(partition, &[place]);
+        self.zones.company(destination, &neighbours) <= self.zones.company(place.1, &neighbours)
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a comparison of sizes")]
