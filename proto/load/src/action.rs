@@ -1,4 +1,4 @@
-//! Actions that the scheduler proposes, and the results that it is told.
+//! Actions that the scheduler proposes, and their results.
 //!
 //! Invariants: an action is a proposal with a number that is never reused; it holds its partitions until the owner
 //! reports its end, or until it has expired.
@@ -71,7 +71,7 @@ pub enum Step {
         at: At,
         /// Reason of the split.
         why: SplitWhy,
-        /// The detector's verdict, if it was asked.
+        /// The detector's verdict, if one was requested.
         verdict: Option<Box<Verdict>>,
         /// Predicted share of the load for the busier part, for splits that divide load.
         predicted_share: Option<f64>,
@@ -134,7 +134,7 @@ impl Step {
             Self::Split { partition, .. }
             | Self::TransferLeader { partition, .. }
             | Self::MoveReplica { partition, .. } => vec![*partition],
-            Self::Merge { left, right, .. } => vec![*left, *right],
+            Self::Merge { left: owner, right, .. } => vec![*owner, *right],
             Self::Rekey { .. } => Vec::new(),
         }
     }
@@ -166,7 +166,7 @@ pub enum Failed {
 pub struct SplitOutcome {
     /// Number of the action.
     pub action: ActionId,
-    /// The table.
+    /// Table of both parts.
     pub table: TableId,
     /// The partition that was split, now the left part.
     pub left: PartitionId,

@@ -110,7 +110,7 @@ pub enum Warning {
     OneTail,
     /// One value of the leading (or hashed) column bears more than an equal part.
     TopValue {
-        /// The column.
+        /// Number of the column in today's key.
         column: usize,
         /// The value's share of the rows.
         share: f64,
@@ -119,7 +119,7 @@ pub enum Warning {
     },
     /// The leading (or hashed) column has fewer values than there are partitions to fill.
     FewValues {
-        /// The column.
+        /// Number of the column in today's key.
         column: usize,
         /// Number of distinct values in the sample.
         values: usize,
@@ -134,7 +134,7 @@ pub enum Warning {
 /// A design with its predicted effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// The design.
+    /// Placement of rows that is judged.
     pub design: Design,
     /// True for today's design.
     pub is_today: bool,
@@ -162,8 +162,8 @@ pub struct Choice {
 /// the maximum.
 pub fn buckets_for(rows_per_s: f64, capacity_rows_per_s: f64, nodes: usize) -> u32 {
     let most = u32::try_from(nodes.saturating_mul(2)).unwrap_or(u32::MAX).max(2);
-    let wanted = rows_per_s / (BUCKET_BUSY * capacity_rows_per_s);
-    if !wanted.is_finite() || wanted < 0.0 { most } else { whole(wanted.ceil()).clamp(2, most) }
+    let buckets = rows_per_s / (BUCKET_BUSY * capacity_rows_per_s);
+    if !buckets.is_finite() || buckets < 0.0 { most } else { whole(buckets.ceil()).clamp(2, most) }
 }
 
 #[expect(
@@ -204,9 +204,9 @@ pub fn advise(question: &Question<'_>) -> Vec<Choice> {
 }
 
 fn candidates(question: &Question<'_>) -> Vec<Design> {
-    let all: Vec<usize> = (0..question.columns).collect();
-    let others: Vec<usize> =
-        all.iter().copied().filter(|column| Some(*column) != question.time).collect();
+    let columns: Vec<usize> = (0..question.columns).collect();
+    let series: Vec<usize> =
+        columns.iter().copied().filter(|column| Some(*column) != question.time).collect();
     let fewest = buckets_for(question.rows_per_s, question.capacity_rows_per_s, question.nodes);
     let most = u32::try_from(question.nodes * 2).unwrap_or(u32::MAX).max(fewest);
     let mut designs = vec![question.today.clone()];
@@ -215,38 +215,38 @@ fn candidates(question: &Question<'_>) -> Vec<Design> {
             designs.push(design);
         }
     };
-    for column in &others {
-        add(Design::Range { order: leading(&all, &[*column], question.time) });
+    for column in &series {
+        add(Design::Range { order: leading(&columns, &[*column], question.time) });
     }
     for buckets in [fewest, fewest.saturating_mul(2).min(most)] {
-        for column in &others {
-            let order = leading(&all, &[*column], question.time);
+        for column in &series {
+            let order = leading(&columns, &[*column], question.time);
             add(Design::Hash { of: vec![*column], buckets, order });
         }
-        if others.len() > 1 {
-            let order = leading(&all, &others, question.time);
-            add(Design::Hash { of: others.clone(), buckets, order });
+        if series.len() > 1 {
+            let order = leading(&columns, &series, question.time);
+            add(Design::Hash { of: series.clone(), buckets, order });
         }
-        add(Design::Hash { of: all.clone(), buckets, order: all.clone() });
+        add(Design::Hash { of: columns.clone(), buckets, order: columns.clone() });
     }
     designs
 }
 
 /// True if the design keeps rows with equal values of the kept-together columns together, and places them alike.
 fn keeps_together(question: &Question<'_>, design: &Design) -> bool {
-    let kept = ..question.keep_together;
-    let (order, of) = match design {
+    let group = ..question.keep_together;
+    let (order, hashed) = match design {
         Design::Range { order } => (order, &[][..]),
-        Design::Hash { of, order, .. } => (order, &of[..]),
+        Design::Hash { of: hashed, order, .. } => (order, &hashed[..]),
     };
-    let leads = order.iter().take(question.keep_together).all(|column| kept.contains(column));
-    let placed = question.keep_together == 0 || of.iter().all(|column| kept.contains(column));
+    let leads = order.iter().take(question.keep_together).all(|column| group.contains(column));
+    let placed = question.keep_together == 0 || hashed.iter().all(|column| group.contains(column));
     leads && placed
 }
 
 /// The order with the columns `first` at the front, the time last, and all others between in their present order.
-fn leading(all: &[usize], first: &[usize], time: Option<usize>) -> Vec<usize> {
-    let middle = all.iter().filter(|column| !first.contains(column) && Some(**column) != time);
+fn leading(columns: &[usize], first: &[usize], time: Option<usize>) -> Vec<usize> {
+    let middle = columns.iter().filter(|column| !first.contains(column) && Some(**column) != time);
     first.iter().chain(middle).copied().chain(time).collect()
 }
 
@@ -313,7 +313,7 @@ fn read_cost(reads: &Reads, fan_out: &FanOut) -> f64 {
 struct Layout<'a> {
     order: &'a [usize],
     /// Hashed columns; empty for ranges.
-    of: &'a [usize],
+    hashed: &'a [usize],
     partitions: usize,
     /// First keys of all ranges except the first.
     bounds: Vec<Vec<&'a [u8]>>,
@@ -324,14 +324,14 @@ struct Layout<'a> {
 impl<'a> Layout<'a> {
     fn of(question: &'a Question<'_>, design: &'a Design) -> Self {
         match design {
-            Design::Hash { of, buckets, order } => {
+            Design::Hash { of: hashed, buckets, order } => {
                 let partitions = usize::try_from(*buckets).unwrap_or(usize::MAX).max(1);
-                Self { order, of, partitions, bounds: Vec::new(), judged_from: 0 }
+                Self { order, hashed, partitions, bounds: Vec::new(), judged_from: 0 }
             }
             Design::Range { order } => {
-                let wanted =
+                let count =
                     buckets_for(question.rows_per_s, question.capacity_rows_per_s, question.nodes);
-                let wanted = question.partitions.max(wanted as usize);
+                let count = question.partitions.max(count as usize);
                 let half = question.rows.len() / 2;
                 let cut_columns = match question.keep_together {
                     0 => order.len(),
@@ -343,26 +343,26 @@ impl<'a> Layout<'a> {
                     .collect();
                 older.sort_unstable();
                 let mut bounds: Vec<Vec<&[u8]>> =
-                    (1..wanted).map(|cut| older[cut * half / wanted].clone()).collect();
+                    (1..count).map(|cut| older[cut * half / count].clone()).collect();
                 bounds.dedup();
-                Self { order, of: &[], partitions: bounds.len() + 1, bounds, judged_from: half }
+                Self { order, hashed: &[], partitions: bounds.len() + 1, bounds, judged_from: half }
             }
         }
     }
 
     fn place(&self, row: &SampledRow) -> usize {
-        if self.of.is_empty() {
+        if self.hashed.is_empty() {
             let key = key(row, self.order);
             self.bounds.partition_point(|bound| *bound <= key)
         } else {
-            bucket(row, self.of, self.partitions)
+            bucket(row, self.hashed, self.partitions)
         }
     }
 
     /// Number of partitions that a read with fixed values of these columns must visit.
     fn touched(&self, row: &SampledRow, fixed: &[usize]) -> f64 {
-        if !self.of.is_empty() {
-            let pruned = self.of.iter().all(|column| fixed.contains(column));
+        if !self.hashed.is_empty() {
+            let pruned = self.hashed.iter().all(|column| fixed.contains(column));
             return if pruned { 1.0 } else { self.partitions as f64 };
         }
         let depth = self.order.iter().take_while(|column| fixed.contains(column)).count();
@@ -378,11 +378,11 @@ impl<'a> Layout<'a> {
             let sum: f64 = question.rows.iter().map(|row| self.touched(row, fixed)).sum();
             sum / question.rows.len() as f64
         };
-        let all: Vec<usize> = (0..question.columns).collect();
+        let columns: Vec<usize> = (0..question.columns).collect();
         let series: Vec<usize> =
-            all.iter().copied().filter(|column| Some(*column) != question.time).collect();
+            columns.iter().copied().filter(|column| Some(*column) != question.time).collect();
         let partitions = self.partitions as f64;
-        let time_leads = self.of.is_empty()
+        let time_leads = self.hashed.is_empty()
             && question.time.is_some()
             && self.order.first() == question.time.as_ref();
         let time_range = if time_leads {
@@ -391,8 +391,8 @@ impl<'a> Layout<'a> {
             partitions
         };
         FanOut {
-            point: mean(&all),
-            by_column: all.iter().map(|column| mean(&[*column])).collect(),
+            point: mean(&columns),
+            by_column: columns.iter().map(|column| mean(&[*column])).collect(),
             time_range,
             last_point: mean(&series),
             full_scan: partitions,
@@ -405,10 +405,11 @@ impl<'a> Layout<'a> {
         if rows.len() - self.judged_from < ROWS_PER_BUCKET * self.partitions {
             warnings.push(Warning::SmallSample { rows: rows.len() });
         }
-        if self.of.is_empty() && self.partitions > 1 && max_share >= TAIL_SHARE {
+        if self.hashed.is_empty() && self.partitions > 1 && max_share >= TAIL_SHARE {
             warnings.push(Warning::OneTail);
         }
-        let decisive: &[usize] = if self.of.is_empty() { &self.order[..1] } else { self.of };
+        let decisive: &[usize] =
+            if self.hashed.is_empty() { &self.order[..1] } else { self.hashed };
         if let [column] = decisive
             && Some(*column) != question.time
         {
@@ -434,10 +435,10 @@ fn key<'a>(row: &'a SampledRow, order: &[usize]) -> Vec<&'a [u8]> {
 }
 
 /// FNV-1a over the columns, each with its length, then mixed: any even hash gives the same shares as the real one.
-fn bucket(row: &SampledRow, of: &[usize], buckets: usize) -> usize {
+fn bucket(row: &SampledRow, hashed: &[usize], buckets: usize) -> usize {
     let mut hash = 0xCBF2_9CE4_8422_2325_u64;
     let mut feed = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
-    for column in of {
+    for column in hashed {
         (row[*column].len() as u64).to_be_bytes().into_iter().for_each(&mut feed);
         row[*column].iter().copied().for_each(&mut feed);
     }

@@ -82,15 +82,15 @@ pub(crate) fn pick(
             continue;
         }
         let Some(target) = least_used(nodes, &candidate.targets) else { continue };
-        let to = &nodes[usize::from(target)];
-        if target == source || to.load + moved > mean * TARGET_MAX * to.capacity {
+        let target_node = &nodes[usize::from(target)];
+        if target == source || target_node.load + moved > mean * TARGET_MAX * target_node.capacity {
             continue;
         }
         // Closeness to half the excess, 0 to 1; a copy costs in proportion to its bytes per relief.
         let nearness = 1.0 - (moved - excess / 2.0).abs() / excess;
         let gibibytes = candidate.bytes as f64 / f64::from(1 << 30);
         let score = nearness / (1.0 + gibibytes);
-        if best.is_none_or(|(found, ..)| score > found) {
+        if best.is_none_or(|(best_score, ..)| score > best_score) {
             best = Some((score, index, target));
         }
     }
@@ -102,10 +102,10 @@ pub(crate) fn least_used(nodes: &[NodeLoad], among: &[u16]) -> Option<u16> {
     let open = among
         .iter()
         .copied()
-        .filter(|at| nodes.get(usize::from(*at)).is_some_and(|node| node.open));
-    open.fold(None, |best: Option<u16>, at| match best {
-        Some(found) if nodes[usize::from(found)].used() <= nodes[usize::from(at)].used() => best,
-        _ => Some(at),
+        .filter(|index| nodes.get(usize::from(*index)).is_some_and(|node| node.open));
+    open.fold(None, |best: Option<u16>, index| match best {
+        Some(least) if nodes[usize::from(least)].used() <= nodes[usize::from(index)].used() => best,
+        _ => Some(index),
     })
 }
 

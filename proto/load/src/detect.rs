@@ -95,7 +95,7 @@ pub fn classify(
             Finding::Sure(verdict) => return verdict,
             // The shortest window with a verdict shows best how the load wanders.
             Finding::Unsteady(verdict) => {
-                if fallback.as_ref().is_none_or(|known| known.class == Class::Unknown) {
+                if fallback.as_ref().is_none_or(|earlier| earlier.class == Class::Unknown) {
                     fallback = Some(verdict);
                 }
             }
@@ -110,9 +110,9 @@ fn unknown(evidence: Evidence) -> Verdict {
 
 /// Applies the rules, in order.
 fn judge(rows: &[Row<'_>], end: u64, window_s: u32, options: &Options) -> Finding {
-    let from = rows.partition_point(|row| row.second + u64::from(window_s) < end);
+    let start = rows.partition_point(|row| row.second + u64::from(window_s) < end);
     let middle = end.saturating_sub(u64::from(window_s / 2));
-    let features = Features::of(&rows[from..], middle, window_s, options);
+    let features = Features::of(&rows[start..], middle, window_s, options);
     let evidence = features.evidence();
     let plain = |class| Verdict { class, cut: None, hot_key: None, evidence: evidence.clone() };
     if features.samples.0 < SAMPLES_MIN || features.samples.1 < SAMPLES_MIN {
@@ -171,16 +171,17 @@ fn hot_instant(
     let depth = options.time_column? + 1;
     let instant = features.tops.get(depth - 1)?;
     // The columns before the time must not explain it: rows of one hot series may share their instant, too.
-    let before = depth.checked_sub(2).map_or(CONSTANT_SHARE, |at| features.tops[at].share);
-    if instant.lasting < HOT_SHARE || before < CONSTANT_SHARE {
+    let earlier_share =
+        depth.checked_sub(2).map_or(CONSTANT_SHARE, |index| features.tops[index].share);
+    if instant.lasting < HOT_SHARE || earlier_share < CONSTANT_SHARE {
         return None;
     }
     // Look at all samples: the instant began within them, or has been there for longer.
     let count = |test: fn(&Row<'_>) -> bool| rows.iter().filter(|row| test(row)).count();
-    let (above, below) = (count(|row| row.above), count(|row| row.below));
+    let (above_count, below_count) = (count(|row| row.above), count(|row| row.below));
     let span = rows.last()?.second + 1 - rows.first()?.second;
-    if above.max(below) >= NEW_INSTANT_SAMPLES {
-        Some(Some(if above >= below { Class::MovingRight } else { Class::MovingLeft }))
+    if above_count.max(below_count) >= NEW_INSTANT_SAMPLES {
+        Some(Some(if above_count >= below_count { Class::MovingRight } else { Class::MovingLeft }))
     } else if span < u64::from(LONGER_WINDOWS_S[LONGER_WINDOWS_S.len() - 1]) {
         Some(None)
     } else {
@@ -222,10 +223,10 @@ fn hot_key<'s>(features: &Features<'s>, options: &Options) -> Option<&'s [u8]> {
 fn wandering(features: &Features<'_>, options: &Options) -> Class {
     // If time comes first, and is coarse, few keys are above all others: the first ones of each instant.
     let time_first = options.time_column == Some(options.placement);
-    let some = if time_first { 1.0 - CONSTANT_SHARE } else { APPEND_SOME };
-    if features.append_high >= some && features.auc > AUC_RISING {
+    let append_min = if time_first { 1.0 - CONSTANT_SHARE } else { APPEND_SOME };
+    if features.append_high >= append_min && features.auc > AUC_RISING {
         Class::MovingRight
-    } else if features.append_low >= some && features.auc < 1.0 - AUC_RISING {
+    } else if features.append_low >= append_min && features.auc < 1.0 - AUC_RISING {
         Class::MovingLeft
     } else {
         Class::Sweep
@@ -241,7 +242,7 @@ pub fn confirm(recent: &[Verdict]) -> Verdict {
     // For the decision only the benefit of a cut counts; the motion of keys behind it is a matter of name.
     let action = |class: Class| if class == Class::MultiTail { Class::StaticRange } else { class };
     let holds = |verdict: &&Verdict| {
-        let same = last.iter().filter(|other| action(other.class) == action(verdict.class));
+        let same = last.iter().filter(|candidate| action(candidate.class) == action(verdict.class));
         verdict.class != Class::Unknown && same.count() >= 2
     };
     let newest = || last.last().map_or_else(Evidence::default, |verdict| verdict.evidence.clone());

@@ -2,7 +2,7 @@
 //!
 //! Invariants: plain values, from the keeper of the catalog; ids are the catalog's numbers.
 
-/// Table id.
+/// Table id in the catalog; never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableId(pub u32);
 
@@ -10,7 +10,7 @@ pub struct TableId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u64);
 
-/// Node id.
+/// Node id in the catalog; never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 

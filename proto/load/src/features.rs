@@ -109,8 +109,8 @@ impl Options {
     fn depth_max(&self, columns: usize, series_is_hot: bool) -> usize {
         let series = if series_is_hot { columns } else { columns.saturating_sub(1) };
         let instant = self.time_column.map_or(usize::MAX, |column| column + 1);
-        let together = if self.keep_together == 0 { usize::MAX } else { self.keep_together };
-        series.min(instant).max(1).min(together)
+        let colocated = if self.keep_together == 0 { usize::MAX } else { self.keep_together };
+        series.min(instant).max(1).min(colocated)
     }
 }
 
@@ -152,13 +152,13 @@ impl<'s> Features<'s> {
 
     /// The most frequent series: all columns except the last.
     pub(crate) fn top_series(&self) -> Option<&Top<'s>> {
-        self.columns.checked_sub(2).and_then(|at| self.tops.get(at))
+        self.columns.checked_sub(2).and_then(|index| self.tops.get(index))
     }
 
     fn find_tail(&self, old: &Half<'_, 's>, new: &Half<'_, 's>) -> f64 {
         // A column counts if the columns before it have several values: otherwise its drift is that of the key.
-        let behind = (1..self.columns).filter(|column| self.tops[column - 1].distinct > 1);
-        let by_column = behind.map(|column| drift_of_column(old, new, column));
+        let later_columns = (1..self.columns).filter(|column| self.tops[column - 1].distinct > 1);
+        let by_column = later_columns.map(|column| drift_of_column(old, new, column));
         let by_series = self.columns.checked_sub(1).filter(|depth| *depth > 0);
         let by_series = by_series.filter(|depth| self.tops[depth - 1].distinct > 1);
         let by_series = by_series.and_then(|depth| drift_within(old, new, depth));
@@ -178,9 +178,9 @@ impl<'s> Features<'s> {
         for half in [old, new] {
             let places = quantiles(half).filter_map(|row| row.prefix(depth.min(row.ends.len())));
             for place in places.collect::<BTreeSet<_>>() {
-                let (before, after) = (old.sides(place).right, new.sides(place).right);
-                let moved = (after - before).abs();
-                let chance = UNSTEADY_SIGMAS * scatter.sigma(before, after);
+                let (old_share, new_share) = (old.sides(place).right, new.sides(place).right);
+                let moved = (new_share - old_share).abs();
+                let chance = UNSTEADY_SIGMAS * scatter.sigma(old_share, new_share);
                 let motion = match moved {
                     moved if moved > WANDERING_MIN.max(chance) => Motion::Wandering,
                     moved if moved > UNSTEADY_MIN.max(chance) => Motion::Unsteady,
@@ -233,10 +233,10 @@ impl<'s> Features<'s> {
 
     /// The part of a share's change that is not chance; `sigma` is its standard deviation.
     fn sure_move(&self, moved: f64, sigma: f64) -> f64 {
-        let beyond = |chance: f64| moved.signum() * (moved.abs() - chance).max(0.0);
+        let excess = |chance: f64| moved.signum() * (moved.abs() - chance).max(0.0);
         match self.motion {
-            Motion::Steady => beyond(CHANCE_SIGMAS * sigma),
-            Motion::Unsteady => beyond(CHANCE_SIGMAS_UNSTEADY * sigma),
+            Motion::Steady => excess(CHANCE_SIGMAS * sigma),
+            Motion::Unsteady => excess(CHANCE_SIGMAS_UNSTEADY * sigma),
             Motion::Wandering => {
                 let direction = (self.auc - 0.5).signum();
                 direction * ((moved * direction).max(0.0) + sigma)
@@ -279,22 +279,23 @@ fn takes_turns(cut: &[u8], old: &[Row<'_>], new: &[Row<'_>]) -> bool {
         if blocks.last().is_none_or(|(last, ..)| *last != block) {
             blocks.push((block, 0.0, 0.0));
         }
-        if let Some((_, right, all)) = blocks.last_mut() {
+        if let Some((_, right, total)) = blocks.last_mut() {
             *right += if row.key >= cut { row.weight } else { 0.0 };
-            *all += row.weight;
+            *total += row.weight;
         }
     }
-    let (right, all) =
+    let (right, total) =
         blocks.iter().fold((0.0, 0.0), |sum, block| (sum.0 + block.1, sum.1 + block.2));
-    let off = |(_, of_right, of_all): &(u64, f64, f64)| (of_right - of_all * right / all).abs();
-    blocks.iter().map(off).sum::<f64>() / all > TURNS_MIN
+    let deviation =
+        |(_, of_right, of_all): &(u64, f64, f64)| (of_right - of_all * right / total).abs();
+    blocks.iter().map(deviation).sum::<f64>() / total > TURNS_MIN
 }
 
 /// True if the keys beside a cut move towards it, and will cross it.
 fn is_approached(cut: &[u8], old: &Half<'_, '_>, new: &Half<'_, '_>, depth: usize) -> bool {
-    let left = drift_beside(old, new, depth, |key| key < cut);
-    let right = drift_beside(old, new, depth, |key| key >= cut);
-    left > 0.5 + TOWARDS_MAX || right < 0.5 - TOWARDS_MAX
+    let left_drift = drift_beside(old, new, depth, |key| key < cut);
+    let right_drift = drift_beside(old, new, depth, |key| key >= cut);
+    left_drift > 0.5 + TOWARDS_MAX || right_drift < 0.5 - TOWARDS_MAX
 }
 
 /// Chance variation of shares between the halves.
@@ -331,6 +332,6 @@ fn choose(candidates: Vec<Candidate<'_>>) -> Option<Candidate<'_>> {
         score(a).total_cmp(&score(b)).then(a.new.contained.total_cmp(&b.new.contained))
     };
     let least = score(candidates.iter().min_by(|a, b| order(a, b))?);
-    let good = candidates.into_iter().filter(|each| score(each) <= least + SHORTER_WORTH);
+    let good = candidates.into_iter().filter(|candidate| score(candidate) <= least + SHORTER_WORTH);
     good.min_by(|a, b| a.depth.cmp(&b.depth).then_with(|| order(a, b)))
 }

@@ -45,8 +45,8 @@ impl Counters {
     fn add(&mut self, key: &[u8], weight: f64) {
         self.total += weight;
         let hash = hash(key);
-        if let Some(at) = self.hashes.iter().position(|other| *other == hash) {
-            self.weights[at] += weight;
+        if let Some(index) = self.hashes.iter().position(|candidate| *candidate == hash) {
+            self.weights[index] += weight;
         } else if self.keys.len() < SLOTS {
             self.hashes.push(hash);
             self.keys.push(key.to_vec());
@@ -54,9 +54,9 @@ impl Counters {
             self.excesses.push(0.0);
         } else {
             let mut least = 0;
-            for at in 1..SLOTS {
-                if self.weights[at] < self.weights[least] {
-                    least = at;
+            for index in 1..SLOTS {
+                if self.weights[index] < self.weights[least] {
+                    least = index;
                 }
             }
             self.hashes[least] = hash;

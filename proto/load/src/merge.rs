@@ -51,21 +51,26 @@ pub(crate) struct TableView {
 }
 
 /// True if these neighbours are to be merged now.
-pub(crate) fn may_merge(now_ms: u64, table: &TableView, left: &Side, right: &Side) -> bool {
+pub(crate) fn may_merge(
+    now_ms: u64,
+    table: &TableView,
+    left_side: &Side,
+    right_side: &Side,
+) -> bool {
     let settled = |side: &Side| {
         !side.busy
             && now_ms >= side.not_before_ms
             && now_ms >= side.born_ms.saturating_add(AGE_MIN_MS)
             && crate::window::seconds(now_ms).saturating_sub(side.seen_s) <= SEEN_WITHIN_S
     };
-    let size = left.size_bytes.saturating_add(right.size_bytes) as f64;
+    let size = left_side.size_bytes.saturating_add(right_side.size_bytes) as f64;
     table.automatic
         && !table.merging
         && table.partitions > table.partitions_min.max(1)
-        && left.key_epoch == right.key_epoch
-        && settled(left)
-        && settled(right)
-        && left.rho_max + right.rho_max < RHO_SUM_MAX
+        && left_side.key_epoch == right_side.key_epoch
+        && settled(left_side)
+        && settled(right_side)
+        && left_side.rho_max + right_side.rho_max < RHO_SUM_MAX
         && size < table.partition_bytes as f64 * SIZE_SUM_SHARE
 }
 

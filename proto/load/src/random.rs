@@ -31,10 +31,10 @@ impl Random {
     /// A generator seeded with `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let mut at = seed;
+        let mut counter = seed;
         let state = std::array::from_fn(|_| {
-            at = at.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            mix(at)
+            counter = counter.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            mix(counter)
         });
         Self { state }
     }

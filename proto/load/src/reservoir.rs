@@ -63,7 +63,7 @@ impl Reservoir {
     #[cold]
     fn accept(&mut self, end: u64, random: &mut Random, mut take: impl FnMut(u64, &mut Slot)) {
         while self.next < end {
-            let at = if self.used < self.size {
+            let index = if self.used < self.size {
                 if self.slots.len() == self.used {
                     self.slots.push(Slot::default());
                 }
@@ -72,7 +72,7 @@ impl Reservoir {
             } else {
                 random.index(self.size)
             };
-            let slot = &mut self.slots[at];
+            let slot = &mut self.slots[index];
             slot.arrival = self.next;
             take(self.next - self.count, slot);
             self.next += 1;

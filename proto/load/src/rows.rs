@@ -58,8 +58,15 @@ pub(crate) fn rows_of<'s>(
                 ends.push(sample.key.len());
             }
             let (key, end) = (&*sample.key, sample.end.as_deref());
-            let (above, below) = (sample.above, sample.below);
-            rows.push(Row { second: tick.second, key, end, above, below, weight, ends });
+            rows.push(Row {
+                second: tick.second,
+                key,
+                end,
+                above: sample.above,
+                below: sample.below,
+                weight,
+                ends,
+            });
         }
     }
     rows
@@ -116,13 +123,13 @@ impl<'r, 's> Half<'r, 's> {
 
     /// The row at whose key a share of the operations has begun.
     pub(crate) fn quantile(&self, share: f64) -> Option<&'r Row<'s>> {
-        let at = self.sorted.partition_point(|(_, upto)| *upto < share * self.total);
-        self.sorted.get(at).map(|(row, _)| *row)
+        let index = self.sorted.partition_point(|(_, upto)| *upto < share * self.total);
+        self.sorted.get(index).map(|(row, _)| *row)
     }
 
     pub(crate) fn sides(&self, cut: &[u8]) -> Sides {
-        let at = self.sorted.partition_point(|(row, _)| row.key < cut);
-        let begin_left = at.checked_sub(1).map_or(0.0, |last| self.sorted[last].1) / self.total;
+        let index = self.sorted.partition_point(|(row, _)| row.key < cut);
+        let begin_left = index.checked_sub(1).map_or(0.0, |last| self.sorted[last].1) / self.total;
         let is_contained = |row: &&&Row<'_>| {
             row.key < cut && row.end.is_some_and(|end| end.is_empty() || end > cut)
         };
@@ -153,8 +160,8 @@ fn accumulate(keys: &mut [(&[u8], f64)]) -> f64 {
 
 /// The weight of all keys below `key`, in a list prepared by [`accumulate`].
 fn weight_below(sorted: &[(&[u8], f64)], key: &[u8]) -> f64 {
-    let at = sorted.partition_point(|(other, _)| *other < key);
-    at.checked_sub(1).map_or(0.0, |last| sorted[last].1)
+    let index = sorted.partition_point(|(candidate, _)| *candidate < key);
+    index.checked_sub(1).map_or(0.0, |last| sorted[last].1)
 }
 
 /// The probability that a newer value is greater than an older one (equal ones count half); 0.5 if one side is empty.
@@ -163,33 +170,33 @@ fn probability_greater<'s>(
     new: impl Iterator<Item = (&'s [u8], f64)>,
 ) -> f64 {
     let mut old: Vec<_> = old.collect();
-    let total = accumulate(&mut old);
-    let (mut greater, mut all) = (0.0, 0.0);
+    let old_total = accumulate(&mut old);
+    let (mut greater, mut new_total) = (0.0, 0.0);
     for (key, weight) in new {
-        let below = weight_below(&old, key);
-        let upto = old.partition_point(|(other, _)| *other <= key);
+        let lower = weight_below(&old, key);
+        let upto = old.partition_point(|(candidate, _)| *candidate <= key);
         let upto = upto.checked_sub(1).map_or(0.0, |last| old[last].1);
-        greater += weight * f64::midpoint(below, upto);
-        all += weight;
+        greater += weight * f64::midpoint(lower, upto);
+        new_total += weight;
     }
-    if total * all > 0.0 { greater / (total * all) } else { 0.5 }
+    if old_total * new_total > 0.0 { greater / (old_total * new_total) } else { 0.5 }
 }
 
 /// Drift of keys from the older half to the newer one: up (1), down (0) or none (0.5).
 pub(crate) fn drift_of_keys(old: &Half<'_, '_>, new: &Half<'_, '_>) -> f64 {
     // Both are sorted already: one pass over each.
-    let (mut below, mut upto) = (0, 0);
+    let (mut lower, mut upto) = (0, 0);
     let weight = |end: usize| end.checked_sub(1).map_or(0.0, |last| old.sorted[last].1);
     let mut greater = 0.0;
     for (row, _) in &new.sorted {
-        while old.sorted.get(below).is_some_and(|(other, _)| other.key < row.key) {
-            below += 1;
+        while old.sorted.get(lower).is_some_and(|(candidate, _)| candidate.key < row.key) {
+            lower += 1;
         }
-        upto = upto.max(below);
-        while old.sorted.get(upto).is_some_and(|(other, _)| other.key <= row.key) {
+        upto = upto.max(lower);
+        while old.sorted.get(upto).is_some_and(|(candidate, _)| candidate.key <= row.key) {
             upto += 1;
         }
-        greater += row.weight * f64::midpoint(weight(below), weight(upto));
+        greater += row.weight * f64::midpoint(weight(lower), weight(upto));
     }
     greater / (old.total * new.total)
 }
@@ -214,17 +221,17 @@ pub(crate) fn drift_beside(
         depth: usize,
         side: impl Fn(&[u8]) -> bool,
     ) -> impl Iterator<Item = (&'h [u8], f64)> {
-        let beside = half.rows.iter().filter(move |row| side(row.key));
-        beside.map(move |row| (row.prefix(depth).unwrap_or(row.key), row.weight))
+        let rows = half.rows.iter().filter(move |row| side(row.key));
+        rows.map(move |row| (row.prefix(depth).unwrap_or(row.key), row.weight))
     }
     probability_greater(values(old, depth, side), values(new, depth, side))
 }
 
 /// Drift of keys within the same first `depth` columns; `None` if too few of these were seen in both halves.
 pub(crate) fn drift_within(old: &Half<'_, '_>, new: &Half<'_, '_>, depth: usize) -> Option<f64> {
-    /// Fewer comparisons than this say nothing.
+    /// Minimum comparisons; fewer are not significant.
     const PAIRS_MIN: u32 = 64;
-    /// Of each prefix this many older keys are enough.
+    /// Maximum older keys compared for each prefix.
     const OLDER_MAX: usize = 4;
     let mut older: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
     for row in old.rows {
@@ -237,8 +244,8 @@ pub(crate) fn drift_within(old: &Half<'_, '_>, new: &Half<'_, '_>, depth: usize)
     }
     let (mut greater, mut pairs) = (0.0, 0_u32);
     for row in new.rows {
-        let known = row.prefix(depth).and_then(|prefix| older.get(prefix));
-        for key in known.into_iter().flatten() {
+        let older_keys = row.prefix(depth).and_then(|prefix| older.get(prefix));
+        for key in older_keys.into_iter().flatten() {
             pairs += 1;
             greater += match row.key.cmp(key) {
                 std::cmp::Ordering::Greater => 1.0,
@@ -284,17 +291,17 @@ pub(crate) fn top<'s>(
         let next =
             [olds.peek(), news.peek()].into_iter().flatten().map(|(prefix, _)| *prefix).min();
         let Some(prefix) = next else { break };
-        let (mut before, mut after) = (0.0, 0.0);
-        while let Some((_, weight)) = olds.next_if(|(other, _)| *other == prefix) {
-            before += weight / old.total;
+        let (mut old_share, mut new_share) = (0.0, 0.0);
+        while let Some((_, weight)) = olds.next_if(|(candidate, _)| *candidate == prefix) {
+            old_share += weight / old.total;
         }
-        while let Some((_, weight)) = news.next_if(|(other, _)| *other == prefix) {
-            after += weight / new.total;
+        while let Some((_, weight)) = news.next_if(|(candidate, _)| *candidate == prefix) {
+            new_share += weight / new.total;
         }
         distinct += 1;
-        let share = f64::midpoint(before, after);
+        let share = f64::midpoint(old_share, new_share);
         if share > most.share {
-            most = Top { prefix, share, lasting: before.min(after), distinct };
+            most = Top { prefix, share, lasting: old_share.min(new_share), distinct };
         }
     }
     Top { distinct, ..most }

@@ -43,14 +43,16 @@ impl Sketch {
     /// arrives again replaces the earlier one: a repeated or early report does no harm.
     pub fn absorb(&mut self, newer: Self, keep_s: u64) {
         for tick in newer.ticks {
-            match self.ticks.binary_search_by_key(&tick.second, |known| known.second) {
-                Ok(at) if self.ticks[at].count <= tick.count => self.ticks[at] = tick,
+            match self.ticks.binary_search_by_key(&tick.second, |candidate| candidate.second) {
+                Ok(position) if self.ticks[position].count <= tick.count => {
+                    self.ticks[position] = tick
+                }
                 Ok(_) => {}
-                Err(at) => self.ticks.insert(at, tick),
+                Err(position) => self.ticks.insert(position, tick),
             }
         }
-        let from = self.ticks.last().map_or(0, |last| (last.second + 1).saturating_sub(keep_s));
-        self.ticks.retain(|tick| tick.second >= from);
+        let oldest = self.ticks.last().map_or(0, |last| (last.second + 1).saturating_sub(keep_s));
+        self.ticks.retain(|tick| tick.second >= oldest);
         self.heavy = newer.heavy;
     }
 }

@@ -52,12 +52,12 @@ struct Edges {
 impl Edges {
     fn widen(&mut self, low: Option<&[u8]>, high: Option<&[u8]>) {
         if let Some(low) = low
-            && self.low.as_deref().is_none_or(|own| low < own)
+            && self.low.as_deref().is_none_or(|current| low < current)
         {
             self.low = Some(low.to_vec());
         }
         if let Some(high) = high
-            && self.high.as_deref().is_none_or(|own| high > own)
+            && self.high.as_deref().is_none_or(|current| high > current)
         {
             self.high = Some(high.to_vec());
         }
@@ -151,15 +151,15 @@ impl Sampler {
         });
     }
 
-    /// The samples of the `window_s` seconds before the second `now`, which may be in progress. A heartbeat per second
+    /// The samples of the `window_s` seconds before the second `end`, which may be in progress. A heartbeat per second
     /// adds a window of 1 s, see [`Sketch::absorb`].
     #[must_use]
-    pub fn sketch(&self, now: u64, window_s: u64) -> Sketch {
-        let from = now.saturating_sub(window_s);
-        let within = |second: u64| (from..now).contains(&second);
+    pub fn sketch(&self, end: u64, window_s: u64) -> Sketch {
+        let start = end.saturating_sub(window_s);
+        let in_window = |second: u64| (start..end).contains(&second);
         let mut ticks: Vec<Tick> =
-            self.ring.iter().filter(|tick| within(tick.second)).cloned().collect();
-        if within(self.second) && self.open.count() > 0 {
+            self.ring.iter().filter(|tick| in_window(tick.second)).cloned().collect();
+        if in_window(self.second) && self.open.count() > 0 {
             ticks.push(self.tick());
         }
         Sketch { ticks, heavy: self.heavy.shares() }
@@ -214,16 +214,16 @@ impl Sampler {
 
     fn count_heavy(&mut self, tick: &Tick) {
         let step = tick.samples.len().div_ceil(HEAVY_PER_SECOND).max(1);
-        let each = tick.count as f64 / tick.samples.len().div_ceil(step) as f64;
+        let weight = tick.count as f64 / tick.samples.len().div_ceil(step) as f64;
         for sample in tick.samples.iter().step_by(step).filter(|sample| sample.end.is_none()) {
             let ends = self.columns.as_ref().map(|columns| columns(&sample.key));
-            self.heavy.add(tick.second, &sample.key, &ends.unwrap_or_default(), each);
+            self.heavy.add(tick.second, &sample.key, &ends.unwrap_or_default(), weight);
         }
     }
 
     fn trim(&mut self) {
-        let from = self.second.saturating_sub(self.ring_s);
-        while self.ring.front().is_some_and(|tick| tick.second < from) {
+        let oldest = self.second.saturating_sub(self.ring_s);
+        while self.ring.front().is_some_and(|tick| tick.second < oldest) {
             self.ring.pop_front();
         }
     }

@@ -5,7 +5,7 @@
 //!   set_table, set_node, set_partitions ──▶ ┌──────────┐
 //!   observe(report) ───────────────────────▶ │          │ ──▶ tick(now, judge) ──▶ actions ──▶ the owner
 //!   done / failed (action) ────────────────▶ └──────────┘           ▲                            │
-//!        ▲                                        judge: the detector, asked for hot partitions   │
+//!        ▲                                        judge: the detector, for hot partitions         │
 //!        └────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -100,7 +100,7 @@ pub struct Scheduler {
     places: Places,
     heat: BTreeMap<u32, Heat>,
     large: BTreeSet<u32>,
-    /// Partitions that do not serve completely.
+    /// Partitions that do not serve all of their rows.
     failed: BTreeSet<PartitionId>,
     pasts: BTreeMap<u32, Past>,
     orders: BTreeMap<ActionId, Order>,
@@ -164,8 +164,8 @@ impl Scheduler {
 
     /// Adds a node, or changes its facts. At most 65,535 nodes.
     pub fn set_node(&mut self, node: NodeId, facts: NodeFacts) {
-        if let Some(at) = self.places.know_node(node) {
-            self.places.node_mut(at).facts = facts;
+        if let Some(index) = self.places.know_node(node) {
+            self.places.node_mut(index).facts = facts;
         }
     }
 
@@ -175,34 +175,34 @@ impl Scheduler {
         if self.places.table(table).is_none() {
             return;
         }
-        let before = self.places.slots_of(table);
+        let previous = self.places.slots_of(table);
         let mut slots = Vec::with_capacity(partitions.len());
-        let mut left = NONE;
+        let mut left_slot = NONE;
         for facts in partitions {
             // Numbers are never reused; a partition known under another table no longer belongs to that table.
-            let known = self.places.slot(facts.id);
-            let foreign = known.filter(|slot| self.places.table_of(*slot).id != table);
+            let existing = self.places.slot(facts.id);
+            let foreign = existing.filter(|slot| self.places.table_of(*slot).id != table);
             if let Some(foreign) = foreign {
                 self.forget(foreign);
             }
-            let known = known.filter(|_| foreign.is_none());
-            let slot = if let Some(slot) = known {
+            let existing = existing.filter(|_| foreign.is_none());
+            let slot = if let Some(slot) = existing {
                 self.places.set_voters(slot, &facts.voters);
                 self.places.part_mut(slot).key_epoch = facts.key_epoch;
                 slot
             } else {
-                self.places.insert(table, left, facts)
+                self.places.insert(table, left_slot, facts)
             };
             if facts.pinned_until_ms > 0 {
                 let past = self.past_mut(slot);
                 past.merge_ready_ms = past.merge_ready_ms.max(facts.pinned_until_ms);
             }
             slots.push(slot);
-            left = slot;
+            left_slot = slot;
         }
-        let named: BTreeSet<u32> = slots.iter().copied().collect();
-        for gone in before.into_iter().filter(|slot| !named.contains(slot)) {
-            self.forget(gone);
+        let remaining: BTreeSet<u32> = slots.iter().copied().collect();
+        for dropped in previous.into_iter().filter(|slot| !remaining.contains(slot)) {
+            self.forget(dropped);
         }
         self.places.relink(table, &slots);
     }
@@ -214,8 +214,8 @@ impl Scheduler {
         }
     }
 
-    /// Replaces the set of partitions that do not serve completely. They are neither split nor merged, and are nobody's
-    /// neighbour.
+    /// Replaces the set of partitions that do not serve all of their rows. They are neither split nor merged, nor is
+    /// another partition merged with them.
     pub fn set_failed(&mut self, failed: BTreeSet<PartitionId>) {
         self.failed = failed;
     }
@@ -230,12 +230,12 @@ impl Scheduler {
     /// Processes a node's reports on many partitions: equivalent to one after the other, but partitions are looked up
     /// several at a time, so that a processor fetches several of them from memory at once.
     pub fn observe_all(&mut self, now_ms: u64, node: NodeId, reports: &[PartitionReport]) {
-        for some in reports.chunks(LOOK_UP) {
+        for chunk in reports.chunks(LOOK_UP) {
             let mut slots = [NONE; LOOK_UP];
-            for (slot, report) in slots.iter_mut().zip(some) {
+            for (slot, report) in slots.iter_mut().zip(chunk) {
                 *slot = self.places.slot(report.partition).unwrap_or(NONE);
             }
-            for (slot, report) in slots.iter().zip(some).filter(|(slot, _)| **slot != NONE) {
+            for (slot, report) in slots.iter().zip(chunk).filter(|(slot, _)| **slot != NONE) {
                 self.observe_at(now_ms, node, *slot, report);
             }
         }
@@ -248,8 +248,8 @@ impl Scheduler {
         };
         let leader = self.places.part(slot).leader;
         if self.places.node_id(leader) != Some(node) {
-            let Some(at) = self.places.know_node(node) else { return };
-            self.places.set_leader(slot, at);
+            let Some(index) = self.places.know_node(node) else { return };
+            self.places.set_leader(slot, index);
         }
         let part = self.places.part(slot);
         let flags = part.flags;

@@ -49,8 +49,11 @@ impl Shape {
         let squares: f64 = sorted.iter().map(|load| (load / total).powi(2)).sum();
         let spread: f64 = sorted.iter().map(|load| (load - mean).powi(2)).sum::<f64>() / n;
         // Sum over i of (2i - n + 1) x_i, with i from 0 and x ascending: half the mean difference of all pairs.
-        let pairs: f64 =
-            sorted.iter().enumerate().map(|(at, load)| (2.0 * at as f64 - n + 1.0) * load).sum();
+        let pairs: f64 = sorted
+            .iter()
+            .enumerate()
+            .map(|(index, load)| (2.0 * index as f64 - n + 1.0) * load)
+            .sum();
         Self {
             count,
             total,

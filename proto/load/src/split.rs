@@ -90,9 +90,9 @@ pub(crate) fn by_load(view: &LoadView<'_>) -> Result<Ruling, NoSplit> {
     }
     // The second cut around a hot key follows from the first, whatever is hot meanwhile.
     if let Isolation::Before(key) = view.isolation {
-        let behind = after_prefix(key).ok_or(NoSplit::KeyAlone)?;
+        let next_key = after_prefix(key).ok_or(NoSplit::KeyAlone)?;
         let predicted_share = view.verdict.map(|verdict| verdict.evidence.top_key.max(0.5));
-        return Ok(Ruling { at: At::Key(behind), why: SplitWhy::IsolateKey, predicted_share });
+        return Ok(Ruling { at: At::Key(next_key), why: SplitWhy::IsolateKey, predicted_share });
     }
     if view.hot_seconds < HOT_SECONDS_MIN {
         return Err(NoSplit::NotHot);
@@ -108,8 +108,11 @@ pub(crate) fn by_load(view: &LoadView<'_>) -> Result<Ruling, NoSplit> {
             let cut = verdict.cut.as_ref().ok_or(NoSplit::Class(verdict.class))?;
             let share = cut.larger_share;
             if share <= SHARE_GOOD || (share <= SHARE_POOR && view.rho >= RHO_FULL) {
-                let at = At::Key(cut.key.clone());
-                Ok(Ruling { at, why: SplitWhy::Load, predicted_share: Some(share) })
+                Ok(Ruling {
+                    at: At::Key(cut.key.clone()),
+                    why: SplitWhy::Load,
+                    predicted_share: Some(share),
+                })
             } else {
                 Err(NoSplit::LowGain)
             }
@@ -138,9 +141,9 @@ fn isolate(verdict: &Verdict, isolation: &Isolation) -> Result<Ruling, NoSplit> 
 /// The smallest key above all that begin with `prefix`; `None` when there is no such key.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Box<[u8]>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xFF)?;
-    let mut after = prefix[..=last].to_vec();
-    after[last] += 1;
-    Some(after.into())
+    let mut next = prefix[..=last].to_vec();
+    next[last] += 1;
+    Some(next.into())
 }
 
 /// Input of the rule by size.
@@ -158,7 +161,7 @@ pub(crate) struct SizeView {
     pub(crate) first: bool,
     /// True for the table's last partition in key order.
     pub(crate) last: bool,
-    /// Class of the detector's verdict, if it was asked.
+    /// Class of the detector's verdict, if there is one.
     pub(crate) class: Option<Class>,
     /// Number of the table's partitions, with splits in progress ...
     pub(crate) partitions: usize,
@@ -173,14 +176,16 @@ pub(crate) fn by_size(view: &SizeView) -> Option<Ruling> {
     if !large || view.partitions >= view.partitions_max {
         return None;
     }
-    let right = view.class == Some(Class::MovingRight) || (view.tail == Tail::Right && view.last);
-    let left = view.class == Some(Class::MovingLeft) || (view.tail == Tail::Left && view.first);
-    let (at, why) = match (right, left) {
+    let grows_right =
+        view.class == Some(Class::MovingRight) || (view.tail == Tail::Right && view.last);
+    let grows_left =
+        view.class == Some(Class::MovingLeft) || (view.tail == Tail::Left && view.first);
+    let (position, why) = match (grows_right, grows_left) {
         (true, _) => (At::HighWater, SplitWhy::RightEdge),
         (false, true) => (At::LowWater, SplitWhy::LeftEdge),
         (false, false) => (At::Middle, SplitWhy::Size),
     };
-    Some(Ruling { at, why, predicted_share: None })
+    Some(Ruling { at: position, why, predicted_share: None })
 }
 
 #[cfg(test)]

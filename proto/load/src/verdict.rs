@@ -68,7 +68,7 @@ pub struct Evidence {
 /// The detector's verdict on a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The class.
+    /// Class of the load.
     pub class: Class,
     /// Split key, for classes that a cut helps.
     pub cut: Option<Cut>,

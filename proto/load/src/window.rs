@@ -56,13 +56,13 @@ pub struct Counters {
     pub write_bytes: u64,
     /// Write requests.
     pub write_batches: u64,
-    /// Rows read.
+    /// Rows returned by reads.
     pub read_rows: u64,
-    /// Bytes read.
+    /// Bytes returned by reads.
     pub read_bytes: u64,
     /// Reads of one key.
     pub point_reads: u64,
-    /// Reads of a range.
+    /// Reads of a range of keys.
     pub range_reads: u64,
     /// Reads of the whole partition.
     pub scans: u64,
@@ -202,11 +202,11 @@ impl Window {
     pub(crate) fn accept(&mut self, now_ms: u64, report: &PartitionReport) -> Option<Span> {
         // Another term, or another beginning within it, counts from zero; an earlier one is late.
         let term = low(report.term);
-        let known = (self.term, self.since_ms);
-        if (term, report.since_ms) < known {
+        let current = (self.term, self.since_ms);
+        if (term, report.since_ms) < current {
             return None;
         }
-        if (term, report.since_ms) != known {
+        if (term, report.since_ms) != current {
             (self.term, self.since_ms) = (term, report.since_ms);
             self.at_ms = report.since_ms;
             self.marks = Marks::default();
@@ -230,7 +230,7 @@ impl Window {
         // The busy share, with what earlier reports had in excess.
         let gap_s = gap_ms as f64 / 1_000.0;
         let a_second = 1.0 / gap_s;
-        let rate = |now: u32, then: u32| f64::from(now.wrapping_sub(then)) * a_second;
+        let rate = |newer: u32, older: u32| f64::from(newer.wrapping_sub(older)) * a_second;
         let busy_us = f64::from(marks.busy_us.wrapping_sub(last.busy_us));
         let busy_s = busy_us / 1e6 + f64::from(self.surplus_s);
         let rho = (busy_s * a_second).min(1.0);
@@ -238,8 +238,8 @@ impl Window {
         // Reads, and the pressure of refused or delayed requests.
         let reads = rate(marks.scan_us, last.scan_us) / 1e6;
         let rejected = rate(marks.rejected, last.rejected);
-        let asked = rejected + rate(marks.batches, last.batches);
-        let turned_away = if rejected > 0.0 { rejected / asked } else { 0.0 };
+        let requests = rejected + rate(marks.batches, last.batches);
+        let turned_away = if rejected > 0.0 { rejected / requests } else { 0.0 };
         let held_back = (rate(marks.throttled_us, last.throttled_us) / 1e6).min(1.0);
         let pressure = turned_away.max(held_back);
 
@@ -271,9 +271,9 @@ impl Window {
         let seconds = u32::try_from((gap_ms + 500) / 1_000).unwrap_or(u32::MAX).max(1);
         // An average over a long gap tells little about each second in it: it counts as one.
         let (shift, fill) = if seconds > HOT_SECONDS { (16, 1) } else { (seconds, seconds) };
-        let kept = self.hot.checked_shl(shift).unwrap_or(0);
+        let older = self.hot.checked_shl(shift).unwrap_or(0);
         let new = if hot { (1_u16 << fill) - 1 } else { 0 };
-        self.hot = (kept | new) & ((1 << HOT_SECONDS) - 1);
+        self.hot = (older | new) & ((1 << HOT_SECONDS) - 1);
     }
 
     /// Raises the maximum of the current interval.
@@ -356,31 +356,31 @@ impl Window {
         right
     }
 
-    fn scale(&mut self, from: &Self, load_share: f64, size_share: f64) {
+    fn scale(&mut self, parent: &Self, load_share: f64, size_share: f64) {
         let part = |value: f32| short(f64::from(value) * load_share);
-        self.rho = from.rho.map(part);
-        self.reads = part(from.reads);
-        self.write_rows = part(from.write_rows);
-        self.write_kib = part(from.write_kib);
-        self.read_rows = part(from.read_rows);
-        self.pressure = part(from.pressure);
-        let size = f64::from(from.size_kib) * size_share;
+        self.rho = parent.rho.map(part);
+        self.reads = part(parent.reads);
+        self.write_rows = part(parent.write_rows);
+        self.write_kib = part(parent.write_kib);
+        self.read_rows = part(parent.read_rows);
+        self.pressure = part(parent.pressure);
+        let size = f64::from(parent.size_kib) * size_share;
         self.size_kib = whole(size);
     }
 
     /// Adds a neighbour that was merged into this partition. The maximum becomes the sum, so that the merged partition
     /// does not count as colder than its parts were.
-    pub(crate) fn absorb(&mut self, now_ms: u64, other: &Self) {
-        let sum = self.rho_max(now_ms) + other.rho_max(now_ms);
-        for (mine, theirs) in self.rho.iter_mut().zip(other.rho) {
+    pub(crate) fn absorb(&mut self, now_ms: u64, neighbour: &Self) {
+        let sum = self.rho_max(now_ms) + neighbour.rho_max(now_ms);
+        for (mine, theirs) in self.rho.iter_mut().zip(neighbour.rho) {
             *mine += theirs;
         }
-        self.reads += other.reads;
-        self.write_rows += other.write_rows;
-        self.write_kib += other.write_kib;
-        self.read_rows += other.read_rows;
-        self.pressure = self.pressure.max(other.pressure);
-        self.size_kib = self.size_kib.saturating_add(other.size_kib);
+        self.reads += neighbour.reads;
+        self.write_rows += neighbour.write_rows;
+        self.write_kib += neighbour.write_kib;
+        self.read_rows += neighbour.read_rows;
+        self.pressure = self.pressure.max(neighbour.pressure);
+        self.size_kib = self.size_kib.saturating_add(neighbour.size_kib);
         self.raise_max(now_ms, sum);
     }
 }

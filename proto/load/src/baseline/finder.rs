@@ -88,7 +88,7 @@ impl Picker for Finder {
         if self.found.is_some() {
             return;
         }
-        let at = if self.slots.len() < SLOTS {
+        let position = if self.slots.len() < SLOTS {
             self.slots.push(Slot { head: 0, key: Vec::new(), tally: Tally::default() });
             self.slots.len() - 1
         } else {
@@ -96,7 +96,7 @@ impl Picker for Finder {
         };
         self.count += 1;
         let head = head(&op.key);
-        if let Some(slot) = self.slots.get_mut(at) {
+        if let Some(slot) = self.slots.get_mut(position) {
             slot.head = head;
             slot.key.clone_from(&op.key);
             slot.tally = Tally::default();

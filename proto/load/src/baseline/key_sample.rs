@@ -58,16 +58,18 @@ impl Picker for KeySample {
         let mut keys: Vec<&[u8]> = slots.iter().map(|slot| slot.key.as_slice()).collect();
         keys.sort_unstable();
         let depths = keys.iter().map(|key| (self.columns)(key).len()).max().unwrap_or(0);
-        let at = |tenths: usize, depth| {
+        let quantile = |tenths: usize, depth| {
             prefix(keys[(keys.len() * tenths / 10).min(keys.len() - 1)], &self.columns, depth)
         };
-        let divides =
-            |depth: &usize| at(5, *depth) > at(1, *depth) && at(5, *depth) < at(9, *depth);
+        let divides = |depth: &usize| {
+            quantile(5, *depth) > quantile(1, *depth) && quantile(5, *depth) < quantile(9, *depth)
+        };
         match (1..=depths).find(divides) {
             Some(depth) => {
-                let cut = at(5, depth);
-                let left = keys.partition_point(|key| *key < cut);
-                let larger_share = left.max(keys.len() - left) as f64 / keys.len() as f64;
+                let cut = quantile(5, depth);
+                let left_count = keys.partition_point(|key| *key < cut);
+                let larger_share =
+                    left_count.max(keys.len() - left_count) as f64 / keys.len() as f64;
                 Answer::Cut(Class::StaticRange, Cut { key: cut.into(), larger_share })
             }
             None => Answer::Stay(Class::Unknown),

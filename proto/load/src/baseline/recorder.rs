@@ -74,12 +74,12 @@ impl Picker for Recorder {
             return Answer::Wait;
         }
         // Candidates are the ends of some of the samples.
-        let all: Vec<&Op> = self.ticks.iter().flatten().collect();
+        let samples: Vec<&Op> = self.ticks.iter().flatten().collect();
         let mut chosen = Reservoir::new(SAMPLE);
         let mut candidates = Vec::new();
-        chosen.offer(all.len() as u64, &mut self.random, |_, _| ());
+        chosen.offer(samples.len() as u64, &mut self.random, |_, _| ());
         for slot in chosen.in_order() {
-            let op = all[usize::try_from(slot.arrival).unwrap_or(0)];
+            let op = samples[usize::try_from(slot.arrival).unwrap_or(0)];
             candidates.push(&op.key);
             candidates.extend(op.end.as_ref().filter(|end| !end.is_empty()));
         }
@@ -87,7 +87,7 @@ impl Picker for Recorder {
         let mut best: Option<(f64, Cut)> = None;
         for key in candidates {
             let mut tally = Tally::default();
-            all.iter().for_each(|op| tally.count(side(op, key)));
+            samples.iter().for_each(|op| tally.count(side(op, key)));
             let (imbalance, contained) = (tally.imbalance(), tally.contained_share());
             let score = imbalance + contained;
             if tally.all() >= SAMPLES_MIN

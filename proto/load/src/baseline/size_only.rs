@@ -52,8 +52,8 @@ impl Picker for SizeOnly {
         if median == keys[0] {
             return Answer::Stay(Class::Unknown);
         }
-        let left = keys.partition_point(|key| *key < median);
-        let larger_share = left.max(keys.len() - left) as f64 / keys.len() as f64;
+        let left_count = keys.partition_point(|key| *key < median);
+        let larger_share = left_count.max(keys.len() - left_count) as f64 / keys.len() as f64;
         Answer::Cut(Class::StaticRange, Cut { key: median.as_slice().into(), larger_share })
     }
 }

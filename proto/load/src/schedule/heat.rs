@@ -1,8 +1,8 @@
 //! The list of hot partitions, with the detector's verdicts.
 //!
 //! Invariants: a partition enters at rho 0.25 and leaves below 0.15 for a minute, so that the list, and with it the
-//! sampling of keys that its owner engages for its members, does not flicker; the detector is asked about a partition
-//! only while there is a decision to make, and at most once in [`ASK_AGAIN_MS`].
+//! sampling of keys that its owner engages for its members, does not flicker; a partition's verdict is requested only
+//! while there is a decision to make, and at most once in [`ASK_AGAIN_MS`].
 
 use super::places::{HAS_PAST, HOT, LARGE, WATCHED};
 use super::{Judge, Scheduler};
@@ -58,9 +58,9 @@ impl Heat {
         matches!(self.class(), Some(Class::MovingRight | Class::MovingLeft))
     }
 
-    fn hear(&mut self, now_ms: u64, said: Option<Verdict>) {
+    fn hear(&mut self, now_ms: u64, answer: Option<Verdict>) {
         self.asked_ms = Some(now_ms);
-        if let Some(verdict) = said.filter(|verdict| verdict.class != Class::Unknown) {
+        if let Some(verdict) = answer.filter(|verdict| verdict.class != Class::Unknown) {
             if self.class() != Some(verdict.class) {
                 self.verdict_since_ms = now_ms;
             }
@@ -73,7 +73,7 @@ impl Heat {
 
     fn due(&self, now_ms: u64) -> bool {
         let after_ms = if self.verdict.is_some() { ASK_AGAIN_MS } else { ASK_SOON_MS };
-        self.asked_ms.is_none_or(|asked| now_ms >= asked + after_ms)
+        self.asked_ms.is_none_or(|last_ms| now_ms >= last_ms + after_ms)
     }
 
     /// Drops the verdict.
@@ -89,7 +89,7 @@ impl Scheduler {
         self.heat.entry(slot).or_insert_with(|| Heat::new(now_ms));
     }
 
-    /// Removes partitions that have cooled down from the list, and asks the detector about hot ones.
+    /// Removes partitions that have cooled down from the list, and has the detector judge hot ones.
     pub(super) fn cool_and_judge(&mut self, now_ms: u64, judge: &mut dyn Judge) {
         let mut cooled = Vec::new();
         for (slot, heat) in &mut self.heat {
@@ -102,8 +102,8 @@ impl Scheduler {
                 cooled.push(*slot);
                 continue;
             }
-            let asked = part.window.hot_seconds() >= HOT_SECONDS_MIN || part.is(LARGE);
-            if asked && heat.due(now_ms) {
+            let relevant = part.window.hot_seconds() >= HOT_SECONDS_MIN || part.is(LARGE);
+            if relevant && heat.due(now_ms) {
                 heat.hear(now_ms, judge.judge(part.id, now_ms));
             }
         }

@@ -32,12 +32,12 @@ impl Index {
         if self.cells.is_empty() {
             return None;
         }
-        let mut at = self.home(id);
+        let mut position = self.home(id);
         loop {
-            match self.cells[at] {
+            match self.cells[position] {
                 EMPTY => return None,
                 slot if id_of(slot) == id => return Some(slot),
-                _ => at = self.after(at),
+                _ => position = self.after(position),
             }
         }
     }
@@ -67,27 +67,27 @@ impl Index {
         while self.cells[hole] != slot {
             hole = self.after(hole);
         }
-        let mut at = self.after(hole);
-        while self.cells[at] != EMPTY {
+        let mut position = self.after(hole);
+        while self.cells[position] != EMPTY {
             // An entry behind the hole moves into it unless its home cell lies between the two.
-            let home = self.home(id_of(self.cells[at]));
+            let home = self.home(id_of(self.cells[position]));
             let mask = self.cells.len() - 1;
-            if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
-                self.cells[hole] = self.cells[at];
-                hole = at;
+            if position.wrapping_sub(home) & mask >= position.wrapping_sub(hole) & mask {
+                self.cells[hole] = self.cells[position];
+                hole = position;
             }
-            at = self.after(at);
+            position = self.after(position);
         }
         self.cells[hole] = EMPTY;
         self.count -= 1;
     }
 
     fn put(&mut self, id: PartitionId, slot: u32) {
-        let mut at = self.home(id);
-        while self.cells[at] != EMPTY {
-            at = self.after(at);
+        let mut position = self.home(id);
+        while self.cells[position] != EMPTY {
+            position = self.after(position);
         }
-        self.cells[at] = slot;
+        self.cells[position] = slot;
     }
 
     fn home(&self, id: PartitionId) -> usize {
@@ -95,11 +95,11 @@ impl Index {
         usize::try_from(low).unwrap_or(0)
     }
 
-    fn after(&self, at: usize) -> usize {
-        (at + 1) & (self.cells.len() - 1)
+    fn after(&self, position: usize) -> usize {
+        (position + 1) & (self.cells.len() - 1)
     }
 
-    /// Bytes of memory.
+    /// Allocated bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.cells.capacity() * size_of::<u32>()
     }

@@ -33,12 +33,12 @@ const BALANCE_EVERY_MS: u64 = 1_000;
 
 impl Scheduler {
     fn node_loads(&self) -> Vec<NodeLoad> {
-        let of = |node: &NodeState| NodeLoad {
+        let load_of = |node: &NodeState| NodeLoad {
             load: node.load(),
             capacity: node.capacity(),
             open: node.open(),
         };
-        self.places.nodes.iter().map(of).collect()
+        self.places.nodes.iter().map(load_of).collect()
     }
 
     /// Records which nodes have more than their share of load, and since when.
@@ -62,20 +62,20 @@ impl Scheduler {
         self.balanced_ms = Some(now_ms);
         let mut nodes = self.node_loads();
         let mut busy: Vec<(u16, u64)> = Vec::new();
-        for (at, node) in self.places.nodes.iter().enumerate() {
-            let for_ms = node.busy_since_ms.map_or(0, |since| now_ms.saturating_sub(since));
+        for (index, node) in self.places.nodes.iter().enumerate() {
+            let for_ms = node.busy_since_ms.map_or(0, |start_ms| now_ms.saturating_sub(start_ms));
             if for_ms >= TOO_BUSY_FOR_MS {
-                busy.push((u16::try_from(at).unwrap_or(NO_NODE), for_ms));
+                busy.push((u16::try_from(index).unwrap_or(NO_NODE), for_ms));
             }
         }
         busy.sort_by(|a, b| {
             nodes[usize::from(b.0)].used().total_cmp(&nodes[usize::from(a.0)].used())
         });
         let mut stuck: Vec<u16> = Vec::new();
-        for (at, for_ms) in busy.into_iter().take(RELIEVED_A_TICK) {
-            let transferred = self.transfer_from(now_ms, at, &mut nodes, actions);
-            if transferred == 0 && for_ms >= REPLICAS_AFTER_MS && !self.is_being_left(at) {
-                stuck.push(at);
+        for (index, for_ms) in busy.into_iter().take(RELIEVED_A_TICK) {
+            let transferred = self.transfer_from(now_ms, index, &mut nodes, actions);
+            if transferred == 0 && for_ms >= REPLICAS_AFTER_MS && !self.is_being_left(index) {
+                stuck.push(index);
             }
         }
         if !stuck.is_empty() {
@@ -84,11 +84,12 @@ impl Scheduler {
     }
 
     /// True if transfers off a node are in progress.
-    fn is_being_left(&self, at: u16) -> bool {
+    fn is_being_left(&self, node: u16) -> bool {
         let leaves = |step: &Step| match step {
-            Step::TransferLeader { partition, .. } => {
-                self.places.slot(*partition).is_some_and(|slot| self.places.part(slot).leader == at)
-            }
+            Step::TransferLeader { partition, .. } => self
+                .places
+                .slot(*partition)
+                .is_some_and(|slot| self.places.part(slot).leader == node),
             Step::Split { .. }
             | Step::Merge { .. }
             | Step::MoveReplica { .. }
@@ -98,8 +99,8 @@ impl Scheduler {
     }
 
     /// Partitions that a node leads and that may be moved now.
-    fn movable(&self, now_ms: u64, at: u16) -> Vec<u32> {
-        let node = self.places.node(at);
+    fn movable(&self, now_ms: u64, index: u16) -> Vec<u32> {
+        let node = self.places.node(index);
         let used = node.load() / node.capacity();
         let tails_too = used > self.mean_used * TAIL_STAYS_BELOW;
         let mut slots: Vec<u32> = node
@@ -119,17 +120,18 @@ impl Scheduler {
     fn transfer_from(
         &mut self,
         now_ms: u64,
-        at: u16,
+        source: u16,
         nodes: &mut [NodeLoad],
         actions: &mut Vec<Action>,
     ) -> usize {
         // Candidates are the node's leaders, each with the other voters as targets.
-        let mut slots = self.movable(now_ms, at);
+        let mut slots = self.movable(now_ms, source);
         let mut candidates: Vec<Candidate> = slots
             .iter()
             .map(|slot| {
                 let part = self.places.part(*slot);
-                let targets = part.voters().iter().copied().filter(|voter| *voter != at).collect();
+                let targets =
+                    part.voters().iter().copied().filter(|voter| *voter != source).collect();
                 Candidate { moved: part.leadership_load(), bytes: 0, targets }
             })
             .collect();
@@ -137,15 +139,24 @@ impl Scheduler {
         let mut count = 0;
         // Choose one after the other: each transfer changes the loads for the next choice.
         while count < TRANSFERS_A_TICK && under_way < TRANSFERS_MAX {
-            let Some((index, to)) = balance::pick(at, self.mean_used, nodes, &candidates) else {
+            let Some((index, target)) = balance::pick(source, self.mean_used, nodes, &candidates)
+            else {
                 break;
             };
             let candidate = candidates.swap_remove(index);
             let slot = slots.swap_remove(index);
-            let why = self.move_why(at, to, nodes, candidate.moved);
+            let why = self.move_why(source, target, nodes, candidate.moved);
             let partition = self.places.part(slot).id;
-            let step = Step::TransferLeader { partition, to: self.id_of(to), why };
-            actions.push(self.move_under_way(now_ms, slot, step, at, to, candidate.moved, nodes));
+            let step = Step::TransferLeader { partition, to: self.id_of(target), why };
+            actions.push(self.move_under_way(
+                now_ms,
+                slot,
+                step,
+                source,
+                target,
+                candidate.moved,
+                nodes,
+            ));
             count += 1;
             under_way += 1;
         }
@@ -164,15 +175,15 @@ impl Scheduler {
         // Refill the budget of bytes, and sort the possible targets by load.
         let a_second = self.options.move_bytes_per_s as f64;
         self.move_tokens.refill(now_ms, a_second, a_second * MOVE_BURST_S);
-        let found = self.search_replicas(now_ms, stuck);
+        let slots_by_node = self.search_replicas(now_ms, stuck);
         let mut coolest: Vec<u16> =
             (0..nodes.len()).filter_map(|node| u16::try_from(node).ok()).collect();
         coolest.retain(|node| nodes[usize::from(*node)].open && !stuck.contains(node));
         coolest.sort_by(|a, b| {
             nodes[usize::from(*a)].used().total_cmp(&nodes[usize::from(*b)].used())
         });
-        let mut taken: Vec<u32> = Vec::new();
-        for (at, slots) in stuck.iter().zip(found) {
+        let mut chosen: Vec<u32> = Vec::new();
+        for (source, slots) in stuck.iter().zip(slots_by_node) {
             if self.under_way(|step| matches!(step, Step::MoveReplica { .. })) >= REPLICA_MOVES_MAX
             {
                 return;
@@ -184,20 +195,25 @@ impl Scheduler {
                 .map(|slot| {
                     let part = self.places.part(*slot);
                     let fresh = coolest.iter().copied().filter(|node| {
-                        !part.voters().contains(node) && self.places.stays_apart(part, *at, *node)
+                        !part.voters().contains(node)
+                            && self.places.stays_apart(part, *source, *node)
                     });
-                    let targets = if taken.contains(slot) {
+                    let targets = if chosen.contains(slot) {
                         Vec::new()
                     } else {
                         fresh.take(COOLEST).collect()
                     };
-                    let moved =
-                        if part.leader == *at { part.lead_load() } else { part.follower_load() };
+                    let moved = if part.leader == *source {
+                        part.lead_load()
+                    } else {
+                        part.follower_load()
+                    };
                     Candidate { moved, bytes: part.window.size_bytes().max(1), targets }
                 })
                 .collect();
             // One move per node and round, as long as the budget lasts.
-            let Some((index, to)) = balance::pick(*at, self.mean_used, nodes, &candidates) else {
+            let Some((index, target)) = balance::pick(*source, self.mean_used, nodes, &candidates)
+            else {
                 continue;
             };
             let candidate = &candidates[index];
@@ -205,30 +221,42 @@ impl Scheduler {
                 return;
             }
             let slot = slots[index];
-            taken.push(slot);
-            let why = self.move_why(*at, to, nodes, candidate.moved);
-            let (from, to_id) = (self.id_of(*at), self.id_of(to));
-            let step =
-                Step::MoveReplica { partition: self.places.part(slot).id, from, to: to_id, why };
-            actions.push(self.move_under_way(now_ms, slot, step, *at, to, candidate.moved, nodes));
+            chosen.push(slot);
+            let why = self.move_why(*source, target, nodes, candidate.moved);
+            let (source_id, target_id) = (self.id_of(*source), self.id_of(target));
+            let step = Step::MoveReplica {
+                partition: self.places.part(slot).id,
+                from: source_id,
+                to: target_id,
+                why,
+            };
+            actions.push(self.move_under_way(
+                now_ms,
+                slot,
+                step,
+                *source,
+                target,
+                candidate.moved,
+                nodes,
+            ));
         }
     }
 
     /// Partitions with a replica on each of these nodes that may be moved now, within a part of all partitions.
-    fn search_replicas(&mut self, now_ms: u64, on: &[u16]) -> Vec<Vec<u32>> {
-        let all = self.places.parts.len();
-        let mut found: Vec<Vec<u32>> = vec![Vec::new(); on.len()];
-        for _ in 0..(all / SEARCH_PARTS).max(SEARCH_MIN).min(all) {
-            self.search = if self.search + 1 >= all { 0 } else { self.search + 1 };
+    fn search_replicas(&mut self, now_ms: u64, nodes: &[u16]) -> Vec<Vec<u32>> {
+        let count = self.places.parts.len();
+        let mut slots_by_node: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
+        for _ in 0..(count / SEARCH_PARTS).max(SEARCH_MIN).min(count) {
+            self.search = if self.search + 1 >= count { 0 } else { self.search + 1 };
             let slot = u32::try_from(self.search).unwrap_or(NONE);
             let part = self.places.part(slot);
-            for (at, slots) in on.iter().zip(&mut found) {
-                if part.is(LIVE) && part.voters().contains(at) && self.is_free(now_ms, slot) {
+            for (node, slots) in nodes.iter().zip(&mut slots_by_node) {
+                if part.is(LIVE) && part.voters().contains(node) && self.is_free(now_ms, slot) {
                     slots.push(slot);
                 }
             }
         }
-        found
+        slots_by_node
     }
 
     /// True if a partition may be moved now.
@@ -236,14 +264,14 @@ impl Scheduler {
         !self.places.part(slot).is(BUSY) && self.past(slot).is_none_or(|past| past.may_move(now_ms))
     }
 
-    fn id_of(&self, at: u16) -> NodeId {
-        self.places.node(at).id
+    fn id_of(&self, index: u16) -> NodeId {
+        self.places.node(index).id
     }
 
-    fn move_why(&self, from: u16, to: u16, nodes: &[NodeLoad], moved: f64) -> MoveWhy {
+    fn move_why(&self, source: u16, target: u16, nodes: &[NodeLoad], moved: f64) -> MoveWhy {
         MoveWhy {
-            from_load: nodes[usize::from(from)].used(),
-            to_load: nodes[usize::from(to)].used(),
+            from_load: nodes[usize::from(source)].used(),
+            to_load: nodes[usize::from(target)].used(),
             mean_load: self.mean_used,
             moved,
         }
@@ -255,14 +283,14 @@ impl Scheduler {
         now_ms: u64,
         slot: u32,
         step: Step,
-        from: u16,
-        to: u16,
+        source: u16,
+        target: u16,
         moved: f64,
         nodes: &mut [NodeLoad],
     ) -> Action {
-        nodes[usize::from(from)].load -= moved;
-        nodes[usize::from(to)].load += moved;
+        nodes[usize::from(source)].load -= moved;
+        nodes[usize::from(target)].load += moved;
         let table = self.places.table_of(slot).id;
-        self.propose(now_ms, table, step, vec![(from, -micro(moved)), (to, micro(moved))])
+        self.propose(now_ms, table, step, vec![(source, -micro(moved)), (target, micro(moved))])
     }
 }

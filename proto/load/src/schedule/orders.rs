@@ -119,11 +119,11 @@ impl Scheduler {
 
     /// Reports that an action was carried out. Unknown numbers (ended before, or expired) are ignored: their effect
     /// arrives with [`Scheduler::set_partitions`].
-    pub fn done(&mut self, id: ActionId, done: Done, now_ms: u64) {
+    pub fn done(&mut self, id: ActionId, result: Done, now_ms: u64) {
         let Some(order) = self.end(id) else { return };
-        match (order.step, done) {
+        match (order.step, result) {
             (
-                Step::Split { partition, at, why, predicted_share, right_leader, .. },
+                Step::Split { partition, at: cut, why, predicted_share, right_leader, .. },
                 Done::Split { right },
             ) => {
                 let watch = Watch {
@@ -135,16 +135,16 @@ impl Scheduler {
                     done_ms: now_ms,
                     work_s: [0.0; 2],
                 };
-                self.was_split(id, watch, Some(&at), right_leader);
+                self.was_split(id, watch, Some(&cut), right_leader);
             }
-            (Step::Merge { left, right, .. }, _) => self.was_merged(now_ms, left, right),
-            (Step::TransferLeader { partition, to, .. }, _) => {
+            (Step::Merge { left: owner, right, .. }, _) => self.was_merged(now_ms, owner, right),
+            (Step::TransferLeader { partition, to: target, .. }, _) => {
                 self.totals.transfers += 1;
-                self.was_moved(now_ms, partition, to, None);
+                self.was_moved(now_ms, partition, target, None);
             }
-            (Step::MoveReplica { partition, from, to, .. }, _) => {
+            (Step::MoveReplica { partition, from: source, to: target, .. }, _) => {
                 self.totals.replica_moves += 1;
-                self.was_moved(now_ms, partition, to, Some(from));
+                self.was_moved(now_ms, partition, target, Some(source));
             }
             (Step::Rekey { .. }, _) => self.totals.rekeys += 1,
             // A split without a right part: the next list of partitions has it.
@@ -157,13 +157,13 @@ impl Scheduler {
         let Some(order) = self.end(id) else { return };
         self.totals.failed += 1;
         match order.step {
-            Step::Split { partition, at, why, .. } => {
+            Step::Split { partition, at: cut, why, .. } => {
                 let Some(slot) = self.places.slot(partition) else { return };
                 let rest_ms = if failed == Failed::AtEdge { NO_PLACE_MS } else { SPLIT_RETRY_MS };
                 let past = self.past_mut(slot);
                 past.split_ready_ms = past.split_ready_ms.max(now_ms + rest_ms);
                 if why == SplitWhy::IsolateKey {
-                    past.isolation = match (&past.isolation, at, failed) {
+                    past.isolation = match (&past.isolation, cut, failed) {
                         // No key lies before the hot one: the cut behind it is next, and at once.
                         (Isolation::None, At::Key(key), Failed::AtEdge) => {
                             past.split_ready_ms = now_ms;
@@ -174,11 +174,11 @@ impl Scheduler {
                     };
                 }
             }
-            Step::Merge { left, .. } => {
+            Step::Merge { left: owner, .. } => {
                 if let Some(table) = self.places.table_mut(order.table) {
                     table.merge_ready_ms = now_ms + TABLE_MERGE_RETRY_MS;
                 }
-                if let Some(slot) = self.places.slot(left) {
+                if let Some(slot) = self.places.slot(owner) {
                     let past = self.past_mut(slot);
                     past.merge_ready_ms = past.merge_ready_ms.max(now_ms + MERGE_RETRY_MS);
                 }
@@ -209,44 +209,45 @@ impl Scheduler {
         self.was_split(id, watch, None, None);
     }
 
-    fn was_split(&mut self, id: ActionId, watch: Watch, at: Option<&At>, leader: Option<NodeId>) {
+    fn was_split(&mut self, id: ActionId, watch: Watch, cut: Option<&At>, leader: Option<NodeId>) {
         let now_ms = watch.done_ms;
-        let Some(left) = self.places.slot(watch.left) else { return };
+        let Some(left_slot) = self.places.slot(watch.left) else { return };
         // The list of partitions may have come before.
-        let right = self.places.slot(watch.right).unwrap_or_else(|| {
+        let right_slot = self.places.slot(watch.right).unwrap_or_else(|| {
             let facts =
                 PartitionFacts { id: watch.right, born_ms: now_ms, ..PartitionFacts::default() };
-            let right = self.places.insert(watch.table, left, &facts);
-            self.copy_place(left, right);
-            right
+            let right_slot = self.places.insert(watch.table, left_slot, &facts);
+            self.copy_place(left_slot, right_slot);
+            right_slot
         });
         let (load_share, size_share) = match watch.why {
             SplitWhy::RightEdge => (0.0, 1.0),
             SplitWhy::LeftEdge => (1.0, 0.0),
             SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey => (0.5, 0.5),
         };
-        let window = self.places.change_window(left, |window| window.cut(load_share, size_share));
-        self.places.change_window(right, |own| *own = window);
+        let window =
+            self.places.change_window(left_slot, |window| window.cut(load_share, size_share));
+        self.places.change_window(right_slot, |current| *current = window);
         if let Some(leader) = leader.and_then(|leader| self.places.know_node(leader)) {
-            self.places.set_leader(right, leader);
+            self.places.set_leader(right_slot, leader);
         }
-        self.places.part_mut(left).born_s = seconds(now_ms);
-        self.split_pasts(now_ms, left, right, watch.why, at);
+        self.places.part_mut(left_slot).born_s = seconds(now_ms);
+        self.split_pasts(now_ms, left_slot, right_slot, watch.why, cut);
 
-        if let Some(heat) = self.heat.get_mut(&left) {
+        if let Some(heat) = self.heat.get_mut(&left_slot) {
             heat.renounce(now_ms);
-            self.engage(right, now_ms);
+            self.engage(right_slot, now_ms);
         }
-        let mut sides = self.watched.get(&left).cloned().unwrap_or_default();
+        let mut sides = self.watched.get(&left_slot).cloned().unwrap_or_default();
         sides.push((id, 1));
-        self.watched.insert(right, sides);
-        self.watched.entry(left).or_default().push((id, 0));
-        for slot in [left, right] {
+        self.watched.insert(right_slot, sides);
+        self.watched.entry(left_slot).or_default().push((id, 0));
+        for slot in [left_slot, right_slot] {
             self.places.part_mut(slot).flags |= WATCHED;
         }
         match watch.why {
-            SplitWhy::RightEdge => self.places.part_mut(left).flags |= FULL,
-            SplitWhy::LeftEdge => self.places.part_mut(right).flags |= FULL,
+            SplitWhy::RightEdge => self.places.part_mut(left_slot).flags |= FULL,
+            SplitWhy::LeftEdge => self.places.part_mut(right_slot).flags |= FULL,
             SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey => {}
         }
         *self.totals.splits.entry(watch.why).or_default() += 1;
@@ -254,20 +255,27 @@ impl Scheduler {
     }
 
     /// Gives a part of a split the replicas, the leader and the placement of the whole.
-    fn copy_place(&mut self, from: u32, to: u32) {
-        let part = self.places.part(from);
+    fn copy_place(&mut self, source: u32, target: u32) {
+        let part = self.places.part(source);
         let (leader, key_epoch) = (part.leader, part.key_epoch);
         let voters: Vec<NodeId> =
-            part.voters().iter().filter_map(|at| self.places.node_id(*at)).collect();
-        self.places.part_mut(to).key_epoch = key_epoch;
-        self.places.set_voters(to, &voters);
+            part.voters().iter().filter_map(|index| self.places.node_id(*index)).collect();
+        self.places.part_mut(target).key_epoch = key_epoch;
+        self.places.set_voters(target, &voters);
         if leader != NO_NODE {
-            self.places.set_leader(to, leader);
+            self.places.set_leader(target, leader);
         }
     }
 
-    fn split_pasts(&mut self, now_ms: u64, left: u32, right: u32, why: SplitWhy, at: Option<&At>) {
-        let past = self.past(left).cloned().unwrap_or_default();
+    fn split_pasts(
+        &mut self,
+        now_ms: u64,
+        left_slot: u32,
+        right_slot: u32,
+        why: SplitWhy,
+        cut: Option<&At>,
+    ) {
+        let past = self.past(left_slot).cloned().unwrap_or_default();
         let mut child = past.inherited();
         let rest_ms =
             if why == SplitWhy::RightEdge || why == SplitWhy::LeftEdge { 0 } else { SPLIT_REST_MS };
@@ -279,7 +287,7 @@ impl Scheduler {
         let (mut left_past, mut right_past) = (child.clone(), child);
         // The left part is the same replica group: it keeps its history of moves.
         left_past.keep_moves(&past);
-        if let (SplitWhy::IsolateKey, Some(At::Key(key))) = (why, at) {
+        if let (SplitWhy::IsolateKey, Some(At::Key(key))) = (why, cut) {
             match past.isolation {
                 Isolation::None => {
                     right_past.isolation = Isolation::Before(key.clone());
@@ -288,42 +296,49 @@ impl Scheduler {
                 Isolation::Before(_) | Isolation::Done => left_past.isolation = Isolation::Done,
             }
         }
-        *self.past_mut(left) = left_past;
-        *self.past_mut(right) = right_past;
+        *self.past_mut(left_slot) = left_past;
+        *self.past_mut(right_slot) = right_past;
     }
 
-    fn was_merged(&mut self, now_ms: u64, left: PartitionId, right: PartitionId) {
+    fn was_merged(&mut self, now_ms: u64, owner: PartitionId, right: PartitionId) {
         self.totals.merges += 1;
-        let (Some(left), Some(right)) = (self.places.slot(left), self.places.slot(right)) else {
+        let (Some(owner), Some(right)) = (self.places.slot(owner), self.places.slot(right)) else {
             return;
         };
-        let other = self.places.part(right).window.clone();
+        let neighbour = self.places.part(right).window.clone();
         let other_past = self.past(right).cloned().unwrap_or_default();
         self.forget(right);
-        self.places.change_window(left, |window| window.absorb(now_ms, &other));
-        let part = self.places.part_mut(left);
+        self.places.change_window(owner, |window| window.absorb(now_ms, &neighbour));
+        let part = self.places.part_mut(owner);
         part.born_s = seconds(now_ms);
         part.flags &= !FULL;
-        let past: &mut Past = self.past_mut(left);
+        let past: &mut Past = self.past_mut(owner);
         past.join(&other_past);
         past.merged_ms = Some(now_ms);
         past.hold_ms = past.hold_ms.max(AFTER_LOAD_SPLIT_MS);
-        self.note_size(left);
+        self.note_size(owner);
     }
 
-    fn was_moved(&mut self, now_ms: u64, partition: PartitionId, to: NodeId, from: Option<NodeId>) {
+    fn was_moved(
+        &mut self,
+        now_ms: u64,
+        partition: PartitionId,
+        target: NodeId,
+        source: Option<NodeId>,
+    ) {
         let Some(slot) = self.places.slot(partition) else { return };
         let leader = self.places.node_id(self.places.part(slot).leader);
-        if let Some(from) = from {
+        if let Some(source) = source {
             let part = self.places.part(slot);
-            let voters = part.voters().iter().filter_map(|at| self.places.node_id(*at));
-            let voters: Vec<NodeId> = voters.filter(|voter| *voter != from).chain([to]).collect();
+            let voters = part.voters().iter().filter_map(|index| self.places.node_id(*index));
+            let voters: Vec<NodeId> =
+                voters.filter(|voter| *voter != source).chain([target]).collect();
             self.places.set_voters(slot, &voters);
         }
-        if let Some(to) = self.places.know_node(to)
-            && (from.is_none() || leader == from)
+        if let Some(target) = self.places.know_node(target)
+            && (source.is_none() || leader == source)
         {
-            self.places.set_leader(slot, to);
+            self.places.set_leader(slot, target);
         }
         self.past_mut(slot).moved(now_ms);
     }
@@ -352,9 +367,9 @@ impl Scheduler {
 
     /// Removes and returns the watches whose minute is over.
     pub(super) fn due_watches(&mut self, now_ms: u64) -> Vec<(ActionId, Watch)> {
-        let over = |watch: &Watch| now_ms >= watch.done_ms + JUDGED_AFTER_MS;
+        let is_due = |watch: &Watch| now_ms >= watch.done_ms + JUDGED_AFTER_MS;
         let due: Vec<ActionId> =
-            self.watches.iter().filter(|(_, watch)| over(watch)).map(|(id, _)| *id).collect();
+            self.watches.iter().filter(|(_, watch)| is_due(watch)).map(|(id, _)| *id).collect();
         due.into_iter().filter_map(|id| self.watches.remove(&id).map(|watch| (id, watch))).collect()
     }
 

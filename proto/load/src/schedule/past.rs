@@ -49,13 +49,15 @@ impl Past {
     }
 
     /// Copies the moves of another history.
-    pub(super) fn keep_moves(&mut self, other: &Self) {
-        (self.move_ready_ms, self.moved_ms) = (other.move_ready_ms, other.moved_ms);
+    pub(super) fn keep_moves(&mut self, source: &Self) {
+        (self.move_ready_ms, self.moved_ms) = (source.move_ready_ms, source.moved_ms);
     }
 
     /// True if the partition may be moved now.
     pub(super) fn may_move(&self, now_ms: u64) -> bool {
-        let lately = |at: &Option<u64>| at.is_some_and(|at| now_ms.saturating_sub(at) < THRASH_MS);
+        let lately = |time_ms: &Option<u64>| {
+            time_ms.is_some_and(|time_ms| now_ms.saturating_sub(time_ms) < THRASH_MS)
+        };
         now_ms >= self.move_ready_ms && !self.moved_ms.iter().all(lately)
     }
 
@@ -73,16 +75,18 @@ impl Past {
     }
 
     /// Combines the histories of two merged partitions: the more cautious value of each field.
-    pub(super) fn join(&mut self, other: &Self) {
-        self.split_ready_ms = self.split_ready_ms.max(other.split_ready_ms);
-        self.in_vain = self.in_vain.max(other.in_vain);
-        self.hold_ms = self.hold_ms.max(other.hold_ms);
+    pub(super) fn join(&mut self, neighbour: &Self) {
+        self.split_ready_ms = self.split_ready_ms.max(neighbour.split_ready_ms);
+        self.in_vain = self.in_vain.max(neighbour.in_vain);
+        self.hold_ms = self.hold_ms.max(neighbour.hold_ms);
         self.isolation = Isolation::None;
     }
 
     /// True if the record no longer matters.
     pub(super) fn over(&self, now_ms: u64) -> bool {
-        let gone = |at: Option<u64>, after_ms: u64| at.is_none_or(|at| now_ms >= at + after_ms);
+        let is_past = |time_ms: Option<u64>, after_ms: u64| {
+            time_ms.is_none_or(|time_ms| now_ms >= time_ms + after_ms)
+        };
         // The backoff itself is remembered for as long again, and at least an hour: a descent that tries again right
         // after it must not begin at one minute.
         let in_vain_over = self.in_vain == 0 || now_ms >= self.split_ready_ms + AFTER_LOAD_SPLIT_MS;
@@ -90,9 +94,9 @@ impl Past {
             && in_vain_over
             && matches!(self.isolation, Isolation::None)
             && now_ms >= self.move_ready_ms
-            && gone(self.moved_ms[0], THRASH_MS)
+            && is_past(self.moved_ms[0], THRASH_MS)
             && now_ms >= self.merge_ready_ms
-            && gone(self.merged_ms, REGRET_MS)
+            && is_past(self.merged_ms, REGRET_MS)
             // A hold that has grown must still be known to the merge that it delayed.
             && (self.hold_ms <= AFTER_LOAD_SPLIT_MS || now_ms >= self.merge_ready_ms + REGRET_MS)
     }

@@ -94,7 +94,7 @@ impl Part {
     }
 }
 
-/// State of a node.
+/// A node with its load and the partitions that it leads.
 #[derive(Clone, Debug)]
 pub(super) struct NodeState {
     pub(super) id: NodeId,
@@ -129,7 +129,7 @@ impl NodeState {
     }
 }
 
-/// State of a table.
+/// A table with the budgets and the progress of its splits and merges.
 #[derive(Clone, Debug)]
 pub(super) struct TableState {
     pub(super) id: TableId,
@@ -188,47 +188,48 @@ impl Places {
     }
 
     pub(super) fn table(&self, id: TableId) -> Option<&TableState> {
-        self.table_by_id.get(&id).map(|at| &self.tables[*at as usize])
+        self.table_by_id.get(&id).map(|index| &self.tables[*index as usize])
     }
 
     pub(super) fn table_mut(&mut self, id: TableId) -> Option<&mut TableState> {
-        self.table_by_id.get(&id).map(|at| &mut self.tables[*at as usize])
+        self.table_by_id.get(&id).map(|index| &mut self.tables[*index as usize])
     }
 
     pub(super) fn node_index(&self, id: NodeId) -> Option<u16> {
         self.node_by_id.get(&id).copied()
     }
 
-    pub(super) fn node(&self, at: u16) -> &NodeState {
-        &self.nodes[usize::from(at)]
+    pub(super) fn node(&self, index: u16) -> &NodeState {
+        &self.nodes[usize::from(index)]
     }
 
-    pub(super) fn node_mut(&mut self, at: u16) -> &mut NodeState {
-        &mut self.nodes[usize::from(at)]
+    pub(super) fn node_mut(&mut self, index: u16) -> &mut NodeState {
+        &mut self.nodes[usize::from(index)]
     }
 
     /// True if a replica that moved between these nodes would share its zone with no more of its partition's other
     /// replicas than now.
-    pub(super) fn stays_apart(&self, part: &Part, from: u16, to: u16) -> bool {
-        let company = |at: u16| {
-            let zone = self.node(at).facts.zone;
-            let beside = |voter: &&u16| **voter != from && self.node(**voter).facts.zone == zone;
-            zone.map_or(0, |_| part.voters().iter().filter(beside).count())
+    pub(super) fn stays_apart(&self, part: &Part, source: u16, target: u16) -> bool {
+        let company = |index: u16| {
+            let zone = self.node(index).facts.zone;
+            let shares_zone =
+                |voter: &&u16| **voter != source && self.node(**voter).facts.zone == zone;
+            zone.map_or(0, |_| part.voters().iter().filter(shares_zone).count())
         };
-        company(to) <= company(from)
+        company(target) <= company(source)
     }
 
-    pub(super) fn node_id(&self, at: u16) -> Option<NodeId> {
-        self.nodes.get(usize::from(at)).map(|node| node.id)
+    pub(super) fn node_id(&self, index: u16) -> Option<NodeId> {
+        self.nodes.get(usize::from(index)).map(|node| node.id)
     }
 
     /// The node's index; an unknown node is added with default facts. `None` only when there are more nodes than
     /// indexes.
     pub(super) fn know_node(&mut self, id: NodeId) -> Option<u16> {
-        if let Some(at) = self.node_index(id) {
-            return Some(at);
+        if let Some(index) = self.node_index(id) {
+            return Some(index);
         }
-        let at = u16::try_from(self.nodes.len()).ok().filter(|at| *at != NO_NODE)?;
+        let index = u16::try_from(self.nodes.len()).ok().filter(|index| *index != NO_NODE)?;
         let facts = NodeFacts::default();
         self.nodes.push(NodeState {
             id,
@@ -238,8 +239,8 @@ impl Places {
             leads: Vec::new(),
             busy_since_ms: None,
         });
-        self.node_by_id.insert(id, at);
-        Some(at)
+        self.node_by_id.insert(id, index);
+        Some(index)
     }
 
     pub(super) fn set_table(&mut self, id: TableId, facts: TableFacts) {
@@ -247,8 +248,8 @@ impl Places {
             table.facts = facts;
             return;
         }
-        let at = u32::try_from(self.tables.len()).expect("fewer tables than 2^32");
-        self.table_by_id.insert(id, at);
+        let index = u32::try_from(self.tables.len()).expect("fewer tables than 2^32");
+        self.table_by_id.insert(id, index);
         self.tables.push(TableState {
             id,
             facts,
@@ -266,33 +267,36 @@ impl Places {
 
     /// Removes a table; its partitions must have been removed.
     pub(super) fn drop_table(&mut self, id: TableId) {
-        if let Some(at) = self.table_by_id.remove(&id) {
-            self.tables[at as usize].live = false;
+        if let Some(index) = self.table_by_id.remove(&id) {
+            self.tables[index as usize].live = false;
         }
     }
 
     /// The slots of a table, in key order.
     pub(super) fn slots_of(&self, id: TableId) -> Vec<u32> {
         let mut slots = Vec::new();
-        let mut at = self.table(id).map_or(NONE, |table| table.head);
-        while at != NONE {
-            slots.push(at);
-            at = self.part(at).right;
+        let mut slot = self.table(id).map_or(NONE, |table| table.head);
+        while slot != NONE {
+            slots.push(slot);
+            slot = self.part(slot).right;
         }
         slots
     }
 
     /// Adds a partition right of `left` (or as the table's first). It has no load until it gets a window.
-    pub(super) fn insert(&mut self, table: TableId, left: u32, facts: &PartitionFacts) -> u32 {
+    pub(super) fn insert(&mut self, table: TableId, left_slot: u32, facts: &PartitionFacts) -> u32 {
         let table = self.table_by_id[&table];
-        let right =
-            if left == NONE { self.tables[table as usize].head } else { self.part(left).right };
+        let right_slot = if left_slot == NONE {
+            self.tables[table as usize].head
+        } else {
+            self.part(left_slot).right
+        };
         let part = Part {
             id: facts.id,
             window: Window::default(),
             table,
-            left,
-            right,
+            left: left_slot,
+            right: right_slot,
             seat: 0,
             born_s: seconds(facts.born_ms),
             voters: [NO_NODE; VOTERS_MAX],
@@ -314,8 +318,8 @@ impl Places {
         };
         let parts = &self.parts;
         self.index.insert(facts.id, slot, |slot| parts[slot as usize].id);
-        self.link(table, left, slot);
-        self.link(table, slot, right);
+        self.link(table, left_slot, slot);
+        self.link(table, slot, right_slot);
         self.tables[table as usize].count += 1;
         self.set_voters(slot, &facts.voters);
         if let Some(leader) = facts.leader.and_then(|leader| self.know_node(leader)) {
@@ -325,22 +329,22 @@ impl Places {
     }
 
     /// Makes two partitions neighbours.
-    fn link(&mut self, table: u32, left: u32, right: u32) {
-        if left == NONE {
-            self.tables[table as usize].head = right;
+    fn link(&mut self, table: u32, left_slot: u32, right_slot: u32) {
+        if left_slot == NONE {
+            self.tables[table as usize].head = right_slot;
         } else {
-            self.part_mut(left).right = right;
+            self.part_mut(left_slot).right = right_slot;
         }
-        if right != NONE {
-            self.part_mut(right).left = left;
+        if right_slot != NONE {
+            self.part_mut(right_slot).left = left_slot;
         }
     }
 
     pub(super) fn remove(&mut self, slot: u32) {
         self.charge(slot, -1);
         self.unseat(slot);
-        let Part { id, table, left, right, .. } = *self.part(slot);
-        self.link(table, left, right);
+        let Part { id, table, left: left_slot, right: right_slot, .. } = *self.part(slot);
+        self.link(table, left_slot, right_slot);
         let parts = &self.parts;
         self.index.remove(id, |slot| parts[slot as usize].id);
         self.tables[table as usize].count -= 1;
@@ -351,12 +355,12 @@ impl Places {
     /// Sets the order of a table's partitions.
     pub(super) fn relink(&mut self, table: TableId, slots: &[u32]) {
         let table = self.table_by_id[&table];
-        let mut left = NONE;
+        let mut left_slot = NONE;
         for slot in slots {
-            self.link(table, left, *slot);
-            left = *slot;
+            self.link(table, left_slot, *slot);
+            left_slot = *slot;
         }
-        self.link(table, left, NONE);
+        self.link(table, left_slot, NONE);
     }
 
     pub(super) fn set_voters(&mut self, slot: u32, voters: &[NodeId]) {

@@ -36,8 +36,8 @@ impl Scheduler {
         for slot in slots {
             let part = self.places.part(slot);
             let table = self.places.table_of(slot);
-            let none = Past::default();
-            let past = self.past(slot).unwrap_or(&none);
+            let empty_past = Past::default();
+            let past = self.past(slot).unwrap_or(&empty_past);
             let heat = &self.heat[&slot];
             // The rule decides by a view of the partition's load; rests, budgets and the limit of splits in progress
             // come after it.
@@ -123,7 +123,7 @@ impl Scheduler {
     }
 
     fn propose_split(&mut self, now_ms: u64, slot: u32, ruling: Ruling) -> Action {
-        let Ruling { at, why, predicted_share } = ruling;
+        let Ruling { at: cut, why, predicted_share } = ruling;
         let part = self.places.part(slot);
         let (partition, leader) = (part.id, part.leader);
         // Expected gain of the right part's leader, and loss of the left one's.
@@ -133,22 +133,22 @@ impl Scheduler {
             SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey => 0.5,
         };
         let moved = part.leadership_load() * right_share;
-        let to = if why == SplitWhy::RightEdge {
+        let target = if why == SplitWhy::RightEdge {
             self.next_voter(slot, moved)
         } else {
             self.idle_voter(slot)
         };
         let mut expected = Vec::new();
-        if leader != NO_NODE && to != leader && to != NO_NODE {
-            expected = vec![(leader, -micro(moved)), (to, micro(moved))];
+        if leader != NO_NODE && target != leader && target != NO_NODE {
+            expected = vec![(leader, -micro(moved)), (target, micro(moved))];
         }
         let step = Step::Split {
             partition,
-            at,
+            at: cut,
             why,
             verdict: self.heat.get(&slot).and_then(|heat| heat.verdict.clone()).map(Box::new),
             predicted_share,
-            right_leader: self.places.node_id(to),
+            right_leader: self.places.node_id(target),
         };
         let table = self.places.table_of(slot).id;
         self.propose(now_ms, table, step, expected)
@@ -157,12 +157,12 @@ impl Scheduler {
     /// The voter with the least load; among equals one by lot, or all tables would choose the same.
     fn idle_voter(&self, slot: u32) -> u16 {
         let part = self.places.part(slot);
-        let lot = |at: u16| mix(self.seed ^ mix(part.id.0 ^ (u64::from(at) << 48)));
-        let used = |at: u16| {
-            let node = self.places.node(at);
+        let lot = |index: u16| mix(self.seed ^ mix(part.id.0 ^ (u64::from(index) << 48)));
+        let used = |index: u16| {
+            let node = self.places.node(index);
             node.load() / node.capacity()
         };
-        let open = part.voters().iter().copied().filter(|at| self.places.node(*at).open());
+        let open = part.voters().iter().copied().filter(|index| self.places.node(*index).open());
         open.min_by(|a, b| used(*a).total_cmp(&used(*b)).then_with(|| lot(*a).cmp(&lot(*b))))
             .unwrap_or(part.leader)
     }
@@ -174,19 +174,19 @@ impl Scheduler {
         if part.leader == NO_NODE {
             return self.idle_voter(slot);
         }
-        let (after, before): (Vec<u16>, Vec<u16>) =
-            part.voters().iter().partition(|at| **at > part.leader);
-        let from = self.places.node(part.leader);
-        let limit = from.load() / from.capacity();
-        let fits = |at: &u16| {
-            let node = self.places.node(*at);
+        let (following, preceding): (Vec<u16>, Vec<u16>) =
+            part.voters().iter().partition(|index| **index > part.leader);
+        let leader = self.places.node(part.leader);
+        let limit = leader.load() / leader.capacity();
+        let fits = |index: &u16| {
+            let node = self.places.node(*index);
             node.open()
                 && (node.load() + moved) / node.capacity() <= limit * TARGET_MAX + EXCESS_MIN
         };
-        after
+        following
             .into_iter()
-            .chain(before)
-            .filter(|at| *at != part.leader)
+            .chain(preceding)
+            .filter(|index| *index != part.leader)
             .find(fits)
             .unwrap_or(part.leader)
     }
@@ -199,27 +199,27 @@ impl Scheduler {
         for (slot, heat) in &self.heat {
             let part = self.places.part(*slot);
             let table = self.places.table_of(*slot);
-            let wanted = table.facts.remedy == Remedy::Auto
+            let eligible = table.facts.remedy == Remedy::Auto
                 && table.facts.append_only
                 && now_ms >= table.rekey_ready_ms
                 && heat.moving()
                 && now_ms >= heat.verdict_since_ms + REKEY_AFTER_MS
                 && part.window.hot_seconds() >= crate::split::HOT_SECONDS_MIN;
-            if wanted {
+            if eligible {
                 let rates = part.window.rates(now_ms);
                 let capacity = rates.write_rows / rates.rho_10.max(0.01);
                 // Add the refused part.
-                let known = rates.write_rows / (1.0 - rates.pressure.min(0.99));
+                let served = rates.write_rows / (1.0 - rates.pressure.min(0.99));
                 let waited = rates.rho_10 >= SATURATED && rates.queue_depth > 0;
-                let offered = if waited { known.max(SATURATED_TIMES * capacity) } else { known };
+                let offered = if waited { served.max(SATURATED_TIMES * capacity) } else { served };
                 let tail = tails.entry(part.table).or_default();
                 tail.0 += offered;
                 tail.1 = tail.1.max(capacity);
             }
         }
         let nodes = self.places.nodes.iter().filter(|node| node.open()).count();
-        for (at, (offered, capacity)) in tails {
-            let table = &self.places.tables[at as usize];
+        for (index, (offered, capacity)) in tails {
+            let table = &self.places.tables[index as usize];
             let buckets = buckets_for(offered, capacity, nodes);
             if buckets > table.facts.buckets {
                 let class = match table.facts.tail {
@@ -241,11 +241,11 @@ impl Scheduler {
     pub(super) fn walk(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
         let passed_ms = self.round_ms.map_or(1_000, |last| now_ms.saturating_sub(last)).min(60_000);
         self.round_ms = Some(now_ms);
-        let all = self.places.parts.len();
-        let due = (all as u64 * passed_ms / (ROUND_S * 1_000)).max(16).min(all as u64);
+        let count = self.places.parts.len();
+        let due = (count as u64 * passed_ms / (ROUND_S * 1_000)).max(16).min(count as u64);
         let mut merges = self.under_way(|step| matches!(step, Step::Merge { .. }));
         for _ in 0..due {
-            self.cursor = if self.cursor + 1 >= all { 0 } else { self.cursor + 1 };
+            self.cursor = if self.cursor + 1 >= count { 0 } else { self.cursor + 1 };
             let slot = u32::try_from(self.cursor).unwrap_or(NONE);
             if !self.places.part(slot).is(LIVE) {
                 continue;
@@ -263,8 +263,8 @@ impl Scheduler {
         }
     }
 
-    fn merge_of(&self, now_ms: u64, left: u32, right: u32) -> Option<Step> {
-        let table = self.places.table_of(left);
+    fn merge_of(&self, now_ms: u64, left_slot: u32, right_slot: u32) -> Option<Step> {
+        let table = self.places.table_of(left_slot);
         let view = TableView {
             automatic: table.facts.by_load || table.facts.by_size,
             partitions: table.count,
@@ -272,7 +272,7 @@ impl Scheduler {
             partition_bytes: table.facts.partition_bytes,
             merging: table.merging || now_ms < table.merge_ready_ms,
         };
-        let sides = [left, right].map(|slot| {
+        let sides = [left_slot, right_slot].map(|slot| {
             let part = self.places.part(slot);
             Side {
                 rho_max: part.window.rho_max(now_ms),
@@ -287,15 +287,15 @@ impl Scheduler {
         // The end at which a table grows is not merged with a full partition: it will be hot again.
         let tail = match table.facts.tail {
             Tail::None => false,
-            Tail::Right => self.places.part(right).right == NONE,
-            Tail::Left => self.places.part(left).left == NONE,
+            Tail::Right => self.places.part(right_slot).right == NONE,
+            Tail::Left => self.places.part(left_slot).left == NONE,
         };
         if tail || !may_merge(now_ms, &view, &sides[0], &sides[1]) {
             return None;
         }
         Some(Step::Merge {
-            left: self.places.part(left).id,
-            right: self.places.part(right).id,
+            left: self.places.part(left_slot).id,
+            right: self.places.part(right_slot).id,
             why: MergeWhy {
                 rho_max: sides[0].rho_max + sides[1].rho_max,
                 size_bytes: sides[0].size_bytes + sides[1].size_bytes,

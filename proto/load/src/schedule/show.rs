@@ -35,7 +35,7 @@ pub struct Totals {
     pub rekeys: u64,
 }
 
-/// A hot partition.
+/// A partition on the list of hot ones, with its verdict and the reason why it is not split.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HotPartition {
     /// Partition id.
@@ -101,7 +101,7 @@ impl Scheduler {
 
     /// The nodes, in the order in which they became known.
     pub fn node_use(&self) -> Vec<NodeUse> {
-        let of = |node: &super::places::NodeState| NodeUse {
+        let usage = |node: &super::places::NodeState| NodeUse {
             node: node.id,
             load: node.measured(),
             expected: node.load(),
@@ -109,12 +109,12 @@ impl Scheduler {
             leads: node.leads.len(),
             busy_since_ms: node.busy_since_ms,
         };
-        self.places.nodes.iter().map(of).collect()
+        self.places.nodes.iter().map(usage).collect()
     }
 
     /// The hot partitions, with their verdicts. Their keys are worth sampling.
     pub fn hot(&self, now_ms: u64) -> Vec<HotPartition> {
-        let of = |(slot, heat): (&u32, &super::heat::Heat)| {
+        let hot_partition = |(slot, heat): (&u32, &super::heat::Heat)| {
             let part = self.places.part(*slot);
             let past = self.past(*slot);
             HotPartition {
@@ -129,7 +129,7 @@ impl Scheduler {
                 rates: part.window.rates(now_ms),
             }
         };
-        self.heat.iter().map(of).collect()
+        self.heat.iter().map(hot_partition).collect()
     }
 
     /// True if a partition is on the list of hot ones.

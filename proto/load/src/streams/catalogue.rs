@@ -40,27 +40,27 @@ fn points<const N: usize>(
     widths: &'static [usize],
     mut columns: impl FnMut(u64, &mut Random) -> [u64; N] + Send + 'static,
 ) -> Draw {
-    Box::new(move |at, random: &mut Random, op: &mut Op| {
-        op.point(&columns(at, random), widths);
+    Box::new(move |time_us, random: &mut Random, op: &mut Op| {
+        op.point(&columns(time_us, random), widths);
         true
     })
 }
 
 /// The timestamp of a row that arrives now.
-fn stamp(at: u64, random: &mut Random, disorder_us: u64) -> u64 {
-    BEGIN_US + at - random.below(disorder_us + 1)
+fn stamp(time_us: u64, random: &mut Random, disorder_us: u64) -> u64 {
+    BEGIN_US + time_us - random.below(disorder_us + 1)
 }
 
 /// The timestamp of a row, a share of which arrives late.
-fn late_stamp(at: u64, random: &mut Random, share: f64, by_us: u64) -> u64 {
+fn late_stamp(time_us: u64, random: &mut Random, share: f64, by_us: u64) -> u64 {
     let disorder = if random.chance(share) { by_us } else { DISORDER_US };
-    stamp(at, random, disorder)
+    stamp(time_us, random, disorder)
 }
 
 /// The timestamp of a row that arrives by one of two paths, of which one is longer.
-fn lagging_stamp(at: u64, random: &mut Random, lag_us: u64) -> u64 {
+fn lagging_stamp(time_us: u64, random: &mut Random, lag_us: u64) -> u64 {
     let lag = if random.chance(0.5) { lag_us } else { 0 };
-    stamp(at, random, DISORDER_US) - lag
+    stamp(time_us, random, DISORDER_US) - lag
 }
 
 /// A user; the order of users is independent of how often they write.
@@ -73,8 +73,8 @@ fn mild_users() -> Zipf {
 }
 
 /// The position of a sweep that visits `items` in order, once in `period_us`.
-fn swept(at: u64, phase: u64, period_us: u64, items: u64) -> u64 {
-    ((at + phase) % period_us) * items / period_us
+fn swept(time_us: u64, phase: u64, period_us: u64, items: u64) -> u64 {
+    ((time_us + phase) % period_us) * items / period_us
 }
 
 /// The streams, in the order in which they are reported.
@@ -85,12 +85,12 @@ pub fn all() -> Vec<Kind> {
 
 fn kind(
     name: &'static str,
-    about: &'static str,
+    description: &'static str,
     (truth, classes): (Truth, &'static [Class]),
     (columns, options): (&'static [usize], Options),
     make: fn(&mut Random) -> Draw,
 ) -> Kind {
-    Kind { name, about, truth, classes, columns, options, filled: false, make }
+    Kind { name, about: description, truth, classes, columns, options, filled: false, make }
 }
 
 /// Loads that stay in place.
@@ -98,6 +98,7 @@ fn still() -> Vec<Kind> {
     let cut = (Truth::Cut, STATIC);
     let hot = (Truth::Stay, &[Class::HotKey][..]);
     vec![
+        // Even and skewed keys.
         kind("uniform", "keys evenly", cut, (KEY, PLAIN), |_| points(KEY, |_, r| [r.bits()])),
         kind("zipf scrambled", "YCSB zipfian 0.99", cut, (KEY, PLAIN), |_| {
             let zipf = Zipf::new(RECORDS, YCSB_THETA);
@@ -113,6 +114,7 @@ fn still() -> Vec<Kind> {
                 [if r.chance(0.9) { start + r.below(RECORDS / 100) } else { r.below(RECORDS) }]
             })
         }),
+        // One or two keys with most of the load.
         kind("one key 80 %", "one key, and others evenly", hot, (KEY, PLAIN), |seed| {
             let key = seed.below(RECORDS);
             points(KEY, move |_, r| [if r.chance(0.8) { key } else { r.below(RECORDS) }])
@@ -124,8 +126,8 @@ fn still() -> Vec<Kind> {
             (PAIR, TIME_SECOND),
             |seed| {
                 let hot = seed.bits();
-                points(PAIR, move |at, r| {
-                    [if r.chance(0.8) { hot } else { r.bits() }, stamp(at, r, DISORDER_US)]
+                points(PAIR, move |time_us, r| {
+                    [if r.chance(0.8) { hot } else { r.bits() }, stamp(time_us, r, DISORDER_US)]
                 })
             },
         ),
@@ -135,6 +137,7 @@ fn still() -> Vec<Kind> {
                 [if r.chance(0.9) { keys[r.index(2)] } else { r.below(RECORDS) }]
             })
         }),
+        // Reads that no writes accompany.
         kind(
             "reads of nothing",
             "points in a narrow empty range",
@@ -157,52 +160,62 @@ fn growing() -> Vec<Kind> {
     let right = (Truth::Stay, RIGHT);
     let time_first = (PAIR, TIME_FIRST);
     vec![
-        kind("sequence", "one counter", right, (KEY, PLAIN), |_| points(KEY, |at, _| [at])),
+        // Time or a counter comes first, in order or nearly.
+        kind("sequence", "one counter", right, (KEY, PLAIN), |_| {
+            points(KEY, |time_us, _| [time_us])
+        }),
         kind("ts,uid in order", "no disorder", right, time_first, |_| {
-            points(PAIR, |at, r| [stamp(at, r, 0), r.bits()])
+            points(PAIR, |time_us, r| [stamp(time_us, r, 0), r.bits()])
         }),
         kind("ts,uid 50 ms", "disorder 50 ms", right, time_first, |_| {
-            points(PAIR, |at, r| [stamp(at, r, DISORDER_US), r.bits()])
+            points(PAIR, |time_us, r| [stamp(time_us, r, DISORDER_US), r.bits()])
         }),
         kind("ts,uid 500 ms", "disorder 500 ms", right, time_first, |_| {
-            points(PAIR, |at, r| [stamp(at, r, 500_000), r.bits()])
+            points(PAIR, |time_us, r| [stamp(time_us, r, 500_000), r.bits()])
         }),
+        // A share of the rows is late.
         kind("ts,uid late 10 %", "10 % up to ten minutes late", right, time_first, |_| {
-            points(PAIR, |at, r| [late_stamp(at, r, 0.1, 600 * SECOND_US), r.bits()])
+            points(PAIR, |time_us, r| [late_stamp(time_us, r, 0.1, 600 * SECOND_US), r.bits()])
         }),
         kind("ts,uid backfill 30 %", "30 % anywhere in a day", right, time_first, |_| {
-            points(PAIR, |at, r| [late_stamp(at, r, 0.3, 24 * HOUR_US), r.bits()])
+            points(PAIR, |time_us, r| [late_stamp(time_us, r, 0.3, 24 * HOUR_US), r.bits()])
         }),
         kind("ts,uid half 5 s late", "half of the writers lag by 5 s", right, time_first, |_| {
-            points(PAIR, |at, r| [lagging_stamp(at, r, 5 * SECOND_US), r.bits()])
+            points(PAIR, |time_us, r| [lagging_stamp(time_us, r, 5 * SECOND_US), r.bits()])
         }),
         kind("ts,uid half 20 s late", "half of the writers lag by 20 s", right, time_first, |_| {
-            points(PAIR, |at, r| [lagging_stamp(at, r, 20 * SECOND_US), r.bits()])
+            points(PAIR, |time_us, r| [lagging_stamp(time_us, r, 20 * SECOND_US), r.bits()])
         }),
+        // Descending and coarse times, and one bucket.
         kind(
             "ts desc,uid",
             "newest first",
             (Truth::Stay, &[Class::MovingLeft]),
             time_first,
-            |_| points(PAIR, |at, r| [u64::MAX - stamp(at, r, DISORDER_US), r.bits()]),
+            |_| points(PAIR, |time_us, r| [u64::MAX - stamp(time_us, r, DISORDER_US), r.bits()]),
         ),
         kind("minute,uid", "time cut to minutes", right, time_first, |seed| {
             let phase = seed.below(60 * SECOND_US);
-            points(PAIR, move |at, r| [(BEGIN_US + phase + at) / (60 * SECOND_US), r.bits()])
+            points(PAIR, move |time_us, r| {
+                [(BEGIN_US + phase + time_us) / (60 * SECOND_US), r.bits()]
+            })
         }),
         kind("10 s,host", "time cut to 10 s, 1,000 hosts", right, time_first, |seed| {
             let phase = seed.below(10 * SECOND_US);
-            points(PAIR, move |at, r| [(BEGIN_US + phase + at) / (10 * SECOND_US), r.below(1_000)])
+            points(PAIR, move |time_us, r| {
+                [(BEGIN_US + phase + time_us) / (10 * SECOND_US), r.below(1_000)]
+            })
         }),
         kind("one bucket,ts,uid", "a single hash bucket", right, (TRIPLE, BUCKET_TIME), |_| {
-            points(TRIPLE, |at, r| [7, stamp(at, r, DISORDER_US), r.bits()])
+            points(TRIPLE, |time_us, r| [7, stamp(time_us, r, DISORDER_US), r.bits()])
         }),
+        // Reads that follow the newest keys, and a sorted load.
         kind("latest reads", "YCSB D: zipf from the newest of 150/s", right, (KEY, PLAIN), |_| {
             let zipf = Zipf::new(USERS, YCSB_THETA);
-            points(KEY, move |at, r| [USERS + at * 150 / SECOND_US - zipf.rank(r)])
+            points(KEY, move |time_us, r| [USERS + time_us * 150 / SECOND_US - zipf.rank(r)])
         }),
         kind("bulk load", "sorted, into an empty partition", right, (KEY, PLAIN), |_| {
-            points(KEY, |at, _| [at * 3])
+            points(KEY, |time_us, _| [time_us * 3])
         }),
     ]
 }
@@ -211,17 +224,20 @@ fn growing() -> Vec<Kind> {
 fn tails() -> Vec<Kind> {
     let cut = (Truth::Cut, TAILS);
     vec![
+        // A tail for each user.
         kind("uid,ts", "100,000 users, mild skew", cut, (PAIR, TIME_SECOND), |_| {
             let users = mild_users();
-            points(PAIR, move |at, r| [user(&users, r), stamp(at, r, DISORDER_US)])
+            points(PAIR, move |time_us, r| [user(&users, r), stamp(time_us, r, DISORDER_US)])
         }),
         kind("uid,ts zipf", "zipf .99 users", cut, (PAIR, TIME_SECOND), |_| {
             let users = Zipf::new(USERS, YCSB_THETA);
-            points(PAIR, move |at, r| [user(&users, r), stamp(at, r, DISORDER_US)])
+            points(PAIR, move |time_us, r| [user(&users, r), stamp(time_us, r, DISORDER_US)])
         }),
         kind("uid,ts late 10 %", "10 % up to ten minutes late", cut, (PAIR, TIME_SECOND), |_| {
             let users = mild_users();
-            points(PAIR, move |at, r| [user(&users, r), late_stamp(at, r, 0.1, 600 * SECOND_US)])
+            points(PAIR, move |time_us, r| {
+                [user(&users, r), late_stamp(time_us, r, 0.1, 600 * SECOND_US)]
+            })
         }),
         kind(
             "uid,ts in batches",
@@ -230,31 +246,35 @@ fn tails() -> Vec<Kind> {
             (PAIR, TIME_SECOND),
             |seed| {
                 let salt = seed.bits();
-                points(PAIR, move |at, r| [mix((at / 166_667) ^ salt), stamp(at, r, DISORDER_US)])
+                points(PAIR, move |time_us, r| {
+                    [mix((time_us / 166_667) ^ salt), stamp(time_us, r, DISORDER_US)]
+                })
             },
         ),
+        // A prefix before the user or the time.
         kind("hash,uid,ts", "a hash of the user first", cut, (TRIPLE, BUCKET_USER), |_| {
             let users = mild_users();
-            points(TRIPLE, move |at, r| {
+            points(TRIPLE, move |time_us, r| {
                 let user = user(&users, r);
-                [mix(user), user, stamp(at, r, DISORDER_US)]
+                [mix(user), user, stamp(time_us, r, DISORDER_US)]
             })
         }),
         kind("bucket16,ts,uid", "a hash of the row first", cut, (TRIPLE, BUCKET_TIME), |_| {
-            points(TRIPLE, |at, r| [r.below(16), stamp(at, r, DISORDER_US), r.bits()])
+            points(TRIPLE, |time_us, r| [r.below(16), stamp(time_us, r, DISORDER_US), r.bits()])
         }),
         kind("hour,uid,ts", "within one hour", cut, (TRIPLE, TIME_THIRD), |_| {
-            points(TRIPLE, |at, r| [5, r.bits(), stamp(at, r, DISORDER_US)])
+            points(TRIPLE, |time_us, r| [5, r.bits(), stamp(time_us, r, DISORDER_US)])
         }),
+        // Few tails, and hosts that report in turn.
         kind("two tails", "(tenant, ts) of two tenants", cut, (PAIR, TIME_SECOND), |_| {
-            points(PAIR, |at, r| [r.below(2), stamp(at, r, DISORDER_US)])
+            points(PAIR, |time_us, r| [r.below(2), stamp(time_us, r, DISORDER_US)])
         }),
         kind(
             "eight sensors",
             "(sensor, ts), a reading a second each",
             cut,
             (PAIR, TIME_SECOND),
-            |_| points(PAIR, |at, r| [r.below(8), (BEGIN_US + at) / SECOND_US]),
+            |_| points(PAIR, |time_us, r| [r.below(8), (BEGIN_US + time_us) / SECOND_US]),
         ),
         kind(
             "hosts at 10 s",
@@ -263,16 +283,20 @@ fn tails() -> Vec<Kind> {
             (PAIR, TIME_SECOND),
             |seed| {
                 let phase = seed.below(10 * SECOND_US);
-                points(PAIR, move |at, _| [swept(at, phase, 10 * SECOND_US, 30_000), BEGIN_US + at])
+                points(PAIR, move |time_us, _| {
+                    [swept(time_us, phase, 10 * SECOND_US, 30_000), BEGIN_US + time_us]
+                })
             },
         ),
         kind("hosts at 15 s", "the same, every 15 s", cut, (PAIR, TIME_SECOND), |seed| {
             let phase = seed.below(15 * SECOND_US);
-            points(PAIR, move |at, _| [swept(at, phase, 15 * SECOND_US, 30_000), BEGIN_US + at])
+            points(PAIR, move |time_us, _| {
+                [swept(time_us, phase, 15 * SECOND_US, 30_000), BEGIN_US + time_us]
+            })
         }),
         kind("dashboards of users", "(uid, ts), the last 5 min", cut, (PAIR, TIME_SECOND), |_| {
-            Box::new(|at, r, op| {
-                let (user, now) = (mix(r.below(USERS)), BEGIN_US + at);
+            Box::new(|time_us, r, op| {
+                let (user, now) = (mix(r.below(USERS)), BEGIN_US + time_us);
                 op.scan(&[user, now - 300 * SECOND_US], &[user, now], PAIR);
                 true
             })
@@ -287,7 +311,7 @@ fn sweeps() -> Vec<Kind> {
     vec![
         filled(kind("sorted sweep", "all keys in order, in 5 min", sweep, (KEY, PLAIN), |seed| {
             let phase = seed.below(100 * SECOND_US);
-            points(KEY, move |at, _| [swept(at, phase, 300 * SECOND_US, RECORDS)])
+            points(KEY, move |time_us, _| [swept(time_us, phase, 300 * SECOND_US, RECORDS)])
         })),
         filled(kind(
             "hosts at 60 s",
@@ -296,7 +320,9 @@ fn sweeps() -> Vec<Kind> {
             (PAIR, TIME_SECOND),
             |seed| {
                 let phase = seed.below(60 * SECOND_US);
-                points(PAIR, move |at, _| [swept(at, phase, 60 * SECOND_US, 30_000), BEGIN_US + at])
+                points(PAIR, move |time_us, _| {
+                    [swept(time_us, phase, 60 * SECOND_US, 30_000), BEGIN_US + time_us]
+                })
             },
         )),
     ]
@@ -306,6 +332,7 @@ fn sweeps() -> Vec<Kind> {
 fn scans() -> Vec<Kind> {
     let scans = (Truth::Stay, &[Class::ScanBound][..]);
     vec![
+        // Scans that contain every cut, and scans of a few keys.
         kind("full scans 60 %", "and points evenly", scans, (KEY, PLAIN), |_| {
             Box::new(|_, r, op| {
                 if r.chance(0.6) {
@@ -329,14 +356,15 @@ fn scans() -> Vec<Kind> {
                 })
             },
         ),
+        // Scans of the newest keys.
         kind(
             "dashboards",
             "(ts, uid), the last 5 min",
             (Truth::Stay, RIGHT),
             (PAIR, TIME_FIRST),
             |_| {
-                Box::new(|at, _, op| {
-                    let now = BEGIN_US + at;
+                Box::new(|time_us, _, op| {
+                    let now = BEGIN_US + time_us;
                     op.scan(&[now - 300 * SECOND_US], &[now], PAIR);
                     true
                 })
@@ -348,9 +376,9 @@ fn scans() -> Vec<Kind> {
             (Truth::Stay, &[]),
             (PAIR, TIME_FIRST),
             |_| {
-                Box::new(|at, r, op| {
+                Box::new(|time_us, r, op| {
                     let span = [HOUR_US / 12, HOUR_US, 24 * HOUR_US][r.index(3)];
-                    op.scan(&[BEGIN_US + at - span], &[BEGIN_US + at], PAIR);
+                    op.scan(&[BEGIN_US + time_us - span], &[BEGIN_US + time_us], PAIR);
                     true
                 })
             },
@@ -362,29 +390,37 @@ fn scans() -> Vec<Kind> {
 fn mixed() -> Vec<Kind> {
     let open = (Truth::Open, &[][..]);
     vec![
+        // Appends beside an even load.
         kind(
             "tail 30 % of updates",
             "70 % evenly, 30 % appended",
             (Truth::Cut, STATIC),
             (KEY, PLAIN),
             |_| {
-                points(KEY, |at, r| [if r.chance(0.3) { BEGIN_US + at } else { r.below(BEGIN_US) }])
+                points(KEY, |time_us, r| {
+                    [if r.chance(0.3) { BEGIN_US + time_us } else { r.below(BEGIN_US) }]
+                })
             },
         ),
         kind("tail 60 % of updates", "40 % evenly, 60 % appended", open, (KEY, PLAIN), |_| {
-            points(KEY, |at, r| [if r.chance(0.6) { BEGIN_US + at } else { r.below(BEGIN_US) }])
+            points(KEY, |time_us, r| {
+                [if r.chance(0.6) { BEGIN_US + time_us } else { r.below(BEGIN_US) }]
+            })
         }),
         kind("three tails", "(tenant, ts), 20/20/60 %", open, (PAIR, TIME_SECOND), |_| {
-            points(PAIR, |at, r| [[0, 1, 2, 2, 2][r.index(5)], stamp(at, r, DISORDER_US)])
+            points(PAIR, |time_us, r| [[0, 1, 2, 2, 2][r.index(5)], stamp(time_us, r, DISORDER_US)])
         }),
+        // Loads that change or pause.
         kind("hour changes", "(hour, uid, ts), at 5 to 25 s", open, (TRIPLE, TIME_THIRD), |seed| {
             let change = (5 + seed.below(20)) * SECOND_US;
-            points(TRIPLE, move |at, r| [5 + u64::from(at > change), r.bits(), BEGIN_US + at])
+            points(TRIPLE, move |time_us, r| {
+                [5 + u64::from(time_us > change), r.bits(), BEGIN_US + time_us]
+            })
         }),
         kind("hot spot moves", "10 % of keys, elsewhere every 30 s", open, (KEY, PLAIN), |seed| {
             let (salt, phase) = (seed.bits(), seed.below(30 * SECOND_US));
-            points(KEY, move |at, r| {
-                let place = mix(((at + phase) / (30 * SECOND_US)) ^ salt) % 9;
+            points(KEY, move |time_us, r| {
+                let place = mix(((time_us + phase) / (30 * SECOND_US)) ^ salt) % 9;
                 [(place * RECORDS + r.below(RECORDS)) / 10]
             })
         }),
@@ -395,19 +431,20 @@ fn mixed() -> Vec<Kind> {
             (PAIR, TIME_SECOND),
             |seed| {
                 let phase = seed.below(60 * SECOND_US);
-                let mut burst = points(PAIR, move |at, _| {
-                    let at_in = (at + phase) % (60 * SECOND_US);
-                    [at_in * 30_000 / (5 * SECOND_US), BEGIN_US + at]
+                let mut burst = points(PAIR, move |time_us, _| {
+                    let at_in = (time_us + phase) % (60 * SECOND_US);
+                    [at_in * 30_000 / (5 * SECOND_US), BEGIN_US + time_us]
                 });
-                Box::new(move |at, random, op| {
-                    (at + phase) % (60 * SECOND_US) < 5 * SECOND_US && burst(at, random, op)
+                Box::new(move |time_us, random, op| {
+                    (time_us + phase) % (60 * SECOND_US) < 5 * SECOND_US
+                        && burst(time_us, random, op)
                 })
             },
         ),
         kind("drifting crowd", "zipf around a place that moves 1 %/s", open, (KEY, PLAIN), |_| {
             let zipf = Zipf::new(RECORDS, 0.8);
-            points(KEY, move |at, r| {
-                let place = at * RECORDS / (100 * SECOND_US);
+            points(KEY, move |time_us, r| {
+                let place = time_us * RECORDS / (100 * SECOND_US);
                 let off = zipf.rank(r);
                 [if r.chance(0.5) {
                     RECORDS + place + off
