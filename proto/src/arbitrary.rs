@@ -44,6 +44,7 @@ pub(crate) fn column_type() -> impl Strategy<Value = ColumnType> {
 
 /// A value of the type that is not NULL. Drawn from few distinct values, so that equal ones are frequent.
 pub(crate) fn value(column_type: ColumnType) -> BoxedStrategy<Value> {
+    // Integers: mostly small ones, some at the ends of the type's range, some anywhere.
     if let Some((min, max)) = integer_range(column_type) {
         let low = (-3_i128).max(min);
         let ends = vec![min, min + 1, max - 1, max];
@@ -51,6 +52,7 @@ pub(crate) fn value(column_type: ColumnType) -> BoxedStrategy<Value> {
             .prop_map(move |number| integer(number, column_type))
             .boxed();
     }
+    // The other types in the same proportions.
     let ticks = || prop_oneof![4 => -3..=5_i64, 1 => select(vec![i64::MIN, i64::MAX])];
     match column_type {
         ColumnType::Float32 => floats().prop_map(|v| Value::Float(widen(narrow(v)))).boxed(),

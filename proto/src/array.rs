@@ -49,9 +49,9 @@ impl Value {
         let column_type = column_type_of(array)?;
         if array.data_type() != &column_type.arrow() {
             // Cast one row to the type's own form; this also unpacks a dictionary.
-            let one = cast(&array.slice(row, 1), &column_type.arrow())
+            let element = cast(&array.slice(row, 1), &column_type.arrow())
                 .map_err(|error| arrow_error(&error))?;
-            return Self::from_array(one.as_ref(), 0);
+            return Self::from_array(element.as_ref(), 0);
         }
         Ok(match column_type {
             ColumnType::Bool => Self::Bool(array.as_boolean().value(row)),
@@ -90,6 +90,7 @@ impl Value {
 pub fn array_of(column_type: ColumnType, values: &[Value]) -> Result<ArrayRef, Error> {
     let values: Vec<Value> =
         values.iter().map(|value| value.clone().coerce(column_type)).collect::<Result<_, _>>()?;
+    // After the coercion, a value of another kind can only be NULL.
     Ok(match column_type {
         ColumnType::Bool => {
             let items = values.iter().map(|value| match value {

@@ -11,7 +11,7 @@ use crate::id::PartitionId;
 /// Load of one partition, as counted by its leader.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadBeat {
-    /// The partition.
+    /// Partition that the node leads.
     pub partition: PartitionId,
     /// The leader's term.
     pub term: u64,

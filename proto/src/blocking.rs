@@ -4,7 +4,7 @@
 //! the order of events, so its thread calls [`stay_in_place`] once: then the work is complete when [`spawn`] returns,
 //! and nothing runs concurrently.
 //!
-//! Invariant: a thread works in place only if it, or the thread that waits for it, has asked for that.
+//! Invariant: a thread works in place only if it, or the thread that waits for it, has called [`stay_in_place`].
 
 use std::cell::Cell;
 
@@ -31,19 +31,19 @@ pub fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Jo
     if !is_in_place() {
         return tokio::task::spawn_blocking(work);
     }
-    // On a separate thread all the same: this one is inside the runtime, where waiting is not allowed.
+    // On a separate thread nevertheless: this one is inside the runtime, where waiting is not allowed.
     let runtime = Handle::current();
     let entered = runtime.clone();
-    let done = std::thread::spawn(move || {
+    let worker = std::thread::spawn(move || {
         stay_in_place();
         let _runtime = entered.enter();
         work()
     });
-    let done = done.join();
-    runtime.spawn(async move { done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) })
+    let result = worker.join();
+    runtime.spawn(async move { result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) })
 }
 
-/// Runs work that blocks only briefly on the current thread: while somebody waits for it and cores are busy, another
+/// Runs work that blocks only briefly on the current thread: if the caller waits for it and all cores are busy, another
 /// thread would start later than this one ends.
 pub fn at_once<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {

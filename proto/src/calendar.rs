@@ -121,20 +121,20 @@ fn parse_time(rest: &mut &str) -> Option<(i64, u32, bool)> {
     let minute = two_digits(rest)?;
     let mut second = 0;
     let (mut nanos, mut finer) = (0_u32, false);
-    if let Some(after) = rest.strip_prefix(':') {
-        *rest = after;
+    if let Some(tail) = rest.strip_prefix(':') {
+        *rest = tail;
         second = two_digits(rest)?;
-        if let Some(after) = rest.strip_prefix('.') {
-            let width = after.bytes().take_while(u8::is_ascii_digit).count();
-            let digits = &after[..width];
+        if let Some(tail) = rest.strip_prefix('.') {
+            let width = tail.bytes().take_while(u8::is_ascii_digit).count();
+            let digits = &tail[..width];
             if digits.is_empty() {
                 return None;
             }
-            let shown = &digits[..width.min(9)];
-            let missing = u32::try_from(9 - shown.len()).ok()?;
-            nanos = shown.parse::<u32>().ok()? * 10_u32.pow(missing);
-            finer = digits[shown.len()..].bytes().any(|digit| digit != b'0');
-            *rest = &after[width..];
+            let significant = &digits[..width.min(9)];
+            let missing = u32::try_from(9 - significant.len()).ok()?;
+            nanos = significant.parse::<u32>().ok()? * 10_u32.pow(missing);
+            finer = digits[significant.len()..].bytes().any(|digit| digit != b'0');
+            *rest = &tail[width..];
         }
     }
     if hour > 23 || minute > 59 || second > 59 {

@@ -84,7 +84,7 @@ impl Catalog {
         next.former.is_none().then_some(next)
     }
 
-    /// A table by its id.
+    /// Searches all databases for a table.
     pub fn table_by_id(&self, id: TableId) -> Option<&Arc<Table>> {
         self.tables.values().flat_map(BTreeMap::values).find(|table| table.id == id)
     }

@@ -84,11 +84,11 @@ impl CatalogHistory {
         Ok(())
     }
 
-    /// The new position of a node that accepts an order of this catalog and has followed `known` so far.
+    /// The new position of a node that accepts an order of this catalog and has `followed` another so far.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] when `known` belongs to another cluster or is not in this history.
-    pub fn follow(&self, known: Option<&CatalogPosition>) -> Result<CatalogPosition, Error> {
+    /// [`Error::InvalidInput`] when `followed` belongs to another cluster or is not in this history.
+    pub fn follow(&self, followed: Option<&CatalogPosition>) -> Result<CatalogPosition, Error> {
         self.check()?;
         let last = self.leaderships.last().copied().unwrap_or_default();
         let mut position = CatalogPosition {
@@ -97,29 +97,30 @@ impl CatalogHistory {
             term: last.term,
             nonce: last.nonce,
         };
-        let Some(known) = known else { return Ok(position) };
-        if known.cluster != self.cluster {
+        let Some(followed) = followed else { return Ok(position) };
+        if followed.cluster != self.cluster {
             return Err(Error::InvalidInput(format!(
                 "the order is from cluster {:016x}, this node belongs to cluster {:016x}",
-                self.cluster, known.cluster
+                self.cluster, followed.cluster
             )));
         }
         // Within the leadership that sends the order any version is accepted.
-        if known.nonce == last.nonce {
-            position.version = position.version.max(known.version);
+        if followed.nonce == last.nonce {
+            position.version = position.version.max(followed.version);
             return Ok(position);
         }
         // Otherwise the followed version must precede the first version of the next leadership; if not, this catalog
         // has lost it.
-        let after = self.leaderships.iter().position(|leadership| leadership.nonce == known.nonce);
-        let next = after.and_then(|place| self.leaderships.get(place + 1));
-        if next.is_some_and(|next| next.first > known.version) {
+        let index =
+            self.leaderships.iter().position(|leadership| leadership.nonce == followed.nonce);
+        let next = index.and_then(|place| self.leaderships.get(place + 1));
+        if next.is_some_and(|next| next.first > followed.version) {
             return Ok(position);
         }
         Err(Error::InvalidInput(format!(
             "the order is from a catalog (version {}, term {}) that does not continue the one that this node has followed \
              (version {}, term {}): meta was restored from an older copy or lost committed changes, or the order is late",
-            self.version, last.term, known.version, known.term
+            self.version, last.term, followed.version, followed.term
         )))
     }
 }

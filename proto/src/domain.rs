@@ -84,21 +84,21 @@ impl Domain {
         let (first, last) = match value {
             Value::Null => return Self::none(),
             Value::Float(0.0) => (Value::Float(-0.0), Value::Float(0.0)),
-            other => (other.clone(), other),
+            value => (value.clone(), value),
         };
-        let below = |high| Interval { low: Bound::Unbounded, high };
-        let above = |low| Interval { low, high: Bound::Unbounded };
+        let ending_at = |high| Interval { low: Bound::Unbounded, high };
+        let beginning_at = |low| Interval { low, high: Bound::Unbounded };
         let intervals = match comparison {
             Comparison::Equal => {
                 vec![Interval { low: Bound::Included(first), high: Bound::Included(last) }]
             }
             Comparison::NotEqual => {
-                vec![below(Bound::Excluded(first)), above(Bound::Excluded(last))]
+                vec![ending_at(Bound::Excluded(first)), beginning_at(Bound::Excluded(last))]
             }
-            Comparison::Less => vec![below(Bound::Excluded(first))],
-            Comparison::LessOrEqual => vec![below(Bound::Included(last))],
-            Comparison::Greater => vec![above(Bound::Excluded(last))],
-            Comparison::GreaterOrEqual => vec![above(Bound::Included(first))],
+            Comparison::Less => vec![ending_at(Bound::Excluded(first))],
+            Comparison::LessOrEqual => vec![ending_at(Bound::Included(last))],
+            Comparison::Greater => vec![beginning_at(Bound::Excluded(last))],
+            Comparison::GreaterOrEqual => vec![beginning_at(Bound::Included(first))],
         };
         Self { null: false, intervals }
     }
@@ -112,7 +112,7 @@ impl Domain {
     pub fn from_intervals(null: bool, intervals: Vec<Interval>) -> Self {
         let unbound_null = |bound: Bound<Value>| match bound {
             Bound::Included(Value::Null) | Bound::Excluded(Value::Null) => Bound::Unbounded,
-            other => other,
+            bound => bound,
         };
         let mut intervals: Vec<Interval> = intervals
             .into_iter()
@@ -153,20 +153,20 @@ impl Domain {
             return Self { null, intervals: self.intervals.clone() };
         }
         let mut intervals = Vec::new();
-        let (mut left, mut right) = (self.intervals.iter(), other.intervals.iter());
-        let (mut a, mut b) = (left.next(), right.next());
+        let (mut ours, mut theirs) = (self.intervals.iter(), other.intervals.iter());
+        let (mut a, mut b) = (ours.next(), theirs.next());
         while let (Some(x), Some(y)) = (a, b) {
             let low = if order_lows(&x.low, &y.low).is_lt() { &y.low } else { &x.low };
             let x_ends_first = order_highs(&x.high, &y.high).is_lt();
             let high = if x_ends_first { &x.high } else { &y.high };
-            let both = Interval { low: low.clone(), high: high.clone() };
-            if !both.is_empty() {
-                intervals.push(both);
+            let overlap = Interval { low: low.clone(), high: high.clone() };
+            if !overlap.is_empty() {
+                intervals.push(overlap);
             }
             if x_ends_first {
-                a = left.next();
+                a = ours.next();
             } else {
-                b = right.next();
+                b = theirs.next();
             }
         }
         Self { null, intervals }

@@ -44,7 +44,7 @@ pub enum Error {
     /// The partition's schema is not the one that the request was made for.
     #[error("table {table} has another schema version than the request")]
     StaleSchema {
-        /// The table.
+        /// Table of the request.
         table: TableId,
     },
     /// This replica does not lead its group.

@@ -69,14 +69,15 @@ impl Claim {
     /// copy: it says nothing about the directory.
     #[must_use]
     pub fn is_older(&self, recorded: Option<Generation>) -> bool {
-        let known = self.acknowledged.map_or(0, |acknowledged| acknowledged.number);
-        recorded.is_some_and(|recorded| !self.has(recorded) && recorded.number >= known)
+        let acknowledged_number = self.acknowledged.map_or(0, |acknowledged| acknowledged.number);
+        recorded
+            .is_some_and(|recorded| !self.has(recorded) && recorded.number >= acknowledged_number)
     }
 
     /// The number of the next generation.
     fn next_number(&self) -> u64 {
-        let known = self.acknowledged.iter().chain(&self.pending);
-        known.map(|generation| generation.number).max().unwrap_or(0).saturating_add(1)
+        let generations = self.acknowledged.iter().chain(&self.pending);
+        generations.map(|generation| generation.number).max().unwrap_or(0).saturating_add(1)
     }
 
     /// The text for the file.
@@ -129,7 +130,7 @@ pub fn decide(
 ) -> Result<Decision, Error> {
     let pending = claim.pending.filter(|pending| pending.number > 0);
     let pending = pending.ok_or_else(|| {
-        Error::InvalidInput("a data directory without a pending generation".to_owned())
+        Error::InvalidInput("the data directory has no pending generation".to_owned())
     })?;
     let rises = recorded.is_none_or(|recorded| recorded.number < pending.number);
     Ok(if recorded == Some(pending) {
@@ -144,7 +145,7 @@ pub fn decide(
 /// A node's request to record a generation of its data directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Renewal {
-    /// The node.
+    /// Node that sends the request.
     pub node: NodeId,
     /// Random number of the node's data directory.
     pub identity: u64,

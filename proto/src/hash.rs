@@ -105,6 +105,7 @@ impl<'a> Item<'a> {
     }
 
     fn encode(&self, bytes: &mut Vec<u8>) {
+        // The tags of the table above. Integers share theirs, so that equal numbers hash alike in every width.
         match self {
             Self::Null => bytes.push(0),
             Self::Bool(v) => bytes.extend([1, u8::from(*v)]),

@@ -109,7 +109,7 @@ pub struct ReshapeEvent {
     pub id: u64,
     /// Time of the decision, milliseconds since 1970 by the clock of meta's leader.
     pub at_ms: i64,
-    /// The table.
+    /// Table of the partitions.
     pub table: TableId,
     /// Split or merge.
     pub kind: ReshapeKind,

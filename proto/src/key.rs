@@ -253,14 +253,14 @@ impl KeyCodec {
     /// one), more values than the key has columns, or a value of another type.
     pub fn encode_bound(&self, bound: &Bound) -> Result<Bytes, Error> {
         let bound = self.coerce_bound(bound)?;
-        let mut out = Vec::new();
+        let mut bytes = Vec::new();
         if let Some(placement) = bound.placement {
-            out.extend_from_slice(&placement.to_be_bytes());
+            bytes.extend_from_slice(&placement.to_be_bytes());
         }
         for (value, column_type) in bound.key.iter().zip(&self.inner.types) {
-            cell::encode(&mut out, *column_type, value)?;
+            cell::encode(&mut bytes, *column_type, value)?;
         }
-        Ok(out.into())
+        Ok(bytes.into())
     }
 
     /// The bound with its values coerced to the columns' types: the form to store.
@@ -346,8 +346,8 @@ impl KeyCodec {
         };
         let missing = || Error::Corrupted(format!("a key has no column {column}"));
         let column_type = *self.inner.types.get(column).ok_or_else(missing)?;
-        for before in &self.inner.types[..column] {
-            cell::skip(&mut rest, *before)?;
+        for skipped in &self.inner.types[..column] {
+            cell::skip(&mut rest, *skipped)?;
         }
         cell::decode(&mut rest, column_type)
     }
@@ -375,19 +375,19 @@ impl KeyCodec {
     /// consists of 0xFF only.
     pub fn successor(key: &[u8]) -> Option<Bytes> {
         let last = key.iter().rposition(|byte| *byte != u8::MAX)?;
-        let mut out = key[..=last].to_vec();
-        out[last] += 1;
-        Some(out.into())
+        let mut bytes = key[..=last].to_vec();
+        bytes[last] += 1;
+        Some(bytes.into())
     }
 }
 
 /// A key column of the batch in the exact type for which the converter was made.
 fn key_column(rows: &RecordBatch, name: &str, column_type: ColumnType) -> Result<ArrayRef, Error> {
-    let wanted = column_type.arrow();
+    let data_type = column_type.arrow();
     let Some(column) = rows.column_by_name(name) else {
-        return Ok(new_null_array(&wanted, rows.num_rows()));
+        return Ok(new_null_array(&data_type, rows.num_rows()));
     };
-    if *column.data_type() == wanted {
+    if *column.data_type() == data_type {
         return Ok(Arc::clone(column));
     }
     // The same values in another layout, such as a dictionary; never another type.
@@ -399,7 +399,7 @@ fn key_column(rows: &RecordBatch, name: &str, column_type: ColumnType) -> Result
         )));
     }
     let options = CastOptions { safe: false, ..CastOptions::default() };
-    cast_with_options(column, &wanted, &options).map_err(|error| {
+    cast_with_options(column, &data_type, &options).map_err(|error| {
         Error::InvalidInput(format!("key column \"{name}\" is not {}: {error}", column_type.sql()))
     })
 }

@@ -32,15 +32,15 @@ impl Labels {
         for (name, value) in pairs {
             check("name", &name)?;
             check("value", &value)?;
-            if let Some(before) = labels.insert(name.clone(), value) {
+            if let Some(previous) = labels.insert(name.clone(), value) {
                 return Err(Error::InvalidInput(format!(
-                    "label \"{name}\" is given twice, once as \"{before}\""
+                    "label \"{name}\" is given twice, once as \"{previous}\""
                 )));
             }
         }
         if labels.len() > LABELS_MAX {
             return Err(Error::InvalidInput(format!(
-                "{} labels are more than the {LABELS_MAX} that a node may have",
+                "{} labels exceed the limit of {LABELS_MAX} per node",
                 labels.len()
             )));
         }
@@ -63,20 +63,20 @@ impl Labels {
     }
 }
 
-fn check(what: &str, text: &str) -> Result<(), Error> {
+fn check(part: &str, text: &str) -> Result<(), Error> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if (1..=LENGTH_MAX).contains(&text.len()) && text.chars().all(plain) {
         return Ok(());
     }
     Err(Error::InvalidInput(format!(
-        "\"{text}\" cannot be the {what} of a label: that takes 1 to {LENGTH_MAX} letters, digits and -_./"
+        "invalid label {part} \"{text}\": it must have 1 to {LENGTH_MAX} letters, digits and -_./"
     )))
 }
 
 impl fmt::Display for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (name, value)) in self.iter().enumerate() {
-            let comma = if at > 0 { "," } else { "" };
+        for (index, (name, value)) in self.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
             write!(f, "{comma}{name}={value}")?;
         }
         Ok(())
@@ -91,9 +91,9 @@ impl FromStr for Labels {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        let pair = |one: &str| {
-            let (name, value) = one.split_once('=').ok_or_else(|| {
-                Error::InvalidInput(format!("\"{one}\" is not a label, which is NAME=VALUE"))
+        let pair = |item: &str| {
+            let (name, value) = item.split_once('=').ok_or_else(|| {
+                Error::InvalidInput(format!("\"{item}\" is not a label of the form NAME=VALUE"))
             })?;
             Ok((name.trim().to_owned(), value.trim().to_owned()))
         };

@@ -254,7 +254,7 @@ fn timestamp(ticks: i128, exact: bool) -> Fit {
 fn towards_zero(floor: Value) -> Value {
     match floor {
         Value::Decimal(unscaled) if unscaled < 0 => Value::Decimal(unscaled + 1),
-        other => other,
+        value => value,
     }
 }
 
@@ -311,10 +311,10 @@ fn scale_decimal(text: &str, scale: i8) -> Option<Scaled> {
     if length + shift > 39 {
         return Some(Scaled::Beyond { negative });
     }
-    let kept = usize::try_from((length + shift.min(0)).max(0)).ok()?;
-    let exact = digits[kept..].bytes().all(|digit| digit == b'0');
+    let kept_digits = usize::try_from((length + shift.min(0)).max(0)).ok()?;
+    let exact = digits[kept_digits..].bytes().all(|digit| digit == b'0');
     let zeros = "0".repeat(usize::try_from(shift.max(0)).ok()?);
-    let Ok(magnitude) = format!("0{}{zeros}", &digits[..kept]).parse::<i128>() else {
+    let Ok(magnitude) = format!("0{}{zeros}", &digits[..kept_digits]).parse::<i128>() else {
         return Some(Scaled::Beyond { negative });
     };
     let floor = match (negative, exact) {

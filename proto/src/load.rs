@@ -35,7 +35,7 @@ pub struct LoadRequest {
 /// Request of [`crate::service::MetaService::heatmap`]: a table, a metric, and a section of keys and time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeatmapRequest {
-    /// The table.
+    /// Table to show.
     pub table: TableId,
     /// Metric: `write_rows`, `read_rows`, `write_bytes` or `busy`.
     pub metric: String,
@@ -72,7 +72,7 @@ pub struct LoadReport {
     pub history: Vec<LoadHistory>,
 }
 
-/// The load of one partition.
+/// Load of one partition, as its leader reported it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PartitionLoad {
     /// Table id.
@@ -127,7 +127,7 @@ pub struct Rates {
     pub write_rows: f64,
     /// Bytes written.
     pub write_bytes: f64,
-    /// Rows read.
+    /// Rows returned by reads.
     pub read_rows: f64,
     /// Reads of single keys.
     pub point_reads: f64,
@@ -205,10 +205,10 @@ pub struct KeySample {
     pub read: bool,
 }
 
-/// Load of one node.
+/// Load of one node, summed over its partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NodeLoad {
-    /// The node.
+    /// Node id.
     pub node: NodeId,
     /// Number of partitions that the node leads.
     pub leaders: u64,
@@ -227,7 +227,7 @@ pub struct NodeLoad {
 pub struct SplitEvent {
     /// Time of the decision.
     pub at: Instant,
-    /// The table.
+    /// Table of the partitions.
     pub table: TableId,
     /// The partition that was split, or that remained after a merge.
     pub partition: PartitionId,
@@ -280,7 +280,7 @@ impl BalanceKind {
 pub struct BalanceEvent {
     /// Time of the decision.
     pub at: Instant,
-    /// The partition.
+    /// Partition whose leader or replica moved.
     pub partition: PartitionId,
     /// Kind of the change.
     pub kind: BalanceKind,
@@ -295,9 +295,9 @@ pub struct BalanceEvent {
 /// A key, or leading part of one, with much load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HotKey {
-    /// The table.
+    /// Table of the key.
     pub table: TableId,
-    /// The partition.
+    /// Partition that owns the key.
     pub partition: PartitionId,
     /// The key or its leading part.
     pub key: Bound,
@@ -316,9 +316,9 @@ pub struct LoadHistory {
     pub at: Instant,
     /// Length of the span.
     pub span: Duration,
-    /// The table.
+    /// Table of the partition.
     pub table: TableId,
-    /// The partition.
+    /// Partition id.
     pub partition: PartitionId,
     /// The leader's node at the end.
     pub leader: Option<NodeId>,

@@ -54,7 +54,7 @@ pub struct MetaStanding {
 /// A member of meta's group, as a request to it shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetaMember {
-    /// Address at which it was asked, `host:port`; empty in meta's own process.
+    /// Address to which the request was sent, `host:port`; empty in meta's own process.
     pub address: String,
     /// The state that it reported; `None` if it did not answer.
     pub standing: Option<MetaStanding>,
@@ -76,7 +76,7 @@ pub struct Registration {
 /// Report of a node, sent about once a second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heartbeat {
-    /// The node.
+    /// Node id.
     pub node: NodeId,
     /// Random number of the node's data directory.
     pub identity: u64,

@@ -77,13 +77,12 @@ impl Partitioning {
     ///
     /// # Errors
     /// [`Error::InvalidInput`] when it does.
-    pub fn check_cut(&self, at: &Bound) -> Result<(), Error> {
-        if at.key.len() <= self.cut_columns_max() {
+    pub fn check_cut(&self, cut: &Bound) -> Result<(), Error> {
+        if cut.key.len() <= self.cut_columns_max() {
             return Ok(());
         }
         Err(Error::InvalidInput(format!(
-            "{at} would part rows that agree in the first {} of the key's columns, which 'keep_together' says stay in one \
-             partition",
+            "{cut} separates rows that agree in the first {} key columns, which 'keep_together' keeps in one partition",
             self.keep_together
         )))
     }

@@ -52,11 +52,11 @@ impl Placement {
     /// table that keeps rows together by some columns, only these are hashed.
     pub fn by_series(schema: &TableSchema) -> Self {
         let is_time = |column: &&Column| column.semantic == Semantic::TimeIndex;
-        let together = schema.options.partitioning.cut_columns_max();
-        let tags = schema.key_columns().take(together).filter(|column| !is_time(column));
+        let columns_max = schema.options.partitioning.cut_columns_max();
+        let tags = schema.key_columns().take(columns_max).filter(|column| !is_time(column));
         let mut columns: Vec<ColumnId> = tags.map(|column| column.id).collect();
         if columns.is_empty() {
-            columns.extend(schema.key_columns().take(together).map(|column| column.id));
+            columns.extend(schema.key_columns().take(columns_max).map(|column| column.id));
         }
         Self::Hash { columns }
     }
@@ -157,18 +157,18 @@ fn place_by_rules(
 ) -> Result<UInt16Array, Error> {
     let mut placements = vec![0_u16; rows.num_rows()];
     // Each rule takes its rows out of the remaining ones.
-    let mut left = BooleanBuffer::new_set(rows.num_rows());
+    let mut remaining = BooleanBuffer::new_set(rows.num_rows());
     for (number, rule) in (0..=u16::MAX).zip(rules) {
-        if !left.has_true() {
+        if !remaining.has_true() {
             break;
         }
         let (mask, _) = rule.mask(schema, rows)?.into_parts();
-        let placed = &left & &mask;
+        let placed = &remaining & &mask;
         placed.set_indices().for_each(|row| placements[row] = number);
-        left = &left & &!&mask;
+        remaining = &remaining & &!&mask;
     }
     // A remaining row satisfies no rule: name it by the values of the placement's columns.
-    let Some(row) = left.set_indices().next() else {
+    let Some(row) = remaining.set_indices().next() else {
         return Ok(UInt16Array::from(placements));
     };
     let mut values = Vec::with_capacity(columns.len());

@@ -17,7 +17,7 @@ use crate::rule::Rule;
 /// Location of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The partition.
+    /// Partition id.
     pub partition: PartitionId,
     /// Range of the partition, typed.
     pub range: TypedRange,
@@ -89,21 +89,21 @@ impl PartitionMap {
             ));
         }
         for pair in routes.windows(2) {
-            let [left, right] = pair else { continue };
-            if left.keys.end.as_ref() != Some(&right.keys.start) {
+            let [lower, upper] = pair else { continue };
+            if lower.keys.end.as_ref() != Some(&upper.keys.start) {
                 return invalid(format!(
                     "partition {} does not start where partition {} ends",
-                    right.partition, left.partition
+                    upper.partition, lower.partition
                 ));
             }
         }
         // No range is empty, and no partition has two.
-        let mut seen = BTreeSet::new();
+        let mut partitions = BTreeSet::new();
         for route in &routes {
             if route.keys.is_empty() {
                 return invalid(format!("the range of partition {} is empty", route.partition));
             }
-            if !seen.insert(route.partition) {
+            if !partitions.insert(route.partition) {
                 return invalid(format!("partition {} has two ranges", route.partition));
             }
         }
@@ -142,8 +142,8 @@ impl PartitionMap {
 
     /// The position of the route that owns a key.
     pub fn position(&self, key: &[u8]) -> usize {
-        let below = self.starts.lower_bound(key);
-        below + usize::from(below < self.starts.len() && self.starts.get(below) == key)
+        let index = self.starts.lower_bound(key);
+        index + usize::from(index < self.starts.len() && self.starts.get(index) == key)
     }
 
     /// The route that owns a key.

@@ -66,7 +66,7 @@ impl Comparison {
 pub enum Rule {
     /// `column op literal`; the literal is of the column's type and not NULL.
     Compare {
-        /// The column.
+        /// Column on the left of the operator.
         column: ColumnId,
         /// The operator.
         comparison: Comparison,
@@ -103,11 +103,11 @@ impl Rule {
                     None => Ok(unset(rows.num_rows())),
                 }
             }
-            Self::And(rules) => rules.iter().try_fold(set(rows.num_rows()), |held, rule| {
-                if held.has_true() { Ok(&held & &rule.evaluate(schema, rows)?) } else { Ok(held) }
+            Self::And(rules) => rules.iter().try_fold(set(rows.num_rows()), |mask, rule| {
+                if mask.has_true() { Ok(&mask & &rule.evaluate(schema, rows)?) } else { Ok(mask) }
             }),
-            Self::Or(rules) => rules.iter().try_fold(unset(rows.num_rows()), |held, rule| {
-                if held.has_false() { Ok(&held | &rule.evaluate(schema, rows)?) } else { Ok(held) }
+            Self::Or(rules) => rules.iter().try_fold(unset(rows.num_rows()), |mask, rule| {
+                if mask.has_false() { Ok(&mask | &rule.evaluate(schema, rows)?) } else { Ok(mask) }
             }),
         }
     }
@@ -119,19 +119,20 @@ impl Rule {
 
     /// As [`Rule::may_match`], for domains that have their columns' types already.
     pub(crate) fn may_match_typed(&self, schema: &TableSchema, domains: &Domains) -> bool {
-        let mut left = domains.clone();
+        let mut remaining = domains.clone();
         let mut choices = Vec::new();
-        self.narrow(schema, &mut left, &mut choices);
+        self.narrow(schema, &mut remaining, &mut choices);
         // Each disjunction on its own: combinations that exclude each other are not detected.
-        let possible = |rules: &&[Self]| rules.iter().any(|r| r.may_match_typed(schema, &left));
-        !left.is_none() && choices.iter().all(possible)
+        let possible =
+            |rules: &&[Self]| rules.iter().any(|r| r.may_match_typed(schema, &remaining));
+        !remaining.is_none() && choices.iter().all(possible)
     }
 
     /// Restricts domains by the conditions that must hold, and collects the disjunctions.
     fn narrow<'a>(
         &'a self,
         schema: &TableSchema,
-        left: &mut Domains,
+        remaining: &mut Domains,
         choices: &mut Vec<&'a [Self]>,
     ) {
         match self {
@@ -141,10 +142,12 @@ impl Rule {
                     && let Ok(domain) = compared(column, *comparison, value)
                     && let Ok(domain) = domain.typed(column.column_type)
                 {
-                    left.restrict(&column.storage_name, domain);
+                    remaining.restrict(&column.storage_name, domain);
                 }
             }
-            Self::And(rules) => rules.iter().for_each(|rule| rule.narrow(schema, left, choices)),
+            Self::And(rules) => {
+                rules.iter().for_each(|rule| rule.narrow(schema, remaining, choices))
+            }
             Self::Or(rules) => choices.push(rules),
         }
     }

@@ -64,11 +64,12 @@ pub(crate) fn domain(column_type: ColumnType) -> BoxedStrategy<Domain> {
         Comparison::Greater,
         Comparison::GreaterOrEqual,
     ]);
-    let one = (comparison, not_null(column_type)).prop_map(|(c, v)| Domain::compare(c, v));
+    let compared = (comparison, not_null(column_type)).prop_map(|(c, v)| Domain::compare(c, v));
     let points = vec(value(column_type), 1..5).prop_map(Domain::points);
-    let between =
+    let intervals =
         (limit(column_type), limit(column_type)).prop_map(|(a, b)| Domain::interval(a, b));
-    let simple = prop_oneof![2 => points, 2 => one, 2 => between, 1 => Just(Domain::null_only())];
+    let simple =
+        prop_oneof![2 => points, 2 => compared, 2 => intervals, 1 => Just(Domain::null_only())];
     prop_oneof![
         4 => simple.clone(),
         1 => (simple.clone(), simple.clone()).prop_map(|(a, b)| a.union(&b)),
@@ -100,6 +101,7 @@ pub(crate) fn schema(types: &[ColumnType]) -> TableSchema {
         length: None,
         comment: None,
     };
+    // The columns of the key, then the field.
     let mut columns: Vec<Column> = (0..)
         .zip(types)
         .map(|(id, column_type)| column(id, format!("k{id}"), *column_type, Semantic::Tag))

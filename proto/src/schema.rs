@@ -56,11 +56,11 @@ pub enum ColumnType {
     Float64,
     /// DECIMAL(precision, scale), precision up to 38.
     Decimal(u8, i8),
-    /// STRING.
+    /// STRING: UTF-8 text of any length.
     String,
-    /// BINARY.
+    /// BINARY: bytes of any length.
     Binary,
-    /// DATE.
+    /// DATE: days, without a time zone.
     Date,
     /// TIMESTAMP at a unit, without (false) or with (true) a time zone, which is UTC.
     Timestamp(Unit, bool),
@@ -446,12 +446,12 @@ impl TableSchema {
                 self.key.len()
             ));
         }
-        let mut seen = BTreeSet::new();
+        let mut key_ids = BTreeSet::new();
         for id in &self.key {
             let Some(column) = self.column_by_id(*id) else {
                 return invalid(format!("the key names column {id}, which does not exist"));
             };
-            if !seen.insert(*id) {
+            if !key_ids.insert(*id) {
                 return invalid(format!("key column \"{}\" specified more than once", column.name));
             }
         }

@@ -52,7 +52,7 @@ pub enum WriteKind {
 /// Rows for one partition.
 #[derive(Clone, Debug)]
 pub struct WriteRequest {
-    /// The partition.
+    /// Partition that holds the rows.
     pub partition: PartitionId,
     /// The epoch of the sender's route.
     pub epoch: Epoch,
@@ -78,7 +78,7 @@ pub struct WriteReply {
 /// Request to read one partition.
 #[derive(Clone, Debug)]
 pub struct ScanRequest {
-    /// The partition.
+    /// Partition to read.
     pub partition: PartitionId,
     /// The epoch of the sender's route.
     pub epoch: Epoch,
@@ -107,7 +107,7 @@ pub struct FragmentRequest {
     pub fragment: Bytes,
 }
 
-/// A stream of rows.
+/// Batches of rows, in the scan's columns; an error ends the stream.
 pub type RowStream = Pin<Box<dyn Stream<Item = Result<RecordBatch, Error>> + Send>>;
 
 /// Counters of a scan; shared by its streams, final when they have ended.
@@ -138,7 +138,7 @@ pub struct ScanReply {
 /// Specification of a replica that a node is to hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionSpec {
-    /// The partition.
+    /// Partition of the replica.
     pub partition: PartitionId,
     /// Table of the partition.
     pub table: TableId,
@@ -162,11 +162,11 @@ pub struct PartitionSpec {
 /// State of one replica, as its node reports it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplicaStatus {
-    /// The partition.
+    /// Partition of the replica.
     pub partition: PartitionId,
-    /// The table.
+    /// Table of the partition.
     pub table: TableId,
-    /// The replica.
+    /// Replica id.
     pub replica: ReplicaId,
     /// True if the replica leads.
     pub leader: bool,
@@ -184,7 +184,7 @@ pub struct ReplicaStatus {
     pub rows: u64,
     /// Bytes in files.
     pub file_bytes: u64,
-    /// Files.
+    /// Number of files.
     pub files: u64,
     /// Bytes in memtables.
     pub memtable_bytes: u64,
@@ -247,7 +247,7 @@ pub trait DataService: Send + Sync {
     ) -> Result<(), Error>;
 
     /// Hands the leadership of a partition to its replica on another node. Sent to the leader.
-    async fn transfer_leader(&self, partition: PartitionId, to: NodeId) -> Result<(), Error>;
+    async fn transfer_leader(&self, partition: PartitionId, node: NodeId) -> Result<(), Error>;
 
     /// Changes a partition's range, through its log. Sent to the leader. Idempotent: an order that took effect before
     /// gets the same answer.
@@ -347,7 +347,7 @@ pub struct NewTable {
     pub cuts: Vec<Bound>,
 }
 
-/// A change of a table.
+/// Content of an ALTER TABLE.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TableChange {
     /// Adds columns (meta assigns ids and storage names). A tag is added to the key, before the time index, and is NULL
@@ -360,7 +360,7 @@ pub enum TableChange {
     },
     /// Drops a field.
     DropColumn(String),
-    /// Renames a column.
+    /// Gives a column another name; its storage name stays.
     RenameColumn {
         /// Present name.
         from: String,
@@ -369,7 +369,7 @@ pub enum TableChange {
     },
     /// Sets or drops a column's default.
     SetDefault {
-        /// The column.
+        /// Column name.
         column: String,
         /// SQL text of the default; `None` to drop it.
         default: Option<String>,
@@ -392,7 +392,7 @@ pub enum TableChange {
 /// A change of the catalog.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ddl {
-    /// CREATE DATABASE.
+    /// CREATE DATABASE; visible at once.
     CreateDatabase {
         /// Database name.
         name: String,
@@ -415,14 +415,14 @@ pub enum Ddl {
         /// True to succeed when it does not exist.
         if_exists: bool,
     },
-    /// CREATE TABLE.
+    /// CREATE TABLE, with its first partitions.
     CreateTable {
         /// The table to create.
         table: Box<NewTable>,
         /// True to succeed when it exists.
         if_not_exists: bool,
     },
-    /// DROP TABLE.
+    /// DROP TABLE, with its former table.
     DropTable {
         /// Database name.
         database: String,
@@ -431,14 +431,14 @@ pub enum Ddl {
         /// True to succeed when it does not exist.
         if_exists: bool,
     },
-    /// TRUNCATE TABLE.
+    /// TRUNCATE TABLE: removes all rows.
     TruncateTable {
         /// Database name.
         database: String,
         /// Table name.
         name: String,
     },
-    /// ALTER TABLE.
+    /// ALTER TABLE, one change at a time.
     AlterTable {
         /// Database name.
         database: String,
@@ -454,14 +454,14 @@ pub enum Ddl {
 pub enum AdminOrder {
     /// Begins or ends draining a node: all its replicas move to other nodes, and it gets no new ones.
     Drain {
-        /// The node.
+        /// Node to drain or not.
         node: NodeId,
         /// True to begin, false to end.
         on: bool,
     },
     /// Moves the replica of a partition from one node to another.
     MoveReplica {
-        /// The partition.
+        /// Partition whose replica moves.
         partition: PartitionId,
         /// Node that has the replica.
         from: NodeId,
@@ -470,14 +470,14 @@ pub enum AdminOrder {
     },
     /// Hands the leadership of a partition to its replica on a node.
     TransferLeader {
-        /// The partition.
+        /// Partition whose leader changes.
         partition: PartitionId,
         /// Node of the new leader.
         to: NodeId,
     },
     /// Splits a partition in two.
     SplitPartition {
-        /// The partition.
+        /// Partition to split.
         partition: PartitionId,
         /// First key of the right half; `None`: the middle of its rows.
         at: Option<Bound>,
@@ -491,7 +491,7 @@ pub enum AdminOrder {
     },
     /// Removes a node without replicas from the cluster, for good.
     RemoveNode {
-        /// The node.
+        /// Node to remove.
         node: NodeId,
     },
 }
@@ -509,7 +509,7 @@ pub trait MetaService: Send + Sync {
     /// Watches the nodes and their liveness.
     fn members(&self) -> watch::Receiver<Arc<Members>>;
 
-    /// The members of meta's own group, each asked for itself. A member that does not answer is listed too.
+    /// The members of meta's own group, each as it answers for itself. A member that does not answer is listed too.
     async fn metas(&self) -> Vec<MetaMember>;
 
     /// Records an operator's order; returns when it is recorded. It is carried out in the background, except a change

@@ -19,7 +19,7 @@ fn array_bytes(array: &ArrayRef) -> usize {
         DataType::BinaryView => views_bytes(array.as_binary_view().views()),
         DataType::Boolean => array.len() / 8,
         DataType::Null => 0,
-        other => match other.primitive_width() {
+        data_type => match data_type.primitive_width() {
             Some(width) => width * array.len(),
             None => array.to_data().get_slice_memory_size().unwrap_or(0),
         },

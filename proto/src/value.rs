@@ -24,9 +24,9 @@ pub enum Value {
     Float(f64),
     /// DECIMAL, unscaled, at its column's scale.
     Decimal(i128),
-    /// STRING.
+    /// STRING: UTF-8 text.
     String(String),
-    /// BINARY.
+    /// BINARY: any bytes.
     Binary(Vec<u8>),
     /// DATE: days since 1970-01-01.
     Date(i32),

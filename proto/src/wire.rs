@@ -2,8 +2,8 @@
 //!
 //! Rules, because every later version reads what is written today:
 //! - a field's number and meaning never change; new fields are optional and have a meaning when they are absent;
-//! - every type has its own conversion here ([`Wire`]); a missing or unknown value is [`Error::Corrupted`], never a
-//!   default that nobody chose;
+//! - every type has its own conversion here ([`Wire`]); a missing or unknown value is [`Error::Corrupted`], never
+//!   replaced by a default;
 //! - decoding never panics, whatever the bytes.
 //!
 //! [`Command`] is what a partition's Raft log holds; [`ipc`] is the form of its rows.

@@ -457,7 +457,7 @@ fn rows_that_are_to_stay_together_are_not_parted_for_any_reason() {
         let at = cut(&[Value::Int(50), Value::Timestamp(7)]);
         let refused = world.command(&Command::Split { partition: ids[0], at, reason });
         let Err(Error::InvalidInput(why)) = refused else { panic!("{refused:?}") };
-        assert!(why.contains("'keep_together' says"), "{why}");
+        assert!(why.contains("'keep_together' keeps"), "{why}");
     }
     split(&mut world, ids[0], at(50)).unwrap();
     advance(&mut world, ids[0], Progress::Cut);
@@ -467,7 +467,7 @@ fn rows_that_are_to_stay_together_are_not_parted_for_any_reason() {
     let mut wrong = new_table("wrong");
     wrong.schema.options.partitioning.keep_together = 1;
     let Err(Error::InvalidInput(why)) = world.done(create(wrong)) else { panic!("it was parted") };
-    assert!(why.contains("'keep_together' says"), "{why}");
+    assert!(why.contains("'keep_together' keeps"), "{why}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ impl Domains {
     /// Intersects a column's domain with another. Bounds of the column's own type are safest: see [`crate::domain`].
     pub fn restrict(&mut self, column: &str, domain: Domain) {
         let domain = match self.0.get(column) {
-            Some(before) => before.intersect(&domain),
+            Some(current) => current.intersect(&domain),
             None => domain,
         };
         if domain.is_all() {
@@ -49,11 +49,11 @@ impl Domains {
         self.0.iter().map(|(column, domain)| (column.as_str(), domain))
     }
 
-    /// The domains of the columns that `wanted` accepts.
+    /// The domains of the columns that `filter` accepts.
     #[must_use]
-    pub fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
-        let kept = self.0.iter().filter(|(column, _)| wanted(column));
-        Self(kept.map(|(column, domain)| (column.clone(), domain.clone())).collect())
+    pub fn only(&self, filter: impl Fn(&str) -> bool) -> Self {
+        let selected = self.0.iter().filter(|(column, _)| filter(column));
+        Self(selected.map(|(column, domain)| (column.clone(), domain.clone())).collect())
     }
 
     /// The same domains as values of the columns' types. Bounds that are not comparable with the type, and columns that
@@ -77,26 +77,26 @@ impl Domains {
     /// # Errors
     /// As [`Domain::mask`].
     pub fn mask(&self, rows: &RecordBatch) -> Result<Option<BooleanArray>, Error> {
-        let mut kept: Option<BooleanBuffer> = None;
+        let mut selection: Option<BooleanBuffer> = None;
         for (name, domain) in &self.0 {
             let Some(column) = rows.column_by_name(name) else {
                 if domain.allows_null() {
                     continue;
                 }
-                kept = Some(BooleanBuffer::new_unset(rows.num_rows()));
+                selection = Some(BooleanBuffer::new_unset(rows.num_rows()));
                 break;
             };
             let (mask, _) = domain.mask(column.as_ref())?.into_parts();
-            let both = match kept {
-                Some(before) => &before & &mask,
+            let combined = match selection {
+                Some(previous) => &previous & &mask,
                 None => mask,
             };
-            let done = !both.has_true();
-            kept = Some(both);
-            if done {
+            let empty = !combined.has_true();
+            selection = Some(combined);
+            if empty {
                 break;
             }
         }
-        Ok(kept.map(|mask| BooleanArray::new(mask, None)))
+        Ok(selection.map(|mask| BooleanArray::new(mask, None)))
     }
 }

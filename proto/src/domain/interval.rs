@@ -85,13 +85,13 @@ impl Kind {
 
 /// The one kind of all; `None` if there are none, an error if there are several.
 pub(super) fn one_kind(kinds: impl Iterator<Item = Kind>) -> Result<Option<Kind>, ()> {
-    let mut found = None;
+    let mut common = None;
     for kind in kinds {
-        if *found.get_or_insert(kind) != kind {
+        if *common.get_or_insert(kind) != kind {
             return Err(());
         }
     }
-    Ok(found)
+    Ok(common)
 }
 
 /// The order of two values of one [`Kind`].

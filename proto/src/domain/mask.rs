@@ -31,13 +31,13 @@ impl Domain {
     pub fn mask(&self, column: &dyn Array) -> Result<BooleanArray, Error> {
         let rows = column.len();
         if self.is_all() || self.is_none() || column.data_type() == &DataType::Null {
-            let held = if self.is_none() { false } else { self.null };
-            return Ok(constant(rows, held));
+            let result = if self.is_none() { false } else { self.null };
+            return Ok(constant(rows, result));
         }
         if let Some(dictionary) = column.as_any_dictionary_opt() {
             let distinct = self.mask(dictionary.values().as_ref())?;
-            let taken = take(&distinct, dictionary.keys(), None).map_err(|e| arrow_error(&e))?;
-            return Ok(self.settle(taken.as_boolean().values(), taken.as_ref()));
+            let expanded = take(&distinct, dictionary.keys(), None).map_err(|e| arrow_error(&e))?;
+            return Ok(self.settle(expanded.as_boolean().values(), expanded.as_ref()));
         }
         let column_type = column_type_of(column)?;
         let typed = self.typed(column_type)?;
@@ -48,28 +48,28 @@ impl Domain {
             converted = cast(column, &column_type.arrow()).map_err(|e| arrow_error(&e))?;
             converted.as_ref()
         };
-        let held = if typed.intervals.len() <= KERNEL_INTERVALS_MAX {
+        let matches = if typed.intervals.len() <= KERNEL_INTERVALS_MAX {
             by_kernels(&typed.intervals, column, column_type)?
         } else {
             by_search(&typed.intervals, column, column_type)?
         };
-        Ok(self.settle(&held, column))
+        Ok(self.settle(&matches, column))
     }
 
     /// Sets the result for rows that are NULL in the column.
-    fn settle(&self, held: &BooleanBuffer, column: &dyn Array) -> BooleanArray {
-        let held = match column.nulls() {
-            None => held.clone(),
-            Some(nulls) if self.null => held | &!nulls.inner(),
-            Some(nulls) => held & nulls.inner(),
+    fn settle(&self, matches: &BooleanBuffer, column: &dyn Array) -> BooleanArray {
+        let matches = match column.nulls() {
+            None => matches.clone(),
+            Some(nulls) if self.null => matches | &!nulls.inner(),
+            Some(nulls) => matches & nulls.inner(),
         };
-        BooleanArray::new(held, None)
+        BooleanArray::new(matches, None)
     }
 }
 
 /// The same result for every row.
-pub(crate) fn constant(rows: usize, held: bool) -> BooleanArray {
-    let buffer = if held { BooleanBuffer::new_set(rows) } else { BooleanBuffer::new_unset(rows) };
+pub(crate) fn constant(rows: usize, value: bool) -> BooleanArray {
+    let buffer = if value { BooleanBuffer::new_set(rows) } else { BooleanBuffer::new_unset(rows) };
     BooleanArray::new(buffer, None)
 }
 
@@ -87,12 +87,12 @@ fn by_kernels(
         Ok(values)
     };
     // The union over all intervals; a single value is one comparison, any other interval the conjunction of its bounds.
-    let mut held: Option<BooleanBuffer> = None;
+    let mut matches: Option<BooleanBuffer> = None;
     for interval in intervals {
         let low = match &interval.low {
             Bound::Unbounded => None,
             Bound::Included(low) if matches!(&interval.high, Bound::Included(h) if h == low) => {
-                held = either(held, compare(cmp::eq, low)?);
+                matches = either(matches, compare(cmp::eq, low)?);
                 continue;
             }
             Bound::Included(low) => Some(compare(cmp::gt_eq, low)?),
@@ -103,20 +103,20 @@ fn by_kernels(
             Bound::Included(high) => Some(compare(cmp::lt_eq, high)?),
             Bound::Excluded(high) => Some(compare(cmp::lt, high)?),
         };
-        let both = match (low, high) {
+        let interval_mask = match (low, high) {
             (Some(low), Some(high)) => &low & &high,
-            (Some(one), None) | (None, Some(one)) => one,
+            (Some(mask), None) | (None, Some(mask)) => mask,
             (None, None) => BooleanBuffer::new_set(column.len()),
         };
-        held = either(held, both);
+        matches = either(matches, interval_mask);
     }
-    Ok(held.unwrap_or_else(|| BooleanBuffer::new_unset(column.len())))
+    Ok(matches.unwrap_or_else(|| BooleanBuffer::new_unset(column.len())))
 }
 
-fn either(one: Option<BooleanBuffer>, other: BooleanBuffer) -> Option<BooleanBuffer> {
-    Some(match one {
-        Some(one) => &one | &other,
-        None => other,
+fn either(accumulated: Option<BooleanBuffer>, mask: BooleanBuffer) -> Option<BooleanBuffer> {
+    Some(match accumulated {
+        Some(accumulated) => &accumulated | &mask,
+        None => mask,
     })
 }
 

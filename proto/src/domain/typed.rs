@@ -118,7 +118,7 @@ fn typed_low(bound: &Bound<Value>, ty: ColumnType) -> Result<Option<Bound<Value>
     Ok(match fit(value, ty)? {
         Fit::Below => Some(Bound::Unbounded),
         Fit::Above => None,
-        Fit::After(before) => after(before, ty),
+        Fit::After(floor) => after(floor, ty),
         Fit::Exact(exact) => {
             // A zero that was not a float before equals both float zeros.
             let zero = !matches!(value, Value::Float(_)) && is_float_zero(&exact);
@@ -151,7 +151,7 @@ fn typed_high(bound: &Bound<Value>, ty: ColumnType) -> Result<Option<Bound<Value
     Ok(match fit(value, ty)? {
         Fit::Below => None,
         Fit::Above => Some(Bound::Unbounded),
-        Fit::After(before) => Some(Bound::Included(before)),
+        Fit::After(floor) => Some(Bound::Included(floor)),
         Fit::Exact(exact) => {
             let zero = !matches!(value, Value::Float(_)) && is_float_zero(&exact);
             match (included, zero) {

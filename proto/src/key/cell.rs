@@ -36,52 +36,53 @@ pub(super) fn fits(value: &Value, column_type: ColumnType) -> bool {
 
 /// Appends a value that [`fits`] its type.
 pub(super) fn encode(
-    out: &mut Vec<u8>,
+    buffer: &mut Vec<u8>,
     column_type: ColumnType,
     value: &Value,
 ) -> Result<(), Error> {
     let mismatch =
         || Error::InvalidInput(format!("{value} is not a value of type {}", column_type.sql()));
     match (column_type, value) {
-        (ColumnType::String | ColumnType::Binary, Value::Null) => out.push(NULL),
+        // Text and bytes have no width to which NULL is padded.
+        (ColumnType::String | ColumnType::Binary, Value::Null) => buffer.push(NULL),
         (_, Value::Null) => {
             let width = width(column_type);
-            out.push(NULL);
-            out.resize(out.len() + width, 0);
+            buffer.push(NULL);
+            buffer.resize(buffer.len() + width, 0);
         }
-        (ColumnType::Bool, Value::Bool(v)) => out.extend_from_slice(&[VALID, u8::from(*v)]),
+        (ColumnType::Bool, Value::Bool(v)) => buffer.extend_from_slice(&[VALID, u8::from(*v)]),
         (ColumnType::Int8, Value::Int(v)) => {
-            fixed(out, i8::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), true);
+            fixed(buffer, i8::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), true);
         }
         (ColumnType::Int16, Value::Int(v)) => {
-            fixed(out, i16::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), true);
+            fixed(buffer, i16::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), true);
         }
         (ColumnType::Int32, Value::Int(v)) => {
-            fixed(out, i32::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), true);
+            fixed(buffer, i32::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), true);
         }
         (ColumnType::Int64, Value::Int(v)) | (ColumnType::Timestamp(..), Value::Timestamp(v)) => {
-            fixed(out, v.to_be_bytes(), true);
+            fixed(buffer, v.to_be_bytes(), true);
         }
         (ColumnType::UInt8, Value::UInt(v)) => {
-            fixed(out, u8::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), false);
+            fixed(buffer, u8::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), false);
         }
         (ColumnType::UInt16, Value::UInt(v)) => {
-            fixed(out, u16::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), false);
+            fixed(buffer, u16::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), false);
         }
         (ColumnType::UInt32, Value::UInt(v)) => {
-            fixed(out, u32::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), false);
+            fixed(buffer, u32::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), false);
         }
-        (ColumnType::UInt64, Value::UInt(v)) => fixed(out, v.to_be_bytes(), false),
+        (ColumnType::UInt64, Value::UInt(v)) => fixed(buffer, v.to_be_bytes(), false),
         (ColumnType::Float32, Value::Float(v)) => {
-            fixed(out, turned32(narrow(*v).to_bits()).to_be_bytes(), true);
+            fixed(buffer, turned32(narrow(*v).to_bits()).to_be_bytes(), true);
         }
         (ColumnType::Float64, Value::Float(v)) => {
-            fixed(out, turned64(v.to_bits()).to_be_bytes(), true);
+            fixed(buffer, turned64(v.to_bits()).to_be_bytes(), true);
         }
-        (ColumnType::Decimal(..), Value::Decimal(v)) => fixed(out, v.to_be_bytes(), true),
-        (ColumnType::Date, Value::Date(v)) => fixed(out, v.to_be_bytes(), true),
-        (ColumnType::String, Value::String(v)) => variable(out, v.as_bytes()),
-        (ColumnType::Binary, Value::Binary(v)) => variable(out, v),
+        (ColumnType::Decimal(..), Value::Decimal(v)) => fixed(buffer, v.to_be_bytes(), true),
+        (ColumnType::Date, Value::Date(v)) => fixed(buffer, v.to_be_bytes(), true),
+        (ColumnType::String, Value::String(v)) => variable(buffer, v.as_bytes()),
+        (ColumnType::Binary, Value::Binary(v)) => variable(buffer, v),
         _ => return Err(mismatch()),
     }
     Ok(())
@@ -89,6 +90,7 @@ pub(super) fn encode(
 
 /// Decodes one cell from the front of the input and advances the input.
 pub(super) fn decode(input: &mut &[u8], column_type: ColumnType) -> Result<Value, Error> {
+    // Text and bytes end with their last block; other cells have the width of their type.
     let value = match column_type {
         ColumnType::String => match take_variable(input)? {
             None => Value::Null,
@@ -139,9 +141,8 @@ pub(super) fn skip(input: &mut &[u8], column_type: ColumnType) -> Result<(), Err
         let mut block = 0;
         loop {
             let width = block_width(block);
-            let (mark, behind) =
-                rest.get(width..).and_then(<[u8]>::split_first).ok_or_else(ends)?;
-            rest = behind;
+            let (mark, tail) = rest.get(width..).and_then(<[u8]>::split_first).ok_or_else(ends)?;
+            rest = tail;
             if *mark != CONTINUED {
                 break;
             }
@@ -190,12 +191,12 @@ fn turned64(bits: u64) -> u64 {
     if bits >> 63 == 1 { bits ^ (u64::MAX >> 1) } else { bits }
 }
 
-fn fixed<const N: usize>(out: &mut Vec<u8>, mut bytes: [u8; N], signed: bool) {
+fn fixed<const N: usize>(buffer: &mut Vec<u8>, mut bytes: [u8; N], signed: bool) {
     if signed && let Some(first) = bytes.first_mut() {
         *first ^= 0x80;
     }
-    out.push(VALID);
-    out.extend_from_slice(&bytes);
+    buffer.push(VALID);
+    buffer.extend_from_slice(&bytes);
 }
 
 fn take_fixed<const N: usize>(input: &mut &[u8], signed: bool) -> Result<Option<[u8; N]>, Error> {
@@ -215,24 +216,24 @@ fn take_fixed<const N: usize>(input: &mut &[u8], signed: bool) -> Result<Option<
     }
 }
 
-fn variable(out: &mut Vec<u8>, value: &[u8]) {
+fn variable(buffer: &mut Vec<u8>, value: &[u8]) {
     if value.is_empty() {
-        return out.push(EMPTY);
+        return buffer.push(EMPTY);
     }
-    out.push(NON_EMPTY);
+    buffer.push(NON_EMPTY);
     let mut rest = value;
     let mut block = 0;
     loop {
         let width = block_width(block);
-        let (content, behind) = rest.split_at(rest.len().min(width));
-        out.extend_from_slice(content);
-        out.resize(out.len() + width - content.len(), 0);
-        if behind.is_empty() {
+        let (content, tail) = rest.split_at(rest.len().min(width));
+        buffer.extend_from_slice(content);
+        buffer.resize(buffer.len() + width - content.len(), 0);
+        if tail.is_empty() {
             #[expect(clippy::cast_possible_truncation, reason = "a block has at most 32 bytes")]
-            return out.push(content.len() as u8);
+            return buffer.push(content.len() as u8);
         }
-        out.push(CONTINUED);
-        rest = behind;
+        buffer.push(CONTINUED);
+        rest = tail;
         block += 1;
     }
 }
@@ -249,9 +250,9 @@ fn take_variable(input: &mut &[u8]) -> Result<Option<Vec<u8>>, Error> {
             let mut block = 0;
             loop {
                 let width = block_width(block);
-                let (content, behind) = rest.split_at_checked(width).ok_or_else(ends)?;
-                let (mark, behind) = behind.split_first().ok_or_else(ends)?;
-                rest = behind;
+                let (content, tail) = rest.split_at_checked(width).ok_or_else(ends)?;
+                let (mark, tail) = tail.split_first().ok_or_else(ends)?;
+                rest = tail;
                 if *mark == CONTINUED {
                     value.extend_from_slice(content);
                     block += 1;
@@ -279,6 +280,6 @@ fn ends() -> Error {
     Error::Corrupted("a key ends within a column".to_owned())
 }
 
-fn corrupted(what: &str) -> Error {
-    Error::Corrupted(format!("a key has {what}"))
+fn corrupted(detail: &str) -> Error {
+    Error::Corrupted(format!("a key has {detail}"))
 }

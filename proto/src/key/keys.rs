@@ -119,8 +119,8 @@ impl Keys {
     /// # Errors
     /// [`Error::Internal`] when there is no such row, or the keys exceed one batch (2 GiB).
     pub fn take(&self, rows: &UInt32Array) -> Result<Self, Error> {
-        let taken = compute::take(&self.array, rows, None).map_err(internal)?;
-        Ok(Self::new(taken.as_binary().clone()))
+        let array = compute::take(&self.array, rows, None).map_err(internal)?;
+        Ok(Self::new(array.as_binary().clone()))
     }
 
     /// The keys of a run of rows; the bytes stay shared. Panics when the run leaves the batch.

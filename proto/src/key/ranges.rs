@@ -81,9 +81,9 @@ fn point_cells(domain: &Domain, column_type: ColumnType, most: usize) -> Option<
 
 /// The cell of a value of the column's type.
 fn value_cell(value: &Value, column_type: ColumnType) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    cell::encode(&mut out, column_type, value).ok()?;
-    Some(out)
+    let mut bytes = Vec::new();
+    cell::encode(&mut bytes, column_type, value).ok()?;
+    Some(bytes)
 }
 
 /// The cell ranges of a domain of one column. A limit without a cell is left out, which widens the range.

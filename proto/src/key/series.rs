@@ -116,12 +116,15 @@ impl SeriesCodec {
     /// width.
     pub(super) fn new(types: &[ColumnType]) -> Result<Option<Self>, Error> {
         let Some((last, series)) = types.split_last() else { return Ok(None) };
-        let text = |of: &ColumnType| matches!(of, ColumnType::String | ColumnType::Binary);
+        let text = |column_type: &ColumnType| {
+            matches!(column_type, ColumnType::String | ColumnType::Binary)
+        };
         if !series.iter().any(text) || text(last) || matches!(last, ColumnType::Decimal(..)) {
             return Ok(None);
         }
         let fields = |types: &[ColumnType]| {
-            let fields = types.iter().map(|of| SortField::new(of.arrow())).collect();
+            let fields =
+                types.iter().map(|column_type| SortField::new(column_type.arrow())).collect();
             RowConverter::new(fields).map_err(internal)
         };
         Ok(Some(Self { series: fields(series)?, last: fields(&[*last])? }))
@@ -178,8 +181,8 @@ impl SeriesCodec {
         let placements = placement.map(of_first).transpose()?;
         let placements =
             placements.as_ref().map(|placements| placements.as_primitive::<UInt16Type>());
-        let prefix = |(at, cells): (usize, arrow::row::Row<'_>)| {
-            let placement = placements.map(|placements| placements.value(at).to_be_bytes());
+        let prefix = |(index, cells): (usize, arrow::row::Row<'_>)| {
+            let placement = placements.map(|placements| placements.value(index).to_be_bytes());
             let mut prefix = placement.map_or_else(Vec::new, |placement| placement.to_vec());
             prefix.extend_from_slice(cells.as_ref());
             prefix
@@ -192,7 +195,7 @@ impl SeriesCodec {
 /// as these differ.
 fn ranks(prefixes: &[Vec<u8>]) -> Vec<u32> {
     let mut sorted: Vec<usize> = (0..prefixes.len()).collect();
-    sorted.sort_unstable_by_key(|at| &prefixes[*at]);
+    sorted.sort_unstable_by_key(|index| &prefixes[*index]);
     let mut ranks = vec![0; prefixes.len()];
     let mut rank = 0;
     for pair in sorted.windows(2) {
@@ -246,12 +249,12 @@ fn group(columns: &[Values], rows: usize) -> Option<Grouped> {
             return None;
         }
     }
-    let mut known: HashMap<u64, u32, BuildHasherDefault<Hashed>> = HashMap::default();
+    let mut codes_by_hash: HashMap<u64, u32, BuildHasherDefault<Hashed>> = HashMap::default();
     let mut codes: Vec<u32> = Vec::with_capacity(rows);
     let mut first = Vec::new();
     for (row, hash) in (0_u32..).zip(&hashes) {
         let next = u32::try_from(first.len()).ok()?;
-        let code = *known.entry(*hash).or_insert(next);
+        let code = *codes_by_hash.entry(*hash).or_insert(next);
         if code == next {
             if first.len() == series_max {
                 return None;
@@ -271,15 +274,15 @@ fn group(columns: &[Values], rows: usize) -> Option<Grouped> {
 fn differ_at_least(hashes: &[u64]) -> usize {
     const BITS_PER_HASH: usize = 2;
     let words = (hashes.len() * BITS_PER_HASH / 64).next_power_of_two();
-    let mut seen = vec![0_u64; words];
+    let mut bitmap = vec![0_u64; words];
     for hash in hashes {
         // Any bits are good: the hash is a folded product.
         let (word, bit) = (*hash >> 6, *hash & 63);
         #[expect(clippy::cast_possible_truncation, reason = "a few low bits are wanted")]
         let word = word as usize & (words - 1);
-        seen[word] |= 1 << bit;
+        bitmap[word] |= 1 << bit;
     }
-    seen.iter().map(|word| word.count_ones() as usize).sum()
+    bitmap.iter().map(|word| word.count_ones() as usize).sum()
 }
 
 /// A column's values in a form that is quick to hash and to compare.

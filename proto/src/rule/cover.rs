@@ -53,11 +53,12 @@ pub fn check_cover(rules: &[Rule], schema: &TableSchema) -> Result<(), Error> {
         }
     }
     // Only the columns that the rules name matter.
-    let named: BTreeSet<ColumnId> = rules.iter().flat_map(Rule::columns).collect();
-    for id in &named {
+    let column_ids: BTreeSet<ColumnId> = rules.iter().flat_map(Rule::columns).collect();
+    for id in &column_ids {
         column_of(schema, *id)?;
     }
-    let columns: Vec<&Column> = schema.columns.iter().filter(|c| named.contains(&c.id)).collect();
+    let columns: Vec<&Column> =
+        schema.columns.iter().filter(|c| column_ids.contains(&c.id)).collect();
     let mut leaves = Vec::new();
     let nodes: Vec<Node> =
         rules.iter().map(|rule| Node::of(rule, &columns, &mut leaves)).collect::<Result<_, _>>()?;
@@ -112,7 +113,7 @@ struct Leaf {
 
 impl Node {
     fn of(rule: &Rule, columns: &[&Column], leaves: &mut Vec<Leaf>) -> Result<Self, Error> {
-        let all = |rules: &[Rule], leaves: &mut Vec<Leaf>| {
+        let nodes_of = |rules: &[Rule], leaves: &mut Vec<Leaf>| {
             rules.iter().map(|rule| Self::of(rule, columns, leaves)).collect::<Result<Vec<_>, _>>()
         };
         Ok(match rule {
@@ -124,26 +125,26 @@ impl Node {
                 leaves.push(Leaf { column: position, domain });
                 Self::Leaf(leaves.len() - 1)
             }
-            Rule::And(rules) => Self::join(all(rules, leaves)?, true),
-            Rule::Or(rules) => Self::join(all(rules, leaves)?, false),
+            Rule::And(rules) => Self::join(nodes_of(rules, leaves)?, true),
+            Rule::Or(rules) => Self::join(nodes_of(rules, leaves)?, false),
         })
     }
 
     /// AND (`and`) or OR of nodes, simplified.
     fn join(nodes: Vec<Self>, and: bool) -> Self {
-        let mut left = Vec::with_capacity(nodes.len());
+        let mut undecided = Vec::with_capacity(nodes.len());
         for node in nodes {
             match node {
-                Self::Decided(held) if held == and => {}
-                Self::Decided(held) => return Self::Decided(held),
-                node => left.push(node),
+                Self::Decided(value) if value == and => {}
+                Self::Decided(value) => return Self::Decided(value),
+                node => undecided.push(node),
             }
         }
-        match left.len() {
+        match undecided.len() {
             0 => Self::Decided(and),
-            1 => left.remove(0),
-            _ if and => Self::And(left),
-            _ => Self::Or(left),
+            1 => undecided.remove(0),
+            _ if and => Self::And(undecided),
+            _ => Self::Or(undecided),
         }
     }
 }
@@ -163,14 +164,14 @@ impl Check<'_> {
     /// Checks the remaining expressions over the remaining columns. `satisfied` is the expression that covers all of
     /// this piece already.
     fn run(&mut self, live: &[(usize, Node)], satisfied: Option<usize>) -> Result<(), Error> {
-        let mut left = BTreeSet::new();
+        let mut remaining = BTreeSet::new();
         for (_, node) in live {
-            self.columns_of(node, &mut left);
+            self.columns_of(node, &mut remaining);
         }
-        let Some(&column) = left.first() else {
+        let Some(&column) = remaining.first() else {
             return if satisfied.is_some() { Ok(()) } else { Err(self.uncovered()) };
         };
-        if left.len() == 1 {
+        if remaining.len() == 1 {
             return self.sweep(column, live, satisfied);
         }
         for value in self.pieces(column, live) {
@@ -193,7 +194,7 @@ impl Check<'_> {
     fn satisfy(&self, satisfied: &mut Option<usize>, rule: usize) -> Result<(), Error> {
         match satisfied.replace(rule) {
             None => Ok(()),
-            Some(other) => Err(self.doubled(other, rule)),
+            Some(earlier) => Err(self.doubled(earlier, rule)),
         }
     }
 
@@ -245,7 +246,7 @@ impl Check<'_> {
             )));
         }
         Ok(match node {
-            Node::Decided(held) => Node::Decided(*held),
+            Node::Decided(value) => Node::Decided(*value),
             Node::Leaf(leaf) if self.leaves[*leaf].column != column => Node::Leaf(*leaf),
             Node::Leaf(leaf) => {
                 let value = self.point[column].as_ref().expect("the column stands at a point");
@@ -338,12 +339,12 @@ impl Check<'_> {
         ))
     }
 
-    fn doubled(&self, one: usize, other: usize) -> Error {
+    fn doubled(&self, first: usize, second: usize) -> Error {
         Error::InvalidInput(format!(
             "checkpoint `{}` is covered by both `{}` and `{}`",
             self.checkpoint(),
-            self.rules[one.min(other)].to_sql(self.schema),
-            self.rules[one.max(other)].to_sql(self.schema)
+            self.rules[first.min(second)].to_sql(self.schema),
+            self.rules[first.max(second)].to_sql(self.schema)
         ))
     }
 

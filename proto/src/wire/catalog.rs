@@ -90,7 +90,7 @@ impl Wire for Table {
         let routes = message.routes.into_iter().map(|route| decode_route(route, &codec));
         let routes = routes.collect::<Result<Vec<_>, _>>()?;
         let partitions = Arc::new(PartitionMap::new(routes).map_err(corrupted)?);
-        let other = |id: u32| Some(TableId(id)).filter(|id| *id != TableId::default());
+        let optional_id = |id: u32| Some(TableId(id)).filter(|id| *id != TableId::default());
         Ok(Self {
             id: TableId(message.id),
             database: message.database,
@@ -98,8 +98,8 @@ impl Wire for Table {
             schema: Arc::new(schema),
             placement,
             partitions,
-            former: other(message.former),
-            succeeded_by: other(message.succeeded_by),
+            former: optional_id(message.former),
+            succeeded_by: optional_id(message.succeeded_by),
         })
     }
 }
@@ -139,8 +139,11 @@ impl Wire for TableChange {
                 if_not_exists: *if_not_exists,
             }),
             Self::DropColumn(name) => Kind::DropColumn(name.clone()),
-            Self::RenameColumn { from, to } => {
-                Kind::RenameColumn(pb::RenameColumn { from: from.clone(), to: to.clone() })
+            Self::RenameColumn { from: old_name, to: new_name } => {
+                Kind::RenameColumn(pb::RenameColumn {
+                    from: old_name.clone(),
+                    to: new_name.clone(),
+                })
             }
             Self::SetDefault { column, default } => Kind::SetDefault(pb::SetDefault {
                 column: column.clone(),
@@ -180,6 +183,7 @@ impl Wire for Ddl {
 
     fn to_wire(&self) -> pb::Ddl {
         use pb::ddl::Kind;
+        // The fields have the same names in the messages.
         let kind = match self.clone() {
             Self::CreateDatabase { name, if_not_exists, ttl } => {
                 let ttl = ttl.as_ref().map(Wire::to_wire);
@@ -212,6 +216,7 @@ impl Wire for Ddl {
 
     fn from_wire(message: pb::Ddl) -> Result<Self, Error> {
         use pb::ddl::Kind;
+        // A kind of a later version is missing here, and refused.
         Ok(match message.kind.ok_or_else(|| missing("change"))? {
             Kind::CreateDatabase(create) => Self::CreateDatabase {
                 name: create.name,

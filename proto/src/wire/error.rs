@@ -23,7 +23,7 @@ const KINDS: [&str; 14] = [
 ];
 
 fn known_kind(kind: &str) -> &'static str {
-    KINDS.into_iter().find(|known| *known == kind).unwrap_or("object")
+    KINDS.into_iter().find(|candidate| *candidate == kind).unwrap_or("object")
 }
 
 impl Wire for Error {
@@ -31,13 +31,14 @@ impl Wire for Error {
 
     fn to_wire(&self) -> pb::Error {
         use pb::error::Kind;
-        let named =
+        let object =
             |kind: &str, name: &str| pb::Named { kind: kind.to_owned(), name: name.to_owned() };
         let kind = match self {
+            // Requests that are wrong or come too late.
             Self::InvalidInput(message) => Kind::InvalidInput(message.clone()),
-            Self::NotFound { kind, name } => Kind::NotFound(named(kind, name)),
-            Self::AlreadyExists { kind, name } => Kind::AlreadyExists(named(kind, name)),
-            Self::Unsupported(what) => Kind::Unsupported(what.clone()),
+            Self::NotFound { kind, name } => Kind::NotFound(object(kind, name)),
+            Self::AlreadyExists { kind, name } => Kind::AlreadyExists(object(kind, name)),
+            Self::Unsupported(feature) => Kind::Unsupported(feature.clone()),
             Self::StaleRoute { partition, requested, current } => {
                 Kind::StaleRoute(pb::StaleRoute {
                     partition: partition.0,
@@ -50,6 +51,7 @@ impl Wire for Error {
                 partition: partition.0,
                 leader: leader.map(|node| node.0),
             }),
+            // Limits, and failures of the process or its storage.
             Self::Overloaded(message) => Kind::Overloaded(message.clone()),
             Self::LimitReached { message, hint } => Kind::LimitReached(pb::LimitReached {
                 message: message.clone(),
@@ -74,14 +76,15 @@ impl Wire for Error {
     fn from_wire(message: pb::Error) -> Result<Self, Self> {
         use pb::error::Kind;
         Ok(match message.kind.ok_or_else(|| missing("kind of error"))? {
+            // Requests that are wrong or come too late.
             Kind::InvalidInput(message) => Self::InvalidInput(message),
-            Kind::NotFound(named) => {
-                Self::NotFound { kind: known_kind(&named.kind), name: named.name }
+            Kind::NotFound(object) => {
+                Self::NotFound { kind: known_kind(&object.kind), name: object.name }
             }
-            Kind::AlreadyExists(named) => {
-                Self::AlreadyExists { kind: known_kind(&named.kind), name: named.name }
+            Kind::AlreadyExists(object) => {
+                Self::AlreadyExists { kind: known_kind(&object.kind), name: object.name }
             }
-            Kind::Unsupported(what) => Self::Unsupported(what),
+            Kind::Unsupported(feature) => Self::Unsupported(feature),
             Kind::StaleRoute(stale) => Self::StaleRoute {
                 partition: PartitionId(stale.partition),
                 requested: Epoch(stale.requested),
@@ -92,6 +95,7 @@ impl Wire for Error {
                 partition: PartitionId(not_leader.partition),
                 leader: not_leader.leader.map(NodeId),
             },
+            // Limits, and failures of the process or its storage.
             Kind::Overloaded(message) => Self::Overloaded(message),
             Kind::LimitReached(limit) => {
                 Self::LimitReached { message: limit.message, hint: limit.hint }

@@ -7,7 +7,7 @@ use crate::id::{PartitionId, TableId};
 
 fn share(thousandths: Option<u32>) -> Result<Option<PerMille>, Error> {
     let share = |thousandths| match narrow::<u16>(thousandths, "share")? {
-        above @ 1001.. => Err(Error::Corrupted(format!("a share of {above} thousandths"))),
+        number @ 1001.. => Err(Error::Corrupted(format!("a share of {number} thousandths"))),
         thousandths => Ok(PerMille::new(thousandths)),
     };
     thousandths.map(share).transpose()

@@ -187,10 +187,12 @@ fn decode_schema(header: ipc::Schema<'_>) -> Result<SchemaRef, Error> {
 }
 
 fn decode_type(field: ipc::Field<'_>) -> Option<ColumnType> {
+    // Tables have neither dictionaries nor nested types.
     if field.dictionary().is_some() || field.children().is_some_and(|children| !children.is_empty())
     {
         return None;
     }
+    // Each type in its canonical layout only.
     Some(match field.type_type() {
         ipc::Type::Bool => ColumnType::Bool,
         ipc::Type::Int => {
@@ -320,13 +322,13 @@ fn take(stream: &mut Buffer, length: usize) -> Result<Buffer, Error> {
     if stream.len() < length {
         return Err(corrupted("an end within a message"));
     }
-    let taken = stream.slice_with_length(0, length);
+    let front = stream.slice_with_length(0, length);
     stream.advance(length);
-    Ok(taken)
+    Ok(front)
 }
 
-fn corrupted(what: &str) -> Error {
-    Error::Corrupted(format!("a stream of rows has {what}"))
+fn corrupted(detail: &str) -> Error {
+    Error::Corrupted(format!("a stream of rows has {detail}"))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]

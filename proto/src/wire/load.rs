@@ -16,7 +16,7 @@ impl Wire for LoadRequest {
     fn to_wire(&self) -> pb::LoadRequest {
         pb::LoadRequest {
             table: self.table.map(|table| table.0),
-            history_since: self.history_since.map(|since| since.0),
+            history_since: self.history_since.map(|start| start.0),
             samples: self.samples,
         }
     }

@@ -109,21 +109,30 @@ impl Wire for AdminOrder {
     fn to_wire(&self) -> pb::AdminOrder {
         use pb::admin_order::Kind;
         let kind = match self {
-            Self::Drain { node, on } => Kind::Drain(pb::Drain { node: node.0, on: *on }),
-            Self::MoveReplica { partition, from, to } => Kind::MoveReplica(pb::MoveReplica {
-                partition: partition.0,
-                from: from.0,
-                to: to.0,
-            }),
-            Self::TransferLeader { partition, to } => {
-                Kind::TransferLeader(pb::TransferLeader { partition: partition.0, to: to.0 })
+            Self::Drain { node, on: draining } => {
+                Kind::Drain(pb::Drain { node: node.0, on: *draining })
             }
-            Self::SplitPartition { partition, at } => Kind::SplitPartition(pb::SplitPartition {
-                partition: partition.0,
-                at: at.as_ref().map(Wire::to_wire),
-            }),
-            Self::MergePartitions { left, right } => {
-                Kind::MergePartitions(pb::MergePartitions { left: left.0, right: right.0 })
+            Self::MoveReplica { partition, from: source, to: destination } => {
+                Kind::MoveReplica(pb::MoveReplica {
+                    partition: partition.0,
+                    from: source.0,
+                    to: destination.0,
+                })
+            }
+            Self::TransferLeader { partition, to: destination } => {
+                Kind::TransferLeader(pb::TransferLeader {
+                    partition: partition.0,
+                    to: destination.0,
+                })
+            }
+            Self::SplitPartition { partition, at: cut } => {
+                Kind::SplitPartition(pb::SplitPartition {
+                    partition: partition.0,
+                    at: cut.as_ref().map(Wire::to_wire),
+                })
+            }
+            Self::MergePartitions { left: owner, right } => {
+                Kind::MergePartitions(pb::MergePartitions { left: owner.0, right: right.0 })
             }
             Self::RemoveNode { node } => Kind::RemoveNode(pb::RemoveNode { node: node.0 }),
         };

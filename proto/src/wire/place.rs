@@ -83,7 +83,7 @@ impl Wire for Rule {
     }
 }
 
-fn write_rule(rule: &Rule, out: &mut Vec<pb::RuleNode>) {
+fn write_rule(rule: &Rule, nodes: &mut Vec<pb::RuleNode>) {
     use pb::rule_node::Kind;
     // More operands than a u32 counts do not fit in memory.
     let count = |rules: &[Rule]| u32::try_from(rules.len()).unwrap_or(u32::MAX);
@@ -94,15 +94,15 @@ fn write_rule(rule: &Rule, out: &mut Vec<pb::RuleNode>) {
             ..comparison.to_wire()
         }),
         Rule::And(rules) => {
-            rules.iter().for_each(|rule| write_rule(rule, out));
+            rules.iter().for_each(|rule| write_rule(rule, nodes));
             Kind::And(count(rules))
         }
         Rule::Or(rules) => {
-            rules.iter().for_each(|rule| write_rule(rule, out));
+            rules.iter().for_each(|rule| write_rule(rule, nodes));
             Kind::Or(count(rules))
         }
     };
-    out.push(pb::RuleNode { kind: Some(kind) });
+    nodes.push(pb::RuleNode { kind: Some(kind) });
 }
 
 /// Pops the operands of an operator; returns them and the depth that the operator has with them.
@@ -111,12 +111,12 @@ fn operands(stack: &mut Vec<(Rule, usize)>, count: u32) -> Result<(Vec<Rule>, us
     let start = start.ok_or_else(|| {
         Error::Corrupted(format!("a rule needs {count} operands, but has {}", stack.len()))
     })?;
-    let taken = stack.split_off(start);
-    let depth = taken.iter().map(|(_, depth)| *depth).max().unwrap_or(0) + 1;
+    let popped = stack.split_off(start);
+    let depth = popped.iter().map(|(_, depth)| *depth).max().unwrap_or(0) + 1;
     if depth > RULE_DEPTH_MAX {
         return Err(Error::Corrupted(format!("a rule is deeper than {RULE_DEPTH_MAX}")));
     }
-    Ok((taken.into_iter().map(|(rule, _)| rule).collect(), depth))
+    Ok((popped.into_iter().map(|(rule, _)| rule).collect(), depth))
 }
 
 impl Wire for Placement {

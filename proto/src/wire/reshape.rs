@@ -27,11 +27,11 @@ impl Wire for Split {
 
     fn from_wire(message: pb::Split) -> Result<Self, Error> {
         let mut replicas = BTreeMap::new();
-        for at in message.replicas {
-            if replicas.insert(NodeId(at.node), ReplicaId(at.replica)).is_some() {
+        for replica in message.replicas {
+            if replicas.insert(NodeId(replica.node), ReplicaId(replica.replica)).is_some() {
                 return Err(Error::Corrupted(format!(
                     "node {} is listed twice in a split",
-                    at.node
+                    replica.node
                 )));
             }
         }

@@ -75,6 +75,7 @@ impl Wire for ColumnType {
             Self::Date => TypeKind::Date,
             Self::Timestamp(..) => TypeKind::Timestamp,
         });
+        // Precision, scale, unit and time zone are fields beside the kind.
         match self {
             Self::Decimal(precision, scale) => {
                 message.precision = u32::from(*precision);
@@ -96,6 +97,7 @@ impl Wire for ColumnType {
 
     fn from_wire(message: pb::ColumnType) -> Result<Self, Error> {
         use pb::TypeKind;
+        // Fields beside the kind count only for the kinds that have them.
         Ok(match TypeKind::try_from(message.kind) {
             Ok(TypeKind::Bool) => Self::Bool,
             Ok(TypeKind::Int8) => Self::Int8,

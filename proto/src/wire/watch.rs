@@ -22,35 +22,37 @@ use crate::error::Error;
 /// below 1 MiB.
 const PART_BYTES: usize = 256 << 10;
 
-/// The parts that turn one catalog into another; with `None` before: all of it.
-pub fn parts_between(before: Option<&Catalog>, now: &Catalog) -> Vec<pb::CatalogPart> {
-    let mut parts = Parts::new(before.is_none());
-    if let Some(before) = before {
-        for name in before.databases.keys().filter(|name| !now.databases.contains_key(*name)) {
+/// The parts that turn the `previous` catalog into the `current` one; without a previous one, all of it.
+pub fn parts_between(previous: Option<&Catalog>, current: &Catalog) -> Vec<pb::CatalogPart> {
+    let mut parts = Parts::new(previous.is_none());
+    if let Some(previous) = previous {
+        for name in previous.databases.keys().filter(|name| !current.databases.contains_key(*name))
+        {
             parts.grow(name.len()).databases_gone.push(name.clone());
         }
-        for (database, name) in tables(before).map(|(names, _)| names) {
-            if now.table(database, name).is_none() {
-                let gone = pb::TableName { database: database.to_owned(), name: name.to_owned() };
-                parts.grow(gone.encoded_len()).tables_gone.push(gone);
+        for (database, name) in tables(previous).map(|(names, _)| names) {
+            if current.table(database, name).is_none() {
+                let message =
+                    pb::TableName { database: database.to_owned(), name: name.to_owned() };
+                parts.grow(message.encoded_len()).tables_gone.push(message);
             }
         }
     }
-    for (name, database) in &now.databases {
-        let known = before.and_then(|before| before.databases.get(name));
-        if !known.is_some_and(|known| same(known, database)) {
+    for (name, database) in &current.databases {
+        let earlier = previous.and_then(|previous| previous.databases.get(name));
+        if !earlier.is_some_and(|earlier| same(earlier, database)) {
             let message = database.to_wire();
             parts.grow(message.encoded_len()).databases.push(message);
         }
     }
-    for ((database, name), table) in tables(now) {
-        let known = before.and_then(|before| before.table(database, name));
-        if !known.is_some_and(|known| same(known, table)) {
+    for ((database, name), table) in tables(current) {
+        let earlier = previous.and_then(|previous| previous.table(database, name));
+        if !earlier.is_some_and(|earlier| same(earlier, table)) {
             let message = table.to_wire();
             parts.grow(message.encoded_len()).tables.push(message);
         }
     }
-    parts.finish(now.version)
+    parts.finish(current.version)
 }
 
 fn same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
@@ -119,11 +121,11 @@ impl Follower {
         for name in part.databases_gone {
             self.draft.databases.remove(&name);
         }
-        for gone in part.tables_gone {
-            if let Some(tables) = self.draft.tables.get_mut(&gone.database) {
-                tables.remove(&gone.name);
+        for table in part.tables_gone {
+            if let Some(tables) = self.draft.tables.get_mut(&table.database) {
+                tables.remove(&table.name);
                 if tables.is_empty() {
-                    self.draft.tables.remove(&gone.database);
+                    self.draft.tables.remove(&table.database);
                 }
             }
         }
