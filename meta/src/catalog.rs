@@ -12,7 +12,7 @@
 //!   replicas A B C ──move──▶ target A B D ──(the group has taken it over) moved──▶ replicas A B D
 //! ```
 //!
-//! Splits and merges change a partition's range, see [`crate::reshaping`].
+//! Splits and merges change a partition's range, see [`crate::reshape`].
 //!
 //! A [`State`] only changes by [`Edit`]s, which [`crate::transition`] decides; the same edits go to
 //! the store. Invariants (checked by [`State::check`] when a catalog is loaded, and in tests):
@@ -42,7 +42,7 @@ use partita_proto::range::TypedRange;
 use partita_proto::schema::TableSchema;
 use partita_proto::service::RequestId;
 
-use crate::reshaping::Reshaping;
+use crate::reshape::Reshaping;
 
 /// The catalog version at which a table entered its present phase. A result of work planned for one step is ignored
 /// at another step, so a late answer never finishes the wrong work.

@@ -8,19 +8,13 @@
 //! Only the leader of meta's group keeps the nodes' reports, in memory. A new leader takes every node for live for
 //! a lease after it began to lead.
 
-mod merge;
 mod mover;
 mod plan;
 mod presence;
-mod reshape;
-mod reshaper;
 mod supervisor;
 #[cfg(test)]
 mod tests;
 
-#[cfg(test)]
-pub(crate) use self::merge::bearer;
 pub(crate) use self::mover::Mover;
 pub(crate) use self::presence::{Presence, Reports};
-pub(crate) use self::reshaper::Reshaper;
 pub(crate) use self::supervisor::Supervisor;

@@ -30,7 +30,7 @@ use crate::copies::Copies;
 use crate::error::MetaError;
 use crate::publish;
 use crate::record;
-use crate::reshapes::{Reshapes, borne_by};
+use crate::reshape::{Reshapes, borne_by};
 use crate::store::{Applied, Change, StateStore, Stored};
 use crate::transfer::{CatalogCopy, CatalogIncoming, encode_records};
 use crate::transition::{Command, Reply, decide};

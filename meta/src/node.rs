@@ -42,7 +42,7 @@ use crate::memory_store::MemoryStore;
 use crate::opening::{Opened, open_catalog};
 use crate::plan;
 use crate::progress::Progress;
-use crate::reshapes::Reshapes;
+use crate::reshape::Reshapes;
 use crate::scheduler::{Patience, Scheduler};
 use crate::transition::{Command, Reply};
 

@@ -13,7 +13,7 @@ use partita_proto::schema::TableSchema;
 use partita_proto::service::{PartitionSpec, RequestId};
 
 use crate::catalog::{PartitionRecord, Phase, State, TableRecord, Target, Work};
-use crate::reshaping::Splitting;
+use crate::reshape::Splitting;
 use crate::zones::{Zones, zone_of};
 
 /// Client id of meta's own requests. Frontends draw random ids of 64 bits.

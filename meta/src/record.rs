@@ -4,8 +4,6 @@
 //! Every record is a value of its own in the store, under a key of its kind and id, so that a change rewrites only
 //! the records that it touches.
 
-mod reshaping;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +20,13 @@ use partita_proto::service::RequestId;
 use partita_proto::wire::{Wire, pb};
 use prost::{Message, Oneof};
 
-use self::reshaping::ReshapingForm;
 use crate::catalog::{
     Counters, DatabaseRecord, Edit, MetaRecord, NodeRecord, PartitionRecord, Phase, Remembered,
     State, Step, TableRecord, Target, Work,
 };
 use crate::command::StepForm;
 use crate::error::MetaError;
+use crate::reshape::ReshapingForm;
 use crate::store::Change;
 
 /// Kinds of records: the first byte of their keys.
@@ -311,7 +309,7 @@ fn parse<M: Message + Default>(bytes: &[u8]) -> Result<M, Error> {
     M::decode(bytes).map_err(|error| Error::Corrupted(error.to_string()))
 }
 
-pub(super) fn required<T: Wire>(field: Option<T::Message>, name: &str) -> Result<T, Error> {
+pub(crate) fn required<T: Wire>(field: Option<T::Message>, name: &str) -> Result<T, Error> {
     T::from_wire(field.ok_or_else(|| Error::Corrupted(format!("{name} is missing")))?)
 }
 
@@ -421,11 +419,11 @@ fn partition_form(record: &PartitionRecord) -> PartitionForm {
     }
 }
 
-pub(super) fn replicas_form(replicas: &BTreeMap<ReplicaId, NodeId>) -> BTreeMap<u64, u64> {
+pub(crate) fn replicas_form(replicas: &BTreeMap<ReplicaId, NodeId>) -> BTreeMap<u64, u64> {
     replicas.iter().map(|(replica, node)| (replica.0, node.0)).collect()
 }
 
-pub(super) fn replicas(form: BTreeMap<u64, u64>) -> BTreeMap<ReplicaId, NodeId> {
+pub(crate) fn replicas(form: BTreeMap<u64, u64>) -> BTreeMap<ReplicaId, NodeId> {
     form.into_iter().map(|(replica, node)| (ReplicaId(replica), NodeId(node))).collect()
 }
 

@@ -38,7 +38,7 @@ use partita_proto::value::Value;
 
 use crate::catalog::{Counters, Edit, Phase, State, Step, TableRecord, Work};
 use crate::publish;
-use crate::reshaping::{Reshaping, Stage};
+use crate::reshape::{Reshaping, Stage};
 use crate::transition::{Command, Progress, Reply, decide};
 
 /// A clock that stands still.

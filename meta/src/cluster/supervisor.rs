@@ -15,14 +15,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::merge::{bearer, may_go};
+use super::Mover;
 use super::plan::{NodeView, PartitionView, Step, View, plan};
 use super::presence::Reports;
-use super::{Mover, Reshaper};
 use crate::catalog::{NodeRecord, PartitionRecord, State, Step as CatalogStep};
 use crate::load::Driver;
 use crate::node::Core;
 use crate::plan::Action;
+use crate::reshape::{Reshaper, bearer, may_go};
 use crate::transition::{Command, Progress};
 use crate::zones::zone_of;
 

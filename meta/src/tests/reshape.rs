@@ -13,8 +13,8 @@ use partita_proto::range::TypedRange;
 use super::*;
 use crate::catalog::{Edit, PartitionRecord};
 use crate::plan;
-use crate::reshapes::Reshapes;
-use crate::reshaping::{Reshaping, Stage};
+use crate::reshape::Reshapes;
+use crate::reshape::{Reshaping, Stage};
 use crate::transition::Progress;
 
 /// Five nodes, and a table "t" of three partitions on the first three: ... 100 ... (200, 5) ...

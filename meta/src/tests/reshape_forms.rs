@@ -10,7 +10,7 @@ use super::model::hex;
 use super::*;
 use crate::catalog::{Edit, PartitionRecord};
 use crate::record;
-use crate::reshaping::{Merging, Splitting};
+use crate::reshape::{Merging, Splitting};
 
 /// As with the other entries and records: this fails if a form changes; then the old bytes belong into a test that
 /// reads them.

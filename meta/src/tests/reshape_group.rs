@@ -13,8 +13,8 @@ use super::nodes::Kind;
 use super::site::{away, merge, split};
 use super::trio::{LOST_AFTER, Trio};
 use super::*;
-use crate::cluster::bearer;
 use crate::node::Meta;
+use crate::reshape::bearer;
 
 /// A table's partitions in the state of the leader.
 async fn partitions(trio: &Trio, name: &str) -> Vec<PartitionId> {

@@ -19,7 +19,7 @@ use super::table::in_change;
 use super::{Draft, Outcome, Progress, Reply};
 use crate::catalog::{Edit, PartitionRecord, Phase, State, Step, TableRecord, Target};
 use crate::create::PARTITIONS_MAX;
-use crate::reshaping::{Merging, Reshaping, Splitting, Stage, check_neighbours, cut_inside};
+use crate::reshape::{Merging, Reshaping, Splitting, Stage, check_neighbours, cut_inside};
 
 /// Records that a partition is to be split.
 pub(super) fn start_split(

@@ -18,10 +18,10 @@ use partita_proto::reshape::{Freeze, Reshape, Reshaped, Split};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{info, warn};
 
+use super::events::event_of;
+use super::state::{Reshaping, Splitting};
 use crate::catalog::{PartitionRecord, Phase, Step};
 use crate::node::Core;
-use crate::reshapes::event_of;
-use crate::reshaping::{Reshaping, Splitting};
 use crate::transition::{Command, Progress};
 
 /// Maximum time to flush memtables ahead, so that less is left to do while writes wait. An optimisation only.
@@ -253,7 +253,7 @@ impl Core {
         self.advance_at(record.id, attempt.step, progress).await
     }
 
-    pub(super) async fn advance_at(
+    pub(crate) async fn advance_at(
         &self,
         partition: PartitionId,
         step: Step,

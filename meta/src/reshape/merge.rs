@@ -16,11 +16,11 @@ use partita_proto::reshape::{Absorb, Freeze, Reshape};
 use tokio::time::{Instant, timeout_at};
 use tracing::info;
 
-use super::presence::Reports;
-use super::reshape::{Attempt, Settled};
+use super::attempt::{Attempt, Settled};
+use super::state::{Merging, Reshaping, Stage};
 use crate::catalog::{PartitionRecord, State, Step};
+use crate::cluster::Reports;
 use crate::node::Core;
-use crate::reshaping::{Merging, Reshaping, Stage};
 use crate::transition::Progress;
 
 /// Maximum time to move the right neighbour's replicas to the left one's nodes.
@@ -171,7 +171,7 @@ impl Core {
 
 /// The step at which a merged partition's replicas became removable: every replica of the owner has the new epoch.
 /// `None` while one of them may still need the files.
-pub(super) fn may_go(
+pub(crate) fn may_go(
     state: &State,
     reports: &Reports,
     partition: &PartitionRecord,

@@ -13,8 +13,8 @@ use partita_proto::history::{PerMille, ReshapeEvent, ReshapeKind, ReshapeOutcome
 use partita_proto::id::PartitionId;
 use tokio::time::Instant;
 
+use super::state::Reshaping;
 use crate::catalog::{Edit, PartitionRecord, State, Step};
-use crate::reshaping::Reshaping;
 
 /// Maximum remembered events.
 const EVENTS_MAX: usize = 1000;

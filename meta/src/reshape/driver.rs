@@ -9,9 +9,9 @@ use std::sync::Arc;
 use partita_proto::id::PartitionId;
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::state::Reshaping;
 use crate::catalog::{PartitionRecord, Phase, Step};
 use crate::node::Core;
-use crate::reshaping::Reshaping;
 
 /// Maximum splits and merges carried out at once, not counting those being given up.
 const RUNNING_MAX: usize = 4;

@@ -7,12 +7,12 @@ use partita_proto::id::{Epoch, PartitionId};
 use partita_proto::wire::{Wire, pb};
 use prost::{Message, Oneof};
 
-use super::{replicas, replicas_form, required};
+use super::state::{Merging, Reshaping, Splitting, Stage};
 use crate::catalog::Step;
-use crate::reshaping::{Merging, Reshaping, Splitting, Stage};
+use crate::record::{replicas, replicas_form, required};
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(super) enum ReshapingForm {
+pub(crate) enum ReshapingForm {
     #[prost(message, tag = "7")]
     Split(SplittingForm),
     #[prost(message, tag = "8")]
@@ -26,7 +26,7 @@ pub(super) enum ReshapingForm {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct SplittingForm {
+pub(crate) struct SplittingForm {
     #[prost(uint64, tag = "1")]
     step: u64,
     #[prost(message, optional, tag = "2")]
@@ -42,7 +42,7 @@ pub(super) struct SplittingForm {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct MergingForm {
+pub(crate) struct MergingForm {
     #[prost(uint64, tag = "1")]
     step: u64,
     #[prost(uint64, tag = "2")]
@@ -69,7 +69,7 @@ enum StageForm {
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub(super) struct JoinsForm {
+pub(crate) struct JoinsForm {
     #[prost(uint64, tag = "1")]
     left: u64,
     #[prost(uint64, tag = "2")]
@@ -77,13 +77,13 @@ pub(super) struct JoinsForm {
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub(super) struct ThawingForm {
+pub(crate) struct ThawingForm {
     #[prost(uint64, tag = "1")]
     step: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub(super) struct LeavingForm {
+pub(crate) struct LeavingForm {
     #[prost(uint64, tag = "1")]
     by: u64,
     #[prost(uint64, tag = "2")]
@@ -93,7 +93,7 @@ pub(super) struct LeavingForm {
 }
 
 impl ReshapingForm {
-    pub(super) fn new(reshaping: &Reshaping) -> Self {
+    pub(crate) fn new(reshaping: &Reshaping) -> Self {
         match reshaping {
             Reshaping::Split(split) => Self::Split(SplittingForm {
                 step: split.step.0,
@@ -125,7 +125,7 @@ impl ReshapingForm {
         }
     }
 
-    pub(super) fn reshaping(self) -> Result<Reshaping, Error> {
+    pub(crate) fn reshaping(self) -> Result<Reshaping, Error> {
         Ok(match self {
             Self::Split(form) => Reshaping::Split(Splitting {
                 step: Step(form.step),
