@@ -30,7 +30,7 @@ use crate::copies::Copies;
 use crate::error::MetaError;
 use crate::publish;
 use crate::record;
-use crate::reshape::{Reshapes, borne_by};
+use crate::reshape::{Reshapes, steps_before};
 use crate::store::{Applied, Change, StateStore, Stored};
 use crate::transfer::{CatalogCopy, CatalogIncoming, encode_records};
 use crate::transition::{Command, Reply, decide};
@@ -224,9 +224,9 @@ impl CatalogMachine {
             let catalog = catalog.get_or_insert_with(|| Catalog::clone(&self.catalog.borrow()));
             let mut state = self.state.write();
             publish::take_out(catalog, &state, edits);
-            let borne = borne_by(&state, edits);
+            let earlier = steps_before(&state, edits);
             state.apply(edits);
-            self.reshapes.follow(&state, edits, &borne, command.ends_as_wanted());
+            self.reshapes.follow(&state, edits, &earlier, command.ends_as_wanted());
             publish::put_in(catalog, &state, edits).map_err(|error| {
                 MetaError::Corrupted(format!("entry {} of its log: {error}", entry.index))
             })?;

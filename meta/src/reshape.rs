@@ -17,7 +17,7 @@ mod record;
 mod state;
 
 pub(crate) use self::driver::Reshaper;
-pub(crate) use self::events::{Reshapes, borne_by};
-pub(crate) use self::merge::{bearer, may_go};
+pub(crate) use self::events::{Reshapes, steps_before};
+pub(crate) use self::merge::{holder, may_go};
 pub(crate) use self::record::ReshapingForm;
 pub(crate) use self::state::{Merging, Reshaping, Splitting, Stage, check_neighbours, cut_inside};

@@ -22,7 +22,7 @@ use crate::catalog::{NodeRecord, PartitionRecord, State, Step as CatalogStep};
 use crate::load::Driver;
 use crate::node::Core;
 use crate::plan::Action;
-use crate::reshape::{Reshaper, bearer, may_go};
+use crate::reshape::{Reshaper, holder, may_go};
 use crate::transition::{Command, Progress};
 use crate::zones::zone_of;
 
@@ -132,11 +132,11 @@ impl Supervisor {
                     self.transfer(partition, source, destination)
                 }
                 Step::GiveUp { partition } => {
-                    let Some((bearer, step)) = bearer(&core.machine.state(), partition) else {
+                    let Some((holder, step)) = holder(&core.machine.state(), partition) else {
                         continue;
                     };
                     warn!(%partition, "giving up a split or merge: a replica is lost");
-                    if let Err(error) = core.advance_at(bearer, step, Progress::GiveUp).await {
+                    if let Err(error) = core.advance_at(holder, step, Progress::GiveUp).await {
                         warn!(%partition, %error, "recording that a split or merge is given up failed");
                         return;
                     }

@@ -30,30 +30,30 @@ pub(crate) struct Reshapes {
 }
 
 impl Reshapes {
-    /// Follows changed records. `borne`: the splits and merges that the records held before; those no longer held
+    /// Follows changed records. `earlier`: the splits and merges that the records held before; those no longer held
     /// have ended, as done if `succeeded`, otherwise as given up.
-    pub(crate) fn follow(&self, state: &State, edits: &[Edit], borne: &[Step], succeeded: bool) {
-        let mut bear = BTreeSet::new();
+    pub(crate) fn follow(&self, state: &State, edits: &[Edit], earlier: &[Step], succeeded: bool) {
+        let mut current = BTreeSet::new();
         for edit in edits {
             let Edit::Partition(record) = edit else { continue };
-            bear.extend(step_of(record));
+            current.extend(step_of(record));
             // If the record has no time, the process that carries it out begins the event.
             if let Some(event) = event_of(state, record, 0).filter(|event| event.at_ms != 0) {
                 self.began(event);
             }
         }
-        for step in borne.iter().filter(|step| !bear.contains(step)) {
+        for step in earlier.iter().filter(|step| !current.contains(step)) {
             self.ended(*step, outcome(succeeded));
         }
     }
 
     /// Follows a whole state from another member: what it no longer holds has ended, and the partitions tell how.
     pub(crate) fn catch_up(&self, state: &State) {
-        let bears: BTreeSet<Step> =
+        let current: BTreeSet<Step> =
             state.reshaping().filter_map(|record| step_of(record)).collect();
         for event in self.all() {
             let step = Step(event.id);
-            if event.outcome == ReshapeOutcome::UnderWay && !bears.contains(&step) {
+            if event.outcome == ReshapeOutcome::UnderWay && !current.contains(&step) {
                 let neighbour =
                     state.partition(event.other).filter(|neighbour| !neighbour.is_leaving());
                 self.ended(
@@ -153,7 +153,7 @@ fn outcome(succeeded: bool) -> ReshapeOutcome {
 }
 
 /// The splits and merges in the records that edits are about to change.
-pub(crate) fn borne_by(state: &State, edits: &[Edit]) -> Vec<Step> {
+pub(crate) fn steps_before(state: &State, edits: &[Edit]) -> Vec<Step> {
     let changes = edits.iter().filter_map(|edit| match edit {
         Edit::Partition(record) => state.partition(record.id),
         Edit::PartitionGone(id) => state.partition(*id),

@@ -192,12 +192,12 @@ pub(crate) fn may_go(
 
 /// The partition whose record holds the split or merge that another one takes part in, and its step; `None` when it
 /// is being given up or there is none.
-pub(crate) fn bearer(state: &State, partition: PartitionId) -> Option<(PartitionId, Step)> {
+pub(crate) fn holder(state: &State, partition: PartitionId) -> Option<(PartitionId, Step)> {
     let record = state.partition(partition)?;
     match record.reshaping.as_ref()? {
         Reshaping::Split(split) => (!split.given_up).then_some((partition, split.step)),
         Reshaping::Merge(merge) => (!merge.given_up).then_some((partition, merge.step)),
-        Reshaping::Joins { left: owner, .. } => bearer(state, *owner),
+        Reshaping::Joins { left: owner, .. } => holder(state, *owner),
         Reshaping::Thawing { .. } | Reshaping::Leaving { .. } => None,
     }
 }

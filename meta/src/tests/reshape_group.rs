@@ -14,7 +14,7 @@ use super::site::{away, merge, split};
 use super::trio::{LOST_AFTER, Trio};
 use super::*;
 use crate::node::Meta;
-use crate::reshape::bearer;
+use crate::reshape::holder;
 
 /// A table's partitions in the state of the leader.
 async fn partitions(trio: &Trio, name: &str) -> Vec<PartitionId> {
@@ -148,7 +148,7 @@ async fn a_lost_replica_is_made_anew_before_its_partition_is_split_or_merged() {
         ids.iter().all(|id| {
             let one = state.partition(*id).unwrap();
             let concerned = one.replicas.values().any(|at| at.0 == lost);
-            !concerned || bearer(state, *id).is_none()
+            !concerned || holder(state, *id).is_none()
         })
     };
     trio.until("it is given up", || trio.holds(given_up)).await;
