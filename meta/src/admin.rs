@@ -13,7 +13,7 @@ use partita_proto::service::{AdminOrder, DataService};
 use tokio::time::Instant;
 
 use crate::catalog::{NodeRecord, PartitionRecord, Step};
-use crate::node::{Core, raft_error};
+use crate::core::{Core, raft_error};
 use crate::plan::Action;
 use crate::progress::Job;
 use crate::transition::{Command, Reply, decide};

@@ -11,7 +11,7 @@ use partita_proto::error::Error;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::node::{Core, raft_error};
+use crate::core::{Core, raft_error};
 use crate::transition::Command;
 
 /// Backoff before the process tries again to record its leadership.

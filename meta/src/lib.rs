@@ -7,7 +7,7 @@
 //!      │ watch                     │ waits                  ▼
 //!   published catalog ◀────────  machine: decide ─▶ edits ─▶ store (sled), copies ─▶ state
 //!                                                                             │ pending tables
-//!   datanodes ◀── open, drop, alter, truncate ── scheduler ◀── plan: orders ──┤
+//!   datanodes ◀── open, drop, alter, truncate ── ddl_driver ◀── plan: orders ─┤
 //!       │                                            └── propose: finished, or given up
 //!       └── heartbeats ─▶ presence ─▶ supervisor ◀── cluster/plan: moves ────────┘
 //!                                        └── propose: to move, moved; to split, split; ...
@@ -20,7 +20,7 @@
 //! - ids are never used again.
 //!
 //! The decisions (`transition`, `create`, `alter`, `plan`) are pure; effects are at the edges
-//! (`machine`, `scheduler`, `service`).
+//! (`machine`, `ddl_driver`, `service`).
 
 mod admin;
 mod alter;
@@ -28,7 +28,9 @@ mod catalog;
 mod cluster;
 mod command;
 mod copies;
+mod core;
 mod create;
+mod ddl_driver;
 mod error;
 mod expression;
 mod leadership;
@@ -39,12 +41,12 @@ mod memory_store;
 mod node;
 mod opening;
 mod orders;
+mod patience;
 mod plan;
 mod progress;
 mod publish;
 mod record;
 mod reshape;
-mod scheduler;
 mod service;
 mod sled_store;
 mod store;
@@ -54,6 +56,7 @@ mod transfer;
 mod transition;
 mod zones;
 
+pub use self::core::{MetaOptions, TABLES_PER_DATABASE};
 pub use error::MetaError;
 pub use memory_store::MemoryStore;
-pub use node::{Meta, MetaOptions, TABLES_PER_DATABASE};
+pub use node::Meta;

@@ -33,9 +33,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::catalog::MetaRecord;
+use crate::core::{Core, raft_error};
 use crate::leadership::mixed;
 use crate::machine::CatalogMachine;
-use crate::node::{Core, raft_error};
 use crate::transition::Command;
 
 /// Interval at which the leader checks the members, and at which a rejoining member greets the others.

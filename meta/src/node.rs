@@ -10,21 +10,16 @@
 //! ends with the next one.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use partita_proto::clock::Clock;
-use partita_proto::error::Error;
-use partita_proto::generation::{Generation, Generations, RENEW_INTERVAL};
+use partita_proto::generation::Generation;
 use partita_proto::history::{PerMille, ReshapeEvent};
-use partita_proto::id::{META_GROUP, NodeId, PartitionId, ReplicaId};
-use partita_proto::member::{Heartbeat, Members};
-use partita_proto::schema::TableOptions;
+use partita_proto::id::{META_GROUP, NodeId, ReplicaId};
+use partita_proto::member::Heartbeat;
 use partita_proto::service::{DataNodes, PartitionSpec};
-use partita_raft::{Group, Host, RaftError, Start};
+use partita_raft::{Host, RaftError, Start};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +27,8 @@ use tracing::{error, info, warn};
 
 use crate::catalog::Step;
 use crate::cluster::{Presence, Supervisor};
-use crate::command::decode_reply;
+use crate::core::{Core, MetaOptions};
+use crate::ddl_driver::DdlDriver;
 use crate::error::MetaError;
 use crate::leadership::OwnLeadership;
 use crate::load::Keeper;
@@ -40,11 +36,9 @@ use crate::machine::CatalogMachine;
 use crate::membership::MetaPeers;
 use crate::memory_store::MemoryStore;
 use crate::opening::{Opened, open_catalog};
+use crate::patience::Patience;
 use crate::plan;
 use crate::progress::Progress;
-use crate::reshape::Reshapes;
-use crate::scheduler::{Patience, Scheduler};
-use crate::transition::{Command, Reply};
 
 /// Replica number of meta's only member; partitions' replicas have other numbers.
 const REPLICA: ReplicaId = ReplicaId(1);
@@ -57,106 +51,9 @@ const LEADERSHIP_POLL: Duration = Duration::from_millis(20);
 const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
 const UNCONFIRMED_MAX: Duration = Duration::from_secs(4);
 
-/// Default limit of tables per database. A program that creates tables under wrong names, such as with a number in
-/// them, then gets an error, instead of a huge catalog on every node.
-pub const TABLES_PER_DATABASE: u32 = 500;
-
-/// Options of [`Meta::open`].
-#[derive(Clone)]
-pub struct MetaOptions {
-    /// Meta's directory.
-    pub dir: PathBuf,
-    /// Members of the group and their nodes, the same for all members; empty: this one alone. Used at the first
-    /// start only.
-    pub members: BTreeMap<ReplicaId, NodeId>,
-    /// Default number of replicas of a partition, if the table does not set it.
-    pub replication_factor: u32,
-    /// Maximum tables of a database; further ones are refused.
-    pub tables_per_database: u32,
-    /// Time without a heartbeat after which a node's replicas are recreated elsewhere.
-    pub repair_after: Duration,
-    /// Receives the members of the cluster whenever they change.
-    pub nodes: watch::Sender<Arc<Members>>,
-    /// Source of the timestamps of events.
-    pub clock: Arc<dyn Clock>,
-    /// Random number of the data directory, by which the other members know it; 0: none.
-    pub identity: u64,
-    /// True if this member lost its data and is to rejoin its group as a new member. Ignored once it has rejoined.
-    pub rejoins: bool,
-    /// Random number of this start of the process, from which leaderships' nonces are made.
-    pub incarnation: u64,
-    /// Generations of the data directory, by which the others notice an older copy of it; `None`: none.
-    pub generations: Option<Arc<Generations>>,
-    /// Maximum age of a generation; then the next one is made.
-    pub renew_every: Duration,
-}
-
-impl fmt::Debug for MetaOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { dir, members, replication_factor, repair_after, .. } = self;
-        f.debug_struct("MetaOptions")
-            .field("dir", dir)
-            .field("members", members)
-            .field("replication_factor", replication_factor)
-            .field("repair_after", repair_after)
-            .finish_non_exhaustive()
-    }
-}
-
-impl MetaOptions {
-    /// Options of a cluster of one process: one member, and one replica of each partition.
-    #[must_use]
-    pub fn alone(dir: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            dir: dir.into(),
-            members: BTreeMap::new(),
-            replication_factor: 1,
-            tables_per_database: TABLES_PER_DATABASE,
-            repair_after: Duration::from_secs(300),
-            nodes: watch::Sender::default(),
-            clock,
-            identity: 0,
-            rejoins: false,
-            incarnation: 0,
-            generations: None,
-            renew_every: RENEW_INTERVAL,
-        }
-    }
-
-    /// Number of replicas for the partitions of a table with these options.
-    pub(crate) fn replicas_of(&self, options: &TableOptions) -> usize {
-        options.replication_factor.unwrap_or(self.replication_factor).max(1) as usize
-    }
-}
-
 /// The meta service in this process.
 pub struct Meta {
     pub(crate) core: Arc<Core>,
-}
-
-/// State shared by meta's parts.
-pub(crate) struct Core {
-    pub(crate) host: Arc<Host>,
-    pub(crate) group: Arc<Group>,
-    /// The other members of the group, by their greetings.
-    pub(crate) peers: Arc<MetaPeers>,
-    pub(crate) machine: Arc<CatalogMachine>,
-    pub(crate) nodes: Arc<dyn DataNodes>,
-    pub(crate) options: MetaOptions,
-    /// Latest reports of nodes, while this process leads.
-    pub(crate) presence: Presence,
-    /// Load of partitions; used for decisions while this process leads.
-    pub(crate) load: Mutex<Keeper>,
-    /// The nodes, as published to subscribers.
-    pub(crate) members: watch::Sender<Arc<Members>>,
-    /// True while this process leads and has applied everything that was acknowledged.
-    pub(crate) leads: watch::Sender<bool>,
-    pub(crate) leadership: OwnLeadership,
-    pub(crate) progress: Progress,
-    pub(crate) reshapes: Arc<Reshapes>,
-    pub(crate) patience: Patience,
-    /// Cancelled when no more orders are to be sent.
-    pub(crate) stopping: CancellationToken,
 }
 
 impl Meta {
@@ -321,10 +218,10 @@ impl Meta {
             self.core.leads.send_replace(true);
             // The work ends with the leadership; requests are refused first.
             let end = stop.child_token();
-            let (scheduler, supervisor) = (Arc::clone(&self.core), Arc::clone(&self.core));
+            let (ddl_driver, supervisor) = (Arc::clone(&self.core), Arc::clone(&self.core));
             let work = async {
                 tokio::join!(
-                    Scheduler::new(scheduler).run(end.clone()),
+                    DdlDriver::new(ddl_driver).run(end.clone()),
                     Supervisor::new(supervisor).run(end.clone()),
                     self.core.keep_leadership_recorded(&end),
                     self.core.keep_members(&end),
@@ -434,23 +331,6 @@ impl Core {
         warn!("another process leads meta now");
     }
 
-    /// Appends a command to the log; returns when it is applied.
-    pub(crate) async fn propose(&self, command: &Command) -> Result<Reply, Error> {
-        if !self.machine.has_room() {
-            return Err(Error::DiskFull(
-                "meta's disk is nearly full: changes of tables are refused; rows can still be read and written"
-                    .to_owned(),
-            ));
-        }
-        self.propose_anyway(command).await
-    }
-
-    /// As [`Core::propose`], but also on a nearly full disk: for commands that others cannot work without.
-    pub(crate) async fn propose_anyway(&self, command: &Command) -> Result<Reply, Error> {
-        let applied = self.group.propose(command.encode()).await.map_err(raft_error)?;
-        decode_reply(applied.reply)
-    }
-
     /// Makes the catalog durable when many entries were applied, or when the log needs room. Every member does this
     /// for its own log, not only the leader. Does not return.
     async fn keep_durable(&self) {
@@ -477,16 +357,6 @@ impl Core {
             }
         }
     }
-
-    /// Makes the applied catalog durable, and releases the log before it.
-    pub(crate) async fn sync(&self) -> Result<(), MetaError> {
-        let machine = Arc::clone(&self.machine);
-        let synced = partita_proto::blocking::spawn(move || machine.sync());
-        synced.await.map_err(|error| {
-            MetaError::io("syncing the catalog", std::io::Error::other(error))
-        })??;
-        Ok(self.group.flushed().await?)
-    }
 }
 
 /// Replica number and start of a member that has no log yet.
@@ -512,27 +382,4 @@ fn first_start(options: &MetaOptions, node: NodeId) -> Result<(ReplicaId, Start)
 fn known_replica(host: &Host) -> Option<ReplicaId> {
     let meta_group = host.known_groups().into_iter().find(|(group, _)| *group == META_GROUP);
     meta_group.map(|(_, replica)| replica)
-}
-
-/// Error for the client of a change that meta's group did not carry out.
-pub(crate) fn raft_error(error: RaftError) -> Error {
-    match error {
-        RaftError::NotLeader { leader } => Error::NotLeader {
-            partition: PartitionId(META_GROUP.0),
-            leader: leader.map(|(_, node)| node),
-        },
-        RaftError::Unavailable(why) => Error::Unavailable(why),
-        RaftError::OutcomeUnknown(why) => {
-            Error::Timeout(format!("{why}; the change may or may not take effect"))
-        }
-        RaftError::DiskFull(why) => Error::DiskFull(why),
-        RaftError::InvalidInput(why) => Error::InvalidInput(why),
-        RaftError::Corrupted(why) => Error::Corrupted(why),
-        // This member ends or has failed: other members can tell whether the change is in the log.
-        RaftError::Stopped { .. } => {
-            Error::Timeout(format!("meta: {error}; the change may or may not take effect"))
-        }
-        RaftError::Io { .. } => Error::Storage(format!("meta: {error}")),
-        RaftError::Incompatible(_) => Error::Internal(format!("meta: {error}")),
-    }
 }

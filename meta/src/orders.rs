@@ -12,7 +12,7 @@ use partita_proto::service::{DataService, PartitionSpec};
 use tokio::time::timeout;
 
 use crate::catalog::PartitionRecord;
-use crate::node::Core;
+use crate::core::Core;
 use crate::plan::{Action, Order};
 
 /// Maximum nodes asked in turn for the leader of a partition.

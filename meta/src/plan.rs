@@ -1,7 +1,7 @@
 //! Orders to nodes as a pure function of the catalog, and the choice of nodes for new partitions.
 //!
 //! Invariants: an order may be sent any number of times; orders of one step may be sent in any order and at once;
-//! orders of two steps of one table are never under way together (the scheduler makes sure of that).
+//! orders of two steps of one table are never under way together (`ddl_driver.rs` makes sure of that).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

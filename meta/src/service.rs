@@ -3,11 +3,11 @@
 //! ```text
 //!   change(ddl) ─▶ decide on the present state (a change that is refused never gets into the log)
 //!               ─▶ propose ─▶ recorded: the change is certain from here on
-//!               ─▶ wait until the nodes have carried the scheduler's orders out ─▶ published
+//!               ─▶ wait until the nodes have carried the DDL driver's orders out ─▶ published
 //! ```
 //!
 //! The catalog serialises changes of one table: a table with a change under way answers "busy", and the next change
-//! waits. A client that disconnects has no effect, because the scheduler does the work.
+//! waits. A client that disconnects has no effect, because the DDL driver does the work.
 
 use std::sync::Arc;
 
@@ -27,11 +27,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::catalog::State;
+use crate::core::{Core, MetaOptions, raft_error};
 use crate::create::PARTITIONS_MAX;
-use crate::node::{Core, Meta, MetaOptions, raft_error};
+use crate::ddl_driver::is_current;
+use crate::node::Meta;
 use crate::plan::View;
 use crate::progress::Job;
-use crate::scheduler::is_current;
 use crate::transition::{Command, Outcome, Reply, decide, shown_name};
 
 /// Maximum length of a node's address: a host name of 253 characters and a port.

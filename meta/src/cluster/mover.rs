@@ -19,7 +19,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tracing::{info, warn};
 
 use crate::catalog::{PartitionRecord, Step, Target};
-use crate::node::Core;
+use crate::core::Core;
 use crate::plan::{self, Action, Order};
 use crate::transition::Command;
 

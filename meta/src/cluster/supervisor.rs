@@ -19,8 +19,8 @@ use super::Mover;
 use super::plan::{NodeView, PartitionView, Step, View, plan};
 use super::presence::Reports;
 use crate::catalog::{NodeRecord, PartitionRecord, State, Step as CatalogStep};
+use crate::core::Core;
 use crate::load::Driver;
-use crate::node::Core;
 use crate::plan::Action;
 use crate::reshape::{Reshaper, holder, may_go};
 use crate::transition::{Command, Progress};
@@ -279,7 +279,7 @@ impl Core {
         replica: ReplicaId,
         node: NodeId,
     ) -> Result<(), Error> {
-        self.group.read_barrier().await.map_err(crate::node::raft_error)?;
+        self.group.read_barrier().await.map_err(crate::core::raft_error)?;
         // The history of the catalog that does not know the replica: the node compares it with the newest history
         // that it has followed.
         let catalog = self.catalog_history()?;

@@ -4,11 +4,7 @@
 
 use std::collections::VecDeque;
 
-use partita_load::Done;
-use partita_proto::error::Error;
 use partita_proto::id::{NodeId, PartitionId};
-
-use crate::node::Core;
 
 /// Maximum remembered moves.
 const BALANCES_MAX: usize = 1_000;
@@ -35,15 +31,6 @@ pub(crate) struct Balance {
     pub(crate) note: String,
     /// Error of a move that failed.
     pub(crate) error: Option<String>,
-}
-
-impl Balance {
-    /// Records the move with its result, and returns the result.
-    pub(super) fn ended(self, core: &Core, result: Result<Done, Error>) -> Result<Done, Error> {
-        let error = result.as_ref().err().map(ToString::to_string);
-        core.load.lock().balanced(Self { error, ..self });
-        result
-    }
 }
 
 /// The last moves, up to [`BALANCES_MAX`].

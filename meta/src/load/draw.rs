@@ -12,8 +12,7 @@ use partita_proto::history::{ReshapeEvent, ReshapeKind, ReshapeOutcome};
 use partita_proto::id::{PartitionId, TableId};
 
 use super::balances::{Balance, BalanceKind};
-use super::driver::class_name;
-use super::facts::{partition_id, partition_of};
+use super::facts::{class_name, partition_id, partition_of};
 use super::keeper::{Keeper, Watched};
 use super::pictures::TableNow;
 

@@ -22,9 +22,9 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::balances::{Balance, BalanceKind};
-use super::facts::{node_of, partition_of, table_of};
+use super::facts::{class_name, node_of, partition_of, table_of};
+use crate::core::Core;
 use crate::create::PARTITIONS_MAX;
-use crate::node::Core;
 use crate::plan::Action as Order;
 use crate::transition::Command;
 
@@ -123,14 +123,14 @@ impl Core {
             Step::TransferLeader { partition, to: destination, why } => {
                 let (partition, destination) = (partition_of(*partition), node_of(*destination));
                 let noted = self.balance(BalanceKind::Leader, partition, None, destination, why);
-                noted.ended(self, self.hand_leader_over(partition, destination).await)
+                self.balanced(noted, self.hand_leader_over(partition, destination).await)
             }
             Step::MoveReplica { partition, from: source, to: destination, why } => {
                 let (partition, source, destination) =
                     (partition_of(*partition), node_of(*source), node_of(*destination));
                 let noted =
                     self.balance(BalanceKind::Replica, partition, Some(source), destination, why);
-                noted.ended(self, self.move_and_wait(partition, source, destination).await)
+                self.balanced(noted, self.move_and_wait(partition, source, destination).await)
             }
             Step::Rekey { table, buckets, class } => {
                 info!(table = table.0, buckets, ?class, "repartitioning a table by hash");
@@ -272,6 +272,13 @@ impl Core {
         }
     }
 
+    /// Records a move with its result, and returns the result.
+    fn balanced(&self, balance: Balance, result: Result<Done, Error>) -> Result<Done, Error> {
+        let error = result.as_ref().err().map(ToString::to_string);
+        self.load.lock().balanced(Balance { error, ..balance });
+        result
+    }
+
     fn balance(
         &self,
         kind: BalanceKind,
@@ -357,20 +364,5 @@ fn note(why: SplitWhy, verdict: Option<&Verdict>) -> String {
             )
         }
         _ => why.to_owned(),
-    }
-}
-
-/// Name of a class in tables and messages.
-pub(crate) fn class_name(class: Class) -> &'static str {
-    match class {
-        Class::Unknown => "UNKNOWN",
-        Class::StaticRange => "STATIC_RANGE",
-        Class::MultiTail => "MULTI_TAIL",
-        Class::HotKey => "HOT_KEY",
-        Class::MovingRight => "MOVING_RIGHT",
-        Class::MovingLeft => "MOVING_LEFT",
-        Class::Sweep => "SWEEP",
-        Class::ScanBound => "SCAN_BOUND",
-        Class::Unsplittable => "UNSPLITTABLE",
     }
 }

@@ -18,8 +18,7 @@ use partita_proto::load::Rates;
 use partita_proto::range::KeyRange;
 
 use super::balances::Balances;
-use super::driver::class_name;
-use super::facts;
+use super::facts::{self, class_name};
 use super::history::{History, Now};
 use super::pictures::Pictures;
 use super::rings::Rings;

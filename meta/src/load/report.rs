@@ -17,12 +17,11 @@ use partita_proto::load::{
 use partita_proto::service::ReplicaStatus;
 
 use super::balances::{Balance, BalanceKind};
-use super::driver::class_name;
-use super::facts::{node_of, partition_id, partition_of};
+use super::facts::{class_name, node_of, partition_id, partition_of};
 use super::keeper::Keeper;
 use crate::catalog::{PartitionRecord, State};
 use crate::cluster::Reports;
-use crate::node::Core;
+use crate::core::Core;
 
 /// Minimum share of its partition's load for a key to be reported.
 const HOT_KEY_SHARE: f64 = 0.05;

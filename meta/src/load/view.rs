@@ -14,7 +14,7 @@ use partita_proto::load::HeatmapRequest;
 use partita_proto::range::Bound;
 
 use crate::catalog::TableRecord;
-use crate::node::Core;
+use crate::core::Core;
 use crate::transition::shown_name;
 
 impl Core {

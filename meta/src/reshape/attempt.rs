@@ -21,7 +21,7 @@ use tracing::{info, warn};
 use super::events::event_of;
 use super::state::{Reshaping, Splitting};
 use crate::catalog::{PartitionRecord, Phase, Step};
-use crate::node::Core;
+use crate::core::Core;
 use crate::transition::{Command, Progress};
 
 /// Maximum time to flush memtables ahead, so that less is left to do while writes wait. An optimisation only.

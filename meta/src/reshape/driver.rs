@@ -11,7 +11,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::state::Reshaping;
 use crate::catalog::{PartitionRecord, Phase, Step};
-use crate::node::Core;
+use crate::core::Core;
 
 /// Maximum splits and merges carried out at once, not counting those being given up.
 const RUNNING_MAX: usize = 4;

@@ -20,7 +20,7 @@ use super::attempt::{Attempt, Settled};
 use super::state::{Merging, Reshaping, Stage};
 use crate::catalog::{PartitionRecord, State, Step};
 use crate::cluster::Reports;
-use crate::node::Core;
+use crate::core::Core;
 use crate::transition::Progress;
 
 /// Maximum time to move the right neighbour's replicas to the left one's nodes.

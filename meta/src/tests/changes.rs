@@ -12,11 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::nodes::{FakeNodes, Kind};
 use super::*;
+use crate::core::MetaOptions;
 use crate::error::MetaError;
 use crate::machine::CatalogMachine;
-use crate::node::{Meta, MetaOptions};
+use crate::node::Meta;
 use crate::opening::Opened;
-use crate::scheduler::Patience;
+use crate::patience::Patience;
 use crate::store::StateStore;
 
 /// Meta and its log in a directory.
@@ -47,7 +48,7 @@ pub(super) fn hurry() -> Patience {
 }
 
 impl Server {
-    /// Opens meta, without the scheduler.
+    /// Opens meta, without the DDL driver.
     pub(super) async fn open(dir: &Path, nodes: &Arc<FakeNodes>) -> Self {
         Self::open_patient(dir, nodes, hurry()).await
     }

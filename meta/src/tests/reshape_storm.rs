@@ -12,7 +12,7 @@ use super::changes::hurry;
 use super::nodes::Kind;
 use super::site::{Site, away, merge, replicated, split};
 use super::*;
-use crate::scheduler::Patience;
+use crate::patience::Patience;
 
 /// Pseudo-random numbers (splitmix64).
 struct Random(u64);

@@ -10,7 +10,7 @@ use super::changes::{hurry, until};
 use super::nodes::Kind;
 use super::site::{Site, away, merge, replicated, split};
 use super::*;
-use crate::scheduler::Patience;
+use crate::patience::Patience;
 
 /// Like [`hurry`], with a short time limit for splits and merges.
 fn impatient() -> Patience {

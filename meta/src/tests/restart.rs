@@ -9,11 +9,12 @@ use super::changes::{PATIENCE, Server, host, hurry, until};
 use super::nodes::{FakeNodes, Kind};
 use super::*;
 use crate::catalog::Work;
+use crate::core::MetaOptions;
 use crate::error::MetaError;
 use crate::memory_store::MemoryStore;
-use crate::node::{Meta, MetaOptions};
+use crate::node::Meta;
 use crate::opening::until_closed;
-use crate::scheduler::Patience;
+use crate::patience::Patience;
 use crate::store::StateStore;
 
 fn away() -> Error {
@@ -359,7 +360,7 @@ async fn a_creation_that_fails_after_a_restart_is_taken_back() {
     let dir = tempfile::tempdir().unwrap();
     let nodes = FakeNodes::new(1);
     let server = Server::open(dir.path(), &nodes).await;
-    // Here the scheduler does not run.
+    // Here the DDL driver does not run.
     let meta = Arc::clone(&server.meta);
     let change = tokio::spawn(async move { meta.change(create(new_table("t"))).await });
     until("it is recorded", || server.phase("t") == Some(Phase::Creating)).await;

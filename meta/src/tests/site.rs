@@ -13,7 +13,7 @@ use super::changes::{PATIENCE, Server, hurry, until};
 use super::nodes::FakeNodes;
 use super::*;
 use crate::catalog::PartitionRecord;
-use crate::scheduler::Patience;
+use crate::patience::Patience;
 
 /// Three nodes and a meta that gets their heartbeats.
 pub(super) struct Site {

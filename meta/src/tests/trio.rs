@@ -24,8 +24,9 @@ use tokio_util::sync::CancellationToken;
 use super::changes::{PATIENCE, hurry};
 use super::nodes::{FakeNodes, Kind};
 use super::*;
-use crate::node::{Meta, MetaOptions};
-use crate::scheduler::Patience;
+use crate::core::MetaOptions;
+use crate::node::Meta;
+use crate::patience::Patience;
 
 /// Time after which a node counts as lost, in tests of that: machines can stall for some seconds.
 pub(super) const LOST_AFTER: Duration = Duration::from_secs(8);
