@@ -6,6 +6,7 @@
 //! are allocated here and nowhere else.
 
 mod database;
+mod draft;
 mod generation;
 mod leadership;
 mod node;
@@ -18,13 +19,14 @@ use std::sync::Arc;
 use partita_proto::error::Error;
 use partita_proto::generation::Renewal;
 use partita_proto::history::Reason;
-use partita_proto::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::member::Registration;
 use partita_proto::range::Bound;
-use partita_proto::schema::TableSchema;
 use partita_proto::service::{Ddl, RequestId};
 
 use self::database::{alter_database, create_database, drop_database};
+use self::draft::Draft;
+pub(crate) use self::draft::{Outcome, Progress, Reply};
 use self::generation::{renew, renew_meta};
 use self::leadership::{know_meta, lead};
 pub(crate) use self::node::registered;
@@ -33,9 +35,7 @@ use self::repartition::{fenced, read_along};
 use self::reshape::{advance, start_merge, start_split};
 pub(crate) use self::table::shown_name;
 use self::table::{alter_table, create_table, drop_table, rekeyed_partitions, truncate_table};
-use crate::catalog::{
-    Counters, Edit, Phase, REMEMBERED_MAX, Remembered, State, Step, TableRecord, Work,
-};
+use crate::catalog::{Edit, Phase, REMEMBERED_MAX, Remembered, State, Step, TableRecord, Work};
 
 /// An entry of meta's log.
 #[derive(Clone, Debug)]
@@ -172,61 +172,6 @@ impl Command {
     }
 }
 
-/// Progress of a split or a merge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// The change is to be given up.
-    GiveUp,
-    /// The partition was cut.
-    Cut,
-    /// The partition was not cut and will not be: it is at this epoch.
-    NotCut { epoch: Epoch },
-    /// The right neighbour's replicas are on the left one's nodes, and it is being ordered to freeze.
-    Freezing,
-    /// The right neighbour is frozen since this index of its log.
-    Frozen { index: u64 },
-    /// The right neighbour was taken over.
-    Absorbed,
-    /// The right neighbour was not taken over and will not be: the left one is at this epoch.
-    NotAbsorbed { epoch: Epoch },
-    /// The partition is not frozen any more, and at this epoch.
-    Thawed { epoch: Epoch },
-    /// The partition's replicas are not needed any more.
-    Left,
-}
-
-/// Answer to a command that was not refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
-    /// There was nothing to do.
-    Unchanged,
-    /// The change is recorded.
-    Changed {
-        /// Work that follows from it.
-        steps: Vec<(TableId, Step)>,
-    },
-    /// Another change of the table is under way; try again after it.
-    Busy {
-        /// The table that is busy.
-        table: TableId,
-        /// Step to wait for.
-        step: Step,
-    },
-}
-
-/// Result of a command: the edits of records and the reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
-    pub(crate) edits: Vec<Edit>,
-    pub(crate) reply: Reply,
-}
-
-impl Outcome {
-    fn without_edits(reply: Reply) -> Self {
-        Self { edits: Vec::new(), reply }
-    }
-}
-
 /// Decides a command.
 ///
 /// # Errors
@@ -318,92 +263,6 @@ fn change(state: &State, wish: Wish<'_>) -> Result<Outcome, Error> {
             alter_table(state, database, name, change, places)
         }
     }
-}
-
-/// Edits of the catalog while a command is applied.
-struct Draft<'a> {
-    state: &'a State,
-    counters: Counters,
-    edits: Vec<Edit>,
-    steps: Vec<(TableId, Step)>,
-}
-
-impl<'a> Draft<'a> {
-    fn new(state: &'a State) -> Self {
-        let mut counters = state.counters();
-        counters.version += 1;
-        Self { state, counters, edits: Vec::new(), steps: Vec::new() }
-    }
-
-    fn step(&self) -> Step {
-        Step(self.counters.version)
-    }
-
-    fn new_database(&mut self) -> DatabaseId {
-        let id = self.counters.database;
-        self.counters.database = DatabaseId(id.0 + 1);
-        id
-    }
-
-    fn new_table(&mut self) -> TableId {
-        let id = self.counters.table;
-        self.counters.table = TableId(id.0 + 1);
-        id
-    }
-
-    fn new_partition(&mut self) -> PartitionId {
-        let id = self.counters.partition;
-        self.counters.partition = PartitionId(id.0 + 1);
-        id
-    }
-
-    fn new_replica(&mut self) -> ReplicaId {
-        let id = self.counters.replica;
-        self.counters.replica = ReplicaId(id.0 + 1);
-        id
-    }
-
-    /// Moves a table into a phase.
-    fn enter(&mut self, mut table: TableRecord, phase: Phase) {
-        table.phase = phase;
-        table.step = self.step();
-        if table.is_pending() {
-            self.steps.push((table.id, table.step));
-        }
-        self.edits.push(Edit::Table(Arc::new(table)));
-    }
-
-    /// Begins to send a schema to a table's partitions.
-    fn tell(&mut self, mut table: TableRecord, schema: TableSchema) {
-        table.told_ttl = self.state.ttl(table.database, &schema);
-        self.enter(table, Phase::Altering(Work::Schema(Arc::new(schema))));
-    }
-
-    /// Ends a table's work; it is ready then, unless its database's `ttl` has changed meanwhile.
-    fn settle(&mut self, table: TableRecord) {
-        if self.state.ttl(table.database, &table.schema) == table.told_ttl {
-            self.enter(table, Phase::Ready);
-        } else {
-            let schema = next_version(&table.schema);
-            self.tell(table, schema);
-        }
-    }
-
-    /// Sends a table's `ttl` to its partitions if it differs from the one ordered last.
-    fn retell(&mut self, table: &TableRecord) {
-        if self.state.ttl(table.database, &table.schema) != table.told_ttl {
-            self.settle(table.clone());
-        }
-    }
-
-    fn done(mut self) -> Outcome {
-        self.edits.push(Edit::Counters(self.counters));
-        Outcome { edits: self.edits, reply: Reply::Changed { steps: self.steps } }
-    }
-}
-
-fn next_version(schema: &TableSchema) -> TableSchema {
-    TableSchema { version: schema.version.next(), ..schema.clone() }
 }
 
 fn finish(state: &State, table: TableId, step: Step) -> Outcome {

@@ -8,7 +8,7 @@ use partita_proto::catalog::DEFAULT_DATABASE;
 use partita_proto::error::Error;
 use partita_proto::schema::validate_name;
 
-use super::{Draft, Outcome, Reply};
+use super::draft::{Draft, Outcome, Reply};
 use crate::catalog::{DatabaseRecord, Edit, Phase, State, TableRecord};
 use crate::create::check_ttl;
 

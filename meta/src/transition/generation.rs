@@ -8,8 +8,8 @@ use std::sync::Arc;
 use partita_proto::error::Error;
 use partita_proto::generation::{Decision, Generation, Renewal, decide};
 
+use super::draft::{Draft, Outcome, Reply};
 use super::node::registered;
-use super::{Draft, Outcome, Reply};
 use crate::catalog::{Edit, MetaRecord, NodeRecord, State};
 
 /// Records a generation of a node's data directory.

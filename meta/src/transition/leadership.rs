@@ -3,7 +3,7 @@
 use partita_proto::catalog_history::{LEADERSHIPS_MAX, Leadership};
 use partita_proto::id::NodeId;
 
-use super::{Draft, Outcome, Reply};
+use super::draft::{Draft, Outcome, Reply};
 use crate::catalog::{Edit, MetaRecord, State};
 
 /// Records a leadership, and with the first one the cluster's random number. Recorded terms never fall: a process

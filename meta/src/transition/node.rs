@@ -14,7 +14,7 @@ use partita_proto::error::Error;
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 use partita_proto::member::Registration;
 
-use super::{Draft, Outcome, Reply};
+use super::draft::{Draft, Outcome, Reply};
 use crate::catalog::{Edit, NodeRecord, PartitionRecord, State, Step, Target};
 
 /// Maximum number of registered nodes.

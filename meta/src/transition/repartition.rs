@@ -31,8 +31,8 @@ use partita_proto::range::Bound;
 use partita_proto::schema::validate_name;
 use partita_proto::service::TableChange;
 
+use super::draft::{Draft, Outcome, Reply};
 use super::table::check_room;
-use super::{Draft, Outcome, Reply};
 use crate::catalog::{Edit, PartitionRecord, Phase, State, Step, TableRecord, Work};
 use crate::create::check_partitions;
 

@@ -13,10 +13,10 @@ use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::partitioning::Partitioning;
 use partita_proto::range::{Bound, TypedRange};
 
+use super::draft::{Draft, Outcome, Progress, Reply};
 use super::node::{in_use, wanted_replicas};
 use super::repartition::being_fenced;
 use super::table::in_change;
-use super::{Draft, Outcome, Progress, Reply};
 use crate::catalog::{Edit, PartitionRecord, Phase, State, Step, TableRecord, Target};
 use crate::create::PARTITIONS_MAX;
 use crate::reshape::{Merging, Reshaping, Splitting, Stage, check_neighbours, cut_inside};

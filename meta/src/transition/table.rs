@@ -12,8 +12,8 @@ use partita_proto::schema::{TableSchema, validate_name};
 use partita_proto::service::{NewTable, TableChange};
 
 use super::database::database;
+use super::draft::{Draft, Outcome, Reply, next_version};
 use super::repartition::{check_change, fencing, former, in_succession, repartition};
-use super::{Draft, Outcome, Reply, next_version};
 use crate::alter::altered;
 use crate::catalog::{DatabaseRecord, Edit, PartitionRecord, Phase, State, TableRecord, Work};
 use crate::create::{CheckedTable, check_table};
