@@ -85,7 +85,7 @@ impl Core {
                 "node {node} is the only node that takes replicas; start another node before draining it"
             )));
         }
-        // The node's partitions need as many other nodes as each keeps replicas.
+        // Each of the node's partitions needs as many other nodes as it keeps replicas.
         for partition in state.held_by(node) {
             let table = state.table(partition.table);
             let factor = table.map_or(1, |table| self.options.replicas_of(&table.schema.options));

@@ -187,7 +187,7 @@ pub(crate) struct Remembered {
     pub(crate) steps: Vec<(TableId, Step)>,
 }
 
-/// Maximum remembered changes: many times what is asked within the minute in which a client repeats a request.
+/// Maximum remembered changes: many times the number requested within the minute in which a client repeats a request.
 pub(crate) const REMEMBERED_MAX: u64 = 8192;
 
 /// The catalog version, and the next id of each kind.

@@ -1,11 +1,11 @@
-//! Errors that keep meta from opening, stopping cleanly or going on.
+//! Errors that keep meta from opening, stopping cleanly or continuing.
 
 use std::io;
 use std::sync::Arc;
 
 use partita_raft::RaftError;
 
-/// Reasons why meta cannot open, stop cleanly or go on. Errors of single changes are [`partita_proto::Error`]s.
+/// Reasons why meta cannot open, stop cleanly or continue. Errors of single changes are [`partita_proto::Error`]s.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetaError {

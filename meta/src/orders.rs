@@ -15,7 +15,7 @@ use crate::catalog::PartitionRecord;
 use crate::core::Core;
 use crate::plan::{Action, Order};
 
-/// Maximum nodes asked in turn for the leader of a partition.
+/// Maximum nodes tried in turn to find the leader of a partition.
 const HOPS_MAX: usize = 8;
 
 impl Core {
@@ -106,7 +106,7 @@ impl Core {
             match send(node).await {
                 Err(Error::NotLeader { partition, leader }) => {
                     waiting.extend(leader);
-                    // Another node's error says more.
+                    // Another node's error is more informative.
                     last.get_or_insert(Error::NotLeader { partition, leader });
                 }
                 // Unreachable, or without the replica: another node may know more.

@@ -59,7 +59,7 @@ impl Partitioning {
         }
     }
 
-    /// Checks that a key of so many columns has the columns by which rows are kept together.
+    /// Checks that a key with this number of columns has the columns by which rows are kept together.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] when it has fewer.

@@ -137,7 +137,7 @@ impl Core {
                 self.place_by_hash(table_of(*table), *buckets).await.map(|()| Done::AsProposed)
             }
         };
-        // Answer the scheduler; a cut at the edge of the keys is told apart from other failures.
+        // Report the result; a cut at the edge of the keys is a failure of its own kind.
         let now_ms = self.now_ms();
         let mut keeper = self.load.lock();
         match carried {

@@ -44,7 +44,7 @@ pub(super) fn register(state: &State, wish: &Registration) -> Result<Outcome, Er
     if let Some(removed) = state.removed_of(wish.identity) {
         return Err(was_removed(removed));
     }
-    // A new directory gets the number that it asks for, or the next one.
+    // A new directory gets the number that it requests, or the next one.
     let next = state.counters().node;
     let id = wish.node.unwrap_or(next);
     if id == NodeId::default() || id.0 > NODES_MAX {

@@ -72,7 +72,7 @@ pub(super) fn start_merge(
     if owner == right {
         return Err(Error::InvalidInput(format!("partition {owner} cannot be merged with itself")));
     }
-    // Neighbours in one table, of which neither is in another change.
+    // Two neighbours in one table, neither of them in another change.
     let (stays, goes) = (in_use(state, owner)?, in_use(state, right)?);
     if stays.table != goes.table {
         return Err(Error::InvalidInput(format!(
@@ -133,7 +133,7 @@ fn check_permitted(table: &TableRecord, reason: &Reason, partitions: usize) -> R
     Ok(())
 }
 
-/// The replicas that move a partition onto another one's nodes; `None` if they are there already.
+/// The replicas that move a partition to another one's nodes; `None` if they are already there.
 fn beside(
     draft: &mut Draft<'_>,
     stays: &PartitionRecord,

@@ -124,7 +124,7 @@ pub enum Warning {
         /// Number of distinct values in the sample.
         values: usize,
     },
-    /// The sample is small for so many partitions.
+    /// The sample is too small for this number of partitions.
     SmallSample {
         /// Number of sampled rows.
         rows: usize,

@@ -1,7 +1,7 @@
 //! Split-key pickers of other products, as far as their documents and sources describe them: reimplemented from the
 //! descriptions, for comparison with ours on the same streams. They are not the products: thresholds that start them
-//! are left out (the partition is assumed to be hot), and all are asked about writes, though one of them looks at reads
-//! only.
+//! are left out (the partition is assumed to be hot), and all of them judge writes, though one of the products splits by
+//! reads only.
 //!
 //! | here | like | picks from |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //!
 //! Results of the matrix: medians that are judged on their own sample split every growing stream, in vain. The finder
 //! refuses a growing stream in perfect order; with 50 ms of disorder at 3,000 operations a second it is misled in two
-//! of three runs within two seconds of looking (and goes on looking), with 500 ms in all.
+//! of three runs within two seconds of looking (and continues to look), with 500 ms in all.
 //!
 //! Invariants: bounded memory; each is reproducible by its seed.
 

@@ -3,7 +3,7 @@
 //! Hysteresis keeps a split and a merge from undoing each other: a partition split at rho 0.50 is merged below 0.20 *in
 //! sum*, by the greatest second of five minutes rather than an average; a split by load stays for an hour; and when
 //! load splits again what was merged within a day, that hour becomes four, then sixteen, then a day. A load that comes
-//! and goes every day or every hour therefore finds its partitions again instead of making them anew.
+//! and goes every day or every hour therefore keeps its partitions.
 //!
 //! Invariants: pure functions of small views.
 

@@ -2,7 +2,7 @@
 //!
 //! A leader counts from the beginning of its term and reports the sums, with its own clock. A report therefore contains
 //! all reports before it: the next one makes up for a lost one, and a repeated or late one adds nothing. Another term,
-//! or the same one begun anew, counts from zero.
+//! or the same one after a restart, counts from zero.
 //!
 //! ```text
 //!   reports:  12 .... 15 .... (lost) .... 31 .. 15 (late: ignored)      term 4 | term 5:  3 .... 9
@@ -23,7 +23,7 @@ use crate::facts::PartitionId;
 /// Minimum interval of reports; faster ones are combined with the next: a rate over a few milliseconds is meaningless,
 /// and the maximum is one of *1-second* rates.
 const INTERVAL_MIN_MS: u64 = 500;
-/// Maximum gap over which a rate is computed; after a longer one the next report starts anew. 30 min of a lane that is
+/// Maximum gap over which a rate is computed; after a longer one the next report has no rate. 30 min of a lane that is
 /// always busy are 1.8e9 microseconds, and 2^32 are 4.3e9.
 const GAP_MAX_MS: u64 = 30 * 60 * 1_000;
 /// Maximum busy time beyond the time since the last report that is carried over: a disk that stalls once makes fewer

@@ -112,7 +112,7 @@ impl Follower {
     /// Applies a part; returns the catalog, when it was the last part of its change.
     ///
     /// # Errors
-    /// [`Error::Corrupted`] when it is invalid. Begin anew then: half of a part may have been applied.
+    /// [`Error::Corrupted`] when it is invalid. Use a new follower then: half of a part may have been applied.
     pub fn take(&mut self, part: pb::CatalogPart) -> Result<Option<Catalog>, Error> {
         if part.reset {
             self.draft = Catalog::default();

@@ -23,7 +23,7 @@ pub(super) const EXPIRES_MS: u64 = 2 * 60_000;
 pub(super) const MOVE_EXPIRES_MS: u64 = 60 * 60_000;
 /// Minimum interval between re-keys of one table.
 const REKEY_AGAIN_MS: u64 = 60 * 60_000;
-/// Tokens that a useful split returns to its table's budget: its own, and one to go on faster. A table of one partition
+/// Tokens that a useful split returns to its table's budget: its own, and another one. A table of one partition
 /// that needs 64 thus doubles every minute rather than growing by two.
 const USEFUL_GIVES: f64 = 2.0;
 
@@ -373,7 +373,7 @@ impl Scheduler {
         due.into_iter().filter_map(|id| self.watches.remove(&id).map(|watch| (id, watch))).collect()
     }
 
-    /// Judges a split: records the outcome, and makes its parts (and theirs) rest or go on. Returns true if it was in
+    /// Judges a split: records the outcome, and makes its parts (and theirs) rest or continue. Returns true if it was in
     /// vain.
     pub(super) fn settle(
         &mut self,
