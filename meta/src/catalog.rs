@@ -339,7 +339,7 @@ impl State {
                 Edit::Removed(id, identity) => drop(self.removed.insert(*id, *identity)),
                 Edit::Cluster(cluster) => self.cluster = *cluster,
                 Edit::Leadership(leadership) => {
-                    drop(self.leaderships.insert(leadership.first, *leadership))
+                    self.leaderships.insert(leadership.first, *leadership);
                 }
                 Edit::LeadershipGone(first) => drop(self.leaderships.remove(first)),
                 Edit::Meta(node, record) => drop(self.metas.insert(*node, *record)),
