@@ -1,33 +1,32 @@
-//! What a client's message must be before the protocol library reads it.
+//! Checks of a client's messages before the protocol library parses them.
 //!
-//! The library takes a message's inner lengths and counts on trust: one that is too short ends the task with a panic,
-//! and text that is not UTF-8 is changed without a word. So each message is checked here first, whole and by itself.
+//! The library trusts the lengths and counts in a message: one that is too short ends the task with a panic, and text
+//! that is not UTF-8 is replaced silently. So each message is checked here first, whole and by itself.
 //!
-//! A message whose parts do not fit ends the connection, because what the client means by it cannot be known; one that
-//! is well formed and says something that cannot be is refused with an error, and the connection goes on, as in
-//! PostgreSQL.
+//! A message whose parts do not fit ends the connection, because its meaning is unknown; one that is well formed but
+//! has an impossible content is refused with an error, and the connection continues, as in PostgreSQL.
 //!
 //! Source: PostgreSQL's documentation, Message Formats.
 
 use std::fmt;
 
-/// The longest startup message, in bytes.
+/// Maximum length of a startup message in bytes.
 const STARTUP_BYTES_MAX: usize = 10_000;
-/// Settings that a startup message may name.
+/// Maximum number of settings in a startup message.
 const STARTUP_SETTINGS_MAX: usize = 256;
-/// Parameters of a statement: the protocol counts to so many.
+/// Maximum number of parameters of a statement, as in the protocol.
 const PARAMETERS_MAX: u16 = 32_767;
-/// The code that a cancel request has in place of a version.
+/// The code of a cancel request, in place of a version.
 const CANCEL_REQUEST: u32 = 80_877_102;
-/// Bytes of a cancel request's process number and key: four of each, or a longer key.
+/// Length of the process number and the key of a cancel request in bytes: four for each, or a longer key.
 const CANCEL_BYTES: std::ops::RangeInclusive<usize> = 8..=260;
 
-/// What is wrong with a message.
+/// A fault of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) sqlstate: &'static str,
     pub(crate) message: String,
-    /// Whether the connection cannot go on.
+    /// True if the connection must end.
     pub(crate) is_fatal: bool,
 }
 
@@ -45,10 +44,10 @@ fn refused<T>(sqlstate: &'static str, message: impl Into<String>) -> Result<T, F
     Err(Fault { sqlstate, message: message.into(), is_fatal: false })
 }
 
-/// Checks a message by its type and what follows its length.
+/// Checks a message by its type and the bytes after its length.
 ///
 /// # Errors
-/// When it is malformed, or says something that cannot be.
+/// When it is malformed, or has an impossible content.
 pub(crate) fn check(kind: u8, body: &[u8]) -> Result<(), Fault> {
     let mut parts = Parts { rest: body };
     match kind {
@@ -71,14 +70,14 @@ pub(crate) fn check(kind: u8, body: &[u8]) -> Result<(), Fault> {
         }
         b'f' => check_text(parts.last_text()?),
         b'c' | b'H' | b'S' | b'X' => parts.end(),
-        // Rows are the business of COPY; passwords are nobody's yet.
+        // Rows are checked by COPY; there is no password authentication yet.
         b'd' | b'p' => Ok(()),
         b'F' => malformed("function calls are not supported; use SELECT"),
-        other => malformed(format!("invalid frontend message type {other}")),
+        unknown => malformed(format!("invalid frontend message type {unknown}")),
     }
 }
 
-/// Checks a message before there is a session: `code` is its second number, `body` what follows.
+/// Checks a message before the session starts: `code` is its second number, `body` the bytes after it.
 ///
 /// # Errors
 /// When it is malformed.
@@ -87,7 +86,7 @@ pub(crate) fn check_startup(code: u32, body: &[u8]) -> Result<(), Fault> {
         return if CANCEL_BYTES.contains(&body.len()) {
             Ok(())
         } else {
-            malformed("a cancel request has another length")
+            malformed("invalid length of a cancel request")
         };
     }
     if body.len() > STARTUP_BYTES_MAX {
@@ -114,13 +113,17 @@ fn check_parse(mut parts: Parts<'_>) -> Result<(), Fault> {
     parts.take(usize::from(count) * 4)?;
     parts.end()?;
     if count > PARAMETERS_MAX {
-        return refused("54023", format!("a statement has at most {PARAMETERS_MAX} parameters"));
+        return refused(
+            "54023",
+            format!("a statement can have at most {PARAMETERS_MAX} parameters"),
+        );
     }
     check_text(name)?;
     check_text(query)
 }
 
 fn check_bind(mut parts: Parts<'_>) -> Result<(), Fault> {
+    // All parts are read first: a message that does not end with them is malformed.
     let (portal, statement) = (parts.text()?, parts.text()?);
     let formats = parts.formats()?;
     let count = parts.count()?;
@@ -129,14 +132,18 @@ fn check_bind(mut parts: Parts<'_>) -> Result<(), Fault> {
             -1 => {}
             length => match usize::try_from(length) {
                 Ok(length) => parts.take(length).map(drop)?,
-                Err(_) => return malformed(format!("a parameter has the length {length}")),
+                Err(_) => return malformed(format!("invalid parameter length {length}")),
             },
         }
     }
     let result_formats = parts.formats()?;
     parts.end()?;
+    // Then counts and codes are compared.
     if count > PARAMETERS_MAX {
-        return refused("54023", format!("a statement has at most {PARAMETERS_MAX} parameters"));
+        return refused(
+            "54023",
+            format!("a statement can have at most {PARAMETERS_MAX} parameters"),
+        );
     }
     if formats.len() > 2 && formats.len() != 2 * usize::from(count) {
         let formats = formats.len() / 2;
@@ -155,17 +162,17 @@ fn check_bind(mut parts: Parts<'_>) -> Result<(), Fault> {
     check_text(statement)
 }
 
-/// Refuses text that is not UTF-8: the client means something by it that is not what would be stored.
+/// Refuses text that is not UTF-8: it would be stored as something else than the client means.
 fn check_text(text: &[u8]) -> Result<(), Fault> {
     let Err(error) = std::str::from_utf8(text) else { return Ok(()) };
-    let at = error.valid_up_to();
-    let end = text.len().min(at + error.error_len().unwrap_or(text.len() - at));
-    let bytes: Vec<String> = text[at..end].iter().map(|byte| format!("0x{byte:02x}")).collect();
+    let start = error.valid_up_to();
+    let end = text.len().min(start + error.error_len().unwrap_or(text.len() - start));
+    let bytes: Vec<String> = text[start..end].iter().map(|byte| format!("0x{byte:02x}")).collect();
     let bytes = bytes.join(" ");
     refused("22021", format!("invalid byte sequence for encoding \"UTF8\": {bytes}"))
 }
 
-/// What is left of a message.
+/// The unread rest of a message.
 struct Parts<'a> {
     rest: &'a [u8],
 }
@@ -173,9 +180,9 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], Fault> {
         match self.rest.split_at_checked(len) {
-            Some((taken, rest)) => {
+            Some((part, rest)) => {
                 self.rest = rest;
-                Ok(taken)
+                Ok(part)
             }
             None => malformed("insufficient data left in message"),
         }
@@ -195,13 +202,13 @@ impl<'a> Parts<'a> {
         Ok(i32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
-    /// A count of format codes and the codes, two bytes each.
+    /// A count of format codes, and the codes, two bytes each.
     fn formats(&mut self) -> Result<&'a [u8], Fault> {
         let count = self.count()?;
         self.take(usize::from(count) * 2)
     }
 
-    /// Text up to a zero byte, which is taken, too.
+    /// Text up to a zero byte, which is taken too.
     fn text(&mut self) -> Result<&'a [u8], Fault> {
         match memchr::memchr(0, self.rest) {
             Some(end) => {
@@ -213,7 +220,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Text that is all that is left.
+    /// Text that must be the last part.
     fn last_text(&mut self) -> Result<&'a [u8], Fault> {
         let text = self.text()?;
         self.end()?;

@@ -1,4 +1,4 @@
-//! One connection: its session, and how a cancel request finds it.
+//! One connection: its session, and the table by which a cancel request finds it.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -31,30 +31,30 @@ use crate::joined::Joined;
 use crate::names::Names;
 use crate::settings::{self, AtStart, Reported};
 
-/// The version of PostgreSQL whose protocol and catalog this door follows.
+/// The version of PostgreSQL whose protocol and catalog this door implements.
 pub(crate) const POSTGRES_VERSION: &str = "16.6";
 
-/// Prepared statements of one connection, and the bytes that they keep.
+/// Limits for the prepared statements of one connection: their number, and the bytes they occupy.
 const STATEMENTS_MAX: usize = 10_000;
 const STATEMENTS_BYTES_MAX: usize = 64 << 20;
-/// Portals of one connection, and the bytes that they keep.
+/// Limits for the portals of one connection: their number, and the bytes they occupy.
 const PORTALS_MAX: usize = 1_000;
 const PORTALS_BYTES_MAX: usize = 64 << 20;
 
-/// Sessions that a cancel request may name, by process number.
+/// Sessions by process number, for cancel requests.
 #[derive(Default)]
 pub(crate) struct Cancellations {
     sessions: Mutex<HashMap<i32, (SecretKey, Arc<Session>)>>,
     keys: RandomPidSecretKeyGenerator,
 }
 
-/// What a client that says nothing keeps open.
+/// The state in which a client sends nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Idle {
     Session,
     InTransaction,
-    /// The rows of a COPY FROM STDIN are awaited: its time-out counts from the last of them, so that a long COPY may go
-    /// on for as long as it does go on.
+    /// A COPY FROM STDIN waits for rows: the timeout counts from the last of them, so that a COPY may last as long as
+    /// rows arrive.
     Copy,
 }
 
@@ -67,8 +67,8 @@ impl Idle {
         }
     }
 
-    /// The SQLSTATE and the message with which the connection ends; `None`: only what it waits for ends.
-    pub(crate) fn said(self) -> Option<(&'static str, &'static str)> {
+    /// The SQLSTATE and the message with which the connection ends; `None` if only the COPY ends.
+    pub(crate) fn termination(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Session => Some(("57P05", "terminating connection due to idle-session timeout")),
             Self::InTransaction => {
@@ -79,9 +79,9 @@ impl Idle {
     }
 }
 
-/// One connection.
+/// A client's session, and the state of the protocol beside it.
 pub(crate) struct Connection {
-    /// Itself, for the parts that pgwire wants to own.
+    /// A reference to itself, for the parts that pgwire owns.
     me: std::sync::Weak<Connection>,
     frontend: Arc<Frontend>,
     cancellations: Arc<Cancellations>,
@@ -89,9 +89,9 @@ pub(crate) struct Connection {
     session: OnceLock<Arc<Session>>,
     pid: OnceLock<i32>,
     reported: Mutex<Reported>,
-    /// The COPY FROM STDIN whose rows are coming.
+    /// The COPY FROM STDIN that is running.
     pub(crate) copy: tokio::sync::Mutex<Option<CopyInProgress>>,
-    /// The INSERTs of a pipeline that wait for more of them.
+    /// The INSERTs of a pipeline that wait to be written together.
     pub(crate) joined: Mutex<Option<Joined>>,
     /// The names of prepared statements and of portals.
     pub(crate) statements: Names,
@@ -99,7 +99,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A connection that may start, or is one too many.
+    /// A connection that has a place among the allowed ones, or is to be refused.
     pub(crate) fn new(
         frontend: Arc<Frontend>,
         cancellations: Arc<Cancellations>,
@@ -120,27 +120,27 @@ impl Connection {
         })
     }
 
-    /// The session; there is one from the end of the startup on.
+    /// The session, which exists once the startup is over.
     pub(crate) fn session(&self) -> PgWireResult<&Arc<Session>> {
-        self.session.get().ok_or_else(|| fatal("08P01", "a statement came before the startup"))
+        self.session.get().ok_or_else(|| fatal("08P01", "unexpected message before the startup"))
     }
 
-    /// The frontend.
+    /// The frontend behind all sessions.
     pub(crate) fn frontend(&self) -> &Arc<Frontend> {
         &self.frontend
     }
 
-    /// A handle of the connection itself.
+    /// A reference-counted handle to the connection itself.
     pub(crate) fn handle(&self) -> Arc<Self> {
-        self.me.upgrade().expect("a connection that is asked something is alive")
+        self.me.upgrade().expect("the connection is alive while its methods run")
     }
 
-    /// The time zone that the client sees times in.
+    /// The time zone of the session.
     pub(crate) fn zone(&self) -> PgWireResult<Zone> {
         Ok(self.session()?.zone())
     }
 
-    /// How long the client may say nothing, and what it is then, by what the connection waits for; `None`: for ever.
+    /// The maximum time without a message in a state, and the kind of idleness; `None` means no limit.
     pub(crate) fn idle_timeout(
         &self,
         state: PgWireConnectionState,
@@ -158,8 +158,8 @@ impl Connection {
         session.timeout_setting(idle.setting()).map(|timeout| (timeout, idle))
     }
 
-    /// Lets the time-out of a statement count from the first of the messages that bring it: those of the extended
-    /// protocol up to its Execute.
+    /// Starts the timeout of a statement with the first of its messages: those of the extended protocol, up to its
+    /// Execute.
     pub(crate) fn count_time(&self, message: &PgWireFrontendMessage) {
         let Some(session) = self.session.get() else { return };
         match message {
@@ -172,21 +172,21 @@ impl Connection {
         }
     }
 
-    /// The statement is done: the next one has its own time.
+    /// Ends the time of a statement; the next one has its own.
     pub(crate) fn end_time(&self) {
         if let Some(session) = self.session.get() {
             session.end_in_parts();
         }
     }
 
-    /// Stops what runs.
+    /// Cancels the running statement.
     pub(crate) fn cancel(&self) {
         if let Some(session) = self.session.get() {
             session.cancel();
         }
     }
 
-    /// Stops what runs on the connection that a cancel request names.
+    /// Cancels the running statement of the connection that a cancel request names.
     pub(crate) fn cancel_other(&self, request: &CancelRequest) {
         let sessions = self.cancellations.sessions.lock();
         if let Some((secret, session)) = sessions.get(&request.pid)
@@ -196,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// Forgets the connection and stops what it runs.
+    /// Removes the connection from the table, and cancels its running statement.
     pub(crate) fn close(&self) {
         if let Some(pid) = self.pid.get() {
             self.cancellations.sessions.lock().remove(pid);
@@ -204,27 +204,26 @@ impl Connection {
         self.cancel();
     }
 
-    /// Tells the settings that have changed.
+    /// Reports the settings that have changed.
     pub(crate) async fn report<C>(&self, client: &mut C) -> PgWireResult<()>
     where
         C: Sink<PgWireBackendMessage> + Unpin + Send,
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        let now = Reported::of(self.session()?).map_err(to_wire)?;
-        let before = std::mem::replace(&mut *self.reported.lock(), now.clone());
-        for (name, value) in now.changes(&before) {
+        let current = Reported::of(self.session()?).map_err(to_wire)?;
+        let previous = std::mem::replace(&mut *self.reported.lock(), current.clone());
+        for (name, value) in current.changes(&previous) {
             let status = ParameterStatus::new(name.to_owned(), value.to_owned());
             client.feed(PgWireBackendMessage::ParameterStatus(status)).await?;
         }
         Ok(())
     }
 
-    /// The database that a startup message means: PostgreSQL's tools ask for one named like the user
-    /// or "postgres" when nobody says anything.
-    fn database(&self, asked: Option<&String>, user: &str) -> PgWireResult<String> {
+    /// The database of a startup message. Without one, PostgreSQL's tools send the user's name or "postgres".
+    fn database(&self, requested: Option<&String>, user: &str) -> PgWireResult<String> {
         let catalog = self.frontend.catalog();
-        let name = asked.map_or(DEFAULT_DATABASE, String::as_str);
+        let name = requested.map_or(DEFAULT_DATABASE, String::as_str);
         if catalog.databases.contains_key(name) {
             return Ok(name.to_owned());
         }
@@ -269,9 +268,12 @@ impl StartupHandler for Connection {
         self.cancellations.sessions.lock().insert(pid, (secret, Arc::clone(&session)));
         let reported = Reported::of(&session).map_err(fatal_of)?;
         *self.reported.lock() = reported.clone();
-        // A connection starts once; a second startup message finds both set and changes nothing.
+        // A connection starts only once; a second startup message changes nothing.
         if self.pid.set(pid).is_err() || self.session.set(session).is_err() {
-            return Err(fatal("08P01", "a second startup message"));
+            return Err(fatal(
+                "08P01",
+                "unexpected startup message: the session has already started",
+            ));
         }
         let server_version = format!("{POSTGRES_VERSION} (Partita {})", env!("CARGO_PKG_VERSION"));
         finish_authentication(client, &AtStart { reported, server_version }).await

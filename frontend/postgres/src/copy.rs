@@ -1,7 +1,7 @@
-//! COPY: rows in as they come, batch by batch, and rows out.
+//! COPY: rows in, batch by batch as they arrive, and rows out.
 //!
-//! COPY FROM STDIN is not one transaction: batches take effect as they arrive. When a later row is
-//! refused, the error's detail says how many rows before it are stored.
+//! COPY FROM STDIN is not one transaction: batches take effect as they arrive. When a later row is refused, the error's
+//! detail has the number of rows that are stored.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use pgwire::messages::copy::{CopyData, CopyDone, CopyFail, CopyOutResponse};
 use crate::connection::Connection;
 use crate::error::{protocol, to_wire};
 
-/// What the binary format ends with: a row of -1 columns.
+/// The trailer of the binary format: a row of -1 columns.
 const BINARY_TRAILER: [u8; 2] = [0xff, 0xff];
 
-/// A COPY FROM STDIN whose rows are coming.
+/// A running COPY FROM STDIN.
 pub(crate) struct CopyInProgress {
     table: Arc<Table>,
     decoder: CopyDecoder,
@@ -35,7 +35,7 @@ pub(crate) struct CopyInProgress {
 }
 
 impl CopyInProgress {
-    /// Prepares to take rows; what the client is told to send.
+    /// Prepares for rows; returns the response that requests them from the client.
     pub(crate) fn start(copy: CopyIn) -> PgWireResult<(Self, CopyResponse)> {
         let columns = copy.columns.len();
         let format = i8::from(copy.format == CopyFormat::Binary);
@@ -52,14 +52,14 @@ impl CopyInProgress {
         Ok((Self { table: copy.table, decoder, rows: 0, log: copy.log }, response))
     }
 
-    /// Ends it with an error, which says how far it came.
+    /// Ends the COPY with an error, with the number of stored rows in its detail.
     fn failed(self, error: SqlError) -> PgWireError {
         self.log.end(Some(&error));
-        to_wire(said_how_far(error, self.rows))
+        to_wire(with_stored_rows(error, self.rows))
     }
 }
 
-/// Sends a query's rows, one message a row; returns how many.
+/// Sends a query's rows, one message for each; returns their number.
 pub(crate) async fn send_out<C>(client: &mut C, copy: CopyOut) -> PgWireResult<u64>
 where
     C: Sink<PgWireBackendMessage> + Unpin + Send,
@@ -94,7 +94,7 @@ impl Connection {
     async fn take(&self, data: &[u8]) -> PgWireResult<()> {
         let mut copy = self.copy.lock().await;
         let Some(mut running) = copy.take() else {
-            return Err(protocol("08P01", "rows came outside of COPY"));
+            return Err(protocol("08P01", "unexpected COPY data: no COPY is running"));
         };
         let result = match running.decoder.push(data) {
             Ok(batches) => store(self, &mut running, batches).await,
@@ -121,12 +121,12 @@ async fn store(
     Ok(())
 }
 
-fn said_how_far(error: SqlError, rows: u64) -> SqlError {
+fn with_stored_rows(error: SqlError, rows: u64) -> SqlError {
     let detail = format!("{rows} rows before it are stored");
     match &error.detail {
         Some(already) => {
-            let both = format!("{already}; {detail}");
-            error.with_detail(both)
+            let details = format!("{already}; {detail}");
+            error.with_detail(details)
         }
         None => error.with_detail(detail),
     }
@@ -150,7 +150,7 @@ impl CopyHandler for Connection {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let Some(mut copy) = self.copy.lock().await.take() else {
-            return Err(protocol("08P01", "the end of COPY came outside of one"));
+            return Err(protocol("08P01", "unexpected end of COPY: no COPY is running"));
         };
         let result = match copy.decoder.finish() {
             Ok(batches) => store(self, &mut copy, batches).await,
@@ -175,7 +175,7 @@ impl CopyHandler for Connection {
         let error = SqlError::new("57014", format!("COPY from stdin failed: {}", fail.message));
         match self.copy.lock().await.take() {
             Some(copy) => copy.failed(error),
-            None => to_wire(said_how_far(error, 0)),
+            None => to_wire(with_stored_rows(error, 0)),
         }
     }
 }

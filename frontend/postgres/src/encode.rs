@@ -1,8 +1,8 @@
-//! Result rows as messages.
+//! Encodes result rows as messages.
 //!
-//! The columns of a batch are looked at once: each becomes a function that writes the value of one
-//! row. The rows of a batch are then written into one buffer, from which each message takes its
-//! part. A batch is encoded when the one before has been sent.
+//! The columns of a batch are prepared once: each becomes a function that writes the value of a row. The rows of a
+//! batch are then written into one buffer, and each message takes its part of it. A batch is encoded when the previous
+//! one has been sent.
 
 mod binary;
 
@@ -29,10 +29,10 @@ use crate::types;
 #[cfg(test)]
 pub(crate) use self::binary::numeric;
 
-/// Bytes that a batch's buffer grows by.
+/// Bytes by which a batch's buffer grows.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// The columns of a result as PostgreSQL types.
+/// The columns of a result, with PostgreSQL's types.
 pub(crate) fn fields(schema: &Schema, format: &Format) -> PgWireResult<Vec<FieldInfo>> {
     if let Format::Individual(formats) = format
         && formats.len() != schema.fields().len()
@@ -46,12 +46,18 @@ pub(crate) fn fields(schema: &Schema, format: &Format) -> PgWireResult<Vec<Field
             ),
         ));
     }
-    let field = |(at, field): (usize, &Arc<arrow::datatypes::Field>)| {
-        let of = types::of_field(field);
-        let size = types::size(&of);
-        FieldInfo::new(shown_name(field).to_owned(), None, None, of, format.format_for(at))
-            .with_type_size(size)
-            .with_type_modifier(types::modifier_of(field))
+    let field = |(index, field): (usize, &Arc<arrow::datatypes::Field>)| {
+        let data_type = types::of_field(field);
+        let size = types::size(&data_type);
+        FieldInfo::new(
+            shown_name(field).to_owned(),
+            None,
+            None,
+            data_type,
+            format.format_for(index),
+        )
+        .with_type_size(size)
+        .with_type_modifier(types::modifier_of(field))
     };
     Ok(schema.fields().iter().enumerate().map(field).collect())
 }
@@ -77,7 +83,7 @@ pub(crate) fn response(
     Ok(QueryResponse::new(fields, rows))
 }
 
-/// Where values are NULL, if any is.
+/// The positions of NULLs, if there are any.
 fn nulls(array: &ArrayRef) -> Option<NullBuffer> {
     array.logical_nulls().filter(|nulls| nulls.null_count() > 0)
 }
@@ -98,7 +104,7 @@ impl Column {
         Ok(Self { nulls: nulls(&array), write })
     }
 
-    /// A column as it was described.
+    /// A column with the type and the format that were described to the client.
     fn described(array: &ArrayRef, field: &FieldInfo, zone: Zone) -> Result<Self, SqlError> {
         if field.format() == FieldFormat::Text {
             return Self::new(array, FieldFormat::Text, zone);
@@ -112,26 +118,26 @@ impl Column {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
-    /// Writes a value behind its length.
-    fn put(&self, row: usize, out: &mut BytesMut) -> Result<(), SqlError> {
+    /// Writes the length of a value, and the value.
+    fn put(&self, row: usize, buffer: &mut BytesMut) -> Result<(), SqlError> {
         if self.is_null(row) {
-            out.put_i32(-1);
+            buffer.put_i32(-1);
             return Ok(());
         }
-        let start = out.len();
-        out.put_i32(0);
-        (self.write)(row, out)?;
-        let length = i32::try_from(out.len() - start - 4)
+        let start = buffer.len();
+        buffer.put_i32(0);
+        (self.write)(row, buffer)?;
+        let length = i32::try_from(buffer.len() - start - 4)
             .map_err(|_| SqlError::new("54000", "a value is larger than 2 GiB"))?;
-        out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+        buffer[start..start + 4].copy_from_slice(&length.to_be_bytes());
         Ok(())
     }
 }
 
-/// The rows of a batch, one message after the other.
+/// The rows of a batch as messages.
 struct BatchRows {
     columns: Vec<Column>,
-    /// The number of columns, as messages have it.
+    /// The number of columns, in the width of the protocol.
     count: i16,
     rows: usize,
     next: usize,

@@ -1,4 +1,4 @@
-//! Errors as PostgreSQL's clients know them.
+//! Errors in PostgreSQL's form.
 
 use partita_frontend::{Notice, SqlError};
 use pgwire::api::{ClientInfo, DEFAULT_NAME, ErrorHandler};
@@ -15,12 +15,12 @@ pub(crate) fn fatal(sqlstate: &str, message: &str) -> PgWireError {
     fatal_of(SqlError::new(sqlstate, message))
 }
 
-/// An error of a session that cannot begin.
+/// An error of a session that cannot start.
 pub(crate) fn fatal_of(error: SqlError) -> PgWireError {
     PgWireError::UserError(Box::new(info(error, "FATAL")))
 }
 
-/// An error with a SQLSTATE of the door's own.
+/// An error with a SQLSTATE that the door chooses.
 pub(crate) fn protocol(sqlstate: &str, message: impl Into<String>) -> PgWireError {
     to_wire(SqlError::new(sqlstate, message))
 }
@@ -34,7 +34,7 @@ fn info(error: SqlError, severity: &str) -> ErrorInfo {
     info
 }
 
-/// A notice on its way to the client.
+/// A notice as a message.
 pub(crate) fn notice(notice: Notice) -> PgWireBackendMessage {
     let severity = notice.severity.as_str().to_owned();
     let mut info = ErrorInfo::new(severity.clone(), notice.code, notice.message);
@@ -43,7 +43,7 @@ pub(crate) fn notice(notice: Notice) -> PgWireBackendMessage {
     PgWireBackendMessage::NoticeResponse(info.into())
 }
 
-/// Gives the protocol library's own errors PostgreSQL's words.
+/// Gives the protocol library's own errors PostgreSQL's texts and SQLSTATEs.
 pub(crate) struct Errors;
 
 impl ErrorHandler for Errors {
@@ -52,13 +52,14 @@ impl ErrorHandler for Errors {
         C: ClientInfo,
     {
         let name = |name: &str| if name == DEFAULT_NAME { String::new() } else { name.to_owned() };
-        let known = match &*error {
+        let replacement = match &*error {
             PgWireError::UserError(_) => return,
-            PgWireError::StatementNotFound(of) => {
-                protocol("26000", format!("prepared statement \"{}\" does not exist", name(of)))
-            }
-            PgWireError::PortalNotFound(of) => {
-                protocol("34000", format!("portal \"{}\" does not exist", name(of)))
+            PgWireError::StatementNotFound(statement) => protocol(
+                "26000",
+                format!("prepared statement \"{}\" does not exist", name(statement)),
+            ),
+            PgWireError::PortalNotFound(portal) => {
+                protocol("34000", format!("portal \"{}\" does not exist", name(portal)))
             }
             PgWireError::UnsupportedProtocolVersion(major, minor) => fatal(
                 "08P01",
@@ -67,10 +68,10 @@ impl ErrorHandler for Errors {
                 ),
             ),
             PgWireError::NotReadyForQuery => {
-                protocol("08P01", "a statement came while another one runs")
+                protocol("08P01", "another command is already in progress")
             }
-            other => protocol("08P01", other.to_string()),
+            error => protocol("08P01", error.to_string()),
         };
-        *error = known;
+        *error = replacement;
     }
 }

@@ -1,7 +1,7 @@
 //! Statements of the extended protocol: Parse, Bind, Describe, Execute.
 //!
-//! Answers are gathered and go out with a Sync or a Flush. The number of statements and portals and
-//! what they keep are bounded ([`crate::names`]).
+//! Responses are buffered, and sent with a Sync or a Flush. The number of statements and portals and the memory they
+//! occupy are bounded ([`crate::names`]).
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -37,12 +37,12 @@ use crate::parameters;
 use crate::pg_catalog;
 use crate::query::{check_block, send};
 
-/// What a plan takes for each byte of the text that it was made of, about.
+/// Approximate bytes of a plan for each byte of the statement's text.
 const PLAN_RATIO: usize = 32;
-/// What a statement or a portal takes at least.
+/// Minimum bytes of a statement or a portal.
 const ENTRY_BYTES: usize = 1 << 10;
 
-/// The name as clients know it: the unnamed one has a name inside.
+/// The name as clients know it: the unnamed one has an internal name.
 pub(crate) fn shown_name(name: &str) -> &str {
     if name == DEFAULT_NAME { "" } else { name }
 }
@@ -101,20 +101,21 @@ impl QueryParser for Planner {
     }
 }
 
-/// Refuses rows of other types than the client was told: the table has changed since.
-fn check_same(described: &Schema, now: &Schema) -> PgWireResult<()> {
+/// Refuses rows of other types than those that were described to the client: the table has changed since.
+fn check_same(described: &Schema, current: &Schema) -> PgWireResult<()> {
     let types = |schema: &Schema| -> Vec<Type> {
         schema.fields().iter().map(|field| crate::types::of_field(field)).collect()
     };
-    if types(described) == types(now) {
+    if types(described) == types(current) {
         return Ok(());
     }
     Err(protocol("0A000", "cached plan must not change result type"))
 }
 
-/// Refuses a portal whose columns cannot be told their formats.
+/// Checks that a portal has a format for each column.
 fn check_result_formats(portal: &Portal<Arc<Prepared>>) -> PgWireResult<()> {
-    let columns = portal.statement.statement.schema.as_ref().map_or(0, |of| of.fields().len());
+    let columns =
+        portal.statement.statement.schema.as_ref().map_or(0, |schema| schema.fields().len());
     match &portal.result_column_format {
         Format::Individual(formats) if formats.len() != columns => Err(protocol(
             "08P01",
@@ -128,7 +129,7 @@ fn check_result_formats(portal: &Portal<Arc<Prepared>>) -> PgWireResult<()> {
 }
 
 impl Connection {
-    /// The columns of a cursor that SQL declared: to PostgreSQL those are portals too.
+    /// The columns of a cursor that was declared in SQL, which in PostgreSQL is a portal too.
     async fn cursor<C>(&self, client: &C, name: &str) -> PgWireResult<Option<SchemaRef>>
     where
         C: ClientPortalStore + Send + Sync,
@@ -142,7 +143,7 @@ impl Connection {
         Ok(prepared.map_err(to_wire)?.schema.clone())
     }
 
-    /// Runs a portal that has not run, and sends the next of its rows: all, or `most`.
+    /// Runs a portal that has not run yet, and sends its next rows: all, or `most`.
     async fn execute<C>(
         &self,
         client: &mut C,
@@ -161,14 +162,14 @@ impl Connection {
             let response = ExtendedQueryHandler::do_query(self, client, portal, most).await?;
             let rows = match response {
                 Response::Query(rows) => rows,
-                other => {
+                response => {
                     *state = PortalExecutionState::Finished;
-                    return send(client, other, true).await;
+                    return send(client, response, true).await;
                 }
             };
             *state = PortalExecutionState::Suspended(rows);
         }
-        // Taken out, so that after an error nothing is left to be fetched.
+        // Taken out, so that nothing is left to be fetched after an error.
         let current = std::mem::replace(&mut *state, PortalExecutionState::Finished);
         let PortalExecutionState::Suspended(mut rows) = current else {
             if portal.statement.statement.schema.is_some() {
@@ -179,15 +180,15 @@ impl Connection {
             let name = shown_name(&portal.name);
             return Err(protocol("55000", format!("portal \"{name}\" cannot be run again")));
         };
-        let mut sent = 0;
-        while most == 0 || sent < most {
+        let mut rows_sent = 0;
+        while most == 0 || rows_sent < most {
             let Some(row) = rows.data_rows().next().await.transpose()? else {
-                let tag = Tag::new(rows.command_tag()).with_rows(sent);
+                let tag = Tag::new(rows.command_tag()).with_rows(rows_sent);
                 client.feed(PgWireBackendMessage::CommandComplete(tag.into())).await?;
                 return Ok(());
             };
             client.feed(PgWireBackendMessage::DataRow(row)).await?;
-            sent += 1;
+            rows_sent += 1;
         }
         *state = PortalExecutionState::Suspended(rows);
         client.feed(PgWireBackendMessage::PortalSuspended(PortalSuspended::new())).await?;
@@ -241,6 +242,7 @@ impl ExtendedQueryHandler for Connection {
     {
         let statement_name = name_of(message.statement_name.as_ref());
         let portal_name = name_of(message.portal_name.as_ref());
+        // A portal counts the bytes of its parameters.
         match client.portal_store().get_statement(statement_name) {
             Some(Entry::Value(statement)) => {
                 let portal = Portal::try_new(&message, statement)?;
@@ -250,6 +252,7 @@ impl ExtendedQueryHandler for Connection {
                 self.portals.add(portal_name, ENTRY_BYTES.saturating_add(values))?;
                 client.portal_store().put_portal(Arc::new(portal));
             }
+            // An empty statement has a portal too, without parameters.
             Some(Entry::Empty) => {
                 if !message.parameters.is_empty() {
                     return Err(protocol(
@@ -296,7 +299,7 @@ impl ExtendedQueryHandler for Connection {
                 client.portal_store().get_statement(name_of(message.name.as_ref()))
             && statement.statement.schema.is_none()
         {
-            // A description of no columns would be that of a query.
+            // A description without columns would be that of a query.
             let types = parameters::described(&statement).iter().map(Type::oid).collect();
             let parameters = ParameterDescription::new(types);
             client.feed(PgWireBackendMessage::ParameterDescription(parameters)).await?;
@@ -354,7 +357,7 @@ impl ExtendedQueryHandler for Connection {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        // Portals live as long as their transaction; without a block that ends here.
+        // Portals live as long as their transaction; without a block it ends here.
         if client.transaction_status() == TransactionStatus::Idle {
             client.portal_store().clear_portals();
             self.portals.clear();
@@ -379,7 +382,7 @@ impl ExtendedQueryHandler for Connection {
                 self.portals.remove(name);
                 client.portal_store().rm_portal(name);
             }
-            other => return Err(PgWireError::InvalidTargetType(other)),
+            target => return Err(PgWireError::InvalidTargetType(target)),
         }
         self.answer(client, PgWireBackendMessage::CloseComplete(CloseComplete::new())).await
     }

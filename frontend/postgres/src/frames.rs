@@ -1,10 +1,11 @@
-//! A socket that refuses messages which are too long or malformed.
+//! A socket that refuses messages that are too long or malformed.
 //!
-//! A message begins with its length, and the codec would wait for up to a gigabyte of it, and read it whatever it
-//! holds. This looks at the messages as the bytes pass by, before the codec sees them ([`crate::check`]). What ends the
-//! connection is an error of the read; what is only refused waits in `faults` for the message to be answered.
+//! A message begins with its length, and the codec would wait for up to a gigabyte of it and accept any content. This
+//! wrapper inspects messages as their bytes pass, before the codec sees them ([`crate::check`]). A fault that ends the
+//! connection becomes an error of the read; one that only refuses the message is kept in `faults` until the message is
+//! handled.
 //!
-//! Invariant: `missing` bytes of the message at hand have not passed yet, or its first bytes are in `head`.
+//! Invariant: either `missing` bytes of the current message have not passed yet, or its first bytes are in `head`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,50 +16,50 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::check::{self, Fault};
 
-/// The longest message.
+/// Maximum length of a message in bytes.
 pub(crate) const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 
 const SSL_REQUEST: u32 = 80_877_103;
 const GSS_REQUEST: u32 = 80_877_104;
-/// A length and a code.
+/// Bytes of a length and a code.
 const STARTUP_HEAD: usize = 8;
-/// A type and a length.
+/// Bytes of a type and a length.
 const HEAD: usize = 5;
-/// The type of rows of COPY: they are not kept to be looked at.
+/// The type of messages with rows of COPY, which are not buffered for inspection.
 const COPY_DATA: u8 = b'd';
-/// Memory for messages that come in parts, kept from one to the next.
+/// Buffer size that is kept from one fragmented message to the next, in bytes.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// One up to the startup, by its code.
+    /// A message up to the startup, with its code.
     Before(u32),
-    /// One of a session, by its type.
+    /// A message of a session, with its type.
     Of(u8),
 }
 
-/// A socket that looks at messages.
+/// A socket that inspects messages.
 pub(crate) struct Frames<S> {
     inner: S,
     head: Vec<u8>,
     missing: usize,
-    /// Until the startup message has come, messages have no type.
+    /// False until the startup message has passed; until then messages have no type.
     started: bool,
-    /// What kind of message is at hand.
+    /// The kind of the current message.
     at_hand: Kind,
-    /// What has passed of it, unless it came at once.
+    /// The bytes of the current message that have passed, unless it came in one piece.
     body: Vec<u8>,
-    /// Messages since the startup that have passed.
+    /// Number of messages that have passed since the startup.
     passed: u64,
-    /// Messages that are to be refused, by their numbers, the first since the startup being 0.
+    /// Messages to refuse, by number; the first message after the startup is 0.
     faults: VecDeque<(u64, Fault)>,
     /// Bytes that have passed.
     bytes: u64,
 }
 
 impl<S> Frames<S> {
-    /// Looks at what is read from a socket, from its first byte on.
+    /// Inspects everything that is read from a socket, from its first byte on.
     pub(crate) fn new(inner: S) -> Self {
         Self {
             inner,
@@ -73,13 +74,13 @@ impl<S> Frames<S> {
         }
     }
 
-    /// Why a message, by its number since the startup, is to be refused; to be asked of each in turn.
+    /// The reason to refuse a message, by its number since the startup; to be called for each message in turn.
     pub(crate) fn fault_of(&mut self, number: u64) -> Option<Fault> {
-        let is_its = self.faults.front().is_some_and(|(of, _)| *of == number);
+        let is_its = self.faults.front().is_some_and(|(faulty, _)| *faulty == number);
         if is_its { self.faults.pop_front().map(|(_, fault)| fault) } else { None }
     }
 
-    /// How many bytes have passed if the last of them end within a message.
+    /// The number of bytes passed, if the last of them is inside of a message.
     pub(crate) fn midway(&self) -> Option<u64> {
         (self.missing > 0 || !self.head.is_empty()).then_some(self.bytes)
     }
@@ -94,11 +95,11 @@ impl<S> Frames<S> {
                 self.pass_body(passing)?;
                 continue;
             }
-            let wanted = if self.started { HEAD } else { STARTUP_HEAD };
-            let take = (wanted - self.head.len()).min(bytes.len());
+            let head_length = if self.started { HEAD } else { STARTUP_HEAD };
+            let take = (head_length - self.head.len()).min(bytes.len());
             self.head.extend_from_slice(&bytes[..take]);
             bytes = &bytes[take..];
-            if self.head.len() == wanted {
+            if self.head.len() == head_length {
                 self.missing = self.begin()?;
                 self.head.clear();
                 if self.missing == 0 {
@@ -109,10 +110,15 @@ impl<S> Frames<S> {
         Ok(())
     }
 
-    /// How many bytes follow the head.
+    /// The number of bytes after the head.
     fn begin(&mut self) -> io::Result<usize> {
-        let number = |at: usize| {
-            let bytes = [self.head[at], self.head[at + 1], self.head[at + 2], self.head[at + 3]];
+        let number = |offset: usize| {
+            let bytes = [
+                self.head[offset],
+                self.head[offset + 1],
+                self.head[offset + 2],
+                self.head[offset + 3],
+            ];
             u32::from_be_bytes(bytes)
         };
         let (length, counted) = if self.started {
@@ -126,13 +132,13 @@ impl<S> Frames<S> {
         };
         if !(counted..=MESSAGE_BYTES_MAX).contains(&length) {
             return Err(violation(format!(
-                "a message of {length} bytes; {MESSAGE_BYTES_MAX} are the most"
+                "invalid message length {length}, the maximum is {MESSAGE_BYTES_MAX}"
             )));
         }
         Ok((length - counted) as usize)
     }
 
-    /// Takes bytes of the message at hand, of which `missing` have not come yet.
+    /// Takes bytes of the current message; `missing` bytes are still to come.
     fn pass_body(&mut self, passing: &[u8]) -> io::Result<()> {
         if self.missing == 0 && self.body.is_empty() {
             return self.end(passing);
@@ -152,7 +158,7 @@ impl<S> Frames<S> {
         ended
     }
 
-    /// Checks the message at hand, all of which has passed.
+    /// Checks the current message, which has passed completely.
     fn end(&mut self, body: &[u8]) -> io::Result<()> {
         let checked = match self.at_hand {
             Kind::Before(SSL_REQUEST | GSS_REQUEST) if body.is_empty() => Ok(()),
@@ -183,10 +189,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Frames<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
+        let start = buf.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(cx, buf);
         if let Poll::Ready(Ok(())) = read {
-            self.pass(&buf.filled()[before..])?;
+            self.pass(&buf.filled()[start..])?;
         }
         read
     }

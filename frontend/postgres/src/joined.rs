@@ -1,12 +1,12 @@
-//! INSERTs of one pipeline as one write.
+//! Writes the INSERTs of one pipeline together.
 //!
-//! A client that sends many Bind and Execute messages before it waits for an answer (executemany, a
-//! JDBC batch) would pay for one durable write per row. So an execution of `INSERT ... VALUES` is put
-//! aside, together with the answers to it, as long as executions of the same statement follow; any
-//! other message runs them all as one write and sends the answers in order.
+//! A client that sends many Bind and Execute messages before it waits for a response (executemany, a JDBC batch) would
+//! pay for one durable write per row. So an execution of `INSERT ... VALUES` is deferred, together with its responses,
+//! while executions of the same statement follow; any other message runs them all as one write, and sends the responses
+//! in order.
 //!
-//! A client cannot tell the difference: PostgreSQL too answers at a Sync or a Flush, and takes
-//! everything before an error of the same pipeline back.
+//! A client cannot tell the difference: PostgreSQL too responds at a Sync or a Flush, and undoes everything before an
+//! error in the same pipeline.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use pgwire::messages::PgWireBackendMessage;
 use crate::connection::Connection;
 use crate::error::{notice, to_wire};
 
-/// Executions that wait for each other.
+/// Maximum number of deferred executions.
 const EXECUTIONS_MAX: usize = 10_000;
-/// Bytes of their parameters.
+/// Maximum bytes of their parameters.
 const BYTES_MAX: usize = 8 << 20;
 
-/// Executions that wait, all of the same statement.
+/// Deferred executions, all of the same statement.
 pub(crate) struct Joined {
     prepared: Arc<Prepared>,
     rows: Vec<Vec<ScalarValue>>,
@@ -35,15 +35,15 @@ pub(crate) struct Joined {
     answers: Vec<Answer>,
 }
 
-/// An answer that waits.
+/// A deferred response.
 enum Answer {
-    /// A message that says nothing of the write.
+    /// A message that does not depend on the write.
     Message(PgWireBackendMessage),
-    /// CommandComplete of an execution.
+    /// The CommandComplete of an execution.
     Complete,
 }
 
-/// Whether executions of a statement are put aside.
+/// Returns true if executions of a statement are deferred.
 pub(crate) fn joins(prepared: &Prepared) -> bool {
     matches!(
         &prepared.statement,
@@ -52,8 +52,8 @@ pub(crate) fn joins(prepared: &Prepared) -> bool {
 }
 
 impl Connection {
-    /// Whether executions of this statement wait. Parameters are cast to the columns' types in each
-    /// row, so it does not matter what types a client declares for them.
+    /// Returns true if executions of this statement are deferred at the moment. Parameters are cast to the columns'
+    /// types in each row, so the types that a client declares for them do not matter.
     pub(crate) fn is_joined(&self, prepared: &Prepared) -> bool {
         match (self.joined.lock().as_ref(), prepared.statement.text()) {
             (Some(joined), Some(text)) => joined.prepared.statement.text() == Some(text),
@@ -61,7 +61,7 @@ impl Connection {
         }
     }
 
-    /// Answers behind those that wait, if any do.
+    /// Sends a response, after the deferred ones if there are any.
     pub(crate) async fn answer<C>(
         &self,
         client: &mut C,
@@ -80,7 +80,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Puts an execution aside.
+    /// Defers an execution.
     pub(crate) async fn join<C>(
         &self,
         client: &mut C,
@@ -111,7 +111,7 @@ impl Connection {
         if full { self.run_joined(client).await } else { Ok(()) }
     }
 
-    /// Writes what waits and answers.
+    /// Writes the deferred rows and sends the responses.
     pub(crate) async fn run_joined<C>(&self, client: &mut C) -> PgWireResult<()>
     where
         C: Sink<PgWireBackendMessage> + Unpin + Send,
@@ -135,7 +135,7 @@ impl Connection {
         let outputs = match written {
             Ok(outputs) => outputs,
             Err(error) => {
-                // What was answered before the first execution stays so.
+                // Responses before the first execution are still sent.
                 for answer in answers {
                     let Answer::Message(message) = answer else { break };
                     client.feed(message).await?;
@@ -147,8 +147,8 @@ impl Connection {
         for output in outputs {
             if let Output::Done { rows, notices, .. } = output {
                 total += rows.unwrap_or_default();
-                for one in notices {
-                    client.feed(notice(one)).await?;
+                for item in notices {
+                    client.feed(notice(item)).await?;
                 }
             }
         }
@@ -164,8 +164,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Answers as if what waits was written, and writes nothing: an error follows, which takes it
-    /// back.
+    /// Sends the responses before the first execution and drops the rows: an error follows, which undoes them.
     pub(crate) async fn forget_joined<C>(&self, client: &mut C) -> Result<(), C::Error>
     where
         C: Sink<PgWireBackendMessage> + Unpin + Send,

@@ -1,4 +1,4 @@
-//! The PostgreSQL door: the wire protocol over a session of the frontend.
+//! The PostgreSQL door: the wire protocol on top of a frontend session.
 //!
 //! ```text
 //!   serve ── messages.rs ── Connection ─┬─ query.rs      the simple protocol
@@ -11,8 +11,8 @@
 //!   pg_catalog/: the tables and functions that psql, drivers and ORMs look things up with
 //! ```
 //!
-//! Each connection has a session of its own; nothing is shared but the frontend and the table of
-//! sessions that a cancel request may name. A connection answers one message after the other.
+//! Each connection has a session of its own; connections share only the frontend and the table of sessions that cancel
+//! requests refer to. A connection handles one message at a time.
 
 mod check;
 mod connection;
@@ -47,25 +47,25 @@ use tracing::{debug, warn};
 
 use crate::connection::{Cancellations, Connection};
 
-/// Connections at once.
+/// Default limit of concurrent connections.
 const CONNECTIONS_MAX: usize = 512;
-/// Connections beyond those, for the time it takes to tell them so, or to take a cancel request.
+/// Further connections that are accepted for a moment, to refuse them with an error or to take a cancel request.
 const TURNED_AWAY_MAX: usize = 64;
-/// How long a message that has begun may make no progress.
+/// Maximum time without progress inside of a message.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long to wait after accept() failed, as it does when the process is out of file descriptors.
+/// Delay after accept() failed, as it does when the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// How long statements that run may take to end once the server stops; then they are cancelled.
+/// Time that running statements get to end after the server stops; then they are cancelled.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a cancelled statement may take to end.
+/// Time that a cancelled statement gets to end.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Options of the door.
+/// Options of the PostgreSQL door.
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
-    /// Connections at once; one more gets SQLSTATE 53300.
+    /// Maximum concurrent connections; further ones get SQLSTATE 53300.
     pub max_connections: usize,
-    /// How long a message that has begun may take to go on, before the connection ends.
+    /// Maximum time without progress inside of a message, before the connection is closed.
     pub message_timeout: Duration,
 }
 
@@ -75,10 +75,10 @@ impl Default for PostgresOptions {
     }
 }
 
-/// Serves connections until `stop` is cancelled; then lets statements that run end.
+/// Serves connections until `stop` is cancelled, then waits for running statements to end.
 ///
 /// # Errors
-/// When `pg_catalog` cannot be made; errors of connections end only them.
+/// When `pg_catalog` cannot be created; an error of a connection ends only that connection.
 pub async fn serve(
     listener: TcpListener,
     frontend: Arc<Frontend>,
@@ -91,6 +91,7 @@ pub async fn serve(
     let cancellations = Arc::new(Cancellations::default());
     let tasks = TaskTracker::new();
     loop {
+        // A listener that fails for lack of file descriptors recovers.
         let socket = tokio::select! {
             () = stop.cancelled() => break,
             accepted = listener.accept() => match accepted {
@@ -102,13 +103,15 @@ pub async fn serve(
                 }
             },
         };
+        // A connection without a place is still served far enough to be refused.
         let place = Arc::clone(&places).try_acquire_owned().ok();
         let has_place = place.is_some();
         let Some(place) = place.or_else(|| Arc::clone(&turned_away).try_acquire_owned().ok())
         else {
-            warn!("a connection was closed at once: too many are being turned away");
+            warn!("closed a connection: too many connections are waiting to be refused");
             continue;
         };
+        // Each connection is a task of its own, and keeps its place to its end.
         let connection =
             Connection::new(Arc::clone(&frontend), Arc::clone(&cancellations), has_place);
         let message_timeout = options.message_timeout;
@@ -123,7 +126,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// One connection, until the client leaves or the server stops.
+/// Serves one connection until the client disconnects or the server stops.
 async fn run(
     socket: TcpStream,
     connection: Arc<Connection>,
@@ -142,7 +145,7 @@ async fn run(
     };
     connection.close();
     if let Err(error) = served {
-        // Clients that vanish are not news.
+        // Clients may disconnect at any time.
         debug!(%error, "a connection ended");
     }
 }

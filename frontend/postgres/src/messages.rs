@@ -1,9 +1,8 @@
-//! The messages of one connection: read one, answer it, read the next.
+//! The message loop of one connection: read a message, answer it, read the next.
 //!
-//! Until the startup is over a client has [`STARTUP_TIMEOUT`]. Encryption is refused (the client
-//! decides whether it goes on without). When the server stops, a connection ends between two
-//! messages with SQLSTATE 57P01. While a statement runs, the socket is watched: what a client that has
-//! gone had asked for is stopped.
+//! A client must complete the startup within [`STARTUP_TIMEOUT`]. Encryption is refused (the client decides whether to
+//! continue without). When the server stops, a connection ends between two messages with SQLSTATE 57P01. While a
+//! statement runs, the socket is watched, and the statement is cancelled when the client disconnects.
 
 use std::io;
 use std::sync::Arc;
@@ -28,19 +27,19 @@ use crate::error::{Errors, fatal, protocol};
 use crate::frames::Frames;
 use crate::shared::Shared;
 
-/// How long a client may take to say who it is.
+/// Maximum time for the startup.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Statements that are over sooner are not watched.
+/// Statements that end sooner are not watched.
 const WATCH_AFTER: Duration = Duration::from_millis(20);
-/// Between two attempts to stop what a client that has gone had asked for.
+/// Interval of attempts to cancel the statement of a disconnected client.
 const CANCEL_AGAIN: Duration = Duration::from_millis(100);
-/// Attempts until nobody waits for it any more.
+/// Attempts before the statement is given up.
 const CANCELS_MAX: u32 = 100;
 
 type Socket = Framed<Frames<Shared>, PgWireMessageServerCodec<Arc<Prepared>>>;
 
-/// Serves a connection to its end.
+/// Serves a connection until it ends.
 pub(crate) async fn serve(
     socket: TcpStream,
     connection: &Arc<Connection>,
@@ -52,16 +51,16 @@ pub(crate) async fn serve(
     let socket = Shared::new(socket);
     let peer = Peer { socket: socket.clone(), message_timeout };
     let mut socket = Framed::new(Frames::new(socket), PgWireMessageServerCodec::new(client));
-    let begun = tokio::time::timeout(STARTUP_TIMEOUT, start(&mut socket, connection)).await;
-    match begun {
+    let startup = tokio::time::timeout(STARTUP_TIMEOUT, start(&mut socket, connection)).await;
+    match startup {
         Ok(Ok(true)) => converse(&mut socket, &peer, connection, stop).await,
         Ok(Ok(false)) => Ok(()),
         Ok(Err(error)) => end(&mut socket, error).await,
-        Err(_) => end(&mut socket, fatal("08P01", "the startup took too long")).await,
+        Err(_) => end(&mut socket, fatal("08P01", "startup timed out")).await,
     }
 }
 
-/// Takes the messages up to the first ReadyForQuery; whether there is a session then.
+/// Takes the messages up to the first ReadyForQuery; returns true if there is a session then.
 async fn start(socket: &mut Socket, connection: &Arc<Connection>) -> Result<bool, PgWireError> {
     let (mut asked_ssl, mut asked_gss) = (false, false);
     loop {
@@ -79,7 +78,7 @@ async fn start(socket: &mut Socket, connection: &Arc<Connection>) -> Result<bool
                 asked_gss = true;
                 socket.send(PgWireBackendMessage::GssEncResponse(GssEncResponse::Refuse)).await?;
             }
-            // The codec has seen that neither is asked for and reads the startup next.
+            // The codec has found no negotiation, and reads the startup next.
             PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::None) => {
                 socket.set_state(PgWireConnectionState::AwaitingStartup);
             }
@@ -97,10 +96,10 @@ async fn start(socket: &mut Socket, connection: &Arc<Connection>) -> Result<bool
     }
 }
 
-/// What a connection goes on with.
+/// The next event of a connection.
 enum Event {
     Message(PgWireFrontendMessage),
-    /// The rows of a COPY did not come in time.
+    /// The rows of a COPY did not arrive in time.
     CopyTimedOut,
 }
 
@@ -111,7 +110,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Waits until the client has gone while something runs, and stops that.
+    /// Waits until the client has disconnected, and cancels the running statement.
     async fn gone(&self, connection: &Connection) -> io::Error {
         tokio::time::sleep(WATCH_AFTER).await;
         self.socket.closed().await;
@@ -119,35 +118,36 @@ impl Peer {
             connection.cancel();
             tokio::time::sleep(CANCEL_AGAIN).await;
         }
-        io::Error::new(io::ErrorKind::ConnectionAborted, "the client has gone")
+        io::Error::new(io::ErrorKind::ConnectionAborted, "the client disconnected")
     }
 
-    /// The next message, if it comes in time; `None` when the client has left.
+    /// The next message, if it arrives in time; `None` when the client has disconnected.
     async fn next(
         &self,
         socket: &mut Socket,
         connection: &Connection,
     ) -> Option<Result<Event, PgWireError>> {
-        let mut before = None;
+        let mut previous = None;
         let idle = connection.idle_timeout(socket.state(), socket.transaction_status());
         let began = Instant::now();
         loop {
-            let left = idle.map(|(timeout, _)| timeout.saturating_sub(began.elapsed()));
-            let wait = left.map_or(self.message_timeout, |left| left.min(self.message_timeout));
+            let remaining = idle.map(|(timeout, _)| timeout.saturating_sub(began.elapsed()));
+            let wait = remaining
+                .map_or(self.message_timeout, |remaining| remaining.min(self.message_timeout));
             if let Ok(message) = tokio::time::timeout(wait, socket.next()).await {
                 return message.map(|message| message.map(Event::Message));
             }
             match socket.get_ref().midway() {
-                // As much of it has come as at the last look.
-                midway @ Some(_) if midway == before => {
-                    return Some(Err(fatal("08P01", "a message was begun and did not go on")));
+                // No byte of it has arrived since the last check.
+                midway @ Some(_) if midway == previous => {
+                    return Some(Err(fatal("08P01", "timed out inside of a message")));
                 }
-                midway @ Some(_) => before = midway,
+                midway @ Some(_) => previous = midway,
                 None => {
-                    if let Some((timeout, what)) = idle
+                    if let Some((timeout, state)) = idle
                         && began.elapsed() >= timeout
                     {
-                        return Some(match what.said() {
+                        return Some(match state.termination() {
                             Some((sqlstate, message)) => Err(fatal(sqlstate, message)),
                             None => Ok(Event::CopyTimedOut),
                         });
@@ -158,20 +158,20 @@ impl Peer {
     }
 }
 
-/// Answers messages until the client leaves.
+/// Answers messages until the client disconnects.
 async fn converse(
     socket: &mut Socket,
     peer: &Peer,
     connection: &Arc<Connection>,
     stop: &CancellationToken,
 ) -> io::Result<()> {
-    // Of the message that comes next, among those that came.
+    // The number of the next message since the startup.
     let mut number = 0;
     loop {
         let message = tokio::select! {
             message = peer.next(socket, connection) => message,
             () = stop.cancelled() => {
-                let error = fatal("57P01", "terminating connection: the server stops");
+                let error = fatal("57P01", "terminating connection due to administrator command");
                 return end(socket, error).await;
             }
         };
@@ -191,7 +191,7 @@ async fn converse(
                 return Err(error);
             }
             Some(Err(error @ PgWireError::UserError(_))) => return end(socket, error).await,
-            // Where the next message begins is not known any more.
+            // The start of the next message is unknown.
             Some(Err(error)) => {
                 return end(socket, fatal("08P01", &format!("protocol violation: {error}"))).await;
             }
@@ -204,7 +204,7 @@ async fn converse(
     }
 }
 
-/// Whether what is wrong with a message is told now, or behind the next Sync.
+/// Returns true if an error of a message is followed by skipping to the next Sync.
 fn is_extended(socket: &Socket, message: &PgWireFrontendMessage) -> bool {
     match socket.state() {
         PgWireConnectionState::CopyInProgress(extended) => extended,
@@ -212,7 +212,7 @@ fn is_extended(socket: &Socket, message: &PgWireFrontendMessage) -> bool {
     }
 }
 
-/// Tells what is wrong with a message, unless an error before it has told to leave it out.
+/// Reports the fault of a message, unless an earlier error makes the client's messages be skipped.
 async fn refuse(
     socket: &mut Socket,
     connection: &Arc<Connection>,
@@ -236,7 +236,7 @@ async fn answer(
     let extended = is_extended(socket, &message);
     connection.count_time(&message);
     let is_execute = matches!(message, PgWireFrontendMessage::Execute(_));
-    // INSERTs of a pipeline wait for each other; whatever is not more of them ends the waiting.
+    // INSERTs of a pipeline wait for each other; any other message ends the wait.
     let more = matches!(
         message,
         PgWireFrontendMessage::Parse(_)
@@ -256,7 +256,7 @@ async fn answer(
         Arc::clone(connection),
         Arc::clone(connection),
     ));
-    let done = tokio::select! {
+    let outcome = tokio::select! {
         biased;
         done = process => done,
         error = peer.gone(connection) => return Err(error),
@@ -264,25 +264,25 @@ async fn answer(
     if is_execute {
         connection.end_time();
     }
-    match done {
+    match outcome {
         Ok(()) => Ok(()),
-        // Nobody is there to be told.
+        // The client has disconnected.
         Err(PgWireError::IoError(error)) => Err(error),
         Err(error) => {
-            // As in a transaction of PostgreSQL, an error undoes what is still to be written.
+            // As in a transaction of PostgreSQL, an error undoes the writes that are still waiting.
             connection.forget_joined(socket).await?;
             fail(socket, error, extended).await
         }
     }
 }
 
-/// Tells an error and goes on; in the extended protocol behind the next Sync.
+/// Reports an error and continues; in the extended protocol after the next Sync.
 async fn fail(socket: &mut Socket, mut error: PgWireError, extended: bool) -> io::Result<()> {
     Errors.on_error(socket, &mut error);
     process_error(socket, error, extended).await
 }
 
-/// Tells a last error.
+/// Reports a last error and closes the connection.
 async fn end(socket: &mut Socket, mut error: PgWireError) -> io::Result<()> {
     Errors.on_error(socket, &mut error);
     let info: ErrorInfo = error.into();

@@ -1,4 +1,4 @@
-//! The names of a connection's prepared statements, or of its portals: bounded by number and by what they keep.
+//! The names of a connection's prepared statements, or of its portals: bounded by their number and memory.
 
 use std::collections::HashMap;
 
@@ -7,67 +7,67 @@ use pgwire::error::PgWireResult;
 
 use crate::error::protocol;
 
-/// Names, and the bytes that what they name keeps.
+/// Names, and the bytes that their objects occupy.
 #[derive(Debug)]
 pub(crate) struct Names {
-    what: &'static str,
+    kind: &'static str,
     count_max: usize,
     bytes_max: usize,
-    kept: Mutex<Kept>,
+    usage: Mutex<Usage>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Usage {
     bytes_by_name: HashMap<String, usize>,
     bytes: usize,
 }
 
 impl Names {
-    /// Room for `count_max` of them that keep `bytes_max` bytes; `what` they are, as errors call them.
-    pub(crate) fn new(what: &'static str, count_max: usize, bytes_max: usize) -> Self {
-        Self { what, count_max, bytes_max, kept: Mutex::default() }
+    /// Room for `count_max` objects that occupy `bytes_max` bytes; `kind` is their plural in errors.
+    pub(crate) fn new(kind: &'static str, count_max: usize, bytes_max: usize) -> Self {
+        Self { kind, count_max, bytes_max, usage: Mutex::default() }
     }
 
-    /// Whether there is one of this name.
+    /// Returns true if an object has this name.
     pub(crate) fn contains(&self, name: &str) -> bool {
-        self.kept.lock().bytes_by_name.contains_key(name)
+        self.usage.lock().bytes_by_name.contains_key(name)
     }
 
-    /// Counts one in, in the place of one of the same name.
+    /// Adds an object, in place of one of the same name.
     ///
     /// # Errors
-    /// 54000 when there are too many, 53200 when they keep too much.
+    /// 54000 when there are too many, 53200 when they occupy too much memory.
     pub(crate) fn add(&self, name: &str, bytes: usize) -> PgWireResult<()> {
-        let mut kept = self.kept.lock();
-        let before = kept.bytes_by_name.get(name).copied();
-        if before.is_none() && kept.bytes_by_name.len() >= self.count_max {
-            let (max, what) = (self.count_max, self.what);
-            return Err(protocol("54000", format!("a connection may have {max} {what}")));
+        let mut usage = self.usage.lock();
+        let previous = usage.bytes_by_name.get(name).copied();
+        if previous.is_none() && usage.bytes_by_name.len() >= self.count_max {
+            let (max, kind) = (self.count_max, self.kind);
+            return Err(protocol("54000", format!("a connection may have at most {max} {kind}")));
         }
-        let all = (kept.bytes - before.unwrap_or(0)).saturating_add(bytes);
-        if all > self.bytes_max {
-            let (max, what) = (self.bytes_max, self.what);
+        let total = (usage.bytes - previous.unwrap_or(0)).saturating_add(bytes);
+        if total > self.bytes_max {
+            let (max, kind) = (self.bytes_max, self.kind);
             return Err(protocol(
                 "53200",
-                format!("the {what} of a connection may take {max} bytes of memory"),
+                format!("the {kind} of a connection may occupy at most {max} bytes of memory"),
             ));
         }
-        kept.bytes = all;
-        kept.bytes_by_name.insert(name.to_owned(), bytes);
+        usage.bytes = total;
+        usage.bytes_by_name.insert(name.to_owned(), bytes);
         Ok(())
     }
 
-    /// Forgets one; none is no error.
+    /// Removes an object; an unknown name is no error.
     pub(crate) fn remove(&self, name: &str) {
-        let mut kept = self.kept.lock();
-        if let Some(bytes) = kept.bytes_by_name.remove(name) {
-            kept.bytes -= bytes;
+        let mut usage = self.usage.lock();
+        if let Some(bytes) = usage.bytes_by_name.remove(name) {
+            usage.bytes -= bytes;
         }
     }
 
-    /// Forgets all.
+    /// Removes all objects.
     pub(crate) fn clear(&self) {
-        *self.kept.lock() = Kept::default();
+        *self.usage.lock() = Usage::default();
     }
 }
 

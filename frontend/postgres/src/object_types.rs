@@ -1,33 +1,34 @@
-//! Parameters that a statement casts to object numbers.
+//! Parameters that a statement casts to object ids.
 //!
-//! To the planner an object number is an integer like any other, so a parameter `$1::oid[]` would be described as an
-//! array of integers. A client that looks up the types it does not know by such a query (asyncpg) would look up that
-//! type first, by the same query, without end. So the types of such parameters are read from the text, as if the client
-//! had declared them; what it did declare stays.
+//! To the planner an object id is an integer like any other, so a parameter `$1::oid[]` would be described as an array
+//! of integers. A client that looks up unknown types by such a query (asyncpg) would look up that type first, by the
+//! same query, without end. So the types of such parameters are read from the text, as if the client had declared them;
+//! the types that it did declare stay.
 
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use pgwire::api::Type;
 use pgwire::messages::extendedquery::Parse;
 
-/// Longest text that is looked at, in bytes.
+/// Longest text that is inspected, in bytes.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
 /// Completes the types that a client declared for the parameters of a statement.
 pub(crate) fn declare(message: &mut Parse) {
-    for (position, of) in casts(&message.query) {
+    for (position, parameter_type) in casts(&message.query) {
         if message.type_oids.len() <= position {
             // 0 leaves the choice to the server.
             message.type_oids.resize(position + 1, 0);
         }
         if message.type_oids[position] == 0 {
-            message.type_oids[position] = of.oid();
+            message.type_oids[position] = parameter_type.oid();
         }
     }
 }
 
-/// Parameters that are cast to object numbers, by position.
+/// The parameters that are cast to object ids, by position.
 fn casts(text: &str) -> Vec<(usize, Type)> {
+    // Most texts mention no object ids and are not tokenized.
     let mentions_numbers =
         || text.as_bytes().windows(3).any(|bytes| bytes.eq_ignore_ascii_case(b"oid"));
     if text.len() > TEXT_BYTES_MAX || !text.contains('$') || !mentions_numbers() {
@@ -38,28 +39,33 @@ fn casts(text: &str) -> Vec<(usize, Type)> {
     };
     let tokens: Vec<Token> =
         tokens.into_iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
-    let at = |position: usize| tokens.get(position).unwrap_or(&Token::EOF);
+    let token_at = |position: usize| tokens.get(position).unwrap_or(&Token::EOF);
+    // A cast is `$1::type` or `CAST($1 AS type)`.
     (0..tokens.len())
         .filter_map(|position| {
-            let Token::Placeholder(name) = at(position) else { return None };
+            let Token::Placeholder(name) = token_at(position) else { return None };
             let parameter: u16 = name.strip_prefix('$')?.parse().ok()?;
-            let cast = match at(position + 1) {
+            let cast = match token_at(position + 1) {
                 Token::DoubleColon => true,
                 next => is_word(next, "as"),
             };
             if !cast {
                 return None;
             }
-            let mut of = position + 2;
-            if is_word(at(of), "pg_catalog") && *at(of + 1) == Token::Period {
-                of += 2;
+            // The type may have a schema, and brackets after it.
+            let mut type_position = position + 2;
+            if is_word(token_at(type_position), "pg_catalog")
+                && *token_at(type_position + 1) == Token::Period
+            {
+                type_position += 2;
             }
-            if !is_word(at(of), "oid") {
+            if !is_word(token_at(type_position), "oid") {
                 return None;
             }
-            let array = *at(of + 1) == Token::LBracket && *at(of + 2) == Token::RBracket;
-            let of = if array { Type::OID_ARRAY } else { Type::OID };
-            Some((usize::from(parameter.checked_sub(1)?), of))
+            let array = *token_at(type_position + 1) == Token::LBracket
+                && *token_at(type_position + 2) == Token::RBracket;
+            let parameter_type = if array { Type::OID_ARRAY } else { Type::OID };
+            Some((usize::from(parameter.checked_sub(1)?), parameter_type))
         })
         .collect()
 }

@@ -1,7 +1,7 @@
 //! Bound parameters as values.
 //!
-//! A parameter in the text format is read as what the statement takes; one in the binary format is
-//! read as what the client declared (or was told) and then cast to what the statement takes.
+//! A parameter in the text format is parsed as the type that the statement expects; one in the binary format is read as
+//! the type that the client declared (or that was described to it), and cast to the type that the statement expects.
 
 mod binary;
 mod numeric;
@@ -23,16 +23,16 @@ use std::sync::Arc;
 use crate::error::{protocol, to_wire};
 use crate::types;
 
-/// Decimal digits behind the point of a numeric that nobody says more about.
+/// Scale of a numeric whose type is not known better.
 const NUMERIC_SCALE: i8 = 10;
 const NUMERIC_PRECISION: u8 = 38;
 
-/// The types that a client declared, as far as they say anything.
+/// The types that a client declared, as far as they are specific.
 pub(crate) fn declared(types: &[Option<Type>]) -> Vec<Option<DataType>> {
     types.iter().map(|declared| declared.as_ref().and_then(to_arrow)).collect()
 }
 
-/// The Arrow type of a declared one; `None` leaves the choice to the statement.
+/// The Arrow type of a declared type; `None` leaves the choice to the statement.
 fn to_arrow(declared: &Type) -> Option<DataType> {
     Some(match *declared {
         Type::BOOL => DataType::Boolean,
@@ -48,39 +48,39 @@ fn to_arrow(declared: &Type) -> Option<DataType> {
         Type::FLOAT8 => DataType::Float64,
         Type::VARCHAR | Type::TEXT | Type::BPCHAR | Type::NAME | Type::CHAR => DataType::Utf8View,
         Type::BYTEA => DataType::BinaryView,
-        // Of the digits that a value turns out to have.
+        // The number of digits follows from the value.
         Type::NUMERIC => DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE),
         Type::DATE => DataType::Date32,
         Type::TIME => DataType::Time64(TimeUnit::Microsecond),
         Type::TIMESTAMP => DataType::Timestamp(TimeUnit::Microsecond, None),
         Type::TIMESTAMPTZ => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
         _ => {
-            // An array has one scale, which its use tells.
+            // An array has one scale, which depends on its use.
             let item = to_arrow(types::element(declared).filter(|item| **item != Type::NUMERIC)?)?;
             DataType::List(Arc::new(Field::new_list_field(item, true)))
         }
     })
 }
 
-/// What the server takes parameters as.
+/// The types that the statement expects of its parameters.
 pub(crate) fn types(prepared: &Prepared) -> Vec<Type> {
     prepared.parameter_types.iter().map(types::of_arrow).collect()
 }
 
-/// What a client is told of a statement's parameters: the types that it declared itself, which it may compare with what
-/// it is told, and the server's choice for the others.
+/// The types that are described to a client: those it declared itself, which it may compare with the description, and
+/// the server's choice for the others.
 pub(crate) fn described(statement: &StoredStatement<Arc<Prepared>>) -> Vec<Type> {
-    let declared = |at: usize| statement.parameter_types.get(at).cloned().flatten();
+    let declared = |index: usize| statement.parameter_types.get(index).cloned().flatten();
     let chosen = types(&statement.statement).into_iter().enumerate();
-    chosen.map(|(at, own)| declared(at).filter(is_known).unwrap_or(own)).collect()
+    chosen.map(|(index, expected)| declared(index).filter(is_known).unwrap_or(expected)).collect()
 }
 
-/// Whether a declared type says anything: 0 leaves the choice to the server.
+/// Returns true if a declared type is specific: 0 leaves the choice to the server.
 fn is_known(declared: &Type) -> bool {
     declared.oid() != 0 && *declared != Type::UNKNOWN
 }
 
-/// A portal's parameters.
+/// The values of a portal's parameters.
 pub(crate) fn values(portal: &Portal<Arc<Prepared>>, zone: Zone) -> PgWireResult<Vec<ScalarValue>> {
     let statement = &portal.statement;
     let prepared = &statement.statement;
@@ -100,26 +100,26 @@ pub(crate) fn values(portal: &Portal<Arc<Prepared>>, zone: Zone) -> PgWireResult
         .parameter_types
         .iter()
         .enumerate()
-        .map(|(at, target)| {
-            let Some(bytes) = portal.parameters.get(at).and_then(Option::as_ref) else {
+        .map(|(index, target)| {
+            let Some(bytes) = portal.parameters.get(index).and_then(Option::as_ref) else {
                 return ScalarValue::try_from(target).map_err(SqlError::from);
             };
-            let declared = statement.parameter_types.get(at).and_then(Option::as_ref);
-            // A column that is inserted into has digits of its own.
+            let declared = statement.parameter_types.get(index).and_then(Option::as_ref);
+            // A column that is inserted into has a scale of its own.
             let is_exact = declared == Some(&Type::NUMERIC)
                 && matches!(target, DataType::Decimal128(..))
                 && !matches!(prepared.statement, Statement::Insert(_));
-            match portal.parameter_format.format_for(at) {
+            match portal.parameter_format.format_for(index) {
                 FieldFormat::Text if is_exact => numeric::exact(utf8(bytes)?),
                 FieldFormat::Text => text(bytes, target, zone),
                 FieldFormat::Binary if is_exact => numeric::exact(&binary::digits(bytes)?),
                 FieldFormat::Binary => {
-                    let own = types::of_arrow(target);
+                    let expected_type = types::of_arrow(target);
                     let wire = declared.filter(|declared| is_known(declared));
-                    binary::value(bytes, wire.unwrap_or(&own), target, zone)
+                    binary::value(bytes, wire.unwrap_or(&expected_type), target, zone)
                 }
             }
-            .map_err(|error| in_parameter(error, at))
+            .map_err(|error| in_parameter(error, index))
         })
         .collect::<Result<_, SqlError>>()
         .map_err(to_wire)
@@ -143,10 +143,10 @@ fn check_formats(portal: &Portal<Arc<Prepared>>) -> PgWireResult<()> {
     }
 }
 
-fn in_parameter(error: SqlError, at: usize) -> SqlError {
+fn in_parameter(error: SqlError, index: usize) -> SqlError {
     match error.detail {
         Some(_) => error,
-        None => error.with_detail(format!("in parameter ${}", at + 1)),
+        None => error.with_detail(format!("in parameter ${}", index + 1)),
     }
 }
 
@@ -170,7 +170,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, SqlError> {
         .map_err(|_| SqlError::new("22021", "invalid byte sequence for encoding \"UTF8\""))
 }
 
-/// A whole number: too many digits are another error than none.
+/// Parses an integer; one that is out of range is a different error than one that is malformed.
 fn whole<T: std::str::FromStr<Err = std::num::ParseIntError>>(
     text: &str,
     target: &DataType,
@@ -196,6 +196,7 @@ fn boolean(text: &str) -> Option<bool> {
 
 fn from_text(text: &str, target: &DataType, zone: Zone) -> Result<ScalarValue, SqlError> {
     Ok(match target {
+        // Types with a parser of their own.
         DataType::Utf8 => ScalarValue::Utf8(Some(text.to_owned())),
         DataType::LargeUtf8 => ScalarValue::LargeUtf8(Some(text.to_owned())),
         DataType::Utf8View => ScalarValue::Utf8View(Some(text.to_owned())),
@@ -223,6 +224,7 @@ fn from_text(text: &str, target: &DataType, zone: Zone) -> Result<ScalarValue, S
             let bytes = parse_bytea(text).ok_or_else(|| invalid(target, text))?;
             cast(&ScalarValue::BinaryView(Some(bytes)), target, text)?
         }
+        // A timestamp without an offset is a time in the session's zone.
         DataType::Timestamp(unit, zoned) => {
             let moment = Moment::parse(text).ok_or_else(|| invalid(target, text))?;
             let nanos = if zoned.is_some() { moment.instant(zone) } else { moment.local(zone) };
@@ -235,6 +237,7 @@ fn from_text(text: &str, target: &DataType, zone: Zone) -> Result<ScalarValue, S
             ScalarValue::Date32(Some(parse_date(text).ok_or_else(|| invalid(target, text))?))
         }
         DataType::List(item) => list_from_text(text, item, target, zone)?,
+        // Arrow casts all others.
         _ => cast(&ScalarValue::Utf8View(Some(text.trim().to_owned())), target, text)?,
     })
 }
@@ -254,13 +257,14 @@ fn cast(value: &ScalarValue, target: &DataType, text: &str) -> Result<ScalarValu
     })
 }
 
-/// `{1,2,NULL,"a b"}`.
+/// Parses an array: `{1,2,NULL,"a b"}`.
 fn list_from_text(
     text: &str,
     item: &Field,
     target: &DataType,
     zone: Zone,
 ) -> Result<ScalarValue, SqlError> {
+    // One dimension, in braces.
     let malformed = || SqlError::new("22P02", format!("malformed array literal: \"{text}\""));
     let inner = text
         .trim()
@@ -272,6 +276,7 @@ fn list_from_text(
     if inner.trim().is_empty() {
         return list_of(values, target);
     }
+    // One element and the comma behind it a turn.
     loop {
         let mut word = String::new();
         let mut quoted = false;
@@ -282,7 +287,7 @@ fn list_from_text(
                 match rest.next().ok_or_else(malformed)? {
                     '"' => break,
                     '\\' => word.push(rest.next().ok_or_else(malformed)?),
-                    other => word.push(other),
+                    character => word.push(character),
                 }
             }
             while rest.next_if(|c| c.is_whitespace()).is_some() {}
@@ -291,10 +296,11 @@ fn list_from_text(
                 match c {
                     '{' | '}' | '"' => return Err(malformed()),
                     '\\' => word.push(rest.next().ok_or_else(malformed)?),
-                    other => word.push(other),
+                    character => word.push(character),
                 }
             }
         }
+        // Only an unquoted NULL is NULL.
         values.push(if !quoted && word.trim().eq_ignore_ascii_case("null") {
             ScalarValue::try_from(item.data_type())?
         } else {
@@ -309,7 +315,7 @@ fn list_from_text(
     list_of(values, target)
 }
 
-/// A list of values of one type.
+/// An array of values of one type.
 fn list_of(values: Vec<ScalarValue>, target: &DataType) -> Result<ScalarValue, SqlError> {
     let DataType::List(item) = target else {
         return Err(SqlError::new(
@@ -326,7 +332,7 @@ impl From<binary::Malformed> for SqlError {
     }
 }
 
-/// As an Arrow error tells it; kept here so that both formats say the same.
+/// The error of a cast by Arrow, the same for both formats.
 fn out_of_range(error: &ArrowError, value: &ScalarValue, target: &DataType) -> SqlError {
     let name = types::of_arrow(target).name().to_owned();
     SqlError::new("22003", format!("value {value} is out of range for type {name}"))

@@ -1,4 +1,4 @@
-//! The tables and functions that psql, drivers and ORMs look things up with.
+//! The tables and functions by which psql, drivers and ORMs inspect the database.
 //!
 //! ```text
 //!   a query that mentions them ── rewrite.rs ── DataFusion ── Catalog ─┬─ tables.rs    rows of ours
@@ -6,7 +6,7 @@
 //!                                                  └─ functions.rs, sizes.rs       (types, operators)
 //! ```
 //!
-//! A query that mentions none of them is not looked at twice.
+//! A query that mentions none of them is not rewritten.
 
 mod cells;
 mod functions;
@@ -30,25 +30,25 @@ use datafusion_pg_catalog::pg_catalog::setup_pg_catalog;
 use partita_frontend::Frontend;
 use partita_frontend::catalog::{CATALOG, INFORMATION, SYSTEM};
 
-use self::cells::Made;
+use self::cells::ComputedTable;
 use self::objects::{Fixed, Objects};
 
 pub(crate) use self::rewrite::parse;
 
-/// The schema.
+/// Name of the schema.
 const SCHEMA: &str = "pg_catalog";
 
-/// Gives every session of a frontend `pg_catalog`.
+/// Adds `pg_catalog` to every session of a frontend.
 pub(crate) async fn install(frontend: &Arc<Frontend>) -> Result<()> {
     let context = frontend.context();
     let own_types = SessionStateBuilder::new_from_existing(context.state()).type_planner().take();
     setup_pg_catalog(context, CATALOG, EmptyContextProvider).map_err(|error| *error)?;
-    // It put its planner of types in the place of ours.
+    // The library has replaced our planner of types.
     let mut state = SessionStateBuilder::new_from_existing(context.state());
     let planners = own_types.into_iter().chain(state.type_planner().take()).collect();
     let state = state.with_type_planner(Arc::new(Types(planners))).build();
     *context.state_ref().write() = state;
-    // It brought functions of its own, some of which only have the names of PostgreSQL's.
+    // The library registers functions of its own, some of which only share the name with PostgreSQL's.
     for function in partita_frontend::shared_functions() {
         context.register_udf(function);
     }
@@ -64,19 +64,19 @@ pub(crate) async fn install(frontend: &Arc<Frontend>) -> Result<()> {
     for function in functions::all(&objects).into_iter().chain(sizes::all(&objects)) {
         context.register_udf(function);
     }
-    let own = tables::all(&objects);
-    catalog.register_schema(SCHEMA, Arc::new(PgCatalog { own, inherited }))?;
+    let tables = tables::all(&objects);
+    catalog.register_schema(SCHEMA, Arc::new(PgCatalog { tables, inherited }))?;
     Ok(())
 }
 
-/// Planners of types, of which the first that knows a type says what it is.
+/// Planners of types; the first one that knows a type decides.
 #[derive(Debug)]
 struct Types(Vec<Arc<dyn TypePlanner>>);
 
 impl TypePlanner for Types {
-    fn plan_type_field(&self, of: &SqlType) -> Result<Option<FieldRef>> {
+    fn plan_type_field(&self, sql_type: &SqlType) -> Result<Option<FieldRef>> {
         for planner in &self.0 {
-            if let Some(field) = planner.plan_type_field(of)? {
+            if let Some(field) = planner.plan_type_field(sql_type)? {
                 return Ok(Some(field));
             }
         }
@@ -86,7 +86,7 @@ impl TypePlanner for Types {
 
 /// The tables of schemas whose tables never change.
 async fn fixed(catalog: &dyn CatalogProvider, schemas: &[&'static str]) -> Result<Vec<Fixed>> {
-    let mut all = Vec::new();
+    let mut tables = Vec::new();
     for name in schemas.iter().copied() {
         let Some(schema) = catalog.schema(name) else { continue };
         for table in schema.table_names() {
@@ -97,16 +97,16 @@ async fn fixed(catalog: &dyn CatalogProvider, schemas: &[&'static str]) -> Resul
                 .iter()
                 .map(|field| (field.name().clone(), field.data_type().clone()))
                 .collect();
-            all.push(Fixed { oid: 0, schema: name, name: table, columns });
+            tables.push(Fixed { oid: 0, schema: name, name: table, columns });
         }
     }
-    Ok(all)
+    Ok(tables)
 }
 
-/// `pg_catalog`: tables of ours, and behind them the library's.
+/// `pg_catalog`: our tables, which hide the library's of the same name.
 #[derive(Debug)]
 struct PgCatalog {
-    own: BTreeMap<&'static str, Arc<Made>>,
+    tables: BTreeMap<&'static str, Arc<ComputedTable>>,
     inherited: Arc<dyn SchemaProvider>,
 }
 
@@ -114,20 +114,20 @@ struct PgCatalog {
 impl SchemaProvider for PgCatalog {
     fn table_names(&self) -> Vec<String> {
         let mut names = self.inherited.table_names();
-        names.extend(self.own.keys().map(|name| (*name).to_owned()));
+        names.extend(self.tables.keys().map(|name| (*name).to_owned()));
         names.sort_unstable();
         names.dedup();
         names
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        match self.own.get(name) {
+        match self.tables.get(name) {
             Some(table) => Ok(Some(Arc::clone(table) as Arc<dyn TableProvider>)),
             None => self.inherited.table(name).await,
         }
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.own.contains_key(name) || self.inherited.table_exist(name)
+        self.tables.contains_key(name) || self.inherited.table_exist(name)
     }
 }

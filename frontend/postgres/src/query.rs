@@ -1,9 +1,8 @@
-//! Statements of the simple protocol, and what both protocols do with what a statement gives back.
+//! Statements of the simple protocol, and responses that both protocols share.
 //!
-//! The statements of one simple query run and answer one after the other, so that each sees what the
-//! ones before it did. BEGIN and COMMIT are followed as far as clients can see (ReadyForQuery's
-//! status, 25P02 after an error in a block), but a block is no transaction: every statement takes
-//! effect by itself.
+//! The statements of one simple query run one after the other, each with its response, so that each sees the effects of
+//! the earlier ones. BEGIN and COMMIT are tracked as far as clients can observe (the status in ReadyForQuery, 25P02
+//! after an error in a block), but a block is no transaction: every statement takes effect by itself.
 
 use std::fmt::Debug;
 
@@ -31,7 +30,7 @@ use crate::error::{notice, protocol, to_wire};
 use crate::pg_catalog;
 use crate::settings;
 
-/// After an error in a block only its end is listened to.
+/// After an error in a block, only statements that end it are accepted.
 pub(crate) fn check_block(statement: &Statement, status: TransactionStatus) -> PgWireResult<()> {
     let ends_block = matches!(
         statement,
@@ -49,7 +48,7 @@ pub(crate) fn check_block(statement: &Statement, status: TransactionStatus) -> P
 }
 
 impl Connection {
-    /// Turns what a statement gives back into a response; notices go out at once.
+    /// Turns the output of a statement into a response; notices are sent at once.
     pub(crate) async fn respond<C>(
         &self,
         client: &mut C,
@@ -63,6 +62,7 @@ impl Connection {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         match output {
+            // Rows are encoded as they are fetched.
             Output::Rows { schema, stream } => {
                 let mut response = encode::response(&schema, stream, format, self.zone()?)?;
                 if !matches!(statement, Statement::Query(_) | Statement::Execute(_)) {
@@ -70,9 +70,10 @@ impl Connection {
                 }
                 Ok(Response::Query(response))
             }
+            // Notices and changed settings precede the tag, which may end a block.
             Output::Done { tag, notices, .. } => {
-                for one in notices {
-                    client.feed(notice(one)).await?;
+                for item in notices {
+                    client.feed(notice(item)).await?;
                 }
                 if settings::may_change(statement) {
                     self.report(client).await?;
@@ -92,11 +93,13 @@ impl Connection {
                     _ => Response::Execution(Tag::new(&tag)),
                 })
             }
+            // Rows arrive with the next messages.
             Output::CopyIn(copy_in) => {
                 let (copy, response) = CopyInProgress::start(copy_in)?;
                 *self.copy.lock().await = Some(copy);
                 Ok(Response::CopyIn(response))
             }
+            // All rows are sent here, before the tag.
             Output::CopyOut(copy_out) => {
                 let rows = copy::send_out(client, copy_out).await?;
                 Ok(Response::Execution(Tag::new(&format!("COPY {rows}"))))
@@ -124,7 +127,7 @@ impl Connection {
             let response = self.respond(client, statement, output, &Format::UnifiedText).await?;
             send(client, response, false).await?;
             if matches!(client.state(), PgWireConnectionState::CopyInProgress(_)) {
-                // The rows come next; whatever the text had after COPY is not run.
+                // Rows follow; the statements after COPY in the text are not run.
                 break;
             }
         }
@@ -132,7 +135,7 @@ impl Connection {
     }
 }
 
-/// Sends a response; one with rows is described first, which the extended protocol has done before.
+/// Sends a response; rows are described first, unless the extended protocol has described them before.
 pub(crate) async fn send<C>(client: &mut C, response: Response, extended: bool) -> PgWireResult<()>
 where
     C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
@@ -159,9 +162,9 @@ where
             send_copy_in_response(client, copy).await?;
             client.set_state(PgWireConnectionState::CopyInProgress(extended));
         }
-        // Rows of COPY TO STDOUT have been sent before their tag.
+        // The rows of COPY TO STDOUT have been sent before the tag.
         Response::CopyOut(_) | Response::CopyBoth(_) => {
-            return Err(protocol("XX000", "a COPY took a way that does not exist"));
+            return Err(protocol("XX000", "unexpected COPY response"));
         }
         Response::Error(error) => return Err(PgWireError::UserError(error)),
     }
@@ -196,7 +199,7 @@ impl SimpleQueryHandler for Connection {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        // `on_query` above answers statement by statement and never comes here.
-        Err(protocol("XX000", "a query took a way that does not exist"))
+        // Unused: `on_query` above runs statement by statement.
+        Err(protocol("XX000", "unexpected simple query"))
     }
 }

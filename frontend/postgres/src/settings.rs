@@ -1,4 +1,4 @@
-//! Settings that clients follow: set when they connect, told again whenever they change.
+//! Settings that clients follow: set at the start, reported whenever they change.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use pgwire::error::PgWireResult;
 
 use crate::error::{fatal_of, protocol};
 
-/// What PostgreSQL reports, as the session calls it and as clients know it.
+/// The settings that PostgreSQL reports, by the session's name and the client's.
 const REPORTED: &[(&str, &str)] = &[
     ("application_name", "application_name"),
     ("client_encoding", "client_encoding"),
@@ -26,36 +26,36 @@ const REPORTED: &[(&str, &str)] = &[
     ("timezone", "TimeZone"),
 ];
 
-/// Parameters of a startup message that are no settings.
+/// Parameters of a startup message that are not settings.
 const NO_SETTINGS: &[&str] = &["user", "database", "replication", "options", "application_name"];
 
-/// Settings as a client was last told.
+/// Settings as last reported to the client.
 #[derive(Clone, Default)]
 pub(crate) struct Reported(BTreeMap<&'static str, String>);
 
 impl Reported {
-    /// What the session has now.
+    /// The current settings of a session.
     pub(crate) fn of(session: &Session) -> Result<Self, SqlError> {
         REPORTED
             .iter()
-            .map(|(name, known)| Ok((*known, session.setting(name)?)))
+            .map(|(name, client_name)| Ok((*client_name, session.setting(name)?)))
             .collect::<Result<_, _>>()
             .map(Self)
     }
 
-    /// What has changed since `before`.
+    /// The settings that differ from `previous`.
     pub(crate) fn changes<'a>(
         &'a self,
-        before: &'a Self,
+        previous: &'a Self,
     ) -> impl Iterator<Item = (&'static str, &'a str)> {
         self.0
             .iter()
-            .filter(|(name, value)| before.0.get(*name) != Some(value))
+            .filter(|(name, value)| previous.0.get(*name) != Some(value))
             .map(|(name, value)| (*name, value.as_str()))
     }
 }
 
-/// Tells the settings of a new session.
+/// The settings of a new session, for its first report.
 pub(crate) struct AtStart {
     pub(crate) reported: Reported,
     pub(crate) server_version: String,
@@ -66,18 +66,18 @@ impl ServerParameterProvider for AtStart {
     where
         C: ClientInfo,
     {
-        let mut all: HashMap<String, String> = self
+        let mut parameters: HashMap<String, String> = self
             .reported
             .0
             .iter()
             .map(|(name, value)| ((*name).to_owned(), value.clone()))
             .collect();
-        all.insert("server_version".to_owned(), self.server_version.clone());
-        Some(all)
+        parameters.insert("server_version".to_owned(), self.server_version.clone());
+        Some(parameters)
     }
 }
 
-/// Whether a statement may have changed settings.
+/// Returns true if a statement may have changed settings.
 pub(crate) fn may_change(statement: &Statement) -> bool {
     matches!(
         statement,
@@ -88,23 +88,23 @@ pub(crate) fn may_change(statement: &Statement) -> bool {
     )
 }
 
-/// Sets what a startup message asks for.
+/// Applies the settings of a startup message.
 pub(crate) async fn apply(
     session: &Arc<Session>,
-    asked: &HashMap<String, String>,
+    parameters: &HashMap<String, String>,
 ) -> PgWireResult<()> {
-    let mut settings: Vec<(String, String)> = asked
+    let mut settings: Vec<(String, String)> = parameters
         .iter()
-        // Names that begin so are options of the protocol.
+        // Names with this prefix are options of the protocol.
         .filter(|(name, _)| !NO_SETTINGS.contains(&name.as_str()) && !name.starts_with("_pq_."))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.clone()))
         .collect();
-    if let Some(options) = asked.get("options") {
+    if let Some(options) = parameters.get("options") {
         settings.extend(of_options(options)?);
     }
     for (name, mut value) in settings {
         if name == "client_encoding" {
-            // PostgreSQL looks at letters and digits only; there are clients that send quotes.
+            // PostgreSQL compares letters and digits only; some clients send quotes.
             value.retain(|character| character.is_ascii_alphanumeric());
         }
         let set = Set { name, value: SetValue::Values(vec![value]), local: false };
@@ -113,7 +113,7 @@ pub(crate) async fn apply(
     Ok(())
 }
 
-/// `-c name=value` and `--name=value`, with backslashes before blanks that do not separate.
+/// Parses `-c name=value` and `--name=value`; a backslash before a blank makes it part of a word.
 fn of_options(options: &str) -> PgWireResult<Vec<(String, String)>> {
     let mut words = vec![String::new()];
     let mut characters = options.chars();
@@ -122,7 +122,7 @@ fn of_options(options: &str) -> PgWireResult<Vec<(String, String)>> {
         match character {
             '\\' => word.extend(characters.next()),
             blank if blank.is_whitespace() => words.push(String::new()),
-            other => word.push(other),
+            character => word.push(character),
         }
     }
     let mut settings = Vec::new();

@@ -1,4 +1,4 @@
-//! A socket that its connection reads and writes while somebody else notices that the client has gone.
+//! A socket that its connection reads and writes while another task watches for the client's disconnect.
 
 use std::io;
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Time between two looks while there is something to be read, which hides from the kernel's news what comes behind it.
+/// Interval of checks while there are unread bytes, because then the kernel does not report what comes after them.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// A handle of a socket; it is closed when the last of them is dropped.
+/// A handle of a socket, which is closed when the last handle is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared(Arc<TcpStream>);
 
@@ -21,7 +21,7 @@ impl Shared {
         Self(Arc::new(socket))
     }
 
-    /// Waits until the client has closed its end, or the connection is broken. What it has sent before is left to be
+    /// Waits until the client has closed its end, or the connection is broken. Bytes that it sent before remain to be
     /// read.
     pub(crate) async fn closed(&self) {
         loop {
@@ -70,7 +70,7 @@ impl AsyncWrite for Shared {
         Poll::Ready(Ok(()))
     }
 
-    /// Nothing is left to be sent; the connection ends with its handles.
+    /// All bytes have been sent; the connection ends with its handles.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

@@ -1,7 +1,7 @@
 //! Arrow's types as PostgreSQL's.
 //!
-//! PostgreSQL has no unsigned integers: each becomes the smallest signed type that holds it, the
-//! largest a `numeric`. What PostgreSQL has no type for (structs, maps, unions) is told as text.
+//! PostgreSQL has no unsigned integers: each becomes the smallest signed type that can hold it, the largest a
+//! `numeric`. Types without an equivalent in PostgreSQL (structs, maps, unions) are reported as text.
 
 use std::collections::HashMap;
 
@@ -11,27 +11,27 @@ use partita_proto::schema::TextLength;
 use pgwire::api::Type;
 use pgwire::api::results::FieldInfo;
 
-/// Marks a column of `pg_catalog` that holds object numbers; the value names which alias type.
+/// Marks a column of `pg_catalog` that holds object ids; the value names the alias type.
 const OID_ALIAS: &str = "pg.oid_alias";
 /// Marks a column of `pg_catalog` of the one-byte type `"char"`.
 const CHAR: &str = "pg.char";
 
-/// The size of the header that PostgreSQL counts in.
+/// The header size that PostgreSQL includes in type modifiers.
 const HEADER: i32 = 4;
 
-/// A column that holds object numbers, or arrays of them.
+/// Marks a column of object ids, or arrays of them.
 pub(crate) fn marked_as_oid(field: Field) -> Field {
     field.with_metadata(HashMap::from([(OID_ALIAS.to_owned(), "oid".to_owned())]))
 }
 
-/// A column of the one-byte type `"char"`.
+/// Marks a column of the one-byte type `"char"`.
 pub(crate) fn marked_as_char(field: Field) -> Field {
     field.with_metadata(HashMap::from([(CHAR.to_owned(), "char".to_owned())]))
 }
 
 /// The type of a result column.
 ///
-/// A mark counts for the types that it is put on only: casts to others carry it along.
+/// A mark counts only on the types that it is put on: casts to other types carry it along.
 pub(crate) fn of_field(field: &Field) -> Type {
     let item = item(field.data_type());
     let values = item.unwrap_or(field.data_type());
@@ -48,7 +48,7 @@ pub(crate) fn of_field(field: &Field) -> Type {
     }
 }
 
-/// The type of object numbers by the value of its mark.
+/// The alias type of object ids for a mark's value.
 fn alias(kind: &str) -> Option<Type> {
     Some(match kind {
         "oid" => Type::OID,
@@ -61,7 +61,7 @@ fn alias(kind: &str) -> Option<Type> {
     })
 }
 
-/// The type of an array's elements, if a type is that of arrays.
+/// The element type of an array type; `None` for other types.
 fn item(data_type: &DataType) -> Option<&DataType> {
     match data_type {
         DataType::List(item)
@@ -73,7 +73,7 @@ fn item(data_type: &DataType) -> Option<&DataType> {
     }
 }
 
-/// The type of an array type's elements.
+/// The element type of one of PostgreSQL's array types.
 pub(crate) fn element(array: &Type) -> Option<&Type> {
     match array.kind() {
         postgres_types::Kind::Array(element) => Some(element),
@@ -81,8 +81,9 @@ pub(crate) fn element(array: &Type) -> Option<&Type> {
     }
 }
 
-/// The type of values.
+/// PostgreSQL's type for values of an Arrow type.
 pub(crate) fn of_arrow(data_type: &DataType) -> Type {
+    // Unsigned integers become the next larger signed type.
     match data_type {
         DataType::Boolean => Type::BOOL,
         DataType::Int8 | DataType::Int16 | DataType::UInt8 => Type::INT2,
@@ -95,11 +96,13 @@ pub(crate) fn of_arrow(data_type: &DataType) -> Type {
         | DataType::Decimal256(..) => Type::NUMERIC,
         DataType::Float16 | DataType::Float32 => Type::FLOAT4,
         DataType::Float64 => Type::FLOAT8,
+        // Types of time.
         DataType::Timestamp(_, None) => Type::TIMESTAMP,
         DataType::Timestamp(_, Some(_)) => Type::TIMESTAMPTZ,
         DataType::Date32 | DataType::Date64 => Type::DATE,
         DataType::Time32(_) | DataType::Time64(_) => Type::TIME,
         DataType::Interval(_) | DataType::Duration(_) => Type::INTERVAL,
+        // Encodings of a type are described as the type itself.
         DataType::Binary
         | DataType::LargeBinary
         | DataType::BinaryView
@@ -115,7 +118,7 @@ pub(crate) fn of_arrow(data_type: &DataType) -> Type {
     }
 }
 
-/// The array type of an element's; of those without one, an array of texts.
+/// The array type for an element type; an array of texts if there is none.
 fn array_of(element: &Type) -> Type {
     match *element {
         Type::BOOL => Type::BOOL_ARRAY,
@@ -142,7 +145,7 @@ fn array_of(element: &Type) -> Type {
     }
 }
 
-/// With how many letters the texts of a result column are shown, if it is of a CHAR(n).
+/// The number of characters to which texts of a result column are padded, if it is a CHAR(n).
 pub(crate) fn letters_of(column: &FieldInfo) -> Option<usize> {
     let is_padded = *column.datatype() == Type::BPCHAR;
     is_padded.then(|| usize::try_from(column.type_modifier() - HEADER).ok()).flatten()
@@ -150,19 +153,19 @@ pub(crate) fn letters_of(column: &FieldInfo) -> Option<usize> {
 
 /// The type of a text column with a length, and its modifier.
 pub(crate) fn of_text(length: TextLength) -> (Type, i32) {
-    let of = if length.fixed { Type::BPCHAR } else { Type::VARCHAR };
+    let data_type = if length.fixed { Type::BPCHAR } else { Type::VARCHAR };
     let modifier = i32::try_from(length.characters).map_or(-1, |characters| characters + HEADER);
-    (of, modifier)
+    (data_type, modifier)
 }
 
-/// Whether values have an order of letters.
-pub(crate) fn is_text(of: &Type) -> bool {
-    matches!(*of, Type::TEXT | Type::VARCHAR | Type::BPCHAR)
+/// Returns true if values are compared by a collation.
+pub(crate) fn is_text(data_type: &Type) -> bool {
+    matches!(*data_type, Type::TEXT | Type::VARCHAR | Type::BPCHAR)
 }
 
 /// Bytes of a value in the binary format; -1 when they vary.
-pub(crate) fn size(of: &Type) -> i16 {
-    match *of {
+pub(crate) fn size(data_type: &Type) -> i16 {
+    match *data_type {
         Type::BOOL | Type::CHAR => 1,
         Type::INT2 => 2,
         Type::INT4
@@ -180,7 +183,7 @@ pub(crate) fn size(of: &Type) -> i16 {
     }
 }
 
-/// The type modifier of a result column: that of its type, and the letters of a CHAR(n).
+/// The type modifier of a result column: that of its type, or the length of a CHAR(n).
 pub(crate) fn modifier_of(field: &Field) -> i32 {
     match letters(field).map(i32::try_from) {
         Some(letters) => letters.map_or(-1, |letters| letters.saturating_add(HEADER)),
@@ -188,8 +191,7 @@ pub(crate) fn modifier_of(field: &Field) -> i32 {
     }
 }
 
-/// PostgreSQL's type modifier: precision and scale of a numeric, fractional digits of a time, -1
-/// for none.
+/// PostgreSQL's type modifier: precision and scale of a numeric, fractional digits of a time, -1 for none.
 pub(crate) fn modifier(data_type: &DataType) -> i32 {
     match data_type {
         DataType::Decimal32(precision, scale)

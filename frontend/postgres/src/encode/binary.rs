@@ -31,13 +31,13 @@ macro_rules! number {
     }};
 }
 
-/// Writes the values of a column.
+/// A function that writes the values of a column.
 pub(super) fn writer(array: &ArrayRef, zone: Zone) -> Result<ValueWriter, SqlError> {
     Ok(match array.data_type() {
         DataType::Boolean => {
             let array = array.as_boolean().clone();
-            Box::new(move |row, out| {
-                out.put_u8(u8::from(array.value(row)));
+            Box::new(move |row, buffer| {
+                buffer.put_u8(u8::from(array.value(row)));
                 Ok(())
             })
         }
@@ -50,7 +50,7 @@ pub(super) fn writer(array: &ArrayRef, zone: Zone) -> Result<ValueWriter, SqlErr
         DataType::UInt32 => number!(array, UInt32Type, put_i64, i64),
         DataType::UInt64 => {
             let array = array.as_primitive::<UInt64Type>().clone();
-            Box::new(move |row, out| numeric(out, &array.value(row).to_string()))
+            Box::new(move |row, buffer| numeric(buffer, &array.value(row).to_string()))
         }
         DataType::Float16 => number!(array, Float16Type, put_f32, f32),
         DataType::Float32 => number!(array, Float32Type, put_f32, f32),
@@ -65,40 +65,40 @@ pub(super) fn writer(array: &ArrayRef, zone: Zone) -> Result<ValueWriter, SqlErr
         | DataType::BinaryView
         | DataType::FixedSizeBinary(_) => {
             let value = bytes_of(array)?;
-            Box::new(move |row, out| {
-                value(row, &mut |bytes| out.extend_from_slice(bytes));
+            Box::new(move |row, buffer| {
+                value(row, &mut |bytes| buffer.extend_from_slice(bytes));
                 Ok(())
             })
         }
         DataType::Date32 => {
             let array = array.as_primitive::<Date32Type>().clone();
-            Box::new(move |row, out| date(out, i64::from(array.value(row))))
+            Box::new(move |row, buffer| date(buffer, i64::from(array.value(row))))
         }
         DataType::Date64 => {
             let array = array.as_primitive::<Date64Type>().clone();
-            Box::new(move |row, out| date(out, array.value(row).div_euclid(MILLIS_PER_DAY)))
+            Box::new(move |row, buffer| date(buffer, array.value(row).div_euclid(MILLIS_PER_DAY)))
         }
         DataType::Timestamp(unit, _) => {
             let per_second = per_second(*unit);
             let ticks = ticks(array)?;
-            Box::new(move |row, out| timestamp(out, ticks.value(row), per_second))
+            Box::new(move |row, buffer| timestamp(buffer, ticks.value(row), per_second))
         }
         DataType::Time32(unit) | DataType::Time64(unit) => {
             let per_second = i128::from(per_second(*unit));
             let ticks = ticks(array)?;
-            Box::new(move |row, out| {
+            Box::new(move |row, buffer| {
                 let micros = i128::from(ticks.value(row)) * 1_000_000 / per_second;
-                out.put_i64(i64::try_from(micros).map_err(|_| out_of_range("time"))?);
+                buffer.put_i64(i64::try_from(micros).map_err(|_| out_of_range("time"))?);
                 Ok(())
             })
         }
         DataType::Interval(_) | DataType::Duration(_) => {
             let parts = interval_parts(array)?;
-            Box::new(move |row, out| {
+            Box::new(move |row, buffer| {
                 let (months, days, micros) = parts(row);
-                out.put_i64(micros);
-                out.put_i32(days);
-                out.put_i32(months);
+                buffer.put_i64(micros);
+                buffer.put_i32(days);
+                buffer.put_i32(months);
                 Ok(())
             })
         }
@@ -109,23 +109,23 @@ pub(super) fn writer(array: &ArrayRef, zone: Zone) -> Result<ValueWriter, SqlErr
     })
 }
 
-fn out_of_range(of: &str) -> SqlError {
-    SqlError::new("22008", format!("{of} out of range in the binary format"))
-        .with_hint("ask for the result in the text format")
+fn out_of_range(kind: &str) -> SqlError {
+    SqlError::new("22008", format!("{kind} out of range in the binary format"))
+        .with_hint("request the result in the text format")
 }
 
-fn date(out: &mut BytesMut, days: i64) -> Result<(), SqlError> {
+fn date(buffer: &mut BytesMut, days: i64) -> Result<(), SqlError> {
     let days = i32::try_from(days - i64::from(EPOCH_DAYS)).map_err(|_| out_of_range("date"))?;
-    out.put_i32(days);
+    buffer.put_i32(days);
     Ok(())
 }
 
-/// Microseconds since 2000; what is finer is cut off towards the past.
-fn timestamp(out: &mut BytesMut, ticks: i64, per_second: i64) -> Result<(), SqlError> {
+/// Microseconds since 2000; finer digits are cut off towards the past.
+fn timestamp(buffer: &mut BytesMut, ticks: i64, per_second: i64) -> Result<(), SqlError> {
     let micros = (i128::from(ticks) * 1_000_000).div_euclid(i128::from(per_second));
     let micros =
         i64::try_from(micros - i128::from(EPOCH_MICROS)).map_err(|_| out_of_range("timestamp"))?;
-    out.put_i64(micros);
+    buffer.put_i64(micros);
     Ok(())
 }
 
@@ -134,11 +134,11 @@ where
     T::Native: Send,
 {
     let array = array.as_primitive::<T>().clone();
-    Box::new(move |row, out| numeric(out, &array.value_as_string(row)))
+    Box::new(move |row, buffer| numeric(buffer, &array.value_as_string(row)))
 }
 
-/// A numeric from its decimal digits: groups of four, the first with its weight.
-pub(crate) fn numeric(out: &mut BytesMut, text: &str) -> Result<(), SqlError> {
+/// Writes a numeric from its decimal digits: groups of four, with the weight of the first.
+pub(crate) fn numeric(buffer: &mut BytesMut, text: &str) -> Result<(), SqlError> {
     let internal = || SqlError::internal(format!("{text} is no number"));
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -146,6 +146,7 @@ pub(crate) fn numeric(out: &mut BytesMut, text: &str) -> Result<(), SqlError> {
     };
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let whole = whole.trim_start_matches('0');
+    // Padded with zeros at both ends, so that the point lies between groups.
     let mut padded = String::with_capacity(whole.len() + fraction.len() + 2 * NUMERIC_DIGITS);
     let whole_groups = whole.len().div_ceil(NUMERIC_DIGITS);
     padded.extend(std::iter::repeat_n('0', whole_groups * NUMERIC_DIGITS - whole.len()));
@@ -160,27 +161,30 @@ pub(crate) fn numeric(out: &mut BytesMut, text: &str) -> Result<(), SqlError> {
         .map(|group| std::str::from_utf8(group).ok().and_then(|group| group.parse::<i16>().ok()))
         .collect::<Option<Vec<i16>>>()
         .ok_or_else(internal)?;
+    // Zero groups at either end are omitted.
     let first = groups.iter().position(|group| *group != 0).unwrap_or(groups.len());
     let last = groups.iter().rposition(|group| *group != 0).map_or(first, |last| last + 1);
-    let kept = &groups[first..last];
-    let weight = if kept.is_empty() {
+    let significant = &groups[first..last];
+    let weight = if significant.is_empty() {
         0
     } else {
         i16::try_from(whole_groups).map_err(|_| internal())?
             - 1
             - i16::try_from(first).map_err(|_| internal())?
     };
-    out.put_i16(i16::try_from(kept.len()).map_err(|_| internal())?);
-    out.put_i16(weight);
-    out.put_u16(if negative && !kept.is_empty() { NUMERIC_NEGATIVE } else { 0 });
-    out.put_i16(i16::try_from(fraction.len()).map_err(|_| internal())?);
-    for group in kept {
-        out.put_i16(*group);
+    // The header, then the groups.
+    buffer.put_i16(i16::try_from(significant.len()).map_err(|_| internal())?);
+    buffer.put_i16(weight);
+    buffer.put_u16(if negative && !significant.is_empty() { NUMERIC_NEGATIVE } else { 0 });
+    buffer.put_i16(i16::try_from(fraction.len()).map_err(|_| internal())?);
+    for group in significant {
+        buffer.put_i16(*group);
     }
     Ok(())
 }
 
-/// Writes the values of a column that was described as this type; it says more of arrays than Arrow's type.
+/// A function that writes the values of a column that was described as this type, which tells more of arrays than
+/// Arrow's type does.
 pub(super) fn writer_of(
     array: &ArrayRef,
     described: &Type,
@@ -192,35 +196,37 @@ pub(super) fn writer_of(
     }
 }
 
-/// Dimensions, whether there is a NULL, the type, then the items.
+/// Writes arrays: dimensions, whether there is a NULL, the type of the elements, then the elements.
 fn list(array: &ArrayRef, element: u32, zone: Zone) -> Result<ValueWriter, SqlError> {
     let lists = array.as_list::<i32>().clone();
     if matches!(lists.values().data_type(), DataType::List(_)) {
         return Err(SqlError::unsupported("a list of lists in the binary format")
-            .with_hint("ask for the result in the text format"));
+            .with_hint("request the result in the text format"));
     }
     let items = Column::new(lists.values(), FieldFormat::Binary, zone)?;
-    Ok(Box::new(move |row, out| {
+    Ok(Box::new(move |row, buffer| {
+        // An empty array has no dimensions.
         let offsets = lists.value_offsets();
         let (start, end) = (offsets[row], offsets[row + 1]);
         if start == end {
-            out.put_i32(0);
-            out.put_i32(0);
-            out.put_u32(element);
+            buffer.put_i32(0);
+            buffer.put_i32(0);
+            buffer.put_u32(element);
             return Ok(());
         }
-        let index = |at: i32| {
-            usize::try_from(at).map_err(|_| SqlError::internal("a list before its start"))
+        let index = |offset: i32| {
+            usize::try_from(offset).map_err(|_| SqlError::internal("a list before its start"))
         };
+        // One dimension, counted from 1.
         let range = index(start)?..index(end)?;
-        let has_null = range.clone().any(|at| items.is_null(at));
-        out.put_i32(1);
-        out.put_i32(i32::from(has_null));
-        out.put_u32(element);
-        out.put_i32(end - start);
-        out.put_i32(1);
-        for at in range {
-            items.put(at, out)?;
+        let has_null = range.clone().any(|index| items.is_null(index));
+        buffer.put_i32(1);
+        buffer.put_i32(i32::from(has_null));
+        buffer.put_u32(element);
+        buffer.put_i32(end - start);
+        buffer.put_i32(1);
+        for index in range {
+            items.put(index, buffer)?;
         }
         Ok(())
     }))

@@ -11,14 +11,14 @@ use super::numeric::not_finite;
 use super::{NUMERIC_PRECISION, NUMERIC_SCALE, list_of, out_of_range};
 use crate::types;
 
-/// Bytes that are no value of this type.
+/// The name of a type whose binary form the bytes do not have.
 pub(super) struct Malformed(pub(super) String);
 
 const NUMERIC_NEGATIVE: u16 = 0x4000;
-/// A numeric's largest weight that a parameter may have: 10,000 digits before the point.
+/// Maximum weight of a numeric parameter: 10,000 digits before the point.
 const NUMERIC_GROUPS_MAX: i16 = 2_500;
 
-/// A parameter of the type that was declared, as what the statement takes.
+/// A parameter of its declared type, cast to the type that the statement expects.
 pub(super) fn value(
     bytes: &[u8],
     wire: &Type,
@@ -41,12 +41,12 @@ pub(super) fn value(
     Ok(ScalarValue::try_from_array(&cast, 0)?)
 }
 
-/// Exactly so many bytes.
+/// The bytes as an array, if there are exactly N of them.
 fn exactly<const N: usize>(bytes: &[u8], wire: &Type) -> Result<[u8; N], Malformed> {
     bytes.try_into().map_err(|_| Malformed(wire.name().to_owned()))
 }
 
-/// The value as its own type has it.
+/// The value in its own type.
 fn natural(
     bytes: &[u8],
     wire: &Type,
@@ -58,7 +58,7 @@ fn natural(
         Type::INT2 => ScalarValue::Int16(Some(i16::from_be_bytes(exactly(bytes, wire)?))),
         Type::INT4 => ScalarValue::Int32(Some(i32::from_be_bytes(exactly(bytes, wire)?))),
         Type::OID | Type::REGCLASS | Type::REGTYPE | Type::REGPROC | Type::REGNAMESPACE => {
-            // Object numbers are signed in `pg_catalog`; they are small.
+            // Object ids are signed in `pg_catalog`; all of them are small.
             ScalarValue::Int32(Some(i32::from_be_bytes(exactly(bytes, wire)?)))
         }
         Type::INT8 => ScalarValue::Int64(Some(i64::from_be_bytes(exactly(bytes, wire)?))),
@@ -84,22 +84,22 @@ fn natural(
         }
         Type::TIMESTAMP => ScalarValue::TimestampMicrosecond(Some(micros(bytes, wire)?), None),
         Type::TIMESTAMPTZ => {
-            // Cast to a type without a zone, it is the time in UTC.
+            // Cast to a type without a time zone, it is the time in UTC.
             ScalarValue::TimestampMicrosecond(Some(micros(bytes, wire)?), Some("UTC".into()))
         }
         Type::INTERVAL => {
-            let all = exactly::<16>(bytes, wire)?;
-            let mut all = all.as_slice();
-            let nanos = all
+            let parts = exactly::<16>(bytes, wire)?;
+            let mut parts = parts.as_slice();
+            let nanos = parts
                 .get_i64()
                 .checked_mul(1_000)
                 .ok_or_else(|| SqlError::new("22015", "interval out of range"))?;
-            let (days, months) = (all.get_i32(), all.get_i32());
+            let (days, months) = (parts.get_i32(), parts.get_i32());
             ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(months, days, nanos)))
         }
         Type::NUMERIC => numeric(bytes, target)?,
         _ => match types::element(wire) {
-            Some(of) => array(bytes, wire, of, (target, zone))?,
+            Some(element) => array(bytes, wire, element, (target, zone))?,
             None => {
                 return Err(SqlError::unsupported(format!(
                     "a binary parameter of type {}",
@@ -117,7 +117,7 @@ fn string(bytes: &[u8]) -> Result<String, SqlError> {
 }
 
 fn infinite() -> SqlError {
-    SqlError::new("22008", "an infinite or too far date or time")
+    SqlError::new("22008", "date or time out of range")
 }
 
 fn micros(bytes: &[u8], wire: &Type) -> Result<i64, SqlError> {
@@ -128,7 +128,7 @@ fn micros(bytes: &[u8], wire: &Type) -> Result<i64, SqlError> {
     micros.checked_add(EPOCH_MICROS).ok_or_else(infinite)
 }
 
-/// The digits of a numeric.
+/// The decimal digits of a binary numeric.
 pub(super) fn digits(mut bytes: &[u8]) -> Result<String, SqlError> {
     let malformed = || Malformed(Type::NUMERIC.name().to_owned());
     if bytes.len() < 8 {
@@ -153,27 +153,30 @@ pub(super) fn digits(mut bytes: &[u8]) -> Result<String, SqlError> {
     if groups.iter().any(|group| !(0..10_000).contains(group)) {
         return Err(malformed().into());
     }
-    let group = |at: i16| -> i16 {
-        usize::try_from(at).ok().and_then(|at| groups.get(at).copied()).unwrap_or(0)
+    let group = |position: i16| -> i16 {
+        usize::try_from(position)
+            .ok()
+            .and_then(|position| groups.get(position).copied())
+            .unwrap_or(0)
     };
     if weight < 0 {
         text.push('0');
     }
-    for at in 0..=weight {
-        text.push_str(&format!("{:04}", group(at)));
+    for position in 0..=weight {
+        text.push_str(&format!("{:04}", group(position)));
     }
     text.push('.');
-    // A negative weight begins behind the point; groups before the first are zeros.
-    for at in weight + 1..count {
-        text.push_str(&format!("{:04}", group(at)));
+    // With a negative weight the digits begin after the point; groups before the first are zeros.
+    for position in weight + 1..count {
+        text.push_str(&format!("{:04}", group(position)));
     }
     Ok(text)
 }
 
-/// A numeric, through its digits.
+/// A numeric, parsed from its digits.
 fn numeric(bytes: &[u8], target: &DataType) -> Result<ScalarValue, SqlError> {
     let text = digits(bytes)?;
-    let to = match target {
+    let decimal_type = match target {
         DataType::Decimal128(..) | DataType::Decimal256(..) => target.clone(),
         DataType::Float64 | DataType::Float32 => DataType::Float64,
         DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => {
@@ -192,10 +195,10 @@ fn numeric(bytes: &[u8], target: &DataType) -> Result<ScalarValue, SqlError> {
         }
         _ => DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE),
     };
-    super::cast(&ScalarValue::Utf8View(Some(text.clone())), &to, &text)
+    super::cast(&ScalarValue::Utf8View(Some(text.clone())), &decimal_type, &text)
 }
 
-/// Without zeros at either end.
+/// The digits without zeros at either end.
 fn plain(text: &str) -> String {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => ("-", digits),
@@ -215,7 +218,7 @@ fn plain(text: &str) -> String {
 fn array(
     mut bytes: &[u8],
     wire: &Type,
-    of: &Type,
+    element_type: &Type,
     (target, zone): (&DataType, Zone),
 ) -> Result<ScalarValue, SqlError> {
     let malformed = || Malformed(wire.name().to_owned());
@@ -238,7 +241,7 @@ fn array(
     }
     let count = usize::try_from(bytes.get_i32()).map_err(|_| malformed())?;
     bytes.advance(4);
-    // Each element has a length before it.
+    // Each element is preceded by its length.
     if bytes.len() / 4 < count {
         return Err(malformed().into());
     }
@@ -254,7 +257,7 @@ fn array(
         }
         let length = usize::try_from(length).map_err(|_| malformed())?;
         let (element, rest) = bytes.split_at_checked(length).ok_or_else(malformed)?;
-        values.push(value(element, of, item.data_type(), zone)?);
+        values.push(value(element, element_type, item.data_type(), zone)?);
         bytes = rest;
     }
     list_of(values, target)

@@ -1,19 +1,19 @@
-//! Numerics that a client declared, with the digits that their values have.
+//! Numerics that a client declared, with the digits of their values.
 
 use datafusion::scalar::ScalarValue;
 use partita_frontend::SqlError;
 
 use super::NUMERIC_PRECISION;
 
-/// A numeric that no column holds.
+/// The error of a numeric that no column can hold.
 pub(super) fn not_finite() -> SqlError {
-    SqlError::new("22003", "NaN and infinity are no numerics here")
+    SqlError::new("22003", "NaN and infinity are not supported in type numeric")
 }
 
-/// A number in text, perhaps with an exponent, as a decimal of just its digits.
+/// Parses a number with an optional exponent into a decimal with exactly its digits.
 ///
 /// # Errors
-/// 22P02 for what is no number, 22003 for one of more than 38 digits.
+/// 22P02 when it is no number, 22003 when it has more than 38 digits.
 pub(super) fn exact(text: &str) -> Result<ScalarValue, SqlError> {
     let text = text.trim();
     let invalid =
@@ -33,11 +33,11 @@ pub(super) fn exact(text: &str) -> Result<ScalarValue, SqlError> {
     if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return Err(invalid());
     }
-    let behind = i32::try_from(fraction.len()).map_err(|_| too_long())?;
-    let mut scale = behind.checked_sub(exponent).ok_or_else(too_long)?;
+    let fraction_digits = i32::try_from(fraction.len()).map_err(|_| too_long())?;
+    let mut scale = fraction_digits.checked_sub(exponent).ok_or_else(too_long)?;
     let precision = usize::from(NUMERIC_PRECISION);
     let most = i32::from(NUMERIC_PRECISION);
-    // Zeros at the end that do not fit say nothing.
+    // Trailing zeros that do not fit are dropped.
     while (scale > most || digits.trim_start_matches('0').len() > precision)
         && scale > 0
         && digits.len() > 1
@@ -63,9 +63,9 @@ pub(super) fn exact(text: &str) -> Result<ScalarValue, SqlError> {
     let value: i128 = if digits.is_empty() { 0 } else { digits.parse().map_err(|_| invalid())? };
     let value = if text.starts_with('-') { -value } else { value };
     let scale = i8::try_from(scale).map_err(|_| too_long())?;
-    let held = digits.len().max(scale.unsigned_abs().into()).max(1);
-    let held = u8::try_from(held).map_err(|_| too_long())?;
-    Ok(ScalarValue::Decimal128(Some(value), held, scale))
+    let digits_held = digits.len().max(scale.unsigned_abs().into()).max(1);
+    let digits_held = u8::try_from(digits_held).map_err(|_| too_long())?;
+    Ok(ScalarValue::Decimal128(Some(value), digits_held, scale))
 }
 
 #[cfg(test)]

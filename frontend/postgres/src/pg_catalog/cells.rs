@@ -1,4 +1,4 @@
-//! Tables of `pg_catalog` that are made when they are read: columns by kind, rows by cells.
+//! Tables of `pg_catalog` that are computed when they are read: columns by kind, rows by cells.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::types;
 
-/// What a column is of.
+/// The type of a column.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// An object number.
+    /// An object id.
     Oid,
     Int2,
     Int4,
@@ -53,7 +53,7 @@ impl Kind {
     }
 }
 
-/// One cell.
+/// A value of any kind of column.
 #[derive(Clone, Debug)]
 pub(super) enum Cell {
     Null,
@@ -100,29 +100,29 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
     }
 }
 
-/// A row as its cells by column name; columns that are not named are NULL.
+/// A row as cells by column name; columns without a cell are NULL.
 pub(super) type Row = Vec<(&'static str, Cell)>;
 
-/// The columns of a table.
+/// The columns of a table, in order.
 pub(super) type Columns = &'static [(&'static str, Kind)];
 
-/// Gives the rows of a table as they are now.
+/// Computes the current rows of a table.
 type Rows = Box<dyn Fn() -> Vec<Row> + Send + Sync>;
 
-/// A table of which no row is stored.
-pub(super) struct Made {
+/// A table without stored rows.
+pub(super) struct ComputedTable {
     columns: Columns,
     schema: SchemaRef,
     rows: Rows,
 }
 
-impl fmt::Debug for Made {
+impl fmt::Debug for ComputedTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Made({} columns)", self.columns.len())
+        write!(f, "ComputedTable({} columns)", self.columns.len())
     }
 }
 
-impl Made {
+impl ComputedTable {
     pub(super) fn new(
         columns: Columns,
         rows: impl Fn() -> Vec<Row> + Send + Sync + 'static,
@@ -143,7 +143,9 @@ impl Made {
             .iter()
             .map(|(name, kind)| {
                 let cells = rows.iter().map(|row| {
-                    row.iter().find(|(of, _)| of == name).map_or(&Cell::Null, |(_, cell)| cell)
+                    row.iter()
+                        .find(|(column, _)| column == name)
+                        .map_or(&Cell::Null, |(_, cell)| cell)
                 });
                 array(*kind, cells).ok_or_else(|| {
                     DataFusionError::Internal(format!("a cell of another kind in {name}"))
@@ -156,7 +158,7 @@ impl Made {
     }
 }
 
-/// `None`: a cell is of another kind.
+/// The column for cells; `None` when a cell is of another kind.
 fn array<'a>(kind: Kind, cells: impl Iterator<Item = &'a Cell>) -> Option<ArrayRef> {
     macro_rules! flat {
         ($builder:expr, $cell:ident => $value:expr) => {{
@@ -222,7 +224,7 @@ fn array<'a>(kind: Kind, cells: impl Iterator<Item = &'a Cell>) -> Option<ArrayR
             }
             Arc::new(builder.finish())
         }
-        // Privileges and options, which nothing here has.
+        // Privileges and options, which do not exist here.
         Kind::Texts => {
             let mut builder = ListBuilder::new(StringBuilder::new());
             for cell in cells {
@@ -237,7 +239,7 @@ fn array<'a>(kind: Kind, cells: impl Iterator<Item = &'a Cell>) -> Option<ArrayR
 }
 
 #[async_trait]
-impl TableProvider for Made {
+impl TableProvider for ComputedTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }

@@ -1,7 +1,6 @@
-//! Functions of PostgreSQL's that clients call in queries over `pg_catalog`.
+//! Functions of PostgreSQL that clients call in queries over `pg_catalog`.
 //!
-//! What a function would tell about things that do not exist here is NULL, as PostgreSQL answers for
-//! an object that it does not find.
+//! Functions about objects that do not exist here return NULL, as PostgreSQL does for an object that it does not find.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -16,28 +15,28 @@ use datafusion::logical_expr::{
 };
 use pgwire::api::Type;
 
-use super::objects::{Found, OWNER_NAME, Objects, attribute, key_columns};
+use super::objects::{OWNER_NAME, Object, Objects, attribute, key_columns};
 use super::tables::index_definition;
 use crate::types;
 
-/// What a function knows beside its arguments.
-struct Around<'a> {
+/// The context of a call.
+struct Context<'a> {
     objects: &'a Objects,
     /// The session's database.
     database: &'a str,
 }
 
-/// What a column is when nobody gives it: a function of ours, which stands for a subquery of clients'.
+/// The default of a column: an internal function that replaces a subquery of clients.
 pub(super) const COLUMN_DEFAULT: &str = "partita_column_default";
 
-/// NULLs of types that a literal has no words for, which stand for subqueries of clients' that never find anything.
+/// NULLs of types that have no literal, in place of subqueries of clients that never find anything.
 pub(super) const NO_OID: &str = "partita_no_oid";
 pub(super) const NO_OIDS: &str = "partita_no_oids";
 pub(super) const NO_TEXTS: &str = "partita_no_texts";
 
-type Evaluate = fn(&Around<'_>, &[ScalarValue]) -> ScalarValue;
+type Evaluate = fn(&Context<'_>, &[ScalarValue]) -> ScalarValue;
 
-/// Functions by name: what they return and how.
+/// Functions by name, with their result type and implementation.
 const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     ("pg_table_is_visible", Returns::Bool, table_is_visible),
     ("pg_function_is_visible", Returns::Bool, always),
@@ -94,7 +93,7 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     ("pg_tablespace_size", Returns::Int8, null_int8),
 ];
 
-/// All of them.
+/// The functions of this file.
 pub(super) fn all(objects: &Arc<Objects>) -> Vec<ScalarUDF> {
     FUNCTIONS
         .iter()
@@ -142,7 +141,7 @@ impl Returns {
     }
 }
 
-/// A function that is evaluated row by row; the tables it is used on are small.
+/// A function that is evaluated row by row; the tables it is applied to are small.
 struct Function {
     name: &'static str,
     returns: Returns,
@@ -189,10 +188,11 @@ impl ScalarUDFImpl for Function {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let around = Around {
+        let context = Context {
             objects: &self.objects,
             database: &args.config_options.catalog.default_schema,
         };
+        // Constant arguments need one evaluation.
         if args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_))) {
             let values: Vec<ScalarValue> = args
                 .args
@@ -202,12 +202,12 @@ impl ScalarUDFImpl for Function {
                     ColumnarValue::Array(_) => None,
                 })
                 .collect();
-            return Ok(ColumnarValue::Scalar((self.evaluate)(&around, &values)));
+            return Ok(ColumnarValue::Scalar((self.evaluate)(&context, &values)));
         }
         let columns = ColumnarValue::values_to_arrays(&args.args)?;
         if args.number_rows == 0 {
-            let none = arrow::array::new_empty_array(&self.returns.data_type());
-            return Ok(ColumnarValue::Array(none));
+            let empty = arrow::array::new_empty_array(&self.returns.data_type());
+            return Ok(ColumnarValue::Array(empty));
         }
         let results = (0..args.number_rows)
             .map(|row| {
@@ -215,7 +215,7 @@ impl ScalarUDFImpl for Function {
                     .iter()
                     .map(|column| ScalarValue::try_from_array(column, row))
                     .collect::<Result<Vec<_>>>()?;
-                Ok((self.evaluate)(&around, &values))
+                Ok((self.evaluate)(&context, &values))
             })
             .collect::<Result<Vec<_>>>()?;
         Ok(ColumnarValue::Array(ScalarValue::iter_to_array(results)?))
@@ -230,122 +230,123 @@ fn text(value: Option<String>) -> ScalarValue {
     ScalarValue::Utf8(value)
 }
 
-/// An argument as a number.
-fn number(values: &[ScalarValue], at: usize) -> Option<i32> {
-    match values.get(at)?.cast_to(&DataType::Int32).ok()? {
+/// The argument at an index as a number.
+fn number(values: &[ScalarValue], index: usize) -> Option<i32> {
+    match values.get(index)?.cast_to(&DataType::Int32).ok()? {
         ScalarValue::Int32(number) => number,
         _ => None,
     }
 }
 
-/// An argument as text.
-fn string(values: &[ScalarValue], at: usize) -> Option<String> {
-    match values.get(at)?.cast_to(&DataType::Utf8).ok()? {
+/// The argument at an index as text.
+fn string(values: &[ScalarValue], index: usize) -> Option<String> {
+    match values.get(index)?.cast_to(&DataType::Utf8).ok()? {
         ScalarValue::Utf8(text) => text,
         _ => None,
     }
 }
 
-fn always(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+fn always(_: &Context<'_>, _: &[ScalarValue]) -> ScalarValue {
     bool(true)
 }
 
-fn never(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+fn never(_: &Context<'_>, _: &[ScalarValue]) -> ScalarValue {
     bool(false)
 }
 
-fn zero(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+fn zero(_: &Context<'_>, _: &[ScalarValue]) -> ScalarValue {
     ScalarValue::Int32(Some(0))
 }
 
-fn null_text(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+fn null_text(_: &Context<'_>, _: &[ScalarValue]) -> ScalarValue {
     text(None)
 }
 
-fn null_oid(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+fn null_oid(_: &Context<'_>, _: &[ScalarValue]) -> ScalarValue {
     ScalarValue::Int32(None)
 }
 
-fn null_oids(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+fn null_oids(_: &Context<'_>, _: &[ScalarValue]) -> ScalarValue {
     ScalarValue::new_null_list(DataType::Int32, true, 1)
 }
 
-fn null_texts(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+fn null_texts(_: &Context<'_>, _: &[ScalarValue]) -> ScalarValue {
     ScalarValue::new_null_list(DataType::Utf8, true, 1)
 }
 
-fn null_int8(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+fn null_int8(_: &Context<'_>, _: &[ScalarValue]) -> ScalarValue {
     ScalarValue::Int64(None)
 }
 
-fn owner(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+fn owner(_: &Context<'_>, _: &[ScalarValue]) -> ScalarValue {
     text(Some(OWNER_NAME.to_owned()))
 }
 
-fn first(_: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+fn first(_: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
     text(string(values, 0))
 }
 
-fn table_is_visible(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+fn table_is_visible(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
     let Some(oid) = number(values, 0) else { return ScalarValue::Boolean(None) };
-    let found = around.objects.find(oid);
-    bool(found.is_some_and(|found| ["pg_catalog", around.database].contains(&found.schema())))
+    let object = context.objects.find(oid);
+    bool(object.is_some_and(|object| ["pg_catalog", context.database].contains(&object.schema())))
 }
 
-fn indexdef(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
-    let Some(Found::Key(table)) = number(values, 0).and_then(|oid| around.objects.find(oid)) else {
+fn indexdef(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
+    let Some(Object::Key(table)) = number(values, 0).and_then(|oid| context.objects.find(oid))
+    else {
         return text(None);
     };
-    // The second argument asks for one column; 0 is all of them.
+    // The second argument selects one column; 0 means all.
     let column = number(values, 1).unwrap_or(0);
     if column == 0 {
         return text(Some(index_definition(&table)));
     }
     let mut columns = table.schema.key_columns().enumerate();
-    let named = columns.find(|(at, _)| attribute(*at) == column);
-    text(named.map(|(_, column)| column.name.clone()))
+    let key_column = columns.find(|(position, _)| attribute(*position) == column);
+    text(key_column.map(|(_, column)| column.name.clone()))
 }
 
-fn constraintdef(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
-    match number(values, 0).and_then(|oid| around.objects.find(oid)) {
-        Some(Found::Key(table)) => text(Some(format!("PRIMARY KEY ({})", key_columns(&table)))),
+fn constraintdef(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
+    match number(values, 0).and_then(|oid| context.objects.find(oid)) {
+        Some(Object::Key(table)) => text(Some(format!("PRIMARY KEY ({})", key_columns(&table)))),
         _ => text(None),
     }
 }
 
-fn obj_description(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
-    match number(values, 0).and_then(|oid| around.objects.find(oid)) {
-        Some(Found::Table(table)) => text(table.schema.options.comment.clone()),
+fn obj_description(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
+    match number(values, 0).and_then(|oid| context.objects.find(oid)) {
+        Some(Object::Table(table)) => text(table.schema.options.comment.clone()),
         _ => text(None),
     }
 }
 
-fn col_description(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
-    let found = number(values, 0).and_then(|oid| around.objects.find(oid));
-    let (Some(Found::Table(table)), Some(column)) = (found, number(values, 1)) else {
+fn col_description(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
+    let object = number(values, 0).and_then(|oid| context.objects.find(oid));
+    let (Some(Object::Table(table)), Some(column)) = (object, number(values, 1)) else {
         return text(None);
     };
     let mut columns = table.schema.columns.iter().enumerate();
-    let column = columns.find(|(at, _)| attribute(*at) == column);
+    let column = columns.find(|(position, _)| attribute(*position) == column);
     text(column.and_then(|(_, column)| column.comment.clone()))
 }
 
-fn column_default(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
-    let found = number(values, 0).and_then(|oid| around.objects.find(oid));
-    let (Some(Found::Table(table)), Some(column)) = (found, number(values, 1)) else {
+fn column_default(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
+    let object = number(values, 0).and_then(|oid| context.objects.find(oid));
+    let (Some(Object::Table(table)), Some(column)) = (object, number(values, 1)) else {
         return text(None);
     };
     let mut columns = table.schema.columns.iter().enumerate();
-    let column = columns.find(|(at, _)| attribute(*at) == column);
+    let column = columns.find(|(position, _)| attribute(*position) == column);
     text(column.and_then(|(_, column)| column.generated.clone().or_else(|| column.default.clone())))
 }
 
-fn to_regclass(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
-    let oid = string(values, 0).and_then(|name| around.objects.relation(&name, around.database));
+fn to_regclass(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
+    let oid = string(values, 0).and_then(|name| context.objects.relation(&name, context.database));
     ScalarValue::Int32(oid)
 }
 
-/// PostgreSQL's names of the types that there are here.
+/// PostgreSQL's names of the types that exist here.
 const TYPES: &[(&str, Type)] = &[
     ("bool", Type::BOOL),
     ("boolean", Type::BOOL),
@@ -377,21 +378,23 @@ const TYPES: &[(&str, Type)] = &[
     ("name", Type::NAME),
 ];
 
-fn to_regtype(_: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+fn to_regtype(_: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
     let name = string(values, 0).map(|name| name.trim().to_ascii_lowercase());
-    let found = TYPES.iter().find(|(of, _)| Some(*of) == name.as_deref());
-    ScalarValue::Int32(found.and_then(|(_, of)| i32::try_from(of.oid()).ok()))
+    let entry = TYPES.iter().find(|(candidate, _)| Some(*candidate) == name.as_deref());
+    ScalarValue::Int32(entry.and_then(|(_, data_type)| i32::try_from(data_type.oid()).ok()))
 }
 
-/// A type's name as SQL has it, with its modifier.
-fn format_type(_: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+/// The SQL name of a type, with its modifier.
+fn format_type(_: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
+    // As in PostgreSQL, an unknown type is `???`.
     let Some(oid) = number(values, 0).and_then(|oid| u32::try_from(oid).ok()) else {
         return text(None);
     };
     let modifier = number(values, 1).unwrap_or(-1);
-    let Some(of) = Type::from_oid(oid) else { return text(Some("???".to_owned())) };
+    let Some(data_type) = Type::from_oid(oid) else { return text(Some("???".to_owned())) };
     let digits = if modifier >= 0 { format!("({modifier})") } else { String::new() };
-    let name = match of {
+    // SQL's names of the standard types, with modifiers where they have any.
+    let name = match data_type {
         Type::BOOL => "boolean".to_owned(),
         Type::INT2 => "smallint".to_owned(),
         Type::INT4 => "integer".to_owned(),
@@ -410,16 +413,16 @@ fn format_type(_: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
         Type::TIMESTAMP => format!("timestamp{digits} without time zone"),
         Type::TIMESTAMPTZ => format!("timestamp{digits} with time zone"),
         Type::TIME => format!("time{digits} without time zone"),
-        other => match other.name().strip_prefix('_') {
+        other_type => match other_type.name().strip_prefix('_') {
             Some(element) => format!("{element}[]"),
-            None => other.name().to_owned(),
+            None => other_type.name().to_owned(),
         },
     };
     text(Some(name))
 }
 
-/// The parts of a name with dots, as they are read.
-fn parse_ident(_: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+/// The parts of a name with dots, folded unless quoted.
+fn parse_ident(_: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
     let Some(name) = string(values, 0) else {
         return ScalarValue::new_null_list(DataType::Utf8, true, 1);
     };
@@ -431,32 +434,32 @@ fn parse_ident(_: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
             '"' if quoted && characters.next_if_eq(&'"').is_some() => part.push('"'),
             '"' => quoted = !quoted,
             '.' if !quoted => parts.push(String::new()),
-            other if quoted => part.push(other),
-            other => part.extend(other.to_lowercase()),
+            character if quoted => part.push(character),
+            character => part.extend(character.to_lowercase()),
         }
     }
     let parts: Vec<ScalarValue> = parts.into_iter().map(|part| text(Some(part))).collect();
     ScalarValue::List(ScalarValue::new_list_nullable(&parts, &DataType::Utf8))
 }
 
-/// The type of a value, as SQL has it.
-fn typeof_value(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+/// The SQL name of a value's type.
+fn typeof_value(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
     let Some(value) = values.first() else { return text(None) };
-    let of = value.data_type();
-    if of == DataType::Null {
+    let data_type = value.data_type();
+    if data_type == DataType::Null {
         return text(Some("unknown".to_owned()));
     }
-    let oid = i32::try_from(types::of_arrow(&of).oid()).ok();
-    format_type(around, &[ScalarValue::Int32(oid)])
+    let oid = i32::try_from(types::of_arrow(&data_type).oid()).ok();
+    format_type(context, &[ScalarValue::Int32(oid)])
 }
 
-fn current_schemas(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+fn current_schemas(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
     let implicit = matches!(values.first(), Some(ScalarValue::Boolean(Some(true))));
     let mut names = Vec::new();
     if implicit {
         names.push(text(Some("pg_catalog".to_owned())));
     }
-    names.push(text(Some(around.database.to_owned())));
+    names.push(text(Some(context.database.to_owned())));
     ScalarValue::List(ScalarValue::new_list_nullable(&names, &DataType::Utf8))
 }
 
@@ -464,12 +467,12 @@ fn current_schemas(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
 mod tests {
     use datafusion::common::ScalarValue;
 
-    use super::{Around, Objects, parse_ident};
+    use super::{Context, Objects, parse_ident};
 
     #[test]
     fn identifiers_are_read_as_postgres_reads_them() {
         let objects = Objects::none();
-        let around = Around { objects: &objects, database: "public" };
+        let around = Context { objects: &objects, database: "public" };
         let call =
             |of: super::Evaluate, name: &str| of(&around, &[ScalarValue::from(name)]).to_string();
         for (name, parts) in [("Cpu", "[cpu]"), ("a.\"B.c\"", "[a, B.c]"), ("\"x\"\"y\"", "[x\"y]")]

@@ -1,7 +1,7 @@
-//! The objects that `pg_catalog` lists, and their numbers.
+//! The objects that `pg_catalog` lists, and their ids.
 //!
-//! A number is made of what the catalog's keeper gave out (a table's, a database's), so it is the
-//! same in every connection and after a restart. Numbers below 16384 are PostgreSQL's own.
+//! An object id is derived from an id that meta assigned (to a table, to a database), so it is the same in every
+//! connection and after a restart. Ids below 16384 are PostgreSQL's own.
 
 use std::sync::{Arc, Weak};
 
@@ -10,27 +10,27 @@ use partita_frontend::Frontend;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::schema::Column;
 
-/// The first number that PostgreSQL gives to objects of users.
+/// The first object id that PostgreSQL assigns to user objects.
 const FIRST: i64 = 16_384;
-/// Numbers of one id: the table, its key's index and the database of that id.
+/// Object ids for each id of meta: the table, the index of its key, and the database with that id.
 const KINDS: i64 = 4;
-/// Where the numbers of tables that are not stored begin.
+/// First object id of the tables that are not stored.
 const FIRST_FIXED: i32 = 14_000;
 
-/// PostgreSQL's own number of the schema.
+/// PostgreSQL's own id of the schema `pg_catalog`.
 pub(super) const PG_CATALOG: i32 = 11;
-/// The same.
+/// PostgreSQL's own id of the schema `public`.
 pub(super) const PUBLIC: i32 = 2_200;
-/// The one role, who owns everything.
+/// The only role, which owns everything.
 pub(super) const OWNER: i32 = 10;
-/// Its name.
+/// Name of the only role.
 pub(super) const OWNER_NAME: &str = "partita";
-/// PostgreSQL's number of `pg_class`.
+/// PostgreSQL's id of `pg_class`.
 pub(super) const PG_CLASS: i32 = 1_259;
-/// PostgreSQL's number of its only access method that matters here.
+/// PostgreSQL's id of the access method of indexes.
 pub(super) const BTREE: i32 = 403;
 
-/// PostgreSQL's numbers of its own tables, for those that clients compare with.
+/// PostgreSQL's ids of its own tables, as far as clients compare with them.
 const KNOWN: &[(&str, i32)] = &[
     ("pg_attrdef", 2_604),
     ("pg_attribute", 1_249),
@@ -50,7 +50,7 @@ const KNOWN: &[(&str, i32)] = &[
     ("pg_type", 1_247),
 ];
 
-/// A table that is not stored: of `sys`, `information_schema` or `pg_catalog`.
+/// A table that is not stored: in `sys`, `information_schema` or `pg_catalog`.
 #[derive(Clone, Debug)]
 pub(super) struct Fixed {
     pub(super) oid: i32,
@@ -59,10 +59,10 @@ pub(super) struct Fixed {
     pub(super) columns: Vec<(String, DataType)>,
 }
 
-/// What there is.
+/// All objects that have an id.
 #[derive(Debug)]
 pub(super) struct Objects {
-    /// Weak, because the frontend's context owns what looks into this.
+    /// Weak, because the frontend's context owns the tables and functions that refer to this.
     frontend: Weak<Frontend>,
     pub(super) fixed: Vec<Fixed>,
     pub(super) fixed_schemas: Vec<&'static str>,
@@ -76,17 +76,17 @@ fn numbered(id: u64, kind: i64) -> i32 {
         .unwrap_or(i32::MAX)
 }
 
-/// A table's number.
+/// The object id of a table.
 pub(super) fn table_oid(table: &Table) -> i32 {
     numbered(u64::from(table.id.0), 0)
 }
 
-/// The number of a table's key: the index and the constraint.
+/// The object id of a table's key: of its index and its constraint.
 pub(super) fn key_oid(table: &Table) -> i32 {
     numbered(u64::from(table.id.0), 1)
 }
 
-/// A database's number.
+/// The object id of a database.
 pub(super) fn database_oid(database: &Database) -> i32 {
     if database.name == DEFAULT_DATABASE {
         return PUBLIC;
@@ -94,30 +94,30 @@ pub(super) fn database_oid(database: &Database) -> i32 {
     numbered(u64::from(database.id.0), 2)
 }
 
-/// The name of a table's key.
+/// The name of a table's key constraint.
 pub(super) fn key_name(table: &Table) -> String {
     format!("{}_pkey", table.name)
 }
 
-/// Rows in append mode may share a key, so it is none.
+/// Returns true if a table has a key; rows in append mode may share one, so there it is none.
 pub(super) fn has_key(table: &Table) -> bool {
     !table.schema.options.append_mode && !table.schema.key.is_empty()
 }
 
-/// Tables number their columns from 1.
-pub(super) fn attribute(at: usize) -> i32 {
-    i32::try_from(at + 1).unwrap_or(i32::MAX)
+/// The number of a column, from 1, for an index from 0.
+pub(super) fn attribute(index: usize) -> i32 {
+    i32::try_from(index + 1).unwrap_or(i32::MAX)
 }
 
 /// The numbers of a table's key columns, in the key's order.
 pub(super) fn key_attributes(table: &Table) -> Vec<i32> {
-    let of = |column: &Column| {
-        table.schema.columns.iter().position(|other| other.id == column.id).map(attribute)
+    let attribute_of = |column: &Column| {
+        table.schema.columns.iter().position(|candidate| candidate.id == column.id).map(attribute)
     };
-    table.schema.key_columns().filter_map(of).collect()
+    table.schema.key_columns().filter_map(attribute_of).collect()
 }
 
-/// The names of a table's key columns, quoted where they must be.
+/// The names of a table's key columns, quoted where necessary.
 pub(super) fn key_columns(table: &Table) -> String {
     let names = table.schema.key_columns().map(|column| column.name.as_str());
     partita_frontend::sql::identifier::quote_list(names)
@@ -130,54 +130,54 @@ impl Objects {
         fixed_schemas: Vec<&'static str>,
     ) -> Self {
         for (number, fixed) in (FIRST_FIXED..).zip(&mut fixed) {
-            let known = KNOWN.iter().find(|(name, _)| fixed.name == *name);
-            fixed.oid = known.map_or(number, |(_, number)| *number);
+            let entry = KNOWN.iter().find(|(name, _)| fixed.name == *name);
+            fixed.oid = entry.map_or(number, |(_, number)| *number);
         }
         Self { frontend: Arc::downgrade(frontend), fixed, fixed_schemas }
     }
 
-    /// Nothing.
+    /// No objects at all.
     #[cfg(test)]
     pub(super) fn none() -> Self {
         Self { frontend: Weak::new(), fixed: Vec::new(), fixed_schemas: Vec::new() }
     }
 
-    /// The frontend, until it ends.
+    /// The frontend; `None` after it has ended.
     pub(super) fn frontend(&self) -> Option<Arc<Frontend>> {
         self.frontend.upgrade()
     }
 
-    /// The catalog as it is now.
+    /// The current catalog.
     pub(super) fn catalog(&self) -> Arc<Catalog> {
         self.frontend().map(|frontend| frontend.catalog()).unwrap_or_default()
     }
 
-    /// The number of a schema; 0 when there is none.
+    /// The object id of a schema; 0 when it does not exist.
     pub(super) fn schema_oid(&self, catalog: &Catalog, name: &str) -> i32 {
         if name == "pg_catalog" {
             return PG_CATALOG;
         }
-        if let Some(at) = self.fixed_schemas.iter().position(|schema| *schema == name) {
-            return FIRST_FIXED - attribute(at);
+        if let Some(index) = self.fixed_schemas.iter().position(|schema| *schema == name) {
+            return FIRST_FIXED - attribute(index);
         }
         catalog.databases.get(name).map_or(0, |database| database_oid(database))
     }
 
-    /// What has a number.
-    pub(super) fn find(&self, oid: i32) -> Option<Found> {
+    /// The object with an id.
+    pub(super) fn find(&self, oid: i32) -> Option<Object> {
         let catalog = self.catalog();
         for table in catalog.tables.values().flat_map(|tables| tables.values()) {
             if table_oid(table) == oid {
-                return Some(Found::Table(Arc::clone(table)));
+                return Some(Object::Table(Arc::clone(table)));
             }
             if key_oid(table) == oid && has_key(table) {
-                return Some(Found::Key(Arc::clone(table)));
+                return Some(Object::Key(Arc::clone(table)));
             }
         }
-        self.fixed.iter().find(|fixed| fixed.oid == oid).map(|fixed| Found::Fixed(fixed.schema))
+        self.fixed.iter().find(|fixed| fixed.oid == oid).map(|fixed| Object::Fixed(fixed.schema))
     }
 
-    /// The number of a relation by the name a user gives it.
+    /// The object id of a relation, by the name in a user's statement.
     pub(super) fn relation(&self, name: &str, database: &str) -> Option<i32> {
         let parts: Vec<String> =
             name.split('.').map(|part| part.trim().trim_matches('"').to_owned()).collect();
@@ -206,15 +206,15 @@ impl Objects {
     }
 }
 
-/// What has a number.
-pub(super) enum Found {
+/// An object that has an id.
+pub(super) enum Object {
     Table(Arc<Table>),
     Key(Arc<Table>),
     Fixed(&'static str),
 }
 
-impl Found {
-    /// The schema it is in.
+impl Object {
+    /// The schema that contains it.
     pub(super) fn schema(&self) -> &str {
         match self {
             Self::Table(table) | Self::Key(table) => &table.database,

@@ -1,7 +1,7 @@
-//! Queries over `pg_catalog` as DataFusion can run them.
+//! Rewrites queries over `pg_catalog` for DataFusion.
 //!
-//! Clients ask in PostgreSQL's dialect. The library's parser translates most of it (operators with a
-//! schema, `::regclass`, `= ANY (..)`); what it does not, is translated here first.
+//! Clients write these queries in PostgreSQL's dialect. The library's parser translates most of it (operators with a
+//! schema, `::regclass`, `= ANY (..)`); the rest is translated here first.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
@@ -23,7 +23,7 @@ use super::functions::{COLUMN_DEFAULT, NO_OID, NO_OIDS, NO_TEXTS};
 static PARSER: LazyLock<PostgresCompatibilityParser> =
     LazyLock::new(PostgresCompatibilityParser::new);
 
-/// What makes a text worth a second look.
+/// Parts of a text that make it a query over the catalog.
 const MENTIONS: &[&str] = &[
     "pg_",
     "::reg",
@@ -37,7 +37,7 @@ const MENTIONS: &[&str] = &[
 ];
 
 fn mentions(text: &str) -> bool {
-    // Rows are no names: an INSERT, which may be long, is not looked through.
+    // Names in rows do not count: an INSERT, which may be long, is not searched.
     let start = text.trim_start();
     let first = start.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
     if !["select", "with"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
@@ -47,7 +47,7 @@ fn mentions(text: &str) -> bool {
     MENTIONS.iter().any(|mention| lower.contains(mention))
 }
 
-/// What the library's translation does not do, or not as it should.
+/// Parts of a text that the library does not translate, or not correctly.
 const OURS: &[&str] = &[
     "pg_attrdef",
     "generate_subscripts",
@@ -64,7 +64,7 @@ const OURS: &[&str] = &[
     "regtype",
 ];
 
-/// Columns that name functions, which are texts here.
+/// Columns that name functions; here they are texts.
 const FUNCTION_COLUMNS: &[&str] = &[
     "typinput",
     "typoutput",
@@ -76,21 +76,21 @@ const FUNCTION_COLUMNS: &[&str] = &[
     "typsubscript",
 ];
 
-/// In queries that the library knows by heart and has answers for.
+/// Parts of queries that the library recognizes and answers itself.
 const KNOWN: &[&str] = &["pol.polname,", "pg_publication", "fk.confkey", "t.typname type_name"];
 
 /// Tables of objects that do not exist here: a lookup in them finds nothing.
 const ABSENT: &[&str] =
     &["pg_sequence", "pg_collation", "pg_foreign_table", "pg_inherits", "pg_trigger", "pg_policy"];
 
-/// Parses what a client sent.
+/// Parses the text of a client.
 pub(crate) async fn parse(session: &Arc<Session>, text: &str) -> Result<Vec<Statement>, SqlError> {
-    // The library's parser knows no bounds, so that of the session comes first.
+    // The library's parser has no bounds, so the session's parser comes first.
     let statements = session.parse(text).await;
     if !mentions(text) || statements.as_ref().is_err_and(is_bound) || depth(text) > DEPTH_MAX {
         return statements;
     }
-    // What the translation cannot read is read as it is, for the better error.
+    // A text that cannot be translated is parsed as it is, for a better error.
     match trees(text) {
         Some(trees) if trees.iter().all(|tree| matches!(tree, Tree::Query(_))) => {
             Ok(trees.into_iter().map(|tree| translated(text, tree)).collect())
@@ -99,18 +99,18 @@ pub(crate) async fn parse(session: &Arc<Session>, text: &str) -> Result<Vec<Stat
     }
 }
 
-/// Nesting of the queries that clients ask of the catalog. Deeper ones are no client's, and the library's parser takes
-/// time that doubles with each level.
+/// Maximum nesting of a query over the catalog. No client nests deeper, and the library's parser takes time that
+/// doubles with each level.
 const DEPTH_MAX: usize = 12;
-/// Longest text that is looked at, in bytes.
+/// Longest text that is translated, in bytes.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
-/// True when a statement was refused for its size or its depth.
+/// Returns true if a statement was refused for its size or its depth.
 fn is_bound(error: &SqlError) -> bool {
     error.sqlstate.starts_with("54")
 }
 
-/// The deepest nesting of parentheses, brackets and CASE in a text; quoted ones count, too.
+/// The deepest nesting of parentheses and brackets in a text, including quoted ones.
 fn depth(text: &str) -> usize {
     if text.len() > TEXT_BYTES_MAX {
         return usize::MAX;
@@ -135,8 +135,8 @@ fn translated(text: &str, tree: Tree) -> Statement {
 
 fn trees(text: &str) -> Option<Vec<Tree>> {
     let lower = text.to_ascii_lowercase();
-    let known = KNOWN.iter().any(|mention| lower.contains(mention));
-    if known || !OURS.iter().any(|mention| lower.contains(mention)) {
+    let is_known = KNOWN.iter().any(|mention| lower.contains(mention));
+    if is_known || !OURS.iter().any(|mention| lower.contains(mention)) {
         return PARSER.parse(text).ok();
     }
     let trees = Parser::parse_sql(&PostgreSqlDialect {}, text).ok()?;
@@ -144,8 +144,8 @@ fn trees(text: &str) -> Option<Vec<Tree>> {
         let _: ControlFlow<()> = tree.visit(&mut Existence);
         let _: ControlFlow<()> = tree.visit(&mut OfSettings);
         let _: ControlFlow<()> = visit_expressions_mut(&mut tree, |expression| {
-            if let Some(other) = replaced(expression) {
-                *expression = other;
+            if let Some(replacement) = replaced(expression) {
+                *expression = replacement;
             }
             ControlFlow::Continue(())
         });
@@ -154,7 +154,7 @@ fn trees(text: &str) -> Option<Vec<Tree>> {
     Some(trees.into_iter().map(translate).collect())
 }
 
-/// `pg_settings` becomes the settings of the session, each asked by its name.
+/// Replaces `pg_settings` by the settings of the session, each read by its name.
 struct OfSettings;
 
 impl VisitorMut for OfSettings {
@@ -180,7 +180,7 @@ impl VisitorMut for OfSettings {
     }
 }
 
-/// A query of all settings, in parentheses.
+/// A query for all settings, in parentheses.
 fn settings() -> Option<TableFactor> {
     let names = partita_frontend::setting_names();
     let names: Vec<String> = names.iter().map(|name| format!("('{name}')")).collect();
@@ -193,10 +193,10 @@ fn settings() -> Option<TableFactor> {
     );
     let query = Parser::new(&PostgreSqlDialect {}).try_with_sql(&text).ok()?.parse_query().ok()?;
     let SetExpr::Select(select) = *query.body else { return None };
-    select.from.into_iter().next().map(|from| from.relation)
+    select.from.into_iter().next().map(|item| item.relation)
 }
 
-/// EXISTS among the columns of a result becomes a count, which DataFusion can join.
+/// Replaces EXISTS in a select list by a count, which DataFusion can join.
 struct Existence;
 
 impl VisitorMut for Existence {
@@ -219,8 +219,10 @@ impl VisitorMut for Existence {
                 {
                     select.projection = vec![SelectItem::UnnamedExpr(count)];
                     let comparison = if *negated { "=" } else { ">" };
-                    if let Some(other) = expression_of(&format!("({subquery}) {comparison} 0")) {
-                        *expression = other;
+                    if let Some(replacement) =
+                        expression_of(&format!("({subquery}) {comparison} 0"))
+                    {
+                        *expression = replacement;
                     }
                 }
                 ControlFlow::Continue(())
@@ -230,14 +232,14 @@ impl VisitorMut for Existence {
     }
 }
 
-/// What stands for an expression, if it cannot stay.
+/// The replacement of an expression that DataFusion cannot run; others are changed in place or left alone.
 fn replaced(expression: &mut Expr) -> Option<Expr> {
     match expression {
         Expr::Subquery(query) => scalar(query),
         Expr::Function(function) => {
             let name = function.name.0.last()?.as_ident()?.value.to_ascii_lowercase();
             match (name.as_str(), &function.args) {
-                // All of them are lists of roles, privileges or options; there are none.
+                // All of these are lists of roles, privileges or options, which do not exist.
                 ("array", FunctionArguments::Subquery(_)) => {
                     expression_of("arrow_cast(make_array(), 'List(Utf8)')")
                 }
@@ -248,7 +250,7 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
                     };
                     positions(array)
                 }
-                // Rows of a value `x` and its number `n`, of which the value alone stands for both.
+                // Rows of a value `x` and its number `n`; the value alone represents both.
                 ("_pg_expandarray", FunctionArguments::List(list)) => {
                     let FunctionArg::Unnamed(FunctionArgExpr::Expr(array)) = list.args.first()?
                     else {
@@ -259,7 +261,7 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
                 _ => None,
             }
         }
-        // Only a backslash escapes in DataFusion's LIKE.
+        // In DataFusion's LIKE, only a backslash escapes.
         Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
             if let Some(escape) = escape_char.take() {
                 let text = format!("replace(({pattern}), {escape}, '\\')");
@@ -270,14 +272,14 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
         Expr::Case { operand: None, conditions, else_result, .. } => {
             absent_part(conditions, else_result.as_deref())
         }
-        // The name of a type, by its number.
+        // The name of a type, by its object id.
         Expr::Cast { expr, data_type, .. }
             if is_text(data_type)
                 && matches!(expr.as_ref(), Expr::Cast { data_type, .. } if is_regtype(data_type)) =>
         {
             expression_of(&format!("format_type({expr}, NULL)"))
         }
-        // The names of the path, of which there is one.
+        // The names in the search path, which has only one.
         Expr::InSubquery { expr, subquery, negated: false }
             if subquery.to_string().contains("current_setting('search_path')") =>
         {
@@ -308,7 +310,7 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
             };
             Some(Expr::Value(Value::SingleQuotedString(text).into()))
         }
-        // No function is 0 as a number and `-` as a name.
+        // The absence of a function is 0 as a number and `-` as a name.
         Expr::BinaryOp { left, right, .. } => {
             let is_function = match left.as_ref() {
                 Expr::Identifier(name) => is_function_column(&name.value),
@@ -324,7 +326,7 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
             }
             None
         }
-        // A name that is a literal is the library's to find.
+        // A literal name is resolved by the library.
         Expr::Cast { expr, data_type, .. }
             if data_type.to_string().eq_ignore_ascii_case("regclass") =>
         {
@@ -336,27 +338,27 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
     }
 }
 
-fn is_text(of: &ast::DataType) -> bool {
-    matches!(of, ast::DataType::Text | ast::DataType::Varchar(None))
+fn is_text(data_type: &ast::DataType) -> bool {
+    matches!(data_type, ast::DataType::Text | ast::DataType::Varchar(None))
 }
 
-fn is_regtype(of: &ast::DataType) -> bool {
-    let name = of.to_string().to_ascii_lowercase();
+fn is_regtype(data_type: &ast::DataType) -> bool {
+    let name = data_type.to_string().to_ascii_lowercase();
     name == "regtype" || name == "pg_catalog.regtype"
 }
 
-/// What stands for a CASE that is NULL for types of all kinds that there are.
+/// The replacement of a CASE that is NULL for types of all kinds that exist here.
 fn absent_part(conditions: &[CaseWhen], otherwise: Option<&Expr>) -> Option<Expr> {
     let [CaseWhen { condition, result }] = conditions else { return None };
-    let is_null = |of: &Expr| matches!(of, Expr::Value(of) if of.value == Value::Null);
+    let is_null = |expr: &Expr| matches!(expr, Expr::Value(expr) if expr.value == Value::Null);
     if !otherwise.is_none_or(is_null) {
         return None;
     }
     expression_of(&format!("{}()", part_of_absent_type(condition, result)?))
 }
 
-/// The function of the NULL that stands for a part of a type of a kind that does not exist here: the base of a domain,
-/// the columns of a composite.
+/// The function whose NULL replaces a part of a type of a kind that does not exist here: the base of a domain, the
+/// columns of a composite.
 fn part_of_absent_type(condition: &Expr, part: &Expr) -> Option<&'static str> {
     let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = condition else { return None };
     let column = match left.as_ref() {
@@ -388,16 +390,16 @@ fn part_of_absent_type(condition: &Expr, part: &Expr) -> Option<&'static str> {
 }
 
 fn is_function_column(name: &str) -> bool {
-    FUNCTION_COLUMNS.iter().any(|known| name.eq_ignore_ascii_case(known))
+    FUNCTION_COLUMNS.iter().any(|column| name.eq_ignore_ascii_case(column))
 }
 
-/// The positions of an array's values, one a row.
+/// The positions of an array's elements, one in each row.
 fn positions(array: &Expr) -> Option<Expr> {
     let range = format!("generate_series(1, CAST(cardinality({array}) AS BIGINT))");
     expression_of(&format!("unnest({range})"))
 }
 
-/// What a call of `unnest` takes.
+/// The argument of a call of `unnest`.
 fn unnested(function: &ast::Function) -> Option<&Expr> {
     let name = function.name.0.last()?.as_ident()?;
     let FunctionArguments::List(list) = &function.args else { return None };
@@ -415,11 +417,11 @@ fn expression_of(text: &str) -> Option<Expr> {
     Parser::new(&PostgreSqlDialect {}).try_with_sql(text).ok()?.parse_expr().ok()
 }
 
-/// A subquery for one value. DataFusion can join one that depends on the rows around it only if it
-/// is an aggregate, so it becomes one: of at most one row the maximum is the row.
+/// Rewrites a scalar subquery. DataFusion can join one that depends on the outer row only if it is an aggregate, so it
+/// becomes one: the maximum of at most one row is that row.
 fn scalar(query: &mut ast::Query) -> Option<Expr> {
     // The chain of a domain's base types: no column has a domain.
-    if query.with.as_ref().is_some_and(|with| with.recursive)
+    if query.with.as_ref().is_some_and(|clause| clause.recursive)
         && query.to_string().contains("typbasetype")
     {
         return expression_of("CAST(NULL AS OID)");
@@ -429,20 +431,21 @@ fn scalar(query: &mut ast::Query) -> Option<Expr> {
     if tables.iter().any(|table| ABSENT.contains(&table.as_str())) {
         return expression_of("NULL");
     }
-    let own: Vec<String> = select.from.iter().flat_map(names).map(|(_, alias)| alias).collect();
+    let aliases: Vec<String> = select.from.iter().flat_map(names).map(|(_, alias)| alias).collect();
     let mut outer = Vec::new();
     let _: ControlFlow<()> = visit_expressions(&*select, |expression| {
         if let Expr::CompoundIdentifier(parts) = expression
             && let [.., table, column] = parts.as_slice()
-            && !own.contains(&table.value.to_ascii_lowercase())
+            && !aliases.contains(&table.value.to_ascii_lowercase())
         {
             outer.push((column.value.to_ascii_lowercase(), expression.clone()));
         }
         ControlFlow::Continue(())
     });
-    let of = |name: &str| outer.iter().find(|(column, _)| column == name).map(|(_, of)| of);
+    let outer_column =
+        |name: &str| outer.iter().find(|(column, _)| column == name).map(|(_, expr)| expr);
     if tables == ["pg_attrdef"] {
-        let (relation, number) = (of("attrelid")?, of("attnum")?);
+        let (relation, number) = (outer_column("attrelid")?, outer_column("attnum")?);
         return expression_of(&format!("{COLUMN_DEFAULT}({relation}, {number})"));
     }
     if outer.is_empty() {
@@ -469,10 +472,10 @@ fn is_aggregate(expression: &Expr) -> bool {
     )
 }
 
-/// Tables of a FROM with the names they go by.
-fn names(from: &TableWithJoins) -> Vec<(String, String)> {
-    let joined = from.joins.iter().map(|join| &join.relation);
-    std::iter::once(&from.relation)
+/// The tables of a FROM item, with the names by which the query refers to them.
+fn names(item: &TableWithJoins) -> Vec<(String, String)> {
+    let joined = item.joins.iter().map(|join| &join.relation);
+    std::iter::once(&item.relation)
         .chain(joined)
         .filter_map(|relation| {
             let TableFactor::Table { name, alias, .. } = relation else { return None };

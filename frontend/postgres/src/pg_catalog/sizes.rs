@@ -1,11 +1,12 @@
-//! `pg_total_relation_size` and its kin: how many bytes a table or a database stores, and `pg_size_pretty` to read them.
+//! `pg_total_relation_size` and similar functions: the bytes that a table or a database stores, and `pg_size_pretty` to
+//! format them.
 //!
-//! A size is of the rows once, however many replicas they have, in files and in memory on the way there; logs are not
-//! in it. A key takes no room: rows lie in its order. What is not stored at all, as the tables of `sys`, has 0 bytes.
+//! A size counts rows once, whatever the number of replicas, in files and in memtables; logs are not included. A key
+//! takes no space: rows are stored in its order. Tables that are not stored, such as those of `sys`, have 0 bytes.
 //!
 //! Invariants:
-//! - nodes are asked once in a second at most, and when the catalog changed, however many rows a query has;
-//! - a number of nothing, and a table of which no node speaks, have NULL; a name of nothing is an error.
+//! - nodes are queried at most once a second, and when the catalog has changed, whatever the number of rows of a query;
+//! - an object id without an object, and a table that no node reports, have the size NULL; an unknown name is an error.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,30 +29,30 @@ use partita_proto::blocking;
 use partita_proto::id::TableId;
 use tokio::runtime::Handle;
 
-use super::objects::{Found, Objects, database_oid};
+use super::objects::{Object, Objects, database_oid};
 
-/// How long what nodes said is taken for what they would say.
-const KEPT: Duration = Duration::from_secs(1);
+/// Time for which the nodes' report is reused.
+const REPORT_LIFETIME: Duration = Duration::from_secs(1);
 
-/// The functions.
+/// The functions of this file.
 pub(super) fn all(objects: &Arc<Objects>) -> Vec<ScalarUDF> {
     let sizes = Arc::new(Sizes { objects: Arc::clone(objects), last: Mutex::new(None) });
-    let mut all: Vec<ScalarUDF> = [
-        ("pg_database_size", Of::Database),
-        ("pg_table_size", Of::Table),
-        ("pg_total_relation_size", Of::All),
-        ("pg_relation_size", Of::Fork),
-        ("pg_indexes_size", Of::Nothing),
+    let mut functions: Vec<ScalarUDF> = [
+        ("pg_database_size", Measured::Database),
+        ("pg_table_size", Measured::Table),
+        ("pg_total_relation_size", Measured::All),
+        ("pg_relation_size", Measured::Fork),
+        ("pg_indexes_size", Measured::Nothing),
     ]
     .into_iter()
-    .map(|(name, of)| {
+    .map(|(name, kind)| {
         let sizes = Arc::clone(&sizes);
-        let most = if of == Of::Fork { 2 } else { 1 };
-        ScalarUDF::from(SizeOf { name, of, signature: takes(most), sizes })
+        let most = if kind == Measured::Fork { 2 } else { 1 };
+        ScalarUDF::from(SizeOf { name, measured: kind, signature: takes(most), sizes })
     })
     .collect();
-    all.push(ScalarUDF::from(Pretty { signature: takes(1) }));
-    all
+    functions.push(ScalarUDF::from(Pretty { signature: takes(1) }));
+    functions
 }
 
 fn takes(most: usize) -> Signature {
@@ -59,58 +60,66 @@ fn takes(most: usize) -> Signature {
     Signature::one_of(counts, Volatility::Stable)
 }
 
-/// What a size is asked of.
+/// The object whose size is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
+enum Measured {
     Database,
     Table,
-    /// A table with what is still under its former placement, which `sys.tables` shows as a table of its own.
+    /// A table including its rows under a former placement, which `sys.tables` shows as a table of its own.
     All,
-    /// A part of a table's storage by PostgreSQL's name; there is only one part here, the first.
+    /// A part of a table's storage by PostgreSQL's name; here there is only the main part.
     Fork,
-    /// What takes no room.
+    /// Something without storage.
     Nothing,
 }
 
-/// What nodes said.
-struct Said {
-    at: Instant,
-    /// Of the catalog: nobody spoke of tables that came later.
+/// A report of the nodes.
+struct Report {
+    time: Instant,
+    /// Version of the catalog: no node reports tables that were created later.
     version: u64,
     bytes: Arc<HashMap<TableId, u64>>,
 }
 
 struct Sizes {
     objects: Arc<Objects>,
-    last: Mutex<Option<Said>>,
+    last: Mutex<Option<Report>>,
 }
 
 impl Sizes {
     fn bytes(&self, frontend: &Frontend) -> Arc<HashMap<TableId, u64>> {
         let version = frontend.catalog().version;
-        if let Some(said) = self.last.lock().as_ref()
-            && said.version == version
-            && said.at.elapsed() < KEPT
+        if let Some(report) = self.last.lock().as_ref()
+            && report.version == version
+            && report.time.elapsed() < REPORT_LIFETIME
         {
-            return Arc::clone(&said.bytes);
+            return Arc::clone(&report.bytes);
         }
-        // A function is not asked to wait, and waits all the same: what runs beside it goes to other threads.
-        let asked = blocking::at_once(|| Handle::current().block_on(frontend.table_bytes()));
-        let bytes = Arc::new(asked);
-        let said = Said { at: Instant::now(), version, bytes: Arc::clone(&bytes) };
-        *self.last.lock() = Some(said);
+        // Functions cannot wait asynchronously, so this one blocks; other tasks of this thread move to other threads.
+        let table_bytes = blocking::at_once(|| Handle::current().block_on(frontend.table_bytes()));
+        let bytes = Arc::new(table_bytes);
+        let report = Report { time: Instant::now(), version, bytes: Arc::clone(&bytes) };
+        *self.last.lock() = Some(report);
         bytes
     }
 
-    fn size(&self, of: Of, asked: &[ScalarValue], database: &str) -> Result<Option<i64>> {
-        let Some(first) = asked.first().filter(|_| asked.iter().all(|value| !value.is_null()))
+    fn size(
+        &self,
+        kind: Measured,
+        arguments: &[ScalarValue],
+        database: &str,
+    ) -> Result<Option<i64>> {
+        // NULL has no size.
+        let Some(first) =
+            arguments.first().filter(|_| arguments.iter().all(|value| !value.is_null()))
         else {
             return Ok(None);
         };
         let Some(frontend) = self.objects.frontend() else { return Ok(None) };
-        if of == Of::Database {
+        if kind == Measured::Database {
             return self.of_database(&frontend, first);
         }
+        // A table is given by name or object id.
         let oid = match text_of(first)? {
             Some(name) => self
                 .objects
@@ -121,7 +130,8 @@ impl Sizes {
                 _ => return Ok(None),
             },
         };
-        let fork = asked.get(1).map(text_of).transpose()?.flatten();
+        // Only the main fork has bytes.
+        let fork = arguments.get(1).map(text_of).transpose()?.flatten();
         let is_main = match fork.as_deref() {
             None | Some("main") => true,
             Some("fsm" | "vm" | "init") => false,
@@ -131,39 +141,41 @@ impl Sizes {
                 return Err(external(error));
             }
         };
+        // A key has no storage of its own.
         match self.objects.find(oid) {
             None => Ok(None),
-            Some(Found::Table(table)) if is_main && of != Of::Nothing => {
+            Some(Object::Table(table)) if is_main && kind != Measured::Nothing => {
                 let catalog = frontend.catalog();
-                let beside = catalog.read_along(&table).filter(|_| of == Of::All);
+                let former = catalog.read_along(&table).filter(|_| kind == Measured::All);
                 let bytes = self.bytes(&frontend);
-                let tables = std::iter::once(&table).chain(beside);
-                let said = tables.filter_map(|table| bytes.get(&table.id).copied());
-                Ok(said.reduce(u64::saturating_add).map(whole))
+                let tables = std::iter::once(&table).chain(former);
+                let sizes = tables.filter_map(|table| bytes.get(&table.id).copied());
+                Ok(sizes.reduce(u64::saturating_add).map(whole))
             }
             Some(_) => Ok(Some(0)),
         }
     }
 
-    fn of_database(&self, frontend: &Frontend, asked: &ScalarValue) -> Result<Option<i64>> {
+    fn of_database(&self, frontend: &Frontend, argument: &ScalarValue) -> Result<Option<i64>> {
         let catalog = frontend.catalog();
-        let database = match text_of(asked)? {
+        let database = match text_of(argument)? {
             Some(name) => {
-                let found = catalog.databases.get(&name);
-                found.ok_or_else(|| external(SqlError::undefined_database(&name)))?
+                let database = catalog.databases.get(&name);
+                database.ok_or_else(|| external(SqlError::undefined_database(&name)))?
             }
             None => {
-                let mut all = catalog.databases.values();
-                let wanted = asked.cast_to(&DataType::Int32)?;
-                let is = |oid| wanted == ScalarValue::Int32(Some(oid));
-                let Some(found) = all.find(|database| is(database_oid(database))) else {
+                let mut databases = catalog.databases.values();
+                let requested_oid = argument.cast_to(&DataType::Int32)?;
+                let is = |oid| requested_oid == ScalarValue::Int32(Some(oid));
+                let Some(database) = databases.find(|database| is(database_oid(database))) else {
                     return Ok(None);
                 };
-                found
+                database
             }
         };
         let bytes = self.bytes(frontend);
-        let tables = catalog.tables.get(&database.name).into_iter().flat_map(|all| all.values());
+        let tables =
+            catalog.tables.get(&database.name).into_iter().flat_map(|tables| tables.values());
         let of_tables = tables.filter_map(|table| bytes.get(&table.id));
         Ok(Some(whole(of_tables.fold(0, |sum, bytes| bytes.saturating_add(sum)))))
     }
@@ -177,7 +189,7 @@ fn external(error: SqlError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// The text of what is text; `None` for numbers.
+/// The text of a string value; `None` for numbers.
 fn text_of(value: &ScalarValue) -> Result<Option<String>> {
     match value.data_type() {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {}
@@ -189,10 +201,10 @@ fn text_of(value: &ScalarValue) -> Result<Option<String>> {
     }
 }
 
-/// A function that tells a size.
+/// A function that returns a size.
 struct SizeOf {
     name: &'static str,
-    of: Of,
+    measured: Measured,
     signature: Signature,
     sizes: Arc<Sizes>,
 }
@@ -233,11 +245,11 @@ impl ScalarUDFImpl for SizeOf {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let database = &args.config_options.catalog.default_schema;
         let of_row = |columns: &[ArrayRef], row| {
-            let asked: Vec<ScalarValue> = columns
+            let arguments: Vec<ScalarValue> = columns
                 .iter()
                 .map(|column| ScalarValue::try_from_array(column, row))
                 .collect::<Result<_>>()?;
-            self.sizes.size(self.of, &asked, database)
+            self.sizes.size(self.measured, &arguments, database)
         };
         let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let columns = ColumnarValue::values_to_arrays(&args.args)?;
@@ -272,7 +284,7 @@ impl ScalarUDFImpl for Pretty {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let texts = |bytes: &ArrayRef| -> Result<Vec<Option<String>>> {
             let bytes = cast(bytes, &DataType::Float64)?;
-            Ok(bytes.as_primitive::<Float64Type>().iter().map(|of| of.map(pretty)).collect())
+            Ok(bytes.as_primitive::<Float64Type>().iter().map(|value| value.map(pretty)).collect())
         };
         match args.args.as_slice() {
             [ColumnarValue::Scalar(value)] => {
@@ -288,7 +300,7 @@ impl ScalarUDFImpl for Pretty {
     }
 }
 
-/// Bytes for a person to read: in the smallest unit in which they have at most five digits, rounded.
+/// Formats bytes for people: in the smallest unit in which they have at most five digits, rounded.
 fn pretty(bytes: f64) -> String {
     const SMALL: u128 = 10 * 1024;
     #[expect(
@@ -301,7 +313,7 @@ fn pretty(bytes: f64) -> String {
     if size < SMALL {
         return format!("{sign}{size} bytes");
     }
-    // Counted in halves of a unit, so that rounding is by one addition.
+    // Counted in halves of a unit, so that rounding takes one addition.
     let mut halves = size >> 9;
     let mut unit = "kB";
     for larger in ["MB", "GB", "TB", "PB"] {

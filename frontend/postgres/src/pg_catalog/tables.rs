@@ -1,4 +1,4 @@
-//! The tables of `pg_catalog` whose rows are ours.
+//! The tables of `pg_catalog` whose rows describe our objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::schema::TextLength;
 
 use super::cells::Kind::{Bool, Char, Float4, Int2, Int2s, Int4, Oid, Oids, Text, Texts};
-use super::cells::{Cell, Columns, Made, Row};
+use super::cells::{Cell, Columns, ComputedTable, Row};
 use super::objects::{
     BTREE, OWNER, OWNER_NAME, Objects, PG_CATALOG, PG_CLASS, attribute, database_oid, has_key,
     key_attributes, key_columns, key_name, key_oid, table_oid,
@@ -219,27 +219,27 @@ const PG_EXTENSION: Columns = &[
     ("extcondition", Texts),
 ];
 
-/// All of them, by name.
-pub(super) fn all(objects: &Arc<Objects>) -> BTreeMap<&'static str, Arc<Made>> {
-    let of = |columns: Columns, rows: fn(&Objects) -> Vec<Row>| {
+/// The tables of this file, by name.
+pub(super) fn all(objects: &Arc<Objects>) -> BTreeMap<&'static str, Arc<ComputedTable>> {
+    let table = |columns: Columns, rows: fn(&Objects) -> Vec<Row>| {
         let objects = Arc::clone(objects);
-        Made::new(columns, move || rows(&objects))
+        ComputedTable::new(columns, move || rows(&objects))
     };
     BTreeMap::from([
-        ("pg_namespace", of(PG_NAMESPACE, namespaces)),
-        ("pg_class", of(PG_CLASS_COLUMNS, classes)),
-        ("pg_attribute", of(PG_ATTRIBUTE, attributes)),
-        ("pg_attrdef", of(PG_ATTRDEF, defaults)),
-        ("pg_constraint", of(PG_CONSTRAINT, constraints)),
-        ("pg_index", of(PG_INDEX, indexes)),
-        ("pg_description", of(PG_DESCRIPTION, descriptions)),
-        ("pg_database", of(PG_DATABASE, databases)),
-        ("pg_roles", of(PG_ROLES, |_| roles())),
-        ("pg_authid", of(PG_ROLES, |_| roles())),
-        ("pg_user", of(PG_USER, |_| users())),
-        ("pg_tables", of(PG_TABLES, tables)),
-        ("pg_extension", of(PG_EXTENSION, |_| Vec::new())),
-        ("pg_indexes", of(PG_INDEXES, index_definitions)),
+        ("pg_namespace", table(PG_NAMESPACE, namespaces)),
+        ("pg_class", table(PG_CLASS_COLUMNS, classes)),
+        ("pg_attribute", table(PG_ATTRIBUTE, attributes)),
+        ("pg_attrdef", table(PG_ATTRDEF, defaults)),
+        ("pg_constraint", table(PG_CONSTRAINT, constraints)),
+        ("pg_index", table(PG_INDEX, indexes)),
+        ("pg_description", table(PG_DESCRIPTION, descriptions)),
+        ("pg_database", table(PG_DATABASE, databases)),
+        ("pg_roles", table(PG_ROLES, |_| roles())),
+        ("pg_authid", table(PG_ROLES, |_| roles())),
+        ("pg_user", table(PG_USER, |_| users())),
+        ("pg_tables", table(PG_TABLES, tables)),
+        ("pg_extension", table(PG_EXTENSION, |_| Vec::new())),
+        ("pg_indexes", table(PG_INDEXES, index_definitions)),
     ])
 }
 
@@ -260,7 +260,7 @@ fn namespaces(objects: &Objects) -> Vec<Row> {
     rows
 }
 
-/// What `reltuples` is as long as nobody counted.
+/// PostgreSQL's value of `reltuples` for a table without statistics.
 const NOT_COUNTED: f32 = -1.0;
 
 fn class(
@@ -320,6 +320,7 @@ fn classes(objects: &Objects) -> Vec<Row> {
     let catalog = objects.catalog();
     let frontend = objects.frontend();
     let mut rows = Vec::new();
+    // Stored tables, each with the index of its key.
     for table in stored(&catalog) {
         let schema = objects.schema_oid(&catalog, &table.database);
         let columns = table.schema.columns.len();
@@ -340,6 +341,7 @@ fn classes(objects: &Objects) -> Vec<Row> {
             rows.push(class(key_oid(table), key_name(table), schema, "i", columns, false, tuples));
         }
     }
+    // Tables that are computed, which are views outside of `pg_catalog`.
     for fixed in &objects.fixed {
         let schema = objects.schema_oid(&catalog, fixed.schema);
         let kind = if schema == PG_CATALOG { "r" } else { "v" };
@@ -363,16 +365,18 @@ struct Attribute<'a> {
 
 impl Attribute<'_> {
     fn row(&self) -> Row {
-        let (of, modifier) = match self.length {
+        // A text with a length has a type and a modifier of its own.
+        let (data_type, modifier) = match self.length {
             Some(length) => types::of_text(length),
             None => (types::of_arrow(self.data_type), types::modifier(self.data_type)),
         };
-        let length = types::size(&of);
+        let length = types::size(&data_type);
         let text = length < 0;
+        // Alignment and storage only distinguish fixed from variable width.
         vec![
             ("attrelid", self.relation.into()),
             ("attname", self.name.into()),
-            ("atttypid", i32::try_from(of.oid()).unwrap_or(0).into()),
+            ("atttypid", i32::try_from(data_type.oid()).unwrap_or(0).into()),
             ("attlen", i32::from(length).into()),
             ("attnum", self.number.into()),
             ("attcacheoff", (-1).into()),
@@ -391,7 +395,7 @@ impl Attribute<'_> {
             ("attislocal", true.into()),
             ("attinhcount", 0.into()),
             ("attstattarget", (-1).into()),
-            ("attcollation", (if types::is_text(&of) { 100 } else { 0 }).into()),
+            ("attcollation", (if types::is_text(&data_type) { 100 } else { 0 }).into()),
         ]
     }
 }
@@ -399,12 +403,13 @@ impl Attribute<'_> {
 fn attributes(objects: &Objects) -> Vec<Row> {
     let catalog = objects.catalog();
     let mut rows = Vec::new();
+    // The columns of stored tables, and those of their keys' indexes.
     for table in stored(&catalog) {
-        for (at, column) in table.schema.columns.iter().enumerate() {
+        for (position, column) in table.schema.columns.iter().enumerate() {
             let attribute = Attribute {
                 relation: table_oid(table),
                 name: &column.name,
-                number: attribute(at),
+                number: attribute(position),
                 data_type: &column.column_type.arrow(),
                 length: column.length,
                 nullable: column.nullable,
@@ -413,11 +418,12 @@ fn attributes(objects: &Objects) -> Vec<Row> {
             };
             rows.push(attribute.row());
         }
-        for (at, column) in table.schema.key_columns().enumerate().filter(|_| has_key(table)) {
+        for (position, column) in table.schema.key_columns().enumerate().filter(|_| has_key(table))
+        {
             let attribute = Attribute {
                 relation: key_oid(table),
                 name: &column.name,
-                number: attribute(at),
+                number: attribute(position),
                 data_type: &column.column_type.arrow(),
                 length: column.length,
                 nullable: true,
@@ -427,13 +433,14 @@ fn attributes(objects: &Objects) -> Vec<Row> {
             rows.push(attribute.row());
         }
     }
+    // The columns of computed tables.
     for fixed in &objects.fixed {
         let relation = fixed.oid;
-        for (at, (name, data_type)) in fixed.columns.iter().enumerate() {
+        for (position, (name, data_type)) in fixed.columns.iter().enumerate() {
             let attribute = Attribute {
                 relation,
                 name,
-                number: attribute(at),
+                number: attribute(position),
                 data_type,
                 length: None,
                 nullable: true,
@@ -450,14 +457,14 @@ fn defaults(objects: &Objects) -> Vec<Row> {
     let catalog = objects.catalog();
     let mut rows = Vec::new();
     for table in stored(&catalog) {
-        for (at, column) in table.schema.columns.iter().enumerate() {
+        for (position, column) in table.schema.columns.iter().enumerate() {
             let Some(text) = column.generated.as_ref().or(column.default.as_ref()) else {
                 continue;
             };
             rows.push(vec![
                 ("oid", table_oid(table).into()),
                 ("adrelid", table_oid(table).into()),
-                ("adnum", attribute(at).into()),
+                ("adnum", attribute(position).into()),
                 ("adbin", text.as_str().into()),
             ]);
         }
@@ -495,6 +502,7 @@ fn constraints(objects: &Objects) -> Vec<Row> {
 
 fn indexes(objects: &Objects) -> Vec<Row> {
     let catalog = objects.catalog();
+    // A key is a unique index over its columns, in order.
     let row = |table: &Arc<Table>| -> Row {
         let columns = key_attributes(table);
         let count = i32::try_from(columns.len()).unwrap_or(i32::MAX);
@@ -538,8 +546,8 @@ fn descriptions(objects: &Objects) -> Vec<Row> {
     };
     for table in stored(&catalog) {
         add(table, 0, table.schema.options.comment.as_ref());
-        for (at, column) in table.schema.columns.iter().enumerate() {
-            add(table, attribute(at), column.comment.as_ref());
+        for (position, column) in table.schema.columns.iter().enumerate() {
+            add(table, attribute(position), column.comment.as_ref());
         }
     }
     rows
@@ -552,7 +560,7 @@ fn databases(objects: &Objects) -> Vec<Row> {
             ("oid", database_oid(database).into()),
             ("datname", database.name.as_str().into()),
             ("datdba", OWNER.into()),
-            // PostgreSQL's number of UTF8.
+            // PostgreSQL's code of UTF8.
             ("encoding", 6.into()),
             ("datlocprovider", "c".into()),
             ("datistemplate", false.into()),
@@ -560,7 +568,7 @@ fn databases(objects: &Objects) -> Vec<Row> {
             ("datconnlimit", (-1).into()),
             ("datfrozenxid", 0.into()),
             ("datminmxid", 0.into()),
-            // PostgreSQL's number of its default.
+            // PostgreSQL's id of its default tablespace.
             ("dattablespace", 1_663.into()),
             ("datcollate", "C".into()),
             ("datctype", "C".into()),
@@ -611,7 +619,7 @@ fn tables(objects: &Objects) -> Vec<Row> {
     stored(&objects.catalog()).map(row).collect()
 }
 
-/// How PostgreSQL would have made the index of a table's key.
+/// The statement with which PostgreSQL would create the index of a table's key.
 pub(super) fn index_definition(table: &Table) -> String {
     use partita_frontend::sql::identifier::quote;
     format!(
