@@ -132,4 +132,4 @@ def faults(results, rebound):
 
 def is_refusal(result):
     """Whether an answer is the one for another server's name; a frame has no status that can be read."""
-    return result["status"] == 421 or (result["status"] == 0 and "is not known here" in result["text"])
+    return result["status"] == 421 or (result["status"] == 0 and "unknown host name" in result["text"])

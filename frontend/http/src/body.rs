@@ -1,7 +1,7 @@
-//! Takes in a request's body: bounded, in time, decompressed.
+//! Receives the body of a request: with a size limit and timeouts, decompressed.
 //!
-//! Memory is claimed as bytes come, not for what a request promises: one that promises much and sends nothing keeps
-//! nobody waiting. A body that comes too slowly is given up, whatever it has sent.
+//! Memory is claimed as bytes arrive, not for the announced length: a request that announces much and sends nothing
+//! does not delay others. A body that arrives too slowly is abandoned, however much of it has arrived.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -16,13 +16,13 @@ use crate::door::{BodyShare, Door};
 use crate::error::ApiError;
 use crate::options::HttpOptions;
 
-/// What line protocol inflates by, about; claims of memory are made by it.
+/// Approximate ratio by which line protocol inflates, used for claims of memory.
 const GZIP_RATIO: usize = 8;
-/// Memory is claimed in steps of at least so many bytes.
+/// Minimum step in which memory is claimed, in bytes.
 const CLAIM_BYTES: usize = 64 << 10;
 
-/// A body, and its claim on the memory for bodies.
-pub(crate) struct Taken {
+/// A complete body, and its claim on the memory for bodies.
+pub(crate) struct ReceivedBody {
     pub(crate) bytes: Vec<u8>,
     pub(crate) share: BodyShare,
 }
@@ -31,22 +31,26 @@ fn too_large() -> ApiError {
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "request too large")
 }
 
-/// Reads a body whole.
+/// Reads a whole body.
 ///
 /// # Errors
-/// 400 when it stops in the middle or cannot be decompressed, 408 when it makes no progress, 413 when
-/// it is too large, 415 for an encoding that is not known, 503 when too much is being worked on.
-pub(crate) async fn take(door: &Door, headers: &HeaderMap, body: Body) -> Result<Taken, ApiError> {
+/// 400 when it is cut off or cannot be decompressed, 408 when it makes no progress, 413 when it is too large, 415 for
+/// an unknown encoding, 503 when too many bodies are in flight.
+pub(crate) async fn take(
+    door: &Door,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<ReceivedBody, ApiError> {
     let options = &door.options;
     let gzip = match headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()) {
         None | Some(b"" | b"identity") => false,
         Some(b"gzip" | b"x-gzip") => true,
-        Some(other) => {
+        Some(encoding) => {
             return Err(ApiError::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 format!(
-                    "Content-Encoding \"{}\" is not supported, only gzip and identity are",
-                    String::from_utf8_lossy(other)
+                    "Content-Encoding \"{}\" is not supported; use gzip or identity",
+                    String::from_utf8_lossy(encoding)
                 ),
             ));
         }
@@ -61,20 +65,22 @@ pub(crate) async fn take(door: &Door, headers: &HeaderMap, body: Body) -> Result
     let mut frames = body.into_data_stream();
     let began = Instant::now();
     loop {
-        let within = patience(options, bytes.len()).saturating_sub(began.elapsed());
-        let frame = tokio::time::timeout(options.body_timeout.min(within), frames.next())
+        let time_left = patience(options, bytes.len()).saturating_sub(began.elapsed());
+        let frame = tokio::time::timeout(options.body_timeout.min(time_left), frames.next())
             .await
-            .map_err(|_| ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive"))?;
+            .map_err(|_| {
+                ApiError::new(StatusCode::REQUEST_TIMEOUT, "timed out while reading the body")
+            })?;
         let Some(frame) = frame else { break };
         let frame = frame.map_err(|error| {
-            ApiError::new(StatusCode::BAD_REQUEST, format!("the body ended too early: {error}"))
+            ApiError::new(StatusCode::BAD_REQUEST, format!("the body is incomplete: {error}"))
         })?;
         let len = bytes.len() + frame.len();
         if len > options.body_bytes_max {
             return Err(too_large());
         }
         if len > share.bytes() {
-            // By doubling, as the memory itself grows, but not beyond what is promised.
+            // By doubling, as the allocation itself grows, but not beyond the announced length.
             let promised = length.unwrap_or(options.body_bytes_max).max(len);
             let claim = (2 * len).max(CLAIM_BYTES).min(promised);
             door.grow(&mut share, claim).await?;
@@ -91,10 +97,10 @@ pub(crate) async fn take(door: &Door, headers: &HeaderMap, body: Body) -> Result
             .await
             .map_err(|error| ApiError::internal(format!("decompression failed: {error}")))??;
     }
-    Ok(Taken { bytes, share })
+    Ok(ReceivedBody { bytes, share })
 }
 
-/// The time that a body of which `received` bytes have come may have taken.
+/// The time that a body may take until `received` bytes have arrived.
 fn patience(options: &HttpOptions, received: usize) -> Duration {
     let received = u32::try_from(received).unwrap_or(u32::MAX);
     let rate = u32::try_from(options.body_rate_min.max(1)).unwrap_or(u32::MAX);
@@ -105,7 +111,7 @@ fn inflate(bytes: &[u8], limit: usize) -> Result<Vec<u8>, ApiError> {
     let mut inflated = Vec::with_capacity(bytes.len().saturating_mul(4).min(limit));
     let bound = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     MultiGzDecoder::new(bytes).take(bound).read_to_end(&mut inflated).map_err(|error| {
-        ApiError::new(StatusCode::BAD_REQUEST, format!("the body is not gzip: {error}"))
+        ApiError::new(StatusCode::BAD_REQUEST, format!("the body is not valid gzip: {error}"))
     })?;
     if inflated.len() > limit { Err(too_large()) } else { Ok(inflated) }
 }

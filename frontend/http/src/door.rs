@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The state that all requests share.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -10,21 +10,21 @@ use crate::error::ApiError;
 use crate::metrics::DoorMetrics;
 use crate::options::HttpOptions;
 
-/// The unit in which bytes of bodies are counted: a semaphore counts to 2^32 only.
+/// The unit in which bytes of bodies are counted: a semaphore only counts to 2^32.
 const BODY_UNIT: usize = 1 << 10;
 
-/// What all requests share.
+/// Frontend, options, metrics and the memory for bodies.
 pub(crate) struct Door {
     pub(crate) frontend: Arc<Frontend>,
     pub(crate) options: HttpOptions,
     pub(crate) metrics: DoorMetrics,
     pub(crate) started: Instant,
     pub(crate) started_ns: i64,
-    /// Units of bodies that may still be taken in.
+    /// Free units of memory for bodies.
     bodies: Arc<Semaphore>,
 }
 
-/// The share of a request in the bytes of all bodies; given back when it is dropped.
+/// A request's share of the memory for bodies, released when it is dropped.
 #[derive(Debug)]
 pub(crate) struct BodyShare {
     permit: OwnedSemaphorePermit,
@@ -32,7 +32,7 @@ pub(crate) struct BodyShare {
 }
 
 impl BodyShare {
-    /// Bytes that it is for.
+    /// The size of the share in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -54,7 +54,7 @@ impl Door {
     /// A session for one request.
     ///
     /// # Errors
-    /// When there is no such database.
+    /// When the database does not exist.
     pub(crate) fn session(
         &self,
         database: &str,
@@ -68,22 +68,23 @@ impl Door {
         Ok(session)
     }
 
-    /// Claims memory for a body of which nothing has come yet.
+    /// Claims memory for a body before its first byte.
     ///
     /// # Errors
-    /// As of [`Self::grow`].
+    /// Those of [`Self::grow`].
     pub(crate) async fn body_share(&self) -> Result<BodyShare, ApiError> {
         let permit = self.claim(1).await?;
         Ok(BodyShare { permit, bytes: BODY_UNIT })
     }
 
-    /// Claims more memory for a body, `bytes` in all; waits while other bodies have it.
+    /// Claims more memory for a body, `bytes` in total; waits while other bodies occupy it.
     ///
     /// # Errors
-    /// 503 when that takes too long: what has come so far is given up, so that bodies that wait for each other end.
+    /// 503 when that takes too long: the bytes received so far are dropped, so that bodies cannot wait for each other
+    /// forever.
     pub(crate) async fn grow(&self, share: &mut BodyShare, bytes: usize) -> Result<(), ApiError> {
-        let all = self.options.in_flight_bytes_max / BODY_UNIT;
-        let units = bytes.div_ceil(BODY_UNIT).clamp(1, all.max(1));
+        let total = self.options.in_flight_bytes_max / BODY_UNIT;
+        let units = bytes.div_ceil(BODY_UNIT).clamp(1, total.max(1));
         let missing = units.saturating_sub(share.permit.num_permits());
         if missing > 0 {
             share.permit.merge(self.claim(missing).await?);
@@ -99,16 +100,16 @@ impl Door {
         permit
             .ok()
             .and_then(Result::ok)
-            .ok_or_else(|| ApiError::busy("too many large requests are being worked on; try again"))
+            .ok_or_else(|| ApiError::busy("too many large requests in flight; try again"))
     }
 }
 
-/// The time of day in nanoseconds since 1970.
+/// The current time in nanoseconds since 1970.
 pub(crate) fn now_ns() -> i64 {
-    // Before 1970 or after 2262 the clock is wrong in any case.
+    // A clock before 1970 or after 2262 is wrong in any case.
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .ok()
-        .and_then(|since| i64::try_from(since.as_nanos()).ok())
+        .and_then(|elapsed| i64::try_from(elapsed.as_nanos()).ok())
         .unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! Errors as each family of clients expects them.
+//! Errors in the form that each family of clients expects.
 //!
 //! | dialect | body |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | InfluxDB 3 | `{"error":"...","data":...}` |
 //! | GreptimeDB | `{"code":1004,"error":"...","execution_time_ms":0}` |
 //!
-//! An [`ApiError`] knows its HTTP status and its text; a dialect makes the body of it.
+//! An [`ApiError`] has an HTTP status and a message; a dialect formats its body.
 
 use axum::Json;
 use axum::http::header::{ALLOW, RETRY_AFTER};
@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use partita_frontend::SqlError;
 use serde_json::{Value, json};
 
-/// Which clients the answer is for.
+/// The family of clients that gets the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     InfluxV1,
@@ -24,14 +24,14 @@ pub(crate) enum Dialect {
     InfluxV3,
 }
 
-/// A request that failed.
+/// A failed request.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiError {
     pub(crate) status: StatusCode,
     pub(crate) message: String,
-    /// Seconds until it makes sense to send it again.
+    /// Seconds after which a retry makes sense.
     pub(crate) retry_after: Option<u32>,
-    /// The method by which the same may be asked.
+    /// The method that is allowed for the same request.
     pub(crate) allow: Option<&'static str>,
 }
 
@@ -48,12 +48,12 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
     }
 
-    /// A bound was reached; the same request may succeed later.
+    /// An error of a limit that was reached; the same request may succeed later.
     pub(crate) fn busy(message: impl Into<String>) -> Self {
         Self { retry_after: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message) }
     }
 
-    /// The answer in a dialect.
+    /// The response in a dialect.
     pub(crate) fn respond(&self, dialect: Dialect) -> Response {
         let body = match dialect {
             Dialect::InfluxV1 | Dialect::InfluxV3 => json!({ "error": self.message }),
@@ -62,7 +62,7 @@ impl ApiError {
         self.respond_with(&body)
     }
 
-    /// The answer with a body of one's own.
+    /// The response with a given body.
     pub(crate) fn respond_with(&self, body: &Value) -> Response {
         let mut response = (self.status, Json(body)).into_response();
         if let Some(seconds) = self.retry_after {
@@ -100,7 +100,7 @@ impl From<SqlError> for ApiError {
     }
 }
 
-/// An error's message with its detail and hint, for clients that take one text.
+/// An error's message with its detail and hint, for clients that show one text.
 pub(crate) fn text_of(error: &SqlError) -> String {
     let mut text = error.message.clone();
     if let Some(detail) = &error.detail {
@@ -115,7 +115,7 @@ pub(crate) fn text_of(error: &SqlError) -> String {
     text
 }
 
-/// The HTTP status of an SQL error. Two leading characters of a SQLSTATE are its class.
+/// The HTTP status of an SQL error. The first two characters of a SQLSTATE are its class.
 pub(crate) fn status_of(error: &SqlError) -> StatusCode {
     let state = error.sqlstate.as_str();
     match state {
@@ -123,7 +123,7 @@ pub(crate) fn status_of(error: &SqlError) -> StatusCode {
         "3F000" | "3D000" => StatusCode::NOT_FOUND,
         // disk full
         "53100" => StatusCode::INSUFFICIENT_STORAGE,
-        // canceled: by a timeout, since nobody else can cancel a request
+        // canceled: by a timeout, because requests cannot be canceled otherwise
         "57014" => StatusCode::GATEWAY_TIMEOUT,
         "28000" | "28P01" => StatusCode::UNAUTHORIZED,
         "42501" => StatusCode::FORBIDDEN,
@@ -131,13 +131,13 @@ pub(crate) fn status_of(error: &SqlError) -> StatusCode {
         _ => match state.get(..2).unwrap_or_default() {
             "53" | "57" => StatusCode::SERVICE_UNAVAILABLE,
             "XX" | "58" => StatusCode::INTERNAL_SERVER_ERROR,
-            // Syntax, names, data, limits, features: the request is at fault.
+            // Syntax, names, data, limits, features: the client's fault.
             _ => StatusCode::BAD_REQUEST,
         },
     }
 }
 
-/// GreptimeDB's number for an SQL error.
+/// GreptimeDB's error code for an SQL error.
 pub(crate) fn greptime_code(error: &SqlError) -> u32 {
     match error.sqlstate.as_str() {
         "0A000" => 1001,

@@ -7,9 +7,9 @@
 //!           Flight SQL's commands                   updates, bulk ingest     sql.rs, put.rs
 //! ```
 //!
-//! The database is what the ticket, the path or the command says, else the `database` header, else
-//! the default. There are no sessions across calls except prepared statements (`prepared.rs`).
-//! Handshakes succeed for everybody; tokens are accepted and not looked at.
+//! The database is that of the ticket, the path or the command, or else of the `database` header, or else the default.
+//! There are no sessions across calls except for prepared statements (`prepared.rs`). Handshakes always succeed; tokens
+//! are accepted and ignored.
 
 mod encode;
 mod ipc;
@@ -37,13 +37,13 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::door::Door;
 use sql::SqlFlight;
 
-/// A stream of answers.
+/// A stream of responses.
 pub(crate) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send + 'static>>;
 
-/// Headers that may name the database.
+/// Headers that may name the database, in order of precedence.
 const DATABASE_HEADERS: [&str; 3] = ["database", "bucket", "x-greptime-db-name"];
 
-/// The database that a call's headers name.
+/// The database in a call's headers, or the default.
 pub(crate) fn database_of(headers: &MetadataMap) -> &str {
     DATABASE_HEADERS
         .iter()
@@ -51,7 +51,7 @@ pub(crate) fn database_of(headers: &MetadataMap) -> &str {
         .unwrap_or(DEFAULT_DATABASE)
 }
 
-/// The Flight service.
+/// The Flight service of both client families.
 pub(crate) struct Flight {
     door: Arc<Door>,
     sql: SqlFlight,
@@ -63,7 +63,7 @@ impl Flight {
     }
 }
 
-/// Whether bytes are a JSON object; Flight SQL's commands never begin like one.
+/// Returns true if bytes are a JSON object; Flight SQL's commands never begin like one.
 fn is_json(bytes: &[u8]) -> bool {
     bytes.first() == Some(&b'{')
 }
@@ -89,7 +89,7 @@ impl FlightService for Flight {
         &self,
         _: Request<Criteria>,
     ) -> Result<Response<Self::ListFlightsStream>, Status> {
-        Err(Status::unimplemented("ListFlights is not supported; ask Flight SQL for the tables"))
+        Err(Status::unimplemented("ListFlights is not supported; use Flight SQL's GetTables"))
     }
 
     async fn get_flight_info(

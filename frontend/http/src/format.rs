@@ -1,8 +1,8 @@
-//! Result rows as bytes of the formats that HTTP clients ask for.
+//! Encodes result rows in the formats of HTTP clients.
 //!
-//! An [`Encoder`] is given batch after batch and hands out bytes as they become ready, so that a
-//! result of any size streams through bounded memory. The exceptions say so: a table drawn for people
-//! needs all its rows to know its widths, and is bounded.
+//! An [`Encoder`] gets one batch after another and returns bytes as they are complete, so that results of any size
+//! stream through bounded memory. Exceptions are documented: a table drawn as text needs all its rows to compute the
+//! widths, and is bounded.
 
 mod greptime;
 mod influx;
@@ -17,12 +17,12 @@ pub(crate) use greptime::{GreptimeRows, InfluxV1Rows};
 pub(crate) use influx::{Csv, CsvNames, IpcStream, JsonArray, JsonLines, Parquet, Pretty};
 pub(crate) use stream::{Encoded, body_of, first_batch};
 
-/// Makes bytes of batches.
+/// Encodes batches as bytes.
 pub(crate) trait Encoder: Send {
-    /// What comes before the first row.
+    /// The bytes before the first row.
     fn begin(&mut self, schema: &SchemaRef) -> Result<Vec<u8>, ArrowError>;
-    /// Rows.
+    /// Encodes the rows of a batch.
     fn rows(&mut self, batch: &RecordBatch) -> Result<Vec<u8>, ArrowError>;
-    /// What comes behind the last row.
+    /// The bytes after the last row.
     fn end(&mut self) -> Result<Vec<u8>, ArrowError>;
 }

@@ -1,5 +1,5 @@
-//! Keeps the pages of other origins out: what a browser on this machine, or on a network that reaches it, may be made to
-//! ask by a page that somebody else wrote.
+//! Protects against pages of other origins: a browser on this machine, or on a network that reaches it, can be made to
+//! send requests by any page that it shows.
 //!
 //! ```text
 //!   Host         a name that is not ours          421  a name was rebound to our address
@@ -7,10 +7,10 @@
 //!   Sec-Fetch-*  from another site, no Origin     403  images, scripts, frames, fetch without CORS
 //! ```
 //!
-//! Browsers say these by themselves and let no page change them; other clients say none but Host, and are not kept from
-//! anything. A name cannot be rebound to an address, so Host may be any address. No browser speaks HTTP/2 without TLS:
-//! names are not asked of HTTP/2, which gRPC clients speak. What only reads is told from what changes something by the
-//! statement ([`partita_frontend::Statement::reads`]); GET does no other.
+//! Browsers set these headers themselves, and pages cannot change them; other clients send only Host, and are not
+//! restricted. A name cannot be rebound to an address, so Host may be any address. No browser speaks HTTP/2 without
+//! TLS: names are not checked for HTTP/2, which gRPC clients speak. A GET request may only read, which depends on its
+//! statements ([`partita_frontend::Statement::reads`]).
 //!
 //! Sources: the Fetch standard (Origin, CORS) and Fetch Metadata Request Headers.
 
@@ -24,40 +24,42 @@ use crate::error::ApiError;
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
-/// What switches the check of names off.
+/// The name that disables the check of names.
 const ANY_NAME: &str = "*";
-/// Paths that run what a link says; a link from elsewhere does not lead there.
+/// Paths that execute statements from the URL; links of other sites must not lead there.
 const RUNS_STATEMENTS: [&str; 2] = ["/v1/sql", "/api/v3/query_sql"];
 
-/// The names and origins that are let in.
+/// The host names and origins that are admitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Guard {
     names: Vec<String>,
     origins: Vec<String>,
 }
 
-/// A request that is let in.
+/// An admitted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admitted<'a> {
-    /// From our own pages, or from no page.
+    /// From one of our own pages, or from no page.
     Own,
-    /// From a page of another origin that is allowed, which is to be told so.
+    /// From a page of an allowed origin, which the response must name.
     Allowed(&'a str),
 }
 
 impl Guard {
-    /// One that lets in requests for these host names, and those of pages of these origins (`https://host:port`).
-    /// Addresses and `localhost` need not be named; the name `*` is every name.
+    /// A guard that admits requests for these host names, and from pages of these origins (`https://host:port`).
+    /// Addresses and `localhost` are always admitted; the name `*` stands for every name.
     ///
     /// # Errors
-    /// An origin that is none.
+    /// When an origin is malformed.
     pub fn new(names: &[String], origins: &[String]) -> Result<Self, String> {
         let name = |name: &String| name.trim_end_matches('.').to_ascii_lowercase();
         let origin = |origin: &String| {
             let text = origin.to_ascii_lowercase();
             match authority_of(&text) {
                 Some(authority) if split(authority).is_some() => Ok(text),
-                _ => Err(format!("\"{origin}\" is no origin, such as https://example.org:3000")),
+                _ => Err(format!(
+                    "\"{origin}\" is not an origin; expected a form such as https://example.org:3000"
+                )),
             }
         };
         Ok(Self {
@@ -66,7 +68,7 @@ impl Guard {
         })
     }
 
-    /// Decides whether a request is let in.
+    /// Decides whether a request is admitted.
     ///
     /// # Errors
     /// 400 for headers that contradict each other, 421 for another server's name, 403 for another origin's page.
@@ -85,8 +87,8 @@ impl Guard {
             return Err(ApiError::new(
                 StatusCode::MISDIRECTED_REQUEST,
                 format!(
-                    "the host name \"{host}\" is not known here; start the server with --http-host and that name if it \
-                     is its own"
+                    "unknown host name \"{host}\"; start the server with --http-host and this name if it \
+                     belongs to the server"
                 ),
             ));
         }
@@ -94,7 +96,7 @@ impl Guard {
         if let Some(origin) = origins.next() {
             let origin = origin.to_str().unwrap_or("null");
             if origins.next().is_some() {
-                return Err(ApiError::bad_request("a request has one Origin"));
+                return Err(ApiError::bad_request("a request must have at most one Origin header"));
             }
             return self.admit_origin(origin, host);
         }
@@ -110,8 +112,8 @@ impl Guard {
         origin: &'a str,
         host: Option<&str>,
     ) -> Result<Admitted<'a>, ApiError> {
-        let own = authority_of(origin).zip(host);
-        if own.is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host)) {
+        let authorities = authority_of(origin).zip(host);
+        if authorities.is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host)) {
             return Ok(Admitted::Own);
         }
         if self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin)) {
@@ -120,17 +122,17 @@ impl Guard {
         Err(foreign(origin))
     }
 
-    /// Whether an authority (`host`, `host:port`) is one that may be used for this server.
+    /// Returns true if an authority (`host`, `host:port`) is a valid name of this server.
     fn serves(&self, authority: &str) -> bool {
         let Some(host) = split(authority) else { return false };
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         let address = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            Some(within) => within.parse::<Ipv6Addr>().is_ok(),
+            Some(bracketed) => bracketed.parse::<Ipv6Addr>().is_ok(),
             None => host.parse::<Ipv4Addr>().is_ok(),
         };
         address
             || host == "localhost"
-            // Browsers take these for loopback without asking anybody.
+            // Browsers resolve these to loopback without a lookup.
             || host.ends_with(".localhost")
             || self.names.iter().any(|name| name == ANY_NAME || *name == host)
     }
@@ -140,7 +142,7 @@ fn foreign(origin: &str) -> ApiError {
     ApiError::new(
         StatusCode::FORBIDDEN,
         format!(
-            "a page of {origin} may not use this server; start it with --http-origin and that origin if it may"
+            "requests from pages of {origin} are not allowed; start the server with --http-origin and this origin to allow them"
         ),
     )
 }
@@ -149,28 +151,28 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).map(|value| value.to_str().unwrap_or("unreadable"))
 }
 
-/// Whose server the request is for, as far as it says so: HTTP/1.0 need not.
+/// The host that the request is for, if it names one: HTTP/1.0 need not.
 fn host_of<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Result<Option<&'a str>, ApiError> {
     let mut hosts = headers.get_all(HOST).iter();
-    let said = match hosts.next().map(|host| host.to_str()) {
+    let host = match hosts.next().map(|host| host.to_str()) {
         None => None,
         Some(Ok(host)) => Some(host),
-        Some(Err(_)) => return Err(ApiError::bad_request("the Host header is no host name")),
+        Some(Err(_)) => return Err(ApiError::bad_request("the Host header is not a host name")),
     };
     if hosts.next().is_some() {
-        return Err(ApiError::bad_request("a request has one Host"));
+        return Err(ApiError::bad_request("a request must have at most one Host header"));
     }
     let addressed = uri.authority().map(axum::http::uri::Authority::as_str);
-    match (addressed, said) {
-        (Some(addressed), Some(said)) if !addressed.eq_ignore_ascii_case(said) => {
-            Err(ApiError::bad_request("Host and the address of the request differ"))
+    match (addressed, host) {
+        (Some(addressed), Some(host)) if !addressed.eq_ignore_ascii_case(host) => {
+            Err(ApiError::bad_request("the Host header differs from the request's authority"))
         }
-        (addressed, said) => Ok(addressed.or(said)),
+        (addressed, host) => Ok(addressed.or(host)),
     }
 }
 
-/// A person who follows a link to a page of ours, in a window and not in a frame: the page that has the link cannot
-/// read what comes, and nothing is changed by it.
+/// Returns true if a person follows a link to one of our pages, in a window and not in a frame: the page with the link
+/// cannot read the response, and nothing is changed.
 fn is_visit(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
         && text(headers, &MODE) == Some("navigate")
@@ -178,14 +180,14 @@ fn is_visit(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
         && !RUNS_STATEMENTS.contains(&uri.path())
 }
 
-/// What is behind the scheme of an origin.
+/// The part of an origin after its scheme.
 fn authority_of(origin: &str) -> Option<&str> {
     origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"))
 }
 
-/// The host of an authority, its port taken off; `None` for what is no host with a port or without.
+/// The host of an authority without its port; `None` if it is not a host with an optional port.
 fn split(authority: &str) -> Option<&str> {
-    let end_of_address = authority.rfind(']').map_or(0, |at| at + 1);
+    let end_of_address = authority.rfind(']').map_or(0, |bracket| bracket + 1);
     let (host, port) = match authority[end_of_address..].find(':') {
         Some(colon) => {
             let (host, port) = authority.split_at(end_of_address + colon);

@@ -1,14 +1,14 @@
-//! The picture of a table's load over keys and time: the page, and the picture as JSON, SVG and PNG.
+//! The heatmap of a table's load over keys and time: the page, and the heatmap as JSON, SVG and PNG.
 //!
-//! | path | answers |
+//! | path | response |
 //! |---|---|
-//! | `/heatmap` | the page, which asks for the rest |
-//! | `/v1/tables.json` | the tables, those with the most load first, and what is wrong with each |
-//! | `/v1/heatmap.json` | the picture; what it takes is said in `partita_heatmap`'s `picture` |
-//! | `/v1/heatmap.svg`, `/v1/heatmap.png` | likewise, drawn; with `width`, `height`, `theme` (`dark`, `light`) |
+//! | `/heatmap` | the page, which requests the rest |
+//! | `/v1/tables.json` | the tables, those with the most load first, each with its verdict |
+//! | `/v1/heatmap.json` | the heatmap; its fields are described in `partita_heatmap`'s `picture` |
+//! | `/v1/heatmap.svg`, `/v1/heatmap.png` | the same, drawn; with `width`, `height`, `theme` (`dark`, `light`) |
 //!
-//! Invariants: meta draws the picture and the frontend adds what would help; errors are `{"error": "text"}`; the size of
-//! a drawing is bounded, and it is drawn where blocking does no harm.
+//! Invariants: meta computes the heatmap and the frontend adds advice; errors are `{"error": "text"}`; the size of a
+//! drawing is bounded, and drawings are made on threads that may block.
 
 use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
@@ -29,17 +29,17 @@ use crate::error::{ApiError, Dialect};
 use crate::parameters::Parameters;
 use crate::tables_json;
 
-/// Seconds that a picture reaches back, rows and columns that it has, when nobody says.
+/// Defaults: seconds covered, rows and columns.
 const SINCE_S: u64 = 900;
 const ROWS: u32 = 256;
 const COLUMNS: u32 = 240;
-/// More rows or columns than these are not drawn.
+/// Maximum rows or columns of a heatmap.
 const SIDE_MAX: u32 = 1_000;
-/// The largest drawing, pixels.
+/// Maximum size of a drawing in pixels.
 const WIDTH_MAX: u32 = 4_096;
 const HEIGHT_MAX: u32 = 4_096;
 
-/// The page is the same for everybody.
+/// The page does not depend on the request.
 static PAGE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(partita_heatmap::page(&[])));
 
 /// `GET /heatmap`.
@@ -50,7 +50,7 @@ pub(crate) async fn page() -> Response {
 /// `GET /v1/tables.json`.
 pub(crate) async fn tables(State(door): State<Arc<Door>>) -> Response {
     let Some(report) = door.frontend.load().await else {
-        return refused(&ApiError::busy("nobody says how busy the tables are; try again"));
+        return refused(&ApiError::busy("the load of the tables is not known yet; try again"));
     };
     let list = tables_json::tables(&report, &door.frontend.catalog());
     ([(CACHE_CONTROL, "no-store")], Json(list)).into_response()
@@ -59,8 +59,8 @@ pub(crate) async fn tables(State(door): State<Arc<Door>>) -> Response {
 /// `GET /v1/heatmap.json`.
 pub(crate) async fn json(State(door): State<Arc<Door>>, uri: Uri) -> Response {
     answer(async {
-        let asked = Asked::of(&door, &uri)?;
-        let heatmap = asked.heatmap(&door).await?;
+        let request = HeatmapQuery::parse(&door, &uri)?;
+        let heatmap = request.heatmap(&door).await?;
         Ok(([(CACHE_CONTROL, "no-store")], Json(heatmap)).into_response())
     })
     .await
@@ -69,9 +69,9 @@ pub(crate) async fn json(State(door): State<Arc<Door>>, uri: Uri) -> Response {
 /// `GET /v1/heatmap.svg`.
 pub(crate) async fn svg(State(door): State<Arc<Door>>, uri: Uri) -> Response {
     answer(async {
-        let asked = Asked::of(&door, &uri)?;
-        let heatmap = asked.heatmap(&door).await?;
-        let drawn = blocking::spawn(move || partita_heatmap::svg(&heatmap, asked.style));
+        let request = HeatmapQuery::parse(&door, &uri)?;
+        let heatmap = request.heatmap(&door).await?;
+        let drawn = blocking::spawn(move || partita_heatmap::svg(&heatmap, request.style));
         let drawn = drawn.await.map_err(|error| ApiError::internal(error.to_string()))?;
         Ok(body("image/svg+xml", Bytes::from(drawn)))
     })
@@ -81,9 +81,9 @@ pub(crate) async fn svg(State(door): State<Arc<Door>>, uri: Uri) -> Response {
 /// `GET /v1/heatmap.png`.
 pub(crate) async fn png(State(door): State<Arc<Door>>, uri: Uri) -> Response {
     answer(async {
-        let asked = Asked::of(&door, &uri)?;
-        let heatmap = asked.heatmap(&door).await?;
-        let drawn = blocking::spawn(move || partita_heatmap::png(&heatmap, asked.style));
+        let request = HeatmapQuery::parse(&door, &uri)?;
+        let heatmap = request.heatmap(&door).await?;
+        let drawn = blocking::spawn(move || partita_heatmap::png(&heatmap, request.style));
         let drawn = drawn.await.map_err(|error| ApiError::internal(error.to_string()))?;
         let drawn = drawn.map_err(|error| ApiError::internal(error.to_string()))?;
         Ok(body("image/png", Bytes::from(drawn)))
@@ -91,8 +91,8 @@ pub(crate) async fn png(State(door): State<Arc<Door>>, uri: Uri) -> Response {
     .await
 }
 
-async fn answer(made: impl Future<Output = Result<Response, ApiError>>) -> Response {
-    made.await.unwrap_or_else(|error| refused(&error))
+async fn answer(response: impl Future<Output = Result<Response, ApiError>>) -> Response {
+    response.await.unwrap_or_else(|error| refused(&error))
 }
 
 fn refused(error: &ApiError) -> Response {
@@ -105,29 +105,32 @@ fn body(content_type: &'static str, bytes: Bytes) -> Response {
     (headers, bytes).into_response()
 }
 
-/// What a request asks for.
-struct Asked {
+/// A parsed request for a heatmap.
+struct HeatmapQuery {
     table: Arc<Table>,
     request: HeatmapRequest,
     style: Style,
 }
 
-impl Asked {
-    fn of(door: &Door, uri: &Uri) -> Result<Self, ApiError> {
-        let given = Parameters::of(uri);
-        let name = given.get("table").ok_or_else(|| ApiError::bad_request("table is required"))?;
+impl HeatmapQuery {
+    fn parse(door: &Door, uri: &Uri) -> Result<Self, ApiError> {
+        // The table and what is measured.
+        let parameters = Parameters::of(uri);
+        let name =
+            parameters.get("table").ok_or_else(|| ApiError::bad_request("table is required"))?;
         let table = table_named(&door.frontend.catalog(), name).ok_or_else(|| {
             ApiError::new(StatusCode::NOT_FOUND, format!("table \"{name}\" does not exist"))
         })?;
-        let metric = match given.get("metric") {
+        let metric = match parameters.get("metric") {
             None => Metric::WriteRows,
             Some(name) => Metric::named(name).ok_or_else(|| {
-                let known = Metric::ALL.map(Metric::name).join(", ");
-                ApiError::bad_request(format!("metric may be one of {known}, not \"{name}\""))
+                let names = Metric::ALL.map(Metric::name).join(", ");
+                ApiError::bad_request(format!("metric must be one of {names}, not \"{name}\""))
             })?,
         };
+        // The part of the key space, and the resolution.
         let key = |name: &str| {
-            given.get(name).map(|text| {
+            parameters.get(name).map(|text| {
                 let key = key_of_hex(text).filter(|_| text.len().is_multiple_of(2));
                 let key = key.map(|key| Bytes::copy_from_slice(&key));
                 key.ok_or_else(|| ApiError::bad_request(format!("{name} is not hexadecimal")))
@@ -136,32 +139,34 @@ impl Asked {
         let request = HeatmapRequest {
             table: table.id,
             metric: metric.name().to_owned(),
-            since_s: number(&given, "since", 1..=u64::MAX)?.unwrap_or(SINCE_S),
-            until_s: number(&given, "until", 0..=u64::MAX)?,
-            rows: number(&given, "rows", 1..=SIDE_MAX)?.unwrap_or(ROWS),
-            columns: number(&given, "columns", 1..=SIDE_MAX)?.unwrap_or(COLUMNS),
+            since_s: number(&parameters, "since", 1..=u64::MAX)?.unwrap_or(SINCE_S),
+            until_s: number(&parameters, "until", 0..=u64::MAX)?,
+            rows: number(&parameters, "rows", 1..=SIDE_MAX)?.unwrap_or(ROWS),
+            columns: number(&parameters, "columns", 1..=SIDE_MAX)?.unwrap_or(COLUMNS),
             from_key: key("from_key").transpose()?.unwrap_or_default(),
             to_key: key("to_key").transpose()?,
         };
+        // The size and look of a drawing.
         let usual = Style::default();
         let style = Style {
-            width: number(&given, "width", 640..=WIDTH_MAX)?.unwrap_or(usual.width),
-            map_height: number(&given, "height", 120..=HEIGHT_MAX)?.unwrap_or(usual.map_height),
+            width: number(&parameters, "width", 640..=WIDTH_MAX)?.unwrap_or(usual.width),
+            map_height: number(&parameters, "height", 120..=HEIGHT_MAX)?
+                .unwrap_or(usual.map_height),
             mode: one_of(
-                &given,
+                &parameters,
                 "mode",
                 [("absolute", Mode::Absolute), ("relative", Mode::Relative)],
             )?,
-            theme: one_of(&given, "theme", [("dark", Theme::Dark), ("light", Theme::Light)])?,
+            theme: one_of(&parameters, "theme", [("dark", Theme::Dark), ("light", Theme::Light)])?,
         };
         Ok(Self { table, request, style })
     }
 
-    /// The picture as meta draws it, with what would help against what was found.
+    /// The heatmap from meta, with advice for its verdicts.
     async fn heatmap(&self, door: &Door) -> Result<Heatmap, ApiError> {
         let json = door.frontend.heatmap(self.request.clone()).await?;
         let mut heatmap: Heatmap = serde_json::from_slice(&json)
-            .map_err(|error| ApiError::internal(format!("the picture cannot be read: {error}")))?;
+            .map_err(|error| ApiError::internal(format!("cannot decode the heatmap: {error}")))?;
         if !heatmap.verdicts.is_empty()
             && let Some(report) = door.frontend.load().await
         {
@@ -175,7 +180,7 @@ impl Asked {
     }
 }
 
-/// A table's name as `table=` takes it: with its database, unless that is the usual one.
+/// A table's name for parameter `table`: with its database, unless that is the default one.
 pub(crate) fn shown_name(table: &Table) -> String {
     if table.database == DEFAULT_DATABASE {
         table.name.clone()
@@ -184,35 +189,35 @@ pub(crate) fn shown_name(table: &Table) -> String {
     }
 }
 
-/// The table of such a name; names may have points of their own.
+/// The table with such a name; names may contain dots themselves.
 fn table_named(catalog: &Catalog, name: &str) -> Option<Arc<Table>> {
-    let split = name.match_indices('.').map(|(at, _)| (&name[..at], &name[at + 1..]));
+    let split = name.match_indices('.').map(|(dot, _)| (&name[..dot], &name[dot + 1..]));
     let mut readings = [(DEFAULT_DATABASE, name)].into_iter().chain(split);
     readings.find_map(|(database, name)| catalog.table(database, name)).cloned()
 }
 
 fn number<N: FromStr + PartialOrd + std::fmt::Display>(
-    given: &Parameters,
+    parameters: &Parameters,
     name: &str,
     range: std::ops::RangeInclusive<N>,
 ) -> Result<Option<N>, ApiError> {
-    let Some(text) = given.get(name) else { return Ok(None) };
+    let Some(text) = parameters.get(name) else { return Ok(None) };
     let read = text.parse().ok().filter(|number| range.contains(number));
     read.map(Some).ok_or_else(|| {
         let (least, most) = range.into_inner();
-        ApiError::bad_request(format!("{name} may be {least} to {most}, not \"{text}\""))
+        ApiError::bad_request(format!("{name} must be {least} to {most}, not \"{text}\""))
     })
 }
 
 fn one_of<T: Copy + Default>(
-    given: &Parameters,
+    parameters: &Parameters,
     name: &str,
-    known: [(&str, T); 2],
+    choices: [(&str, T); 2],
 ) -> Result<T, ApiError> {
-    let Some(text) = given.get(name) else { return Ok(T::default()) };
-    let found = known.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
-    found.ok_or_else(|| {
-        let [(one, _), (other, _)] = known;
-        ApiError::bad_request(format!("{name} may be {one} or {other}, not \"{text}\""))
+    let Some(text) = parameters.get(name) else { return Ok(T::default()) };
+    let choice = choices.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+    choice.ok_or_else(|| {
+        let [(first, _), (second, _)] = choices;
+        ApiError::bad_request(format!("{name} must be {first} or {second}, not \"{text}\""))
     })
 }

@@ -1,14 +1,13 @@
-//! What a writer of line protocol may ask for about tables that its rows bring into being.
+//! Hints in the headers of line protocol requests, for tables that the request creates.
 //!
-//! `x-partita-hint-<key>: value`, or several in `x-partita-hints: key=value, key=value`; GreptimeDB's
-//! clients say `x-greptime-hint-<key>` and `x-greptime-hints`. Keys: `append_mode`, `merge_mode`,
-//! `time_column`, and `auto_create_table`, which may only be true. Hints do not change tables that
-//! exist.
+//! `x-partita-hint-<key>: value`, or several in `x-partita-hints: key=value, key=value`; GreptimeDB's clients send
+//! `x-greptime-hint-<key>` and `x-greptime-hints`. Keys: `append_mode`, `merge_mode`, `time_column`, and
+//! `auto_create_table`, which must be true. Hints do not change existing tables.
 
 use axum::http::HeaderMap;
 use partita_proto::schema::{MergeMode, validate_name};
 
-/// How tables are made that rows bring into being.
+/// Options of tables that a write creates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hints {
     pub(crate) append_mode: bool,
@@ -18,10 +17,10 @@ pub(crate) struct Hints {
 }
 
 impl Hints {
-    /// What the headers ask for.
+    /// The hints of a request.
     ///
     /// # Errors
-    /// A message that names the hint that is not known or has a value it cannot have.
+    /// A message that names the hint, if it is unknown or has an invalid value.
     pub(crate) fn of(headers: &HeaderMap, time_column: &str) -> Result<Self, String> {
         let mut hints = Self {
             append_mode: false,
@@ -54,7 +53,7 @@ impl Hints {
         }
         match merge_mode {
             Some(merge_mode) => hints.merge_mode = merge_mode,
-            // Rows that are all kept are not merged.
+            // Rows that are all kept are never merged.
             None if hints.append_mode => hints.merge_mode = MergeMode::LastRow,
             None => {}
         }
@@ -70,8 +69,9 @@ impl Hints {
         let flag = |value: &str| match value {
             "true" => Ok(true),
             "false" => Ok(false),
-            _ => Err(format!("hint {key} may be true or false, not \"{value}\"")),
+            _ => Err(format!("hint {key} must be true or false, not \"{value}\"")),
         };
+        // Each hint is one option of new tables.
         match key {
             "append_mode" => self.append_mode = flag(value)?,
             "merge_mode" => {
@@ -80,7 +80,7 @@ impl Hints {
                     "last_non_null" => MergeMode::LastNonNull,
                     _ => {
                         return Err(format!(
-                            "hint merge_mode may be last_row or last_non_null, not \"{value}\""
+                            "hint merge_mode must be last_row or last_non_null, not \"{value}\""
                         ));
                     }
                 });
@@ -95,7 +95,7 @@ impl Hints {
             }
             _ => {
                 return Err(format!(
-                    "hint \"{key}\" is not supported; append_mode, merge_mode and time_column are"
+                    "hint \"{key}\" is not supported; use append_mode, merge_mode or time_column"
                 ));
             }
         }

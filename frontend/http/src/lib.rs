@@ -8,10 +8,10 @@
 //!                     └─ flight (gRPC): queries, Flight SQL, bulk rows
 //! ```
 //!
-//! A door translates: what is stored and how queries run is the frontend's business. Invariants:
-//! - an answer of success means that rows are durable;
-//! - bodies, messages, connections and what they hold in memory are bounded by [`HttpOptions`];
-//! - pages of other origins reach nothing ([`Guard`]);
+//! A door translates; storage and queries belong to the frontend. Invariants:
+//! - a successful response means that rows are durable;
+//! - bodies, messages, connections and the memory they occupy are bounded by [`HttpOptions`];
+//! - pages of other origins have no access ([`Guard`]);
 //! - values that clients send never become part of SQL text.
 
 mod body;

@@ -6,8 +6,8 @@
 //!                        '----> table (columns)   store it whole
 //! ```
 //!
-//! Nothing here does I/O. The reader is given the catalog, so that every line is judged with the types
-//! that its table has, and says which columns are missing; making them is for the write path (`write.rs`).
+//! Nothing here does I/O. The reader gets the catalog, so that every line is checked against the types of its table,
+//! and reports missing columns; the write path (`write.rs`) creates them.
 
 mod check;
 mod line;
@@ -28,7 +28,7 @@ pub use reject::{Kind, Rejection};
 pub use table::TableRows;
 
 impl TableRows {
-    /// Whether the rows, read for an older schema of their table, can be written with this one.
+    /// Returns true if the rows, which were read for an older schema of their table, can be written with this one.
     pub fn fits(&self, schema: &TableSchema) -> bool {
         check::still_fits(schema, self)
     }

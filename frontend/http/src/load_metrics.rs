@@ -1,9 +1,9 @@
-//! Series of load for Prometheus: how unevenly tables are loaded, what is wrong with them, and what was done.
+//! Prometheus series of load: how unevenly tables are loaded, their verdicts, splits and merges.
 //!
-//! Invariants: made of one report, some seconds old at most; their number is bounded, whatever the number of tables and
-//! partitions: [`TABLES_MAX`] tables, one series for each class that is found of them, and [`TOP`] partitions, which
-//! take numbered places. Splits are counted when they are first heard of, so the counters of this process only grow,
-//! although meta remembers the last ones only, and another meta none of them.
+//! Invariants: all series come from one report, which is at most some seconds old; their number is bounded, whatever
+//! the number of tables and partitions: [`TABLES_MAX`] tables, one series for each class of verdict on them, and
+//! [`TOP`] partitions, which have numbered slots. Splits are counted when they first appear in a report, so the
+//! counters of this process only grow, although meta remembers only the last splits, and another meta none of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::heatmap::shown_name;
 
-/// Tables that have series: those with the most load.
+/// Maximum number of tables with series: those with the most load.
 const TABLES_MAX: usize = 50;
-/// Partitions that have series: the busiest.
+/// Number of partitions with series: the busiest.
 const TOP: usize = 20;
-/// Splits that are known to have been counted; older ones that meta still tells of are few.
+/// Number of splits remembered as counted; meta still reports few older ones.
 const COUNTED_MAX: usize = 10_000;
 
-/// A split or merge: both partitions, which no other one of its kind has.
+/// A split or merge, identified by both partitions.
 type Event = (bool, PartitionId, Option<PartitionId>);
 
-/// What was heard.
+/// The last report, and counters over all reports.
 #[derive(Debug, Default)]
-struct Heard {
+struct State {
     report: Option<Arc<LoadReport>>,
     counted: BTreeSet<Event>,
     in_vain_counted: BTreeSet<Event>,
@@ -42,7 +42,7 @@ struct Heard {
     in_vain: u64,
 }
 
-impl Heard {
+impl State {
     fn take(&mut self, report: Option<Arc<LoadReport>>) {
         for event in report.iter().flat_map(|report| &report.splits) {
             let id = (event.merge, event.partition, event.children.first().copied());
@@ -64,10 +64,10 @@ impl Heard {
     }
 }
 
-/// What is told of load, and what it is made of.
+/// The collector of load series.
 pub(crate) struct LoadMetrics {
     frontend: Arc<Frontend>,
-    heard: Arc<Mutex<Heard>>,
+    state: Arc<Mutex<State>>,
 }
 
 impl std::fmt::Debug for LoadMetrics {
@@ -76,11 +76,11 @@ impl std::fmt::Debug for LoadMetrics {
     }
 }
 
-/// Where reports go in.
-pub(crate) struct LoadIntake(Arc<Mutex<Heard>>);
+/// The input for reports.
+pub(crate) struct LoadIntake(Arc<Mutex<State>>);
 
 impl LoadIntake {
-    /// Takes what meta says now; nothing when it says nothing: then only what was counted is shown.
+    /// Stores meta's current report; without one, only counters are exported.
     pub(crate) fn take(&self, report: Option<Arc<LoadReport>>) {
         self.0.lock().take(report);
     }
@@ -88,12 +88,12 @@ impl LoadIntake {
 
 impl LoadMetrics {
     pub(crate) fn new(frontend: Arc<Frontend>) -> (Self, LoadIntake) {
-        let heard = Arc::new(Mutex::new(Heard::default()));
-        (Self { frontend, heard: Arc::clone(&heard) }, LoadIntake(heard))
+        let state = Arc::new(Mutex::new(State::default()));
+        (Self { frontend, state: Arc::clone(&state) }, LoadIntake(state))
     }
 }
 
-/// One table with series.
+/// A table with series.
 struct OfTable<'r> {
     name: String,
     writes: Shape,
@@ -114,21 +114,21 @@ fn loudest<'r>(
     let mut tables: Vec<_> =
         by_table.into_iter().map(|(id, loads)| (sum(&loads), id, loads)).collect();
     tables.retain(|(sum, _, _)| *sum > 0.0);
-    tables.sort_by(|(a, id, _), (b, other, _)| b.total_cmp(a).then(id.cmp(other)));
+    tables.sort_by(|(a, id, _), (b, other_id, _)| b.total_cmp(a).then(id.cmp(other_id)));
     tables.truncate(TABLES_MAX);
-    let of = |(_, id, loads): (f64, TableId, Vec<&'r PartitionLoad>)| {
+    let with_series = |(_, id, loads): (f64, TableId, Vec<&'r PartitionLoad>)| {
         let writes = Shape::of(loads.iter().map(|load| load.rates.write_rows));
         Some(OfTable { name: name(id)?, writes, loads })
     };
-    tables.into_iter().filter_map(of).collect()
+    tables.into_iter().filter_map(with_series).collect()
 }
 
 impl Collector for LoadMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let heard = self.heard.lock();
+        let state = self.state.lock();
         let sums = [
-            ("splits", "Splits, by what wanted them", &heard.splits),
-            ("merges", "Merges, by what wanted them", &heard.merges),
+            ("splits", "Splits, by reason", &state.splits),
+            ("merges", "Merges, by reason", &state.merges),
         ];
         for (name, help, sums) in sums {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
@@ -139,8 +139,8 @@ impl Collector for LoadMetrics {
         }
         let help = "Splits that did not divide the load";
         let vain = encoder.encode_descriptor("splits_in_vain", help, None, MetricType::Counter)?;
-        ConstCounter::new(heard.in_vain).encode(vain)?;
-        let Some(report) = &heard.report else { return Ok(()) };
+        ConstCounter::new(state.in_vain).encode(vain)?;
+        let Some(report) = &state.report else { return Ok(()) };
         let catalog = self.frontend.catalog();
         let tables = loudest(report, |id| catalog.table_by_id(id).map(|table| shown_name(table)));
         encode_tables(&mut encoder, &tables)?;
@@ -152,12 +152,14 @@ impl Collector for LoadMetrics {
 fn encode_tables(encoder: &mut DescriptorEncoder<'_>, tables: &[OfTable<'_>]) -> std::fmt::Result {
     type Figure = fn(&Shape) -> f64;
     let figures: [(&str, &str, Figure); 4] = [
-        ("table_neff", "Equal partitions that would be as unevenly written", |of| of.effective),
-        ("table_max_over_mean", "Rows written to the busiest partition over the mean", |of| {
-            of.max_over_mean
+        ("table_neff", "Equal partitions that would be as unevenly written", |shape| {
+            shape.effective
         }),
-        ("table_gini", "Gini coefficient of rows written to partitions", |of| of.gini),
-        ("table_write_rows_per_second", "Rows written, as nodes report them", |of| of.total),
+        ("table_max_over_mean", "Rows written to the busiest partition over the mean", |shape| {
+            shape.max_over_mean
+        }),
+        ("table_gini", "Gini coefficient of rows written to partitions", |shape| shape.gini),
+        ("table_write_rows_per_second", "Rows written, as nodes report them", |shape| shape.total),
     ];
     for (name, help, figure) in figures {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -173,7 +175,7 @@ fn encode_verdicts(
     encoder: &mut DescriptorEncoder<'_>,
     tables: &[OfTable<'_>],
 ) -> std::fmt::Result {
-    let help = "Partitions of which the detector says so";
+    let help = "Partitions by verdict of the hotspot detector";
     let mut family =
         encoder.encode_descriptor("detector_verdict", help, None, MetricType::Gauge)?;
     for table in tables {
@@ -189,7 +191,7 @@ fn encode_verdicts(
     Ok(())
 }
 
-/// The busiest partitions take numbered places, so that those that come and go leave no series behind.
+/// The busiest partitions have numbered slots, so that those that come and go leave no series behind.
 fn encode_top(encoder: &mut DescriptorEncoder<'_>, report: &LoadReport) -> std::fmt::Result {
     let mut busiest: Vec<&PartitionLoad> = report.partitions.iter().collect();
     busiest.sort_by(|a, b| b.busy.s10.total_cmp(&a.busy.s10).then(a.partition.cmp(&b.partition)));
@@ -198,11 +200,13 @@ fn encode_top(encoder: &mut DescriptorEncoder<'_>, report: &LoadReport) -> std::
     #[expect(clippy::cast_precision_loss, reason = "numbers of partitions and nodes are small")]
     let figures: [(&str, &str, Figure); 4] = [
         ("top_partition_rho", "Busy share of the busiest partitions", |load| load.busy.s10),
-        ("top_partition_write_rows_per_second", "Rows that they are written", |load| {
-            load.rates.write_rows
-        }),
-        ("top_partition_number", "Which they are", |load| load.partition.0 as f64),
-        ("top_partition_leader", "The nodes that lead them; 0: nobody known", |load| {
+        (
+            "top_partition_write_rows_per_second",
+            "Rows written a second to the busiest partitions",
+            |load| load.rates.write_rows,
+        ),
+        ("top_partition_number", "Ids of the busiest partitions", |load| load.partition.0 as f64),
+        ("top_partition_leader", "Leader nodes of the busiest partitions; 0: unknown", |load| {
             load.leader.map_or(0.0, |node| node.0 as f64)
         }),
     ];
@@ -240,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_split_counts_once_when_it_is_done_and_again_when_it_was_in_vain() {
-        let mut heard = Heard::default();
+        let mut heard = State::default();
         heard.take(told(vec![split(2, "under way", "load: busy", None)]));
         assert!(heard.splits.is_empty());
         heard.take(told(vec![

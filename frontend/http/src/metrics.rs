@@ -1,5 +1,5 @@
-//! What the doors of this crate count, and `GET /metrics`: that, what the frontend counts, the sizes of
-//! the catalog, and what meta says of load, as Prometheus text.
+//! Counters of the doors of this crate, and `GET /metrics`: these, the frontend's counters, the sizes of the catalog,
+//! and the load that meta reports, as Prometheus text.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::door::Door;
 use crate::error::{ApiError, Dialect};
 use crate::load_metrics::{LoadIntake, LoadMetrics};
 
-/// Half a millisecond to about half a minute, each twice the one before.
+/// From half a millisecond to about half a minute, each bound twice the previous one.
 const LATENCY_BUCKETS: [f64; 17] = [
     0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048,
     4.096, 8.192, 16.384, 32.768,
@@ -45,7 +45,7 @@ struct OutcomeLabels {
     outcome: &'static str,
 }
 
-/// What is counted.
+/// Counters of the HTTP and Flight doors.
 pub(crate) struct DoorMetrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
@@ -62,6 +62,7 @@ pub(crate) struct DoorMetrics {
 impl DoorMetrics {
     pub(crate) fn new(frontend: Arc<Frontend>) -> Self {
         let (load_metrics, load) = LoadMetrics::new(Arc::clone(&frontend));
+        // The families are shared with the registry by cloning.
         let mut metrics = Self {
             load,
             registry: Registry::with_prefix("partita"),
@@ -75,34 +76,36 @@ impl DoorMetrics {
             flight_rows: Counter::default(),
         };
         let registry = &mut metrics.registry;
+        // HTTP.
         registry.register(
             "http_requests",
-            "Requests answered, by path, method and status",
+            "Requests with a response, by path, method and status",
             metrics.requests.clone(),
         );
         registry.register_with_unit(
             "http_request_duration",
-            "Until the answer began",
+            "Time until the response began",
             Unit::Seconds,
             metrics.latencies.clone(),
         );
         registry.register(
             "http_requests_in_flight",
-            "Requests whose answer has not begun",
+            "Requests without a response yet",
             metrics.in_flight.clone(),
         );
         registry.register("http_connections", "Open connections", metrics.connections.clone());
         registry.register(
             "http_connections_refused",
-            "Connections closed because there were too many",
+            "Connections refused because of the limit",
             metrics.refused_connections.clone(),
         );
         registry.register_with_unit(
             "http_body",
-            "Bodies of requests as they were sent",
+            "Request bodies as sent",
             Unit::Bytes,
             metrics.body_bytes.clone(),
         );
+        // Rows.
         registry.register(
             "line_protocol_lines",
             "Lines stored and rejected",
@@ -110,9 +113,10 @@ impl DoorMetrics {
         );
         registry.register(
             "flight_rows_written",
-            "Rows taken in by Flight",
+            "Rows written through Flight",
             metrics.flight_rows.clone(),
         );
+        // Values of other parts are collected when metrics are read.
         registry.register_collector(Box::new(FrontendCollector { frontend }));
         registry.register_collector(Box::new(load_metrics));
         metrics
@@ -132,7 +136,7 @@ impl DoorMetrics {
         self.requests.get_or_create(&labels).inc();
     }
 
-    /// A request that was given up before its answer began.
+    /// Counts a request that was abandoned before its response began.
     pub(crate) fn abandoned(&self) {
         self.in_flight.dec();
     }
@@ -182,12 +186,13 @@ pub(crate) async fn metrics(State(door): State<Arc<Door>>) -> Response {
             );
             ([(CONTENT_TYPE, content_type)], text).into_response()
         }
-        Err(error) => ApiError::internal(format!("metrics could not be written: {error}"))
-            .respond(Dialect::InfluxV3),
+        Err(error) => {
+            ApiError::internal(format!("cannot encode metrics: {error}")).respond(Dialect::InfluxV3)
+        }
     }
 }
 
-/// Reads the frontend's counters when they are asked for.
+/// Reads the frontend's counters when metrics are collected.
 struct FrontendCollector {
     frontend: Arc<Frontend>,
 }
@@ -206,7 +211,7 @@ impl Collector for FrontendCollector {
             let name = format!("frontend_{name}");
             let metric = encoder.encode_descriptor(
                 &name,
-                "Counted by the frontend",
+                "Counter of the frontend",
                 None,
                 MetricType::Counter,
             )?;
@@ -228,14 +233,15 @@ impl Collector for FrontendCollector {
 }
 
 impl FrontendCollector {
-    /// Quantiles as gauges: this client has no summaries.
+    /// Exports quantiles as gauges: this client library has no summaries.
     fn encode_latencies(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
+        // Quantiles of each kind.
         let latencies = self.frontend.metrics().latencies();
         #[expect(clippy::cast_precision_loss, reason = "microseconds below 2^53")]
         let seconds = |us: u64| us as f64 / 1e6;
         let mut quantiles = encoder.encode_descriptor(
             "frontend_latency_seconds",
-            "How long operations took, by kind",
+            "Latency of operations, by kind and quantile",
             None,
             MetricType::Gauge,
         )?;
@@ -252,6 +258,7 @@ impl FrontendCollector {
                 ConstGauge::new(seconds(us)).encode(quantiles.encode_family(&labels)?)?;
             }
         }
+        // Numbers and total times of each kind, for rates and averages.
         let mut counts = encoder.encode_descriptor(
             "frontend_operations",
             "Operations, by kind",
@@ -264,7 +271,7 @@ impl FrontendCollector {
         }
         let mut sums = encoder.encode_descriptor(
             "frontend_operation_seconds",
-            "Time that operations took together, by kind",
+            "Total time of operations, by kind",
             None,
             MetricType::Counter,
         )?;

@@ -1,4 +1,4 @@
-//! How the doors of this crate run. What is not here is a constant next to its use.
+//! Options of the HTTP and Flight doors. Other limits are constants next to their use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,41 +7,41 @@ use partita_proto::health::{Health, Well};
 
 use crate::guard::Guard;
 
-/// How the HTTP and Flight doors run.
+/// Limits and settings of the HTTP and Flight doors.
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
-    /// Connections at a time; more are told 503 and closed.
+    /// Maximum concurrent connections; further ones get 503 and are closed.
     pub connections_max: usize,
-    /// Bytes of a request's body as it is sent, perhaps compressed.
+    /// Maximum bytes of a request's body as sent, possibly compressed.
     pub body_bytes_max: usize,
-    /// Bytes of a request's body when it is not compressed any more.
+    /// Maximum bytes of a request's body after decompression.
     pub inflated_bytes_max: usize,
-    /// Bytes of all bodies that are being worked on; requests wait for their share of it.
+    /// Maximum bytes of all bodies in flight; further requests wait.
     pub in_flight_bytes_max: usize,
-    /// How long a connection may take to send a request's head, and how long it may be idle.
+    /// Maximum time to send a request's head, and maximum idle time of a connection.
     pub header_timeout: Duration,
-    /// How long a request's body may make no progress, and the time after which it has to come faster than
+    /// Maximum time without progress of a request's body, and the time after which it must arrive faster than
     /// `body_rate_min`.
     pub body_timeout: Duration,
-    /// How long a body that has begun to come waits for memory that other bodies have.
+    /// Maximum time that a body waits for memory which other bodies occupy.
     pub body_wait: Duration,
-    /// Bytes a second of a body that takes long.
+    /// Minimum bytes a second of a body that takes long.
     pub body_rate_min: usize,
-    /// How long requests in flight may take to end when the server stops.
+    /// Time that requests in flight get to end when the server stops.
     pub drain_timeout: Duration,
-    /// What tables made by line protocol call their time index.
+    /// Name of the time index in tables that line protocol creates.
     pub time_column: String,
-    /// Columns that line protocol may take a table to, the time included.
+    /// Maximum columns of a table that line protocol may add columns to, the time included.
     pub line_columns_max: usize,
-    /// Bytes of one string value of line protocol.
+    /// Maximum bytes of a string value of line protocol.
     pub line_string_bytes_max: usize,
-    /// Prepared statements of Flight SQL clients that are kept; the longest unused go first.
+    /// Maximum number of prepared statements of Flight SQL clients; the least recently used are dropped first.
     pub prepared_max: usize,
-    /// Bytes of their texts and values; the longest unused go first.
+    /// Maximum bytes of their texts and values; the least recently used are dropped first.
     pub prepared_bytes_max: usize,
-    /// The host names and the origins of pages that are let in.
+    /// The host names, and the origins of pages, that are admitted.
     pub guard: Guard,
-    /// Knows which parts of the process do not serve, for `/health` and `/ready`.
+    /// Reports parts of the process that are out of service, for `/health` and `/ready`.
     pub health: Arc<dyn Health>,
 }
 

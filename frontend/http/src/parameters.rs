@@ -1,11 +1,11 @@
-//! What a request says beside its path: query string, form, headers.
+//! Parameters of a request: query string, form, headers.
 
 use std::collections::BTreeMap;
 
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Uri};
 
-/// Named texts of a request. Of a name that is given twice the first counts.
+/// Named texts of a request. The first value of a repeated name counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parameters(BTreeMap<String, String>);
 
@@ -16,33 +16,33 @@ impl Parameters {
         parameters
     }
 
-    /// Adds what a form says and the query string does not.
+    /// Adds the parameters of a form that the query string does not have.
     pub(crate) fn add(&mut self, form: &[u8]) {
         for (name, value) in form_urlencoded::parse(form) {
             self.0.entry(name.into_owned()).or_insert_with(|| value.into_owned());
         }
     }
 
-    /// Adds one, unless it is there.
+    /// Adds a parameter unless it exists.
     pub(crate) fn set(&mut self, name: &str, value: String) {
         self.0.entry(name.to_owned()).or_insert(value);
     }
 
-    /// A parameter that is there and not empty.
+    /// The value of a parameter, unless it is missing or empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// A parameter that is true or false.
+    /// The value of a boolean parameter.
     ///
     /// # Errors
-    /// A message when it is neither.
+    /// A message when it is neither true nor false.
     pub(crate) fn flag(&self, name: &str, default: bool) -> Result<bool, String> {
         match self.get(name) {
             None => Ok(default),
             Some("true" | "1" | "t") => Ok(true),
             Some("false" | "0" | "f") => Ok(false),
-            Some(other) => Err(format!("{name} may be true or false, not \"{other}\"")),
+            Some(text) => Err(format!("{name} must be true or false, not \"{text}\"")),
         }
     }
 }
@@ -52,7 +52,7 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
     headers.get(name)?.to_str().ok().filter(|value| !value.is_empty())
 }
 
-/// What a body is: its type without parameters, in lower case.
+/// The type of a body, without parameters, in lower case.
 pub(crate) fn content_type(headers: &HeaderMap) -> String {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()

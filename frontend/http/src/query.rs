@@ -1,9 +1,8 @@
 //! InfluxDB 3's SQL endpoint: `GET` and `POST /api/v3/query_sql`.
 //!
-//! Parameters `db`, `q`, `format` and `params` come from the query string, a form or a JSON object.
-//! Formats: `json`, `jsonl`, `csv`, `parquet`, `pretty`; without one the Accept header says, and
-//! without that it is JSON. GET only reads. A statement without rows answers one row of its tag and
-//! how many rows it affected.
+//! Parameters `db`, `q`, `format` and `params` come from the query string, a form or a JSON object. Formats: `json`,
+//! `jsonl`, `csv`, `parquet`, `pretty`; the default is that of the Accept header, or else JSON. GET may only read. A
+//! statement without rows returns one row with its tag and the number of affected rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +26,7 @@ use crate::format::{
 use crate::parameters::{Parameters, content_type, header};
 use crate::sql_parameters::run_with;
 
-/// The formats of an answer.
+/// The formats of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Json,
@@ -49,7 +48,7 @@ impl Format {
         })
     }
 
-    /// The first type of an Accept header that is one of ours; JSON when it takes anything.
+    /// The first known type of an Accept header; JSON when it accepts anything.
     fn accepted(accept: &str) -> Option<Self> {
         accept.split(',').find_map(|kind| {
             Some(match kind.split(';').next().unwrap_or_default().trim() {
@@ -98,22 +97,22 @@ pub(crate) async fn query_sql(
     }
 }
 
-/// What a query asks, and with which values.
-pub(crate) struct Asked {
+/// The parameters of a query, and the values of the statement's parameters.
+pub(crate) struct QueryRequest {
     pub(crate) parameters: Parameters,
     pub(crate) values: BTreeMap<String, Value>,
 }
 
-/// Takes in what a query asks, from wherever it says it.
+/// Reads the parameters of a query from the URL and the body.
 ///
 /// # Errors
-/// When the body cannot be read or is no form or JSON object.
-pub(crate) async fn asked(
+/// When the body cannot be read, or is neither a form nor a JSON object.
+pub(crate) async fn query_request(
     door: &Door,
     uri: &Uri,
     headers: &HeaderMap,
     body: Body,
-) -> Result<Asked, ApiError> {
+) -> Result<QueryRequest, ApiError> {
     let mut parameters = Parameters::of(uri);
     let mut values = BTreeMap::new();
     let body = body::take(door, headers, body).await?;
@@ -121,25 +120,26 @@ pub(crate) async fn asked(
         "application/json" if !body.bytes.is_empty() => {
             let object: BTreeMap<String, Value> =
                 serde_json::from_slice(&body.bytes).map_err(|error| {
-                    ApiError::bad_request(format!("the body is no JSON object: {error}"))
+                    ApiError::bad_request(format!("the body is not a JSON object: {error}"))
                 })?;
             for (name, value) in object {
                 match value {
                     Value::Null => {}
                     Value::String(text) => parameters.set(&name, text),
                     Value::Object(object) if name == "params" => values.extend(object),
-                    other => parameters.set(&name, other.to_string()),
+                    value => parameters.set(&name, value.to_string()),
                 }
             }
         }
         _ => parameters.add(&body.bytes),
     }
     if let Some(params) = parameters.get("params") {
-        let object: BTreeMap<String, Value> = serde_json::from_str(params)
-            .map_err(|error| ApiError::bad_request(format!("params is no JSON object: {error}")))?;
+        let object: BTreeMap<String, Value> = serde_json::from_str(params).map_err(|error| {
+            ApiError::bad_request(format!("params is not a JSON object: {error}"))
+        })?;
         values.extend(object);
     }
-    Ok(Asked { parameters, values })
+    Ok(QueryRequest { parameters, values })
 }
 
 async fn answer(
@@ -149,7 +149,7 @@ async fn answer(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let Asked { parameters, values } = asked(door, uri, headers, body).await?;
+    let QueryRequest { parameters, values } = query_request(door, uri, headers, body).await?;
     let missing = |name| ApiError::bad_request(format!("missing parameter '{name}'"));
     let database = parameters.get("db").ok_or_else(|| missing("db"))?;
     let sql = parameters
@@ -160,7 +160,7 @@ async fn answer(
     let format = match parameters.get("format") {
         Some(name) => Format::named(name).ok_or_else(|| {
             ApiError::bad_request(format!(
-                "format \"{name}\" is not known; json, jsonl, csv, parquet and pretty are"
+                "unknown format \"{name}\"; use json, jsonl, csv, parquet or pretty"
             ))
         })?,
         None => header(headers, ACCEPT.as_str()).and_then(Format::accepted).unwrap_or(Format::Json),
@@ -170,7 +170,7 @@ async fn answer(
     respond(session, output, format).await
 }
 
-/// Runs statements; the last one's output is the answer.
+/// Runs statements; the output of the last one is the response.
 async fn run(
     session: &Arc<Session>,
     sql: &str,
@@ -187,13 +187,15 @@ async fn run(
     Ok(outputs.pop().ok_or_else(|| SqlError::syntax("there is no statement"))?)
 }
 
-/// Refuses what a GET request may not do: pages link to it, and caches and prefetchers ask it at will.
+/// Refuses statements that a GET request must not run: pages link to it, and caches and prefetchers send it at will.
 ///
 /// # Errors
-/// 405 for a statement that does not only read.
+/// 405 for a statement that does more than read.
 pub(crate) fn check_reads(statements: &[Statement]) -> Result<(), ApiError> {
-    let Some(other) = statements.iter().find(|statement| !statement.reads()) else { return Ok(()) };
-    let message = format!("{} needs a POST request; GET only reads", other.tag());
+    let Some(statement) = statements.iter().find(|statement| !statement.reads()) else {
+        return Ok(());
+    };
+    let message = format!("{} requires a POST request; GET may only read", statement.tag());
     Err(ApiError { allow: Some("POST"), ..ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message) })
 }
 
@@ -222,10 +224,10 @@ async fn respond(
     Ok(response)
 }
 
-/// An output's rows; of a statement without rows, one that tells what it did.
+/// An output's rows; for a statement without rows, one row with its tag and the number of affected rows.
 ///
 /// # Errors
-/// For COPY, which HTTP has no way to carry.
+/// For COPY, which HTTP cannot transfer.
 pub(crate) fn rows_of(
     output: Output,
 ) -> Result<(arrow::datatypes::SchemaRef, partita_frontend::RowStream), SqlError> {
@@ -238,7 +240,7 @@ pub(crate) fn rows_of(
                 ("rows_affected", rows, true),
             ])?)
         }
-        other => other,
+        rows => rows,
     };
     match output {
         Output::Rows { schema, stream } => Ok((schema, stream)),

@@ -1,10 +1,10 @@
-//! Which path leads where.
+//! Maps paths to handlers.
 //!
-//! Before the path is looked at, [`crate::guard`] decides whether the request is let in; pages of origins that are allowed
-//! are told so, and what they ask by OPTIONS is answered 204. No answer may be shown or run within another origin's
-//! page. Unknown paths are 404 and known ones with another method 405, both with JSON. `Authorization` headers are
-//! accepted and not looked at: this server does not ask who its clients are yet, which is why it listens on loopback
-//! only by default.
+//! Before the path is matched, [`crate::guard`] decides whether the request is admitted; responses to pages of allowed
+//! origins have CORS headers, and OPTIONS is answered with 204. No response may be shown or run within another origin's
+//! page. Unknown paths give 404 and known ones with another method 405, both with JSON. `Authorization` headers are
+//! accepted and ignored: this server does not authenticate clients yet, and therefore listens only on loopback by
+//! default.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,13 +30,13 @@ use crate::flight::Flight;
 use crate::guard::Admitted;
 use crate::{heatmap, metrics, query, sql_api, status, write};
 
-/// The largest message of Flight, in either direction.
+/// Maximum size of a Flight message, in either direction.
 const FLIGHT_MESSAGE_BYTES_MAX: usize = 64 << 20;
 
-/// What may be asked.
+/// The methods of all paths together.
 const METHODS: &str = "GET, POST, OPTIONS, HEAD";
-/// What keeps an answer from being shown in a frame, taken for a script, or embedded in another origin's page.
-const OF_EVERY_ANSWER: [(HeaderName, &str); 3] = [
+/// Headers of every response, which keep it from being framed, run as a script, or embedded in another origin's page.
+const COMMON_HEADERS: [(HeaderName, &str); 3] = [
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (CONTENT_SECURITY_POLICY, "frame-ancestors 'none'"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
@@ -70,12 +70,12 @@ pub(crate) fn routes(door: &Arc<Door>) -> Router {
         .max_decoding_message_size(FLIGHT_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(FLIGHT_MESSAGE_BYTES_MAX)
         .accept_compressed(CompressionEncoding::Gzip);
-    // Without tonic's own fallback: unknown paths are for the one below.
+    // tonic's own fallback is left out: unknown paths are handled by the one below.
     let grpc = Routes::from(Router::new()).add_service(flight).into_axum_router();
     http.merge(grpc)
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
-        .layer(from_fn_with_state(Arc::clone(door), around))
+        .layer(from_fn_with_state(Arc::clone(door), count_request))
 }
 
 async fn not_found(uri: Uri) -> Response {
@@ -92,10 +92,10 @@ fn dialect_of(uri: &Uri) -> Dialect {
     if uri.path().starts_with("/api/v2/") { Dialect::InfluxV2 } else { Dialect::InfluxV3 }
 }
 
-/// Counts a request and adds what every answer bears.
-async fn around(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+/// Counts a request, and adds the headers of every response.
+async fn count_request(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
     let method = request.method().clone();
-    // Paths as they are written above, so that what clients invent does not become metrics.
+    // Paths as written above, so that clients cannot create metrics by inventing paths.
     let path = request
         .extensions()
         .get::<MatchedPath>()
@@ -109,24 +109,24 @@ async fn around(State(door): State<Arc<Door>>, request: Request, next: Next) -> 
         _ => "other".to_owned(),
     };
     door.metrics.end(&path, &method, response.status().as_u16(), began.elapsed());
-    for (name, value) in OF_EVERY_ANSWER {
+    for (name, value) in COMMON_HEADERS {
         // The page of the heatmap has a policy of its own.
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
 }
 
-/// Answers a request, if it is let in.
+/// Handles a request, if it is admitted.
 async fn admit(door: &Door, request: Request, next: Next) -> Response {
     let guard = &door.options.guard;
     let admitted =
         guard.admit(request.version(), request.method(), request.uri(), request.headers());
     let allowed = match admitted {
         Ok(Admitted::Own) => None,
-        // What the guard compared is text; it is the header as it came.
+        // The guard compared it as text; the header is echoed unchanged.
         Ok(Admitted::Allowed(_)) => request.headers().get(ORIGIN).cloned(),
         Err(error) => {
-            tracing::debug!(message = error.message, "a request was not let in");
+            tracing::debug!(message = error.message, "refused a request");
             return error.respond(dialect_of(request.uri()));
         }
     };
@@ -141,7 +141,7 @@ async fn admit(door: &Door, request: Request, next: Next) -> Response {
     response
 }
 
-/// A request in flight; told off when its client goes away before the answer.
+/// A request in flight; counted as abandoned when it is dropped before its response.
 struct Counted<'a> {
     door: &'a Door,
     over: bool,
@@ -162,7 +162,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Tells a browser that pages of this origin may read the answer, and what they may ask.
+/// Adds the headers that allow pages of this origin to read the response, and list what they may send.
 fn allow(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.append(VARY, HeaderValue::from_name(ORIGIN));

@@ -1,9 +1,9 @@
-//! Makes the databases, tables and columns that line protocol brings.
+//! Creates the databases, tables and columns that line protocol refers to.
 //!
-//! A table made by line protocol has its tags, by name, as its key, then the time; it keeps the newest
-//! value of each field. Many writers may bring the same table or column at once: each asks for it "if
-//! not exists", and looks at what there is afterwards. When that is not what its rows were read for
-//! ([`Outcome::Changed`]), the rows are read again.
+//! The key of a table created by line protocol is its tags, by name, then the time; it keeps the newest value of each
+//! field. Many writers may create the same table or column at once: each creates it "if not exists", and inspects the
+//! result. When the table differs from the one that the rows were read for ([`Outcome::Changed`]), the rows are read
+//! again.
 
 use std::sync::Arc;
 
@@ -17,21 +17,21 @@ use partita_proto::service::{Ddl, NewTable, TableChange};
 use crate::hints::Hints;
 use crate::line_protocol::TableRows;
 
-/// The longest name of a database.
+/// Maximum length of a database name in bytes.
 const DATABASE_NAME_BYTES_MAX: usize = 64;
 
-/// What became of a table that rows need.
+/// The state of a table that rows need.
 pub(crate) enum Outcome {
-    /// It takes the rows.
+    /// It can take the rows.
     Ready(Arc<Table>),
-    /// Somebody else changed it: the rows must be read again.
+    /// Another writer changed it: the rows must be read again.
     Changed,
 }
 
-/// Checks the name of a database that a write may bring into being.
+/// Checks the name of a database that a write may create.
 ///
 /// # Errors
-/// A message when it is empty, too long or has other characters than letters, digits, `_`, `/`, `-`.
+/// A message when it is empty, too long, or has characters other than letters, digits, `_`, `/`, `-`.
 pub(crate) fn check_database_name(name: &str) -> Result<(), String> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'/' | b'-');
     if name.is_empty() || name.len() > DATABASE_NAME_BYTES_MAX || !name.bytes().all(allowed) {
@@ -43,10 +43,10 @@ pub(crate) fn check_database_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes a database unless it exists.
+/// Creates a database unless it exists.
 ///
 /// # Errors
-/// What the catalog's keeper says.
+/// Those of meta.
 pub(crate) async fn make_database(frontend: &Frontend, name: &str) -> Result<(), SqlError> {
     if frontend.catalog().databases.contains_key(name) {
         return Ok(());
@@ -56,16 +56,17 @@ pub(crate) async fn make_database(frontend: &Frontend, name: &str) -> Result<(),
     Ok(())
 }
 
-/// Makes a table fit for rows.
+/// Creates or extends a table so that rows fit.
 ///
 /// # Errors
-/// What the catalog's keeper says, unless the table is not any more what the rows were read for.
+/// Those of meta, unless the table is no longer the one that the rows were read for.
 pub(crate) async fn make_table(
     frontend: &Frontend,
     database: &str,
     hints: &Hints,
     rows: &TableRows,
 ) -> Result<Outcome, SqlError> {
+    // The table, or the columns that it lacks.
     let missing = match &rows.table {
         Some(table) if rows.new_tags.is_empty() && rows.new_fields.is_empty() => {
             return Ok(Outcome::Ready(Arc::clone(table)));
@@ -80,6 +81,7 @@ pub(crate) async fn make_table(
             if_not_exists: true,
         },
     };
+    // Another writer may have been faster; the catalog shows the result.
     let changed = frontend.change(missing).await;
     let catalog = frontend.catalog();
     let table = catalog.table(database, &rows.name);
@@ -87,10 +89,11 @@ pub(crate) async fn make_table(
         (Ok(_), Some(table)) if rows.fits(&table.schema) => Ok(Outcome::Ready(Arc::clone(table))),
         (Ok(_), _) => Ok(Outcome::Changed),
         (Err(error), table) => {
+            // An error stands only if nothing changed meanwhile.
             let same = match (&rows.table, table) {
                 (None, None) => true,
-                (Some(before), Some(now)) => {
-                    before.id == now.id && before.schema.version == now.schema.version
+                (Some(previous), Some(current)) => {
+                    previous.id == current.id && previous.schema.version == current.schema.version
                 }
                 _ => false,
             };
@@ -115,7 +118,7 @@ fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> C
     }
 }
 
-/// The columns that a table lacks; the catalog's keeper gives them ids.
+/// The columns that a table lacks; meta assigns their ids.
 fn new_columns(rows: &TableRows) -> Vec<Column> {
     let tags = rows.new_tags.iter().map(|name| column(0, name, ColumnType::String, Semantic::Tag));
     let fields = rows
@@ -137,7 +140,7 @@ fn new_table(database: &str, hints: &Hints, rows: &TableRows) -> NewTable {
     }
     let schema = TableSchema {
         version: SchemaVersion(1),
-        // Tags by name, then the time, which stands behind them.
+        // Tags by name, then the time, which follows them.
         key: columns[..=tags].iter().map(|column| column.id).collect(),
         columns,
         options: TableOptions {

@@ -1,8 +1,8 @@
 //! The accept loop: HTTP/1.1 and HTTP/2 without TLS (h2c) on one port.
 //!
-//! Which of the two a client speaks is read off its first bytes. Nagle's algorithm is off, or small
-//! answers wait for acknowledgements. When the server stops, it accepts no more connections, tells the
-//! open ones to end after the requests they have, and waits for those within a bound.
+//! The protocol that a client speaks is detected from its first bytes. Nagle's algorithm is off, because small
+//! responses would wait for acknowledgements. When the server stops, it accepts no more connections, lets the open ones
+//! finish their requests, and waits for them within a bound.
 
 use std::io;
 use std::sync::Arc;
@@ -23,18 +23,18 @@ use crate::door::Door;
 use crate::options::HttpOptions;
 use crate::routes::routes;
 
-/// What a client that speaks HTTP/2 says first.
+/// The first bytes of a client that speaks HTTP/2.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// How long to wait for the rest of an incomplete preface before looking again.
+/// Delay between checks for the rest of an incomplete preface.
 const PREFACE_PAUSE: Duration = Duration::from_millis(5);
-/// How long to wait when no connection can be accepted, because files ran out say.
+/// Delay after accept() failed, as it does when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Requests that one HTTP/2 connection may have in flight.
+/// Maximum requests in flight on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
-/// What an HTTP/2 client may send ahead: on a stream, and on a connection.
+/// Bytes that an HTTP/2 client may send ahead: on a stream, and on a connection.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
-/// An HTTP/2 connection that does not answer a ping for so long is closed.
+/// Interval of pings, and the time without a response after which an HTTP/2 connection is closed.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
     content-type: application/json\r\ncontent-length: 32\r\nconnection: close\r\n\r\n\
@@ -43,7 +43,7 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n
 /// Serves HTTP and Flight until `stop` is cancelled and the requests in flight have ended.
 ///
 /// # Errors
-/// When the listener cannot say its address.
+/// When the listener's address cannot be read.
 pub async fn serve(
     listener: TcpListener,
     frontend: Arc<Frontend>,
@@ -59,6 +59,7 @@ pub async fn serve(
     let mut connections = JoinSet::new();
     tracing::info!(%address, "serving HTTP and Flight");
     loop {
+        // Ended connections are reaped between new ones.
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
             Some(ended) = connections.join_next() => {
@@ -75,6 +76,7 @@ pub async fn serve(
                 continue;
             }
         };
+        // Each connection has a permit; without one it only gets a 503.
         match Arc::clone(&permits).try_acquire_owned() {
             Ok(permit) => {
                 let connection = Connection {
@@ -92,6 +94,7 @@ pub async fn serve(
         }
     }
     drop(listener);
+    // Open requests get `drain_timeout`; then their connections are dropped.
     let drained = tokio::time::timeout(drain_timeout, async {
         graceful.shutdown().await;
         while let Some(ended) = connections.join_next().await {
@@ -99,7 +102,7 @@ pub async fn serve(
         }
     });
     if drained.await.is_err() {
-        tracing::warn!("connections that did not end in time are closed");
+        tracing::warn!("closing connections that did not end in time");
         connections.shutdown().await;
     }
     Ok(())
@@ -113,7 +116,7 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-/// Tells a client that there are too many.
+/// Sends a 503 because of the limit of connections.
 async fn refuse(mut stream: TcpStream) {
     let say = async {
         stream.write_all(TOO_MANY).await?;
@@ -121,12 +124,12 @@ async fn refuse(mut stream: TcpStream) {
     };
     match tokio::time::timeout(Duration::from_secs(1), say).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "a refused client was gone"),
-        Err(_) => tracing::debug!("a refused client did not listen"),
+        Ok(Err(error)) => tracing::debug!(%error, "a refused client had disconnected"),
+        Err(_) => tracing::debug!("a refused client did not read the response"),
     }
 }
 
-/// One connection.
+/// A client's connection, which occupies one permit.
 struct Connection {
     door: Arc<Door>,
     app: axum::Router,
@@ -173,7 +176,7 @@ impl Connection {
     }
 }
 
-/// Whether a client begins as HTTP/2 does. `None` when it goes away before that can be told.
+/// Returns true if a client begins as HTTP/2 does; `None` when it disconnects before that is certain.
 async fn speaks_http2(stream: &TcpStream) -> io::Result<Option<bool>> {
     let mut first = [0; HTTP2_PREFACE.len()];
     loop {

@@ -1,12 +1,11 @@
 //! GreptimeDB's SQL endpoint: `GET` and `POST /v1/sql`.
 //!
-//! `sql` (several statements are allowed), `db` and `format` come from the query string, a form or a
-//! JSON object; `params`, an object of named parameters, is ours. Formats: `greptimedb_v1` (the
-//! default), `influxdb_v1`, `csv`, `csvWithNames`, `table`, `arrow`, `null`; all but the first two
-//! answer with the last statement's rows only. GET only reads.
+//! `sql` (which may hold several statements), `db` and `format` come from the query string, a form or a JSON object;
+//! `params`, an object of named parameters, is an extension. Formats: `greptimedb_v1` (the default), `influxdb_v1`,
+//! `csv`, `csvWithNames`, `table`, `arrow`, `null`; all but the first two return only the rows of the last statement.
+//! GET may only read.
 //!
-//! The last statement's rows stream. Those of earlier ones are collected, within
-//! [`COLLECTED_BYTES_MAX`].
+//! The rows of the last statement stream. Those of earlier ones are collected, up to [`COLLECTED_BYTES_MAX`].
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,15 +27,15 @@ use crate::format::{
     first_batch,
 };
 use crate::parameters::header;
-use crate::query::{Asked, asked, check_reads, rows_of};
+use crate::query::{QueryRequest, check_reads, query_request, rows_of};
 use crate::sql_parameters::run_with;
 
-/// Bytes of the rows of all statements but the last.
+/// Maximum bytes of the rows of all statements but the last.
 const COLLECTED_BYTES_MAX: usize = 16 << 20;
 const ERROR_CODE: HeaderName = HeaderName::from_static("x-greptime-err-code");
 const FORMAT: HeaderName = HeaderName::from_static("x-greptime-format");
 
-/// The formats of an answer.
+/// The formats of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Greptime,
@@ -113,11 +112,11 @@ pub(crate) async fn sql(
     body: Body,
 ) -> Response {
     let began = Instant::now();
-    let asked = match asked(&door, &uri, &headers, body).await {
-        Ok(asked) => asked,
+    let query = match query_request(&door, &uri, &headers, body).await {
+        Ok(query) => query,
         Err(error) => return request_failed(&error, began),
     };
-    match answer(&door, &method, &headers, &asked, began).await {
+    match answer(&door, &method, &headers, &query, began).await {
         Ok(response) => response,
         Err(Failure::Request(error)) => request_failed(&error, began),
         Err(Failure::Sql(error)) => sql_failed(&error, began),
@@ -164,25 +163,25 @@ async fn answer(
     door: &Door,
     method: &Method,
     headers: &HeaderMap,
-    asked: &Asked,
+    query: &QueryRequest,
     began: Instant,
 ) -> Result<Response, Failure> {
     let bad = |message: String| Failure::Request(ApiError::bad_request(message));
-    let parameters = &asked.parameters;
+    let parameters = &query.parameters;
     let sql = parameters.get("sql").ok_or_else(|| bad("missing parameter 'sql'".to_owned()))?;
     let format = match parameters.get("format") {
         None => Format::Greptime,
         Some(name) => Format::named(name).ok_or_else(|| {
             bad(format!(
-                "format \"{name}\" is not known; greptimedb_v1, influxdb_v1, csv, csvWithNames, \
-                 table, arrow and null are"
+                "unknown format \"{name}\"; use greptimedb_v1, influxdb_v1, csv, csvWithNames, \
+                 table, arrow or null"
             ))
         })?,
     };
     let database = parameters
         .get("db")
         .or_else(|| header(headers, "x-greptime-db-name"))
-        // GreptimeDB's clients may put the catalog in front.
+        // GreptimeDB's clients may prefix the catalog.
         .map(|name| name.strip_prefix("greptime-").unwrap_or(name))
         .unwrap_or(DEFAULT_DATABASE);
     let session = door.session(database, "http")?;
@@ -190,14 +189,14 @@ async fn answer(
     if *method != Method::POST {
         check_reads(&statements).map_err(Failure::Request)?;
     }
-    if !asked.values.is_empty() {
-        let output = run_with(&session, sql, &asked.values).await?;
+    if !query.values.is_empty() {
+        let output = run_with(&session, sql, &query.values).await?;
         return last(session, output, Vec::new(), format, began).await;
     }
     let mut earlier = Vec::new();
-    for (at, statement) in statements.iter().enumerate() {
+    for (index, statement) in statements.iter().enumerate() {
         let output = session.run(statement).await?;
-        if at + 1 == statements.len() {
+        if index + 1 == statements.len() {
             return last(session, output, earlier, format, began).await;
         }
         collect(output, format, &mut earlier).await?;
@@ -214,27 +213,29 @@ fn affected(format: Format, rows: Option<u64>) -> Option<String> {
     }
 }
 
-/// Runs a statement that is not the last to its end, and keeps its result if the format has a place
-/// for it.
+/// Runs a statement that is not the last one to its end, and keeps its result if the format has a place for it.
 async fn collect(output: Output, format: Format, results: &mut Vec<u8>) -> Result<(), SqlError> {
+    // Results are kept up to a bound, so that memory is.
     let keep = format.outer().is_some();
     let mut add = |bytes: &[u8]| {
         results.extend_from_slice(bytes);
         if results.len() > COLLECTED_BYTES_MAX {
             return Err(SqlError::new(
                 "54000",
-                "the rows of a statement that is not the last are too many to be collected; send \
+                "too many rows in a statement that is not the last one; send \
                  it by itself",
             ));
         }
         Ok(())
     };
+    // A statement without rows has a result of its own.
     if let Output::Done { rows, .. } = &output {
         return match affected(format, *rows) {
             Some(text) => add(format!("{text},").as_bytes()),
             None => Ok(()),
         };
     }
+    // Rows are fetched in any case: the statement must run to its end.
     let (schema, mut stream) = rows_of(output)?;
     let mut encoder = format.encoder();
     if keep {
@@ -252,7 +253,7 @@ async fn collect(output: Output, format: Format, results: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// The answer, once the last statement has begun to give its rows.
+/// The response, once the last statement has produced its first rows.
 async fn last(
     session: Arc<Session>,
     output: Output,
@@ -260,17 +261,17 @@ async fn last(
     format: Format,
     began: Instant,
 ) -> Result<Response, Failure> {
-    let mut before = Vec::new();
+    let mut prefix = Vec::new();
     if let Some(outer) = format.outer() {
-        before.extend(format!("{{\"{outer}\":[").bytes());
-        before.extend(earlier);
+        prefix.extend(format!("{{\"{outer}\":[").bytes());
+        prefix.extend(earlier);
     }
-    let over = move || format!("],\"execution_time_ms\":{}}}", milliseconds(began)).into_bytes();
+    let suffix = move || format!("],\"execution_time_ms\":{}}}", milliseconds(began)).into_bytes();
     let body = match output {
         Output::Done { rows, .. } if affected(format, rows).is_some() => {
-            before.extend(affected(format, rows).unwrap_or_default().bytes());
-            before.extend(over());
-            Body::from(before)
+            prefix.extend(affected(format, rows).unwrap_or_default().bytes());
+            prefix.extend(suffix());
+            Body::from(prefix)
         }
         Output::Done { rows, .. } => Body::from(format!("{}\n", rows.unwrap_or(0))),
         output => {
@@ -289,11 +290,11 @@ async fn last(
                     first,
                     rest,
                     encoder: format.encoder(),
-                    before,
+                    before: prefix,
                     behind: Box::new(move || {
                         // The session lives until its rows have been sent.
                         drop(session);
-                        if wrapped { over() } else { Vec::new() }
+                        if wrapped { suffix() } else { Vec::new() }
                     }),
                 })
             }

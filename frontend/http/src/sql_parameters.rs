@@ -1,8 +1,7 @@
-//! Named parameters of a statement (`$host`) as positional ones.
+//! Turns named parameters of a statement (`$host`) into positional ones.
 //!
-//! InfluxDB 3's clients send `params` as a JSON object. Values never become part of the text: the text
-//! is only given numbers for names, and only where a name stands outside of strings, quoted names and
-//! comments.
+//! InfluxDB 3's clients send `params` as a JSON object. Values never become part of the text: names in the text are
+//! only replaced by numbers, and only outside of strings, quoted names and comments.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,8 +14,8 @@ use serde_json::Value;
 /// Runs a statement with named parameters.
 ///
 /// # Errors
-/// The statement's own; and when a parameter is missing, too many are given, a value is no plain one,
-/// or the text holds more than one statement.
+/// Those of the statement; also when a parameter is missing, when one is not used, when a value is an array or an
+/// object, or when the text has several statements.
 pub(crate) async fn run_with(
     session: &Arc<Session>,
     sql: &str,
@@ -25,22 +24,21 @@ pub(crate) async fn run_with(
     let (sql, names) = positional(sql, parameters)?;
     let mut statements = session.parse(&sql).await?;
     let (Some(statement), true) = (statements.pop(), statements.is_empty()) else {
-        return Err(SqlError::syntax("parameters need exactly one statement"));
+        return Err(SqlError::syntax("parameters require exactly one statement"));
     };
     let values =
         names.iter().map(|name| scalar(name, &parameters[name])).collect::<Result<Vec<_>, _>>()?;
-    // Numbers are what they are; what the statement makes of a text comes first, because it may be
-    // meant as a timestamp.
+    // Numbers have their own type; the statement determines the type of a text, which may be meant as a timestamp.
     let types: Vec<_> = values
         .iter()
         .map(|value| match value {
             ScalarValue::Utf8View(_) | ScalarValue::Null => None,
-            other => Some(other.data_type()),
+            number => Some(number.data_type()),
         })
         .collect();
     let prepared = match session.prepare(statement.clone(), &types).await {
         Ok(prepared) => prepared,
-        // A number may stand for a timestamp's ticks: then only the statement knows the type.
+        // A number may be a timestamp's ticks: then only the statement knows the type.
         Err(error) => match session.prepare(statement, &vec![None; values.len()]).await {
             Ok(prepared) => prepared,
             Err(_) => return Err(error),
@@ -49,9 +47,9 @@ pub(crate) async fn run_with(
     let values = values
         .into_iter()
         .zip(&prepared.parameter_types)
-        .map(|(value, wanted)| match wanted {
+        .map(|(value, target)| match target {
             DataType::Null => Ok(value),
-            _ => Ok(value.cast_to(wanted)?),
+            _ => Ok(value.cast_to(target)?),
         })
         .collect::<Result<Vec<_>, SqlError>>()?;
     session.run_prepared(&prepared, values).await
@@ -71,13 +69,13 @@ fn scalar(name: &str, value: &Value) -> Result<ScalarValue, SqlError> {
         Value::Array(_) | Value::Object(_) => {
             return Err(SqlError::new(
                 "22023",
-                format!("parameter ${name} must be a text, a number, true, false or null"),
+                format!("parameter ${name} must be a string, a number, true, false or null"),
             ));
         }
     })
 }
 
-/// Replaces names by numbers. Returns the text and the names in the order of their numbers.
+/// Replaces names by numbers. Returns the text, and the names in the order of their numbers.
 fn positional(
     sql: &str,
     parameters: &BTreeMap<String, Value>,
@@ -86,24 +84,27 @@ fn positional(
     let mut names: Vec<String> = Vec::new();
     let mut rest = sql;
     while let Some(first) = rest.chars().next() {
+        // Strings, comments and words are copied unchanged.
         let verbatim = skipped(rest);
         if verbatim > 0 {
             text.push_str(&rest[..verbatim]);
             rest = &rest[verbatim..];
             continue;
         }
+        // A dollar sign without a name is copied too.
         let name_len = if first == '$' { name_len(&rest[1..]) } else { 0 };
         if name_len == 0 {
             text.push(first);
             rest = &rest[first.len_utf8()..];
             continue;
         }
+        // Each name has one number, wherever it occurs.
         let name = &rest[1..=name_len];
         if !parameters.contains_key(name) {
             return Err(SqlError::new("42P02", format!("there is no parameter ${name}")));
         }
-        let number = match names.iter().position(|known| known == name) {
-            Some(at) => at + 1,
+        let number = match names.iter().position(|known_name| known_name == name) {
+            Some(index) => index + 1,
             None => {
                 names.push(name.to_owned());
                 names.len()
@@ -112,10 +113,11 @@ fn positional(
         text.push_str(&format!("${number}"));
         rest = &rest[1 + name_len..];
     }
+    // A parameter without a use is probably a typing error.
     match parameters.keys().find(|name| !names.contains(name)) {
         Some(name) => Err(SqlError::new(
             "22023",
-            format!("parameter \"{name}\" is given, but the statement has no ${name}"),
+            format!("parameter \"{name}\" is not used in the statement"),
         )),
         None => Ok((text, names)),
     }
@@ -125,11 +127,11 @@ fn name_len(text: &str) -> usize {
     text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(text.len())
 }
 
-/// The length of the string, quoted name, comment or word at the beginning of a text; 0 if there is
-/// none. One that has no end takes all, and the parser tells of it.
+/// The length of the string, quoted name, comment or word at the start of a text; 0 if there is none. One without an
+/// end takes the rest, and the parser reports it.
 fn skipped(text: &str) -> usize {
     let quoted = |quote: char| {
-        // A doubled quote ends one string and begins the next: the same for our purpose.
+        // A doubled quote ends one string and begins the next, with the same effect here.
         text[1..].find(quote).map_or(text.len(), |end| end + 2)
     };
     let mut characters = text.chars();
@@ -140,7 +142,7 @@ fn skipped(text: &str) -> usize {
         (Some('e' | 'E'), Some('\'')) => escaped_string(text),
         (Some('-'), Some('-')) => text.find('\n').unwrap_or(text.len()),
         (Some('/'), Some('*')) => text.find("*/").map_or(text.len(), |end| end + 2),
-        // A word goes as a whole, so that a letter e at its end does not begin a string.
+        // A word is copied as a whole, so that a letter e at its end does not begin a string.
         (Some(first), _) if first.is_alphanumeric() || first == '_' => {
             let end = text
                 .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$'))
@@ -151,14 +153,14 @@ fn skipped(text: &str) -> usize {
     }
 }
 
-/// The length of `E'...'`, in which a backslash takes the next character.
+/// The length of `E'...'`, in which a backslash escapes the next character.
 fn escaped_string(text: &str) -> usize {
     let mut escaped = false;
-    for (at, character) in text.char_indices().skip(2) {
+    for (index, character) in text.char_indices().skip(2) {
         match character {
             _ if escaped => escaped = false,
             '\\' => escaped = true,
-            '\'' => return at + 1,
+            '\'' => return index + 1,
             _ => {}
         }
     }

@@ -1,7 +1,7 @@
-//! Whether the server is there and what it is: `/ping`, `/health`, `/ready`, `/status`.
+//! State and version of the server: `/ping`, `/health`, `/ready`, `/status`.
 //!
-//! InfluxDB's clients ask for these before they trust a server, so names and forms are theirs. None of
-//! them needs to be authenticated.
+//! InfluxDB's clients request these before they trust a server, so names and forms are InfluxDB's. None of them
+//! requires authentication.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn version_headers() -> [(HeaderName, HeaderValue); 2] {
     ]
 }
 
-/// `GET /health`: 503 while a part of the process does not serve, with the parts and the reasons.
+/// `GET /health`: 503 while a part of the process is out of service, with the parts and the reasons.
 pub(crate) async fn health(State(door): State<Arc<Door>>) -> Response {
     let ailments = door.options.health.ailments();
     let (code, status, message) = match ailments.first() {
@@ -49,13 +49,13 @@ pub(crate) async fn health(State(door): State<Arc<Door>>) -> Response {
     (code, version_headers(), Json(body)).into_response()
 }
 
-/// The parts that do not serve, in the form of InfluxDB's checks.
+/// The parts that are out of service, in the form of InfluxDB's checks.
 fn checks(ailments: &[Ailment]) -> Vec<serde_json::Value> {
     let check = |Ailment { part, reason }: &Ailment| json!({ "name": part, "status": "fail", "message": reason });
     ailments.iter().map(check).collect()
 }
 
-/// `GET /ready`: 503 while a part of the process does not serve.
+/// `GET /ready`: 503 while a part of the process is out of service.
 pub(crate) async fn ready(State(door): State<Arc<Door>>) -> Response {
     let up = format!("{:?}", door.started.elapsed());
     let ailments = door.options.health.ailments();
@@ -97,7 +97,7 @@ pub(crate) async fn status(State(door): State<Arc<Door>>) -> Response {
     .into_response()
 }
 
-/// When the server started, as RFC 3339 has it.
+/// The start time of the server in RFC 3339.
 fn started(door: &Door) -> Option<String> {
     timestamp_ns_to_datetime(door.started_ns).map(|moment| format!("{moment:?}Z"))
 }

@@ -1,6 +1,6 @@
-//! `GET /v1/tables.json`: which tables have load, how evenly it lies, and what is wrong with them.
+//! `GET /v1/tables.json`: the tables that have load, the balance of their partitions, and their verdicts.
 //!
-//! Invariant: tables with the most rows written and read come first; of many the quiet ones are left out.
+//! Invariant: tables with the most rows written and read come first; beyond the limit the quietest are left out.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,12 +12,12 @@ use partita_proto::load::{LoadReport, PartitionLoad};
 
 use crate::heatmap::shown_name;
 
-/// Tables that are listed.
+/// Maximum number of listed tables.
 const TABLES_MAX: usize = 256;
-/// From this busy share on, what is found of a partition is told.
+/// Busy share from which the verdict on a partition is reported.
 const HOT_BUSY: f64 = 0.5;
 
-/// The list.
+/// The listed tables.
 pub(crate) fn tables(report: &LoadReport, catalog: &Catalog) -> TableList {
     let mut by_table: BTreeMap<TableId, Vec<&PartitionLoad>> = BTreeMap::new();
     for load in &report.partitions {
@@ -37,14 +37,14 @@ pub(crate) fn tables(report: &LoadReport, catalog: &Catalog) -> TableList {
             },
         ));
     }
-    rated.sort_by(|(a, one), (b, other)| {
-        Reverse(a).cmp(&Reverse(b)).then_with(|| one.name.cmp(&other.name))
+    rated.sort_by(|(a, summary), (b, other_summary)| {
+        Reverse(a).cmp(&Reverse(b)).then_with(|| summary.name.cmp(&other_summary.name))
     });
     rated.truncate(TABLES_MAX);
     TableList { tables: rated.into_iter().map(|(_, summary)| summary).collect() }
 }
 
-/// The class of the busiest hot partition.
+/// The verdict on the busiest hot partition.
 fn worst(loads: &[&PartitionLoad]) -> Option<String> {
     let hot = |load: &&&PartitionLoad| load.busy.s10 >= HOT_BUSY || load.rates.rejected > 0.0;
     let judged = loads.iter().filter(hot).filter_map(|load| {
@@ -59,7 +59,7 @@ fn narrow(rate: f64) -> f32 {
     rate as f32
 }
 
-/// Rows a second, as something to sort by.
+/// Rows a second as an integer to sort by.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped before")]
 fn whole(rate: f64) -> u64 {
     rate.clamp(0.0, 1e15) as u64

@@ -1,14 +1,14 @@
-//! The endpoints that take line protocol.
+//! The endpoints for line protocol.
 //!
-//! | path | clients | precision by default | answer to wrong lines |
+//! | path | clients | default precision | response to wrong lines |
 //! |---|---|---|---|
 //! | `/api/v2/write` | InfluxDB 2, and 3 by default | ns | 400 `code`, `message`, `line` |
 //! | `/write` | InfluxDB 1 | ns | 400 `error` |
 //! | `/api/v3/write_lp` | InfluxDB 3 | auto | 400 `error`, `data` |
 //!
-//! Each stores the good lines of a text with bad ones, unless `accept_partial=false` is said. Every
-//! answer of success means that the rows are durable; `no_sync` is understood and changes nothing.
-//! `org`, `orgID`, `consistency`, user names, passwords and tokens are accepted and not looked at.
+//! Each stores the good lines of a text with bad ones, unless `accept_partial=false` is set. A successful response
+//! always means that the rows are durable; `no_sync` is accepted and changes nothing. `org`, `orgID`, `consistency`,
+//! user names, passwords and tokens are accepted and ignored.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::line_protocol::{Precision, Rejection};
 use crate::parameters::Parameters;
 use crate::write_lines::{LineWrite, Partial, WriteFailure, write_lines};
 
-/// Rejected lines that a message of InfluxDB 2's form lists.
+/// Maximum number of rejected lines in a message for InfluxDB 2.
 const LISTED_MAX: usize = 100;
 
 /// `POST /api/v2/write`.
@@ -38,7 +38,7 @@ pub(crate) async fn v2(
     body: Body,
 ) -> Response {
     let parameters = Parameters::of(&uri);
-    // GreptimeDB's clients say `db` here.
+    // GreptimeDB's clients send `db` here.
     let bucket = parameters.get("bucket").or(parameters.get("db")).map(retention_policy_free);
     let Some(database) = bucket else {
         return ApiError::bad_request("bucket is required").respond(Dialect::InfluxV2);
@@ -75,7 +75,7 @@ pub(crate) async fn v3(
     respond(&door, Dialect::InfluxV3, database.to_owned(), &parameters, &headers, body).await
 }
 
-/// InfluxDB 1's database and retention policy as one name; the default policies have none.
+/// InfluxDB 1's database and retention policy as one name; default policies are left out.
 pub(crate) fn v1_database(database: &str, policy: Option<&str>) -> String {
     match policy {
         None | Some("autogen" | "default") => database.to_owned(),
@@ -83,7 +83,7 @@ pub(crate) fn v1_database(database: &str, policy: Option<&str>) -> String {
     }
 }
 
-/// A bucket that InfluxDB 1's clients call `db/rp`.
+/// The database of a bucket in the form `db/rp` of InfluxDB 1's clients.
 fn retention_policy_free(bucket: &str) -> String {
     let name = bucket.strip_suffix("/autogen").or_else(|| bucket.strip_suffix("/default"));
     name.unwrap_or(bucket).to_owned()
@@ -101,11 +101,11 @@ async fn respond(
         Ok(write) => write,
         Err(message) => return ApiError::bad_request(message).respond(dialect),
     };
-    let taken = match body::take(door, headers, body).await {
-        Ok(taken) => taken,
+    let received = match body::take(door, headers, body).await {
+        Ok(received) => received,
         Err(error) => return error.respond(dialect),
     };
-    match write_lines(door, &write, taken.bytes, taken.share).await {
+    match write_lines(door, &write, received.bytes, received.share).await {
         Ok(_) => StatusCode::NO_CONTENT.into_response(),
         Err(WriteFailure::Request(error)) => error.respond(dialect),
         Err(WriteFailure::Lines(partial)) => rejected(dialect, write.accept_partial, &partial),
@@ -124,7 +124,7 @@ fn line_write(
         (None, Dialect::InfluxV3) => Precision::Auto,
         (None, _) => Precision::Nanosecond,
     };
-    // Checked, so that a typing error is told; rows are durable when they are acknowledged anyway.
+    // Parsed only to report typing errors; rows are always durable when they are acknowledged.
     parameters.flag("no_sync", false)?;
     Ok(LineWrite {
         database,
@@ -134,7 +134,7 @@ fn line_write(
     })
 }
 
-/// The answer when lines were not stored.
+/// The response when some lines were not stored.
 fn rejected(dialect: Dialect, accept_partial: bool, partial: &Partial) -> Response {
     let status = partial.status();
     let first = partial.rejections.first();
@@ -172,7 +172,7 @@ fn one_line(rejection: &Rejection) -> String {
     format!("line {}: {}", rejection.line, rejection.message)
 }
 
-/// All that is known of the rejected lines, one to a line of text.
+/// The rejected lines, one for each line of text.
 fn listing(partial: &Partial) -> String {
     let total = partial.stored + partial.rejected;
     let mut text = if partial.stored == 0 {

@@ -1,8 +1,8 @@
-//! Writes a text of line protocol: read, make what is missing, ingest.
+//! Writes a text of line protocol: parse, create what is missing, ingest.
 //!
-//! The text is read off the event loop when it is long. Rows of different tables are written side by
-//! side. A line that is wrong does not keep the others from being stored, unless the writer asked for
-//! all or nothing; in any case the answer says what was not stored and why.
+//! A long text is parsed on a blocking thread. Rows of different tables are written concurrently. A wrong line does not
+//! keep the others from being stored, unless the writer requested all or nothing; in any case the response lists the
+//! lines that were not stored, with the reasons.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use crate::line_protocol::{
 };
 use crate::schema_on_write::{Outcome, check_database_name, make_database, make_table};
 
-/// A text up to this long is read in a fraction of a millisecond, where it arrives.
+/// Maximum bytes of a text that is parsed on the thread that received it, in a fraction of a millisecond.
 const READ_INLINE_BYTES_MAX: usize = 64 << 10;
-/// Tables of one request that are made or written at the same time.
+/// Maximum tables of one request that are created or written at the same time.
 const TABLES_AT_ONCE: usize = 8;
-/// How often a text is read again because its tables changed meanwhile.
+/// Maximum attempts to parse a text whose tables change meanwhile.
 const READINGS_MAX: usize = 8;
 
-/// What a writer asks for.
+/// Parameters of a write.
 pub(crate) struct LineWrite {
     pub(crate) database: String,
     pub(crate) precision: Precision,
@@ -39,12 +39,12 @@ pub(crate) struct LineWrite {
 pub(crate) struct Partial {
     pub(crate) stored: usize,
     pub(crate) rejected: usize,
-    /// The first of them.
+    /// The first rejections.
     pub(crate) rejections: Vec<Rejection>,
 }
 
 impl Partial {
-    /// 422 when all that is wrong is that there would be too many columns, as InfluxDB 3 says it.
+    /// 422 when every line was rejected for too many columns, as in InfluxDB 3.
     pub(crate) fn status(&self) -> StatusCode {
         let limit = |rejection: &Rejection| rejection.kind == Kind::ColumnLimit;
         if self.stored == 0 && self.rejections.iter().all(limit) {
@@ -55,12 +55,12 @@ impl Partial {
     }
 }
 
-/// Why not all lines were stored.
+/// The reason why not all lines were stored.
 #[derive(Debug)]
 pub(crate) enum WriteFailure {
-    /// The request as a whole failed; some tables' rows may be stored.
+    /// The request as a whole failed; the rows of some tables may be stored.
     Request(ApiError),
-    /// Some lines, perhaps all, are wrong.
+    /// Some lines, possibly all, are wrong.
     Lines(Partial),
 }
 
@@ -76,7 +76,7 @@ impl From<SqlError> for WriteFailure {
     }
 }
 
-/// Writes lines; `share` is the body's claim on memory. Returns how many were stored: all of them.
+/// Writes lines; `share` is the body's claim on memory. Returns their number, which means that all were stored.
 ///
 /// # Errors
 /// When not all of them were stored.
@@ -100,7 +100,7 @@ async fn write_all(door: &Door, write: &LineWrite, body: Vec<u8>) -> Result<usiz
     check_database_name(&write.database).map_err(ApiError::bad_request)?;
     let text = String::from_utf8(body).map_err(|error| {
         ApiError::bad_request(format!(
-            "the body is not UTF-8: byte {} is wrong",
+            "the body is not UTF-8: invalid byte at offset {}",
             error.utf8_error().valid_up_to()
         ))
     })?;
@@ -155,12 +155,12 @@ async fn read_lines(
     } else {
         tokio::task::spawn_blocking(work)
             .await
-            .map_err(|error| ApiError::internal(format!("reading lines failed: {error}")))?
+            .map_err(|error| ApiError::internal(format!("parsing lines failed: {error}")))?
     };
     lines.map_err(|error| SqlError::from(error).into())
 }
 
-/// Makes all tables fit for their rows. `None`: the text must be read again.
+/// Creates or extends all tables for their rows. `None`: the text must be parsed again.
 async fn make_tables(
     door: &Door,
     write: &LineWrite,
@@ -204,7 +204,7 @@ async fn ingest(
                 error.message = format!("table \"{}\": {}", rows.name, error.message);
                 failure.get_or_insert(error);
             }
-            // The rows of this table are wrong together, the others' are not.
+            // The rows of this table are wrong together; those of other tables are not.
             Err(error) => {
                 rejected += count;
                 if rejections.len() < REJECTIONS_MAX {

@@ -1,5 +1,5 @@
-//! Rows on their way out. Inside, strings and bytes are views; many clients (pandas through pyarrow,
-//! ADBC drivers) do not take those yet, so they leave as plain strings and bytes, at any depth.
+//! Encodes rows for clients. Internally, strings and bytes are views; many clients (pandas through pyarrow, ADBC
+//! drivers) do not support views yet, so they are sent as plain strings and bytes, at any depth.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use tonic::Status;
 use super::Answers;
 use super::status::{arrow_status, status_of};
 
-/// The schema as clients see it.
+/// The schema that is sent to clients.
 pub(crate) fn outer_schema(schema: &Schema) -> SchemaRef {
     let fields: Vec<_> = schema.fields().iter().map(outer_field).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
@@ -43,11 +43,11 @@ fn outer_type(data_type: &DataType) -> DataType {
         DataType::FixedSizeList(field, len) => DataType::FixedSizeList(outer_field(field), *len),
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(outer_field).collect()),
         DataType::Map(field, sorted) => DataType::Map(outer_field(field), *sorted),
-        other => other.clone(),
+        data_type => data_type.clone(),
     }
 }
 
-/// Rows as clients see them.
+/// The rows that are sent to clients.
 fn outer_batch(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let columns = batch
         .columns()
@@ -65,7 +65,7 @@ fn outer_batch(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch, A
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &rows)
 }
 
-/// A result as the messages of a DoGet. The session lives as long as they do.
+/// A result as the messages of a DoGet. The session lives as long as the messages.
 pub(crate) fn messages(
     schema: &Schema,
     rows: RowStream,
@@ -84,23 +84,22 @@ pub(crate) fn messages(
     Box::pin(encoded.map_err(|error| match error {
         FlightError::Tonic(status) => *status,
         FlightError::Arrow(error) => arrow_status(error),
-        other => Status::internal(other.to_string()),
+        error => Status::internal(error.to_string()),
     }))
 }
 
-/// A schema as Flight SQL puts it into its messages.
+/// A schema in the encoding of Flight SQL's messages.
 pub(crate) fn schema_bytes(schema: &Schema) -> Result<Bytes, ArrowError> {
     let options = IpcWriteOptions::default();
     let IpcMessage(bytes) = SchemaAsIpc::new(schema, &options).try_into()?;
     Ok(bytes)
 }
 
-/// The schema of a statement's parameters, which have numbers for names.
+/// The schema of a statement's parameters, whose names are numbers.
 pub(crate) fn parameter_schema(types: &[DataType]) -> Schema {
-    let fields = types
-        .iter()
-        .enumerate()
-        .map(|(at, data_type)| Field::new(format!("${}", at + 1), outer_type(data_type), true));
+    let fields = types.iter().enumerate().map(|(index, data_type)| {
+        Field::new(format!("${}", index + 1), outer_type(data_type), true)
+    });
     Schema::new(fields.collect::<Vec<_>>())
 }
 

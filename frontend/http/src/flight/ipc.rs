@@ -1,13 +1,13 @@
-//! What a client's Arrow messages must be before arrow reads them.
+//! Checks of a client's Arrow messages before arrow parses them.
 //!
-//! Arrow's reader takes much of a message on trust: a type that it does not know, a buffer that ends beyond its body or
-//! one too few end the task with a panic, and what decompresses to gigabytes is decompressed. So each message is checked
-//! here first, by its own metadata:
+//! Arrow's reader trusts most of a message: an unknown type, a buffer that extends beyond its body, or a missing one
+//! end the task with a panic, and data that decompresses to gigabytes is decompressed. So each message is checked here
+//! first, by its own metadata:
 //!
 //! | message | checked |
 //! |---|---|
-//! | schema | types, their parameters and children; how many fields there are, and how deep |
-//! | dictionary, rows | lengths and NULL counts; as many nodes and buffers as the schema asks for, within the body; what compressed buffers decompress to |
+//! | schema | types, their parameters and children; number and depth of fields |
+//! | dictionary, rows | lengths and NULL counts; the nodes and buffers that the schema requires, within the body; the size of decompressed buffers |
 //!
 //! Values (offsets, UTF-8, indexes of dictionaries) are validated by arrow as it builds arrays.
 //!
@@ -23,51 +23,52 @@ use arrow::ipc::{
 };
 use arrow_flight::FlightData;
 
-/// Fields of a schema, those within others included.
+/// Maximum number of fields in a schema, nested ones included.
 const FIELDS_MAX: usize = 10_000;
-/// Fields within each other.
+/// Maximum nesting of fields.
 const DEPTH_MAX: usize = 32;
-/// Rows of a message.
+/// Maximum rows of a message.
 const ROWS_MAX: usize = 16 << 20;
-/// Bytes of a message when it is not compressed any more.
+/// Maximum bytes of a message after decompression.
 const BODY_BYTES_MAX: usize = 256 << 20;
-/// Where buffers may begin: at multiples of it.
+/// Buffers must begin at multiples of this.
 const BUFFER_ALIGNMENT: i64 = 8;
-/// The bytes of a compressed buffer that say how long it was.
+/// Bytes of a compressed buffer that hold its uncompressed length.
 const PREFIX_BYTES: usize = 8;
 
-/// What is wrong with a message.
+/// The error of a malformed message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the Arrow message is malformed: {0}")]
 pub(crate) struct Malformed(String);
 
-fn malformed<T>(what: impl Into<String>) -> Result<T, Malformed> {
-    Err(Malformed(what.into()))
+fn malformed<T>(description: impl Into<String>) -> Result<T, Malformed> {
+    Err(Malformed(description.into()))
 }
 
-/// A node of the rows of a schema, or of a dictionary.
+/// A node of a schema's rows, or of a dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Node {
-    /// Its buffers, without those of views, whose number each message says.
+    /// Number of buffers, without those of views, whose number is in each message.
     buffers: usize,
-    /// Whether the first of them says which values are NULL.
+    /// True if the first buffer has the validity of values.
     has_validity: bool,
     is_view: bool,
-    /// Bytes of each element of its second buffer where arrow takes that for whole ones: offsets, views and indexes of dictionaries; else 1.
+    /// Bytes of each element of the second buffer if arrow requires whole elements: offsets, views and indexes of
+    /// dictionaries; else 1.
     width: usize,
 }
 
 impl Node {
-    /// A node of so many buffers, the first of which says what is NULL.
+    /// A node with this number of buffers, the first of which has the validity.
     const fn of(buffers: usize, width: usize) -> Self {
         Self { buffers, has_validity: true, is_view: false, width }
     }
 }
 
-/// The nodes of a schema's rows, or of a dictionary's values, in the order in which messages have them.
+/// The nodes of a schema's rows, or of a dictionary's values, in the order of messages.
 type Shape = Vec<Node>;
 
-/// Bytes where numbers of any width may lie.
+/// Bytes that are aligned for numbers of any width.
 struct Aligned(arrow::buffer::Buffer);
 
 impl AsRef<[u8]> for Aligned {
@@ -79,20 +80,20 @@ impl AsRef<[u8]> for Aligned {
 /// Checks the messages of one stream.
 #[derive(Debug, Default)]
 pub(crate) struct Check {
-    /// What the schema asks of rows; `None` before there is one.
+    /// Nodes of rows according to the schema; `None` before the schema.
     rows: Option<Shape>,
-    /// What it asks of each dictionary, by its id.
+    /// Nodes of each dictionary according to the schema, by id.
     dictionaries: HashMap<i64, Shape>,
 }
 
 impl Check {
-    /// Admits a message; what follows is checked by the schema that it brings.
+    /// Checks a message; later ones are checked against the schema that it brings.
     ///
     /// # Errors
-    /// When arrow might not stand it.
+    /// When arrow could not handle the message.
     pub(crate) fn admit(&mut self, mut data: FlightData) -> Result<FlightData, Malformed> {
         if self.message(&data)? == MessageHeader::DictionaryBatch {
-            // Rows are copied to where numbers may lie; arrow takes dictionaries as the network left them.
+            // Arrow copies rows into aligned memory, but uses dictionaries as the network delivered them.
             let aligned = Aligned(arrow::buffer::Buffer::from(data.data_body.as_ref()));
             data.data_body = bytes::Bytes::from_owner(aligned);
         }
@@ -125,7 +126,7 @@ impl Check {
                 (None, _) => malformed("it has no rows"),
                 (_, None) => malformed("rows come before the schema"),
             },
-            _ => malformed("its kind is not known"),
+            _ => malformed("its kind is unknown"),
         };
         checked.map(|()| kind)
     }
@@ -157,7 +158,7 @@ impl Check {
     }
 }
 
-/// Checks the pairs that a schema or a field carries; arrow's reader expects both halves of each.
+/// Checks the key-value pairs of a schema or a field; arrow's reader expects both halves of each.
 fn check_pairs<'a>(pairs: Option<impl IntoIterator<Item = KeyValue<'a>>>) -> Result<(), Malformed> {
     for pair in pairs.into_iter().flatten() {
         if pair.key().is_none() || pair.value().is_none() {
@@ -167,7 +168,7 @@ fn check_pairs<'a>(pairs: Option<impl IntoIterator<Item = KeyValue<'a>>>) -> Res
     Ok(())
 }
 
-/// A walk over a schema's fields.
+/// Traversal of a schema's fields.
 #[derive(Debug, Default)]
 struct Walk {
     fields: usize,
@@ -175,7 +176,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Checks a field and those within it. Returns what it asks of rows.
+    /// Checks a field and its children. Returns its nodes.
     fn field(&mut self, field: Field<'_>, depth: usize) -> Result<Shape, Malformed> {
         self.fields += 1;
         if self.fields > FIELDS_MAX {
@@ -185,20 +186,20 @@ impl Walk {
             return malformed(format!("its fields are nested more than {DEPTH_MAX} deep"));
         }
         check_pairs(field.custom_metadata())?;
-        let own = self.values(field, depth)?;
-        let Some(dictionary) = field.dictionary() else { return Ok(own) };
+        let nodes = self.values(field, depth)?;
+        let Some(dictionary) = field.dictionary() else { return Ok(nodes) };
         let width = match dictionary.indexType().map(|index| index.bitWidth()) {
             Some(8) => 1,
             Some(16) => 2,
             Some(32) => 4,
             Some(64) => 8,
-            _ => return malformed("a dictionary has no type of index"),
+            _ => return malformed("a dictionary has no index type"),
         };
-        self.dictionaries.insert(dictionary.id(), own);
+        self.dictionaries.insert(dictionary.id(), nodes);
         Ok(vec![Node::of(2, width)])
     }
 
-    /// What values of a field's type, dictionary or not, ask of rows.
+    /// The nodes for values of a field's type, leaving out its dictionary.
     fn values(&mut self, field: Field<'_>, depth: usize) -> Result<Shape, Malformed> {
         match field.type_type() {
             Type::Null => Ok(vec![Node { has_validity: false, ..Node::of(0, 1) }]),
@@ -213,13 +214,13 @@ impl Walk {
                 Some(list) if (0..=1 << 20).contains(&list.listSize()) => {
                     self.nested(field, depth, Node::of(1, 1), Some(1))
                 }
-                _ => malformed("a list has no size"),
+                _ => malformed("a fixed-size list has no size"),
             },
             Type::Struct_ => self.nested(field, depth, Node::of(1, 1), None),
             _ if is_plain(field) => Ok(vec![Node::of(2, 1)]),
-            other => malformed(format!(
+            unsupported => malformed(format!(
                 "type {} is not supported, or not with these parameters",
-                other.variant_name().unwrap_or("unknown")
+                unsupported.variant_name().unwrap_or("unknown")
             )),
         }
     }
@@ -228,20 +229,20 @@ impl Walk {
         &mut self,
         field: Field<'_>,
         depth: usize,
-        own: Node,
+        node: Node,
         children: Option<usize>,
     ) -> Result<Shape, Malformed> {
-        let within = field.children();
-        let count = within.map_or(0, |within| within.len());
+        let nested_fields = field.children();
+        let count = nested_fields.map_or(0, |nested_fields| nested_fields.len());
         if children.is_some_and(|children| children != count) {
-            return malformed(format!("a list or a map has {count} types of elements"));
+            return malformed(format!("a list or a map has {count} element types"));
         }
         let is_map = field.type_type() == Type::Map;
-        let mut shape = vec![own];
-        for child in within.into_iter().flatten() {
+        let mut shape = vec![node];
+        for child in nested_fields.into_iter().flatten() {
             let pairs = child.children().map_or(0, |pairs| pairs.len());
             if is_map && (child.type_type() != Type::Struct_ || pairs != 2) {
-                return malformed("a map's elements are no pairs");
+                return malformed("the elements of a map are not pairs");
             }
             shape.extend(self.field(child, depth + 1)?);
         }
@@ -249,9 +250,10 @@ impl Walk {
     }
 }
 
-/// Whether a field is of a type of fixed size whose parameters arrow knows.
+/// Returns true if a field has a type of fixed size with parameters that arrow supports.
 fn is_plain(field: Field<'_>) -> bool {
-    let known = match field.type_type() {
+    // Types with a width or a unit, each with the values that arrow has arrays for.
+    let is_supported = match field.type_type() {
         Type::Bool => Some(true),
         Type::Int => field.type_as_int().map(|int| matches!(int.bitWidth(), 8 | 16 | 32 | 64)),
         Type::FloatingPoint => field.type_as_floating_point().map(|float| {
@@ -291,7 +293,7 @@ fn is_plain(field: Field<'_>) -> bool {
             .map(|bytes| (0..=1 << 20).contains(&bytes.byteWidth())),
         _ => None,
     };
-    known == Some(true)
+    is_supported == Some(true)
 }
 
 fn is_unit(unit: TimeUnit) -> bool {
@@ -301,39 +303,41 @@ fn is_unit(unit: TimeUnit) -> bool {
     )
 }
 
-/// Checks rows, or the values of a dictionary, against what the schema asks.
+/// Checks rows, or the values of a dictionary, against the schema.
 fn check_batch(batch: RecordBatch<'_>, shape: &[Node], body: &[u8]) -> Result<(), Malformed> {
+    // As many nodes as the schema requires.
     if !is_count(batch.length()) {
-        return malformed(format!("{} rows are negative or more than {ROWS_MAX}", batch.length()));
+        return malformed(format!(
+            "invalid number of rows {}, the maximum is {ROWS_MAX}",
+            batch.length()
+        ));
     }
     let nodes = batch.nodes().map_or(0, |nodes| nodes.len());
     if nodes != shape.len() {
-        return malformed(format!(
-            "it has {nodes} nodes where the schema asks for {}",
-            shape.len()
-        ));
+        return malformed(format!("it has {nodes} nodes, but the schema requires {}", shape.len()));
     }
+    // Each node takes its buffers in order.
     let mut views = batch.variadicBufferCounts().into_iter().flatten();
     let mut buffers = batch.buffers().into_iter().flatten();
     let mut inflated = 0_usize;
-    for (node, asked) in batch.nodes().into_iter().flatten().zip(shape) {
+    for (node, expected) in batch.nodes().into_iter().flatten().zip(shape) {
         if !is_count(node.length()) || !(0..=node.length()).contains(&node.null_count()) {
             return malformed(format!(
-                "a node says {} values of which {} are null",
+                "a node has {} values, {} of them null",
                 node.length(),
                 node.null_count()
             ));
         }
-        let of_views = match asked.is_view.then(|| views.next()) {
+        let of_views = match expected.is_view.then(|| views.next()) {
             None => Some(0),
             Some(count) => count.and_then(|count| usize::try_from(count).ok()),
         };
         let Some(of_views) = of_views.filter(|count| *count <= body.len()) else {
-            return malformed("it does not say how many buffers each column of views has");
+            return malformed("the number of buffers of a view column is missing or invalid");
         };
-        for position in 0..asked.buffers + of_views {
+        for position in 0..expected.buffers + of_views {
             let Some(buffer) = buffers.next() else {
-                return malformed("it has fewer buffers than the schema asks for");
+                return malformed("it has fewer buffers than the schema requires");
             };
             let bytes = part(body, *buffer)?;
             let len = match batch.compression() {
@@ -342,20 +346,23 @@ fn check_batch(batch: RecordBatch<'_>, shape: &[Node], body: &[u8]) -> Result<()
             };
             let values = usize::try_from(node.length()).unwrap_or(usize::MAX);
             if position == 0
-                && asked.has_validity
+                && expected.has_validity
                 && node.null_count() > 0
                 && len < values.div_ceil(8)
             {
-                return malformed("a buffer says of too few values whether they are null");
+                return malformed("a validity buffer is too short");
             }
-            if position == 1 && len % asked.width != 0 {
-                return malformed("a buffer of offsets, views or indexes ends within one of them");
+            if position == 1 && len % expected.width != 0 {
+                return malformed(
+                    "a buffer of offsets, views or indexes ends inside of an element",
+                );
             }
             inflated = inflated.saturating_add(len);
         }
     }
+    // No buffer is left over, and all together have a bounded size.
     if buffers.next().is_some() || views.next().is_some() {
-        return malformed("it has more buffers than the schema asks for");
+        return malformed("it has more buffers than the schema requires");
     }
     if inflated > BODY_BYTES_MAX {
         return malformed(format!("it decompresses to more than {BODY_BYTES_MAX} bytes"));
@@ -367,11 +374,11 @@ fn is_count(count: i64) -> bool {
     usize::try_from(count).is_ok_and(|count| count <= ROWS_MAX)
 }
 
-/// The bytes of a buffer within its message's body.
+/// The bytes of a buffer in the body of its message.
 fn part(body: &[u8], buffer: Buffer) -> Result<&[u8], Malformed> {
     if buffer.offset() % BUFFER_ALIGNMENT != 0 {
         return malformed(format!(
-            "a buffer begins at {}, which is no multiple of 8",
+            "a buffer begins at {}, which is not a multiple of 8",
             buffer.offset()
         ));
     }
@@ -388,42 +395,44 @@ fn part(body: &[u8], buffer: Buffer) -> Result<&[u8], Malformed> {
     )
 }
 
-/// What a compressed buffer decompresses to, in bytes; it does, and says so itself.
+/// The uncompressed length of a compressed buffer in bytes, which is verified by decompression.
 fn inflated_len(bytes: &[u8], compression: BodyCompression<'_>) -> Result<usize, Malformed> {
     if bytes.is_empty() {
         // Arrow's reader leaves it as it is.
         return Ok(0);
     }
     let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX_BYTES>() else {
-        return malformed("a compressed buffer does not say its length");
+        return malformed("a compressed buffer has no length");
     };
-    let said = match i64::from_le_bytes(*prefix) {
-        // Not compressed after all.
+    let length = match i64::from_le_bytes(*prefix) {
+        // The data is not compressed after all.
         -1 => return Ok(rest.len()),
-        said => usize::try_from(said).ok().filter(|said| *said <= BODY_BYTES_MAX),
+        length => usize::try_from(length).ok().filter(|length| *length <= BODY_BYTES_MAX),
     };
-    let Some(said) = said else {
-        return malformed("a compressed buffer says a length that cannot be");
+    let Some(length) = length else {
+        return malformed("a compressed buffer has an invalid length");
     };
-    if said == 0 {
+    if length == 0 {
         return Ok(0);
     }
     let inflated = match compression.codec() {
-        CompressionType::LZ4_FRAME => drained(lz4_flex::frame::FrameDecoder::new(rest), said),
-        CompressionType::ZSTD => zstd::Decoder::new(rest).and_then(|from| drained(from, said)),
+        CompressionType::LZ4_FRAME => drained(lz4_flex::frame::FrameDecoder::new(rest), length),
+        CompressionType::ZSTD => {
+            zstd::Decoder::new(rest).and_then(|decoder| drained(decoder, length))
+        }
         _ => return malformed("its compression is neither lz4 nor zstd"),
     };
     match inflated {
-        Ok(inflated) if inflated == said => Ok(said),
-        Ok(_) => malformed("a compressed buffer has another length than it says"),
+        Ok(inflated) if inflated == length => Ok(length),
+        Ok(_) => malformed("the length of a compressed buffer is wrong"),
         Err(error) => malformed(format!("a buffer cannot be decompressed: {error}")),
     }
 }
 
-/// Reads to the end, or a byte further than it should be, and keeps nothing.
-fn drained(from: impl Read, said: usize) -> io::Result<usize> {
-    let bound = u64::try_from(said).unwrap_or(u64::MAX).saturating_add(1);
-    let read = io::copy(&mut from.take(bound), &mut io::sink())?;
+/// Decompresses to the end, or one byte further than expected, and discards the data.
+fn drained(source: impl Read, expected: usize) -> io::Result<usize> {
+    let bound = u64::try_from(expected).unwrap_or(u64::MAX).saturating_add(1);
+    let read = io::copy(&mut source.take(bound), &mut io::sink())?;
     Ok(usize::try_from(read).unwrap_or(usize::MAX))
 }
 
@@ -521,7 +530,7 @@ mod tests {
         let schema: Vec<FlightData> = encoder.build(one).try_collect().await.unwrap();
         all[0] = schema[0].clone();
         all.remove(1);
-        assert!(read(all).await.unwrap_err().contains("nodes where the schema asks for 1"));
+        assert!(read(all).await.unwrap_err().contains("nodes, but the schema requires 1"));
     }
 
     #[test]

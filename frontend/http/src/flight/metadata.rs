@@ -1,4 +1,4 @@
-//! What Flight SQL clients can ask of the server and its catalog.
+//! The metadata commands of Flight SQL: server information and catalog.
 
 use std::sync::{Arc, LazyLock};
 
@@ -16,7 +16,7 @@ use partita_proto::catalog::Catalog;
 
 use super::encode::outer_schema;
 
-/// The one catalog; databases are its schemas.
+/// The only catalog; databases are its schemas.
 pub(crate) const CATALOG: &str = "partita";
 const TABLE: &str = "TABLE";
 
@@ -50,7 +50,7 @@ static SQL_INFO: LazyLock<Result<SqlInfoData, String>> = LazyLock::new(|| {
     info.build().map_err(|error| error.to_string())
 });
 
-/// What the server is and does.
+/// Name, version and capabilities of the server.
 ///
 /// # Errors
 /// Never, as long as the list above is well-formed.
@@ -58,21 +58,21 @@ pub(crate) fn sql_info() -> Result<&'static SqlInfoData, ArrowError> {
     SQL_INFO.as_ref().map_err(|error| ArrowError::ComputeError(error.clone()))
 }
 
-/// The schema of a metadata command's answer.
+/// The table types, of which there is one.
 pub(crate) fn table_types() -> Result<RecordBatch, arrow_flight::error::FlightError> {
     let mut types = CommandGetTableTypes {}.into_builder();
     types.append(TABLE);
     types.build()
 }
 
-/// The catalogs.
+/// The only catalog as a batch.
 pub(crate) fn catalogs() -> Result<RecordBatch, arrow_flight::error::FlightError> {
     let mut catalogs = CommandGetCatalogs {}.into_builder();
     catalogs.append(CATALOG);
     catalogs.build()
 }
 
-/// The databases that a command asks for.
+/// The databases that match a command.
 pub(crate) fn databases(
     catalog: &Catalog,
     command: CommandGetDbSchemas,
@@ -84,7 +84,7 @@ pub(crate) fn databases(
     databases.build()
 }
 
-/// The tables that a command asks for.
+/// The tables that match a command.
 pub(crate) fn tables(
     catalog: &Catalog,
     command: CommandGetTables,
@@ -97,7 +97,7 @@ pub(crate) fn tables(
     tables.build()
 }
 
-/// The schema of [`primary_keys`].
+/// The columns of [`primary_keys`].
 pub(crate) fn primary_keys_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("catalog_name", DataType::Utf8, true),
@@ -109,7 +109,7 @@ pub(crate) fn primary_keys_schema() -> SchemaRef {
     ]))
 }
 
-/// The key of a table; no rows when there is no such table.
+/// The key of a table; no rows when the table does not exist.
 ///
 /// # Errors
 /// Never, as long as the arrays fit the schema.

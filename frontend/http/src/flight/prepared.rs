@@ -1,8 +1,8 @@
 //! Prepared statements of Flight SQL clients.
 //!
-//! The protocol has no connections, so a client that goes away without closing its statements leaves
-//! them behind. There is room for a bounded number, and a bounded size; the longest unused go first, and their owners
-//! are told to prepare again.
+//! The protocol has no connections, so a client that disconnects without closing its statements leaves them behind.
+//! Their number and size are bounded; the least recently used are dropped first, and their clients get an error and
+//! prepare again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use parking_lot::Mutex;
 use partita_frontend::{Prepared, Session};
 use uuid::Uuid;
 
-/// A statement of a client, and the values that it has bound.
+/// A client's statement, and the values that are bound to it.
 #[derive(Clone)]
 pub(crate) struct Statement {
     pub(crate) session: Arc<Session>,
     pub(crate) prepared: Arc<Prepared>,
-    /// Bytes of its text.
+    /// Length of the text in bytes.
     pub(crate) text_bytes: usize,
-    /// The values of one execution each; none: executed once, without values.
+    /// The values of one execution each; empty: executed once, without values.
     pub(crate) bound: Arc<Vec<Vec<ScalarValue>>>,
 }
 
-/// What a plan takes for each byte of the text that it was made of, about.
+/// Approximate bytes of a plan for each byte of the statement's text.
 const PLAN_RATIO: usize = 32;
-/// What a statement takes at least.
+/// Minimum bytes of a statement.
 const STATEMENT_BYTES: usize = 4 << 10;
 
 impl Statement {
-    /// The memory that it takes, about.
+    /// Approximate memory of the statement in bytes.
     fn bytes(&self) -> usize {
         let values = self.bound.iter().flatten().map(ScalarValue::size);
         let values = values.fold(0, usize::saturating_add);
@@ -41,9 +41,9 @@ impl Statement {
 
 struct Entry {
     statement: Statement,
-    /// What it counts for.
+    /// Bytes that it is counted with.
     bytes: usize,
-    /// When it was used last, by a count of uses.
+    /// The last use, by a count of uses.
     used: u64,
 }
 
@@ -53,11 +53,11 @@ struct Entries {
     /// The handles in the order of their last use.
     by_use: BTreeMap<u64, Uuid>,
     uses: u64,
-    /// What all of them take.
+    /// Total bytes of all statements.
     bytes: usize,
 }
 
-/// All of them.
+/// The prepared statements of all clients.
 pub(crate) struct Statements {
     entries: Mutex<Entries>,
     max: usize,
@@ -65,12 +65,12 @@ pub(crate) struct Statements {
 }
 
 impl Statements {
-    /// Room for `max` statements that take `bytes_max` bytes together.
+    /// Room for `max` statements that occupy `bytes_max` bytes in total.
     pub(crate) fn new(max: usize, bytes_max: usize) -> Self {
         Self { entries: Mutex::default(), max: max.max(1), bytes_max }
     }
 
-    /// Keeps a statement. Returns its handle, which nobody can guess; `None` when it is too large by itself.
+    /// Stores a statement. Returns its handle, which cannot be guessed; `None` when it is too large by itself.
     pub(crate) fn add(&self, statement: Statement) -> Option<Bytes> {
         let bytes = statement.bytes();
         if bytes > self.bytes_max {
@@ -85,29 +85,29 @@ impl Statements {
         Some(Bytes::copy_from_slice(handle.as_bytes()))
     }
 
-    /// The statement of a handle.
+    /// The statement with a handle.
     pub(crate) fn get(&self, handle: &[u8]) -> Option<Statement> {
         let handle = Uuid::from_slice(handle).ok()?;
         let mut entries = self.entries.lock();
-        let before = entries.by_handle.get(&handle)?.used;
-        entries.by_use.remove(&before);
+        let previous_use = entries.by_handle.get(&handle)?.used;
+        entries.by_use.remove(&previous_use);
         let used = entries.next_use(handle);
         let entry = entries.by_handle.get_mut(&handle)?;
         entry.used = used;
         Some(entry.statement.clone())
     }
 
-    /// Gives a statement other values.
+    /// Binds other values to a statement.
     pub(crate) fn bind(&self, handle: &[u8], bound: Vec<Vec<ScalarValue>>) -> Binding {
         let Ok(handle) = Uuid::from_slice(handle) else { return Binding::Unknown };
         let mut entries = self.entries.lock();
-        // Taken out, so that it does not make room for itself.
+        // Taken out, so that it is not dropped to make room for itself.
         let Some(mut entry) = entries.take(handle) else { return Binding::Unknown };
-        let before = std::mem::replace(&mut entry.statement.bound, Arc::new(bound));
+        let previous_values = std::mem::replace(&mut entry.statement.bound, Arc::new(bound));
         let mut binding = Binding::Bound;
         entry.bytes = entry.statement.bytes();
         if entry.bytes > self.bytes_max {
-            entry.statement.bound = before;
+            entry.statement.bound = previous_values;
             entry.bytes = entry.statement.bytes();
             binding = Binding::TooLarge;
         }
@@ -118,26 +118,26 @@ impl Statements {
         binding
     }
 
-    /// Forgets a statement; none is no error.
+    /// Removes a statement; an unknown handle is no error.
     pub(crate) fn remove(&self, handle: &[u8]) {
         let Ok(handle) = Uuid::from_slice(handle) else { return };
         drop(self.entries.lock().take(handle));
     }
 }
 
-/// What became of values for a statement.
+/// The result of binding values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Binding {
-    /// It has them.
+    /// The values are bound.
     Bound,
-    /// It keeps those that it had: these take more than all statements may.
+    /// The previous values stay: the new ones exceed the limit for all statements.
     TooLarge,
-    /// There is no such statement.
+    /// The statement does not exist.
     Unknown,
 }
 
 impl Entries {
-    /// Forgets the longest unused ones until no more than `count` are left, which take no more than `bytes`.
+    /// Drops the least recently used statements until at most `count` remain, which occupy at most `bytes`.
     fn make_room(&mut self, count: usize, bytes: usize) {
         while (self.by_handle.len() > count || self.bytes > bytes)
             && let Some((_, oldest)) = self.by_use.first_key_value()

@@ -1,8 +1,8 @@
 //! Bulk rows: record batches of a client straight into a table.
 //!
-//! Batches are written in the order they come, so that of two rows with one key the later wins; an
-//! append-mode table, which keeps both, takes [`APPENDS_AT_ONCE`] at a time. Each batch is durable
-//! when it is answered; when one fails, those before it stay.
+//! Batches are written in the order of arrival, so that of two rows with one key the later wins; for an append-mode
+//! table, which keeps both, [`APPENDS_AT_ONCE`] batches are written at a time. Each batch is durable when it is
+//! acknowledged; when one fails, the earlier ones stay.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::door::Door;
 /// Batches of an append-mode table that are written at the same time.
 const APPENDS_AT_ONCE: usize = 4;
 
-/// The batches of a client's stream. What it sends is checked first ([`ipc`]).
+/// The batches of a client's stream, whose messages are checked first ([`ipc`]).
 pub(crate) fn batches(stream: PeekableFlightDataStream) -> FlightRecordBatchStream {
     let mut check = ipc::Check::default();
     let checked = stream.map(move |data| {
@@ -39,7 +39,7 @@ pub(crate) fn batches(stream: PeekableFlightDataStream) -> FlightRecordBatchStre
     FlightRecordBatchStream::new_from_flight_data(checked)
 }
 
-/// Writes batches; answers each with the number of its rows.
+/// Writes batches; the result for each is the number of its rows.
 fn write(
     door: Arc<Door>,
     table: Arc<Table>,
@@ -63,11 +63,11 @@ fn write(
         .buffered(at_once)
 }
 
-/// Takes rows for the table that a path names: `[database, table]` or `[table]`. Each batch is
-/// answered with the number of its rows, in digits.
+/// Writes rows to the table of a path: `[database, table]` or `[table]`. The response to each batch is the number of
+/// its rows in digits.
 ///
 /// # Errors
-/// When the path names no table.
+/// When the path is malformed or the table does not exist.
 pub(crate) fn put_path(
     door: &Arc<Door>,
     database: &str,
@@ -94,11 +94,10 @@ fn no_table(database: &str, name: &str) -> Status {
     Status::not_found(format!("table \"{name}\" does not exist in database \"{database}\""))
 }
 
-/// ADBC's bulk ingest: makes the table if that is asked for, and writes all batches. Returns the
-/// number of rows.
+/// ADBC's bulk ingest: creates the table if requested, and writes all batches. Returns the number of rows.
 ///
 /// # Errors
-/// When the table is there and should not be, or the other way round; when a batch does not fit.
+/// When the table exists and should not, or the reverse; when a batch does not fit.
 pub(crate) async fn ingest(
     door: &Arc<Door>,
     database: &str,
@@ -115,15 +114,15 @@ pub(crate) async fn ingest(
         return Err(Status::not_found("the only catalog is \"partita\""));
     }
     let database = command.schema.as_deref().filter(|name| !name.is_empty()).unwrap_or(database);
-    // The schema comes first; the table may be made of it before there are rows.
+    // The schema comes first; the table may be created from it before there are rows.
     let mut batches = batches(stream);
     let first = batches.next().await.transpose().map_err(stream_status)?;
     let Some(schema) = batches.schema().cloned() else {
         return Err(Status::invalid_argument("the stream has no schema"));
     };
     let table = target(door, database, command, &schema).await?;
-    let all = futures::stream::iter(first.map(Ok)).chain(batches);
-    let mut counts = std::pin::pin!(write(Arc::clone(door), table, all));
+    let all_batches = futures::stream::iter(first.map(Ok)).chain(batches);
+    let mut counts = std::pin::pin!(write(Arc::clone(door), table, all_batches));
     let mut rows = 0_i64;
     while let Some(count) = counts.try_next().await? {
         rows = rows.saturating_add(i64::try_from(count).unwrap_or(i64::MAX));
@@ -131,7 +130,7 @@ pub(crate) async fn ingest(
     Ok(rows)
 }
 
-/// The table that rows are ingested into.
+/// The table for the rows, created or replaced as requested.
 async fn target(
     door: &Door,
     database: &str,
@@ -141,6 +140,7 @@ async fn target(
     let name = command.table.as_str();
     let frontend = &door.frontend;
     let options = command.table_definition_options.unwrap_or_default();
+    // A table that exists is used, refused or replaced.
     let existing = frontend.catalog().table(database, name).cloned();
     match existing {
         Some(table) => match options.if_exists() {
@@ -162,6 +162,7 @@ async fn target(
         }
         None => {}
     }
+    // Otherwise it is created from the schema of the stream.
     let create = Ddl::CreateTable {
         table: Box::new(new_table(database, name, schema)?),
         if_not_exists: false,
@@ -170,14 +171,15 @@ async fn target(
     frontend.catalog().table(database, name).cloned().ok_or_else(|| no_table(database, name))
 }
 
-/// A table of a client's schema. Nothing in that says what identifies a row, so all rows are kept.
+/// A table with a client's schema. The schema has no key, so all rows are kept.
 fn new_table(database: &str, name: &str, schema: &Schema) -> Result<NewTable, Status> {
+    // Every field becomes a nullable or NOT NULL column, in order.
     let mut columns = Vec::with_capacity(schema.fields().len());
     let mut next = 1;
     for field in schema.fields() {
         let column_type = ColumnType::from_arrow(field.data_type()).ok_or_else(|| {
             Status::invalid_argument(format!(
-                "column \"{}\" has type {}, which no column can have",
+                "column \"{}\" has the unsupported type {}",
                 field.name(),
                 field.data_type()
             ))
@@ -197,6 +199,7 @@ fn new_table(database: &str, name: &str, schema: &Schema) -> Result<NewTable, St
         });
         next += 1;
     }
+    // Without a key, rows are only appended.
     Ok(NewTable {
         database: database.to_owned(),
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Runs statements for Flight clients.
+//! Runs the statements of Flight clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::door::Door;
 use crate::query::rows_of;
 use crate::sql_parameters::run_with;
 
-/// The ticket that InfluxDB 3's clients send.
+/// The ticket of InfluxDB 3's clients.
 #[derive(Debug, Deserialize)]
 struct JsonTicket {
     #[serde(alias = "namespace_name")]
@@ -28,7 +28,7 @@ struct JsonTicket {
     params: Option<BTreeMap<String, Value>>,
 }
 
-/// Answers a DoGet with InfluxDB 3's ticket.
+/// Handles a DoGet with a ticket of InfluxDB 3.
 pub(crate) async fn json_ticket(
     door: &Door,
     database: &str,
@@ -41,9 +41,9 @@ pub(crate) async fn json_ticket(
     })?;
     match ticket.query_type.as_deref() {
         None | Some("" | "sql") => {}
-        Some(other) => {
+        Some(query_type) => {
             return Err(Status::unimplemented(format!(
-                "query type \"{other}\" is not supported, \"sql\" is"
+                "query type \"{query_type}\" is not supported; use \"sql\""
             )));
         }
     }
@@ -58,19 +58,19 @@ pub(crate) async fn json_ticket(
     respond(session, output)
 }
 
-/// Runs the statements of a text; the last one's output counts.
+/// Runs the statements of a text; returns the output of the last one.
 ///
 /// # Errors
-/// The first failing statement's.
+/// That of the first statement that fails.
 pub(crate) async fn run_all(session: &Arc<Session>, sql: &str) -> Result<Output, SqlError> {
     let mut outputs = session.execute(sql).await?;
     outputs.pop().ok_or_else(|| SqlError::syntax("there is no statement"))
 }
 
-/// An output as the answer of a DoGet.
+/// An output as the response to a DoGet.
 ///
 /// # Errors
-/// The statement's.
+/// That of the statement.
 pub(crate) fn respond(
     session: Arc<Session>,
     output: Result<Output, SqlError>,

@@ -1,10 +1,10 @@
-//! Flight SQL's commands.
+//! The commands of Flight SQL.
 //!
-//! A query is prepared when its FlightInfo is asked for, so that errors come early, its schema is told
-//! and it is planned once; its ticket is the prepared statement, or its text if that is forgotten. A
-//! statement without rows gives a FlightInfo without a schema and runs when its ticket is redeemed.
+//! A query is prepared when its FlightInfo is requested, so that errors come early, its schema is known and it is
+//! planned once; its ticket refers to the prepared statement, and has its text in case that was dropped. A statement
+//! without rows has a FlightInfo without a schema, and runs when its ticket is redeemed.
 //!
-//! There are no transactions; what asks for one is told so.
+//! Transactions are not supported; requests for them are refused.
 
 use std::sync::Arc;
 
@@ -41,21 +41,21 @@ use super::{Answers, database_of, metadata, put};
 use crate::door::Door;
 use crate::query::rows_of;
 
-/// Rows of values that a client may bind to a query; an update takes any number, batch by batch.
+/// Maximum rows of values that a client may bind to a query; an update takes any number, batch by batch.
 const BOUND_ROWS_MAX: usize = 10_000;
 
-/// Flight SQL.
+/// The Flight SQL service.
 pub(crate) struct SqlFlight {
     door: Arc<Door>,
     statements: Statements,
 }
 
-/// What the ticket of a query says.
+/// The ticket of a query, as JSON.
 #[derive(Deserialize, Serialize)]
 struct QueryTicket {
     database: String,
     sql: String,
-    /// The statement that was prepared of it.
+    /// Handle of the prepared statement.
     prepared: Option<Vec<u8>>,
 }
 
@@ -71,12 +71,12 @@ fn no_transactions(id: Option<&Bytes>) -> Result<(), Status> {
 }
 
 fn forgotten() -> Status {
-    Status::not_found("the prepared statement is not known any more; prepare it again")
+    Status::not_found("the prepared statement no longer exists; prepare it again")
 }
 
 fn too_large() -> Status {
     Status::resource_exhausted(
-        "the text or the values of the prepared statement are larger than all of them may be together",
+        "the text or the values of the prepared statement exceed the memory for prepared statements",
     )
 }
 
@@ -92,7 +92,7 @@ impl SqlFlight {
         self.door.session(database, "flight-sql").map_err(sql_status)
     }
 
-    /// Prepares a text of one statement.
+    /// Prepares a text with one statement.
     async fn prepare(&self, session: Arc<Session>, sql: &str) -> Result<Statement, SqlError> {
         let mut statements = session.parse(sql).await?;
         let (Some(statement), true) = (statements.pop(), statements.is_empty()) else {
@@ -106,7 +106,7 @@ impl SqlFlight {
         self.statements.get(handle).ok_or_else(forgotten)
     }
 
-    /// Runs a statement once for each row of bound values, and answers with all rows.
+    /// Runs a statement once for each row of bound values; the response has the rows of all runs.
     async fn run_bound(
         &self,
         statement: Statement,
@@ -118,7 +118,7 @@ impl SqlFlight {
             return respond(session, first);
         }
         let (schema, rows) = first.and_then(rows_of).map_err(sql_status)?;
-        let others = {
+        let remaining_rows = {
             let session = Arc::clone(&session);
             let sets: Vec<_> = sets.collect();
             futures::stream::iter(sets).then(move |values| {
@@ -129,11 +129,11 @@ impl SqlFlight {
                 }
             })
         };
-        let rows = Box::pin(rows.chain(others.try_flatten()));
+        let rows = Box::pin(rows.chain(remaining_rows.try_flatten()));
         Ok(Response::new(messages(&schema, rows, Some(session))))
     }
 
-    /// A FlightInfo with one ticket, redeemed here.
+    /// A FlightInfo with one ticket, which this server redeems.
     fn info(
         descriptor: FlightDescriptor,
         ticket: Bytes,
@@ -147,7 +147,7 @@ impl SqlFlight {
         Ok(Response::new(info))
     }
 
-    /// The same for a command that is its own ticket.
+    /// A FlightInfo whose ticket is the command itself.
     fn command_info(
         request: Request<FlightDescriptor>,
         command: &impl ProstMessageExt,
@@ -158,7 +158,7 @@ impl SqlFlight {
     }
 }
 
-/// One batch as the answer of a DoGet.
+/// One batch as the response to a DoGet.
 fn one<E: Into<Status>>(
     batch: Result<RecordBatch, E>,
 ) -> Result<Response<Answers<FlightData>>, Status> {
@@ -182,7 +182,7 @@ impl FlightSqlService for SqlFlight {
             HandshakeResponse { protocol_version: first.protocol_version, payload: first.payload };
         let answers: Answers<HandshakeResponse> = Box::pin(futures::stream::iter([Ok(answer)]));
         let mut response = Response::new(answers);
-        // Clients that sign in with a name want a token to send from then on.
+        // Clients that sign in with a name expect a token for further calls.
         let token = MetadataValue::from_static("Bearer anonymous");
         response.metadata_mut().insert("authorization", token);
         Ok(response)
@@ -199,15 +199,15 @@ impl FlightSqlService for SqlFlight {
         let statements = session.parse(&query.query).await.map_err(sql_status)?;
         let mut ticket = QueryTicket { database, sql: query.query, prepared: None };
         let mut schema = None;
-        // Several statements at once, or one without rows: run when the ticket is redeemed.
+        // Several statements, or one without rows, run when the ticket is redeemed.
         if let [partita_frontend::Statement::Query(_)] = statements.as_slice() {
             let statement = self.prepare(session, &ticket.sql).await.map_err(sql_status)?;
             schema = statement.prepared.schema.as_ref().map(|schema| outer_schema(schema));
-            // One that is too large to be kept is prepared again from its text.
+            // A statement that is too large to be stored is prepared again from its text.
             ticket.prepared = self.statements.add(statement).map(|handle| handle.to_vec());
         }
         let handle = serde_json::to_vec(&ticket)
-            .map_err(|error| Status::internal(format!("the ticket cannot be written: {error}")))?;
+            .map_err(|error| Status::internal(format!("cannot encode the ticket: {error}")))?;
         let ticket = TicketStatementQuery { statement_handle: handle.into() };
         let ticket = Bytes::from(ticket.as_any().encode_to_vec());
         Self::info(request.into_inner(), ticket, schema.as_deref())
@@ -219,7 +219,7 @@ impl FlightSqlService for SqlFlight {
         _request: Request<Ticket>,
     ) -> Result<Response<Answers<FlightData>>, Status> {
         let ticket: QueryTicket = serde_json::from_slice(&ticket.statement_handle)
-            .map_err(|_| Status::invalid_argument("the ticket is not one of this server's"))?;
+            .map_err(|_| Status::invalid_argument("invalid ticket"))?;
         let prepared = ticket.prepared.as_ref().and_then(|handle| {
             let statement = self.statements.get(handle);
             self.statements.remove(handle);
@@ -293,7 +293,7 @@ impl FlightSqlService for SqlFlight {
         while let Some(batch) = batches.next().await.transpose().map_err(stream_status)? {
             if bound.len() + batch.num_rows() > BOUND_ROWS_MAX {
                 return Err(Status::resource_exhausted(format!(
-                    "more than {BOUND_ROWS_MAX} rows of values for one query"
+                    "a query can have at most {BOUND_ROWS_MAX} rows of parameters"
                 )));
             }
             bound.extend(values(&batch, &statement.prepared.parameter_types)?);
@@ -314,12 +314,12 @@ impl FlightSqlService for SqlFlight {
         let Statement { session, prepared, .. } =
             self.statement(&query.prepared_statement_handle)?;
         let mut batches = put::batches(request.into_inner());
-        let (mut count, mut any) = (-1_i64, false);
+        let (mut count, mut has_rows) = (-1_i64, false);
         while let Some(batch) = batches.next().await.transpose().map_err(stream_status)? {
             if batch.num_rows() == 0 || batch.num_columns() == 0 {
                 continue;
             }
-            any = true;
+            has_rows = true;
             let rows = values(&batch, &prepared.parameter_types)?;
             let outputs = session.run_prepared_many(&prepared, rows).await.map_err(sql_status)?;
             let affected = finish(outputs).await.map_err(sql_status)?;
@@ -327,7 +327,7 @@ impl FlightSqlService for SqlFlight {
                 count = count.max(0).saturating_add(affected);
             }
         }
-        if !any {
+        if !has_rows {
             let output = session.run_prepared(&prepared, Vec::new()).await.map_err(sql_status)?;
             count = finish(vec![output]).await.map_err(sql_status)?;
         }

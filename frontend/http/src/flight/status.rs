@@ -1,4 +1,4 @@
-//! Errors as gRPC statuses. The SQLSTATE travels in the `sqlstate` trailer.
+//! Errors as gRPC statuses. The SQLSTATE is in the `sqlstate` trailer.
 
 use arrow::error::ArrowError;
 use arrow_flight::error::FlightError;
@@ -33,17 +33,17 @@ pub(crate) fn status_of(error: &SqlError) -> Status {
     status
 }
 
-/// The same for an error of Arrow's.
+/// An error of Arrow as a status.
 pub(crate) fn arrow_status(error: ArrowError) -> Status {
     status_of(&SqlError::from(error))
 }
 
-/// What is wrong with a stream that a client sends.
+/// An error in a client's stream as a status.
 pub(crate) fn stream_status(error: FlightError) -> Status {
     match error {
         FlightError::Tonic(status) => *status,
         FlightError::Arrow(error) => arrow_status(error),
-        other => Status::invalid_argument(other.to_string()),
+        error => Status::invalid_argument(error.to_string()),
     }
 }
 

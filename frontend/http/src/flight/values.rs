@@ -1,4 +1,4 @@
-//! What clients bind to the parameters of statements, and what those answer in numbers.
+//! Values that clients bind to the parameters of statements, and counts of affected rows.
 
 use std::sync::Arc;
 
@@ -12,28 +12,31 @@ use tonic::Status;
 
 use super::status::{arrow_status, status_of};
 
-/// Values of the parameters, a row of them for each row of a client's batch.
+/// The values of the parameters, one row for each row of a client's batch.
 pub(crate) fn values(
     batch: &RecordBatch,
     types: &[DataType],
 ) -> Result<Vec<Vec<ScalarValue>>, Status> {
+    // One column for each parameter.
     if batch.num_columns() != types.len() {
         return Err(Status::invalid_argument(format!(
-            "{} parameters were bound, the statement has {}",
+            "{} parameters are bound, but the statement has {}",
             batch.num_columns(),
             types.len()
         )));
     }
+    // Columns are cast as a whole, where the parameter's type is known.
     let columns = batch
         .columns()
         .iter()
         .zip(types)
-        .map(|(column, wanted)| match wanted {
+        .map(|(column, target)| match target {
             DataType::Null => Ok(Arc::clone(column)),
-            _ => cast(column, wanted),
+            _ => cast(column, target),
         })
         .collect::<Result<Vec<_>, _>>()
         .map_err(arrow_status)?;
+    // Transposed into the rows that executions take.
     (0..batch.num_rows())
         .map(|row| {
             columns
@@ -47,7 +50,7 @@ pub(crate) fn values(
         .collect()
 }
 
-/// Rows affected, as Flight SQL counts them: -1 when nobody knows.
+/// Affected rows as Flight SQL counts them: -1 when the number is unknown.
 fn affected(outputs: &[Output]) -> i64 {
     let mut total = -1_i64;
     for output in outputs {
@@ -58,7 +61,7 @@ fn affected(outputs: &[Output]) -> i64 {
     total
 }
 
-/// Runs what is left of outputs that have rows.
+/// Fetches the rows of all outputs to their end. Returns the number of affected rows.
 pub(crate) async fn finish(outputs: Vec<Output>) -> Result<i64, SqlError> {
     let count = affected(&outputs);
     for output in outputs {

@@ -1,8 +1,8 @@
-//! The JSON forms of GreptimeDB's SQL endpoint: rows as arrays of plain values.
+//! The JSON formats of GreptimeDB's SQL endpoint: rows as arrays of plain values.
 //!
-//! Timestamps and dates are bare integers in the column's own unit, which the schema names; integers
-//! are integers (also those beyond 2^53, which JavaScript reads inexactly); NaN and infinities, which
-//! JSON cannot say, are NULL; decimals are strings.
+//! Timestamps and dates are integers in the column's unit, which the schema names; integers are written exactly (also
+//! those beyond 2^53, which JavaScript reads inexactly); NaN and infinities, which JSON does not have, are NULL;
+//! decimals are strings.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ fn type_name(data_type: &DataType) -> String {
         DataType::Duration(unit) => format!("Duration{}", unit_name(*unit)),
         DataType::Decimal128(precision, scale) => format!("Decimal128({precision}, {scale})"),
         DataType::Dictionary(_, values) => type_name(values),
-        other => other.to_string(),
+        data_type => data_type.to_string(),
     }
 }
 
@@ -100,7 +100,7 @@ fn unit_name(unit: TimeUnit) -> &'static str {
     }
 }
 
-/// One column, with how a value of it is written.
+/// One column, with the way to write its values.
 enum Cells<'a> {
     Null,
     Bool(&'a arrow::array::BooleanArray),
@@ -116,6 +116,7 @@ enum Cells<'a> {
 
 impl<'a> Cells<'a> {
     fn of(array: &'a ArrayRef, options: &'a FormatOptions<'a>) -> Result<Self, ArrowError> {
+        // Integers of all kinds, times included.
         Ok(match array.data_type() {
             DataType::Null => Self::Null,
             DataType::Boolean => Self::Bool(array.as_boolean()),
@@ -138,6 +139,7 @@ impl<'a> Cells<'a> {
             DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64 => {
                 Self::Unsigned(cast(array, &DataType::UInt64)?)
             }
+            // Numbers and texts that need no conversion.
             DataType::Float32 => Self::Float32(array.as_primitive::<Float32Type>()),
             DataType::Float64 => Self::Float64(array.as_primitive::<Float64Type>()),
             DataType::Utf8
@@ -173,7 +175,7 @@ impl<'a> Cells<'a> {
                 write!(text, "{}", serde_json::Value::from(bytes))
             }
             Self::Displayed(values) => {
-                // A value that cannot be shown is an error, never a text that says so.
+                // A value that cannot be displayed is an error, never a text about the error.
                 text.push_str(&json_string(&values.value(row).try_to_string()?));
                 Ok(())
             }
@@ -182,7 +184,7 @@ impl<'a> Cells<'a> {
     }
 }
 
-/// The shortest text that reads back as the number; `null` for what JSON has no number for.
+/// The shortest text that reads back as the number; `null` for numbers that JSON does not have.
 fn write_float<F: serde::Serialize>(text: &mut String, value: F) -> std::fmt::Result {
     match serde_json::to_string(&value) {
         Ok(number) => text.write_str(&number),
@@ -194,7 +196,7 @@ fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// `[1,"a"],[2,null]`, with a comma before it when rows came before.
+/// `[1,"a"],[2,null]`, with a comma before it when rows precede.
 fn rows_as_arrays(batch: &RecordBatch, rows_before: bool) -> Result<String, ArrowError> {
     let options = FormatOptions::default();
     let columns = batch
@@ -208,8 +210,8 @@ fn rows_as_arrays(batch: &RecordBatch, rows_before: bool) -> Result<String, Arro
             text.push(',');
         }
         text.push('[');
-        for (at, (array, cells)) in columns.iter().enumerate() {
-            if at > 0 {
+        for (index, (array, cells)) in columns.iter().enumerate() {
+            if index > 0 {
                 text.push(',');
             }
             if array.is_null(row) {

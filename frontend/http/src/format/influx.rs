@@ -1,8 +1,7 @@
-//! The formats of InfluxDB 3's query endpoints: JSON, JSON lines, CSV, Parquet and a drawn table; and
-//! Arrow's own stream.
+//! The formats of InfluxDB 3's query endpoints: JSON, JSON lines, CSV, Parquet and a table drawn as text; and Arrow's
+//! stream.
 //!
-//! JSON leaves out what is NULL; timestamps are written without a zone (they are UTC), as InfluxDB 3
-//! does it.
+//! JSON omits NULLs; timestamps are written without a zone (they are UTC), as in InfluxDB 3.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -21,9 +20,9 @@ use parquet::file::properties::WriterProperties;
 use super::Encoder;
 use super::shown::check_shown;
 
-/// Memory of the rows of one drawn table.
+/// Maximum memory of the rows of one drawn table.
 const PRETTY_BYTES_MAX: usize = 32 << 20;
-/// Rows of one row group of a Parquet answer; what is not in a finished group is in memory.
+/// Rows of a row group in a Parquet response; rows of an unfinished group are in memory.
 const ROW_GROUP_ROWS: usize = 128 << 10;
 
 /// `[{...},{...}]`.
@@ -43,7 +42,7 @@ impl Encoder for JsonArray {
         writer.write(batch)?;
         writer.finish()?;
         let mut bytes = writer.into_inner();
-        // The writer makes a whole array of each batch: its brackets go, a comma joins the batches.
+        // The writer makes an array of each batch: the brackets are removed, and a comma joins the batches.
         if bytes.pop() != Some(b']') || bytes.first() != Some(&b'[') {
             return Ok(Vec::new());
         }
@@ -61,7 +60,7 @@ impl Encoder for JsonArray {
     }
 }
 
-/// One object a line.
+/// One object per line.
 #[derive(Default)]
 pub(crate) struct JsonLines;
 
@@ -83,12 +82,12 @@ impl Encoder for JsonLines {
     }
 }
 
-/// What the first lines of a CSV answer say.
+/// The header of a CSV response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CsvNames {
-    /// Nothing.
+    /// No header.
     None,
-    /// The columns' names.
+    /// The names of the columns.
     Names,
 }
 
@@ -123,7 +122,7 @@ impl Encoder for Csv {
     }
 }
 
-/// A buffer that a writer owns and an encoder empties.
+/// A buffer that a writer fills and an encoder empties.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -206,7 +205,7 @@ impl Encoder for IpcStream {
     }
 }
 
-/// A table drawn with lines, for people.
+/// A table drawn with lines, for terminals.
 #[derive(Default)]
 pub(crate) struct Pretty {
     batches: Vec<RecordBatch>,
@@ -224,7 +223,7 @@ impl Encoder for Pretty {
         self.bytes += batch.get_array_memory_size();
         if self.bytes > PRETTY_BYTES_MAX {
             return Err(ArrowError::InvalidArgumentError(
-                "the result is too large to be drawn as a table; use LIMIT, or another format"
+                "the result is too large for the table format; use LIMIT or another format"
                     .to_owned(),
             ));
         }

@@ -1,7 +1,7 @@
-//! Values that cannot be written down.
+//! Checks for values that cannot be written as text.
 //!
-//! A time beyond the calendar has no text, and Arrow's writers put one in its place that tells so, as if it were the
-//! value. Here it is an error of the answer.
+//! A time beyond the calendar has no text, and Arrow's writers would write an error text in its place, as if it were
+//! the value. Here it is an error of the response.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
@@ -10,10 +10,10 @@ use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-/// Refuses rows with a value that cannot be written down.
+/// Refuses rows with a value that cannot be written as text.
 ///
 /// # Errors
-/// Arrow's own, which names the value.
+/// Those of Arrow, which name the value.
 pub(crate) fn check_shown(batch: &RecordBatch) -> Result<(), ArrowError> {
     batch.columns().iter().try_for_each(check)
 }
@@ -21,27 +21,29 @@ pub(crate) fn check_shown(batch: &RecordBatch) -> Result<(), ArrowError> {
 fn check(array: &ArrayRef) -> Result<(), ArrowError> {
     let rows: Vec<usize> = match array.data_type() {
         DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => extremes(array)?,
-        of if of.is_nested() && may_hold_times(of) => (0..array.len()).collect(),
+        data_type if data_type.is_nested() && may_hold_times(data_type) => {
+            (0..array.len()).collect()
+        }
         _ => return Ok(()),
     };
     let options = FormatOptions::default();
-    let shown = ArrayFormatter::try_new(array.as_ref(), &options)?;
-    rows.into_iter().try_for_each(|row| shown.value(row).try_to_string().map(drop))
+    let formatter = ArrayFormatter::try_new(array.as_ref(), &options)?;
+    rows.into_iter().try_for_each(|row| formatter.value(row).try_to_string().map(drop))
 }
 
-/// The rows of the least and of the greatest value: the calendar has no gaps between them.
+/// The rows with the smallest and the largest value: the calendar has no gaps between them.
 fn extremes(array: &ArrayRef) -> Result<Vec<usize>, ArrowError> {
     let numbers = match array.data_type() {
         DataType::Date32 => cast(&cast(array, &DataType::Int32)?, &DataType::Int64)?,
         _ => cast(array, &DataType::Int64)?,
     };
     let numbers = numbers.as_primitive::<Int64Type>();
-    let known = || numbers.iter().enumerate().filter_map(|(row, number)| Some((number?, row)));
-    Ok(known().min().into_iter().chain(known().max()).map(|(_, row)| row).collect())
+    let non_null = || numbers.iter().enumerate().filter_map(|(row, number)| Some((number?, row)));
+    Ok(non_null().min().into_iter().chain(non_null().max()).map(|(_, row)| row).collect())
 }
 
-fn may_hold_times(of: &DataType) -> bool {
-    match of {
+fn may_hold_times(data_type: &DataType) -> bool {
+    match data_type {
         DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => true,
         DataType::List(field)
         | DataType::LargeList(field)

@@ -1,8 +1,7 @@
-//! A response body that encodes rows as they come.
+//! A response body that encodes rows as they are fetched.
 //!
-//! The first batch is awaited before the response begins, so that nearly all errors get a status of
-//! their own. An error after that breaks the body off: the client sees an incomplete response, not a
-//! short one.
+//! The first batch is awaited before the response begins, so that nearly all errors have a status of their own. A later
+//! error aborts the body: the client sees an incomplete response, not a short one.
 
 use std::io;
 
@@ -16,32 +15,32 @@ use partita_frontend::{RowStream, SqlError};
 
 use super::Encoder;
 
-/// A batch of so many bytes is encoded in well under a millisecond, where it arrives.
+/// Maximum bytes of a batch that is encoded where it arrives, in well under a millisecond.
 const INLINE_BYTES_MAX: usize = 64 << 10;
 
-/// Rows on their way to a client.
+/// The rows of a response.
 pub(crate) struct Encoded {
     pub(crate) schema: SchemaRef,
     /// The first batch, if there is any.
     pub(crate) first: Option<RecordBatch>,
-    /// The others.
+    /// The remaining batches.
     pub(crate) rest: RowStream,
     pub(crate) encoder: Box<dyn Encoder>,
-    /// Bytes before everything.
+    /// Bytes before the encoder's.
     pub(crate) before: Vec<u8>,
-    /// Makes the bytes behind everything.
+    /// Returns the bytes after the encoder's.
     pub(crate) behind: Box<dyn FnOnce() -> Vec<u8> + Send>,
 }
 
 /// Takes the first batch off a stream.
 ///
 /// # Errors
-/// The stream's own, if that is the first thing it says.
+/// Those of the stream before its first batch.
 pub(crate) async fn first_batch(rows: &mut RowStream) -> Result<Option<RecordBatch>, SqlError> {
     loop {
         match rows.next().await.transpose()? {
             Some(batch) if batch.num_rows() == 0 => {}
-            other => return Ok(other),
+            batch => return Ok(batch),
         }
     }
 }
@@ -59,7 +58,7 @@ struct State {
     rows: Encoded,
 }
 
-/// The body.
+/// The body that streams the encoded rows.
 pub(crate) fn body_of(rows: Encoded) -> Body {
     let state = State { phase: Phase::Begin, rows };
     Body::from_stream(try_unfold(state, |mut state| async move {
@@ -69,7 +68,7 @@ pub(crate) fn body_of(rows: Encoded) -> Body {
                 Ok(Some(bytes)) if bytes.is_empty() => {}
                 Ok(Some(bytes)) => return Ok(Some((Bytes::from(bytes), state))),
                 Err(error) => {
-                    tracing::warn!(%error, "a result broke off");
+                    tracing::warn!(%error, "a result ended with an error");
                     return Err(io::Error::other(error.message));
                 }
             }
@@ -78,9 +77,10 @@ pub(crate) fn body_of(rows: Encoded) -> Body {
 }
 
 impl State {
-    /// The next bytes, perhaps none; `None` at the end.
+    /// The next bytes, possibly none; `None` at the end.
     async fn step(&mut self) -> Result<Option<Vec<u8>>, SqlError> {
         let rows = &mut self.rows;
+        // One phase a call, each with the bytes of its part.
         match self.phase {
             Phase::Begin => {
                 self.phase = Phase::First;
@@ -105,8 +105,8 @@ impl State {
             Phase::End => {
                 self.phase = Phase::Over;
                 let mut bytes = rows.encoder.end()?;
-                let behind = std::mem::replace(&mut rows.behind, Box::new(Vec::new));
-                bytes.extend(behind());
+                let suffix = std::mem::replace(&mut rows.behind, Box::new(Vec::new));
+                bytes.extend(suffix());
                 Ok(Some(bytes))
             }
             Phase::Over => Ok(None),

@@ -1,10 +1,9 @@
-//! Whether a line fits the table it is for: names, types, limits.
+//! Checks of a line against its table: names, types, limits.
 //!
-//! A measurement's table is the one that the catalog has, plus what the lines before this one added.
-//! What a line may not do:
-//! - name a tag or a field twice, give both the same name, or call one `time` or as the time index;
-//! - give a column another type than it has (columns of narrower types that SQL made take what fits);
-//! - bring a column that a table made by SQL does not have, or leave out one that may not be NULL;
+//! A measurement's table is the one in the catalog, plus the additions of earlier lines. A line must not:
+//! - name a tag or a field twice, give both the same name, or use `time` or the time index's name;
+//! - have a value of another type than its column (narrower columns, made by SQL, accept values that fit);
+//! - have a column that a table made by SQL lacks, or omit one that must not be NULL;
 //! - take the table over its limit of columns.
 
 use std::borrow::Cow;
@@ -18,12 +17,12 @@ use super::reject::Kind;
 use super::scan::Value;
 use super::table::{FieldType, Rows};
 
-/// The name that no tag or field may have, whatever the time index is called.
+/// The name that no tag or field may have, whatever the name of the time index.
 const TIME: &str = "time";
 const INFLUX_TAG: &str = "iox::column_type::tag";
 const INFLUX_TIMESTAMP: &str = "iox::column_type::timestamp";
 
-/// Why a well-formed line is not taken.
+/// The reason to reject a well-formed line.
 pub(super) type Refusal = (Kind, String);
 
 fn schema<T>(message: String) -> Result<T, Refusal> {
@@ -41,36 +40,36 @@ fn conflict<T>(name: &str, expected: &str, got: &str) -> Result<T, Refusal> {
     schema(format!("invalid column type for column '{name}', expected {expected}, got {got}"))
 }
 
-fn check_name(rows: &Rows<'_>, limits: &Limits<'_>, what: &str, name: &str) -> Result<(), Refusal> {
+fn check_name(rows: &Rows<'_>, limits: &Limits<'_>, kind: &str, name: &str) -> Result<(), Refusal> {
     let time_index = rows.table.as_ref().and_then(|table| table.schema.time_index());
     let time_column = time_index.map_or(limits.time_column, |column| column.name.as_str());
     if name == TIME || name == time_column {
         return schema(format!(
-            "'{name}' is the name of the time column, it may not be a {what}; the time is what a line \
-             ends with"
+            "'{name}' is the name of the time column and cannot be a {kind}; the time is given at the end \
+             of a line"
         ));
     }
     if name.starts_with("__") {
-        return schema(format!("{what} '{name}' may not start with two underscores"));
+        return schema(format!("{kind} '{name}' must not start with two underscores"));
     }
     validate_name("column", name).map_err(|error| (Kind::Schema, error.to_string()))
 }
 
-/// The table's column of a name; an error if it has none and takes no new ones.
+/// The table's column with a name; an error if the table has none and accepts no new ones.
 fn column_of<'r>(rows: &'r Rows<'_>, name: &str) -> Result<Option<&'r Column>, Refusal> {
     let Some(table) = &rows.table else { return Ok(None) };
     match table.schema.column(name) {
         Some(column) => Ok(Some(column)),
         None if table.schema.schema_on_write => Ok(None),
         None => schema(format!(
-            "table \"{}\" has no column \"{name}\" and was not made to take new ones; add it with \
+            "table \"{}\" has no column \"{name}\" and does not accept new columns; add it with \
              ALTER TABLE",
             table.name
         )),
     }
 }
 
-/// InfluxDB's name of a column's type where it has one, SQL's elsewhere.
+/// InfluxDB's name of a column's type, or SQL's if InfluxDB has none.
 fn type_name(column: &Column) -> String {
     match (column.semantic, column.column_type) {
         (Semantic::TimeIndex, _) => INFLUX_TIMESTAMP.to_owned(),
@@ -80,11 +79,11 @@ fn type_name(column: &Column) -> String {
         (_, ColumnType::UInt64) => FieldType::Unsigned.influx().to_owned(),
         (_, ColumnType::Bool) => FieldType::Boolean.influx().to_owned(),
         (_, ColumnType::String) => FieldType::String.influx().to_owned(),
-        (_, other) => other.sql(),
+        (_, column_type) => column_type.sql(),
     }
 }
 
-/// Whether a table can be written by line protocol at all.
+/// Checks that a table can be written by line protocol at all.
 pub(super) fn check_table(rows: &Rows<'_>) -> Result<(), Refusal> {
     match &rows.table {
         None => match validate_name("table", &rows.name) {
@@ -92,20 +91,20 @@ pub(super) fn check_table(rows: &Rows<'_>) -> Result<(), Refusal> {
             Err(error) => schema(error.to_string()),
         },
         Some(table) if table.schema.time_index().is_none() => schema(format!(
-            "table \"{}\" has no TIME INDEX, so that it cannot take line protocol",
+            "table \"{}\" has no TIME INDEX, which line protocol requires",
             table.name
         )),
         Some(_) => Ok(()),
     }
 }
 
-/// Checks the tags of a new series. Returns how many columns they add.
+/// Checks the tags of a new series. Returns the number of columns that they add.
 pub(super) fn check_tags(
     rows: &Rows<'_>,
     limits: &Limits<'_>,
     tags: &[(Cow<'_, str>, Cow<'_, str>)],
 ) -> Result<usize, Refusal> {
-    // The key ends in the time index. Checked before anything that is quadratic in the tags.
+    // The key ends with the time index. Checked before anything that is quadratic in the tags.
     if tags.len() >= KEY_COLUMNS_MAX {
         return schema(format!(
             "{} tags exceed the limit of {} key columns",
@@ -114,9 +113,9 @@ pub(super) fn check_tags(
         ));
     }
     let mut added = 0;
-    for (at, (name, _)) in tags.iter().enumerate() {
-        if tags[..at].iter().any(|(other, _)| other == name) {
-            return schema(format!("tag '{name}' is given more than once"));
+    for (index, (name, _)) in tags.iter().enumerate() {
+        if tags[..index].iter().any(|(earlier, _)| earlier == name) {
+            return schema(format!("tag '{name}' is specified more than once"));
         }
         if rows.tag_by_name.contains_key(name) {
             continue;
@@ -145,10 +144,10 @@ pub(super) fn check_tags(
 }
 
 fn generated<T>(name: &str) -> Result<T, Refusal> {
-    schema(format!("column '{name}' is generated and takes no value from outside"))
+    schema(format!("column '{name}' is generated and cannot be written"))
 }
 
-/// Checks one field against its column. Returns the type of the table's column, if it has it.
+/// Checks a field that is new in this request. Returns the type of the table's column, if it has one.
 pub(super) fn check_new_field(
     rows: &Rows<'_>,
     limits: &Limits<'_>,
@@ -168,7 +167,7 @@ pub(super) fn check_new_field(
     if column.generated.is_some() {
         return generated(name);
     }
-    // A key column that is no string cannot be a tag of line protocol; it is given as a field.
+    // A key column of another type than string cannot be a tag of line protocol; it is written as a field.
     let string_tag = column.semantic == Semantic::Tag && column.column_type == ColumnType::String;
     if string_tag || !takes(column.column_type, got) {
         return conflict(name, &type_name(column), got.influx());
@@ -176,7 +175,7 @@ pub(super) fn check_new_field(
     Ok(Some(column.column_type))
 }
 
-/// Whether a column takes values of a field's type, as long as they fit.
+/// Returns true if a column accepts values of a field's type, as long as they fit.
 fn takes(column_type: ColumnType, field_type: FieldType) -> bool {
     use ColumnType as C;
     match field_type {
@@ -204,7 +203,7 @@ pub(super) fn check_value(
     }
     match (value, narrow) {
         (Value::String(text, _), _) if text.len() > limits.string_bytes_max => schema(format!(
-            "the value of field '{name}' is {} bytes long, the limit is {}",
+            "the value of field '{name}' has {} bytes, the limit is {}",
             text.len(),
             limits.string_bytes_max
         )),
@@ -228,7 +227,7 @@ fn fits(column_type: ColumnType, value: Value<'_>) -> bool {
     }
 }
 
-/// Checks that the table can have so many columns more.
+/// Checks that the table can have this number of columns more.
 pub(super) fn check_column_count(
     rows: &Rows<'_>,
     limits: &Limits<'_>,
@@ -246,18 +245,21 @@ pub(super) fn check_column_count(
     Ok(())
 }
 
-/// Checks that a line brings what the table cannot do without.
-pub(super) fn check_required(rows: &Rows<'_>, named: impl Fn(&str) -> bool) -> Result<(), Refusal> {
-    match rows.required.iter().find(|name| !named(name)) {
+/// Checks that a line has all columns that the table requires.
+pub(super) fn check_required(
+    rows: &Rows<'_>,
+    is_named: impl Fn(&str) -> bool,
+) -> Result<(), Refusal> {
+    match rows.required.iter().find(|name| !is_named(name)) {
         Some(name) => schema(format!(
-            "column '{name}' of table \"{}\" may not be NULL, but the line does not have it",
+            "column '{name}' of table \"{}\" must not be NULL, but is missing in the line",
             rows.name
         )),
         None => Ok(()),
     }
 }
 
-/// Whether rows that were read for one schema can be written with another.
+/// Returns true if rows that were read for one schema can be written with another.
 pub(super) fn still_fits(schema: &TableSchema, rows: &super::table::TableRows) -> bool {
     let batch_schema = rows.batch.schema();
     batch_schema.fields().iter().all(|field| {

@@ -1,7 +1,7 @@
-//! One line whose parts are known: does it fit, and into the columns with it.
+//! Checks one parsed line, and stores its values in columns.
 //!
-//! Checking changes nothing that a line leaves behind; storing cannot fail. So a line that is refused
-//! leaves no column, no series and no value.
+//! Checking changes nothing that outlives the line; storing cannot fail. So a rejected line leaves no column, no series
+//! and no value.
 
 use std::borrow::Cow;
 
@@ -12,45 +12,48 @@ use super::reject::Kind;
 use super::scan::Value;
 use super::table::{FieldColumn, FieldType, Rows, TagColumn};
 
-/// A field of the line that is being read.
+/// A field of the current line.
 pub(super) struct FieldScan<'a> {
     pub(super) column: Option<usize>,
     /// Empty if the column is known.
     pub(super) name: Cow<'a, str>,
     pub(super) raw: &'a str,
     pub(super) value: Value<'a>,
-    /// Of a new column, the type of the table's column.
+    /// The type of the table's column, for a column that is new in this request.
     pub(super) table_type: Option<ColumnType>,
 }
 
-/// A series that was seen: its table, and its number there.
+/// Table and number of a known series.
 #[derive(Clone, Copy)]
 pub(super) struct SeriesAt {
     pub(super) table: usize,
     pub(super) series: u32,
 }
 
-/// Checks a line against its table and what the lines before it made of that. With the tags is told whether they were
-/// seen to have the names of the last new series' tags, in its order; otherwise that is looked at here.
+/// Checks a line against its table and the additions of earlier lines. `tags_expected` is true if the tags are known to
+/// have the names of the last new series' tags, in its order; otherwise that is checked here.
 pub(super) fn check_line<'a>(
     rows: &mut Rows<'a>,
     limits: &Limits<'_>,
     fields: &mut [FieldScan<'a>],
     (tags, tags_expected): (&[(Cow<'a, str>, Cow<'a, str>)], bool),
-    known: Option<SeriesAt>,
+    known_series: Option<SeriesAt>,
     expected: bool,
     reading: u64,
 ) -> Result<(), check::Refusal> {
     let mut added = 0;
-    if known.is_none() && !tags_expected && !rows.tags_expected(tags) {
+    if known_series.is_none() && !tags_expected && !rows.tags_expected(tags) {
         added += check::check_tags(rows, limits, tags)?;
     }
-    for at in 0..fields.len() {
-        let (before, rest) = fields.split_at_mut(at);
+    for position in 0..fields.len() {
+        let (earlier, rest) = fields.split_at_mut(position);
         let field = &mut rest[0];
         let Some(index) = field.column else {
             let table_type = check::check_new_field(rows, limits, field, tags)?;
-            if before.iter().any(|other| other.column.is_none() && other.name == field.name) {
+            if earlier
+                .iter()
+                .any(|candidate| candidate.column.is_none() && candidate.name == field.name)
+            {
                 return Err(twice(&field.name));
             }
             let field_type = FieldType::of(field.value);
@@ -61,7 +64,7 @@ pub(super) fn check_line<'a>(
             continue;
         };
         let column = &mut rows.fields[index];
-        // Expected fields are in the order of a line that was checked: none can be there twice.
+        // Expected fields have the order of a checked line: none can be repeated.
         if !expected {
             if column.named_by == reading {
                 return Err(twice(&column.name));
@@ -81,7 +84,7 @@ pub(super) fn check_line<'a>(
                 Some(index) => rows.fields[index].name == name,
                 None => field.name == name,
             };
-            fields.iter().any(field) || tag_given(rows, tags, known, name)
+            fields.iter().any(field) || tag_given(rows, tags, known_series, name)
         })?;
     }
     Ok(())
@@ -91,22 +94,22 @@ fn twice(name: &str) -> check::Refusal {
     (Kind::Schema, format!("invalid line protocol - multiple instances of '{name}' field found"))
 }
 
-/// Whether the line's series has a tag.
+/// Returns true if the line's series has a tag.
 fn tag_given(
     rows: &Rows<'_>,
     tags: &[(Cow<'_, str>, Cow<'_, str>)],
-    known: Option<SeriesAt>,
+    known_series: Option<SeriesAt>,
     name: &str,
 ) -> bool {
-    match known {
+    match known_series {
         None => tags.iter().any(|(tag, _)| tag == name),
-        // A known series was new once and had all required tags then; a required column that is no
-        // tag cannot be given by it.
+        // A known series had all required tags when it was new; a required column that is not a tag cannot be one of
+        // its tags.
         Some(_) => rows.tag_by_name.contains_key(name),
     }
 }
 
-/// Gives a series its number and keeps its tags, of which is told what [`check_line`] is told.
+/// Numbers a new series and stores its tags; `tags_expected` is that of [`check_line`].
 pub(super) fn store_series<'a>(
     rows: &mut Rows<'a>,
     tags: &mut Vec<(Cow<'a, str>, Cow<'a, str>)>,
@@ -143,7 +146,7 @@ fn number_of(series: usize) -> u32 {
     u32::try_from(series).expect("a series takes at least three bytes of a text below 4 GiB")
 }
 
-/// Appends a checked line's values to their columns.
+/// Appends the values of a checked line to their columns.
 pub(super) fn store_fields<'a>(
     rows: &mut Rows<'a>,
     fields: &mut Vec<FieldScan<'a>>,

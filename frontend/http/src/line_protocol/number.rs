@@ -1,8 +1,8 @@
 //! Numbers of line protocol: `1`, `1.5`, `-1.2e+3` (floats), `1i`, `1u`.
 //!
-//! Floats of up to 15 significant digits and a small exponent, which is nearly all of them, are exact
-//! in double arithmetic: mantissa and power of ten are both representable, and one multiplication or
-//! division rounds once. The rest goes to the standard library, which rounds correctly too.
+//! Floats with up to 15 significant digits and a small exponent, which are nearly all, are computed exactly in double
+//! arithmetic: mantissa and power of ten are both representable, and one multiplication or division rounds once. Others
+//! are parsed by the standard library, which rounds correctly too.
 
 use super::scan::{Malformed, Value};
 
@@ -11,10 +11,10 @@ const POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
-/// Any number of so many digits is below 2^53.
+/// Numbers with this many digits are below 2^53.
 const EXACT_DIGITS: usize = 15;
 
-/// Reads digits as an integer; `None` when it is out of range.
+/// Parses digits as an integer; `None` when it is out of range.
 pub(super) fn integer(digits: &[u8], negative: bool) -> Option<i64> {
     // Built downwards, because there is one more negative number than there are positive ones.
     let mut value = 0_i64;
@@ -30,75 +30,75 @@ fn unsigned(digits: &[u8]) -> Option<u64> {
         .try_fold(0_u64, |value, digit| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
 }
 
-fn digits_end(bytes: &[u8], at: usize) -> usize {
-    let mut at = at;
-    while at < bytes.len() && bytes[at].is_ascii_digit() {
-        at += 1;
+fn digits_end(bytes: &[u8], start: usize) -> usize {
+    let mut end = start;
+    while end < bytes.len() && bytes[end].is_ascii_digit() {
+        end += 1;
     }
-    at
+    end
 }
 
-/// The number at `at`, which is a digit or a minus sign, and where it ends.
-pub(super) fn number(text: &str, at: usize) -> Result<(Value<'static>, usize), Malformed> {
+/// Parses the number at `start`, which is a digit or a minus sign. Returns it with its end.
+pub(super) fn number(text: &str, start: usize) -> Result<(Value<'static>, usize), Malformed> {
     let bytes = text.as_bytes();
-    let negative = bytes[at] == b'-';
-    let whole = at + usize::from(negative);
+    let negative = bytes[start] == b'-';
+    let whole = start + usize::from(negative);
     let whole_end = digits_end(bytes, whole);
     if whole_end == whole {
-        return Err(Malformed::Trailing { at });
+        return Err(Malformed::Trailing { at: start });
     }
     match bytes.get(whole_end) {
         Some(b'i') => integer(&bytes[whole..whole_end], negative)
             .map(|value| (Value::Integer(value), whole_end + 1))
-            .ok_or(Malformed::Integer { from: at, to: whole_end }),
+            .ok_or(Malformed::Integer { from: start, to: whole_end }),
         Some(b'u') if !negative => unsigned(&bytes[whole..whole_end])
             .map(|value| (Value::Unsigned(value), whole_end + 1))
-            .ok_or(Malformed::Unsigned { from: at, to: whole_end }),
-        _ => float(text, at, negative, whole, whole_end),
+            .ok_or(Malformed::Unsigned { from: start, to: whole_end }),
+        _ => float(text, start, negative, whole, whole_end),
     }
 }
 
 fn float(
     text: &str,
-    at: usize,
+    start: usize,
     negative: bool,
     whole: usize,
     whole_end: usize,
 ) -> Result<(Value<'static>, usize), Malformed> {
     let bytes = text.as_bytes();
-    let mut to = whole_end;
-    let mut fraction = (to, to);
-    if bytes.get(to) == Some(&b'.') {
-        let end = digits_end(bytes, to + 1);
-        if end > to + 1 {
-            fraction = (to + 1, end);
-            to = end;
+    let mut number_end = whole_end;
+    let mut fraction = (number_end, number_end);
+    if bytes.get(number_end) == Some(&b'.') {
+        let end = digits_end(bytes, number_end + 1);
+        if end > number_end + 1 {
+            fraction = (number_end + 1, end);
+            number_end = end;
         }
     }
     let mut exponent = 0_i32;
-    if matches!(bytes.get(to), Some(b'e' | b'E')) {
-        let sign = bytes.get(to + 1).copied();
-        let digits = to + 1 + usize::from(matches!(sign, Some(b'-' | b'+')));
+    if matches!(bytes.get(number_end), Some(b'e' | b'E')) {
+        let sign = bytes.get(number_end + 1).copied();
+        let digits = number_end + 1 + usize::from(matches!(sign, Some(b'-' | b'+')));
         let end = digits_end(bytes, digits);
         if end > digits {
-            // Whatever has more digits than fit is left to the standard library.
+            // An exponent that saturates is left to the standard library.
             let size = bytes[digits..end].iter().fold(0_i32, |size, digit| {
                 size.saturating_mul(10).saturating_add(i32::from(digit - b'0'))
             });
             exponent = if sign == Some(b'-') { -size } else { size };
-            to = end;
+            number_end = end;
         }
     }
-    let (from, fraction_end) = fraction;
-    let value = exact(&bytes[whole..whole_end], &bytes[from..fraction_end], exponent)
+    let (fraction_start, fraction_end) = fraction;
+    let value = exact(&bytes[whole..whole_end], &bytes[fraction_start..fraction_end], exponent)
         .map(|value| if negative { -value } else { value });
     let value = match value {
         Some(value) => Some(value),
-        None => text[at..to].parse::<f64>().ok(),
+        None => text[start..number_end].parse::<f64>().ok(),
     };
     match value {
-        Some(value) if value.is_finite() => Ok((Value::Float(value), to)),
-        _ => Err(Malformed::Float { from: at, to }),
+        Some(value) if value.is_finite() => Ok((Value::Float(value), number_end)),
+        _ => Err(Malformed::Float { from: start, to: number_end }),
     }
 }
 

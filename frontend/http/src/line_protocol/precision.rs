@@ -1,11 +1,11 @@
-//! What the number at the end of a line counts.
+//! The unit of the timestamp at the end of a line.
 
 use std::str::FromStr;
 
 /// The unit of a request's timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
-    /// Told from the size of each timestamp, as InfluxDB 3 does.
+    /// Guessed from the size of each timestamp, as in InfluxDB 3.
     Auto,
     /// `ns`, `n`, `nanosecond`.
     Nanosecond,
@@ -21,10 +21,10 @@ pub enum Precision {
     Hour,
 }
 
-/// The text is no precision.
+/// The error of an unknown precision.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "precision \"{0}\" is unknown; it may be ns, us, ms, s, m, h, nanosecond, microsecond, \
+    "unknown precision \"{0}\"; use ns, us, ms, s, m, h, nanosecond, microsecond, \
      millisecond, second or auto"
 )]
 pub struct UnknownPrecision(String);
@@ -49,7 +49,7 @@ impl FromStr for Precision {
 const SECOND: i64 = 1_000_000_000;
 
 impl Precision {
-    /// Nanoseconds of one tick; of [`Precision::Auto`] those that a timestamp of this size suggests.
+    /// Nanoseconds of one tick; for [`Precision::Auto`], those that the size of the timestamp suggests.
     fn nanoseconds(self, timestamp: i64) -> i64 {
         match self {
             Self::Nanosecond => 1,
@@ -58,7 +58,7 @@ impl Precision {
             Self::Second => SECOND,
             Self::Minute => 60 * SECOND,
             Self::Hour => 3_600 * SECOND,
-            // 5e9 seconds is the year 2128; the same moment in milliseconds is 5e12, and so on.
+            // 5e9 seconds is the year 2128; the same time in milliseconds is 5e12, and so on.
             Self::Auto => match timestamp.unsigned_abs() / 1_000_000_000 {
                 0..5 => SECOND,
                 5..5_000 => 1_000_000,
@@ -68,16 +68,16 @@ impl Precision {
         }
     }
 
-    /// A timestamp in nanoseconds; `None` when those do not fit.
+    /// A timestamp in nanoseconds; `None` when it overflows.
     pub(super) fn scale(self, timestamp: i64) -> Option<i64> {
         timestamp.checked_mul(self.nanoseconds(timestamp))
     }
 
-    /// A moment in nanoseconds without what this precision cannot say.
-    pub(super) fn truncate(self, now: i64) -> i64 {
+    /// A time in nanoseconds, truncated to this precision.
+    pub(super) fn truncate(self, now_ns: i64) -> i64 {
         match self {
-            Self::Auto => now,
-            _ => now - now.rem_euclid(self.nanoseconds(now)),
+            Self::Auto => now_ns,
+            _ => now_ns - now_ns.rem_euclid(self.nanoseconds(now_ns)),
         }
     }
 }

@@ -1,16 +1,15 @@
-//! Reads a request's lines into one batch per measurement, in one pass over its bytes.
+//! Parses a request's lines into one batch per measurement, in one pass over its bytes.
 //!
-//! The fast path allocates nothing for a row: a series (measurement and tags) that was seen before is
-//! found by its bytes, and a line's fields are expected to be those of the line before in the same
-//! order. Lines for which the open reading fails are read again with their end known; only what fails
-//! then is rejected.
+//! The fast path allocates nothing for a row: a known series (measurement and tags) is found by its bytes, and the
+//! fields of a line are predicted to be those of the previous line in the same order. Lines that fail the open reading
+//! are read again with their end known; only those that fail then are rejected.
 //!
-//! Differences from the published parser, all towards what InfluxDB's servers do:
+//! Differences from the published parser, all in favour of the behaviour of InfluxDB's servers:
 //! - lines may end in `\r\n`, and in spaces without a timestamp;
 //! - a comment ends with its line, whatever quotes and backslashes it has;
-//! - a comma behind the last field is rejected, also if there is only one field;
+//! - a comma after the last field is rejected, also if there is only one field;
 //! - floats that overflow are rejected rather than stored as infinite;
-//! - what [`super::check`] lists is rejected.
+//! - the checks of [`super::check`] apply.
 
 use std::borrow::Cow;
 use std::hash::BuildHasher;
@@ -28,54 +27,54 @@ use super::reject::{Kind, Rejection, original};
 use super::scan::{self, Malformed, Reading};
 use super::table::{Rows, TableRows};
 
-/// Rejected lines that are reported one by one; the others are counted.
+/// Maximum number of rejected lines that are reported one by one; further ones are only counted.
 pub const REJECTIONS_MAX: usize = 100;
-/// The longest series. Keys may have 64 KiB; encoding adds a 32nd and a few bytes for each tag.
+/// Maximum bytes of a series. Keys may have 64 KiB; encoding adds a 32nd, and a few bytes for each tag.
 pub const SERIES_BYTES_MAX: usize = 48 * 1024;
 
-/// How a request's lines are to be read.
+/// Options for parsing a request's lines.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions<'a> {
-    /// What tables there are.
+    /// The existing tables.
     pub catalog: &'a Catalog,
-    /// The database that the lines are for.
+    /// The database of the lines.
     pub database: &'a str,
     /// The unit of the timestamps.
     pub precision: Precision,
-    /// The server's time, for lines without one, in nanoseconds.
+    /// The server's time in nanoseconds, for lines without a timestamp.
     pub now: i64,
-    /// What new tables call their time index.
+    /// Name of the time index in new tables.
     pub time_column: &'a str,
-    /// Columns that a table may have, the time included.
+    /// Maximum columns of a table, the time included.
     pub columns_max: usize,
-    /// Bytes that a string value may have.
+    /// Maximum bytes of a string value.
     pub string_bytes_max: usize,
 }
 
-/// What was read.
+/// The result of parsing a request.
 #[derive(Clone, Debug)]
 pub struct Lines {
-    /// The rows, by measurement, in the order of their first lines.
+    /// The rows by measurement, in the order of their first lines.
     pub tables: Vec<TableRows>,
-    /// How many lines were taken.
+    /// Number of accepted lines.
     pub accepted: usize,
-    /// How many were not.
+    /// Number of rejected lines.
     pub rejected: usize,
-    /// The first [`REJECTIONS_MAX`] of those.
+    /// The first [`REJECTIONS_MAX`] rejections.
     pub rejections: Vec<Rejection>,
 }
 
-/// Reads lines.
+/// Parses lines.
 ///
 /// # Errors
-/// Only when Arrow refuses the columns, a string column of more than 2 GiB say.
+/// Only when Arrow refuses the columns, such as a string column of more than 2 GiB.
 pub fn read(text: &str, options: &ReadOptions<'_>) -> Result<Lines, ArrowError> {
     let mut reader = Reader::new(text, options);
-    let mut at = 0;
-    while at < text.len() {
-        at = match reader.line(at, Reading::Open, text) {
+    let mut position = 0;
+    while position < text.len() {
+        position = match reader.line(position, Reading::Open, text) {
             Ok(next) => next,
-            Err(_) => reader.closed_line(at),
+            Err(_) => reader.closed_line(position),
         };
     }
     reader.finish()
@@ -98,7 +97,7 @@ impl From<check::Refusal> for Refused {
     }
 }
 
-/// Where a rejected line is, and why.
+/// Position of a rejected line, and the reason.
 struct Rejected {
     from: usize,
     to: usize,
@@ -106,7 +105,7 @@ struct Rejected {
     message: String,
 }
 
-/// A series that was seen. Its hash is kept: when many are new, hashing them twice shows.
+/// A known series. Its hash is stored, because with many new series it is noticeable to hash them twice.
 struct Series<'a> {
     hash: u64,
     raw: &'a str,
@@ -125,11 +124,11 @@ struct Reader<'a> {
     last: Option<(&'a str, SeriesAt)>,
     /// Tags of the line's series, if that is new.
     tags: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// Whether these were seen to have the names of the last new series' tags, in its order.
+    /// True if these are known to have the names of the last new series' tags, in its order.
     tags_expected: bool,
     fields: Vec<FieldScan<'a>>,
     scratch: String,
-    /// Counts readings of lines, so that columns can tell by which one they were named last.
+    /// Counts readings of lines, so that columns can tell which one named them last.
     reading: u64,
     accepted: usize,
     rejected: usize,
@@ -163,20 +162,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the line, comment or blank lines at `at` with their end known. Returns where the next
-    /// line begins.
-    fn closed_line(&mut self, at: usize) -> usize {
+    /// Reads the line, comment or blank lines at `begin`, with the end known. Returns the start of the next line.
+    fn closed_line(&mut self, begin: usize) -> usize {
         let bytes = self.text.as_bytes();
-        let start = scan::skip_blank(bytes, at, bytes.len());
+        let start = scan::skip_blank(bytes, begin, bytes.len());
         if start == bytes.len() {
             return start;
         }
         if bytes[start] == b'#' {
             return memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |end| start + end + 1);
         }
-        // Blank lines may have been skipped; leading spaces of this one count when its end is sought.
-        let line = bytes[at..start].iter().rposition(|byte| *byte == b'\n');
-        let newline = scan::line_end(bytes, line.map_or(at, |line| at + line + 1));
+        // Blank lines may have been skipped; leading spaces of this line count in the search for its end.
+        let line = bytes[begin..start].iter().rposition(|byte| *byte == b'\n');
+        let newline = scan::line_end(bytes, line.map_or(begin, |line| begin + line + 1));
         let end = if bytes[start..newline].ends_with(b"\r") { newline - 1 } else { newline };
         if end > start {
             let text = &self.text[..end];
@@ -187,51 +185,50 @@ impl<'a> Reader<'a> {
         (newline + 1).min(bytes.len())
     }
 
-    fn reject(&mut self, from: usize, to: usize, refused: Refused) {
+    fn reject(&mut self, start: usize, end: usize, refused: Refused) {
         self.rejected += 1;
         if self.rejections.len() >= REJECTIONS_MAX {
             return;
         }
         let (kind, message) = match refused {
-            Refused::Malformed(malformed) => (Kind::Syntax, malformed.message(&self.text[..to])),
+            Refused::Malformed(malformed) => (Kind::Syntax, malformed.message(&self.text[..end])),
             Refused::Schema(kind, message) => (kind, message),
         };
-        self.rejections.push(Rejected { from, to, kind, message });
+        self.rejections.push(Rejected { from: start, to: end, kind, message });
     }
 
-    /// Reads the line at `at` of `text` and stores it if nothing is wrong with it. Returns where the
-    /// next line begins.
-    fn line(&mut self, at: usize, reading: Reading, text: &'a str) -> Result<usize, Refused> {
+    /// Reads the line of `text` at `start`, and stores it unless it has an error. Returns the start of the next line.
+    fn line(&mut self, start: usize, reading: Reading, text: &'a str) -> Result<usize, Refused> {
         self.reading += 1;
         let bytes = text.as_bytes();
-        if matches!(bytes[at], b' ' | b'\t' | b'\n' | b'\r' | b'#') {
+        if matches!(bytes[start], b' ' | b'\t' | b'\n' | b'\r' | b'#') {
             return Err(Malformed::Odd.into());
         }
-        let known = match self.last {
-            // A series never ends in a backslash, so a space behind its bytes ends it.
+        let last = match self.last {
+            // A series never ends in a backslash, so a space after its bytes ends it.
             Some((raw, at_series))
-                if bytes[at..].starts_with(raw.as_bytes())
-                    && bytes.get(at + raw.len()) == Some(&b' ') =>
+                if bytes[start..].starts_with(raw.as_bytes())
+                    && bytes.get(start + raw.len()) == Some(&b' ') =>
             {
                 Some((raw, at_series))
             }
             _ => None,
         };
-        let (raw, hash, known) = match known {
+        let (raw, hash, known_series) = match last {
             Some((raw, at_series)) => (raw, 0, Some(at_series)),
             None => {
-                let end = scan::series_end(bytes, at, reading)?;
-                let raw = &text[at..end];
+                let end = scan::series_end(bytes, start, reading)?;
+                let raw = &text[start..end];
                 let hash = self.hasher.hash_one(raw);
-                let known = self.series.find(hash, |series| series.raw == raw);
-                (raw, hash, known.map(|series| series.at))
+                let entry = self.series.find(hash, |series| series.raw == raw);
+                (raw, hash, entry.map(|series| series.at))
             }
         };
         self.tags.clear();
         self.tags_expected = false;
         let mut new_name = None;
-        let table = match known {
-            Some(known) => Some(known.table),
+        let table = match known_series {
+            Some(series) => Some(series.table),
             None => {
                 let name = self.read_series(raw)?;
                 let table = self.table_by_name.get(&name).copied();
@@ -239,7 +236,7 @@ impl<'a> Reader<'a> {
                 table
             }
         };
-        let mut fields_at = at + raw.len();
+        let mut fields_at = start + raw.len();
         while bytes.get(fields_at) == Some(&b' ') {
             fields_at += 1;
         }
@@ -254,13 +251,14 @@ impl<'a> Reader<'a> {
                 )
             })?,
         };
-        let series = self.store(table, known, new_name, (raw, hash), expected, time, at)?;
+        let series =
+            self.store(table, known_series, new_name, (raw, hash), expected, time, start)?;
         self.last = Some((raw, series));
         self.accepted += 1;
         Ok(next)
     }
 
-    /// Reads measurement and tags; leaves the tags in `self.tags`.
+    /// Reads measurement and tags; stores the tags in `self.tags`.
     fn read_series(&mut self, raw: &'a str) -> Result<Cow<'a, str>, Refused> {
         if raw.len() > SERIES_BYTES_MAX {
             return Err(Refused::Schema(
@@ -272,75 +270,76 @@ impl<'a> Reader<'a> {
             ));
         }
         let (name, mut next) = scan::measurement(raw)?;
-        // The names of a series are expected to be those of the new one before it.
+        // The names of the tags are predicted to be those of the previous new series.
         let rows = self.last.and_then(|(_, last)| self.tables.get(last.table));
-        let mut all = rows.is_some_and(|rows| rows.name == name);
+        let mut all_predicted = rows.is_some_and(|rows| rows.name == name);
         let plain = next.is_some() && scan::is_plain(raw);
-        while let Some(at) = next {
+        while let Some(start) = next {
             let expected = rows.and_then(|rows| rows.expected_tag(self.tags.len()));
             let predicted = expected.filter(|name| {
-                raw.as_bytes()[at..].starts_with(name.as_bytes())
-                    && raw.as_bytes().get(at + name.len()) == Some(&b'=')
+                raw.as_bytes()[start..].starts_with(name.as_bytes())
+                    && raw.as_bytes().get(start + name.len()) == Some(&b'=')
             });
-            let (tag, behind) = match predicted {
+            let (tag, following) = match predicted {
                 Some(name) => {
-                    let name_end = at + name.len();
-                    let (value, behind) = match plain {
+                    let name_end = start + name.len();
+                    let (value, following) = match plain {
                         true => scan::plain_tag_value(raw, name_end + 1)?,
                         false => scan::tag_value(raw, name_end + 1)?,
                     };
-                    ((Cow::Borrowed(&raw[at..name_end]), value), behind)
+                    ((Cow::Borrowed(&raw[start..name_end]), value), following)
                 }
                 None => {
-                    all = false;
-                    scan::tag(raw, at)?
+                    all_predicted = false;
+                    scan::tag(raw, start)?
                 }
             };
             self.tags.push(tag);
-            next = behind;
+            next = following;
         }
-        self.tags_expected = all
+        self.tags_expected = all_predicted
             && rows.is_some_and(|rows| {
                 !self.tags.is_empty() && self.tags.len() == rows.tag_layout.len()
             });
         Ok(name)
     }
 
-    /// Reads the fields at `at` into `self.fields`. Returns where they end, and whether they are
-    /// those of the measurement's line before.
+    /// Reads the fields at `start` into `self.fields`. Returns their end, and whether they are those of the
+    /// measurement's previous line.
     fn read_fields(
         &mut self,
         text: &'a str,
-        at: usize,
+        start: usize,
         reading: Reading,
         table: Option<usize>,
     ) -> Result<(usize, bool), Refused> {
         let bytes = text.as_bytes();
         let rows = table.map(|table| &self.tables[table]);
         self.fields.clear();
-        let (mut at, mut expected) = (at, rows.is_some());
+        let (mut key_start, mut expected) = (start, rows.is_some());
         loop {
             let position = self.fields.len();
             let predicted = rows.and_then(|rows| {
                 let index = *rows.layout.get(position)?;
                 let column = &rows.fields[index];
-                let behind = at + column.raw.len();
+                let key_end = key_start + column.raw.len();
                 (column.predictable
-                    && bytes[at..].starts_with(column.raw.as_bytes())
-                    && bytes.get(behind) == Some(&b'='))
-                .then_some((index, behind))
+                    && bytes[key_start..].starts_with(column.raw.as_bytes())
+                    && bytes.get(key_end) == Some(&b'='))
+                .then_some((index, key_end))
             });
             let (column, name, key_end) = match predicted {
                 Some((index, key_end)) => (Some(index), Cow::Borrowed(""), key_end),
                 None => {
                     expected = false;
-                    let (key_end, escaped) = scan::field_key(text, at, reading, position == 0)?;
-                    let name = scan::field_name(&text[at..key_end], escaped)?;
+                    let (key_end, escaped) =
+                        scan::field_key(text, key_start, reading, position == 0)?;
+                    let name = scan::field_name(&text[key_start..key_end], escaped)?;
                     let column = rows.and_then(|rows| rows.field_by_name.get(&name).copied());
                     (column, name, key_end)
                 }
             };
-            // More fields than a table can have columns: no need to read on.
+            // More fields than a table can have columns: reading on is pointless.
             if position >= COLUMNS_MAX {
                 check::check_column_count(
                     &Rows::new(Cow::Borrowed(""), None),
@@ -349,22 +348,21 @@ impl<'a> Reader<'a> {
                 )?;
             }
             let (value, value_end) = scan::value(text, key_end + 1)?;
-            let raw = &text[at..key_end];
+            let raw = &text[key_start..key_end];
             self.fields.push(FieldScan { column, name, raw, value, table_type: None });
-            at = value_end;
-            if bytes.get(at) != Some(&b',') {
-                return Ok((at, expected));
+            if bytes.get(value_end) != Some(&b',') {
+                return Ok((value_end, expected));
             }
-            at += 1;
+            key_start = value_end + 1;
         }
     }
 
-    /// Checks the line that was read, and stores it.
+    /// Checks the current line, and stores it.
     #[expect(clippy::too_many_arguments, reason = "the parts of one line")]
     fn store(
         &mut self,
         table: Option<usize>,
-        known: Option<SeriesAt>,
+        known_series: Option<SeriesAt>,
         new_name: Option<Cow<'a, str>>,
         (raw, hash): (&'a str, u64),
         expected: bool,
@@ -387,7 +385,7 @@ impl<'a> Reader<'a> {
             &self.limits,
             &mut self.fields,
             (&self.tags, self.tags_expected),
-            known,
+            known_series,
             expected,
             self.reading,
         )?;
@@ -403,13 +401,15 @@ impl<'a> Reader<'a> {
             }
         };
         let rows = &mut self.tables[table];
-        let series = match known {
-            Some(known) => known,
+        let series = match known_series {
+            Some(series) => series,
             None => {
                 let series = store_series(rows, &mut self.tags, self.tags_expected);
-                let at = SeriesAt { table, series };
-                self.series.insert_unique(hash, Series { hash, raw, at }, |series| series.hash);
-                at
+                let new_series = SeriesAt { table, series };
+                self.series.insert_unique(hash, Series { hash, raw, at: new_series }, |series| {
+                    series.hash
+                });
+                new_series
             }
         };
         store_fields(rows, &mut self.fields, expected, &mut self.scratch);

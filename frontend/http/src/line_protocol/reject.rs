@@ -1,33 +1,33 @@
-//! Why a line was not taken, in words for whoever wrote it.
+//! The reasons for rejected lines, in messages for their writers.
 
 use super::scan::Malformed;
 
-/// Of a line that was not taken, how much a report shows.
+/// Maximum bytes of a rejected line in a report.
 const ORIGINAL_BYTES_MAX: usize = 20;
-/// Of what does not belong, how much a message shows.
+/// Maximum bytes of unexpected text in a message.
 const SHOWN_BYTES_MAX: usize = 40;
 
-/// What kind of wrong it is.
+/// The kind of error in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It is not line protocol.
     Syntax,
     /// It does not fit the table.
     Schema,
-    /// The table would have more columns than it may.
+    /// The table would exceed its limit of columns.
     ColumnLimit,
 }
 
-/// A line that was not taken.
+/// A rejected line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// Counted from 1, in the text as it was sent.
+    /// Line number from 1, in the text as sent.
     pub line: usize,
-    /// What kind of wrong it is.
+    /// The class of the error.
     pub kind: Kind,
-    /// What is wrong.
+    /// Description of the error for the client.
     pub message: String,
-    /// How the line begins.
+    /// The beginning of the line.
     pub original: String,
 }
 
@@ -36,44 +36,48 @@ pub(super) fn beginning(text: &str, bytes: usize) -> &str {
     if text.len() <= bytes {
         return text;
     }
-    let end = (0..=bytes).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    let end = (0..=bytes).rev().find(|&index| text.is_char_boundary(index)).unwrap_or(0);
     &text[..end]
 }
 
-/// A line's beginning as reports show it.
+/// A line's beginning, as reports have it.
 pub(super) fn original(line: &str) -> String {
     beginning(line, ORIGINAL_BYTES_MAX).to_owned()
 }
 
 impl Malformed {
-    /// What to tell of it; positions are in `line`.
+    /// The message for the client; positions refer to `line`.
     pub(super) fn message(self, line: &str) -> String {
-        let part = |from: usize, to: usize| line.get(from..to).unwrap_or_default();
+        let part = |start: usize, end: usize| line.get(start..end).unwrap_or_default();
+        // The grammar.
         match self {
             Self::Odd | Self::NoFields => "no fields were provided".to_owned(),
             Self::Measurement => "the measurement is missing or invalid".to_owned(),
             Self::Tags => {
-                "the tag set is malformed: a comma behind the measurement must be followed by \
+                "the tag set is malformed: a comma after the measurement must be followed by \
                  tag=value pairs without spaces"
                     .to_owned()
             }
             Self::EndsInBackslash => {
-                "a measurement, tag key, tag value or field key may not end in a backslash"
+                "a measurement, tag key, tag value or field key must not end in a backslash"
                     .to_owned()
             }
-            Self::Integer { from, to } => {
-                format!("integer {} is out of range", part(from, to))
+            // Numbers that are well formed.
+            Self::Integer { from: start, to: end } => {
+                format!("integer {} is out of range", part(start, end))
             }
-            Self::Unsigned { from, to } => {
-                format!("unsigned integer {} is out of range", part(from, to))
+            Self::Unsigned { from: start, to: end } => {
+                format!("unsigned integer {} is out of range", part(start, end))
             }
-            Self::Float { from, to } => format!("float {} is out of range", part(from, to)),
-            Self::Timestamp { from, to } => {
-                format!("timestamp {} is out of range", part(from, to))
+            Self::Float { from: start, to: end } => {
+                format!("float {} is out of range", part(start, end))
+            }
+            Self::Timestamp { from: start, to: end } => {
+                format!("timestamp {} is out of range", part(start, end))
             }
             Self::UnclosedString => "a string value has no closing quote".to_owned(),
-            Self::Trailing { at } => {
-                let rest = line.get(at..).unwrap_or_default();
+            Self::Trailing { at: start } => {
+                let rest = line.get(start..).unwrap_or_default();
                 format!("could not parse '{}'", beginning(rest, SHOWN_BYTES_MAX))
             }
         }

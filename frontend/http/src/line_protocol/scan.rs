@@ -1,36 +1,36 @@
-//! The grammar: where the parts of a line begin and end, and what its values are.
+//! The grammar: the extent of a line's parts, and its values.
 //!
 //! ```text
 //!   measurement[,tag=value]* SPACE+ field=value[,field=value]* [SPACE+ timestamp]
 //! ```
 //!
-//! Everything here works on positions in the text and allocates nothing. Positions only ever stop next
-//! to an ASCII byte, so slices between them are valid UTF-8.
+//! Everything here works on positions in the text and allocates nothing. Positions only stop next to an ASCII byte, so
+//! slices between them are valid UTF-8.
 //!
-//! Two readings of one line exist. The *open* one does not know where the line ends and stops at the
-//! first newline where one may be; it reads nearly all lines. The *closed* one is told the end by
-//! [`line_end`], which decides as InfluxDB does whether a newline is inside a quoted string. The open
-//! one gives up ([`Malformed::Odd`]) on whatever could make the two differ: a comma in a field key.
+//! There are two readings of a line. The *open* reading does not know where the line ends, and stops at the first
+//! newline that may end it; it reads nearly all lines. The *closed* reading gets the end from [`line_end`], which
+//! decides as InfluxDB does whether a newline is inside a quoted string. The open reading gives up ([`Malformed::Odd`])
+//! on anything that could make the two differ: a comma in a field key.
 
 use std::borrow::Cow;
 
 use memchr::{memchr, memchr2, memchr3};
 
-/// Which of the two readings.
+/// The way to read a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// The text goes on behind the line.
+    /// The text continues after the line.
     Open,
     /// The text ends with the line.
     Closed,
 }
 
-/// What is wrong with a line.
+/// The error of a malformed line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Malformed {
-    /// Only the closed reading can tell.
+    /// Only the closed reading can decide.
     Odd,
-    /// The measurement is empty or holds a character it may not.
+    /// The measurement is empty, or has an invalid character.
     Measurement,
     /// A comma follows the measurement, but `tag=value` pairs do not.
     Tags,
@@ -46,9 +46,9 @@ pub(super) enum Malformed {
     Float { from: usize, to: usize },
     /// A timestamp is out of range.
     Timestamp { from: usize, to: usize },
-    /// A string has no end.
+    /// A string has no closing quote.
     UnclosedString,
-    /// Something that does not belong there.
+    /// Unexpected text.
     Trailing { at: usize },
 }
 
@@ -67,66 +67,66 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n')
 }
 
-/// The end of the series (measurement and tags) that starts at `at`: its first unescaped space.
-pub(super) fn series_end(bytes: &[u8], at: usize, reading: Reading) -> Result<usize, Malformed> {
-    let mut at = at;
+/// The end of the series (measurement and tags) that begins at `start`: its first unescaped space.
+pub(super) fn series_end(bytes: &[u8], start: usize, reading: Reading) -> Result<usize, Malformed> {
+    let mut position = start;
     loop {
-        let rest = bytes.get(at..).unwrap_or_default();
-        let found = match reading {
+        let rest = bytes.get(position..).unwrap_or_default();
+        let separator = match reading {
             Reading::Open => memchr3(b' ', b'\\', b'\n', rest),
             Reading::Closed => memchr2(b' ', b'\\', rest),
         };
-        let Some(offset) = found else { return Err(Malformed::NoFields) };
+        let Some(offset) = separator else { return Err(Malformed::NoFields) };
         match rest[offset] {
-            b' ' => return Ok(at + offset),
-            // A backslash takes the next character with it, whatever that is.
-            b'\\' => at += offset + 2,
+            b' ' => return Ok(position + offset),
+            // A backslash escapes the next character, whatever it is.
+            b'\\' => position += offset + 2,
             _ => return Err(Malformed::NoFields),
         }
     }
 }
 
-/// The measurement of a series, and where its tags begin (behind the comma), if it has any.
+/// The measurement of a series, and the start of its tags (after the comma), if it has any.
 pub(super) fn measurement(series: &str) -> SeriesPart<'_, Cow<'_, str>> {
     let bytes = series.as_bytes();
-    let mut at = 0;
+    let mut end = 0;
     let mut escaped = false;
-    while at < bytes.len() {
-        match bytes[at] {
+    while end < bytes.len() {
+        match bytes[end] {
             b',' => break,
             b'\\' => {
                 escaped = true;
-                at = after_escape(series, at);
+                end = after_escape(series, end);
             }
             b'\0' | b'\t' | b'\n' => return Err(Malformed::Measurement),
-            _ => at += 1,
+            _ => end += 1,
         }
     }
-    if at == 0 {
+    if end == 0 {
         return Err(Malformed::Measurement);
     }
-    let name = name(&series[..at], escaped, b", \\")?;
-    Ok((name, (at < bytes.len()).then_some(at + 1)))
+    let name = name(&series[..end], escaped, b", \\")?;
+    Ok((name, (end < bytes.len()).then_some(end + 1)))
 }
 
-/// A part of a series, and where the next tag begins, if there is one.
+/// A part of a series, and the start of the next tag, if there is one.
 pub(super) type SeriesPart<'a, T> = Result<(T, Option<usize>), Malformed>;
 
-/// The tag at `at` of a series, and where the next one begins.
-pub(super) fn tag(series: &str, at: usize) -> SeriesPart<'_, (Cow<'_, str>, Cow<'_, str>)> {
-    let (key_end, escaped) = name_end(series, at, b'=');
-    if key_end == at || series.as_bytes().get(key_end) != Some(&b'=') {
+/// The tag at `start` of a series, and the start of the next one.
+pub(super) fn tag(series: &str, start: usize) -> SeriesPart<'_, (Cow<'_, str>, Cow<'_, str>)> {
+    let (key_end, escaped) = name_end(series, start, b'=');
+    if key_end == start || series.as_bytes().get(key_end) != Some(&b'=') {
         return Err(Malformed::Tags);
     }
     let (value, next) = tag_value(series, key_end + 1)?;
-    let key = name(&series[at..key_end], escaped, b",= \\")?;
+    let key = name(&series[start..key_end], escaped, b",= \\")?;
     Ok(((key, value), next))
 }
 
-/// The value at `at` of a series' tag, and where the next tag begins.
-pub(super) fn tag_value(series: &str, at: usize) -> SeriesPart<'_, Cow<'_, str>> {
-    let (end, escaped) = name_end(series, at, b',');
-    if end == at {
+/// The value at `start` of a series' tag, and the start of the next tag.
+pub(super) fn tag_value(series: &str, start: usize) -> SeriesPart<'_, Cow<'_, str>> {
+    let (end, escaped) = name_end(series, start, b',');
+    if end == start {
         return Err(Malformed::Tags);
     }
     let next = match series.as_bytes().get(end) {
@@ -134,43 +134,43 @@ pub(super) fn tag_value(series: &str, at: usize) -> SeriesPart<'_, Cow<'_, str>>
         Some(b',') => Some(end + 1),
         Some(_) => return Err(Malformed::Tags),
     };
-    Ok((name(&series[at..end], escaped, b",= \\")?, next))
+    Ok((name(&series[start..end], escaped, b",= \\")?, next))
 }
 
-/// Whether a series has neither escapes nor characters that may not be there: then commas part its tags, and nothing
-/// else does.
+/// Returns true if a series has neither escapes nor invalid characters: then its tags are separated exactly at its
+/// commas.
 pub(super) fn is_plain(series: &str) -> bool {
     memchr3(b'\\', b'\t', b'\n', series.as_bytes()).is_none()
 }
 
-/// As [`tag_value`], of a series that is plain.
-pub(super) fn plain_tag_value(series: &str, at: usize) -> SeriesPart<'_, Cow<'_, str>> {
-    let comma = memchr(b',', &series.as_bytes()[at..]).map(|length| at + length);
-    let value = &series[at..comma.unwrap_or(series.len())];
+/// Like [`tag_value`], for a plain series.
+pub(super) fn plain_tag_value(series: &str, start: usize) -> SeriesPart<'_, Cow<'_, str>> {
+    let comma = memchr(b',', &series.as_bytes()[start..]).map(|length| start + length);
+    let value = &series[start..comma.unwrap_or(series.len())];
     if value.is_empty() {
         return Err(Malformed::Tags);
     }
     Ok((Cow::Borrowed(value), comma.map(|comma| comma + 1)))
 }
 
-/// The end of the field key at `at`, which is its unescaped `=`, and whether it has escapes.
+/// The end of the field key at `start`, which is its unescaped `=`, and whether it has escapes.
 pub(super) fn field_key(
     text: &str,
-    at: usize,
+    start: usize,
     reading: Reading,
     first: bool,
 ) -> Result<(usize, bool), Malformed> {
     let bytes = text.as_bytes();
-    let (key_end, escaped) = name_end(text, at, b'=');
-    if key_end == at || bytes.get(key_end) != Some(&b'=') {
+    let (key_end, escaped) = name_end(text, start, b'=');
+    if key_end == start || bytes.get(key_end) != Some(&b'=') {
         return Err(if first {
             Malformed::NoFields
         } else {
-            // What does not parse is the comma and all behind it.
-            Malformed::Trailing { at: at - 1 }
+            // The comma and everything after it is unexpected.
+            Malformed::Trailing { at: start - 1 }
         });
     }
-    if reading == Reading::Open && bytes[at..key_end].contains(&b',') {
+    if reading == Reading::Open && bytes[start..key_end].contains(&b',') {
         return Err(Malformed::Odd);
     }
     Ok((key_end, escaped))
@@ -181,31 +181,31 @@ pub(super) fn field_name(raw: &str, escaped: bool) -> Result<Cow<'_, str>, Malfo
     name(raw, escaped, b",= \\")
 }
 
-/// Where a key or tag value stops: at `stop`, at a blank or with the text; and whether it has escapes.
-fn name_end(text: &str, at: usize, stop: u8) -> (usize, bool) {
+/// The end of a key or tag value: at `stop`, at a blank or with the text; and whether it has escapes.
+fn name_end(text: &str, start: usize, stop: u8) -> (usize, bool) {
     let bytes = text.as_bytes();
-    let mut at = at;
+    let mut position = start;
     let mut escaped = false;
-    while at < bytes.len() {
-        match bytes[at] {
+    while position < bytes.len() {
+        match bytes[position] {
             b'\\' => {
                 escaped = true;
-                at = after_escape(text, at);
+                position = after_escape(text, position);
             }
             byte if byte == stop || is_blank(byte) => break,
-            _ => at += 1,
+            _ => position += 1,
         }
     }
-    (at, escaped)
+    (position, escaped)
 }
 
-/// Behind the backslash at `at` and the character that it takes with it.
-fn after_escape(text: &str, at: usize) -> usize {
-    let next = text[at + 1..].chars().next().map_or(0, char::len_utf8);
-    at + 1 + next
+/// The position after the backslash at `backslash` and the character that it escapes.
+fn after_escape(text: &str, backslash: usize) -> usize {
+    let next = text[backslash + 1..].chars().next().map_or(0, char::len_utf8);
+    backslash + 1 + next
 }
 
-/// A name without its escapes; a backslash before any other character stays.
+/// A name without its escapes; a backslash before any other character is kept.
 fn name<'a>(raw: &'a str, escaped: bool, escapable: &[u8]) -> Result<Cow<'a, str>, Malformed> {
     if !escaped {
         return Ok(Cow::Borrowed(raw));
@@ -226,19 +226,19 @@ fn name<'a>(raw: &'a str, escaped: bool, escapable: &[u8]) -> Result<Cow<'a, str
     if plain.ends_with('\\') { Err(Malformed::EndsInBackslash) } else { Ok(Cow::Owned(plain)) }
 }
 
-/// The value at `at`, and where it ends.
-pub(super) fn value(text: &str, at: usize) -> Result<(Value<'_>, usize), Malformed> {
+/// The value at `start`, and its end.
+pub(super) fn value(text: &str, start: usize) -> Result<(Value<'_>, usize), Malformed> {
     let bytes = text.as_bytes();
-    match bytes.get(at) {
-        Some(b'-' | b'0'..=b'9') => super::number::number(text, at),
-        Some(b'"') => string(text, at),
-        Some(b't' | b'T' | b'f' | b'F') => boolean(bytes, at),
-        _ => Err(Malformed::Trailing { at }),
+    match bytes.get(start) {
+        Some(b'-' | b'0'..=b'9') => super::number::number(text, start),
+        Some(b'"') => string(text, start),
+        Some(b't' | b'T' | b'f' | b'F') => boolean(bytes, start),
+        _ => Err(Malformed::Trailing { at: start }),
     }
 }
 
-fn boolean(bytes: &[u8], at: usize) -> Result<(Value<'static>, usize), Malformed> {
-    let rest = &bytes[at..];
+fn boolean(bytes: &[u8], start: usize) -> Result<(Value<'static>, usize), Malformed> {
+    let rest = &bytes[start..];
     let long = [
         (&b"true"[..], true),
         (b"True", true),
@@ -249,31 +249,31 @@ fn boolean(bytes: &[u8], at: usize) -> Result<(Value<'static>, usize), Malformed
     ];
     for (word, value) in long {
         if rest.starts_with(word) {
-            return Ok((Value::Boolean(value), at + word.len()));
+            return Ok((Value::Boolean(value), start + word.len()));
         }
     }
-    // One letter; what follows it is for the caller to judge.
-    Ok((Value::Boolean(matches!(rest[0], b't' | b'T')), at + 1))
+    // A single letter; the caller checks what follows.
+    Ok((Value::Boolean(matches!(rest[0], b't' | b'T')), start + 1))
 }
 
-fn string(text: &str, at: usize) -> Result<(Value<'_>, usize), Malformed> {
+fn string(text: &str, start: usize) -> Result<(Value<'_>, usize), Malformed> {
     let bytes = text.as_bytes();
-    let from = at + 1;
-    let mut at = from;
+    let text_start = start + 1;
+    let mut position = text_start;
     let mut escaped = false;
     loop {
-        let rest = bytes.get(at..).unwrap_or_default();
+        let rest = bytes.get(position..).unwrap_or_default();
         let Some(offset) = memchr2(b'"', b'\\', rest) else {
             return Err(Malformed::UnclosedString);
         };
         if rest[offset] == b'"' {
-            let to = at + offset;
-            return Ok((Value::String(&text[from..to], escaped), to + 1));
+            let end = position + offset;
+            return Ok((Value::String(&text[text_start..end], escaped), end + 1));
         }
-        // Only a quote and a backslash can be escaped; before anything else it stands for itself.
+        // Only a quote and a backslash can be escaped; before other characters a backslash is itself.
         escaped = true;
         let takes_next = matches!(rest.get(offset + 1), Some(b'"' | b'\\'));
-        at += offset + if takes_next { 2 } else { 1 };
+        position += offset + if takes_next { 2 } else { 1 };
     }
 }
 
@@ -281,96 +281,99 @@ fn string(text: &str, at: usize) -> Result<(Value<'_>, usize), Malformed> {
 pub(super) fn unescape_string<'s>(raw: &str, scratch: &'s mut String) -> &'s str {
     scratch.clear();
     let mut rest = raw;
-    while let Some(at) = rest.find('\\') {
-        scratch.push_str(&rest[..at]);
-        let next = rest.as_bytes().get(at + 1);
+    while let Some(backslash) = rest.find('\\') {
+        scratch.push_str(&rest[..backslash]);
+        let next = rest.as_bytes().get(backslash + 1);
         match next {
             Some(b'"') => scratch.push('"'),
             Some(b'\\') => scratch.push('\\'),
             _ => scratch.push('\\'),
         }
-        rest = &rest[at + if matches!(next, Some(b'"' | b'\\')) { 2 } else { 1 }..];
+        rest = &rest[backslash + if matches!(next, Some(b'"' | b'\\')) { 2 } else { 1 }..];
     }
     scratch.push_str(rest);
     scratch
 }
 
-/// What follows the fields: an optional timestamp, spaces, and the end of the line. Returns the
-/// timestamp and where the next line begins.
+/// Reads the rest of a line after the fields: an optional timestamp, spaces, and the end of the line. Returns the
+/// timestamp and the start of the next line.
 pub(super) fn tail(
     text: &str,
-    at: usize,
+    start: usize,
     reading: Reading,
 ) -> Result<(Option<i64>, usize), Malformed> {
+    // The line may end without a timestamp.
     let bytes = text.as_bytes();
-    let spaces = |mut at: usize| {
-        while at < bytes.len() && bytes[at] == b' ' {
-            at += 1;
+    let spaces = |mut position: usize| {
+        while position < bytes.len() && bytes[position] == b' ' {
+            position += 1;
         }
-        at
+        position
     };
-    let from = spaces(at);
-    if let Some(next) = line_over(bytes, from, reading) {
+    let timestamp_start = spaces(start);
+    if let Some(next) = line_over(bytes, timestamp_start, reading) {
         return Ok((None, next));
     }
-    if from == at {
-        return Err(Malformed::Trailing { at });
+    // A timestamp is separated by spaces, and consists of digits with an optional minus sign.
+    if timestamp_start == start {
+        return Err(Malformed::Trailing { at: start });
     }
-    let digits = from + usize::from(bytes[from] == b'-');
-    let mut to = digits;
-    while to < bytes.len() && bytes[to].is_ascii_digit() {
-        to += 1;
+    let digits = timestamp_start + usize::from(bytes[timestamp_start] == b'-');
+    let mut end = digits;
+    while end < bytes.len() && bytes[end].is_ascii_digit() {
+        end += 1;
     }
-    if to == digits {
-        return Err(Malformed::Trailing { at });
+    if end == digits {
+        return Err(Malformed::Trailing { at: start });
     }
-    let Some(timestamp) = super::number::integer(&bytes[digits..to], digits > from) else {
-        return Err(Malformed::Timestamp { from, to });
+    let Some(timestamp) = super::number::integer(&bytes[digits..end], digits > timestamp_start)
+    else {
+        return Err(Malformed::Timestamp { from: timestamp_start, to: end });
     };
-    let behind = spaces(to);
-    match line_over(bytes, behind, reading) {
+    // Only spaces may follow it.
+    let rest = spaces(end);
+    match line_over(bytes, rest, reading) {
         Some(next) => Ok((Some(timestamp), next)),
-        None => Err(Malformed::Trailing { at: behind }),
+        None => Err(Malformed::Trailing { at: rest }),
     }
 }
 
-/// Where the next line begins if this one is over at `at`.
-fn line_over(bytes: &[u8], at: usize, reading: Reading) -> Option<usize> {
+/// The start of the next line, if this one ends at `end`.
+fn line_over(bytes: &[u8], end: usize, reading: Reading) -> Option<usize> {
     match reading {
-        Reading::Closed => (at >= bytes.len()).then_some(at),
-        Reading::Open => match (bytes.get(at), bytes.get(at + 1)) {
-            (None, _) => Some(at),
-            (Some(b'\n'), _) => Some(at + 1),
-            (Some(b'\r'), None) => Some(at + 1),
-            (Some(b'\r'), Some(b'\n')) => Some(at + 2),
+        Reading::Closed => (end >= bytes.len()).then_some(end),
+        Reading::Open => match (bytes.get(end), bytes.get(end + 1)) {
+            (None, _) => Some(end),
+            (Some(b'\n'), _) => Some(end + 1),
+            (Some(b'\r'), None) => Some(end + 1),
+            (Some(b'\r'), Some(b'\n')) => Some(end + 2),
             _ => None,
         },
     }
 }
 
-/// Where the line that starts at `at` ends (at its newline or with the text), as InfluxDB sees it: a
-/// newline behind a backslash or in a quoted field value does not end a line, and a quote opens a
-/// value only behind a field's `=`.
-pub(super) fn line_end(bytes: &[u8], at: usize) -> usize {
-    let mut at = at;
+/// The end of the line that starts at `start` (its newline, or the end of the text), as in InfluxDB: a newline after a
+/// backslash or in a quoted field value does not end a line, and a quote opens a value only after a field's `=`.
+pub(super) fn line_end(bytes: &[u8], start: usize) -> usize {
+    let mut position = start;
     let (mut in_fields, mut quoted) = (false, false);
     let (mut equals, mut commas) = (0_usize, 0_usize);
-    while let Some(&byte) = bytes.get(at) {
+    while let Some(&byte) = bytes.get(position) {
         match byte {
-            b'\\' => at += 1,
+            b'\\' => position += 1,
             b' ' => in_fields = true,
             b'=' if in_fields && !quoted => equals += 1,
             b',' if in_fields && !quoted => commas += 1,
             b'"' if in_fields && equals > commas => quoted = !quoted,
-            b'\n' if !quoted => return at,
+            b'\n' if !quoted => return position,
             _ => {}
         }
-        at += 1;
+        position += 1;
     }
     bytes.len()
 }
 
-/// The first byte of `from..to` that is not blank.
-pub(super) fn skip_blank(bytes: &[u8], from: usize, to: usize) -> usize {
-    (from..to).find(|&at| !is_blank(bytes[at])).unwrap_or(to)
+/// The first byte of `start..end` that is not blank.
+pub(super) fn skip_blank(bytes: &[u8], start: usize, end: usize) -> usize {
+    (start..end).find(|&position| !is_blank(bytes[position])).unwrap_or(end)
 }

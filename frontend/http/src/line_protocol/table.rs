@@ -1,10 +1,9 @@
-//! The rows of one measurement, being gathered into columns.
+//! The rows of one measurement, collected in columns.
 //!
 //! Invariants:
-//! - a row is there with all its values or not at all: a line is checked whole before any of it is
-//!   stored;
-//! - columns are as long as the last row that has a value in them; shorter ones end in NULLs;
-//! - tags are kept once for each series, rows only name their series.
+//! - a row is stored completely or not at all: the whole line is checked before any of it is stored;
+//! - a column is as long as the last row with a value in it; shorter ones end in NULLs;
+//! - tags are stored once for each series; rows only refer to their series.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -54,7 +53,7 @@ impl FieldType {
         }
     }
 
-    /// InfluxDB's name for it, which its clients look for in messages.
+    /// InfluxDB's name of the type, which its clients search for in messages.
     pub(super) fn influx(self) -> &'static str {
         match self {
             Self::Float => "iox::column_type::field::float",
@@ -124,15 +123,15 @@ impl Values {
 pub(super) struct FieldColumn<'a> {
     pub(super) name: Cow<'a, str>,
     pub(super) field_type: FieldType,
-    /// The column of the table that it goes to, when that exists and has another type.
+    /// The type of the table's column, when that exists and is narrower.
     pub(super) narrow: Option<ColumnType>,
-    /// Whether the table does not have it yet.
+    /// True if the table does not have the column yet.
     pub(super) new: bool,
-    /// How lines spell it.
+    /// Spelling of the key in lines.
     pub(super) raw: &'a str,
-    /// Whether a line may be expected to bring it next; a key with a comma is read with more care.
+    /// True if the key may be predicted; a key with a comma is read with more care.
     pub(super) predictable: bool,
-    /// The last line that named it, by the reader's count.
+    /// The last reading that named it, by the reader's count.
     pub(super) named_by: u64,
     length: usize,
     values: Values,
@@ -170,9 +169,9 @@ impl<'a> FieldColumn<'a> {
 /// A tag's values, one for each series.
 pub(super) struct TagColumn<'a> {
     pub(super) name: Cow<'a, str>,
-    /// Whether lines have its name as it is, without escapes.
+    /// True if lines spell the name as it is, without escapes.
     predictable: bool,
-    /// Whether the table does not have it yet.
+    /// True if the table does not have the column yet.
     pub(super) new: bool,
     length: usize,
     values: StringViewBuilder,
@@ -194,43 +193,43 @@ impl<'a> TagColumn<'a> {
 /// The rows of one measurement.
 pub(super) struct Rows<'a> {
     pub(super) name: Cow<'a, str>,
-    /// The table, if there is one.
+    /// The table, if it exists.
     pub(super) table: Option<Arc<Table>>,
     pub(super) tags: Vec<TagColumn<'a>>,
     pub(super) tag_by_name: HashMap<Cow<'a, str>, usize>,
-    /// The columns of the last new series' tags, in its order: most series are like the one before.
+    /// The columns of the last new series' tags, in its order: most series are like the previous one.
     pub(super) tag_layout: Vec<usize>,
     pub(super) fields: Vec<FieldColumn<'a>>,
     pub(super) field_by_name: HashMap<Cow<'a, str>, usize>,
-    /// The columns of the last line's fields, in its order: most lines are like the one before.
+    /// The columns of the last line's fields, in its order: most lines are like the previous one.
     pub(super) layout: Vec<usize>,
-    /// Columns of the table and new ones, the time included.
+    /// Number of columns of the table with the new ones, the time included.
     pub(super) column_count: usize,
     pub(super) series_count: usize,
     pub(super) series: Vec<u32>,
     pub(super) times: Vec<i64>,
-    /// Where the first row's line begins.
+    /// Position of the first row's line.
     pub(super) first_start: usize,
-    /// Columns that every line must bring: NOT NULL, without a default.
+    /// Columns that every line must have: NOT NULL, without a default.
     pub(super) required: Vec<String>,
 }
 
 /// A measurement's rows as a batch.
 #[derive(Clone, Debug)]
 pub struct TableRows {
-    /// The measurement: the table's name.
+    /// The measurement, which is the table's name.
     pub name: String,
-    /// The table that the rows were read for, if there was one.
+    /// The table that the rows were read for, if it existed.
     pub table: Option<Arc<Table>>,
-    /// Tags that the table does not have, by name.
+    /// Tags that the table lacks, by name.
     pub new_tags: Vec<String>,
-    /// Fields that the table does not have, by name.
+    /// Fields that the table lacks, by name.
     pub new_fields: Vec<(String, ColumnType)>,
     /// Tags by name, the time, fields by name; under their SQL names.
     pub batch: RecordBatch,
-    /// The first row's line, counted from 1.
+    /// Line number of the first row, from 1.
     pub first_line: usize,
-    /// How that line begins.
+    /// The beginning of that line.
     pub first_original: String,
 }
 
@@ -262,20 +261,20 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The name of a tag of the last new series, as it stands in lines; `None` if it may stand there otherwise.
+    /// The name of a tag of the last new series, as spelled in lines; `None` if it has several spellings.
     pub(super) fn expected_tag(&self, position: usize) -> Option<&str> {
         let tag = &self.tags[*self.tag_layout.get(position)?];
         tag.predictable.then_some(tag.name.as_ref())
     }
 
-    /// Whether these tags have the names of the last new series' tags, in its order. Then they are as
-    /// good as those.
+    /// Returns true if these tags have the names of the last new series' tags, in its order. Then they need no further
+    /// checks.
     pub(super) fn tags_expected(&self, tags: &[(Cow<'_, str>, Cow<'_, str>)]) -> bool {
         let expected = self.tag_layout.iter().map(|index| &self.tags[*index].name);
         !tags.is_empty() && tags.iter().map(|(name, _)| name).eq(expected)
     }
 
-    /// The name and type of the column that the timestamps go to.
+    /// The name and type of the column for the timestamps.
     fn time(&self, default: &'a str) -> (String, ColumnType) {
         self.table.as_ref().and_then(|table| table.schema.time_index()).map_or_else(
             || (default.to_owned(), ColumnType::Timestamp(Unit::Nanosecond, false)),
@@ -283,7 +282,7 @@ impl<'a> Rows<'a> {
         )
     }
 
-    /// The gathered rows as a batch.
+    /// The collected rows as a batch.
     pub(super) fn finish(mut self, default_time: &'a str) -> Result<TableRows, ArrowError> {
         let (time_name, time_type) = self.time(default_time);
         let rows = self.times.len();
@@ -291,8 +290,8 @@ impl<'a> Rows<'a> {
         self.fields.sort_by(|a, b| a.name.cmp(&b.name));
         let (mut new_tags, mut new_fields) = (Vec::new(), Vec::new());
         let (mut columns, mut arrays) = (Vec::new(), Vec::<ArrayRef>::new());
-        // Where every row has a series of its own, these are numbered like the rows.
-        let alone = self.series_count == rows;
+        // If every row has a series of its own, series are numbered like rows.
+        let one_row_each = self.series_count == rows;
         let series = UInt32Array::from(self.series);
         for mut tag in self.tags {
             if tag.new {
@@ -301,7 +300,11 @@ impl<'a> Rows<'a> {
             (tag.length..self.series_count).for_each(|_| tag.values.append_null());
             columns.push(Field::new(tag.name, DataType::Utf8View, true));
             let values = tag.values.finish();
-            arrays.push(if alone { Arc::new(values) } else { take(&values, &series, None)? });
+            arrays.push(if one_row_each {
+                Arc::new(values)
+            } else {
+                take(&values, &series, None)?
+            });
         }
         columns.push(Field::new(time_name, time_type.arrow(), false));
         arrays.push(times(self.times, time_type)?);
@@ -330,7 +333,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Nanoseconds as a column of the table's type; what a coarser unit cannot say is cut off.
+/// Nanoseconds as a column of the table's type, truncated to its unit.
 fn times(nanoseconds: Vec<i64>, time_type: ColumnType) -> Result<ArrayRef, ArrowError> {
     let unit = match time_type {
         ColumnType::Timestamp(unit, _) => unit,

@@ -522,6 +522,6 @@ mod with_a_table {
         let catalog = catalog(vec![column(1, "time", time, Semantic::TimeIndex), required], true);
         let lines = read("m w=1 1\nm v=1i,w=1 2\n", &options(&catalog)).unwrap();
         assert_eq!((lines.accepted, lines.rejected), (1, 1));
-        assert!(lines.rejections[0].message.contains("may not be NULL"));
+        assert!(lines.rejections[0].message.contains("must not be NULL"));
     }
 }
