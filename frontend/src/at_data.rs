@@ -1,4 +1,4 @@
-//! The rule that finds what can be done to rows where they are, so that fewer of them travel.
+//! Optimizer rule that pushes operators down to the partitions' leaders, so that fewer rows are sent.
 //!
 //! ```text
 //!   AggregateExec: mode=Final            AggregateExec: mode=Final
@@ -7,15 +7,14 @@
 //!         PartitionScanExec
 //! ```
 //!
-//! It looks for chains of operators right above a scan, of which each works on one stream at a time:
-//! filters, projections, partial aggregates, local limits. A sort of which the first rows are wanted
-//! stays, and is done to each stream before as well; so is a global limit. Whatever cannot be sent
-//! (`partita_worker`: functions that change from call to call or are not known at the nodes, subqueries,
-//! results of types that tables do not have) stays where it is, and what is below it may go.
+//! The rule looks for chains of operators directly above a scan that work on one stream at a time: filters,
+//! projections, partial aggregates, local limits. A sort with a fetch stays, and each stream is sorted at the nodes
+//! as well; the same holds for a global limit. Operators that cannot be sent stay here: `partita_worker` knows no
+//! functions that are volatile or unknown at the nodes, no subqueries, and no result types that tables do not have.
+//! The operators below them can still be pushed down.
 //!
-//! The rule comes before those that order and distribute rows: they see a leaf with unordered outputs,
-//! as the scan was, and put around it what its rows need. So an aggregate that wants its input in an
-//! order is left to them.
+//! The rule runs before the rules that order and distribute rows. These see a leaf with unordered outputs, as the
+//! scan was, and add the operators that its rows need. An aggregate that requires sorted input is left to them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,21 +39,21 @@ use partita_worker::LeafExec;
 
 use crate::scan::PartitionScanExec;
 
-/// The setting that says when.
+/// Session setting that chooses the mode, one of [`MODES`].
 pub(crate) const SETTING: &str = "run_at_data";
-/// The same for the planner.
+/// The same setting as a planner option.
 pub(crate) const OPTION: &str = "partita.run_at_data";
-/// When rows come from other processes and fewer come then.
+/// Pushes down if the rows come from other processes and the operators reduce them.
 pub(crate) const ON: &str = "on";
-/// What the setting may be. `always` is whenever it can be done, however little it saves.
+/// Allowed values of the setting. `always` pushes down whatever can be pushed down, however little it saves.
 pub(crate) const MODES: &[&str] = &[ON, "off", "always"];
-/// Of so few rows it does not matter where things are done to them.
+/// Scans with an estimate of at most this many rows are not pushed down.
 const ROWS_FEW: usize = 1_000;
-/// The first rows in an order are kept in memory, for each stream; more than this are sorted here.
+/// Each stream keeps the first rows of a sort in memory; sorts with a larger fetch run here.
 const ROWS_FIRST_MAX: usize = 100_000;
 
 extensions_options! {
-    /// The planner's settings that are not DataFusion's.
+    /// Planner options beyond DataFusion's.
     pub(crate) struct AtDataOptions {
         /// One of the modes.
         pub(crate) run_at_data: String, default = ON.to_owned()
@@ -65,14 +64,14 @@ impl ConfigExtension for AtDataOptions {
     const PREFIX: &'static str = "partita";
 }
 
-/// What is done to the rows of a scan where they are.
+/// Operators that run at the partitions of a scan.
 #[derive(Clone, Debug)]
 pub(crate) struct AtData {
-    /// For the nodes.
+    /// Encoded form for the nodes.
     pub(crate) bytes: Bytes,
     /// The operators over the scan, as if they ran here.
     pub(crate) chain: Arc<dyn ExecutionPlan>,
-    /// What it runs with where a node cannot.
+    /// Memory pool and disk for partitions whose node cannot run the operators.
     pub(crate) runtime: Arc<RuntimeEnv>,
 }
 
@@ -87,8 +86,8 @@ impl fmt::Display for AtData {
                 displayable(plan.as_ref()).one_line().to_string().trim_end()
             )?;
             separator = " <- ";
-            let [below] = plan.children()[..] else { break };
-            plan = below;
+            let [input] = plan.children()[..] else { break };
+            plan = input;
         }
         Ok(())
     }
@@ -112,7 +111,8 @@ impl PhysicalOptimizerRule for RunAtData {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let mode = config.extensions.get::<AtDataOptions>().map_or(ON, |own| &own.run_at_data);
+        let mode =
+            config.extensions.get::<AtDataOptions>().map_or(ON, |options| &options.run_at_data);
         if mode == "off" {
             return Ok(plan);
         }
@@ -136,19 +136,19 @@ impl PhysicalOptimizerRule for RunAtData {
 }
 
 impl RunAtData {
-    /// An operator with what is below it, done where the rows are; `None` when it has to stay.
+    /// Pushes down an operator with everything below it; `None` if it has to stay here.
     fn moved(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         always: bool,
         config: &ConfigOptions,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let before = match before(plan)? {
-            Some(before) => before,
+        let partial = match per_stream(plan)? {
+            Some(partial) => partial,
             None if moves(plan.as_ref()) => return Ok(self.leaf(plan, always, config)),
             None => return Ok(None),
         };
-        let leaf = self.leaf(&before, always, config);
+        let leaf = self.leaf(&partial, always, config);
         leaf.map(|leaf| replace_children_if_necessary(Arc::clone(plan), vec![leaf])).transpose()
     }
 
@@ -160,7 +160,7 @@ impl RunAtData {
         config: &ConfigOptions,
     ) -> Option<Arc<dyn ExecutionPlan>> {
         let scan = scan_below(chain)?;
-        // No node would run it, though a partial aggregate has a group without any rows: that of all.
+        // No node would run the operators, but a partial aggregate without GROUP BY has one group even without rows.
         if scan.is_empty() {
             return None;
         }
@@ -168,10 +168,12 @@ impl RunAtData {
         if !saves {
             return None;
         }
+        // The result travels like rows of a table, so it needs columns of types that tables have.
         let schema = chain.schema();
         if schema.fields().is_empty() || !schema.fields().iter().all(|f| travels(f.data_type())) {
             return None;
         }
+        // Functions unknown at the nodes keep the operators here.
         let template = over_leaf(chain).ok()?;
         match partita_worker::encode(&template, config) {
             Ok(bytes) => {
@@ -180,37 +182,37 @@ impl RunAtData {
                 Some(Arc::new(scan.with_at_data(at_data)))
             }
             Err(reason) => {
-                tracing::debug!(%reason, "a part of a query stays at the frontend");
+                tracing::debug!(%reason, "running a query fragment at the frontend");
                 None
             }
         }
     }
 }
 
-/// What can be done to each stream before an operator that has to see all of them.
-fn before(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+/// For an operator that has to see all streams, the operator that reduces each stream before it.
+fn per_stream(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(sort) = plan.downcast_ref::<SortExec>() {
-        let each = |fetch| {
-            let each = SortExec::new(sort.expr().clone(), Arc::clone(sort.input()))
+        let sorted = |fetch| {
+            let sort = SortExec::new(sort.expr().clone(), Arc::clone(sort.input()))
                 .with_preserve_partitioning(true)
                 .with_fetch(Some(fetch));
-            Arc::new(each) as Arc<dyn ExecutionPlan>
+            Arc::new(sort) as Arc<dyn ExecutionPlan>
         };
         let few = |fetch: &usize| *fetch <= ROWS_FIRST_MAX && !sort.preserve_partitioning();
-        return Ok(sort.fetch().filter(few).map(each));
+        return Ok(sort.fetch().filter(few).map(sorted));
     }
     if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
         let rows = limit.fetch().and_then(|fetch| fetch.checked_add(limit.skip()));
         let limited = limit.input().downcast_ref::<LocalLimitExec>().is_some();
-        let each = |rows| {
+        let limit_each = |rows| {
             Arc::new(LocalLimitExec::new(Arc::clone(limit.input()), rows)) as Arc<dyn ExecutionPlan>
         };
-        return Ok(rows.filter(|rows| !limited && is_sent(*rows)).map(each));
+        return Ok(rows.filter(|rows| !limited && is_sent(*rows)).map(limit_each));
     }
     Ok(None)
 }
 
-/// Whether an operator does to each stream what it does to all.
+/// Returns true if an operator handles each stream separately.
 fn moves(plan: &dyn ExecutionPlan) -> bool {
     if let Some(filter) = plan.downcast_ref::<FilterExec>() {
         return filter.fetch().is_none_or(is_sent);
@@ -229,48 +231,50 @@ fn moves(plan: &dyn ExecutionPlan) -> bool {
     plan.downcast_ref::<ProjectionExec>().is_some()
 }
 
-/// DataFusion's encoding cuts numbers of rows to 32 bits.
+/// Returns true if a row count survives DataFusion's encoding, which has 32 bits for it.
 fn is_sent(rows: usize) -> bool {
     u32::try_from(rows).is_ok()
 }
 
-/// The scan below operators that all may go where it is.
+/// The scan below a chain of operators that can all be pushed down.
 fn scan_below(chain: &Arc<dyn ExecutionPlan>) -> Option<&PartitionScanExec> {
     if let Some(scan) = chain.downcast_ref::<PartitionScanExec>() {
         return scan.spec().at_data.is_none().then_some(scan);
     }
     match chain.children()[..] {
-        [below] if moves(chain.as_ref()) => scan_below(below),
+        [input] if moves(chain.as_ref()) => scan_below(input),
         _ => None,
     }
 }
 
-/// The same operators over what stands for the scan.
+/// The same operators above a placeholder for the scan.
 fn over_leaf(chain: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     match chain.children()[..] {
-        [below] => replace_children_if_necessary(Arc::clone(chain), vec![over_leaf(below)?]),
+        [input] => replace_children_if_necessary(Arc::clone(chain), vec![over_leaf(input)?]),
         _ => Ok(Arc::new(LeafExec::new(chain.schema(), 1))),
     }
 }
 
-/// Whether fewer rows come out of a chain than go in, and it is worth the while.
+/// Returns true if a chain is estimated to reduce its rows, and they are enough to be worth it.
 fn saves(chain: &Arc<dyn ExecutionPlan>, scan: &PartitionScanExec) -> bool {
     let spec = scan.spec();
     let mut fewer = false;
     let mut plan = chain;
-    while let [below] = plan.children()[..] {
-        // Of as many rows as are wanted the scan gives no more by itself.
+    while let [input] = plan.children()[..] {
+        // The scan itself stops at its limit.
         let limits = plan.downcast_ref::<LocalLimitExec>().is_some() && spec.limit.is_some();
         fewer |= !limits && plan.downcast_ref::<ProjectionExec>().is_none();
-        plan = below;
+        plan = input;
     }
     fewer && spec.rows.is_none_or(|rows| rows > ROWS_FEW) && !scan.is_lookup()
 }
 
-/// Whether values of a type are the same after they travelled as a column of a table.
+/// Returns true if values of a type are unchanged after they were sent as a column of a table.
 fn travels(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => true,
-        other => ColumnType::from_arrow(other).is_some_and(|column| column.arrow() == *other),
+        data_type => {
+            ColumnType::from_arrow(data_type).is_some_and(|column| column.arrow() == *data_type)
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! The catalog as DataFusion sees it: databases are its schemas, always as they are now.
+//! The catalog for DataFusion: databases appear as its schemas, always in their newest state.
 //!
-//! Beside the databases there are `sys` (what the frontend and the nodes know of themselves) and
-//! `information_schema`; a door may add more (`pg_catalog`).
+//! Beside the databases there are `sys` (system tables of the frontend and the nodes) and `information_schema`; a
+//! door may add more (`pg_catalog`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,14 +27,14 @@ use crate::virtual_table::VirtualTable;
 
 pub use crate::error::CATALOG;
 
-/// What the frontend and the nodes know of themselves.
+/// Schema of the system tables.
 pub const SYSTEM: &str = "sys";
-/// What SQL's standard says there is.
+/// Schema of the SQL standard's views of the catalog.
 pub const INFORMATION: &str = "information_schema";
-/// What PostgreSQL's clients look into; a door provides it.
+/// Schema of PostgreSQL's system catalog; a door registers it.
 const POSTGRES: &str = "pg_catalog";
 
-/// Refuses to create what would be hidden by one of ours.
+/// Refuses the name of a built-in schema, which would hide the database.
 pub(crate) fn check_database_name(name: &str) -> Result<(), SqlError> {
     if [SYSTEM, INFORMATION, POSTGRES].contains(&name) {
         return Err(SqlError::new("42939", format!("the name \"{name}\" is reserved")));
@@ -42,7 +42,7 @@ pub(crate) fn check_database_name(name: &str) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// What the tables of `sys` and `information_schema` are made from.
+/// Sources of the rows of `sys` and `information_schema`.
 #[derive(Clone)]
 pub(crate) struct Sources {
     pub(crate) router: Arc<Router>,
@@ -55,7 +55,7 @@ pub(crate) struct Sources {
 /// All databases.
 pub(crate) struct Databases {
     sources: Sources,
-    /// For the expressions of tables: functions and no catalog.
+    /// State for the expressions of tables: functions, but no catalog.
     state: Arc<SessionState>,
     fixed: RwLock<BTreeMap<String, Arc<dyn SchemaProvider>>>,
 }
@@ -138,7 +138,7 @@ impl SchemaProvider for Tables {
     }
 }
 
-/// Tables that are always there.
+/// Built-in virtual tables.
 struct Fixed(BTreeMap<&'static str, Arc<VirtualTable>>);
 
 impl fmt::Debug for Fixed {

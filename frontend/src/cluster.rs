@@ -1,8 +1,8 @@
-//! `sys.nodes`, `sys.replicas` and `sys.metas`: where things are, as meta and the nodes themselves say.
+//! `sys.nodes`, `sys.replicas` and `sys.metas`: the cluster as meta and the nodes report it.
 //!
-//! Replicas are listed as the catalog has them, so that one which its node does not have (or whose
-//! node does not answer) shows as absent; one that a node has beyond the catalog is shown too. A node that is not heard
-//! of leads nothing, whatever it said last.
+//! Every replica of the catalog is listed; it is `absent` if its node does not have it or does not answer. Replicas
+//! that a node has beyond the catalog are listed too. A node without heartbeats shows no leaders, whatever it
+//! reported last.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -59,7 +59,7 @@ pub(crate) const REPLICAS: &[(&str, Kind)] = &[
     ("failure", Kind::Text),
 ];
 
-/// What `sys.nodes` shows.
+/// Rows of `sys.nodes`.
 pub(crate) fn nodes(members: &Members) -> Result<RecordBatch, SqlError> {
     let row = |(node, member): (&NodeId, &partita_proto::member::Member)| {
         vec![
@@ -68,7 +68,7 @@ pub(crate) fn nodes(members: &Members) -> Result<RecordBatch, SqlError> {
             member.live.into(),
             member.draining.into(),
             member.replicas.into(),
-            // What a node said that it led before it fell silent, others lead by now, and count.
+            // A silent node has lost its leaderships to others, which report them.
             (if member.live { member.leaders } else { 0 }).into(),
             member.bytes.into(),
             member.missing.into(),
@@ -78,7 +78,7 @@ pub(crate) fn nodes(members: &Members) -> Result<RecordBatch, SqlError> {
     batch(&schema(NODES), members.iter().map(row).collect())
 }
 
-/// What `sys.metas` shows: what one that does not answer would say is NULL.
+/// Rows of `sys.metas`; the columns of a member that does not answer are NULL.
 pub(crate) fn metas(members: &[MetaMember]) -> Result<RecordBatch, SqlError> {
     let row = |member: &MetaMember| {
         let standing = member.standing;
@@ -95,7 +95,7 @@ pub(crate) fn metas(members: &[MetaMember]) -> Result<RecordBatch, SqlError> {
     batch(&schema(METAS), members.iter().map(row).collect())
 }
 
-/// What `sys.replicas` shows.
+/// Rows of `sys.replicas`.
 pub(crate) async fn replicas(router: &Router) -> Result<RecordBatch, SqlError> {
     let statuses = statuses(router).await;
     let catalog = router.catalog();
@@ -112,27 +112,27 @@ pub(crate) async fn replicas(router: &Router) -> Result<RecordBatch, SqlError> {
     batch(&schema(REPLICAS), rows)
 }
 
-/// The replicas of a partition: those of the catalog, and what nodes have besides.
+/// Replicas of a partition: those of the catalog, and those that only nodes report.
 fn seen<'a>(
     recorded: &BTreeMap<ReplicaId, NodeId>,
     statuses: &'a [(NodeId, ReplicaStatus)],
 ) -> Vec<(ReplicaId, NodeId, Option<&'a ReplicaStatus>)> {
-    let found: HashMap<(ReplicaId, NodeId), &ReplicaStatus> =
+    let reported: HashMap<(ReplicaId, NodeId), &ReplicaStatus> =
         statuses.iter().map(|(node, status)| ((status.replica, *node), status)).collect();
-    let mut all: Vec<_> = recorded
+    let mut replicas: Vec<_> = recorded
         .iter()
-        .map(|(replica, node)| (*replica, *node, found.get(&(*replica, *node)).copied()))
+        .map(|(replica, node)| (*replica, *node, reported.get(&(*replica, *node)).copied()))
         .collect();
-    let strangers = statuses
+    let unrecorded = statuses
         .iter()
         .filter(|(node, status)| recorded.get(&status.replica) != Some(node))
         .map(|(node, status)| (status.replica, *node, Some(status)));
-    all.extend(strangers);
-    all.sort_unstable_by_key(|(replica, node, _)| (*replica, *node));
-    all
+    replicas.extend(unrecorded);
+    replicas.sort_unstable_by_key(|(replica, node, _)| (*replica, *node));
+    replicas
 }
 
-/// What a replica is to its group, as it sees that itself.
+/// Role of a replica in its group, as the replica itself reports it.
 fn role(status: Option<&ReplicaStatus>) -> &'static str {
     match status {
         None => "absent",
@@ -151,7 +151,7 @@ fn replica_row(
     node: NodeId,
     status: Option<&ReplicaStatus>,
 ) -> Vec<Cell> {
-    let of = |count: &dyn Fn(&ReplicaStatus) -> u64| Cell::Count(status.map(count));
+    let count = |read: &dyn Fn(&ReplicaStatus) -> u64| Cell::Count(status.map(read));
     vec![
         table.database.as_str().into(),
         table.name.as_str().into(),
@@ -159,13 +159,13 @@ fn replica_row(
         replica.0.into(),
         node.0.into(),
         role(status).into(),
-        of(&|status| status.term),
-        of(&|status| status.applied),
-        of(&|status| status.flushed),
-        of(&|status| status.rows),
-        of(&|status| status.file_bytes),
-        of(&|status| status.memtable_bytes),
-        of(&|status| status.files),
+        count(&|status| status.term),
+        count(&|status| status.applied),
+        count(&|status| status.flushed),
+        count(&|status| status.rows),
+        count(&|status| status.file_bytes),
+        count(&|status| status.memtable_bytes),
+        count(&|status| status.files),
         status.and_then(|status| status.failure.clone()).into(),
     ]
 }

@@ -1,9 +1,9 @@
-//! Comparisons of a column with a literal that its type cannot hold.
+//! Compares columns exactly with literals that the column's type cannot hold.
 //!
-//! Both sides of a comparison get one type that holds either: `ts < '2024-01-01 00:00:00.1239'` compares nanoseconds,
-//! also where `ts` is a TIMESTAMP(3). The column should not be cast for each row, and predicates should reach the scan,
-//! so DataFusion casts the literal to the column's type in place of that, and cuts what does not fit: `ts = ..123` is
-//! then true of a row that is not equal. [`ExactComparisons`] does the same exactly, and leaves DataFusion nothing to
+//! Both sides of a comparison are coerced to one type that holds either: `ts < '2024-01-01 00:00:00.1239'` compares
+//! nanoseconds even if `ts` is a TIMESTAMP(3). A cast of the column for each row is slow and keeps the predicate from
+//! the scan, so DataFusion casts the literal to the column's type instead and truncates it: `ts = ..123` is then true
+//! for a row that is not equal. [`ExactComparisons`] does the same exactly, and leaves nothing for DataFusion to
 //! cast: it runs before each simplification, and once after all rules.
 //!
 //! ```text
@@ -13,9 +13,9 @@
 //! ```
 //!
 //! Invariants:
-//! - a comparison has the value that the wider type gives it, NULL included;
-//! - only casts that keep all values of a type apart and in order are taken away: times to finer units, integers to
-//!   wider ones and to decimals, decimals to more digits.
+//! - a comparison keeps the value that the wider type gives it, NULL included;
+//! - a cast is removed only if it keeps all values of a type distinct and in order: times to finer units, integers to
+//! wider ones and to decimals, decimals to more digits.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ impl OptimizerRule for ExactComparisons {
                 let rewritten = expression.transform_up(|part| exact.rewrite(part))?;
                 Ok(rewritten.update_data(|expression| name.restore(expression)))
             };
-            // The parts of a grouping set are columns of the plan, the set is none.
+            // The members of a grouping set are columns of the plan, the set itself is not.
             if matches!(expression, Expr::GroupingSet(_)) {
                 return expression.map_children(whole);
             }
@@ -76,10 +76,10 @@ impl OptimizerRule for ExactComparisons {
     }
 }
 
-/// The columns that the expressions of a node refer to.
+/// Schema that the expressions of a node refer to.
 fn input_schema(plan: &LogicalPlan) -> Result<DFSchemaRef> {
     if let LogicalPlan::TableScan(scan) = plan {
-        // Its filters may name columns that it does not hand on.
+        // The filters of a scan may name columns outside of its projection.
         let schema =
             DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
         return Ok(Arc::new(schema));
@@ -102,26 +102,26 @@ impl Exact {
                         Some(swapped) => self.compare(&right, swapped, &left)?,
                         None => None,
                     },
-                    some => some,
+                    rewritten => rewritten,
                 };
                 Ok(match compared {
                     Some(exact) => Transformed::yes(exact),
                     None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
                 })
             }
-            Expr::Between(between) => self.between(between),
+            Expr::Between(expression) => self.between(expression),
             Expr::InList(list) => self.in_list(list),
-            other => Ok(Transformed::no(other)),
+            expression => Ok(Transformed::no(expression)),
         }
     }
 
-    /// `cast op literal` without the cast; `None` if it is no such comparison.
+    /// `cast op literal` without the cast; `None` if the cast does not widen or the literal is not constant.
     fn compare(&self, cast: &Expr, op: Operator, literal: &Expr) -> Result<Option<Expr>> {
         let Some((operand, grid)) = self.widened(cast) else { return Ok(None) };
         let Some(literal) = self.constant(literal)? else { return Ok(None) };
         let Some(place) = grid.place(&literal) else { return Ok(None) };
         let exact = comparison(operand, op, place, &grid);
-        // The operand may be a cast again.
+        // The operand may itself be a cast.
         Ok(Some(match &exact {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(*op) => {
                 self.compare(left, *op, right)?.unwrap_or(exact)
@@ -130,31 +130,34 @@ impl Exact {
         }))
     }
 
-    /// `BETWEEN` as two comparisons where they are not said as they are.
-    fn between(&self, between: Between) -> Result<Transformed<Expr>> {
-        let Between { expr, negated, low, high } = &between;
+    /// `BETWEEN` as two comparisons if either bound needs rewriting.
+    fn between(&self, expression: Between) -> Result<Transformed<Expr>> {
+        let Between { expr, negated, low, high } = &expression;
         if self.widened(expr).is_none() {
-            return Ok(Transformed::no(Expr::Between(between)));
+            return Ok(Transformed::no(Expr::Between(expression)));
         }
-        let (below, above) =
+        let (low_op, high_op) =
             if *negated { (Operator::Lt, Operator::Gt) } else { (Operator::GtEq, Operator::LtEq) };
-        let (at_low, at_high) = (self.compare(expr, below, low)?, self.compare(expr, above, high)?);
+        let (at_low, at_high) =
+            (self.compare(expr, low_op, low)?, self.compare(expr, high_op, high)?);
         if at_low.is_none() && at_high.is_none() {
-            return Ok(Transformed::no(Expr::Between(between)));
+            return Ok(Transformed::no(Expr::Between(expression)));
         }
         let plain = |op: Operator, bound: &Expr| {
             Expr::BinaryExpr(BinaryExpr::new(expr.clone(), op, Box::new(bound.clone())))
         };
-        let at_low = at_low.unwrap_or_else(|| plain(below, low));
-        let at_high = at_high.unwrap_or_else(|| plain(above, high));
+        let at_low = at_low.unwrap_or_else(|| plain(low_op, low));
+        let at_high = at_high.unwrap_or_else(|| plain(high_op, high));
         Ok(Transformed::yes(if *negated { at_low.or(at_high) } else { at_low.and(at_high) }))
     }
 
     /// `IN` without the members that the operand cannot be equal to.
     fn in_list(&self, list: InList) -> Result<Transformed<Expr>> {
+        // Only operands below a widening cast need exact members.
         let Some((operand, grid)) = self.widened(&list.expr) else {
             return Ok(Transformed::no(Expr::InList(list)));
         };
+        // Keep the members that the operand can equal; members that are not constant stay as they are.
         let mut members = Vec::with_capacity(list.list.len());
         let mut literals = true;
         for member in &list.list {
@@ -162,7 +165,7 @@ impl Exact {
                 Some((Some(Place::At(value)), _)) => members.push((grid.literal(value), member)),
                 Some((Some(_), _)) => {}
                 Some((None, literal)) if literal.is_null() => {
-                    members.push((ScalarValue::try_from(&grid.of).ok(), member));
+                    members.push((ScalarValue::try_from(&grid.data_type).ok(), member));
                 }
                 _ => {
                     literals = false;
@@ -170,15 +173,18 @@ impl Exact {
                 }
             }
         }
+        // No member can match, so the result depends on NULL alone.
         if members.is_empty() && !list.list.is_empty() {
             let unequal = if list.negated { always(operand) } else { never(operand) };
             return Ok(Transformed::yes(unequal));
         }
+        // All members are literals: drop the cast, and try again, since the operand may be another cast.
         if literals && members.iter().all(|(value, _)| value.is_some()) {
             let values = members.into_iter().filter_map(|(value, _)| value).map(lit).collect();
             let exact = InList::new(Box::new(operand.clone()), values, list.negated);
             return Ok(Transformed::yes(self.in_list(exact)?.data));
         }
+        // Otherwise keep the cast and drop the members that cannot match.
         if members.len() == list.list.len() {
             return Ok(Transformed::no(Expr::InList(list)));
         }
@@ -187,18 +193,18 @@ impl Exact {
         Ok(Transformed::yes(Expr::InList(InList::new(expr, members, negated))))
     }
 
-    /// What a cast that keeps all values apart is of, and the values that this can have.
+    /// The operand of a cast that keeps all values distinct, and the values that it can have.
     fn widened<'a>(&self, cast: &'a Expr) -> Option<(&'a Expr, Grid)> {
-        let (operand, to) = match cast {
+        let (operand, target) = match cast {
             Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
                 (expr.as_ref(), field.data_type())
             }
             Expr::Alias(alias) => return self.widened(&alias.expr),
             _ => return None,
         };
-        let of = operand.get_type(self.schema.as_ref()).ok()?;
-        let grid = Grid::new(&of)?;
-        grid.fits_into(to).then_some((operand, grid))
+        let operand_type = operand.get_type(self.schema.as_ref()).ok()?;
+        let grid = Grid::new(&operand_type)?;
+        grid.fits_into(target).then_some((operand, grid))
     }
 
     /// The value of an expression that names no row.
@@ -206,11 +212,11 @@ impl Exact {
         if let Expr::Literal(value, _) = expression {
             return Ok(Some(value.clone()));
         }
-        // A time that the finer unit cannot count is still the time that it is.
+        // A literal that overflows the finer unit is compared in its own unit.
         if let Expr::Cast(Cast { expr, field }) = expression
             && let Expr::Literal(value, _) = expr.as_ref()
             && matches!(field.data_type(), DataType::Timestamp(..))
-            && Grid::new(&value.data_type()).is_some_and(|of| of.fits_into(field.data_type()))
+            && Grid::new(&value.data_type()).is_some_and(|grid| grid.fits_into(field.data_type()))
         {
             return Ok(Some(value.clone()));
         }
@@ -248,50 +254,50 @@ fn is_constant(expression: &Expr) -> Result<bool> {
     Ok(constant)
 }
 
-/// False of every value, and NULL of NULL.
+/// False for every value, NULL for NULL.
 fn never(operand: &Expr) -> Expr {
     operand.clone().is_null().and(lit(ScalarValue::Boolean(None)))
 }
 
-/// True of every value, and NULL of NULL.
+/// True for every value, NULL for NULL.
 fn always(operand: &Expr) -> Expr {
     operand.clone().is_not_null().or(lit(ScalarValue::Boolean(None)))
 }
 
 fn comparison(operand: &Expr, op: Operator, place: Place, grid: &Grid) -> Expr {
     use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
-    let with = |op: Operator, value: i256| {
+    let compare = |op: Operator, value: i256| {
         let value = lit(grid.literal(value).unwrap_or(ScalarValue::Null));
         Expr::BinaryExpr(BinaryExpr::new(Box::new(operand.clone()), op, Box::new(value)))
     };
     match (place, op) {
-        (Place::At(value), op) => with(op, value),
+        (Place::At(value), op) => compare(op, value),
         (_, IsDistinctFrom) => lit(true),
         (_, IsNotDistinctFrom) => lit(false),
-        (Place::After(value), Lt | LtEq) => with(LtEq, value),
-        (Place::After(value), Gt | GtEq) => with(Gt, value),
+        (Place::After(value), Lt | LtEq) => compare(LtEq, value),
+        (Place::After(value), Gt | GtEq) => compare(Gt, value),
         (_, NotEq) | (Place::Below, Gt | GtEq) | (Place::Above, Lt | LtEq) => always(operand),
         (_, Eq) | (Place::Below | Place::Above, _) | (Place::After(_), _) => never(operand),
     }
 }
 
-/// Where a literal lies among the values of a type.
+/// Position of a literal among the values of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// It is this one.
+    /// Equal to this value.
     At(i256),
-    /// It is after this one and before the next.
+    /// Between this value and the next.
     After(i256),
-    /// Before all of them.
+    /// Less than all values.
     Below,
-    /// After all of them.
+    /// Greater than all values.
     Above,
 }
 
-/// The values of a type: whole numbers of steps, of which one unit has ten to the power of `scale`.
+/// Values of a type as whole multiples of a step; `10^scale` steps make one unit.
 #[derive(Debug)]
 struct Grid {
-    of: DataType,
+    data_type: DataType,
     is_time: bool,
     scale: i8,
     low: i256,
@@ -299,47 +305,48 @@ struct Grid {
 }
 
 impl Grid {
-    fn new(of: &DataType) -> Option<Self> {
-        let between = |scale: i8, low: i128, high: i128| Self {
-            of: of.clone(),
-            is_time: matches!(of, DataType::Timestamp(..)),
+    fn new(data_type: &DataType) -> Option<Self> {
+        let grid = |scale: i8, low: i128, high: i128| Self {
+            data_type: data_type.clone(),
+            is_time: matches!(data_type, DataType::Timestamp(..)),
             scale,
             low: i256::from_i128(low),
             high: i256::from_i128(high),
         };
-        Some(match of {
-            DataType::Timestamp(unit, _) => {
-                between(digits(*unit), i64::MIN.into(), i64::MAX.into())
-            }
-            DataType::Int8 => between(0, i8::MIN.into(), i8::MAX.into()),
-            DataType::Int16 => between(0, i16::MIN.into(), i16::MAX.into()),
-            DataType::Int32 => between(0, i32::MIN.into(), i32::MAX.into()),
-            DataType::Int64 => between(0, i64::MIN.into(), i64::MAX.into()),
-            DataType::UInt8 => between(0, 0, u8::MAX.into()),
-            DataType::UInt16 => between(0, 0, u16::MAX.into()),
-            DataType::UInt32 => between(0, 0, u32::MAX.into()),
-            DataType::UInt64 => between(0, 0, u64::MAX.into()),
+        Some(match data_type {
+            DataType::Timestamp(unit, _) => grid(digits(*unit), i64::MIN.into(), i64::MAX.into()),
+            DataType::Int8 => grid(0, i8::MIN.into(), i8::MAX.into()),
+            DataType::Int16 => grid(0, i16::MIN.into(), i16::MAX.into()),
+            DataType::Int32 => grid(0, i32::MIN.into(), i32::MAX.into()),
+            DataType::Int64 => grid(0, i64::MIN.into(), i64::MAX.into()),
+            DataType::UInt8 => grid(0, 0, u8::MAX.into()),
+            DataType::UInt16 => grid(0, 0, u16::MAX.into()),
+            DataType::UInt32 => grid(0, 0, u32::MAX.into()),
+            DataType::UInt64 => grid(0, 0, u64::MAX.into()),
             DataType::Decimal128(precision, scale) => {
                 let high = 10_i128.checked_pow(u32::from(*precision))?.checked_sub(1)?;
-                between(*scale, -high, high)
+                grid(*scale, -high, high)
             }
             _ => return None,
         })
     }
 
-    /// Whether a cast keeps all values apart and in order.
-    fn fits_into(&self, to: &DataType) -> bool {
-        if let (DataType::Timestamp(_, from), DataType::Timestamp(unit, to)) = (&self.of, to) {
+    /// Returns true if a cast to `target` keeps all values distinct and in order.
+    fn fits_into(&self, target: &DataType) -> bool {
+        if let (DataType::Timestamp(_, own_zone), DataType::Timestamp(unit, target_zone)) =
+            (&self.data_type, target)
+        {
             let is_utc = |zone: &str| matches!(zone, "UTC" | "+00:00");
-            // A zone that is not UTC moves times that have none.
-            let same_ticks = match (from.as_deref(), to.as_deref()) {
+            // A cast between no zone and a zone other than UTC shifts times.
+            let same_ticks = match (own_zone.as_deref(), target_zone.as_deref()) {
                 (None, None) | (Some(_), Some(_)) => true,
                 (Some(zone), None) | (None, Some(zone)) => is_utc(zone),
             };
             return same_ticks && digits(*unit) >= self.scale;
         }
-        if let DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale) = to {
-            // As many digits as there are, when a wider type would be needed.
+        if let DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale) = target {
+            // Type coercion caps the precision here where a wider type would be needed.
+            // scale.
             return !self.is_time && *scale >= self.scale;
         }
         let decimal = |precision: u8, scale: i8| {
@@ -352,18 +359,19 @@ impl Grid {
                 high < end && low.checked_neg().is_some_and(|low| low < end)
             })
         };
-        match to {
+        match target {
             _ if self.is_time => false,
             DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale) => {
                 decimal(*precision, *scale)
             }
-            to if to.is_integer() => Self::new(to)
-                .is_some_and(|to| self.scale == 0 && to.low <= self.low && self.high <= to.high),
+            target if target.is_integer() => Self::new(target).is_some_and(|grid| {
+                self.scale == 0 && grid.low <= self.low && self.high <= grid.high
+            }),
             _ => false,
         }
     }
 
-    /// Where a literal lies; `None` if it is NULL or of another kind.
+    /// Position of a literal; `None` if it is NULL or of another kind.
     fn place(&self, literal: &ScalarValue) -> Option<Place> {
         let (value, scale, is_time) = number(literal)?;
         if is_time != self.is_time {
@@ -372,7 +380,7 @@ impl Grid {
         let ten = i256::from_i128(10);
         let finer = i16::from(scale) - i16::from(self.scale);
         let power = ten.checked_pow(u32::from(finer.unsigned_abs()))?;
-        let beyond = if value < i256::ZERO { Place::Below } else { Place::Above };
+        let overflow = if value < i256::ZERO { Place::Below } else { Place::Above };
         let place = if finer > 0 {
             let (quotient, rest) = (value.checked_div(power)?, value.checked_rem(power)?);
             match rest.cmp(&i256::ZERO) {
@@ -381,7 +389,7 @@ impl Grid {
                 std::cmp::Ordering::Less => Place::After(quotient.checked_sub(i256::ONE)?),
             }
         } else {
-            value.checked_mul(power).map_or(beyond, Place::At)
+            value.checked_mul(power).map_or(overflow, Place::At)
         };
         let (Place::At(step) | Place::After(step)) = place else { return Some(place) };
         Some(if step < self.low {
@@ -393,11 +401,12 @@ impl Grid {
         })
     }
 
-    /// A value of the type.
+    /// The value at a step; `None` if the type cannot hold it.
     fn literal(&self, step: i256) -> Option<ScalarValue> {
         let step = step.to_i128()?;
         let ticks = || i64::try_from(step).ok();
-        Some(match &self.of {
+        // Arrow has one literal per unit and width.
+        Some(match &self.data_type {
             DataType::Timestamp(TimeUnit::Second, zone) => {
                 ScalarValue::TimestampSecond(ticks(), zone.clone())
             }
@@ -426,12 +435,12 @@ impl Grid {
     }
 }
 
-/// Digits behind the second.
+/// Number of fractional digits of a second.
 fn digits(unit: TimeUnit) -> i8 {
     i8::try_from(Unit::from(unit).digits()).unwrap_or(i8::MAX)
 }
 
-/// A literal as a number of steps, digits of the step, and whether it is a time.
+/// A literal as a number of steps, the scale of a step, and whether it is a time.
 fn number(literal: &ScalarValue) -> Option<(i256, i8, bool)> {
     use ScalarValue::{
         Decimal128, Decimal256, Int8, Int16, Int32, Int64, TimestampMicrosecond,

@@ -1,9 +1,9 @@
-//! What a condition guards is not computed where the condition does not hold.
+//! Keeps an expression from being evaluated for rows that a condition excludes.
 //!
-//! `y <> 0 AND x / y = 1` divides only where y is not 0, and `CASE WHEN y = 0 THEN false ELSE x / y = 1 END` too.
-//! DataFusion computes both sides of AND and OR for all rows of a batch, and makes such a CASE an AND. So does FILTER of an
-//! aggregate: its argument is computed for all rows. [`guarded`] comes after the optimizer, and says by CASE, which
-//! computes a branch for its own rows only, what may fail:
+//! `y <> 0 AND x / y = 1` divides only where y is not 0, and so does `CASE WHEN y = 0 THEN false ELSE x / y = 1 END`.
+//! DataFusion evaluates both sides of AND and OR for all rows of a batch, and simplifies such a CASE to an AND.
+//! FILTER of an aggregate has the same problem: its argument is evaluated for all rows. [`guarded`] runs after the
+//! optimizer and wraps expressions that may fail in a CASE, which evaluates a branch for its own rows only:
 //!
 //! ```text
 //!   a filter     A AND f                  A AND CASE WHEN A THEN f ELSE false END
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Invariants:
-//! - operands that cannot fail come first, whatever the optimizer did to their order; among those that can, it stays;
-//! - a plan without anything that can fail beside AND, OR or FILTER is left as it is.
+//! - operands that cannot fail come first, whatever order the optimizer chose; those that can fail keep their order;
+//! - a plan in which AND, OR and FILTER have no operand that can fail stays as it is.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -27,7 +27,7 @@ use datafusion::logical_expr::utils::{conjunction, disjunction, merge_schema};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Like, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
-/// Functions that have a value for every argument of their types.
+/// Functions that return a value for every argument of their types.
 const SAFE: &[&str] = &[
     "btrim",
     "bytea_out",
@@ -68,10 +68,10 @@ const SAFE: &[&str] = &[
     "xxh3",
 ];
 
-/// Guards what may fail; see the head of the file. To be applied to a plan that is optimized.
+/// Guards expressions that may fail; see the head of the file. Apply it to an optimized plan.
 ///
 /// # Errors
-/// When an expression has no type, which no plan's has.
+/// Fails if an expression has no type, which does not happen in a valid plan.
 pub(crate) fn guarded(plan: LogicalPlan) -> Result<LogicalPlan> {
     plan.transform_up_with_subqueries(|node| {
         if matches!(node, LogicalPlan::TableScan(_)) || !is_guarding(&node)? {
@@ -90,8 +90,8 @@ pub(crate) fn guarded(plan: LogicalPlan) -> Result<LogicalPlan> {
     .data()
 }
 
-/// Guards arguments of aggregates by their FILTER once types are known: the optimizer may compute an argument that two
-/// aggregates share before either.
+/// Guards arguments of aggregates by their FILTER as soon as types are known: later, the optimizer may evaluate an
+/// argument that two aggregates share before either of them.
 #[derive(Debug)]
 pub(crate) struct GuardedFilters;
 
@@ -145,11 +145,11 @@ fn filtered_call(call: Expr, schema: &DFSchema) -> Result<(Expr, bool)> {
             }
             (Expr::WindowFunction(Box::new(WindowFunction { fun, params })), changed)
         }
-        other => (other, false),
+        expression => (expression, false),
     })
 }
 
-/// Whether a node has an expression in which one part may guard another.
+/// Returns true if a node has an expression in which one part may guard another.
 fn is_guarding(node: &LogicalPlan) -> Result<bool> {
     let mut guards = false;
     node.apply_expressions(|expression| {
@@ -170,7 +170,7 @@ fn is_logical(op: Operator) -> bool {
     matches!(op, Operator::And | Operator::Or)
 }
 
-/// An expression with its parts guarded, and whether it has changed. In a filter NULL is as good as false.
+/// An expression with its parts guarded, and whether it has changed. Filters treat NULL like false.
 fn guard(expression: Expr, schema: &DFSchema, filters: bool) -> Result<(Expr, bool)> {
     match expression {
         Expr::BinaryExpr(BinaryExpr { op, .. }) if is_logical(op) => {
@@ -181,6 +181,7 @@ fn guard(expression: Expr, schema: &DFSchema, filters: bool) -> Result<(Expr, bo
                 changed |= part_changed;
                 parts.push(part);
             }
+            // Operands that cannot fail come first.
             let mut risky = Vec::new();
             let mut safe = Vec::new();
             for part in parts {
@@ -193,12 +194,13 @@ fn guard(expression: Expr, schema: &DFSchema, filters: bool) -> Result<(Expr, bo
             if risky.is_empty() {
                 return Ok((joined(safe).unwrap_or_else(|| lit(op == Operator::And)), changed));
             }
+            // Each operand that may fail is guarded by those before it, so the chain is built from its end.
             let Some(mut last) = risky.pop() else { return Ok((lit(true), changed)) };
-            while let Some(before) = risky.pop() {
-                last = either(before, op, last, schema, filters)?;
+            while let Some(guard_expr) = risky.pop() {
+                last = either(guard_expr, op, last, schema, filters)?;
             }
             let Some(safe) = joined(safe) else { return Ok((last, true)) };
-            // The part that cannot fail stays a conjunct, so that a plan can be made by it.
+            // The safe part stays a conjunct, so that the optimizer can still use it.
             if filters && op == Operator::And {
                 let rest = when(safe.clone(), last, Some(lit(false)));
                 return Ok((safe.and(rest), true));
@@ -234,27 +236,27 @@ fn guard(expression: Expr, schema: &DFSchema, filters: bool) -> Result<(Expr, bo
             let (call, inner_changed) = within(call, schema)?;
             Ok((call, changed || inner_changed))
         }
-        other => within(other, schema),
+        expression => within(expression, schema),
     }
 }
 
-/// The operands of a chain of ANDs, or of ORs.
-fn operands(chain: Expr, of: Operator) -> Vec<Expr> {
-    let mut found = Vec::new();
+/// Operands of a chain of ANDs, or of ORs, in order.
+fn operands(chain: Expr, chain_op: Operator) -> Vec<Expr> {
+    let mut operands = Vec::new();
     let mut waiting = vec![chain];
     while let Some(next) = waiting.pop() {
         match next {
-            Expr::BinaryExpr(BinaryExpr { left, op, right }) if op == of => {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if op == chain_op => {
                 waiting.push(*right);
                 waiting.push(*left);
             }
-            other => found.push(other),
+            operand => operands.push(operand),
         }
     }
-    found
+    operands
 }
 
-/// An expression whose own operator guards nothing.
+/// Guards the parts of an expression whose own operator guards nothing.
 fn within(expression: Expr, schema: &DFSchema) -> Result<(Expr, bool)> {
     let mut changed = false;
     let expression = expression.map_children(|part| {
@@ -265,7 +267,7 @@ fn within(expression: Expr, schema: &DFSchema) -> Result<(Expr, bool)> {
     Ok((expression.data, changed))
 }
 
-/// `first op second`, the second only where the first does not decide it.
+/// `first op second`; `second` is evaluated only where `first` does not decide the result.
 fn either(
     first: Expr,
     op: Operator,
@@ -285,14 +287,14 @@ fn either(
     })
 }
 
-fn when(condition: Expr, then: Expr, otherwise: Option<Expr>) -> Expr {
-    let cases = vec![(Box::new(condition), Box::new(then))];
+fn when(condition: Expr, result: Expr, otherwise: Option<Expr>) -> Expr {
+    let cases = vec![(Box::new(condition), Box::new(result))];
     Expr::Case(Case::new(None, cases, otherwise.map(Box::new)))
 }
 
-/// Computes an argument only where a filter holds; whether it may fail elsewhere.
+/// Evaluates an argument only where a filter holds. Returns true if the argument may fail elsewhere.
 fn filtered(argument: &mut Expr, filter: &Expr, schema: &DFSchema) -> Result<bool> {
-    // Some are guarded already.
+    // The argument may be guarded already.
     let is_guarded = matches!(&*argument, Expr::Case(Case { expr: None, when_then_expr, .. })
         if when_then_expr.first().is_some_and(|(when, _)| when.as_ref() == filter));
     let fails = !is_guarded && may_fail(argument, schema)?;
@@ -303,7 +305,7 @@ fn filtered(argument: &mut Expr, filter: &Expr, schema: &DFSchema) -> Result<boo
     Ok(fails)
 }
 
-/// Whether an expression has no value for some rows, but an error.
+/// Returns true if an expression may fail for some rows.
 fn may_fail(expression: &Expr, schema: &DFSchema) -> Result<bool> {
     expression.exists(|part| {
         Ok(match part {
@@ -326,16 +328,16 @@ fn may_fail(expression: &Expr, schema: &DFSchema) -> Result<bool> {
                 !matches!(pattern.as_ref(), Expr::Literal(..))
             }
             Expr::ScalarFunction(call) => SAFE.binary_search(&call.func.name()).is_err(),
-            Expr::Negative(of) => !of.get_type(schema)?.is_floating(),
+            Expr::Negative(operand) => !operand.get_type(schema)?.is_floating(),
             _ => false,
         })
     })
 }
 
-/// Whether a divisor is a number that divides every other: neither 0, nor -1, which the least integer is too large for,
-/// but floats are not.
-fn divides(by: &Expr) -> bool {
-    let Expr::Literal(value, _) = by else { return false };
+/// Returns true if every number can be divided by a literal: it is neither 0, nor -1, which overflows for the least
+/// integer. Floats can be divided by -1.
+fn divides(divisor: &Expr) -> bool {
+    let Expr::Literal(value, _) = divisor else { return false };
     match value {
         ScalarValue::Int8(Some(value)) => !matches!(value, 0 | -1),
         ScalarValue::Int16(Some(value)) => !matches!(value, 0 | -1),
@@ -351,8 +353,8 @@ fn divides(by: &Expr) -> bool {
     }
 }
 
-/// Whether a cast has a value for every value of a type.
-fn always_fits(from: &DataType, to: &DataType) -> bool {
+/// Returns true if a cast has a result for every value of a type.
+fn always_fits(source: &DataType, target: &DataType) -> bool {
     use DataType::{Boolean, Date32, Decimal128, Null, Timestamp};
     let rank = |unit: &TimeUnit| match unit {
         TimeUnit::Second => 0,
@@ -360,32 +362,33 @@ fn always_fits(from: &DataType, to: &DataType) -> bool {
         TimeUnit::Microsecond => 2,
         TimeUnit::Nanosecond => 3,
     };
-    let digits = |of: &DataType| {
-        let bytes = of.primitive_width()?;
+    let digits = |data_type: &DataType| {
+        let bytes = data_type.primitive_width()?;
         // A byte has less than 2.5 digits.
         u8::try_from(bytes * 5 / 2 + 1).ok()
     };
-    match (from, to) {
-        (from, to) if from == to => true,
+    match (source, target) {
+        (source, target) if source == target => true,
         (Null, _) => true,
-        (from, to) if to.is_string() => !from.is_nested(),
-        (from, to) if to.is_floating() => from.is_numeric() || *from == Boolean,
-        (Boolean, to) if to.is_integer() => true,
-        (from, to) if from.is_integer() && to.is_integer() => {
-            let widths = from.primitive_width().zip(to.primitive_width());
-            let wider = widths.is_some_and(|(from, to)| from < to);
-            wider && (to.is_signed_integer() || from.is_unsigned_integer())
+        (source, target) if target.is_string() => !source.is_nested(),
+        (source, target) if target.is_floating() => source.is_numeric() || *source == Boolean,
+        (Boolean, target) if target.is_integer() => true,
+        (source, target) if source.is_integer() && target.is_integer() => {
+            let widths = source.primitive_width().zip(target.primitive_width());
+            let wider =
+                widths.is_some_and(|(source_width, target_width)| source_width < target_width);
+            wider && (target.is_signed_integer() || source.is_unsigned_integer())
         }
-        (from, Decimal128(precision, scale)) if from.is_integer() => digits(from)
+        (source, Decimal128(precision, scale)) if source.is_integer() => digits(source)
             .is_some_and(|digits| i16::from(*precision) - i16::from(*scale) >= i16::from(digits)),
-        (Decimal128(from, from_scale), Decimal128(to, to_scale)) => {
-            to_scale >= from_scale
-                && i16::from(*to) - i16::from(*to_scale)
-                    >= i16::from(*from) - i16::from(*from_scale)
+        (Decimal128(source, source_scale), Decimal128(target, target_scale)) => {
+            target_scale >= source_scale
+                && i16::from(*target) - i16::from(*target_scale)
+                    >= i16::from(*source) - i16::from(*source_scale)
         }
-        (Timestamp(from, _), Timestamp(to, _)) => rank(to) <= rank(from),
+        (Timestamp(source, _), Timestamp(target, _)) => rank(target) <= rank(source),
         (Timestamp(..), Date32) => true,
-        (DataType::Dictionary(_, of), to) => always_fits(of, to),
+        (DataType::Dictionary(_, values), target) => always_fits(values, target),
         _ => false,
     }
 }

@@ -1,4 +1,4 @@
-//! Runs statements: which part of the frontend does what.
+//! Runs statements: dispatches each kind to its module.
 
 pub(crate) mod cursor;
 mod define;
@@ -25,11 +25,11 @@ use crate::scan::Usage;
 use crate::session::Session;
 use crate::sql::statement::{Admin, CopyFrom, Discard, Statement, Transaction, TransactionModes};
 
-/// A statement that began: its output, and where what it costs can be read.
+/// A started statement: its output, and the sources of its cost.
 pub(crate) struct Executed {
     pub(crate) output: Output,
     pub(crate) plan: Option<Arc<dyn ExecutionPlan>>,
-    /// What a write cost.
+    /// Cost of a write.
     pub(crate) usage: Usage,
 }
 
@@ -39,11 +39,11 @@ impl From<Output> for Executed {
     }
 }
 
-/// What a transaction is told that asks for more than it gets.
+/// Warning for a transaction that requests a stricter isolation level than it gets.
 fn of_isolation(modes: TransactionModes) -> Option<Notice> {
     modes.isolated.then(|| {
         let message =
-            "the isolation level is READ COMMITTED: each statement sees what was written before it";
+            "the isolation level is READ COMMITTED: each statement sees all rows written before it";
         Notice::warning(message)
     })
 }
@@ -95,9 +95,9 @@ impl Session {
             Statement::Declare(declare) => self.declare(declare, None).await?,
             Statement::Fetch(fetch) => self.fetch(fetch).await?,
             Statement::Close(name) => self.close(name.as_deref(), tag)?,
-            Statement::Discard(what) => self.discard(*what, tag)?,
+            Statement::Discard(scope) => self.discard(*scope, tag)?,
             Statement::Admin(admin) => self.admin(admin).await?,
-            // Nobody can listen.
+            // LISTEN is not supported, so there is nothing to remove.
             Statement::Unlisten => Output::done(tag),
             Statement::Empty => Output::done(tag),
         };
@@ -121,8 +121,8 @@ impl Session {
         }))
     }
 
-    /// Statements are atomic per partition with and without transactions; the words are accepted for
-    /// the clients that say them. Who asks to take back what was written is told that it stays.
+    /// Statements are atomic per partition with and without transactions; the transaction statements exist for
+    /// clients that send them. A ROLLBACK after writes warns that they stay.
     fn transaction(
         &self,
         transaction: &Transaction,
@@ -130,6 +130,7 @@ impl Session {
     ) -> Result<Output, SqlError> {
         let mut notices = Vec::new();
         match transaction {
+            // Only READ ONLY has an effect; stricter isolation is refused with a warning.
             Transaction::Begin(modes) => {
                 self.set_in_transaction(true);
                 self.set_read_only(*modes, "transaction_read_only", true)?;
@@ -149,10 +150,11 @@ impl Session {
                 notices.extend(of_isolation(*modes));
             }
             Transaction::Commit | Transaction::Rollback => {
+                // Each write took effect when its statement ended.
                 let written = self.written_in_transaction();
                 if written > 0 && *transaction == Transaction::Rollback {
                     notices.push(Notice::warning(format!(
-                        "nothing is taken back: {written} statements of this transaction wrote, and each took effect at once"
+                        "ROLLBACK does not undo writes: {written} statements of this transaction took effect at once"
                     )));
                 }
                 self.set_in_transaction(false);
@@ -167,7 +169,7 @@ impl Session {
         Ok(Output::done_with(tag, notices))
     }
 
-    /// Keeps what a statement says of READ ONLY.
+    /// Applies READ ONLY or READ WRITE of a statement to a setting.
     fn set_read_only(
         &self,
         modes: TransactionModes,
@@ -179,8 +181,8 @@ impl Session {
         self.settings.lock().set(setting, Some(value), local)
     }
 
-    fn discard(&self, what: Discard, tag: &'static str) -> Result<Output, SqlError> {
-        match what {
+    fn discard(&self, scope: Discard, tag: &'static str) -> Result<Output, SqlError> {
+        match scope {
             Discard::All => {
                 if self.in_transaction() {
                     return Err(SqlError::new(
@@ -208,15 +210,16 @@ impl Session {
         };
         let table = self.table(name)?;
         let router = self.frontend().router();
-        let mut asked = Vec::new();
+        // Ask each node with a replica once; a leader may not be among the recorded replicas.
+        let mut replicas = Vec::new();
         for route in table.partitions.routes() {
             for node in route.replicas.values().chain(&route.leader) {
-                asked.push((route.partition, *node));
+                replicas.push((route.partition, *node));
             }
         }
-        asked.sort_unstable();
-        asked.dedup();
-        let work = asked.into_iter().map(|(partition, node)| async move {
+        replicas.sort_unstable();
+        replicas.dedup();
+        let work = replicas.into_iter().map(|(partition, node)| async move {
             let service: Arc<dyn DataService> = router.nodes().node(node)?;
             if flush {
                 service.flush_partition(partition).await

@@ -1,8 +1,7 @@
 //! Services in memory, for tests of the frontend and its doors: no log, no files, no threads.
 //!
-//! [`Fake`] is meta and all nodes at once. Rows are kept as one-row batches by key, which is slow and
-//! plainly right. Faults are injected by queueing errors, and a partition can be split under a
-//! statement's feet.
+//! [`Fake`] is meta and all nodes at once. Rows are kept as one-row batches by key, which is slow and obviously
+//! correct. Tests inject faults by queueing errors, and can split a partition while a statement runs.
 
 mod reshape;
 
@@ -41,7 +40,7 @@ use tokio::sync::{RwLock, watch};
 use crate::error::SqlError;
 use crate::frontend::{Frontend, FrontendOptions};
 
-/// Rows of one key, oldest first; more than one only in append mode.
+/// Versions of one row, oldest first; more than one only in append mode.
 type Versions = Vec<RecordBatch>;
 
 struct Partition {
@@ -57,39 +56,38 @@ struct Partition {
 /// Meta and the nodes of a cluster, in memory.
 pub struct Fake {
     catalog: watch::Sender<Arc<Catalog>>,
-    /// Held while the catalog is read, changed and published: changes come one after another, as
-    /// meta's log makes them.
+    /// Held while the catalog is read, changed and published: changes are serialized, as in meta's log.
     changing: Mutex<()>,
     partitions: Mutex<HashMap<PartitionId, Partition>>,
     next: AtomicU64,
     nodes: u64,
-    /// Rows are taken and not kept: for those who measure what comes before.
+    /// Acknowledges writes without keeping their rows, for benchmarks of the path before.
     pub forgets: AtomicBool,
-    /// No write is looked at while somebody holds it.
+    /// Writes wait while a test holds the write lock.
     pub writes: Arc<RwLock<()>>,
-    /// What the next writes fail with, before they do anything.
+    /// Errors of the next writes, before they take effect.
     pub write_errors: Mutex<VecDeque<Error>>,
-    /// What the next writes fail with, after they took effect.
+    /// Errors of the next writes, after they took effect.
     pub late_write_errors: Mutex<VecDeque<Error>>,
-    /// What the next scans fail with.
+    /// Errors of the next scans.
     pub scan_errors: Mutex<VecDeque<Error>>,
-    /// What the next fragments fail with, before they do anything.
+    /// Errors of the next fragments, before they run.
     pub fragment_errors: Mutex<VecDeque<Error>>,
-    /// What the next fragments fail with in the last of their streams, in place of rows.
+    /// Errors of the next fragments, in place of the rows of their last stream.
     pub late_fragment_errors: Mutex<VecDeque<Error>>,
-    /// How many fragments ran at nodes.
+    /// Number of fragments that ran at nodes.
     pub fragments: AtomicU64,
-    /// Threads of the fragments.
+    /// Threads of fragments; started by the first one.
     lanes: OnceLock<Arc<Lanes>>,
-    /// The identities of all writes that came, in order.
+    /// Partition, identity and row count of all writes, in order of arrival.
     pub requests: Mutex<Vec<(PartitionId, RequestId, usize)>>,
-    /// The operator's orders that came, in order.
+    /// Operator orders, in order of arrival.
     pub orders: Mutex<Vec<AdminOrder>>,
-    /// What meta says of load.
+    /// Meta's answer to load requests.
     pub load: Mutex<LoadReport>,
-    /// What meta draws of any table; what it is asked for is kept in `pictures`.
+    /// Meta's answer to heatmap requests; the requests are kept in `pictures`.
     pub heatmap: Mutex<Bytes>,
-    /// The pictures that were asked for, in order.
+    /// Heatmap requests, in order of arrival.
     pub pictures: Mutex<Vec<HeatmapRequest>>,
     members: watch::Sender<Arc<Members>>,
 }
@@ -101,8 +99,9 @@ impl std::fmt::Debug for Fake {
 }
 
 impl Fake {
-    /// A cluster of so many nodes with the default database and no table.
+    /// A cluster of `nodes` nodes (at least one) with the default database and no table.
     pub fn new(nodes: u64) -> Arc<Self> {
+        // Ids of tables and partitions start at 10; the default database has id 1.
         let mut catalog = Catalog { version: 1, ..Catalog::default() };
         add_database(&mut catalog, DEFAULT_DATABASE, DatabaseId(1));
         let nodes = nodes.max(1);
@@ -135,12 +134,12 @@ impl Fake {
         })
     }
 
-    /// The catalog as it is.
+    /// The current catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.catalog.borrow())
     }
 
-    /// A frontend over it.
+    /// A frontend over this cluster.
     ///
     /// # Errors
     /// As [`Frontend::new`].
@@ -150,7 +149,7 @@ impl Fake {
         Frontend::new(options, meta, nodes)
     }
 
-    /// Nothing is heard of any node any more.
+    /// Stops the heartbeats of all nodes.
     pub fn silence(&self) {
         self.members.send_modify(|members| {
             for member in Arc::make_mut(members).values_mut() {
@@ -159,7 +158,7 @@ impl Fake {
         });
     }
 
-    /// How many rows each partition of a table holds, in the order of their ranges.
+    /// Number of rows in each partition of a table, in the order of their ranges.
     pub fn rows(&self, database: &str, table: &str) -> Vec<usize> {
         let catalog = Arc::clone(&self.catalog.borrow());
         let Some(table) = catalog.table(database, table) else { return Vec::new() };
@@ -188,6 +187,7 @@ impl Fake {
         let codec = KeyCodec::new(&new.schema, &new.placement)?;
         let ids = std::iter::repeat_with(|| PartitionId(self.next_id()));
         let map = PartitionMap::from_cuts(&codec, &new.cuts, ids, Epoch(1))?;
+        // Partitions are assigned to nodes round-robin, with one replica each.
         let mut routes = map.routes().to_vec();
         for (number, route) in (0_u64..).zip(&mut routes) {
             let node = NodeId(number % self.nodes + 1);
@@ -204,6 +204,7 @@ impl Fake {
             former: None,
             succeeded_by: None,
         };
+        // A table that is created again starts with empty partitions.
         for route in table.partitions.routes() {
             self.partitions.lock().insert(
                 route.partition,
@@ -230,9 +231,10 @@ impl Fake {
     ) -> Result<bool, Error> {
         let mut schema = table.schema.as_ref().clone();
         let mut changed = table.clone();
+        // The catalog changes at once; meta would wait for the nodes.
         match change {
             TableChange::AddColumns { columns, if_not_exists } => {
-                let before = schema.columns.len();
+                let count = schema.columns.len();
                 for mut column in columns {
                     if schema.column(&column.name).is_some() {
                         if if_not_exists {
@@ -246,26 +248,26 @@ impl Fake {
                     if column.semantic == Semantic::Tag {
                         let last_is_time =
                             schema.time_index().map(|c| c.id) == schema.key.last().copied();
-                        let at = schema.key.len() - usize::from(last_is_time);
-                        schema.key.insert(at, column.id);
+                        let position = schema.key.len() - usize::from(last_is_time);
+                        schema.key.insert(position, column.id);
                     }
                     schema.columns.push(column);
                 }
-                if schema.columns.len() == before {
+                if schema.columns.len() == count {
                     return Ok(false);
                 }
             }
             TableChange::DropColumn(name) => schema.columns.retain(|column| column.name != name),
-            TableChange::RenameColumn { from, to } => {
+            TableChange::RenameColumn { from: old_name, to: new_name } => {
                 schema
                     .columns
                     .iter_mut()
-                    .filter(|c| c.name == from)
-                    .for_each(|c| c.name.clone_from(&to));
+                    .filter(|c| c.name == old_name)
+                    .for_each(|c| c.name.clone_from(&new_name));
             }
             TableChange::SetDefault { column, default } => {
-                let found = schema.columns.iter_mut().filter(|c| c.name == column);
-                found.for_each(|c| c.default.clone_from(&default));
+                let matching = schema.columns.iter_mut().filter(|c| c.name == column);
+                matching.for_each(|c| c.default.clone_from(&default));
             }
             TableChange::SetOptions(options) => schema.options = options,
             TableChange::Repartition { placement, cuts } => {
@@ -310,6 +312,7 @@ impl Fake {
         let find = |catalog: &Catalog, database: &str, name: &str| {
             catalog.table(database, name).map(Arc::clone).ok_or_else(|| none("table", name))
         };
+        // Each change is applied to a copy of the catalog, which is published only if it succeeds.
         let changed = match ddl {
             Ddl::CreateDatabase { name, if_not_exists, .. } => {
                 if catalog.databases.contains_key(&name) {
@@ -383,8 +386,8 @@ impl Fake {
             .get_mut(&request.partition)
             .ok_or_else(|| none("partition", &request.partition.to_string()))?;
         partition.check_epoch(request.partition, request.epoch)?;
-        let before = request.earlier.iter().any(|id| partition.seen.contains(id));
-        if !before && partition.seen.insert(request.id) {
+        let duplicate = request.earlier.iter().any(|id| partition.seen.contains(id));
+        if !duplicate && partition.seen.insert(request.id) {
             partition.writes += 1;
             partition.apply(request.kind, &request.rows)?;
         }
@@ -423,18 +426,18 @@ impl Fake {
             stats.rows_scanned.fetch_add(1, Ordering::Relaxed);
             let schema = &partition.table.schema;
             let whole = project(row, schema, &schema.storage())?;
-            let kept = match request.domains.mask(&whole)? {
+            let filtered = match request.domains.mask(&whole)? {
                 Some(mask) => filter_record_batch(&whole, &mask).map_err(internal)?,
                 None => whole,
             };
-            if kept.num_rows() > 0 {
-                batches.push(project(&kept, schema, &request.columns)?);
+            if filtered.num_rows() > 0 {
+                batches.push(project(&filtered, schema, &request.columns)?);
             }
         }
         batches.truncate(request.limit.unwrap_or(usize::MAX));
         let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
         stats.bytes_scanned.fetch_add(bytes as u64, Ordering::Relaxed);
-        // Rows are dealt to the streams in runs, so that each is in key order.
+        // Streams get consecutive runs of rows, so that each is in key order.
         let per_stream = batches.len().div_ceil(request.parallelism.max(1)).max(1);
         let streams = batches
             .chunks(per_stream)
@@ -457,16 +460,17 @@ impl Partition {
 
     fn apply(&mut self, kind: WriteKind, rows: &RecordBatch) -> Result<(), Error> {
         let schema = &self.table.schema;
+        // A column outside of the schema means that the writer's schema is newer or older.
         for field in rows.schema_ref().fields() {
-            let known = field.name() == partita_proto::key::PLACEMENT_COLUMN
+            let is_known = field.name() == partita_proto::key::PLACEMENT_COLUMN
                 || schema.columns.iter().any(|column| column.storage_name == *field.name());
-            if !known {
+            if !is_known {
                 return Err(Error::StaleSchema { table: self.table.id });
             }
         }
         let keys = self.codec.encode(rows)?;
-        for (at, key) in keys.iter().enumerate() {
-            let row = rows.slice(at, 1);
+        for (position, key) in keys.iter().enumerate() {
+            let row = rows.slice(position, 1);
             match kind {
                 WriteKind::Delete => {
                     self.rows.remove(key);
@@ -476,7 +480,9 @@ impl Partition {
                 }
                 WriteKind::Put => {
                     let merged = match (schema.options.merge_mode, self.rows.get(key)) {
-                        (MergeMode::LastNonNull, Some(before)) => merge(schema, &before[0], &row)?,
+                        (MergeMode::LastNonNull, Some(versions)) => {
+                            merge(schema, &versions[0], &row)?
+                        }
                         _ => row,
                     };
                     self.rows.insert(key.to_vec(), vec![merged]);
@@ -487,7 +493,7 @@ impl Partition {
     }
 }
 
-/// The newer row with the older one's values where it has none.
+/// The newer row; its NULLs are filled with the older row's values.
 fn merge(
     schema: &TableSchema,
     older: &RecordBatch,
@@ -502,7 +508,7 @@ fn merge(
     RecordBatch::try_new(storage, columns).map_err(internal)
 }
 
-/// Some columns of rows; those that the rows do not have are as they were added.
+/// A projection of rows; a column that they lack has the value that existing rows had when it was added.
 fn project(
     rows: &RecordBatch,
     schema: &TableSchema,
@@ -560,10 +566,10 @@ impl MetaService for FakeMeta {
 
     async fn load(&self, request: LoadRequest) -> Result<LoadReport, Error> {
         let mut report = self.0.load.lock().clone();
-        let wanted = |table| request.table.is_none_or(|wanted| wanted == table);
-        report.partitions.retain(|partition| wanted(partition.table));
+        let matches = |id| request.table.is_none_or(|table| table == id);
+        report.partitions.retain(|partition| matches(partition.table));
         report.history.retain(|span| {
-            wanted(span.table) && request.history_since.is_some_and(|since| span.at >= since)
+            matches(span.table) && request.history_since.is_some_and(|start| span.at >= start)
         });
         if !request.samples {
             report.partitions.iter_mut().for_each(|partition| partition.samples.clear());
@@ -591,9 +597,9 @@ impl MetaService for FakeMeta {
     }
 
     async fn administer(&self, order: AdminOrder) -> Result<(), Error> {
-        let done = self.0.reshape(&order);
+        let result = self.0.reshape(&order);
         self.0.orders.lock().push(order);
-        done
+        result
     }
 }
 
@@ -623,7 +629,7 @@ impl DataNodes for FakeNodes {
     }
 }
 
-/// Runs fragments as nodes do, and fails as it is told.
+/// Runs fragments as nodes do, and injects the queued errors.
 struct FakeWorker(Arc<Fake>, Arc<Worker>);
 
 #[async_trait]
@@ -635,7 +641,7 @@ impl FragmentService for FakeWorker {
         self.0.fragments.fetch_add(1, Ordering::Relaxed);
         let mut reply = self.1.run(request).await?;
         if let Some(error) = self.0.late_fragment_errors.lock().pop_front() {
-            // The other streams are as they would be.
+            // The other streams stay intact.
             let failed = Box::pin(futures::stream::iter([Err(error)]));
             match reply.streams.last_mut() {
                 Some(last) => *last = failed,
@@ -711,6 +717,7 @@ impl DataService for FakeNode {
         let catalog = Arc::clone(&self.0.catalog.borrow());
         let partitions = self.0.partitions.lock();
         let mut statuses = Vec::new();
+        // Each node reports the partitions that it leads; the fake has no other replicas.
         for table in catalog.tables.values().flat_map(BTreeMap::values) {
             for route in table.partitions.routes().iter().filter(|r| r.leader == Some(self.1)) {
                 let Some(partition) = partitions.get(&route.partition) else { continue };

@@ -1,9 +1,9 @@
 //! Filters that stay above aggregates.
 //!
-//! An aggregate has a group of all rows also where there are none: one without GROUP BY, and one with the empty set among its
-//! GROUPING SETS. A filter above that names no column, as `WHERE (SELECT max(n) FROM u) > 0` does, takes that group away.
-//! DataFusion's rule moves it below, because it needs no column that is not there, and the group stays. [`KeptFilters`]
-//! is that rule, but for such filters.
+//! An aggregate has a group of all rows even without input rows: one without GROUP BY, and one with the empty set
+//! among its GROUPING SETS. A filter above that names no column, as in `WHERE (SELECT max(n) FROM u) > 0`, removes
+//! that group. DataFusion's rule pushes it below the aggregate, because it needs no column that is absent there, and
+//! the group stays. [`KeptFilters`] is that rule, except for such filters.
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
@@ -13,7 +13,7 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-/// Moves filters towards the rows; see the head of the file.
+/// Pushes filters down; see the head of the file.
 #[derive(Debug, Default)]
 pub(crate) struct KeptFilters {
     inner: PushDownFilter,
@@ -40,7 +40,8 @@ impl OptimizerRule for KeptFilters {
     }
 }
 
-/// Whether a filter without a column is right above an aggregate of all rows, or above others that are.
+/// Returns true if a filter without columns is above an aggregate that has a group of all rows, possibly with other
+/// filters in between.
 fn stays(filter: &Filter) -> bool {
     let mut names_none = false;
     let mut filter = filter;
@@ -49,14 +50,14 @@ fn stays(filter: &Filter) -> bool {
             .iter()
             .any(|predicate| predicate.column_refs().is_empty());
         match filter.input.as_ref() {
-            LogicalPlan::Filter(below) => filter = below,
-            LogicalPlan::Aggregate(below) => return names_none && has_group_of_all(below),
+            LogicalPlan::Filter(input) => filter = input,
+            LogicalPlan::Aggregate(input) => return names_none && has_group_of_all(input),
             _ => return false,
         }
     }
 }
 
-/// Whether an aggregate has a group where there are no rows.
+/// Returns true if an aggregate has a group even without input rows.
 fn has_group_of_all(aggregate: &Aggregate) -> bool {
     match aggregate.group_expr.as_slice() {
         [] => true,

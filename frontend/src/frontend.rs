@@ -1,4 +1,4 @@
-//! The frontend of one process: what all its sessions share.
+//! The frontend of one process: the state that all its sessions share.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -56,41 +56,41 @@ use crate::system::table_bytes;
 use crate::unnested::UnnestedSubqueries;
 use crate::zoned::{TimeTypes, ZonedTimes};
 
-/// Memory that queries may use together before they spill or fail.
+/// Default memory of all queries together before they spill or fail.
 const QUERY_MEMORY_BYTES: usize = 1 << 30;
-/// Bytes that queries may spill to disk together.
+/// Default limit of bytes that queries spill to disk together.
 const SPILL_BYTES_MAX: u64 = 16 << 30;
-/// How long a request to a node is tried before it fails.
+/// Default time for which a request to a node is retried.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes of rows on their way to the nodes; more wait.
+/// Default limit of bytes in flight to the nodes; further writes wait.
 const IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
-/// Statements that the query log remembers.
+/// Default number of statements in the query log.
 const QUERY_LOG_LEN: usize = 1_000;
-/// Queries that an error about memory names.
+/// Number of queries that an out-of-memory error names.
 const CONSUMERS_NAMED: usize = 3;
 
-/// How a frontend runs.
+/// Configuration of a frontend.
 #[derive(Clone, Debug)]
 pub struct FrontendOptions {
-    /// Its number.
+    /// Id of the frontend.
     pub node: NodeId,
-    /// Memory that queries may use together before they spill or fail.
+    /// Memory of all queries together, in bytes, before they spill or fail.
     pub query_memory_bytes: usize,
-    /// How long a statement may run unless its session says otherwise; `None`: for ever.
+    /// Maximum run time of a statement unless its session sets another; `None`: no limit.
     pub statement_timeout: Option<Duration>,
-    /// How long a request to a node is tried before it fails.
+    /// Time for which a request to a node is retried before it fails.
     pub write_timeout: Duration,
-    /// Where queries spill; `None`: they fail instead.
+    /// Directory for spill files; `None`: queries fail instead of spilling.
     pub spill_dir: Option<PathBuf>,
-    /// Bytes that queries may spill to disk together.
+    /// Maximum bytes that queries spill to disk together.
     pub spill_bytes_max: u64,
-    /// Bytes of rows on their way to the nodes; more wait.
+    /// Maximum bytes of rows in flight to the nodes; further writes wait.
     pub in_flight_bytes_max: usize,
-    /// Threads that one query may keep busy.
+    /// Maximum threads of one query.
     pub query_parallelism: usize,
-    /// Statements that the query log remembers.
+    /// Statements that the query log keeps.
     pub query_log_len: usize,
-    /// Threads of statements, and how many statements run at a time.
+    /// Threads of statements, and the number of statements that run at a time.
     pub lanes: LaneOptions,
 }
 
@@ -116,9 +116,9 @@ pub struct Frontend {
     options: FrontendOptions,
     meta: Arc<dyn MetaService>,
     router: Arc<Router>,
-    /// Functions and no catalog: what the expressions of tables are made with.
+    /// State for the expressions of tables: functions, but no catalog.
     state: Arc<SessionState>,
-    /// What sessions begin with.
+    /// Context that sessions start from.
     context: SessionContext,
     query_log: Arc<QueryLog>,
     metrics: Arc<FrontendMetrics>,
@@ -127,11 +127,11 @@ pub struct Frontend {
 }
 
 impl Frontend {
-    /// A frontend over a catalog's keeper and the nodes that hold the rows. The runtime that it is made in is its home:
-    /// requests to other services are sent from there, statements run in lanes of their own.
+    /// A frontend over the catalog service and the nodes that hold the rows. The current runtime becomes its home
+    /// runtime: requests to other services are sent from there, and statements run in lanes of their own.
     ///
     /// # Errors
-    /// When the spill directory cannot be used, or there is no runtime.
+    /// Fails if the spill directory cannot be created, or there is no runtime.
     pub fn new(
         options: FrontendOptions,
         meta: Arc<dyn MetaService>,
@@ -139,6 +139,7 @@ impl Frontend {
     ) -> Result<Arc<Self>, SqlError> {
         let home = Handle::try_current()
             .map_err(|error| SqlError::internal(format!("a frontend needs a runtime: {error}")))?;
+        // Requests go through the home runtime, whichever lane a statement runs in.
         let lanes = Lanes::new(options.lanes.clone(), &home);
         let nodes: Arc<dyn DataNodes> = Arc::new(HomeNodes::new(nodes, home.clone()));
         let metrics = Arc::new(FrontendMetrics::default());
@@ -153,6 +154,7 @@ impl Frontend {
             Arc::clone(&metrics),
             home,
         ));
+        // Two states share one runtime: expressions of tables get no catalog, sessions do.
         let runtime = runtime(&options)?;
         let state = Arc::new(state(&options, Arc::clone(&runtime)));
         let context = SessionContext::new_with_state(self::state(&options, runtime));
@@ -180,59 +182,59 @@ impl Frontend {
         self.router.catalog()
     }
 
-    /// How many bytes tables store, each row once however many replicas it has: in files, and in memory on the way there;
-    /// not what logs hold, nor what is still under a former placement. A table of which no node speaks is not there.
-    /// Every node is asked, and waited for some seconds at most.
+    /// Bytes that each table stores, in files and memtables, each row once however many replicas it has; without logs
+    /// and former placements. A table that no node reports is missing. Asks every node, and waits a few seconds at
+    /// most.
     pub async fn table_bytes(&self) -> HashMap<TableId, u64> {
         table_bytes(&self.router).await
     }
 
-    /// About how many rows a table has, without those under a former placement, as nodes said some seconds ago; `None`
-    /// if nobody said yet. Waits for nobody.
+    /// Estimated number of rows of a table, without former placements, from figures that are a few seconds old;
+    /// `None` without any figures. Does not wait.
     pub fn about_rows(&self, table: &Table) -> Option<u64> {
         let counts = self.router.row_counts();
         let routes = table.partitions.routes().iter();
-        let said = routes.filter_map(|route| counts.get(&route.partition).copied());
-        said.reduce(u64::saturating_add)
+        let partition_rows = routes.filter_map(|route| counts.get(&route.partition).copied());
+        partition_rows.reduce(u64::saturating_add)
     }
 
-    /// The catalog as it changes.
+    /// Receiver of catalog changes.
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<Catalog>> {
         self.meta.catalog()
     }
 
-    /// How it runs.
+    /// Configuration of the frontend.
     pub fn options(&self) -> &FrontendOptions {
         &self.options
     }
 
-    /// DataFusion's context that every session begins with: what a door adds to it before the first
-    /// session (functions, a schema such as `pg_catalog`), all sessions have.
+    /// DataFusion's context that every session starts from. What a door adds to it before the first session
+    /// (functions, a schema such as `pg_catalog`) is available in all sessions.
     pub fn context(&self) -> &SessionContext {
         &self.context
     }
 
-    /// The last statements.
+    /// Log of the last statements.
     pub fn query_log(&self) -> &QueryLog {
         &self.query_log
     }
 
-    /// The threads that statements run on.
+    /// Threads that statements run on.
     pub fn lanes(&self) -> &Arc<Lanes> {
         &self.lanes
     }
 
-    /// What it counts.
+    /// Counters of the frontend.
     pub fn metrics(&self) -> Arc<FrontendMetrics> {
         Arc::clone(&self.metrics)
     }
 
-    /// The catalog's keeper.
+    /// The catalog service.
     pub(crate) fn meta(&self) -> &dyn MetaService {
         self.meta.as_ref()
     }
 
-    /// What meta says of load.
+    /// Load reports of meta.
     pub(crate) fn loads(&self) -> &Loads {
         &self.loads
     }
@@ -245,11 +247,10 @@ impl Frontend {
         &self.state
     }
 
-    /// Changes the catalog; when it answers, [`Frontend::catalog`] shows the change. Returns whether
-    /// anything changed.
+    /// Changes the catalog; [`Frontend::catalog`] shows the change on return. Returns whether anything changed.
     ///
     /// # Errors
-    /// What the catalog's keeper says.
+    /// Errors of the catalog service.
     pub async fn change(&self, ddl: Ddl) -> Result<bool, SqlError> {
         if let Ddl::CreateDatabase { name, .. } = &ddl {
             check_database_name(name)?;
@@ -257,7 +258,7 @@ impl Frontend {
         Ok(self.meta.change(ddl).await?)
     }
 
-    /// Has meta carry out an operator's order.
+    /// Sends an operator's order to meta.
     pub(crate) async fn administer(&self, order: AdminOrder) -> Result<(), SqlError> {
         Ok(self.meta.administer(order).await?)
     }
@@ -265,14 +266,14 @@ impl Frontend {
 
 fn runtime(options: &FrontendOptions) -> Result<Arc<RuntimeEnv>, SqlError> {
     let consumers = std::num::NonZeroUsize::new(CONSUMERS_NAMED)
-        .ok_or_else(|| SqlError::internal("no consumer is named"))?;
+        .ok_or_else(|| SqlError::internal("no memory consumer is named"))?;
     let pool = TrackConsumersPool::new(ReservingPool::new(options.query_memory_bytes), consumers);
     let mode = match &options.spill_dir {
         Some(directory) => {
             std::fs::create_dir_all(directory).map_err(|error| {
                 SqlError::new(
                     "58030",
-                    format!("the spill directory {} cannot be made: {error}", directory.display()),
+                    format!("could not create spill directory {}: {error}", directory.display()),
                 )
             })?;
             DiskManagerMode::Directories(vec![directory.clone()])
@@ -288,55 +289,56 @@ fn runtime(options: &FrontendOptions) -> Result<Arc<RuntimeEnv>, SqlError> {
         .build_arc()?)
 }
 
-/// The rules, with [`ExactComparisons`] before each that casts literals, and after all of them: a predicate may meet its
-/// literal only while the last one moves it. [`KeptProjections`] stands before the rule that it is about, [`KeptFilters`]
-/// in the place of one.
+/// DataFusion's rules with [`ExactComparisons`] before each that casts literals and after all of them, since the last
+/// one may still bring a predicate and its literal together. [`KeptProjections`] runs before the rule that it
+/// corrects, and [`KeptFilters`] replaces a rule.
 fn with_own_rules(
     rules: Vec<Arc<dyn OptimizerRule + Send + Sync>>,
 ) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let mut all: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::with_capacity(rules.len() + 3);
+    let mut extended: Vec<Arc<dyn OptimizerRule + Send + Sync>> =
+        Vec::with_capacity(rules.len() + 3);
     for rule in rules {
         if rule.name() == SimplifyExpressions::new().name() {
-            all.push(Arc::new(ExactComparisons));
+            extended.push(Arc::new(ExactComparisons));
         } else if rule.name() == OptimizeProjections::new().name() {
-            all.push(Arc::new(KeptProjections));
+            extended.push(Arc::new(KeptProjections));
         } else if rule.name() == KeptFilters::default().name() {
-            all.push(Arc::new(KeptFilters::default()));
+            extended.push(Arc::new(KeptFilters::default()));
             continue;
         }
-        all.push(rule);
+        extended.push(rule);
     }
-    all.push(Arc::new(ExactComparisons));
-    all
+    extended.push(Arc::new(ExactComparisons));
+    extended
 }
 
 fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     let config = SessionConfig::new()
         .with_default_catalog_and_schema(CATALOG, DEFAULT_DATABASE)
         .with_create_default_catalog_and_schema(false)
-        // Ours has more columns and tables.
+        // Partita has its own, with more columns and tables.
         .with_information_schema(false)
         .with_target_partitions(options.query_parallelism.max(1))
-        // A scan has as many outputs as are worth having.
+        // A scan already has as many outputs as are useful.
         .with_round_robin_repartition(false)
         .with_option_extension(AtDataOptions::default())
         .set("datafusion.execution.time_zone", &ScalarValue::from("UTC"))
-        // A physical IS TRUE says that it may be NULL, the logical one does not: no answer depends on that.
+        // The physical IS TRUE is nullable, the logical one is not; no result depends on the difference.
         .set("datafusion.execution.skip_physical_aggregate_schema_check", &ScalarValue::from(true))
         .set("datafusion.sql_parser.dialect", &ScalarValue::from("postgresql"))
         .set("datafusion.sql_parser.default_null_ordering", &ScalarValue::from("nulls_max"));
-    // First, while scans stand right below what needs their rows.
+    // These rules run first, while a scan is directly below the operators that need its rows.
     let mut rules = PhysicalOptimizer::new().rules;
     rules.insert(0, Arc::new(NewestRows));
     rules.insert(1, Arc::new(NearEnd));
     rules.insert(2, Arc::new(RunAtData::new(Arc::clone(&runtime))));
-    // Before orders are enforced.
+    // Limits are kept before orders are enforced.
     let orders = rules.iter().position(|rule| rule.name() == EnsureRequirements::new().name());
     rules.insert(orders.unwrap_or(rules.len()), Arc::new(KeptLimits));
     rules.push(Arc::new(LostLimits));
-    // Last: no other rule knows the operator that it makes.
+    // This rule runs last: no other rule knows the operator that it adds.
     rules.push(Arc::new(GroupRuns));
-    // Last, when types are known.
+    // Rules before types are known come first, the others last.
     let mut analysis = Analyzer::new().rules;
     let before_types: Vec<Arc<dyn FunctionRewrite + Send + Sync>> = vec![
         Arc::new(ByteaTexts),
@@ -363,7 +365,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         Arc::new(BoundedConcatenation),
     ])));
     analysis.push(Arc::new(GuardedFilters));
-    // Every rule checks for an interruption first.
+    // Every rule checks for an interruption before it runs.
     let analysis = analysis.into_iter().map(|rule| Arc::new(CheckedRule(rule)) as _).collect();
     let optimization = with_own_rules(Optimizer::new().rules);
     let optimization = optimization.into_iter().map(|rule| Arc::new(CheckedRule(rule)) as _);
@@ -387,7 +389,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         .with_physical_optimizer_rules(rules)
         .build();
     for function in partita_worker::functions::shared() {
-        // Registering over a function of DataFusion's (`version`) replaces it.
+        // Registering a function replaces DataFusion's function of the same name (`version`).
         let _replaced =
             datafusion::execution::FunctionRegistry::register_udf(&mut state, Arc::new(function));
     }

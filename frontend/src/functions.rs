@@ -1,5 +1,4 @@
-//! SQL functions whose answer depends on the session; those that are the same everywhere are
-//! [`partita_worker::functions`].
+//! SQL functions whose result depends on the session; all others are in [`partita_worker::functions`].
 
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
@@ -20,8 +19,7 @@ use crate::error::SqlError;
 use crate::session::Session;
 use crate::sql::statement::{Set, SetValue};
 
-/// `current_database()`, `database()`, `current_schema()`, `current_user`: constants of the session's
-/// context.
+/// `current_database()`, `database()`, `current_schema()`, `current_user`: constants of a session.
 pub(crate) fn of_session(database: &str, user: &str) -> Vec<ScalarUDF> {
     vec![
         constant("current_database", &["database", "current_catalog"], database),
@@ -30,10 +28,10 @@ pub(crate) fn of_session(database: &str, user: &str) -> Vec<ScalarUDF> {
     ]
 }
 
-/// `current_setting(name [, missing_ok])` and `set_config(name, value, is_local)`: SHOW and SET of a session.
+/// `current_setting(name [, missing_ok])` and `set_config(name, value, is_local)`: SHOW and SET as functions.
 pub(crate) fn of_settings(session: &Arc<Session>) -> Vec<ScalarUDF> {
     let function = |sets: bool| {
-        // Never before the statement runs.
+        // Volatile functions are not evaluated before the statement runs.
         let signature = match sets {
             true => Signature::any(3, Volatility::Volatile),
             false => {
@@ -70,15 +68,16 @@ impl Hash for OfSettings {
 impl OfSettings {
     fn row(&self, args: &[ArrayRef], row: usize) -> Result<Option<String>, SqlError> {
         let Some(session) = self.session.upgrade() else {
-            return Err(SqlError::internal("a session that has ended"));
+            return Err(SqlError::internal("the session has ended"));
         };
-        let text = |at: usize| -> Result<Option<String>, SqlError> {
-            let Some(array) = args.get(at) else { return Ok(None) };
+        let text = |position: usize| -> Result<Option<String>, SqlError> {
+            let Some(array) = args.get(position) else { return Ok(None) };
             let texts = cast(array, &DataType::Utf8)?;
             let texts = texts.as_string::<i32>();
             Ok(texts.iter().nth(row).flatten().map(str::to_owned))
         };
-        let is = |at: usize| Ok::<_, SqlError>(text(at)?.is_some_and(|is| is == "true"));
+        let is =
+            |position: usize| Ok::<_, SqlError>(text(position)?.is_some_and(|is| is == "true"));
         let Some(name) = text(0)?.map(|name| name.to_ascii_lowercase()) else { return Ok(None) };
         if !self.sets {
             return match session.setting(&name) {
@@ -108,17 +107,19 @@ impl ScalarUDFImpl for OfSettings {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if args.args.is_empty() {
-            return exec_err!("{} takes the name of a setting", self.name());
+            return exec_err!("{} requires the name of a setting", self.name());
         }
         let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
         let arrays: Vec<ArrayRef> =
             args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
-        let made: Vec<Option<String>> =
+        let values: Vec<Option<String>> =
             (0..rows).map(|row| self.row(&arrays, row)).collect::<Result<_, SqlError>>()?;
         if constant {
-            return Ok(ColumnarValue::Scalar(ScalarValue::Utf8(made.into_iter().next().flatten())));
+            return Ok(ColumnarValue::Scalar(ScalarValue::Utf8(
+                values.into_iter().next().flatten(),
+            )));
         }
-        Ok(ColumnarValue::Array(Arc::new(StringArray::from(made))))
+        Ok(ColumnarValue::Array(Arc::new(StringArray::from(values))))
     }
 }

@@ -1,11 +1,11 @@
-//! Checks for an interruption inside of plans.
+//! Checks for an interruption inside of running plans.
 //!
-//! An operator that multiplies rows (a join, a series of numbers) may compute for minutes within one call, and neither
-//! a time-out nor a cancel request reaches it there. So, before a plan runs, such operators are wrapped: their streams
-//! check the statement's lane before each batch, and the filters of their joins before each evaluation, of which a
-//! nested-loop join does one for each pair of a row and a batch. The optimizer's rules check between nodes.
+//! An operator that multiplies rows (a join, a series of numbers) may compute for minutes within one call, without a
+//! check for a timeout or a cancel request. So such operators are wrapped before a plan runs: their streams check the
+//! statement's lane before each batch, and the filters of their joins before each evaluation; a nested-loop join
+//! evaluates its filter for each pair of a row and a batch. The optimizer's rules check between nodes.
 //!
-//! A wrapped operator looks like the one inside, in EXPLAIN ANALYZE too.
+//! A wrapped operator looks like the inner one, also in EXPLAIN ANALYZE.
 
 use std::any::Any;
 use std::fmt;
@@ -32,15 +32,15 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::StreamExt;
 use partita_lanes::interrupt;
 
-/// Checks that the statement of this thread may go on.
+/// Fails if the statement of this thread is interrupted.
 fn check() -> Result<()> {
     interrupt::check().map_err(|reason| DataFusionError::External(Box::new(reason)))
 }
 
-/// Wraps the operators of a plan that may compute for long within one call.
+/// Wraps the operators of a plan that may compute for a long time within one call.
 ///
 /// # Errors
-/// When an operator does not take the wrapped ones below it.
+/// Fails if an operator does not accept its wrapped inputs.
 pub(crate) fn guarded(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
         if !multiplies(node.as_ref()) {
@@ -55,8 +55,8 @@ pub(crate) fn guarded(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionP
     .data()
 }
 
-/// True for operators that give more rows than they take, or take none and compute them. Scans of tables wait for
-/// others, and check by themselves.
+/// Returns true for operators that return more rows than they read, or compute rows without reading any. Scans of
+/// tables wait for nodes and check by themselves.
 fn multiplies(node: &dyn ExecutionPlan) -> bool {
     let name = node.name();
     name.ends_with("JoinExec")
@@ -69,15 +69,15 @@ fn with_checked_filter(join: &NestedLoopJoinExec) -> Result<Option<Arc<dyn Execu
     let expression = Arc::new(CheckedExpr { inner: Arc::clone(filter.expression()) });
     let filter =
         JoinFilter::new(expression, filter.column_indices().to_vec(), Arc::clone(filter.schema()));
-    let (left, right) = (Arc::clone(join.left()), Arc::clone(join.right()));
-    let join = NestedLoopJoinExecBuilder::new(left, right, *join.join_type())
+    let (build, probe) = (Arc::clone(join.left()), Arc::clone(join.right()));
+    let join = NestedLoopJoinExecBuilder::new(build, probe, *join.join_type())
         .with_filter(Some(filter))
         .with_projection_ref(join.projection().clone())
         .build()?;
     Ok(Some(Arc::new(join)))
 }
 
-/// An operator whose streams check before each batch.
+/// An operator whose streams check for an interruption before each batch.
 #[derive(Debug)]
 struct Guarded {
     inner: Arc<dyn ExecutionPlan>,
@@ -133,7 +133,7 @@ impl ExecutionPlan for Guarded {
         Ok(Arc::new(Self { inner: Arc::clone(&self.inner).reset_state()? }))
     }
 
-    /// A recursive query hands its working table to the operators below it.
+    // A recursive query passes its working table to the operators below it.
     fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
         let inner = self.inner.with_new_state(state)?;
         Some(Arc::new(Self { inner }))
@@ -155,7 +155,7 @@ impl ExecutionPlan for Guarded {
     }
 }
 
-/// An expression that checks before each evaluation.
+/// An expression that checks for an interruption before each evaluation.
 #[derive(Debug, Eq)]
 struct CheckedExpr {
     inner: Arc<dyn PhysicalExpr>,
@@ -206,7 +206,7 @@ impl PhysicalExpr for CheckedExpr {
     }
 }
 
-/// A rule that checks before it works: an optimizer's, an analyzer's or a physical optimizer's.
+/// An optimizer, analyzer or physical optimizer rule that checks for an interruption before it runs.
 #[derive(Debug)]
 pub(crate) struct CheckedRule<R: ?Sized>(pub(crate) Arc<R>);
 

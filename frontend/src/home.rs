@@ -1,8 +1,8 @@
-//! Requests to other services, sent from the home runtime.
+//! Sends requests to other services from the home runtime.
 //!
-//! A statement runs in a lane, whose threads it may keep busy and which ends with it. A request to a node may spawn
-//! tasks and open connections that others use too, so it is sent from the runtime that the process began with. Only
-//! the rows of a scan are read by the lane itself.
+//! A statement runs in a lane. It may keep the lane's threads busy, and the lane ends with it. A request to a node
+//! may spawn tasks and open connections that other statements share, so it is sent from the runtime of the process.
+//! Only the rows of a scan are read by the lane itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use partita_proto::service::{
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Sends a request from the home runtime: directly when the caller is there.
+/// Runs a request in the home runtime: directly if the caller is there, otherwise in a task.
 pub(crate) async fn at_home<T: Send + 'static, E: From<Error> + Send + 'static>(
     home: &Handle,
     request: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> Result<T, E> {
-    if Handle::try_current().is_ok_and(|here| here.id() == home.id()) {
+    if Handle::try_current().is_ok_and(|runtime| runtime.id() == home.id()) {
         return request.await;
     }
     match AbortOnDropHandle::new(home.spawn(request)).await {
@@ -49,7 +49,7 @@ impl HomeNodes {
     }
 
     fn is_home(&self) -> bool {
-        Handle::try_current().is_ok_and(|here| here.id() == self.home.id())
+        Handle::try_current().is_ok_and(|runtime| runtime.id() == self.home.id())
     }
 }
 
@@ -68,7 +68,7 @@ impl DataNodes for HomeNodes {
         if self.is_home() {
             return self.nodes.node(node);
         }
-        // A connection that is made now belongs to the home runtime.
+        // A connection that is opened now belongs to the home runtime.
         let _entered = self.home.enter();
         let inner = self.nodes.node(node)?;
         Ok(Arc::new(HomeNode { inner, home: self.home.clone() }))
@@ -93,7 +93,7 @@ impl FragmentService for HomeNode<dyn FragmentService> {
     }
 }
 
-/// Writes the methods of a node's service that only pass their arguments on.
+/// Writes the methods of a node's service that only forward their arguments.
 macro_rules! passed_on {
     ($($name:ident($($argument:ident: $kind:ty),*) -> $answer:ty;)*) => {
         #[async_trait]

@@ -1,4 +1,4 @@
-//! Why a table is hot, and which DDL would cure it: `EXPLAIN HOTSPOT`, and the advice of `sys.hot_partitions`.
+//! The cause of a hot table and the DDL against it: `EXPLAIN HOTSPOT`, and the advice of `sys.hot_partitions`.
 //!
 //! ```text
 //!   meta's report (verdict, evidence, sampled keys) ─┬─ class: what a verdict means
@@ -6,8 +6,8 @@
 //!                                                       ddl: a design as statements  ◀──┘
 //! ```
 //!
-//! Invariants: pure functions of the table, the report and the samples; every statement that is advised is one that
-//! this version takes.
+//! Invariants: pure functions of the table, the report and the samples; every advised statement is accepted by this
+//! version.
 
 pub(crate) mod class;
 pub(crate) mod ddl;

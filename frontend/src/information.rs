@@ -1,5 +1,4 @@
-//! `information_schema`: what SQL's standard says there is, with the semantic type of columns and
-//! the partitions added.
+//! `information_schema`: the views of the SQL standard, with the semantic type of columns and the partitions added.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,12 +87,12 @@ const PARTITIONS: &[(&str, Kind)] = &[
     ("partition_id", Kind::Count),
 ];
 
-/// The name of a table's key, as PostgreSQL would name it.
+/// Constraint name of a table's key, as in PostgreSQL.
 pub(crate) fn key_name(table: &Table) -> String {
     format!("{}_pkey", table.name)
 }
 
-/// What `DESCRIBE` calls a column's semantic type.
+/// Semantic type of a column as `DESCRIBE` shows it.
 pub(crate) fn semantic(column: &Column) -> &'static str {
     match column.semantic {
         Semantic::Tag => "TAG",
@@ -102,10 +101,10 @@ pub(crate) fn semantic(column: &Column) -> &'static str {
     }
 }
 
-/// The tables of `information_schema`.
+/// Tables of `information_schema`.
 pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTable>> {
-    let of = |columns: &'static [(&'static str, Kind)],
-              rows: fn(&Catalog) -> Vec<Vec<Cell>>|
+    let view = |columns: &'static [(&'static str, Kind)],
+                rows: fn(&Catalog) -> Vec<Vec<Cell>>|
      -> Arc<VirtualTable> {
         let router = Arc::clone(&sources.router);
         let table_schema = schema(columns);
@@ -115,12 +114,12 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         })
     };
     BTreeMap::from([
-        ("schemata", of(SCHEMATA, schemata)),
-        ("tables", of(TABLES, table_rows)),
-        ("views", of(TABLES, |_| Vec::new())),
-        ("columns", of(COLUMNS, columns)),
-        ("key_column_usage", of(KEY_COLUMN_USAGE, key_column_usage)),
-        ("table_constraints", of(TABLE_CONSTRAINTS, table_constraints)),
+        ("schemata", view(SCHEMATA, schemata)),
+        ("tables", view(TABLES, table_rows)),
+        ("views", view(TABLES, |_| Vec::new())),
+        ("columns", view(COLUMNS, columns)),
+        ("key_column_usage", view(KEY_COLUMN_USAGE, key_column_usage)),
+        ("table_constraints", view(TABLE_CONSTRAINTS, table_constraints)),
         ("partitions", of(PARTITIONS, partitions)),
     ])
 }
@@ -136,7 +135,7 @@ fn all_tables(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {
     catalog.tables.values().flat_map(BTreeMap::values)
 }
 
-/// The first cells of most rows: the catalog, the database and the table.
+/// First cells of most rows: catalog, database and table.
 fn names(table: &Table) -> Vec<Cell> {
     vec![CATALOG.into(), table.database.as_str().into(), table.name.as_str().into()]
 }
@@ -196,7 +195,7 @@ fn columns(catalog: &Catalog) -> Vec<Vec<Cell>> {
                 (if column.generated.is_some() { "ALWAYS" } else { "NEVER" }).into(),
                 column.generated.clone().into(),
                 column.comment.clone().into(),
-                // No column counts by itself.
+                // Identity columns do not exist.
                 yes_or_no(false).into(),
                 None::<String>.into(),
             ]);
@@ -206,8 +205,8 @@ fn columns(catalog: &Catalog) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// What clients of PostgreSQL take a type for: its name in the standard and in `pg_type`. They choose by it which columns
-/// they take for times and for values. Unsigned integers are the next larger type.
+/// The type as PostgreSQL's clients know it: its name in the standard and in `pg_type`. Clients use it to choose
+/// columns for times and for values. Unsigned integers map to the next larger signed type.
 fn postgres_type(column_type: ColumnType) -> (&'static str, &'static str) {
     match column_type {
         ColumnType::Bool => ("boolean", "bool"),
@@ -254,7 +253,7 @@ fn table_constraints(catalog: &Catalog) -> Vec<Vec<Cell>> {
     all_tables(catalog).filter(|table| has_key(table)).map(row).collect()
 }
 
-/// Rows in append mode may share a key, so it is no constraint.
+/// Rows in append mode may share a key, so their key is not a constraint.
 fn has_key(table: &Table) -> bool {
     !table.schema.options.append_mode && !table.schema.key.is_empty()
 }
@@ -263,6 +262,7 @@ fn partitions(catalog: &Catalog) -> Vec<Vec<Cell>> {
     use partita_proto::placement::Placement;
     let mut rows = Vec::new();
     for table in all_tables(catalog) {
+        // Only rules have expressions; ranges and buckets are in the description.
         let (method, expressions): (&str, Vec<String>) = match &table.placement {
             Placement::Range => ("RANGE", Vec::new()),
             Placement::Hash { .. } => ("HASH", Vec::new()),

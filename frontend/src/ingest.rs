@@ -1,7 +1,7 @@
-//! Rows in: completes columns that a door brings and hands them to the router.
+//! Writes rows: completes the columns that a door brings and hands them to the router.
 //!
-//! This is the only way into a table. `INSERT`, `COPY`, line protocol and Flight all end here with
-//! Arrow columns under SQL names; no row is looked at as a row.
+//! This is the only way into a table. `INSERT`, `COPY`, line protocol and Flight all end here with Arrow columns
+//! under SQL names; nothing here loops over rows.
 
 pub(crate) mod calendar;
 pub(crate) mod cast;
@@ -21,17 +21,17 @@ use crate::frontend::Frontend;
 use crate::scan::Usage;
 
 impl Frontend {
-    /// Writes rows. Columns are found by SQL name; any subset of them, of types that can be cast to
-    /// theirs. Fills in defaults and generated columns, checks NOT NULL, places, cuts, sends and
-    /// retries. Returns the number of rows.
+    /// Writes rows. Columns are matched by SQL name; any subset of the table's columns is accepted, of any types that
+    /// can be assigned. Fills in defaults and generated columns, checks NOT NULL, places, cuts, sends and retries.
+    /// Returns the number of rows.
     ///
     /// # Errors
-    /// When a row is not one of the table, or it could not be written within the write timeout.
+    /// Fails if a row does not fit the table, or could not be written within the write timeout.
     pub async fn ingest(&self, table: &Arc<Table>, rows: RecordBatch) -> Result<u64, SqlError> {
         Ok(self.ingest_counted(table, rows).await?.0)
     }
 
-    /// Writes rows; returns their number, and how many partitions took them.
+    /// Writes rows; returns their number and the number of partitions that stored them.
     pub(crate) async fn ingest_counted(
         &self,
         table: &Arc<Table>,
@@ -48,10 +48,10 @@ impl Frontend {
         Ok((count, Usage { partitions_total, partitions_touched, ..Usage::default() }))
     }
 
-    /// Deletes rows by key: `keys` has the key columns by SQL name. Returns the number of keys.
+    /// Deletes rows by key; `keys` has the key columns under their SQL names. Returns the number of keys.
     ///
     /// # Errors
-    /// When the table is in append mode, or the keys could not be deleted within the write timeout.
+    /// Fails if the table is in append mode, or the keys could not be deleted within the write timeout.
     pub async fn ingest_delete(
         &self,
         table: &Arc<Table>,
@@ -68,7 +68,7 @@ impl Frontend {
         Ok(count)
     }
 
-    /// The table as it is now, and how its rows are completed.
+    /// The newest version of a table, with its plan.
     fn table_plan(
         &self,
         table: &Arc<Table>,
@@ -80,14 +80,14 @@ impl Frontend {
     }
 }
 
-/// Rows of a table in append mode have no identity by which they could be deleted.
+/// Refuses deletes in append mode, where rows have no identity.
 pub(crate) fn check_delete(table: &Table) -> Result<(), SqlError> {
     if table.schema.options.append_mode {
         return Err(SqlError::new(
             FEATURE_NOT_SUPPORTED,
             format!("DELETE is not supported on append-mode table \"{}\"", table.name),
         )
-        .with_hint("set a 'ttl' to let old rows go, or TRUNCATE the table"));
+        .with_hint("set a 'ttl' to expire old rows, or TRUNCATE the table"));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! Who leads partitions, as far as answers told: meta's catalog says where replicas are, the replicas
-//! say who of them leads.
+//! Remembers the leaders of partitions by their answers. Meta's catalog says where replicas are; the replicas
+//! themselves say which of them leads.
 //!
-//! A guess that is wrong costs a detour and no more: a replica that does not lead says so.
+//! A wrong guess costs one more request: a replica that does not lead names the leader.
 
 use std::collections::HashMap;
 
@@ -12,69 +12,69 @@ use partita_proto::route::Route;
 
 use crate::router::is_absent;
 
-/// Partitions remembered; beyond that all are forgotten and learned again.
+/// Maximum partitions remembered; at the bound all are forgotten and learned again.
 const REMEMBERED_MAX: usize = 1 << 20;
 
-/// The leaders that answered last.
+/// Leaders that answered last, by partition.
 #[derive(Debug, Default)]
 pub(crate) struct Leaders {
     known: RwLock<HashMap<PartitionId, NodeId>>,
 }
 
 impl Leaders {
-    /// The node to ask first: who led last, else any of the replicas, which will name the leader.
+    /// The node to ask first: the last leader, or any replica, which will name the leader.
     pub(crate) fn first(&self, route: &Route) -> Option<NodeId> {
         self.known(route).or_else(|| {
-            // Not always the same node: what is asked first is asked most.
+            // Spread over replicas: the first node gets most requests.
             let turn = usize::try_from(route.partition.0).unwrap_or_default();
             route.replicas.values().nth(turn % route.replicas.len().max(1)).copied()
         })
     }
 
     fn known(&self, route: &Route) -> Option<NodeId> {
-        let known = self.known.read().get(&route.partition).copied();
-        let there = known.filter(|known| route.replicas.values().any(|node| node == known));
-        route.leader.or(there)
+        let node = self.known.read().get(&route.partition).copied();
+        let recorded = node.filter(|node| route.replicas.values().any(|replica| replica == node));
+        route.leader.or(recorded)
     }
 
-    /// Whom to ask after a node failed: who is known to lead by now, else the next replica, if
-    /// another might do better.
+    /// The node to ask after a failure: the leader if a different one is known, otherwise the next replica if the
+    /// error may be different there.
     pub(crate) fn next(
         &self,
         route: &Route,
-        asked: Option<NodeId>,
+        failed: Option<NodeId>,
         error: &Error,
     ) -> Option<NodeId> {
         let elsewhere = is_absent(error)
             || matches!(error, Error::NotLeader { .. } | Error::Unavailable(_) | Error::Timeout(_));
-        let known = self.known(route).filter(|known| !elsewhere || Some(*known) != asked);
-        known
+        let leader = self.known(route).filter(|leader| !elsewhere || Some(*leader) != failed);
+        leader
             .or_else(|| {
                 let nodes: Vec<NodeId> = route.replicas.values().copied().collect();
-                let at = nodes.iter().position(|node| Some(*node) == asked);
-                at.and_then(|at| nodes.get((at + 1) % nodes.len()).copied())
+                let position = nodes.iter().position(|node| Some(*node) == failed);
+                position.and_then(|position| nodes.get((position + 1) % nodes.len()).copied())
             })
             .or_else(|| self.first(route))
     }
 
-    /// A node answered as the leader.
+    /// Records that a node answered as the leader.
     pub(crate) fn answered(&self, partition: PartitionId, node: Option<NodeId>) {
         let Some(node) = node else { return };
         if self.known.read().get(&partition) == Some(&node) {
             return;
         }
-        let mut known = self.known.write();
-        if known.len() >= REMEMBERED_MAX {
-            known.clear();
+        let mut leaders = self.known.write();
+        if leaders.len() >= REMEMBERED_MAX {
+            leaders.clear();
         }
-        known.insert(partition, node);
+        leaders.insert(partition, node);
     }
 
-    /// A node did not answer as the leader.
+    /// Forgets a node that did not answer as the leader.
     pub(crate) fn failed(&self, partition: PartitionId, node: Option<NodeId>) {
-        let mut known = self.known.write();
-        if known.get(&partition).copied() == node {
-            known.remove(&partition);
+        let mut leaders = self.known.write();
+        if leaders.get(&partition).copied() == node {
+            leaders.remove(&partition);
         }
     }
 }

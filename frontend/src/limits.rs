@@ -1,14 +1,14 @@
-//! Limits that stay above what they are of.
+//! Keeps limits above the operators that they limit.
 //!
-//! `SELECT DISTINCT x .. ORDER BY x LIMIT 3` needs three groups. Where an aggregate takes rows in order, DataFusion's rule
-//! for orders moves the sort below it, and the limit along: three rows of one group are then all that is left.
-//! [`KeptLimits`] runs before that rule. It makes two operators of such a sort, a sort and a limit, of which only the
-//! first is moved; a later rule puts the limit where it may be.
+//! `SELECT DISTINCT x .. ORDER BY x LIMIT 3` needs three groups. If an aggregate reads rows in order, DataFusion's
+//! rule for orders moves the sort below it together with its limit: three rows of one group may be all that is left.
+//! [`KeptLimits`] runs before that rule. It splits such a sort into a sort and a limit, of which only the sort is
+//! moved; a later rule places the limit.
 //!
-//! The other way round, a limit may be moved into an aggregate that is of any order then, and gets one later: it would
-//! not run. [`LostLimits`] takes such a limit out again; the limit above is still there. So it does with a limit that is
-//! too high: an aggregate that keeps the first groups only allocates tables of ten times the limit before it reads a
-//! row, past every memory pool, and an allocation that fails ends the process.
+//! Conversely, a limit may be moved into an unordered aggregate that becomes an ordered one later, and then would not
+//! run. [`LostLimits`] removes such a limit; the limit above is still there. It also removes a limit that is too
+//! high: an aggregate that keeps only the first groups allocates tables of ten times the limit before it reads a row,
+//! outside of every memory pool, and a failed allocation ends the process.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, InputOrderMode};
 
-/// Keeps limits above aggregates; see the head of the file.
+/// Keeps limits above ordered aggregates; see the head of the file.
 #[derive(Debug)]
 pub(crate) struct KeptLimits;
 
@@ -46,18 +46,19 @@ impl PhysicalOptimizerRule for KeptLimits {
             let Some(fetch) = sort.fetch().filter(|_| is_in_order(sort.input())) else {
                 return Ok(Transformed::no(node));
             };
-            let all = Arc::new(sort.with_fetch(None));
-            let first: Arc<dyn ExecutionPlan> = Arc::new(GlobalLimitExec::new(all, 0, Some(fetch)));
+            let unlimited = Arc::new(sort.with_fetch(None));
+            let first: Arc<dyn ExecutionPlan> =
+                Arc::new(GlobalLimitExec::new(unlimited, 0, Some(fetch)));
             Ok(Transformed::yes(first))
         })
         .data()
     }
 }
 
-/// The highest limit for which an aggregate may allocate at once: some megabytes.
+/// Maximum limit for which an aggregate may allocate at once: some megabytes.
 const FIRST_GROUPS_MAX: usize = 10_000;
 
-/// Takes limits out of aggregates that do not run with them, or would allocate too much for them; see the head of the file.
+/// Removes limits from aggregates that cannot apply them, or would allocate too much; see the head of the file.
 #[derive(Debug)]
 pub(crate) struct LostLimits;
 
@@ -97,7 +98,7 @@ impl PhysicalOptimizerRule for LostLimits {
     }
 }
 
-/// Whether rows come from an aggregate that takes them in order.
+/// Returns true if the rows come from an aggregate that reads its input in order.
 fn is_in_order(plan: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
         return *aggregate.input_order_mode() != InputOrderMode::Linear

@@ -1,10 +1,10 @@
-//! What meta says of load: asked for by the tables of `sys` that show it, and remembered for some seconds for errors
-//! that load explains.
+//! Meta's load reports: requested for the load tables of `sys`, and cached for some seconds to explain errors of
+//! overload.
 //!
 //! ```text
 //!   sys.partition_load, ...  ── ask ──▶ meta
 //!   EXPLAIN HOTSPOT          ── ask ──▶ meta (with sampled keys)
-//!   an overload error        ── recent ▶ what was said less than 5 s ago, or meta, but not for long
+//!   an overload error        ── recent ▶ a report of the last 5 s, or meta within a short wait
 //! ```
 
 pub(crate) mod balance;
@@ -28,15 +28,15 @@ use crate::frontend::Frontend;
 use crate::hotspot::class::{is_curable, remedy};
 use crate::hotspot::shown::advice;
 
-/// How long what meta said explains errors.
+/// Time for which a report explains errors.
 const KEPT: Duration = Duration::from_secs(5);
-/// How long an error waits for its explanation.
+/// Maximum wait of an error for its explanation.
 const EXPLAIN_WAIT: Duration = Duration::from_millis(300);
 
-/// Asks meta how busy everything is.
+/// Client of meta's load reports.
 pub(crate) struct Loads {
     meta: Arc<dyn MetaService>,
-    /// The last report, or `None` when there was none, and when it was asked for.
+    /// Time of the last request, and the last report; `None` if meta did not answer.
     last: Mutex<Option<(Instant, Option<Arc<LoadReport>>)>>,
 }
 
@@ -45,10 +45,10 @@ impl Loads {
         Arc::new(Self { meta, last: Mutex::new(None) })
     }
 
-    /// What meta says now.
+    /// The current load report of meta.
     ///
     /// # Errors
-    /// When no meta answers.
+    /// Fails if no meta answers.
     pub(crate) async fn ask(&self, request: LoadRequest) -> Result<Arc<LoadReport>, SqlError> {
         let report = Arc::new(self.meta.load(request).await?);
         if request == LoadRequest::default() {
@@ -57,43 +57,42 @@ impl Loads {
         Ok(report)
     }
 
-    /// What meta said some seconds ago at most; `None` when it does not say anything soon. A storm of errors asks
-    /// once.
+    /// A load report of the last seconds; `None` if meta does not answer soon. Concurrent callers cause one request.
     pub(crate) async fn recent(&self) -> Option<Arc<LoadReport>> {
         {
             let mut last = self.last.lock();
-            if let Some((at, report)) = last.as_ref()
-                && at.elapsed() < KEPT
+            if let Some((requested, report)) = last.as_ref()
+                && requested.elapsed() < KEPT
             {
                 return report.clone();
             }
-            // Others that come meanwhile go on with what there was.
-            let before = last.take().and_then(|(_, report)| report);
-            *last = Some((Instant::now(), before));
+            // Concurrent callers use the previous report.
+            let previous = last.take().and_then(|(_, report)| report);
+            *last = Some((Instant::now(), previous));
         }
-        let asked = self.ask(LoadRequest::default());
-        tokio::time::timeout(EXPLAIN_WAIT, asked).await.ok()?.ok()
+        let report = self.ask(LoadRequest::default());
+        tokio::time::timeout(EXPLAIN_WAIT, report).await.ok()?.ok()
     }
 }
 
 impl Frontend {
-    /// How busy everything is, as meta said some seconds ago at most; `None` when it does not say so soon. However often
-    /// this is asked, meta is asked once in some seconds.
+    /// A load report of the last seconds; `None` if meta does not answer soon. Meta gets one request in some seconds,
+    /// however often this is called.
     pub async fn load(&self) -> Option<Arc<LoadReport>> {
         self.loads().recent().await
     }
 
-    /// The picture of a table's load over keys and time, as JSON.
+    /// Heatmap of a table's load over keys and time, as JSON.
     ///
     /// # Errors
-    /// When there is no such table or metric, or no meta answers.
+    /// Fails if the table or metric does not exist, or no meta answers.
     pub async fn heatmap(&self, request: HeatmapRequest) -> Result<Bytes, SqlError> {
         Ok(self.meta().heatmap(request).await?)
     }
 
-    /// What would help against what was found of a partition of a table, at any time: statements, as
-    /// `sys.hot_partitions` has them, where the same is found still or where they concern the whole table; else words.
-    /// `None` if nothing is known or wanted to help.
+    /// The remedy for a finding about a partition of a table, for any time: statements as in `sys.hot_partitions` if
+    /// the finding still holds or the statements concern the whole table, otherwise words. `None` if no remedy is
+    /// known or the table's options exclude it.
     pub fn advice(
         &self,
         table: &Table,
@@ -109,16 +108,16 @@ impl Frontend {
         let fitting =
             of_class.filter(|(load, _)| whole_table || Some(load.partition.0) == partition);
         let busiest = fitting.max_by(|(a, _), (b, _)| a.busy.s10.total_cmp(&b.busy.s10));
-        // Nothing new comes into a former table.
+        // A former table gets no new rows.
         let catalog = self.catalog();
         let mut tables = catalog.tables.values().flat_map(|tables| tables.values());
-        let busiest = busiest.filter(|_| !tables.any(|other| other.former == Some(table.id)));
+        let busiest = busiest.filter(|_| !tables.any(|successor| successor.former == Some(table.id)));
         let statements = busiest.and_then(|(load, verdict)| advice(table, load, verdict));
         statements.or_else(|| remedy(class).map(str::to_owned))
     }
 }
 
-/// Tables by id, and by partition.
+/// Looks up tables by id and by partition.
 pub(crate) struct Names<'c> {
     catalog: &'c Catalog,
 }
@@ -128,12 +127,12 @@ impl<'c> Names<'c> {
         Self { catalog }
     }
 
-    /// A table that is still there.
+    /// A table by id; `None` if it was dropped.
     pub(crate) fn table(&self, id: TableId) -> Option<&'c Arc<Table>> {
         self.catalog.table_by_id(id)
     }
 
-    /// The table that a partition is of, if it is still there.
+    /// The table of a partition; `None` if it was dropped.
     pub(crate) fn table_of(&self, partition: PartitionId) -> Option<&'c Arc<Table>> {
         let mut tables = self.catalog.tables.values().flat_map(|tables| tables.values());
         tables.find(|table| table.partitions.route(partition).is_some())

@@ -1,9 +1,9 @@
-//! `x = ANY (array)` where the array is known.
+//! `x = ANY (array)` with a constant array.
 //!
-//! The planner looks through the array in each row, by a function that knows not every type, and no scan knows what it
-//! means. Of a parameter or a literal it is `x IN (..)`, which is pruned by.
+//! The planner searches the array for each row, with a function that does not support every type and that scans
+//! cannot use for pruning. With a parameter or a literal it becomes `x IN (..)`, which is pruned by.
 //!
-//! Invariant: NULL is what it is in IN, as in PostgreSQL: an array with NULLs has an unknown member.
+//! Invariant: NULL means the same as in IN and in PostgreSQL: an array with NULLs has an unknown member.
 
 use arrow::array::{Array, ArrayRef};
 use datafusion::common::tree_node::Transformed;
@@ -14,25 +14,25 @@ use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, lit};
 
-/// Members of an array that become a list; a longer one is looked through.
+/// Maximum members of an array that becomes a list; longer ones are searched for each row.
 const MEMBERS_MAX: usize = 10_000;
 
-/// See the head of the file; to be applied once types are coerced.
+/// Rewrites constant arrays to lists; see the head of the file. Apply it once types are coerced.
 #[derive(Debug)]
 pub(crate) struct KnownMembers;
 
-/// The value of a literal, maybe cast.
-fn known(of: &Expr) -> Result<Option<ScalarValue>> {
-    Ok(match of {
+/// Value of a literal, possibly below a cast.
+fn known(expr: &Expr) -> Result<Option<ScalarValue>> {
+    Ok(match expr {
         Expr::Literal(value, _) => Some(value.clone()),
-        Expr::Cast(Cast { expr, field }) => {
-            known(expr)?.map(|value| value.cast_to(field.data_type())).transpose()?
+        Expr::Cast(Cast { expr: operand, field }) => {
+            known(operand)?.map(|value| value.cast_to(field.data_type())).transpose()?
         }
         _ => None,
     })
 }
 
-/// The members of a list.
+/// Members of a list value.
 fn members(list: &ScalarValue) -> Option<ArrayRef> {
     Some(match list {
         ScalarValue::List(list) if list.as_ref().is_valid(0) => list.value(0),
@@ -59,6 +59,7 @@ impl FunctionRewrite for KnownMembers {
         let ("array_has", [array, member]) = (call.func.name(), call.args.as_slice()) else {
             return Ok(Transformed::no(expression));
         };
+        // Only constant arrays of moderate size become lists.
         let Some(list) = known(array)? else { return Ok(Transformed::no(expression)) };
         if list.is_null() {
             return Ok(Transformed::yes(lit(ScalarValue::Boolean(None))));
@@ -69,10 +70,15 @@ impl FunctionRewrite for KnownMembers {
         if members.is_empty() {
             return Ok(Transformed::yes(lit(false)));
         }
-        let of = member.get_type(schema)?;
-        let literals = (0..members.len()).map(|at| {
-            let value = ScalarValue::try_from_array(&members, at)?;
-            Ok(lit(if value.data_type() == of { value } else { value.cast_to(&of)? }))
+        // The members are compared in the type of the operand.
+        let data_type = member.get_type(schema)?;
+        let literals = (0..members.len()).map(|position| {
+            let value = ScalarValue::try_from_array(&members, position)?;
+            Ok(lit(if value.data_type() == data_type {
+                value
+            } else {
+                value.cast_to(&data_type)?
+            }))
         });
         let literals = literals.collect::<Result<Vec<_>>>()?;
         let list = InList::new(Box::new(member.clone()), literals, false);

@@ -1,10 +1,10 @@
-//! The memory pool of statements, with a reserve for small ones.
+//! Memory pool of statements, with a reserve for small ones.
 //!
-//! DataFusion's fair pool gives large consumers all there is, and then fails the first page of a light query such as
-//! psql's `\d`. So a part of the memory is kept back: a consumer that the pool refuses may take from the reserve as long
-//! as all that it holds stays small.
+//! DataFusion's fair pool lets large consumers take all memory, and then refuses the first page of a light query such
+//! as psql's `\d`. So a part of the memory is reserved: a consumer that the pool refuses may take from the reserve as
+//! long as its total stays small.
 //!
-//! Invariant: what a consumer took from the reserve goes back there first.
+//! Invariant: memory that a consumer took from the reserve is returned there first.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,12 +15,12 @@ use datafusion::execution::memory_pool::{
 };
 use parking_lot::Mutex;
 
-/// The reserve is one part in so many.
+/// The reserve is `1 / RESERVE_SHARE` of the memory.
 const RESERVE_SHARE: usize = 8;
-/// Bytes that a consumer may hold and take from the reserve.
+/// Maximum bytes of a consumer that may take from the reserve.
 const SMALL_BYTES_MAX: usize = 2 << 20;
 
-/// A fair pool and a reserve.
+/// A fair pool with a reserve.
 #[derive(Debug)]
 pub(crate) struct ReservingPool {
     pool: FairSpillPool,
@@ -28,17 +28,17 @@ pub(crate) struct ReservingPool {
     reserve: Mutex<Reserve>,
 }
 
-/// The state of the reserve.
+/// State of the reserve.
 #[derive(Debug, Default)]
 struct Reserve {
     /// Bytes taken by all consumers.
     taken: usize,
-    /// Bytes taken by each, by the consumer's number.
+    /// Bytes taken by each consumer, by its id.
     by_consumer: HashMap<usize, usize>,
 }
 
 impl ReservingPool {
-    /// A pool of so many bytes, reserve and all.
+    /// A pool of `bytes` bytes, reserve included.
     pub(crate) fn new(bytes: usize) -> Self {
         let reserve_bytes = bytes / RESERVE_SHARE;
         Self {
@@ -76,10 +76,10 @@ impl MemoryPool for ReservingPool {
         let mut reserve = self.reserve.lock();
         let number = reservation.consumer().id();
         let mut returned = 0;
-        if let Some(taken) = reserve.by_consumer.get_mut(&number) {
-            returned = shrink.min(*taken);
-            *taken -= returned;
-            if *taken == 0 {
+        if let Some(borrowed) = reserve.by_consumer.get_mut(&number) {
+            returned = shrink.min(*borrowed);
+            *borrowed -= returned;
+            if *borrowed == 0 {
                 reserve.by_consumer.remove(&number);
             }
             reserve.taken -= returned;
@@ -109,7 +109,7 @@ impl MemoryPool for ReservingPool {
     fn memory_limit(&self) -> MemoryLimit {
         match self.pool.memory_limit() {
             MemoryLimit::Finite(bytes) => MemoryLimit::Finite(bytes + self.reserve_bytes),
-            other => other,
+            limit => limit,
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What a frontend counts: statements, rows, retries and how long things took.
+//! Metrics of a frontend: statements, rows, retries and latencies.
 //!
-//! Counters only grow while the process lives. Latencies are histograms of microseconds, one for
-//! each kind of operation, with three significant digits up to an hour.
+//! Counters only grow while the process lives. Latencies are histograms in microseconds, one for each kind of
+//! operation, with three significant digits up to an hour.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,41 +10,41 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
-/// The longest latency that is told apart from longer ones.
+/// Maximum recorded latency; longer ones count as this one.
 const LATENCY_MAX_US: u64 = 3_600_000_000;
 
-/// A number that only grows.
+/// A counter that only grows.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to it.
+    /// Increases the counter.
     pub fn add(&self, amount: u64) {
         self.0.fetch_add(amount, Ordering::Relaxed);
     }
 
-    /// Its value.
+    /// Current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// How long operations of one kind took.
+/// Latencies of one kind of operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// How many there were.
+    /// Number of operations.
     pub count: u64,
-    /// Half took at most so many microseconds.
+    /// Median in microseconds.
     pub p50_us: u64,
-    /// 90 of 100 took at most so many microseconds.
+    /// 90th percentile in microseconds.
     pub p90_us: u64,
-    /// 99 of 100 took at most so many microseconds.
+    /// 99th percentile in microseconds.
     pub p99_us: u64,
-    /// 999 of 1000 took at most so many microseconds.
+    /// 99.9th percentile in microseconds.
     pub p999_us: u64,
-    /// The longest took so many microseconds.
+    /// Maximum in microseconds.
     pub max_us: u64,
-    /// All together took so many microseconds.
+    /// Sum in microseconds.
     pub sum_us: u64,
 }
 
@@ -54,26 +54,26 @@ struct Timing {
     sum_us: u64,
 }
 
-/// What a frontend counts.
+/// Counters and latencies, shared by all sessions and doors.
 #[derive(Debug, Default)]
 pub struct FrontendMetrics {
-    /// Rows acknowledged by the leaders, deletes not counted.
+    /// Rows acknowledged by the leaders, without deletes.
     pub rows_written: Counter,
     /// Keys deleted.
     pub rows_deleted: Counter,
-    /// Bytes of the rows sent, retries not counted.
+    /// Bytes of rows sent, without retries.
     pub bytes_written: Counter,
-    /// Writes that one partition took whole.
+    /// Writes to a single partition.
     pub single_partition_writes: Counter,
-    /// Small writes that went to their partition together with others.
+    /// Small writes that were sent together with others.
     pub joined_writes: Counter,
-    /// Writes that were cut over several partitions.
+    /// Writes to several partitions.
     pub multi_partition_writes: Counter,
     /// Write requests sent again, for any reason.
     pub write_retries: Counter,
-    /// Writes that failed in the end.
+    /// Writes that failed after all retries.
     pub write_failures: Counter,
-    /// Rows whose key has a column longer than is good for it.
+    /// Rows with a key column above the soft limit.
     pub long_keys: Counter,
     /// Rows returned to clients.
     pub rows_returned: Counter,
@@ -81,22 +81,22 @@ pub struct FrontendMetrics {
     pub rows_scanned: Counter,
     /// Bytes decoded by scans.
     pub bytes_scanned: Counter,
-    /// Queries that asked one partition only.
+    /// Queries that read one partition.
     pub single_partition_queries: Counter,
-    /// Queries that asked several partitions.
+    /// Queries that read several partitions.
     pub multi_partition_queries: Counter,
-    /// Partition scans started again elsewhere.
+    /// Partition scans started again at another replica.
     pub scan_retries: Counter,
-    /// Sessions opened.
+    /// Sessions opened since the start, of all doors.
     pub sessions_opened: Counter,
-    /// Sessions closed.
+    /// Sessions closed since the start; the difference is the number of open ones.
     pub sessions_closed: Counter,
     latencies: Mutex<BTreeMap<&'static str, Timing>>,
     errors: Mutex<BTreeMap<String, u64>>,
 }
 
 impl FrontendMetrics {
-    /// Records how long an operation of a kind took; `kind` is a statement's tag or a door's word.
+    /// Records the latency of an operation; `kind` is a statement's tag or a door's name.
     pub fn took(&self, kind: &'static str, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).min(LATENCY_MAX_US);
         let mut latencies = self.latencies.lock();
@@ -109,7 +109,7 @@ impl FrontendMetrics {
         timing.sum_us = timing.sum_us.saturating_add(us);
     }
 
-    /// Counts a statement that failed.
+    /// Counts a failed statement.
     pub fn failed(&self, sqlstate: &str) {
         let mut errors = self.errors.lock();
         match errors.get_mut(sqlstate) {
@@ -143,19 +143,19 @@ impl FrontendMetrics {
         ]
     }
 
-    /// How long operations took, by kind.
+    /// Latencies by kind of operation.
     pub fn latencies(&self) -> Vec<(&'static str, Latency)> {
         let latencies = self.latencies.lock();
         latencies
             .iter()
             .map(|(kind, timing)| {
-                let at = |quantile| timing.histogram.value_at_quantile(quantile);
+                let quantile_us = |quantile| timing.histogram.value_at_quantile(quantile);
                 let latency = Latency {
                     count: timing.histogram.len(),
-                    p50_us: at(0.5),
-                    p90_us: at(0.9),
-                    p99_us: at(0.99),
-                    p999_us: at(0.999),
+                    p50_us: quantile_us(0.5),
+                    p90_us: quantile_us(0.9),
+                    p99_us: quantile_us(0.99),
+                    p999_us: quantile_us(0.999),
                     max_us: timing.histogram.max(),
                     sum_us: timing.sum_us,
                 };
@@ -164,7 +164,7 @@ impl FrontendMetrics {
             .collect()
     }
 
-    /// Statements that failed, by SQLSTATE.
+    /// Failed statements by SQLSTATE.
     pub fn errors(&self) -> Vec<(String, u64)> {
         self.errors.lock().iter().map(|(state, count)| (state.clone(), *count)).collect()
     }

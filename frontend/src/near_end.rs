@@ -1,5 +1,5 @@
-//! The rule that finds queries for the first rows in an order of time, so that they read the time near that
-//! end first, and all of it only when that did not give enough.
+//! Optimizer rule for queries of the first rows in an order of time: they read the time near that end first, and the
+//! rest only if that did not give enough rows.
 //!
 //! ```text
 //!   SortExec(TopK): fetch=5, bucket DESC        NearEndExec: fetch=5, spans=[12:54.., 07:19.., all]
@@ -8,14 +8,14 @@
 //!                                                 SortExec(TopK) <- AggregateExec <- scan of all
 //! ```
 //!
-//! It is right because what is ordered by is the time index itself, or the time index **rounded down** to a step:
-//! where a span begins at a step, its rows are all rows of the buckets from there on, and every other bucket comes
-//! later in the order. So a span that gives as many rows as are wanted gave the right ones, whatever is filtered,
-//! grouped or computed in between. Each span is a query of its own: its rows are of one version of each partition, and
-//! none of them is kept when it did not give enough.
+//! The result is correct because the order is by the time index itself, or by the time index **rounded down** to a
+//! step: a span that begins at a step has all rows of the buckets from there on, and every other bucket comes later
+//! in the order. So a span that gives enough rows gives the right ones, whatever is filtered, grouped or computed in
+//! between. Each span is a separate query: it reads one version of each partition, and its rows are discarded if they
+//! are not enough.
 //!
-//! A span is as many steps as rows are wanted, the next one 64 times that: what was read in vain is little beside what
-//! is read then, unless the last span before all is nearly all there is.
+//! The first span has as many steps as rows are requested, and the second is 64 times as long: a discarded read is
+//! cheap compared with the next one, unless the last span covers nearly all rows.
 
 mod exec;
 mod step;
@@ -47,20 +47,20 @@ use self::step::Step;
 use crate::ingest::expression::now_ns;
 use crate::scan::PartitionScanExec;
 
-/// More rows than these are not looked for near an end.
+/// Maximum fetch for which this rule applies.
 const ROWS_MAX: usize = 10_000;
-/// Fewer rows than these are read as fast in one go. (The unit tests' few rows meet both.)
+/// Minimum estimated rows of a scan; fewer are read as fast in one go. (Unit tests have few rows.)
 const WORTH_ROWS: usize = if cfg!(test) { 1 } else { 50_000 };
-/// Where rows are ordered by the time itself, nobody knows how many come in which time; it begins with this.
+/// Length of the first span if rows are ordered by the time itself, where the rate of rows is unknown.
 const GUESS_NS: i128 = 60_000_000_000;
-/// How much longer the second span is.
+/// Ratio of the lengths of the second and the first span.
 const LONGER: i128 = 64;
-/// A span is worth a try if it is at most this part of all that is asked for.
+/// A span is read only if it is at most `1 / PART` of the requested time.
 const PART: i128 = 4;
-/// Rounding down to a step gives NULL where nanoseconds do not reach; well within these moments it does not.
+/// Within these moments rounding down is not NULL; it is where nanoseconds overflow.
 const ROUNDED_NS: std::ops::Range<i128> = -6_000_000_000_000_000_000..6_000_000_000_000_000_000;
 
-/// Reads near the end of time that a query wants the first rows of.
+/// Reads near the end of time that a query orders by; see the head of the file.
 #[derive(Debug)]
 pub(crate) struct NearEnd;
 
@@ -91,9 +91,9 @@ impl PhysicalOptimizerRule for NearEnd {
     }
 }
 
-/// A sort of which the first rows are wanted, by spans of time; `None` if that is not what it is.
+/// A sort with a fetch as a query by spans of time; `None` if the rule does not apply.
 fn near_end(plan: &Arc<dyn ExecutionPlan>, sort: &SortExec) -> Option<Result<Arc<NearEndExec>>> {
-    let wanted = sort.fetch().filter(|rows| (1..=ROWS_MAX).contains(rows))?;
+    let fetch = sort.fetch().filter(|rows| (1..=ROWS_MAX).contains(rows))?;
     if sort.preserve_partitioning() {
         return None;
     }
@@ -105,7 +105,7 @@ fn near_end(plan: &Arc<dyn ExecutionPlan>, sort: &SortExec) -> Option<Result<Arc
     let time = scan.spec().table.schema.time_index()?;
     let ColumnType::Timestamp(unit, _) = time.column_type else { return None };
     let step = Step::of(expr, &scan.spec().schema, &time.name, unit)?;
-    let spans = spans(&step, scan, wanted, first.options.descending, first.options.nulls_first)?;
+    let spans = spans(&step, scan, fetch, first.options.descending, first.options.nulls_first)?;
     let build = || -> Result<Arc<NearEndExec>> {
         let mut plans = Vec::with_capacity(spans.len() + 1);
         let mut texts = Vec::with_capacity(spans.len() + 1);
@@ -116,23 +116,24 @@ fn near_end(plan: &Arc<dyn ExecutionPlan>, sort: &SortExec) -> Option<Result<Arc
         }
         plans.push(Arc::clone(plan));
         texts.push("all".to_owned());
-        Ok(Arc::new(NearEndExec::new(plans, texts, sort.expr().clone(), wanted)))
+        Ok(Arc::new(NearEndExec::new(plans, texts, sort.expr().clone(), fetch)))
     };
     Some(build())
 }
 
-/// The scan below operators that keep whole buckets together, and an expression over a plan's columns as
-/// one over the scan's.
+/// The scan below operators that keep whole buckets together, and an expression over a plan's columns rewritten to
+/// the scan's columns.
 fn origin(
     plan: &Arc<dyn ExecutionPlan>,
     expr: Arc<dyn PhysicalExpr>,
 ) -> Option<(&PartitionScanExec, Arc<dyn PhysicalExpr>)> {
+    // Follow the expression down to the scan through operators that keep or drop whole buckets.
     if let Some(scan) = plan.downcast_ref::<PartitionScanExec>() {
         return Some((scan, expr));
     }
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         let parts = projection.expr();
-        let expr = replaced(expr, |at| parts.get(at).map(|part| Arc::clone(&part.expr)))?;
+        let expr = replaced(expr, |index| parts.get(index).map(|part| Arc::clone(&part.expr)))?;
         return origin(projection.input(), expr);
     }
     if let Some(filter) = plan.downcast_ref::<FilterExec>() {
@@ -140,11 +141,11 @@ fn origin(
             return None;
         }
         let expr = match filter.projection() {
-            Some(kept) => {
+            Some(columns) => {
                 let schema = filter.input().schema();
-                let column = |at: usize| {
-                    let at = *kept.get(at)?;
-                    Some(Arc::new(Column::new(schema.field(at).name(), at)) as _)
+                let column = |output: usize| {
+                    let index = *columns.get(output)?;
+                    Some(Arc::new(Column::new(schema.field(index).name(), index)) as _)
                 };
                 replaced(expr, column)?
             }
@@ -157,8 +158,9 @@ fn origin(
         if group.has_grouping_set() || aggregate.limit_options().is_some() {
             return None;
         }
-        // What comes after the groups is computed from many rows.
-        let expr = replaced(expr, |at| group.expr().get(at).map(|(expr, _)| Arc::clone(expr)))?;
+        // Columns after the groups are aggregates of many rows.
+        let expr =
+            replaced(expr, |index| group.expr().get(index).map(|(expr, _)| Arc::clone(expr)))?;
         return origin(aggregate.input(), expr);
     }
     if let Some(merged) = plan.downcast_ref::<CoalescePartitionsExec>() {
@@ -167,48 +169,49 @@ fn origin(
     origin(plan.downcast_ref::<RepartitionExec>()?.input(), expr)
 }
 
-/// An expression with each column replaced; `None` if one of them cannot be.
+/// An expression with each column replaced; `None` if a column cannot be.
 fn replaced(
     expr: Arc<dyn PhysicalExpr>,
-    by: impl Fn(usize) -> Option<Arc<dyn PhysicalExpr>>,
+    replacement: impl Fn(usize) -> Option<Arc<dyn PhysicalExpr>>,
 ) -> Option<Arc<dyn PhysicalExpr>> {
-    let mut all = true;
+    let mut complete = true;
     let replaced = expr.transform_down(|part| {
         let Some(column) = part.downcast_ref::<Column>() else { return Ok(Transformed::no(part)) };
-        Ok(match by(column.index()) {
-            // What it stands for is not to be replaced again.
-            Some(other) => Transformed::new(other, true, TreeNodeRecursion::Jump),
+        Ok(match replacement(column.index()) {
+            // Columns of the replacement belong to another schema and stay.
+            Some(part) => Transformed::new(part, true, TreeNodeRecursion::Jump),
             None => {
-                all = false;
+                complete = false;
                 Transformed::no(part)
             }
         })
     });
-    replaced.ok().filter(|_| all).map(|replaced| replaced.data)
+    replaced.ok().filter(|_| complete).map(|replaced| replaced.data)
 }
 
-/// A plan with its one scan reading a span of time only; `None` if it has more than that.
+/// A plan whose one scan reads only a span of time; `None` if the plan has several inputs.
 fn over(
     plan: &Arc<dyn ExecutionPlan>,
     scan: &PartitionScanExec,
     span: &Domain,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let [below] = plan.children()[..] else {
-        let of = scan.within_time(span)?;
-        return Ok(of.map(|scan| Arc::new(scan) as _));
+    let [input] = plan.children()[..] else {
+        let restricted = scan.within_time(span)?;
+        return Ok(restricted.map(|scan| Arc::new(scan) as _));
     };
-    let Some(below) = over(below, scan, span)? else { return Ok(None) };
-    Ok(Some(replace_children_if_necessary(Arc::clone(plan), vec![below])?))
+    let Some(input) = over(input, scan, span)? else { return Ok(None) };
+    Ok(Some(replace_children_if_necessary(Arc::clone(plan), vec![input])?))
 }
 
-/// The spans of time that are read before all is, each within the next.
+/// Spans of time to read before all rows, each within the next.
 fn spans(
     step: &Step,
     scan: &PartitionScanExec,
-    wanted: usize,
+    fetch: usize,
     newest: bool,
     nulls_first: bool,
 ) -> Option<Vec<Domain>> {
+    // The requested time ends at a bound of the predicate, or now.
     let domain = scan.time_domain();
     let (first, last) = match &domain {
         Some(domain) => {
@@ -221,27 +224,28 @@ fn spans(
     let ticks = |ns: i128| ns * per_second / 1_000_000_000;
     let end = match (newest, first, last) {
         (true, _, Some(last)) => last,
-        // Rows may lie in the future; then they are read too.
+        // Rows in the future are in the span too.
         (true, _, None) => i64::try_from(ticks(i128::from(now_ns().ok()?))).ok()?,
         (false, Some(first), _) => first,
         (false, None, _) => return None,
     };
-    // Where the order begins with NULLs, the times of which a step makes one are in every span.
-    let apart = (nulls_first && step.may_be_null()).then(|| {
+    // With NULLs first, every span needs the times that a step rounds to NULL.
+    let null_times = (nulls_first && step.may_be_null()).then(|| {
         let moment = |ns: i128| i64::try_from(ticks(ns)).map_or(Bound::Unbounded, Bound::Included);
         outside(&moment(ROUNDED_NS.start), &moment(ROUNDED_NS.end))
     });
+    // A span has as many steps as rows are requested.
     let length = match step.length(end)? {
-        Some(step) => step.checked_mul(i128::try_from(wanted).ok()?)?,
+        Some(step) => step.checked_mul(i128::try_from(fetch).ok()?)?,
         None => ticks(GUESS_NS).max(1),
     };
-    let all = match (first, last) {
+    let total = match (first, last) {
         (Some(first), Some(last)) => Some(i128::from(last) - i128::from(first)),
         _ => None,
     };
     let mut spans = Vec::new();
     for length in [length, length.checked_mul(LONGER)?] {
-        if all.is_some_and(|all| length > all / PART) {
+        if total.is_some_and(|total| length > total / PART) {
             break;
         }
         let towards = if newest { -length } else { length };
@@ -252,15 +256,15 @@ fn spans(
         } else {
             Domain::compare(Comparison::Less, edge)
         };
-        spans.push(match &apart {
-            Some(apart) => span.union(apart),
+        spans.push(match &null_times {
+            Some(null_times) => span.union(null_times),
             None => span,
         });
     }
     (!spans.is_empty()).then_some(spans)
 }
 
-/// Everything but what lies between two moments.
+/// All moments outside of two bounds.
 fn outside(low: &Bound<i64>, high: &Bound<i64>) -> Domain {
     let mut domain = Domain::none();
     if let Bound::Included(low) = low {
@@ -272,13 +276,13 @@ fn outside(low: &Bound<i64>, high: &Bound<i64>) -> Domain {
     domain
 }
 
-/// The moment of a bound: `Some(None)` where there is none, `None` where it is none that we know.
+/// The moment of a bound: `Some(None)` if unbounded, `None` if the bound is not a timestamp.
 #[expect(clippy::option_option, reason = "no bound, or one that is not a moment")]
 fn moment(bound: &Bound<Value>) -> Option<Option<i64>> {
     match bound {
         Bound::Unbounded => Some(None),
-        Bound::Included(Value::Timestamp(at)) | Bound::Excluded(Value::Timestamp(at)) => {
-            Some(Some(*at))
+        Bound::Included(Value::Timestamp(ticks)) | Bound::Excluded(Value::Timestamp(ticks)) => {
+            Some(Some(*ticks))
         }
         Bound::Included(_) | Bound::Excluded(_) => None,
     }

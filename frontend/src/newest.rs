@@ -1,8 +1,8 @@
-//! The rule that finds queries for the newest row of each series, so that their scans read no more.
+//! Optimizer rule for queries of the newest row of each series: their scans read no other rows.
 //!
-//! A series is all rows whose keys differ in the time index only. Where an aggregate groups by tags
-//! (or what is computed from them) and takes nothing but what the newest row of a group decides, the
-//! newest row of each series is enough: the newest row of the group is one of them. That holds for
+//! A series is all rows whose keys differ only in the time index. If an aggregate groups by tags (or by expressions
+//! of tags) and its functions depend only on the newest row of a group, then the newest row of each series is enough,
+//! since the newest row of the group is one of them. Examples:
 //!
 //! ```sql
 //!   SELECT DISTINCT ON (host) * FROM cpu ORDER BY host, time DESC
@@ -10,8 +10,8 @@
 //!   SELECT DISTINCT host FROM cpu WHERE time > now() - INTERVAL '1 hour'
 //! ```
 //!
-//! A filter below the aggregate may keep or drop whole series, or cut off what is older than a time:
-//! either way the newest row of a series is kept if any is. The plan above the scan stays as it is.
+//! A filter below the aggregate may keep or drop whole series, or exclude rows older than a time: either way it keeps
+//! the newest row of a series if it keeps any. The plan above the scan does not change.
 
 use std::sync::Arc;
 
@@ -33,16 +33,16 @@ use datafusion::physical_plan::projection::ProjectionExec;
 
 use crate::scan::PartitionScanExec;
 
-/// Marks the scans that need to give the newest row of each series only.
+/// Marks scans that need to return only the newest row of each series.
 #[derive(Debug)]
 pub(crate) struct NewestRows;
 
-/// What is known of a column within one series.
+/// Knowledge about a column within one series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Within {
-    /// It has one value.
+    /// All rows have the same value.
     Same,
-    /// It is the time index.
+    /// The time index.
     Time,
     Other,
 }
@@ -74,7 +74,7 @@ impl PhysicalOptimizerRule for NewestRows {
     }
 }
 
-/// An aggregate's input with its scan marked, if the newest rows are all that it needs.
+/// An aggregate's input with its scan marked, if the newest rows are enough.
 fn mark(aggregate: &AggregateExec) -> Option<Arc<dyn ExecutionPlan>> {
     if aggregate.mode().input_mode() != AggregateInputMode::Raw {
         return None;
@@ -88,8 +88,8 @@ fn mark(aggregate: &AggregateExec) -> Option<Arc<dyn ExecutionPlan>> {
     (by_series && newest && unfiltered).then_some(input)
 }
 
-/// A plan with its scan marked, and what is known of its columns; if it gives the newest row of each
-/// series that it has rows of.
+/// A plan with its scan marked, and the knowledge about its columns; `None` if the plan may drop the newest row of a
+/// series but keep another.
 fn marked(plan: &Arc<dyn ExecutionPlan>) -> Option<(Arc<dyn ExecutionPlan>, Vec<Within>)> {
     if let Some(scan) = plan.downcast_ref::<PartitionScanExec>() {
         let (scan, columns) = scan.newest_only()?;
@@ -102,7 +102,7 @@ fn marked(plan: &Arc<dyn ExecutionPlan>) -> Option<(Arc<dyn ExecutionPlan>, Vec<
             return None;
         }
         let columns = match filter.projection() {
-            Some(kept) => kept.iter().map(|at| columns[*at]).collect(),
+            Some(projection) => projection.iter().map(|index| columns[*index]).collect(),
             None => columns,
         };
         return Some((replace_children_if_necessary(Arc::clone(plan), vec![input]).ok()?, columns));
@@ -115,17 +115,17 @@ fn marked(plan: &Arc<dyn ExecutionPlan>) -> Option<(Arc<dyn ExecutionPlan>, Vec<
     None
 }
 
-/// What is known of an expression's value within one series.
+/// Knowledge about an expression within one series.
 fn within(expr: &Arc<dyn PhysicalExpr>, columns: &[Within]) -> Within {
-    let of = |column: &Column| columns.get(column.index()).copied().unwrap_or(Within::Other);
+    let lookup = |column: &Column| columns.get(column.index()).copied().unwrap_or(Within::Other);
     if let Some(column) = expr.downcast_ref::<Column>() {
-        return of(column);
+        return lookup(column);
     }
-    let same = collect_columns(expr).iter().all(|column| of(column) == Within::Same);
+    let same = collect_columns(expr).iter().all(|column| lookup(column) == Within::Same);
     if same && !is_volatile(expr) { Within::Same } else { Within::Other }
 }
 
-/// Whether a predicate that is true of any row of a series is true of its newest.
+/// Returns true if a predicate that holds for any row of a series holds for its newest row.
 fn keeps_newest(predicate: &Arc<dyn PhysicalExpr>, columns: &[Within]) -> bool {
     if within(predicate, columns) == Within::Same {
         return true;
@@ -139,7 +139,7 @@ fn keeps_newest(predicate: &Arc<dyn PhysicalExpr>, columns: &[Within]) -> bool {
     within(late, columns) == Within::Time && early.downcast_ref::<Literal>().is_some()
 }
 
-/// Whether the newest rows of a group's series decide what an aggregate function gives.
+/// Returns true if an aggregate function depends only on the newest rows of a group's series.
 fn needs_newest_only(call: &AggregateFunctionExpr, columns: &[Within]) -> bool {
     let same = |expr: &Arc<dyn PhysicalExpr>| within(expr, columns) == Within::Same;
     let is_time = |expr: &Arc<dyn PhysicalExpr>| within(expr, columns) == Within::Time;
@@ -151,7 +151,7 @@ fn needs_newest_only(call: &AggregateFunctionExpr, columns: &[Within]) -> bool {
         "max" => arguments.iter().all(|argument| same(argument) || is_time(argument)),
         "min" => arguments.iter().all(same),
         name @ ("first_value" | "last_value") if !call.ignore_nulls() && !call.is_distinct() => {
-            // What orders series among each other does not order rows within one.
+            // Keys that are constant within a series do not order its rows.
             let first = call.order_bys().iter().find(|key| !same(&key.expr));
             first.is_some_and(|key| {
                 is_time(&key.expr) && key.options.descending == (name == "first_value")

@@ -1,4 +1,4 @@
-//! What a statement gives back: rows, a tag, or an invitation to send rows.
+//! Results of statements: rows, a command tag, or a request for rows.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use crate::sql::statement::{CopyFormat, CopyOptions};
 /// A stream of result rows.
 pub type RowStream = Pin<Box<dyn Stream<Item = Result<RecordBatch, SqlError>> + Send>>;
 
-/// How much a notice matters.
+/// Severity of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// Good to know.
+    /// Information.
     Notice,
-    /// Probably not what was meant.
+    /// A likely mistake.
     Warning,
 }
 
 impl Severity {
-    /// PostgreSQL's word for it.
+    /// The word in PostgreSQL's protocol.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Notice => "NOTICE",
@@ -36,34 +36,34 @@ impl Severity {
     }
 }
 
-/// Something to tell the user of a statement that succeeded.
+/// A message to the client of a statement that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// How much it matters.
+    /// Severity, sent to the client.
     pub severity: Severity,
-    /// Its SQLSTATE: "00000" of a notice, "01000" of a warning.
+    /// SQLSTATE: "00000" for a notice, "01000" for a warning.
     pub code: String,
-    /// What to tell.
+    /// Message in PostgreSQL's style.
     pub message: String,
-    /// What to do about it.
+    /// Advice for the user.
     pub hint: Option<String>,
 }
 
 impl Notice {
-    /// Good to know.
+    /// A notice: information.
     #[expect(clippy::self_named_constructors, reason = "PostgreSQL's word for the lesser one")]
     pub fn notice(message: impl Into<String>) -> Self {
         let (severity, code) = (Severity::Notice, "00000".to_owned());
         Self { severity, code, message: message.into(), hint: None }
     }
 
-    /// Probably not what was meant.
+    /// A warning: a likely mistake.
     pub fn warning(message: impl Into<String>) -> Self {
         let (severity, code) = (Severity::Warning, "01000".to_owned());
         Self { severity, code, message: message.into(), hint: None }
     }
 
-    /// The same with what to do about it.
+    /// Adds a hint.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -71,79 +71,78 @@ impl Notice {
     }
 }
 
-/// Rows are to follow: the door decodes them as `format` says into columns of these names and gives
-/// them to [`crate::Frontend::ingest`].
+/// `COPY ... FROM STDIN`: the door decodes the client's rows by `format` into columns of these names and passes them
+/// to [`crate::Frontend::ingest`].
 pub struct CopyIn {
-    /// Where the rows go.
+    /// Target table.
     pub table: Arc<Table>,
-    /// The columns that each row brings, in order; never a generated one.
+    /// Columns of each row, in order, without generated ones.
     pub columns: Vec<String>,
     /// Text, CSV or binary.
     pub format: CopyFormat,
     /// Delimiter, quote and the rest.
     pub options: CopyOptions,
-    /// Where times without an offset are.
+    /// Time zone of times without an offset.
     pub zone: Zone,
-    /// Writes down how it ended.
+    /// Records the end of the statement.
     pub log: CopyLog,
 }
 
-/// Rows are to be written in a COPY format: the door encodes them.
+/// `COPY ... TO STDOUT`: the door encodes the rows.
 pub struct CopyOut {
-    /// The rows' columns.
+    /// Columns of the rows.
     pub schema: SchemaRef,
-    /// The rows.
+    /// The rows; dropping the stream ends the statement.
     pub stream: RowStream,
     /// Text, CSV or binary.
     pub format: CopyFormat,
     /// Delimiter, quote and the rest.
     pub options: CopyOptions,
-    /// What times with a zone are written in.
+    /// Time zone of times in the output.
     pub zone: Zone,
 }
 
-/// What a statement gives back.
+/// Result of a statement.
 pub enum Output {
-    /// Rows.
+    /// Rows of a query.
     Rows {
-        /// Their columns; every batch has them. (What clients of PostgreSQL are to call them may be another name:
-        /// [`crate::sql::shown_names::shown_name`].)
+        /// Columns of every batch. PostgreSQL's clients may see other names: [`crate::sql::shown_names::shown_name`].
         schema: SchemaRef,
-        /// The rows. Dropping it ends the statement.
+        /// The rows; dropping the stream ends the statement.
         stream: RowStream,
     },
-    /// It is done.
+    /// The statement is complete.
     Done {
         /// PostgreSQL's command tag: `INSERT 0 3`, `CREATE TABLE`, `SET`.
         tag: String,
         /// Rows affected, for statements that count them.
         rows: Option<u64>,
-        /// Things to tell.
+        /// Notices and warnings for the client.
         notices: Vec<Notice>,
     },
-    /// `COPY ... FROM STDIN`: rows are to follow.
+    /// `COPY ... FROM STDIN`: the client sends rows.
     CopyIn(CopyIn),
     /// `COPY ... TO STDOUT`.
     CopyOut(CopyOut),
 }
 
 impl Output {
-    /// A statement that only succeeded.
+    /// Completion with a tag only.
     pub fn done(tag: impl Into<String>) -> Self {
         Self::Done { tag: tag.into(), rows: None, notices: Vec::new() }
     }
 
-    /// A statement that succeeded, with things to tell.
+    /// Completion with notices.
     pub fn done_with(tag: impl Into<String>, notices: Vec<Notice>) -> Self {
         Self::Done { tag: tag.into(), rows: None, notices }
     }
 
-    /// A statement that affected rows; `verb` is `INSERT 0`, `DELETE`, `COPY`.
+    /// Completion with a row count; `verb` is `INSERT 0`, `DELETE`, `COPY`.
     pub fn affected(verb: &str, rows: u64) -> Self {
         Self::Done { tag: format!("{verb} {rows}"), rows: Some(rows), notices: Vec::new() }
     }
 
-    /// Rows that are already there.
+    /// Rows of a batch in memory.
     pub fn batch(batch: RecordBatch) -> Self {
         let schema = batch.schema();
         Self::Rows { schema, stream: Box::pin(futures::stream::iter([Ok(batch)])) }
@@ -152,7 +151,7 @@ impl Output {
     /// A small table of text, for SHOW and DESCRIBE.
     ///
     /// # Errors
-    /// When a row has more or fewer cells than there are columns.
+    /// Fails if a row has more or fewer cells than there are columns.
     pub fn text(columns: &[&str], rows: &[Vec<Option<String>>]) -> Result<Self, SqlError> {
         if let Some(row) = rows.iter().find(|row| row.len() != columns.len()) {
             return Err(SqlError::internal(format!(
@@ -164,8 +163,8 @@ impl Output {
         let fields: Vec<_> =
             columns.iter().map(|name| Field::new(*name, DataType::Utf8View, true)).collect();
         let arrays: Vec<ArrayRef> = (0..columns.len())
-            .map(|at| {
-                Arc::new(rows.iter().map(|row| row[at].as_deref()).collect::<StringViewArray>())
+            .map(|column| {
+                Arc::new(rows.iter().map(|row| row[column].as_deref()).collect::<StringViewArray>())
                     as ArrayRef
             })
             .collect();

@@ -1,12 +1,12 @@
-//! From a predicate to domains: what its conjunctions leave of each column.
+//! Turns a predicate into domains: the values of each column that its conjunctions allow.
 //!
 //! Invariants:
-//! - a row that satisfies the predicate is in the domains; what cannot be expressed leaves a column
-//!   as it is, so the domains may be too large but never too small;
-//! - the domains go by storage name, their bounds are in the column's unit.
+//! - a row that satisfies the predicate is in the domains; a part that domains cannot express does not restrict any
+//! column, so the domains may be too large but never too small;
+//! - domains go by storage name, and their bounds are in the column's unit.
 //!
-//! A predicate is satisfied when it is true; NULL is not. Negations are pushed down to comparisons,
-//! which are of no NULL on either side.
+//! A predicate is satisfied if it is true; NULL is not enough. Negations are pushed down to comparisons, which are
+//! not true for NULL on either side.
 
 mod exact;
 
@@ -22,12 +22,12 @@ use partita_proto::value::Value;
 
 pub(crate) use self::exact::is_exact;
 
-/// Members of an IN list beyond which only their least and greatest count.
+/// Maximum members of an IN list; of a longer list only the least and the greatest count.
 const POINTS_MAX: usize = 10_000;
 
 const SECONDS_PER_DAY: i128 = 86_400;
 
-/// The domains of rows that satisfy all filters.
+/// Domains of the rows that satisfy all filters.
 pub(crate) fn domains_of<'a>(
     filters: impl IntoIterator<Item = &'a Expr>,
     schema: &TableSchema,
@@ -39,34 +39,35 @@ pub(crate) fn domains_of<'a>(
     domains
 }
 
-/// Whether a filter names only the table's columns and is worth handing to the scan.
+/// Returns true if a filter names only the table's columns and restricts a domain.
 pub(crate) fn is_expressible(filter: &Expr, schema: &TableSchema) -> bool {
     !when(filter, true, schema).is_all() && !has_subquery(filter)
 }
 
 fn has_subquery(filter: &Expr) -> bool {
-    let mut found = false;
+    let mut has_any = false;
     let visited = filter.apply(|expr| {
-        found |= matches!(
+        has_any |= matches!(
             expr,
             Expr::ScalarSubquery(_)
                 | Expr::InSubquery(_)
                 | Expr::Exists(_)
                 | Expr::OuterReferenceColumn(..)
         );
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        Ok(if has_any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });
-    found || visited.is_err()
+    has_any || visited.is_err()
 }
 
-fn restrict(domains: &mut Domains, by: &Domains) {
-    for (column, domain) in by.iter() {
+fn restrict(domains: &mut Domains, restriction: &Domains) {
+    for (column, domain) in restriction.iter() {
         domains.restrict(column, domain.clone());
     }
 }
 
-/// What is left when `expr` is `truth`.
+/// Domains of the rows for which `expr` is `truth`.
 fn when(expr: &Expr, truth: bool, schema: &TableSchema) -> Domains {
+    // Parts that domains cannot express leave every column unrestricted.
     match expr {
         Expr::Not(inner) => when(inner, !truth, schema),
         Expr::Alias(alias) => when(&alias.expr, truth, schema),
@@ -105,13 +106,13 @@ fn when(expr: &Expr, truth: bool, schema: &TableSchema) -> Domains {
     }
 }
 
-/// What both leave.
-fn both(mut left: Domains, right: &Domains) -> Domains {
-    restrict(&mut left, right);
-    left
+/// Intersection of two sets of domains.
+fn both(mut domains: Domains, restriction: &Domains) -> Domains {
+    restrict(&mut domains, restriction);
+    domains
 }
 
-/// What one of them leaves: of a column that only one of them concerns, everything.
+/// Union of two sets of domains; a column that only one of them restricts is unrestricted.
 fn either(left: &Domains, right: &Domains) -> Domains {
     if left.is_none() {
         return right.clone();
@@ -121,14 +122,14 @@ fn either(left: &Domains, right: &Domains) -> Domains {
     }
     let mut union = Domains::default();
     for (column, domain) in left.iter() {
-        if let Some(other) = right.get(column) {
-            union.restrict(column, domain.union(other));
+        if let Some(right_domain) = right.get(column) {
+            union.restrict(column, domain.union(right_domain));
         }
     }
     union
 }
 
-/// No row at all.
+/// Domains that no row satisfies.
 fn nothing(schema: &TableSchema) -> Domains {
     let mut domains = Domains::default();
     if let Some(column) = schema.columns.first() {
@@ -143,10 +144,10 @@ fn one(column: &Column, domain: Domain) -> Domains {
     domains
 }
 
-/// A column, perhaps behind casts that keep the order of its values.
+/// A column, possibly below casts that keep the order of its values.
 struct Operand<'a> {
     column: &'a Column,
-    /// What the innermost value was cast to, from the inside out.
+    /// Target types of the casts, innermost first.
     casts: Vec<&'a DataType>,
 }
 
@@ -185,7 +186,7 @@ fn compare(
         (Some(operand), Some(value)) => (operand, op, value),
         _ => (operand(right, schema)?, op.swap()?, literal(left)?),
     };
-    // IS [NOT] DISTINCT FROM takes NULL for a value.
+    // IS [NOT] DISTINCT FROM treats NULL as a value.
     let distinct = match op {
         Operator::IsNotDistinctFrom => Some(truth),
         Operator::IsDistinctFrom => Some(!truth),
@@ -237,7 +238,7 @@ fn in_list(list: &InList, truth: bool, schema: &TableSchema) -> Option<Domains> 
         }
         match bound(&operand, value)? {
             Place::At(value) => points.push(value),
-            // No value of the column is equal to it.
+            // The member equals no value of the column.
             Place::After(_) | Place::Below | Place::Above => {}
         }
     }
@@ -279,7 +280,7 @@ fn bool_column(expr: &Expr, truth: bool, schema: &TableSchema) -> Domains {
     }
 }
 
-/// `x LIKE 'prefix%'`: at least the prefix, and less than what follows all that begin with it.
+/// `x LIKE 'prefix%'`: from the prefix up to the least text after all texts with the prefix.
 fn starts_with(like: &Like, schema: &TableSchema) -> Option<Domains> {
     if like.negated || like.case_insensitive || like.escape_char.is_some_and(|c| c != '\\') {
         return None;
@@ -304,14 +305,14 @@ fn starts_with(like: &Like, schema: &TableSchema) -> Option<Domains> {
     Some(one(operand.column, domain))
 }
 
-/// The least text that is greater than every text with this prefix.
+/// The least text greater than every text with this prefix.
 fn after_prefix(prefix: &str) -> Option<String> {
     let mut text = prefix.to_owned();
     while let Some(last) = text.pop() {
         let next = match last {
-            // The surrogates between these are no characters.
+            // Surrogates are not characters.
             '\u{D7FF}' => Some('\u{E000}'),
-            other => char::from_u32(u32::from(other) + 1),
+            last => char::from_u32(u32::from(last) + 1),
         };
         if let Some(next) = next {
             text.push(next);
@@ -321,15 +322,15 @@ fn after_prefix(prefix: &str) -> Option<String> {
     None
 }
 
-/// Where a literal lies among the values that a column can have.
+/// Position of a literal among the values that a column can have.
 enum Place {
-    /// It is this one.
+    /// Equal to this value.
     At(Value),
-    /// It is after this one and before the next.
+    /// Between this value and the next.
     After(Value),
-    /// Before all of them.
+    /// Less than all values.
     Below,
-    /// After all of them.
+    /// Greater than all values.
     Above,
 }
 
@@ -341,7 +342,7 @@ impl Place {
         }
     }
 
-    /// The values of which `value comparison literal` is true.
+    /// Values for which `value comparison literal` is true.
     fn domain(self, comparison: Comparison) -> Domain {
         use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
         match (self, comparison) {
@@ -359,7 +360,7 @@ impl Place {
     }
 }
 
-/// A literal as a bound of the column behind an operand's casts; `None` when it cannot be told.
+/// A literal as a bound of the column below an operand's casts; `None` if a cast or the literal is not supported.
 fn bound(operand: &Operand<'_>, literal: &ScalarValue) -> Option<Place> {
     let column_type = operand.column.column_type;
     if !operand.casts.is_empty() {
@@ -372,15 +373,15 @@ fn bound(operand: &Operand<'_>, literal: &ScalarValue) -> Option<Place> {
     Some(Place::At(value))
 }
 
-/// A literal of the same type as the column (type coercion saw to that), as a value of it.
+/// A literal as a value of a column of the same type; type coercion has made the types equal.
 pub(crate) fn value(literal: &ScalarValue, column_type: ColumnType) -> Option<Value> {
     let value = match (literal, column_type) {
         (ScalarValue::Boolean(Some(v)), ColumnType::Bool) => Value::Bool(*v),
         (ScalarValue::Float32(Some(v)), ColumnType::Float32) => Value::Float(f64::from(*v)),
         (ScalarValue::Float64(Some(v)), ColumnType::Float64) => Value::Float(*v),
         (ScalarValue::Date32(Some(v)), ColumnType::Date) => Value::Date(*v),
-        (ScalarValue::Decimal128(Some(v), _, scale), ColumnType::Decimal(_, of))
-            if *scale == of =>
+        (ScalarValue::Decimal128(Some(v), _, scale), ColumnType::Decimal(_, column_scale))
+            if *scale == column_scale =>
         {
             Value::Decimal(*v)
         }
@@ -392,9 +393,9 @@ pub(crate) fn value(literal: &ScalarValue, column_type: ColumnType) -> Option<Va
         ) => Value::Binary(v.clone()),
         (_, ColumnType::String) => Value::String(text(literal)?.to_owned()),
         (_, ColumnType::Timestamp(unit, _)) => {
-            let (ticks, of) = timestamp(literal)?;
-            // Type coercion gave both sides one unit; another one would be another value.
-            if of != unit.arrow() {
+            let (ticks, literal_unit) = timestamp(literal)?;
+            // Type coercion gave both sides the same unit; ticks of another unit are another value.
+            if literal_unit != unit.arrow() {
                 return None;
             }
             Value::Timestamp(ticks)
@@ -447,38 +448,40 @@ fn timestamp(literal: &ScalarValue) -> Option<(i64, TimeUnit)> {
         ScalarValue::TimestampNanosecond(v, zone) => (v, TimeUnit::Nanosecond, zone),
         _ => return None,
     };
-    // Ticks are UTC with and without a zone, as long as the zone is UTC or none.
+    // Ticks are UTC if the zone is UTC or absent.
     let utc = |zone: &str| matches!(zone, "UTC" | "utc" | "Z" | "+00:00" | "+00" | "Etc/UTC");
     zone.as_deref().is_none_or(utc).then_some(())?;
     ticks.map(|ticks| (ticks, unit))
 }
 
-/// Casts that multiply by a whole number: integers to wider ones, timestamps to finer units, dates
-/// to timestamps. The literal is divided by what the casts multiply with.
+/// Bound below casts that multiply by a whole number: integers to wider ones, timestamps to finer units, dates to
+/// timestamps. The literal is divided by the product of their factors.
 fn bound_behind_casts(
     column_type: ColumnType,
     casts: &[&DataType],
     literal: &ScalarValue,
 ) -> Option<Place> {
-    let mut from = column_type.arrow();
+    // The factor of all casts, and the type that the literal has.
+    let mut literal_type = column_type.arrow();
     let mut factor = 1_i128;
-    for to in casts {
-        factor = factor.checked_mul(factor_of(&from, to)?)?;
-        from = (*to).clone();
+    for target in casts {
+        factor = factor.checked_mul(factor_of(&literal_type, target)?)?;
+        literal_type = (*target).clone();
     }
     if literal.is_null() {
         return Some(Place::At(Value::Null));
     }
-    let number = match &from {
+    let number = match &literal_type {
         DataType::Timestamp(unit, _) => {
-            let (ticks, of) = timestamp(literal)?;
-            (of == *unit).then_some(i128::from(ticks))?
+            let (ticks, literal_unit) = timestamp(literal)?;
+            (literal_unit == *unit).then_some(i128::from(ticks))?
         }
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
             return Some(Place::At(Value::String(text(literal)?.to_owned())));
         }
         _ => whole(literal)?,
     };
+    // Round down, and remember below whether the division was exact.
     let quotient = number.div_euclid(factor);
     let place = |number: i128| -> Place {
         let outside = || if number < 0 { Place::Below } else { Place::Above };
@@ -504,7 +507,7 @@ fn bound_behind_casts(
     };
     Some(match place(quotient) {
         Place::At(value) if number.rem_euclid(factor) != 0 => Place::After(value),
-        other => other,
+        place => place,
     })
 }
 
@@ -521,27 +524,29 @@ fn whole_range(column_type: ColumnType) -> (i128, i128) {
     }
 }
 
-/// What a cast multiplies values with; `None` when it does anything else.
-fn factor_of(from: &DataType, to: &DataType) -> Option<i128> {
+/// Factor by which a cast multiplies values; `None` for other casts.
+fn factor_of(source: &DataType, target: &DataType) -> Option<i128> {
     let per_second = |unit: &TimeUnit| i128::from(Unit::from(*unit).per_second());
-    match (from, to) {
-        (DataType::Timestamp(from, _), DataType::Timestamp(to, zone)) => {
-            let (from, to) = (per_second(from), per_second(to));
+    match (source, target) {
+        (DataType::Timestamp(source, _), DataType::Timestamp(target, zone)) => {
+            let (source, target) = (per_second(source), per_second(target));
             let utc = zone.as_deref().is_none_or(|zone| matches!(zone, "UTC" | "+00:00"));
-            (utc && to >= from).then(|| to / from)
+            (utc && target >= source).then(|| target / source)
         }
-        (DataType::Date32, DataType::Timestamp(to, None)) => Some(SECONDS_PER_DAY * per_second(to)),
+        (DataType::Date32, DataType::Timestamp(target, None)) => {
+            Some(SECONDS_PER_DAY * per_second(target))
+        }
         (
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View,
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View,
         ) => Some(1),
-        (from, to) if from.is_integer() && to.is_integer() => {
-            // Only a cast that fits every value keeps them all apart from NULL and in order.
+        (source, target) if source.is_integer() && target.is_integer() => {
+            // Only a cast to a type that holds every value keeps them distinct, not NULL, and in order.
             let signed = |t: &DataType| t.is_signed_integer();
             let width = |t: &DataType| t.primitive_width();
-            let fits = match (signed(from), signed(to)) {
-                (true, true) | (false, false) => width(to) >= width(from),
-                (false, true) => width(to) > width(from),
+            let fits = match (signed(source), signed(target)) {
+                (true, true) | (false, false) => width(target) >= width(source),
+                (false, true) => width(target) > width(source),
                 (true, false) => false,
             };
             fits.then_some(1)

@@ -1,8 +1,8 @@
-//! Levels of derived tables that look alike.
+//! Keeps nested projections that look alike.
 //!
-//! `SELECT b + 1 AS b FROM (SELECT b + 1 AS b FROM (..))` has two projections of one text. DataFusion takes the second
-//! for the first done again, and drops it. [`KeptProjections`] runs before the rule that does so, and writes one of them
-//! differently: with its alias twice. The two are then merged as others are, each doing its part.
+//! `SELECT b + 1 AS b FROM (SELECT b + 1 AS b FROM (..))` has two projections with the same text. DataFusion takes
+//! the second for a repetition of the first and drops it. [`KeptProjections`] runs before that rule and writes one of
+//! them differently, with its alias twice. Later the two are merged like any others, and each takes effect.
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-/// Keeps equal projections apart; see the head of the file.
+/// Makes equal projections different; see the head of the file.
 #[derive(Debug)]
 pub(crate) struct KeptProjections;
 
@@ -30,10 +30,10 @@ impl OptimizerRule for KeptProjections {
         _: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
         let LogicalPlan::Projection(projection) = plan else { return Ok(Transformed::no(plan)) };
-        // Bare columns done twice are the same columns.
-        let alike = matches!(projection.input.as_ref(), LogicalPlan::Projection(below)
-            if below.expr == projection.expr
-                && below.expr.iter().any(|expr| matches!(expr, Expr::Alias(_))));
+        // Bare columns may be dropped: a second projection does not change them.
+        let alike = matches!(projection.input.as_ref(), LogicalPlan::Projection(inner)
+            if inner.expr == projection.expr
+            && inner.expr.iter().any(|expr| matches!(expr, Expr::Alias(_))));
         if !alike {
             return Ok(Transformed::no(LogicalPlan::Projection(projection)));
         }
@@ -43,9 +43,9 @@ impl OptimizerRule for KeptProjections {
                 let (relation, name) = (relation.clone(), name.clone());
                 expr.alias_qualified(relation, name)
             }
-            other => other,
+            expr => expr,
         });
-        let kept = Projection::try_new_with_schema(twice.collect(), input, schema)?;
-        Ok(Transformed::yes(LogicalPlan::Projection(kept)))
+        let projection = Projection::try_new_with_schema(twice.collect(), input, schema)?;
+        Ok(Transformed::yes(LogicalPlan::Projection(projection)))
     }
 }

@@ -1,6 +1,6 @@
-//! The last statements and what they cost: `sys.query_log`.
+//! The last statements and their cost: `sys.query_log`.
 //!
-//! A ring of bounded length; the oldest entries go first. Texts are cut to [`TEXT_BYTES_MAX`].
+//! A ring of bounded length that drops the oldest entries. Texts are cut to [`TEXT_BYTES_MAX`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,49 +15,49 @@ use partita_proto::id::TableId;
 
 use crate::error::SqlError;
 
-/// The longest text that is kept.
+/// Maximum bytes of a statement's text; longer ones are cut.
 pub const TEXT_BYTES_MAX: usize = 4 << 10;
 
-/// One statement that ended.
+/// A statement that has ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueryLogEntry {
-    /// When it began: milliseconds since 1970-01-01T00:00:00Z.
+    /// Start time in milliseconds since 1970-01-01T00:00:00Z.
     pub started_ms: i64,
-    /// Its database.
+    /// Database of the session at the end of the statement.
     pub database: String,
-    /// Its user.
+    /// Name of the session's user.
     pub user: String,
-    /// What kind it is: `SELECT`, `INSERT` and so on.
+    /// Kind of statement: `SELECT`, `INSERT` and so on.
     pub kind: &'static str,
-    /// Its text, perhaps cut.
+    /// Text, cut to [`TEXT_BYTES_MAX`].
     pub text: String,
-    /// Partitions of the tables that it reads or writes.
+    /// Partitions of the tables that the statement reads or writes.
     pub partitions_total: u64,
-    /// Those of them that it asked.
+    /// Partitions that the statement read or wrote.
     pub partitions_touched: u64,
-    /// How many partitions each of its scans asked, and of which table.
+    /// Table of each scan, and the number of partitions that it read.
     pub fan_out: Vec<(TableId, u64)>,
-    /// Rows decoded by its scans.
+    /// Rows decoded by the statement's scans.
     pub rows_scanned: u64,
-    /// Bytes decoded by its scans.
+    /// Bytes decoded by the statement's scans.
     pub bytes_scanned: u64,
-    /// Files that its scans opened.
+    /// Files that the statement's scans opened.
     pub files_read: u64,
-    /// Files that its scans skipped.
+    /// Files that the statement's scans skipped.
     pub files_pruned: u64,
-    /// Whether it asked one partition only.
+    /// True if the statement touched at most one partition.
     pub fast_path: bool,
-    /// Which kind of index helped; there are none yet.
+    /// Kind of index used; always `None`, since there are no indexes yet.
     pub index_used: Option<&'static str>,
-    /// How long it took, the client's reading included.
+    /// Duration in milliseconds, including the time in which the client reads.
     pub milliseconds: f64,
     /// Rows returned or affected.
     pub rows: u64,
-    /// What it failed with.
+    /// SQLSTATE and message of a failed statement.
     pub error: Option<String>,
 }
 
-/// The last statements.
+/// Log of the last statements; see the head of the file.
 #[derive(Debug)]
 pub struct QueryLog {
     entries: Mutex<VecDeque<Arc<QueryLogEntry>>>,
@@ -70,7 +70,7 @@ impl QueryLog {
         Self { entries: Mutex::new(VecDeque::new()), len_max }
     }
 
-    /// Adds an entry, and forgets the oldest if there are too many.
+    /// Adds an entry; drops the oldest ones beyond the maximum.
     pub fn add(&self, mut entry: QueryLogEntry) {
         if self.len_max == 0 {
             return;
@@ -86,12 +86,12 @@ impl QueryLog {
         entries.push_back(Arc::new(entry));
     }
 
-    /// All entries, the oldest first.
+    /// All entries, oldest first.
     pub fn entries(&self) -> Vec<Arc<QueryLogEntry>> {
         self.entries.lock().iter().map(Arc::clone).collect()
     }
 
-    /// The columns of `sys.query_log`.
+    /// Columns of `sys.query_log`.
     pub(crate) fn schema() -> SchemaRef {
         let text = |name: &str, nullable| Field::new(name, DataType::Utf8View, nullable);
         let count = |name: &str| Field::new(name, DataType::UInt64, false);
@@ -116,19 +116,20 @@ impl QueryLog {
         ]))
     }
 
-    /// The rows of `sys.query_log`.
+    /// Rows of `sys.query_log`.
     pub(crate) fn batch(&self) -> Result<RecordBatch, SqlError> {
         let entries = self.entries();
-        let text = |of: &dyn Fn(&QueryLogEntry) -> Option<String>| -> ArrayRef {
-            Arc::new(entries.iter().map(|entry| of(entry)).collect::<StringViewArray>())
+        let text = |read: &dyn Fn(&QueryLogEntry) -> Option<String>| -> ArrayRef {
+            Arc::new(entries.iter().map(|entry| read(entry)).collect::<StringViewArray>())
         };
-        let count = |of: &dyn Fn(&QueryLogEntry) -> u64| -> ArrayRef {
-            Arc::new(UInt64Array::from_iter_values(entries.iter().map(|entry| of(entry))))
+        let count = |read: &dyn Fn(&QueryLogEntry) -> u64| -> ArrayRef {
+            Arc::new(UInt64Array::from_iter_values(entries.iter().map(|entry| read(entry))))
         };
         let started =
             TimestampMillisecondArray::from_iter_values(entries.iter().map(|e| e.started_ms));
         let fast: BooleanArray = entries.iter().map(|entry| Some(entry.fast_path)).collect();
         let took = Float64Array::from_iter_values(entries.iter().map(|e| e.milliseconds));
+        // The order is that of the schema above.
         let columns: Vec<ArrayRef> = vec![
             Arc::new(started),
             text(&|entry| Some(entry.database.clone())),

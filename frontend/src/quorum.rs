@@ -1,34 +1,34 @@
-//! Why a partition has no leader, when it is for want of replicas.
+//! Explains a partition without a leader by missing replicas.
 //!
-//! That one replica after another said it does not lead is true and helps nobody. Whoever waits wants to know that
-//! nodes are missing, which ones, and how many it takes.
+//! "Not the leader", from one replica after another, does not help the user. The error should say that nodes are
+//! missing, which ones, and how many are required.
 //!
-//! Invariant: it is only said when meta itself hears nothing of the nodes that are missing. A replica may be there and
-//! unable to lead for a moment, and a node may be one that meta has not told of yet: neither is this.
+//! Invariant: the explanation is given only if meta itself gets no heartbeats from the missing nodes. A replica that
+//! cannot lead for a moment, or a node that meta has not reported yet, does not count as missing.
 
 use partita_proto::Error;
 use partita_proto::id::NodeId;
 use partita_proto::member::Members;
 use partita_proto::route::Route;
 
-/// What to say instead of an error, if it comes of there being too few replicas.
+/// Replaces an error that is caused by too few available replicas; `None` if it has another cause.
 pub(crate) fn lost(table: &str, route: &Route, members: &Members, error: &Error) -> Option<Error> {
     if !matches!(error, Error::NotLeader { .. } | Error::Unavailable(_) | Error::Timeout(_)) {
         return None;
     }
-    let all = route.replicas.len();
-    let needed = all / 2 + 1;
+    let total = route.replicas.len();
+    let required = total / 2 + 1;
     let is_away = |node: &NodeId| members.get(node).is_some_and(|member| !member.live);
     let mut away: Vec<NodeId> = route.replicas.values().copied().filter(is_away).collect();
-    let there = all - away.len();
-    if all == 0 || there >= needed {
+    let available = total - away.len();
+    if total == 0 || available >= required {
         return None;
     }
     away.sort_unstable();
     let nodes: Vec<String> = away.iter().map(ToString::to_string).collect();
     Some(Error::Unavailable(format!(
-        "too few replicas of table \"{table}\", partition {} answer: {there} of {all}, where {needed} are needed; \
-         nothing is heard of {} {}",
+        "too few replicas of table \"{table}\", partition {} are available: {available} of {total}, {required} \
+        required; no heartbeat from {} {}",
         route.partition,
         if nodes.len() == 1 { "node" } else { "nodes" },
         nodes.join(", ")
@@ -76,8 +76,8 @@ mod tests {
         assert_eq!(
             said,
             Some(Error::Unavailable(
-                "too few replicas of table \"cpu\", partition 4 answer: 1 of 3, where 2 are needed; \
-                 nothing is heard of nodes 1, 3"
+                "too few replicas of table \"cpu\", partition 4 are available: 1 of 3, 2 required; \
+                no heartbeat from nodes 1, 3"
                     .to_owned()
             ))
         );

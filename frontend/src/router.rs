@@ -7,15 +7,15 @@
 //!
 //! Invariants:
 //! - every row is sent to exactly one partition of the map in use;
-//! - a part has one [`RequestId`] for ever: however often and wherever it is sent again, it takes
-//!   effect once. The parts of one that is cut again, because its partition was split, get their own
-//!   and say which one they had together: both halves of a split remember what the whole had done,
-//!   and when the halves become one again, what one of them did is not taken for the other's;
-//! - the bytes on their way are bounded, those beyond wait; so is the time that a write is tried.
+//! - a part has one [`RequestId`] for ever: however often and wherever it is sent again, it takes effect once. A part
+//! that is cut again, because its partition was split, becomes parts with ids of their own, which also name the
+//! earlier id: both halves of a split remember the requests of the whole, and after a merge the requests of one half
+//! are not taken for those of the other;
+//! - the bytes in flight are bounded, and further writes wait; so is the time for which a write is retried.
 //!
-//! Small parts of several writes may go together (`router/together.rs`).
+//! Small parts of several writes may be sent together (`router/together.rs`).
 //!
-//! A write of several partitions is not atomic: when some parts fail, the error says which.
+//! A write to several partitions is not atomic: if some parts fail, the error says which.
 
 mod together;
 
@@ -56,23 +56,23 @@ use crate::quorum;
 use crate::row_counts::RowCounts;
 use together::{SMALL_BYTES, Together};
 
-/// The longest encoded key.
+/// Maximum bytes of an encoded key.
 pub(crate) const KEY_BYTES_MAX: usize = 64 << 10;
-/// Rows of one request; more are sent as several, each of which takes effect whole. Half of it is
-/// what the log syncs at once.
+/// Maximum bytes of one request; more rows are sent as several requests, each of which is atomic. It is twice what
+/// the log syncs at once.
 const REQUEST_BYTES_MAX: usize = 8 << 20;
-/// The unit in which bytes on their way are counted.
+/// Bytes of one permit of the in-flight limit.
 const PERMIT_BYTES: usize = 1 << 10;
-/// Parts of one write that are on their way at the same time.
+/// Maximum parts of one write in flight.
 const PARTS_MAX: usize = 64;
-/// The first pause before a part is sent again; each is twice the one before.
+/// First pause before a part is sent again; each is twice the previous one.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
-/// The longest pause.
+/// Maximum pause before a part is sent again.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
-/// How often a part follows a hint to another leader before it pauses.
+/// Maximum hints to another leader that a part follows before it pauses.
 const HOPS_MAX: u32 = 3;
 
-/// Finds the leaders of partitions, and follows them when they move.
+/// Sends rows to the leaders of their partitions, and follows leaders when they move.
 pub(crate) struct Router {
     nodes: Arc<dyn DataNodes>,
     catalog: watch::Receiver<Arc<Catalog>>,
@@ -96,35 +96,35 @@ struct Part {
     table: Arc<Table>,
     route: Route,
     id: RequestId,
-    /// Those that its rows had before, together with others.
+    /// Earlier ids of the part's rows, shared with other rows.
     earlier: Vec<RequestId>,
     kind: WriteKind,
     rows: RecordBatch,
-    /// An attempt ended without an answer: it may have taken effect.
+    /// True if an attempt ended without an answer and may have taken effect.
     uncertain: AtomicBool,
 }
 
-/// A part that did not take effect as a whole.
+/// A part of which at least some rows did not take effect.
 #[derive(Clone, Debug)]
 struct Failed {
-    /// Where it was to go.
+    /// Target partition.
     partition: PartitionId,
     error: SqlError,
-    /// Some of it may have taken effect.
+    /// True if some of the rows may have taken effect.
     perhaps: bool,
 }
 
 impl Failed {
-    /// Whether its rows were not taken, and will not be.
+    /// Returns true if no row took effect, and a retry would not help.
     fn is_refusal(&self) -> bool {
         !self.perhaps && !self.error.retryable
     }
 }
 
-/// What became of one attempt.
+/// Outcome of an attempt.
 enum Attempt {
     Done,
-    /// The route or the schema is an old one: look up the new one, cut again.
+    /// The route or the schema is out of date: look up the new one and cut again.
     Stale(Error),
 }
 
@@ -144,7 +144,7 @@ impl Router {
             nodes,
             catalog,
             loads,
-            // Random keys are what the standard library's hashers are made with.
+            // The standard library's hashers are seeded with random keys.
             client: RandomState::new().build_hasher().finish(),
             sequence: AtomicU64::new(1),
             in_flight: Semaphore::new(in_flight_max as usize),
@@ -160,7 +160,7 @@ impl Router {
         }
     }
 
-    /// The runtime of requests and of tasks that outlive a statement.
+    /// Runtime of requests and of tasks that outlive a statement.
     pub(crate) fn home(&self) -> &Handle {
         &self.home
     }
@@ -169,7 +169,7 @@ impl Router {
         &self.nodes
     }
 
-    /// Who leads partitions.
+    /// Last known leaders of partitions.
     pub(crate) fn leaders(&self) -> &Leaders {
         &self.leaders
     }
@@ -182,7 +182,7 @@ impl Router {
         Arc::clone(&self.catalog.borrow())
     }
 
-    /// What to say of a partition that was given up on: its last error, or that it has too few replicas.
+    /// Final error of a partition: the last error, or that too few replicas are available.
     pub(crate) fn explained(&self, table: &Table, route: &Route, error: Error) -> Error {
         let newest = self.newest(table);
         let newest = newest.as_ref().and_then(|table| table.partitions.route(route.partition));
@@ -194,8 +194,7 @@ impl Router {
         self.timeout
     }
 
-    /// How many rows partitions have, as their leaders said some seconds ago: for the order of joins,
-    /// never for an answer.
+    /// Estimated rows of partitions, a few seconds old: for the order of joins, never for a result.
     pub(crate) fn row_counts(self: &Arc<Self>) -> Arc<HashMap<PartitionId, u64>> {
         self.row_counts.get(self)
     }
@@ -204,7 +203,7 @@ impl Router {
         self.row_counts.set(counts);
     }
 
-    /// How rows of a table are completed.
+    /// Ingest plan of a table at its schema version.
     pub(crate) fn plan(
         &self,
         state: &Arc<SessionState>,
@@ -213,16 +212,16 @@ impl Router {
         self.plans.get(state, &self.catalog.borrow(), table)
     }
 
-    /// A table as it is now; `None` when it is gone.
+    /// Newest version of a table; `None` if it was dropped.
     pub(crate) fn newest(&self, table: &Table) -> Option<Arc<Table>> {
         newest_in(&self.catalog.borrow(), table)
     }
 
-    /// Sends rows to where they belong, and waits until all have taken effect. Returns how many
-    /// partitions took them.
+    /// Sends rows to their partitions, and waits until all have taken effect. Returns the number of partitions that
+    /// stored them.
     ///
-    /// Rows of several writers may travel in one request, so it is sent from the home runtime: no lane, which one
-    /// statement may keep busy, has to pass answers on to others.
+    /// Rows of several writers may travel in one request, so requests are sent from the home runtime: a lane that one
+    /// statement keeps busy must not delay the answers to others.
     pub(crate) async fn write(
         self: &Arc<Self>,
         state: &Arc<SessionState>,
@@ -251,6 +250,7 @@ impl Router {
         if completed.rows.num_rows() == 0 {
             return Ok(0);
         }
+        // Wait until the rows fit into the in-flight limit.
         let bytes = batch_bytes(&completed.rows);
         let permits = u32::try_from(bytes / PERMIT_BYTES + 1).unwrap_or(u32::MAX);
         let permit = tokio::time::timeout_at(
@@ -259,20 +259,20 @@ impl Router {
         )
         .await;
         let _permit = match permit {
-            Ok(permit) => {
-                permit.map_err(|_| Error::Unavailable("the frontend is stopping".to_owned()))?
-            }
+            Ok(permit) => permit
+                .map_err(|_| Error::Unavailable("the frontend is shutting down".to_owned()))?,
             Err(_) => {
                 let full = Error::Overloaded(format!(
-                    "the frontend has {} KiB of rows on their way, its limit",
+                    "the frontend has reached its limit of {} KiB of rows in flight",
                     self.in_flight_max
                 ));
                 return Err(self.with_load(full.into(), table, None).await);
             }
         };
+        // One part per partition, or several for a large one.
         let parts = self.cut(table, plan, kind, completed.rows, None)?;
         self.metrics.long_keys.add(completed.long_keys);
-        // Slices of one partition are neighbours.
+        // Slices of one partition are adjacent.
         let mut touched: Vec<PartitionId> = parts.iter().map(|part| part.route.partition).collect();
         touched.dedup();
         if touched.len() == 1 {
@@ -288,19 +288,20 @@ impl Router {
         outcome.map(|()| touched.len() as u64)
     }
 
-    /// Places rows, encodes their keys and cuts them by the table's partitions. If they have identities
-    /// (the last one and those before it), one part keeps them; several get new ones on top.
+    /// Places rows, encodes their keys and cuts them by the table's partitions. Rows that were sent before have
+    /// identities, the last one and earlier ones: a single part keeps the last one, several parts get new ones and
+    /// keep all as earlier.
     fn cut(
         &self,
         table: &Arc<Table>,
         plan: &Arc<TablePlan>,
         kind: WriteKind,
         rows: RecordBatch,
-        known: Option<(RequestId, Vec<RequestId>)>,
+        previous: Option<(RequestId, Vec<RequestId>)>,
     ) -> Result<Vec<Part>, SqlError> {
         let rows = place(table, rows)?;
         let routes = table.partitions.routes();
-        // Where all rows go to one partition their keys are of no interest, unless one might be too long.
+        // With one partition, keys are encoded only if one might be too long.
         let bound = || plan.codec.length_bound(&rows);
         let cut = if routes.len() == 1
             && rows.num_rows() > 0
@@ -318,8 +319,9 @@ impl Router {
                     .collect::<Result<Vec<_>, SqlError>>()?,
             }
         };
-        let is_known = known.is_some();
-        let (kept, earlier) = match known {
+        // A single part is the same request as before; several are new ones that know the old one.
+        let is_resend = previous.is_some();
+        let (last_id, earlier) = match previous {
             Some((id, earlier)) if cut.len() == 1 => (Some(id), earlier),
             Some((id, earlier)) => (None, earlier.into_iter().chain([id]).collect()),
             None => (None, Vec::new()),
@@ -327,7 +329,7 @@ impl Router {
         let part = |position: usize, rows: RecordBatch| Part {
             table: Arc::clone(table),
             route: routes[position].clone(),
-            id: kept.unwrap_or_else(|| self.next_id()),
+            id: last_id.unwrap_or_else(|| self.next_id()),
             earlier: earlier.clone(),
             kind,
             rows,
@@ -335,8 +337,8 @@ impl Router {
         };
         let mut parts = Vec::with_capacity(cut.len());
         for (position, rows) in cut {
-            if is_known {
-                // It was below the bound when it got its identity.
+            if is_resend {
+                // It was cut to size when it got its identity.
                 parts.push(part(position, rows));
                 continue;
             }
@@ -351,7 +353,7 @@ impl Router {
         RequestId { client: self.client, sequence: self.sequence.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// Sends parts of so many bytes in all.
+    /// Sends parts of `bytes` bytes in total, several partitions at a time.
     async fn send_all(
         self: &Arc<Self>,
         state: &Arc<SessionState>,
@@ -362,14 +364,14 @@ impl Router {
         if parts.len() == 1
             && let Some(part) = parts.pop()
         {
-            let sent = match bytes <= SMALL_BYTES {
+            let result = match bytes <= SMALL_BYTES {
                 true => self.send_small(state, part, bytes, deadline).await,
                 false => self.send(state, part, deadline).await,
             };
-            return sent.map_err(|failed| failed.error);
+            return result.map_err(|failed| failed.error);
         }
         let total = parts.len();
-        // Slices of one partition go one after another, so that the last version of a key is last.
+        // Slices of one partition are sent in order, so that the last version of a key wins.
         let mut groups: Vec<Vec<Part>> = Vec::new();
         for part in parts {
             match groups.last_mut() {
@@ -396,6 +398,7 @@ impl Router {
                 None => break,
             }
         }
+        // One error for the whole write: the first one, with all partitions in its detail.
         let Some((_, first)) = failed.first() else { return Ok(()) };
         let mut error = first.clone();
         failed.sort_by_key(|(partition, _)| *partition);
@@ -405,7 +408,7 @@ impl Router {
             .collect();
         if lost < total {
             error.message = format!(
-                "the write took effect in {} of its {total} parts only: {}",
+                "the write took effect in only {} of its {total} parts: {}",
                 total - lost,
                 error.message
             );
@@ -414,7 +417,7 @@ impl Router {
         Err(error)
     }
 
-    /// Sends the parts of one partition in order. The error says how many had no effect.
+    /// Sends the parts of one partition in order. The error has the number of parts without effect.
     async fn send_group(
         &self,
         state: &Arc<SessionState>,
@@ -422,16 +425,16 @@ impl Router {
         deadline: Instant,
     ) -> Result<(), (PartitionId, SqlError, usize)> {
         let total = group.len();
-        for (done, mut part) in group.into_iter().enumerate() {
-            // Numbered as they set out: one that waited long behind others must not look as if it came again.
+        for (index, mut part) in group.into_iter().enumerate() {
+            // The id is newer than those of parts sent meanwhile, or the part would look like a resend.
             part.id = self.next_id();
-            let sent = self.send(state, part, deadline).await;
-            sent.map_err(|failed| (failed.partition, failed.error, total - done))?;
+            let result = self.send(state, part, deadline).await;
+            result.map_err(|failed| (failed.partition, failed.error, total - index))?;
         }
         Ok(())
     }
 
-    /// Sends one part until it has taken effect, wherever its partition goes.
+    /// Sends one part until it has taken effect, following splits and merges of its partition.
     async fn send(
         &self,
         state: &Arc<SessionState>,
@@ -455,21 +458,22 @@ impl Router {
                         let error = self.timed_out(&part, cause);
                         return Err(Failed { partition, error, perhaps });
                     }
-                    let again = self.cut_again(state, part);
-                    let again =
-                        again.map_err(|error| Failed { partition: first, error, perhaps })?;
-                    parts.extend(again);
+                    let newer_parts = self.cut_again(state, part);
+                    let newer_parts =
+                        newer_parts.map_err(|error| Failed { partition: first, error, perhaps })?;
+                    parts.extend(newer_parts);
                 }
             }
         }
         Ok(())
     }
 
-    /// Cuts a part by the newest routes and completes it for the newest schema.
+    /// Cuts a part by the newest routes, and completes it for the newest schema.
     fn cut_again(&self, state: &Arc<SessionState>, part: Part) -> Result<Vec<Part>, SqlError> {
         let table =
             self.newest(&part.table).ok_or_else(|| SqlError::undefined_table(&part.table.name))?;
         let plan = self.plan(state, &table)?;
+        // An unchanged schema needs no completion, only a new placement.
         let rows = if table.schema.version == part.table.schema.version {
             without_placement(part.rows)?
         } else {
@@ -477,16 +481,16 @@ impl Router {
             plan.complete_again(&part.rows, keys)?.rows
         };
         let uncertain = part.uncertain.load(Ordering::Relaxed);
-        let known = Some((part.id, part.earlier));
-        let parts = self.cut(&table, &plan, part.kind, rows, known)?;
+        let previous = Some((part.id, part.earlier));
+        let parts = self.cut(&table, &plan, part.kind, rows, previous)?;
         for part in &parts {
             part.uncertain.store(uncertain, Ordering::Relaxed);
         }
         Ok(parts)
     }
 
-    /// Sends a part to its partition's leader, again and again, until it has taken effect, or its
-    /// route turns out to be an old one, or time is up.
+    /// Sends a part to its partition's leader, with retries, until it has taken effect, its route is out of date, or
+    /// the deadline has passed.
     async fn attempt(&self, part: &Part, deadline: Instant) -> Result<Attempt, SqlError> {
         let mut node = self.leaders.first(&part.route);
         let mut pause = PAUSE_MIN;
@@ -511,18 +515,19 @@ impl Router {
                 Err(error) => error,
             };
             let absent = is_absent(&error);
-            // It was merged, or its table dropped.
+            // The partition was merged, or its table dropped.
             if absent && self.has_changed(&part.table, &part.route) {
                 return Ok(Attempt::Stale(error));
             }
-            // A connection that broke may have broken on the way back.
+            // Without an answer, the write may have taken effect.
             if matches!(error, Error::Timeout(_) | Error::Unavailable(_)) {
                 part.uncertain.store(true, Ordering::Relaxed);
             }
-            // A full disk does not empty itself within a write's patience.
+            // A full disk is not retried: it will not be emptied before the deadline.
             if !(absent || error.is_retryable()) || matches!(error, Error::DiskFull(_)) {
                 return Err(named(&part.table, &part.route, error.into()));
             }
+            // At the deadline, an overload is explained by the state of the partition.
             if Instant::now() + pause >= deadline {
                 let overloaded = matches!(error, Error::Overloaded(_));
                 let timed_out = self.timed_out(part, error);
@@ -534,6 +539,7 @@ impl Router {
             }
             self.metrics.write_retries.add(1);
             self.leaders.failed(part.route.partition, node);
+            // Follow a hint to the leader at once, but not in circles; otherwise pause and try the next node.
             let hint = match &error {
                 Error::NotLeader { leader: Some(leader), .. } if Some(*leader) != node => {
                     Some(*leader)
@@ -554,7 +560,7 @@ impl Router {
         }
     }
 
-    /// An error of overload, with what is known of the partition that is busy.
+    /// An error of overload with the state of the busy partition.
     async fn with_load(
         &self,
         error: SqlError,
@@ -567,12 +573,12 @@ impl Router {
         }
     }
 
-    /// Whom to ask after a pause, by the newest catalog.
-    fn next_node(&self, part: &Part, asked: Option<NodeId>, error: &Error) -> Option<NodeId> {
+    /// Next node after a pause, by the newest catalog.
+    fn next_node(&self, part: &Part, last_node: Option<NodeId>, error: &Error) -> Option<NodeId> {
         let newest = self.newest(&part.table);
         let route = newest.as_ref().and_then(|table| table.partitions.route(part.route.partition));
         let route = route.unwrap_or(&part.route);
-        self.leaders.next(route, asked, error)
+        self.leaders.next(route, last_node, error)
     }
 
     async fn send_once(
@@ -607,38 +613,43 @@ impl Router {
     fn too_late(&self, table: &Table, route: &Route, uncertain: bool, last: Error) -> SqlError {
         let error = SqlError::from(self.explained(table, route, last));
         let message = format!("the write did not succeed in time: {}", error.message);
-        let hint = if uncertain { "it may or may not have taken effect" } else { "send it again" };
+        let hint = if uncertain {
+            "the write may or may not have taken effect"
+        } else {
+            "retry the write"
+        };
         named(table, route, SqlError { message, retryable: true, ..error }.with_hint(hint))
     }
 
-    /// Whether a partition is another now than a route says, or gone.
+    /// Returns true if a partition has another epoch than a route, or no longer exists.
     pub(crate) fn has_changed(&self, table: &Table, route: &Route) -> bool {
         let newest = self.newest(table);
-        let found = newest.as_ref().and_then(|table| table.partitions.route(route.partition));
-        found.is_none_or(|found| found.epoch != route.epoch)
+        let newest_route =
+            newest.as_ref().and_then(|table| table.partitions.route(route.partition));
+        newest_route.is_none_or(|newest| newest.epoch != route.epoch)
     }
 
-    /// Waits until the catalog is newer than a version, for at most [`PAUSE_MAX`]: the change may
-    /// have come in between.
+    /// Waits until the catalog is newer than a version, for at most [`PAUSE_MAX`]; returns at once if it is newer
+    /// already.
     pub(crate) async fn newer_catalog(&self, version: u64, deadline: Instant) {
         let mut catalog = self.catalog.clone();
-        let until = deadline.min(Instant::now() + PAUSE_MAX);
+        let wait_end = deadline.min(Instant::now() + PAUSE_MAX);
         let newer = catalog.wait_for(|catalog| catalog.version > version);
-        // Too late or not at all, the caller looks at the catalog anyway.
-        let _waited = tokio::time::timeout_at(until, newer).await.is_ok();
+        // The caller looks at the catalog in any case, so a timeout does not matter.
+        let _waited = tokio::time::timeout_at(wait_end, newer).await.is_ok();
     }
 }
 
-/// Whether a node does not hold the partition that it was asked for. As long as the catalog says that it does, it is about
-/// to: a partition that was cut off a moment ago is on some nodes earlier than on others.
+/// Returns true if a node does not have the requested partition. If the catalog assigns it to the node, it will
+/// arrive: some nodes get a new partition earlier than others.
 pub(crate) fn is_absent(error: &Error) -> bool {
     matches!(error, Error::NotFound { kind: "partition", .. })
 }
 
-/// A table as it is in a catalog; `None` when it is gone.
+/// Newest version of a table in a catalog; `None` if it was dropped.
 pub(crate) fn newest_in(catalog: &Catalog, table: &Table) -> Option<Arc<Table>> {
     let of_name = catalog.table(&table.database, &table.name);
-    let same = of_name.filter(|found| found.id == table.id);
+    let same = of_name.filter(|newest| newest.id == table.id);
     same.or_else(|| by_id(catalog, table.id)).map(Arc::clone)
 }
 
@@ -655,7 +666,7 @@ fn named(table: &Table, route: &Route, error: SqlError) -> SqlError {
     SqlError { detail: Some(detail), ..error }
 }
 
-/// Adds the placement, for tables that have one.
+/// Adds the placement column for tables that have one.
 fn place(table: &Table, rows: RecordBatch) -> Result<RecordBatch, SqlError> {
     let Some(placements) = table.placement.place(&table.schema, &rows)? else { return Ok(rows) };
     with_placement(&rows, placements)
@@ -673,10 +684,10 @@ fn with_placement(rows: &RecordBatch, placements: UInt16Array) -> Result<RecordB
 
 fn without_placement(rows: RecordBatch) -> Result<RecordBatch, SqlError> {
     let Ok(position) = rows.schema_ref().index_of(PLACEMENT_COLUMN) else { return Ok(rows) };
-    let kept: Vec<usize> = (0..rows.num_columns()).filter(|at| *at != position).collect();
+    let columns: Vec<usize> = (0..rows.num_columns()).filter(|index| *index != position).collect();
     let count = rows.num_rows();
-    let schema = rows.schema_ref().project(&kept)?;
-    let columns = kept.iter().map(|at| Arc::clone(rows.column(*at))).collect();
+    let schema = rows.schema_ref().project(&columns)?;
+    let columns = columns.iter().map(|index| Arc::clone(rows.column(*index))).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(count));
     Ok(RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)?)
 }

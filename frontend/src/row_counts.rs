@@ -1,8 +1,7 @@
-//! How many rows partitions have, roughly: what the optimizer orders joins by.
+//! Estimated row counts of partitions, by which the optimizer orders joins.
 //!
-//! Asked of the nodes in the background when a query finds the figures old, so that no query waits
-//! for them; the first one after a start plans without. They are estimates and only that: no answer
-//! is ever taken from them.
+//! A query that finds the counts out of date requests new ones in the background, so that no query waits; the first
+//! query after a start is planned without. The counts are estimates and never part of a result.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,10 +14,10 @@ use partita_proto::id::PartitionId;
 use crate::router::Router;
 use crate::system::{leader, statuses};
 
-/// How old figures may be before they are asked for again.
+/// Age from which on counts are requested again.
 const AGE_MAX: Duration = Duration::from_secs(5);
 
-/// The last figures.
+/// The last counts, and the time of their arrival.
 #[derive(Default)]
 pub(crate) struct RowCounts {
     counts: Mutex<(Option<Instant>, Arc<HashMap<PartitionId, u64>>)>,
@@ -26,17 +25,17 @@ pub(crate) struct RowCounts {
 }
 
 impl RowCounts {
-    /// The last figures; asks for new ones if they are old.
+    /// The last counts; requests new ones if they are old.
     pub(crate) fn get(&self, router: &Arc<Router>) -> Arc<HashMap<PartitionId, u64>> {
-        let (asked, counts) = {
+        let (updated, counts) = {
             let counts = self.counts.lock();
             (counts.0, Arc::clone(&counts.1))
         };
-        let old = asked.is_none_or(|asked| asked.elapsed() > AGE_MAX);
+        let old = updated.is_none_or(|updated| updated.elapsed() > AGE_MAX);
         if old && !self.asking.swap(true, Ordering::AcqRel) {
             let home = router.home().clone();
             let router = Arc::clone(router);
-            // Ends by itself: a node's answer is not waited for long.
+            // The task ends soon: it waits for each node only up to a timeout.
             home.spawn(async move {
                 let counts = ask(&router).await;
                 router.set_row_counts(counts);

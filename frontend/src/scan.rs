@@ -1,4 +1,4 @@
-//! The leaf of every plan that reads a table: its partitions, each read at its leader.
+//! Leaf operator that reads a table: its partitions, each at its leader.
 //!
 //! ```text
 //!   partition of the table ── scan request ── streams 0..k ──┐
@@ -6,14 +6,14 @@
 //! ```
 //!
 //! Invariants:
-//! - each partition is opened once, and each of its streams is read by one output of the plan, so
-//!   every row comes exactly once;
-//! - a partition that moved or was split before it was opened is found again; one that fails after
-//!   the first row fails the statement;
-//! - with a limit, no output gives more rows than it.
+//! - each partition is opened once, and each of its streams is read by one output of the plan, so every row is
+//! returned exactly once;
+//! - a partition that moved or was split before it was opened is looked up again; one that fails after the first row
+//! fails the statement;
+//! - with a limit, no output returns more rows than the limit.
 //!
-//! What a rule found that can be done to the rows where they are (`at_data.rs`) is done there: the leaf
-//! is then an `AtDataExec`, which gives what that makes of each stream.
+//! Operators that were pushed down to the partitions (`at_data.rs`) run there: the leaf is then an `AtDataExec`,
+//! which returns their result for each stream.
 
 mod opener;
 mod shape;
@@ -59,39 +59,39 @@ use crate::near_end::NearEndExec;
 use crate::newest::Within;
 use crate::router::Router;
 
-/// Partitions that one output opens ahead of the one it reads.
+/// Partitions that one output opens before it reads them.
 const OPEN_AHEAD: usize = 4;
-/// The same where little comes of each, after some time.
+/// The same with operators pushed down, where each partition returns little after some time.
 const OPEN_AHEAD_AT_DATA: usize = 16;
-/// A guess, for how many rows a scan gives that needs one of each series.
+/// Assumed rows per series, to estimate a scan of the newest row of each series.
 const ROWS_PER_SERIES: usize = 256;
 
-/// What a scan wants of a table.
+/// Description of a scan.
 #[derive(Clone, Debug)]
 pub(crate) struct ScanSpec {
     pub(crate) table: Arc<Table>,
-    /// The columns it reads, by SQL name.
+    /// Columns of the scan, by SQL name.
     pub(crate) schema: SchemaRef,
-    /// The columns it asks for, by storage name: the same, or one that is not given but counts rows.
+    /// Columns of the requests, by storage name: the same, or one that only counts rows if the scan has none.
     pub(crate) columns: SchemaRef,
     pub(crate) domains: Domains,
-    /// The partitions that can hold rows of the domains, as positions in the table's map.
+    /// Partitions that may hold rows of the domains, as positions in the table's map.
     pub(crate) touched: Vec<usize>,
     pub(crate) limit: Option<usize>,
-    /// How many outputs the plan has.
+    /// Number of outputs of the plan.
     pub(crate) outputs: usize,
-    /// Into how many streams each partition is split.
+    /// Number of streams of each partition.
     pub(crate) streams: usize,
-    /// About how many rows the partitions have, if anybody said.
+    /// Estimated rows of the partitions; `None` without an estimate.
     pub(crate) rows: Option<usize>,
-    /// Whether the newest row of each series is all that is needed.
+    /// True if only the newest row of each series is needed.
     pub(crate) newest_only: bool,
-    /// What is done to the rows where they are; `None`: they are given as they are.
+    /// Operators pushed down to the partitions, if any.
     pub(crate) at_data: Option<AtData>,
 }
 
 impl ScanSpec {
-    /// The columns of the rows that it gives.
+    /// Columns of the rows that the scan returns.
     fn schema(&self) -> SchemaRef {
         match &self.at_data {
             Some(at_data) => at_data.chain.schema(),
@@ -100,7 +100,7 @@ impl ScanSpec {
     }
 }
 
-/// A scan of some of a table's partitions.
+/// Operator that scans some of a table's partitions.
 pub(crate) struct PartitionScanExec {
     spec: ScanSpec,
     router: Arc<Router>,
@@ -116,7 +116,7 @@ struct Part {
     stats: Mutex<Vec<Arc<ScanStats>>>,
 }
 
-/// What scans cost; see [`PartitionScanExec::usage`].
+/// Cost of scans; see [`PartitionScanExec::usage`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) scans: u64,
@@ -141,7 +141,7 @@ impl Usage {
         self.row_groups_pruned += other.row_groups_pruned;
     }
 
-    /// What all scans of a plan cost so far.
+    /// Cost of all scans of a plan so far.
     pub(crate) fn of(plan: &Arc<dyn ExecutionPlan>) -> Self {
         let mut usage = Self::default();
         for scan in scans(plan, NearEndExec::read) {
@@ -150,17 +150,17 @@ impl Usage {
         usage
     }
 
-    /// Whether the statement needed one partition at most.
+    /// Returns true if at most one partition was touched.
     pub(crate) fn fast_path(&self) -> bool {
         self.partitions_touched <= 1
     }
 }
 
-/// How many partitions each scan of a plan asks, and of which table.
+/// Table of each scan of a plan, and the number of partitions that it reads.
 pub(crate) fn fan_out(plan: &Arc<dyn ExecutionPlan>) -> Vec<(TableId, u64)> {
     let scans = scans(plan, NearEndExec::read);
-    let of = |scan: &PartitionScanExec| (scan.spec.table.id, scan.parts.len() as u64);
-    scans.iter().filter_map(|scan| as_scan(scan).map(of)).collect()
+    let table_and_parts = |scan: &PartitionScanExec| (scan.spec.table.id, scan.parts.len() as u64);
+    scans.iter().filter_map(|scan| as_scan(scan).map(table_and_parts)).collect()
 }
 
 fn as_scan(plan: &Arc<dyn ExecutionPlan>) -> Option<&PartitionScanExec> {
@@ -168,12 +168,12 @@ fn as_scan(plan: &Arc<dyn ExecutionPlan>) -> Option<&PartitionScanExec> {
     plan.downcast_ref()
 }
 
-/// The scans of a plan, with those of some of the spans of what is read by spans of time.
+/// Scans of a plan; `spans` chooses those below an operator that reads by spans of time.
 fn scans(
     plan: &Arc<dyn ExecutionPlan>,
     spans: impl Fn(&NearEndExec) -> &[Arc<dyn ExecutionPlan>],
 ) -> Vec<Arc<dyn ExecutionPlan>> {
-    let mut found = Vec::new();
+    let mut leaves = Vec::new();
     let mut stack = vec![Arc::clone(plan)];
     while let Some(plan) = stack.pop() {
         match plan.downcast_ref::<NearEndExec>() {
@@ -181,13 +181,13 @@ fn scans(
             None => stack.extend(plan.children().into_iter().map(Arc::clone)),
         }
         if as_scan(&plan).is_some() {
-            found.push(plan);
+            leaves.push(plan);
         }
     }
-    found
+    leaves
 }
 
-/// Opens all scans of a table in a plan now, so that they do not see what is written from now on.
+/// Opens all scans of a table in a plan, so that they do not see later writes.
 pub(crate) async fn pin_scans(
     plan: &Arc<dyn ExecutionPlan>,
     table: &Table,
@@ -233,8 +233,8 @@ impl PartitionScanExec {
         }
     }
 
-    /// The scan for a query that needs the newest row of each series only, and what is known of its
-    /// columns within one series; `None` if the table has no such order, or some rows will do.
+    /// The scan for a query of the newest row of each series, and the knowledge about its columns within one series;
+    /// `None` if the table has no such order, or the domains may exclude the newest row.
     pub(crate) fn newest_only(&self) -> Option<(Self, Vec<Within>)> {
         let schema = &self.spec.table.schema;
         let time = schema.time_index()?;
@@ -246,12 +246,12 @@ impl PartitionScanExec {
         {
             return None;
         }
-        let within = |field: &FieldRef| match schema.column(field.name()) {
+        let knowledge = |field: &FieldRef| match schema.column(field.name()) {
             Some(column) if column.id == time.id => Within::Time,
             Some(column) if schema.key.contains(&column.id) => Within::Same,
             _ => Within::Other,
         };
-        let columns = self.spec.schema.fields().iter().map(within).collect();
+        let columns = self.spec.schema.fields().iter().map(knowledge).collect();
         let spec = ScanSpec {
             newest_only: true,
             outputs: self.parts.len().min(self.spec.outputs).max(1),
@@ -262,8 +262,8 @@ impl PartitionScanExec {
         Some((Self::new(spec, Arc::clone(&self.router)), columns))
     }
 
-    /// Whether domains that hold any row of a series hold its newest: they are of the key, and of the time from some
-    /// moment on.
+    /// Returns true if the domains include the newest row of every series of which they include any: they restrict
+    /// the key, and the time only from below.
     fn keeps_newest(&self, time: &str) -> bool {
         let schema = &self.spec.table.schema;
         let no_end = |domain: &Domain| matches!(domain.intervals(), [interval] if interval.high == Bound::Unbounded);
@@ -275,16 +275,17 @@ impl PartitionScanExec {
         })
     }
 
-    /// What is asked for of the time index; `None`: all of it.
+    /// Domain of the time index; `None`: all of it.
     pub(crate) fn time_domain(&self) -> Option<&Domain> {
         let time = self.spec.table.schema.time_index()?;
         self.spec.domains.get(&time.storage_name)
     }
 
-    /// The scan of those rows whose time lies in a domain; `None` if it has been given more to do than to read rows.
+    /// The scan restricted to a domain of the time index; `None` if the scan has a limit, pushed-down operators or
+    /// reads newest rows only.
     ///
     /// # Errors
-    /// When the table's key is not one.
+    /// Fails if the table's key is not valid.
     pub(crate) fn within_time(&self, span: &Domain) -> Result<Option<Self>, SqlError> {
         let spec = &self.spec;
         let table = &spec.table;
@@ -302,7 +303,7 @@ impl PartitionScanExec {
         Ok(Some(Self::new(spec, Arc::clone(&self.router))))
     }
 
-    /// The scan of what is made of its rows where they are.
+    /// The scan with operators pushed down to its partitions.
     pub(crate) fn with_at_data(&self, at_data: AtData) -> Self {
         let spec = ScanSpec { at_data: Some(at_data), ..self.spec.clone() };
         Self::new(spec, Arc::clone(&self.router))
@@ -312,12 +313,12 @@ impl PartitionScanExec {
         &self.spec
     }
 
-    /// Whether no partition can hold a row.
+    /// Returns true if no partition can hold a row.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Whether it reads one key.
+    /// Returns true if the scan reads one key.
     pub(crate) fn is_lookup(&self) -> bool {
         let mut key = self.spec.table.schema.key_columns().peekable();
         let bound = |storage_name: &str| {
@@ -326,12 +327,12 @@ impl PartitionScanExec {
         key.peek().is_some() && key.all(|column| bound(&column.storage_name))
     }
 
-    /// Whether its rows come from other processes.
+    /// Returns true if the rows come from other processes.
     pub(crate) fn is_remote(&self) -> bool {
         self.router.nodes().remote()
     }
 
-    /// What the scan cost so far.
+    /// Cost of the scan so far.
     pub(crate) fn usage(&self) -> Usage {
         let mut usage = Usage {
             scans: 1,
@@ -368,6 +369,7 @@ impl PartitionScanExec {
             self.parts.len() <= 1,
             columns.join(", "),
         );
+        // Optional properties are shown only where they matter.
         if !spec.domains.is_all() {
             let domains: Vec<_> = spec
                 .domains
@@ -400,7 +402,7 @@ impl PartitionScanExec {
     }
 }
 
-/// A domain of many points is cut to this in EXPLAIN.
+/// Maximum bytes of a domain in EXPLAIN; longer ones are cut.
 const DOMAIN_TEXT_MAX: usize = 200;
 
 impl fmt::Debug for PartitionScanExec {
@@ -455,12 +457,12 @@ impl ExecutionPlan for PartitionScanExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    /// A plan that runs again opens its partitions again.
+    // A plan that runs again opens its partitions again.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self::new(self.spec.clone(), Arc::clone(&self.router))))
     }
 
-    /// An estimate, for the order of joins.
+    // An estimate, for the order of joins.
     fn statistics_from_inputs(
         &self,
         _: &[Arc<Statistics>],
@@ -479,7 +481,7 @@ impl ExecutionPlan for PartitionScanExec {
     }
 
     fn fetch(&self) -> Option<usize> {
-        // What is made of so many rows is another number of them.
+        // The limit applies to scanned rows; pushed-down operators return another number of rows.
         if self.spec.at_data.is_some() { None } else { self.spec.limit }
     }
 
@@ -494,6 +496,7 @@ impl ExecutionPlan for PartitionScanExec {
     fn execute(&self, output: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let outputs = self.spec.outputs.max(1);
         let opener = Arc::new(self.opener());
+        // Streams of partitions are dealt round-robin to the outputs.
         let slots: Vec<(Arc<Part>, usize)> = self
             .parts
             .iter()
@@ -505,6 +508,7 @@ impl ExecutionPlan for PartitionScanExec {
         let shape = Shape::of(&self.spec);
         let ahead = if self.spec.at_data.is_some() { OPEN_AHEAD_AT_DATA } else { OPEN_AHEAD };
         let baseline = BaselineMetrics::new(&self.metrics, output);
+        // Open some partitions ahead, and read their streams in order.
         let rows = futures::stream::iter(slots)
             .map(move |(part, stream)| {
                 let opener = Arc::clone(&opener);
@@ -537,10 +541,10 @@ impl ExecutionPlan for PartitionScanExec {
         count("files_read", usage.files_read);
         count("files_pruned", usage.files_pruned);
         count("row_groups_pruned", usage.row_groups_pruned);
-        let mut all = self.metrics.clone_inner();
+        let mut metrics = self.metrics.clone_inner();
         for metric in extra.clone_inner().iter() {
-            all.push(Arc::clone(metric));
+            metrics.push(Arc::clone(metric));
         }
-        Some(all)
+        Some(metrics)
     }
 }

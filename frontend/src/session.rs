@@ -1,4 +1,4 @@
-//! A session: one client's settings, prepared statements, cursors and running statement.
+//! Sessions: the settings, prepared statements, cursors and running statement of one client.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -28,19 +28,19 @@ use crate::settings::Settings;
 use crate::sql::parser;
 use crate::sql::statement::{Statement, TableName};
 
-/// Rows of values that are written on the thread that read them.
+/// Maximum rows of a prepared INSERT that runs without a lane, on the thread that received it.
 const LIGHT_ROWS_MAX: usize = 1_000;
-/// Statements that one session may prepare by SQL.
+/// Maximum statements that one session may prepare by SQL.
 const PREPARED_MAX: usize = 1_000;
 
-/// Who opens a session, and where.
+/// Identity of a session's client, and its database.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// The database that bare table names are in.
+    /// Database of unqualified table names.
     pub database: String,
-    /// The user's name, for `current_user`.
+    /// User name, for `current_user`.
     pub user: String,
-    /// What the client calls itself.
+    /// Application name given by the client.
     pub application: String,
 }
 
@@ -54,29 +54,28 @@ impl Default for SessionOptions {
     }
 }
 
-/// A plan, and what it was made with.
+/// A cached plan, with the state that it depends on.
 pub(crate) struct Planned {
-    /// The catalog's version.
+    /// Catalog version.
     pub(crate) version: u64,
     /// The session's database and time zone.
-    pub(crate) within: (String, Option<String>),
+    pub(crate) context: (String, Option<String>),
     pub(crate) plan: Arc<LogicalPlan>,
 }
 
-/// A statement that is ready to run with parameters.
+/// A prepared statement.
 pub struct Prepared {
-    /// The statement.
+    /// The parsed statement, run again for each set of values.
     pub statement: Statement,
-    /// The types of `$1`, `$2` and so on.
+    /// Types of `$1`, `$2` and so on.
     pub parameter_types: Vec<DataType>,
-    /// The columns of its rows; `None` when it gives none.
+    /// Columns of the result; `None` if it has no rows.
     pub schema: Option<SchemaRef>,
-    /// The plan of a query.
+    /// Cached plan of a query.
     pub(crate) plan: Mutex<Option<Planned>>,
 }
 
-/// One client's session. Statements of one session run one after another; [`Session::cancel`] may be
-/// called at any time.
+/// One client's session. It runs one statement at a time; [`Session::cancel`] may be called at any time.
 pub struct Session {
     frontend: Arc<Frontend>,
     context: SessionContext,
@@ -85,7 +84,7 @@ pub struct Session {
     pub(crate) settings: Mutex<Settings>,
     zone: Mutex<Zone>,
     running: Mutex<CancellationToken>,
-    /// When the first of the calls began that do a statement in parts.
+    /// Start of the first call of a statement that is run in several calls.
     parts_began: Mutex<Option<Instant>>,
     in_transaction: AtomicBool,
     written_in_transaction: AtomicU32,
@@ -127,21 +126,20 @@ impl Session {
         session
     }
 
-    /// The frontend.
+    /// The frontend that the session belongs to.
     pub fn frontend(&self) -> &Arc<Frontend> {
         &self.frontend
     }
 
-    /// The user's name.
+    /// User name.
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// Splits text into statements. A long or intricate one is read on threads of its own, within the session's
-    /// limits.
+    /// Parses text into statements. Long or complex text is parsed in a lane, within the session's limits.
     ///
     /// # Errors
-    /// When the text is not SQL of this dialect; nothing of it was run.
+    /// Fails if the text is not SQL of this dialect.
     pub async fn parse(self: &Arc<Self>, sql: &str) -> Result<Vec<Statement>, SqlError> {
         if let Some(parsed) = parser::parse_quickly(sql) {
             return parsed;
@@ -153,50 +151,51 @@ impl Session {
     /// Runs one statement.
     ///
     /// # Errors
-    /// When it fails; what a failed write did is in the error.
+    /// Errors of the statement; the detail of a failed write says which rows took effect.
     pub async fn run(self: &Arc<Self>, statement: &Statement) -> Result<Output, SqlError> {
         let limits = self.begin();
         if let Err(error) = self.check_writable(statement) {
             return self.observed(statement, Err(error), limits);
         }
+        // Short statements run on the caller's thread.
         if let Statement::Insert(insert) = statement
             && insert.is_light()
-            && let Some(done) = limits.apply(self.insert_literals(insert, None)).await.transpose()
+            && let Some(result) = limits.apply(self.insert_literals(insert, None)).await.transpose()
         {
-            return self.observed(statement, done, limits);
+            return self.observed(statement, result, limits);
         }
         if !statement.needs_lane() {
-            let done = limits.apply(Box::pin(self.dispatch(statement))).await;
-            return self.observed(statement, done, limits);
+            let result = limits.apply(Box::pin(self.dispatch(statement))).await;
+            return self.observed(statement, result, limits);
         }
         let (session, of_lane) = (Arc::clone(self), statement.clone());
         let work = async move { Box::pin(session.dispatch(&of_lane)).await };
-        let done = self.in_lane(&limits, work).await;
-        self.observed(statement, done, limits)
+        let result = self.in_lane(&limits, work).await;
+        self.observed(statement, result, limits)
     }
 
-    /// Says that the calls from now on (parse, prepare, run) are parts of one statement, whose time-out counts from the
-    /// first of them; until [`Self::end_in_parts`].
+    /// Makes the following calls (parse, prepare, run) parts of one statement, whose timeout counts from the first of
+    /// them; ends with [`Self::end_in_parts`].
     pub fn begin_in_parts(&self) {
         self.parts_began.lock().get_or_insert_with(Instant::now);
     }
 
-    /// Says that each call is a statement of its own again.
+    /// Makes each call a statement of its own again.
     pub fn end_in_parts(&self) {
         *self.parts_began.lock() = None;
     }
 
-    /// The value of a setting that is a duration; `None` when there is no such setting, or it is 0.
+    /// Value of a duration setting; `None` if it does not exist or is 0.
     pub fn timeout_setting(&self, name: &str) -> Option<Duration> {
         self.settings.lock().timeout(name)
     }
 
-    /// How long a statement may take; `None`: for ever.
+    /// Maximum run time of a statement; `None`: no limit.
     pub fn statement_timeout(&self) -> Option<Duration> {
         self.settings.lock().statement_timeout()
     }
 
-    /// Begins a statement: its limits count from now, or from the first of its parts.
+    /// Starts a statement: its limits count from now, or from the first of its parts.
     fn begin(&self) -> observe::Limits {
         let started = Instant::now();
         let token = CancellationToken::new();
@@ -206,8 +205,8 @@ impl Session {
         observe::Limits { token, started, deadline }
     }
 
-    /// Does work of a statement on threads of its own, until it is done or a limit is hit: then nobody waits for the
-    /// threads any more.
+    /// Runs work of a statement in a lane until it is done or a limit is hit. A limit interrupts the lane and returns
+    /// at once.
     async fn in_lane<T: Send + 'static>(
         &self,
         limits: &observe::Limits,
@@ -215,18 +214,18 @@ impl Session {
     ) -> Result<T, SqlError> {
         let lane = limits.apply(async { Ok(self.frontend.lanes().enter().await?) }).await?;
         let unfinished = Unfinished(Some(lane.clone()));
-        let done = limits.apply(async { lane.run(work).await? }).await;
-        if let Err(error) = &done
+        let result = limits.apply(async { lane.run(work).await? }).await;
+        if let Err(error) = &result
             && let Some(reason) = limits.reason(error)
         {
             lane.interrupt(reason);
         }
         unfinished.finish();
-        // The limit is what ended it, whatever the interrupted computation said.
-        done.map_err(|error| limits.explain(&lane, error))
+        // The limit is the cause, whatever error the interrupted computation returned.
+        result.map_err(|error| limits.explain(&lane, error))
     }
 
-    /// Does work that is no statement of its own, under the limits of one.
+    /// Runs work that is not a statement itself under the limits of one.
     async fn within_limits<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, SqlError>> + Send + 'static,
@@ -235,7 +234,7 @@ impl Session {
         self.in_lane(&limits, work).await
     }
 
-    /// Observes a statement that was begun, and its rows to their end.
+    /// Observes a started statement and its rows to their end.
     fn observed(
         &self,
         statement: &Statement,
@@ -249,7 +248,7 @@ impl Session {
         observer.observe(result, limits)
     }
 
-    /// Refuses a statement that writes in a transaction that is READ ONLY.
+    /// Refuses a write in a READ ONLY transaction.
     fn check_writable(&self, statement: &Statement) -> Result<(), SqlError> {
         if !self.settings.lock().is_read_only() || !self.writes(statement) {
             return Ok(());
@@ -258,21 +257,21 @@ impl Session {
         Err(SqlError::new("25006", message))
     }
 
-    /// Whether a statement changes something; EXECUTE does if what it runs does.
+    /// Returns true if a statement writes; for EXECUTE, if the prepared statement does.
     fn writes(&self, statement: &Statement) -> bool {
         match statement {
             Statement::Execute(execute) => {
                 self.prepared(&execute.name).is_ok_and(|prepared| prepared.statement.writes())
             }
-            other => other.writes(),
+            statement => statement.writes(),
         }
     }
 
-    /// Parses text and runs its statements one after another; the first that fails ends it. Rows of
-    /// all statements but the last are collected, so that each has run to its end before the next.
+    /// Parses text and runs its statements one after another, up to the first failure. Rows of all statements but the
+    /// last are collected, so that each has ended before the next starts.
     ///
     /// # Errors
-    /// The parser's or the first failing statement's.
+    /// Error of the parser or of the first failing statement.
     pub async fn execute(self: &Arc<Self>, sql: &str) -> Result<Vec<Output>, SqlError> {
         let statements = self.parse(sql).await?;
         let mut outputs = Vec::with_capacity(statements.len());
@@ -284,10 +283,10 @@ impl Session {
         Ok(outputs)
     }
 
-    /// Prepares a statement. `parameter_types` are those the client knows; the others are inferred.
+    /// Prepares a statement. `parameter_types` are the types declared by the client; the others are inferred.
     ///
     /// # Errors
-    /// When it does not plan, or a parameter's type cannot be told.
+    /// Fails if the statement cannot be planned, or a parameter's type cannot be inferred.
     pub async fn prepare(
         self: &Arc<Self>,
         statement: Statement,
@@ -309,7 +308,7 @@ impl Session {
     /// Runs a prepared statement with values for its parameters.
     ///
     /// # Errors
-    /// As [`Session::run`]; and when there are more or fewer values than parameters.
+    /// As [`Session::run`]; fails if the number of values is not the number of parameters.
     pub async fn run_prepared(
         self: &Arc<Self>,
         prepared: &Arc<Prepared>,
@@ -323,27 +322,27 @@ impl Session {
             && insert.is_light()
         {
             let work = self.insert_prepared(insert, prepared, &parameters);
-            if let Some(done) = limits.apply(work).await.transpose() {
-                return self.observed(statement, done, limits);
+            if let Some(result) = limits.apply(work).await.transpose() {
+                return self.observed(statement, result, limits);
             }
         }
         if !statement.needs_lane() {
             let work = Box::pin(self.dispatch_prepared(prepared, parameters));
-            let done = limits.apply(work).await;
-            return self.observed(statement, done, limits);
+            let result = limits.apply(work).await;
+            return self.observed(statement, result, limits);
         }
         let (session, of_lane) = (Arc::clone(self), Arc::clone(prepared));
         let work = async move { Box::pin(session.dispatch_prepared(&of_lane, parameters)).await };
-        let done = self.in_lane(&limits, work).await;
-        self.observed(statement, done, limits)
+        let result = self.in_lane(&limits, work).await;
+        self.observed(statement, result, limits)
     }
 
-    /// Runs a prepared statement once for each row of values; rows of an INSERT are joined into one
-    /// write, which has one output.
+    /// Runs a prepared statement once for each row of values. Rows of an INSERT are joined into one write, which has
+    /// one output.
     ///
     /// # Errors
-    /// As [`Session::run_prepared`]; what ran before the failing row has taken effect, but of an
-    /// INSERT nothing unless the error says so.
+    /// As [`Session::run_prepared`]; executions before the failing row have taken effect, but an INSERT has not
+    /// unless the error says so.
     pub async fn run_prepared_many(
         self: &Arc<Self>,
         prepared: &Arc<Prepared>,
@@ -356,14 +355,14 @@ impl Session {
             }
             if insert.is_light() && rows.len() <= LIGHT_ROWS_MAX {
                 let work = self.insert_literals_many(insert, prepared, &rows);
-                if let Some(done) = limits.apply(work).await.transpose() {
-                    return Ok(vec![self.observed(&prepared.statement, done, limits)?]);
+                if let Some(result) = limits.apply(work).await.transpose() {
+                    return Ok(vec![self.observed(&prepared.statement, result, limits)?]);
                 }
             }
             let (session, of_lane) = (Arc::clone(self), Arc::clone(prepared));
             let work = async move { Box::pin(session.insert_many(&of_lane, rows)).await };
-            let done = self.in_lane(&limits, work).await;
-            return Ok(vec![self.observed(&prepared.statement, done, limits)?]);
+            let result = self.in_lane(&limits, work).await;
+            return Ok(vec![self.observed(&prepared.statement, result, limits)?]);
         }
         let mut outputs = Vec::with_capacity(rows.len());
         for parameters in rows {
@@ -373,32 +372,32 @@ impl Session {
         Ok(outputs)
     }
 
-    /// Ends the running statement, and the stream of its rows, with SQLSTATE 57014.
+    /// Ends the running statement and the stream of its rows with SQLSTATE 57014.
     pub fn cancel(&self) {
         self.running.lock().cancel();
     }
 
-    /// DataFusion's context of the session, for what a door adds to it (`pg_catalog`).
+    /// DataFusion's context of the session, to which a door may add (`pg_catalog`).
     pub fn context(&self) -> SessionContext {
         self.context.clone()
     }
 
-    /// The state that one statement is planned with.
+    /// State for planning one statement.
     pub(crate) fn statement_state(&self) -> SessionState {
         let mut state = self.context.state();
         state.mark_start_execution();
         state
     }
 
-    /// The database that bare table names are in.
+    /// Database of unqualified table names.
     pub fn database(&self) -> String {
         self.database.lock().clone()
     }
 
-    /// Changes it.
+    /// Changes the database of unqualified table names.
     ///
     /// # Errors
-    /// When there is no such database.
+    /// Fails if the database does not exist.
     pub fn set_database(&self, name: &str) -> Result<(), SqlError> {
         let exists = self.frontend.catalog().databases.contains_key(name)
             || [SYSTEM, INFORMATION].contains(&name);
@@ -409,7 +408,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes a database the session's, in its plans and functions too.
+    /// Changes the database, also for plans and functions.
     fn enter(&self, name: &str) {
         name.clone_into(&mut self.database.lock());
         let state = self.context.state_ref();
@@ -419,7 +418,7 @@ impl Session {
         }
     }
 
-    /// Gives the session's statements a function, in the place of one of that name.
+    /// Registers a function for the session; it replaces a function of the same name.
     fn register(&self, function: ScalarUDF) {
         let state = self.context.state_ref();
         let _replaced = datafusion::execution::FunctionRegistry::register_udf(
@@ -428,7 +427,7 @@ impl Session {
         );
     }
 
-    /// The time zone of the session.
+    /// Time zone of the session.
     pub fn zone(&self) -> Zone {
         *self.zone.lock()
     }
@@ -437,15 +436,15 @@ impl Session {
         *self.zone.lock() = zone;
     }
 
-    /// The value of a setting, as SHOW says it.
+    /// Value of a setting as SHOW returns it.
     ///
     /// # Errors
-    /// When there is no such setting.
+    /// Fails if the setting does not exist.
     pub fn setting(&self, name: &str) -> Result<String, SqlError> {
         self.show_setting(name)
     }
 
-    /// Whether BEGIN came and no COMMIT or ROLLBACK yet.
+    /// Returns true between BEGIN and COMMIT or ROLLBACK.
     pub fn in_transaction(&self) -> bool {
         self.in_transaction.load(Ordering::Relaxed)
     }
@@ -455,12 +454,12 @@ impl Session {
         self.written_in_transaction.store(0, Ordering::Relaxed);
     }
 
-    /// Statements that wrote since BEGIN.
+    /// Number of statements that wrote since BEGIN.
     pub(crate) fn written_in_transaction(&self) -> u32 {
         self.written_in_transaction.load(Ordering::Relaxed)
     }
 
-    /// A table by the name that a statement gives it.
+    /// Looks up a table by the name in a statement.
     pub(crate) fn table(&self, name: &TableName) -> Result<Arc<Table>, SqlError> {
         let database = self.database();
         let catalog = self.frontend.catalog();
@@ -471,7 +470,7 @@ impl Session {
         if [SYSTEM, INFORMATION].contains(&database) {
             return Err(SqlError::new(
                 "42809",
-                format!("\"{database}.{}\" is not a table that rows are stored in", name.name),
+                format!("\"{database}.{}\" is not a stored table", name.name),
             ));
         }
         Err(SqlError::undefined_table(match &name.database {
@@ -485,19 +484,19 @@ impl Session {
         name: &str,
         prepared: Arc<Prepared>,
     ) -> Result<(), SqlError> {
-        let mut all = self.prepared.lock();
-        if all.contains_key(name) {
+        let mut statements = self.prepared.lock();
+        if statements.contains_key(name) {
             let message = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new("42P05", message));
         }
-        if all.len() >= PREPARED_MAX {
+        if statements.len() >= PREPARED_MAX {
             return Err(SqlError::new(
                 "54000",
-                format!("a session may have {PREPARED_MAX} prepared statements"),
+                format!("a session can have at most {PREPARED_MAX} prepared statements"),
             )
-            .with_hint("DEALLOCATE those that are not needed"));
+            .with_hint("DEALLOCATE statements that are no longer needed"));
         }
-        all.insert(name.to_owned(), prepared);
+        statements.insert(name.to_owned(), prepared);
         Ok(())
     }
 
@@ -518,11 +517,11 @@ impl Session {
     }
 }
 
-/// A statement that nobody waits for any more when this is dropped: its computations are to end.
+/// Interrupts a statement's lane when its caller stops waiting.
 struct Unfinished(Option<Lane>);
 
 impl Unfinished {
-    /// The statement is over, or its rows go on.
+    /// The statement has ended, or continues as a stream.
     fn finish(mut self) {
         self.0 = None;
     }
@@ -536,7 +535,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// The same output with its rows in memory.
+/// Reads an output's rows into memory.
 async fn collected(output: Output) -> Result<Output, SqlError> {
     match output {
         Output::Rows { schema, mut stream } => {
@@ -547,6 +546,6 @@ async fn collected(output: Output) -> Result<Output, SqlError> {
             let stream = Box::pin(futures::stream::iter(batches.into_iter().map(Ok)));
             Ok(Output::Rows { schema, stream })
         }
-        other => Ok(other),
+        output => Ok(output),
     }
 }

@@ -1,8 +1,8 @@
-//! EXCEPT ALL and INTERSECT ALL count rows.
+//! EXCEPT ALL and INTERSECT ALL by counted rows.
 //!
-//! DataFusion makes one anti or semi join of either, which asks whether a row is on the other side, not how often. Here
-//! each of the equal rows of a side gets a number, which is compared along: of three rows on the left and one on the
-//! right, EXCEPT ALL then leaves the second and the third, and INTERSECT ALL the first.
+//! DataFusion plans both as an anti or semi join, which checks whether a row is on the other side, not how often.
+//! Here equal rows of a side are numbered, and the number is part of the comparison: with three rows on the left and
+//! one on the right, EXCEPT ALL returns the second and the third, and INTERSECT ALL the first.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-/// The name of the number of a row among its equals.
+/// Name of the column with a row's number among its equals.
 const NUMBER: &str = "__number_among_equals";
 
-/// Numbers the rows of EXCEPT ALL and INTERSECT ALL; see the head of the file. To be applied once types are coerced,
-/// and before subqueries are rewritten.
+/// Numbers the rows of EXCEPT ALL and INTERSECT ALL; see the head of the file. Apply it once types are coerced, and
+/// before subqueries are rewritten.
 #[derive(Debug)]
 pub(crate) struct CountedSetOperations;
 
@@ -34,14 +34,14 @@ impl AnalyzerRule for CountedSetOperations {
             LogicalPlan::Join(join) if keeps_duplicates(&join) => {
                 Ok(Transformed::yes(counted(&join)?))
             }
-            other => Ok(Transformed::no(other)),
+            node => Ok(Transformed::no(node)),
         })?;
         Ok(rewritten.data)
     }
 }
 
-/// No other join of a plan that is not optimized yet takes NULL for a value. Without ALL the rows of the left side are
-/// distinct, and one of each is as many as there are.
+/// Returns true for EXCEPT ALL and INTERSECT ALL: no other join of an unoptimized plan treats NULL as a value.
+/// Without ALL, the rows of the left side are distinct and need no numbers.
 fn keeps_duplicates(join: &Join) -> bool {
     matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
         && join.null_equality == NullEquality::NullEqualsNull
@@ -51,15 +51,15 @@ fn keeps_duplicates(join: &Join) -> bool {
 fn counted(join: &Join) -> Result<LogicalPlan> {
     let columns = join.left.schema().columns();
     let (lefts, rights): (Vec<_>, Vec<_>) = join.on.iter().cloned().unzip();
-    let left = numbered(&join.left, &lefts)?;
-    let right = numbered(&join.right, &rights)?;
+    let left_side = numbered(&join.left, &lefts)?;
+    let right_side = numbered(&join.right, &rights)?;
     let number = || Expr::Column(Column::new_unqualified(NUMBER));
-    let mut on = join.on.clone();
-    on.push((number(), number()));
+    let mut keys = join.on.clone();
+    keys.push((number(), number()));
     let joined = Join::try_new(
-        Arc::new(left),
-        Arc::new(right),
-        on,
+        Arc::new(left_side),
+        Arc::new(right_side),
+        keys,
         join.filter.clone(),
         join.join_type,
         join.join_constraint,
@@ -70,7 +70,7 @@ fn counted(join: &Join) -> Result<LogicalPlan> {
     LogicalPlanBuilder::from(LogicalPlan::Join(joined)).project(columns)?.build()
 }
 
-/// A side with the number of each row among those of the same values.
+/// A side with each row's number among the rows of the same values.
 fn numbered(plan: &LogicalPlan, values: &[Expr]) -> Result<LogicalPlan> {
     let number = row_number().partition_by(values.to_vec()).build()?;
     let name = Column::new_unqualified(number.schema_name().to_string());

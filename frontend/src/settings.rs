@@ -1,8 +1,7 @@
-//! A session's settings: what SET changes and SHOW tells.
+//! A session's settings: the values of SET and SHOW.
 //!
-//! Most exist because clients of PostgreSQL set or ask them when they connect; those keep whatever
-//! they are given. A setting that would promise something this version does not do takes only the
-//! value that is true.
+//! Most settings exist because PostgreSQL's clients set or read them when they connect; these keep any value. A
+//! setting that promises a behaviour accepts only values that this version implements.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,32 +10,32 @@ use crate::at_data;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError, UNDEFINED_OBJECT};
 use crate::functions::POSTGRES_VERSION;
 
-/// Settings with a dot in their name that a client may invent.
+/// Maximum custom settings of a client, which have a dot in their name.
 const CUSTOM_MAX: usize = 100;
 
-/// Bytes of a setting's name and value.
+/// Maximum bytes of a setting's name and value together.
 const VALUE_BYTES_MAX: usize = 16 << 10;
 
-/// How a setting takes values.
+/// Values that a setting accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
-    /// Anything.
+    /// Any text, which is kept as it is.
     Anything,
     /// A duration in milliseconds, or with a unit.
     Duration,
-    /// One of these, whatever its case.
+    /// One of several spellings of the same value, in any case.
     OneOf(&'static [&'static str]),
-    /// One of these, each of which means something else.
+    /// One of several values, in any case.
     Choice(&'static [&'static str]),
-    /// Whether something is so.
+    /// On or off.
     Switch,
-    /// The style of dates, of which there is one, and the order of day and month, which no text here leaves open.
+    /// The style of dates, which is always ISO, and the order of day and month, which ISO does not need.
     DateStyle,
-    /// Nothing: it only tells.
+    /// No value: the setting is read-only.
     Nothing,
 }
 
-/// Name, what it takes, what it is when nobody sets it.
+/// Name, accepted values, default.
 const KNOWN: &[(&str, Takes, &str)] = &[
     ("application_name", Takes::Anything, ""),
     ("bytea_output", Takes::OneOf(&["hex"]), "hex"),
@@ -73,17 +72,17 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("transaction_read_only", Takes::Switch, "off"),
 ];
 
-/// What a transaction gets, under the names that ask for no more.
+/// Isolation levels that are fulfilled, the actual one first.
 const ISOLATION: &[&str] = &["read committed", "read uncommitted"];
 
-/// The settings of one session.
+/// Settings of one session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
-    /// Those that were set.
+    /// Explicit values.
     values: BTreeMap<String, String>,
-    /// What those set by SET LOCAL were before; `None`: not set.
+    /// Values from before SET LOCAL; `None`: the default.
     local: BTreeMap<String, Option<String>>,
-    /// What `statement_timeout` is when nobody sets it.
+    /// Default of `statement_timeout`.
     statement_timeout: Option<Duration>,
 }
 
@@ -95,7 +94,7 @@ impl Settings {
         Self { values, local: BTreeMap::new(), statement_timeout }
     }
 
-    /// The value of a setting, as SHOW says it.
+    /// Value of a setting as SHOW returns it.
     pub(crate) fn get(&self, name: &str) -> Result<String, SqlError> {
         if let Some(value) = self.values.get(name) {
             return Ok(value.clone());
@@ -111,7 +110,7 @@ impl Settings {
         known(name).map(|(_, _, default)| (*default).to_owned()).ok_or_else(|| unknown(name))
     }
 
-    /// Sets a setting; `None` makes it what it is when nobody sets it.
+    /// Sets a setting; `None` resets it to its default.
     pub(crate) fn set(
         &mut self,
         name: &str,
@@ -122,7 +121,7 @@ impl Settings {
             (Some((_, takes, _)), Some(value)) => Some(check(name, *takes, value)?),
             (Some((_, Takes::Nothing, _)), None) => return Err(read_only(name)),
             (Some(_), None) => None,
-            // As in PostgreSQL, a name with a dot is the client's own.
+            // As in PostgreSQL, names with a dot are free for the client.
             (None, value) if name.contains('.') => {
                 if self.values.len() >= KNOWN.len() + CUSTOM_MAX && !self.values.contains_key(name)
                 {
@@ -133,29 +132,29 @@ impl Settings {
             (None, _) => return Err(unknown(name)),
         };
         if name.len() + checked.as_ref().map_or(0, String::len) > VALUE_BYTES_MAX {
-            // Clients are told settings in messages that they bound.
+            // Settings are sent to clients in messages of bounded size.
             return Err(SqlError::new(
                 INVALID_PARAMETER_VALUE,
-                format!("a setting and its name take at most {VALUE_BYTES_MAX} bytes"),
+                format!("a setting can have at most {VALUE_BYTES_MAX} bytes with its name"),
             ));
         }
-        let before = match checked {
+        let previous = match checked {
             Some(value) => self.values.insert(name.to_owned(), value),
             None => self.values.remove(name),
         };
         if local {
-            self.local.entry(name.to_owned()).or_insert(before);
+            self.local.entry(name.to_owned()).or_insert(previous);
         } else {
             self.local.remove(name);
         }
         Ok(())
     }
 
-    /// Undoes SET LOCAL; returns the names of what changed.
+    /// Undoes SET LOCAL; returns the names of the changed settings.
     pub(crate) fn end_transaction(&mut self) -> Vec<String> {
         let mut changed = Vec::new();
-        for (name, before) in std::mem::take(&mut self.local) {
-            match before {
+        for (name, previous) in std::mem::take(&mut self.local) {
+            match previous {
                 Some(value) => self.values.insert(name.clone(), value),
                 None => self.values.remove(&name),
             };
@@ -164,53 +163,54 @@ impl Settings {
         changed
     }
 
-    /// Makes every setting what it is when nobody sets it.
+    /// Resets every setting to its default.
     pub(crate) fn reset(&mut self) {
-        let kept = ["session_authorization", "application_name"];
-        self.values.retain(|name, _| kept.contains(&name.as_str()));
+        let identity = ["session_authorization", "application_name"];
+        self.values.retain(|name, _| identity.contains(&name.as_str()));
         self.local.clear();
     }
 
     /// All settings with their values, by name.
     pub(crate) fn all(&self) -> BTreeMap<String, String> {
-        let mut all: BTreeMap<String, String> = KNOWN
+        let mut settings: BTreeMap<String, String> = KNOWN
             .iter()
             .map(|(name, _, _)| *name)
             .filter_map(|name| self.get(name).ok().map(|value| (name.to_owned(), value)))
             .collect();
-        all.extend(self.values.clone());
-        all
+        settings.extend(self.values.clone());
+        settings
     }
 
-    /// Whether statements may not write.
+    /// Returns true if the transaction may not write.
     pub(crate) fn is_read_only(&self) -> bool {
-        let own = self.values.get("transaction_read_only");
-        own.or_else(|| self.values.get("default_transaction_read_only"))
-            .is_some_and(|is| is == "on")
+        let setting = self.values.get("transaction_read_only");
+        setting
+            .or_else(|| self.values.get("default_transaction_read_only"))
+            .is_some_and(|value| value == "on")
     }
 
-    /// The value of a setting that is a duration; `None`: none, or 0.
+    /// Value of a duration setting; `None` if it is not set or 0.
     pub(crate) fn timeout(&self, name: &str) -> Option<Duration> {
         duration(self.values.get(name)?).filter(|timeout| !timeout.is_zero())
     }
 
-    /// How long a statement may run.
+    /// Maximum run time of a statement; `None`: no limit.
     pub(crate) fn statement_timeout(&self) -> Option<Duration> {
         match self.values.get("statement_timeout") {
-            // It was checked when it was set.
+            // The value was checked by SET.
             Some(value) => duration(value).filter(|timeout| !timeout.is_zero()),
             None => self.statement_timeout,
         }
     }
 }
 
-/// The names of all settings but those that a client invents.
+/// Names of all settings except custom ones.
 pub fn setting_names() -> Vec<&'static str> {
     KNOWN.iter().map(|(name, _, _)| *name).collect()
 }
 
 fn known(name: &str) -> Option<&'static (&'static str, Takes, &'static str)> {
-    KNOWN.iter().find(|(known, _, _)| *known == name)
+    KNOWN.iter().find(|(setting, _, _)| *setting == name)
 }
 
 fn unknown(name: &str) -> SqlError {
@@ -234,29 +234,30 @@ fn check(name: &str, takes: Takes, value: &str) -> Result<String, SqlError> {
         Takes::Nothing => Err(read_only(name)),
         Takes::Duration => {
             duration(value)
-                .ok_or_else(|| invalid("a duration such as 500, 500ms, 5s or 1min".into()))?;
+                .ok_or_else(|| invalid("use a duration such as 500, 500ms, 5s or 1min".into()))?;
             Ok(value.to_owned())
         }
         Takes::Switch => match value.to_ascii_lowercase().as_str() {
             "on" | "true" | "yes" | "1" | "t" | "y" => Ok("on".to_owned()),
             "off" | "false" | "no" | "0" | "f" | "n" => Ok("off".to_owned()),
-            _ => Err(invalid("on or off".into())),
+            _ => Err(invalid("use on or off".into())),
         },
-        Takes::DateStyle => date_style(value)
-            .ok_or_else(|| invalid("dates are written as ISO 8601 has them".into())),
+        Takes::DateStyle => {
+            date_style(value).ok_or_else(|| invalid("only the ISO date style is supported".into()))
+        }
         Takes::OneOf(values) => match values.iter().find(|v| v.eq_ignore_ascii_case(value)) {
-            // The first is what the others are called too.
+            // All spellings mean the first one.
             Some(_) => Ok(values[0].to_owned()),
-            None => Err(invalid(format!("this version takes {}", values[0]))),
+            None => Err(invalid(format!("only {} is supported", values[0]))),
         },
         Takes::Choice(values) => match values.iter().find(|v| v.eq_ignore_ascii_case(value)) {
             Some(value) => Ok((*value).to_owned()),
-            None => Err(invalid(format!("one of {}", values.join(", ")))),
+            None => Err(invalid(format!("use one of {}", values.join(", ")))),
         },
     }
 }
 
-/// `ISO` with an order, or one of them; `None` for another style.
+/// `ISO`, an order of day and month, or both; `None` for another style.
 fn date_style(text: &str) -> Option<String> {
     let mut order = "MDY";
     for word in text.split(',').map(|word| word.trim().to_ascii_lowercase()) {
@@ -271,7 +272,7 @@ fn date_style(text: &str) -> Option<String> {
     Some(format!("ISO, {order}"))
 }
 
-/// PostgreSQL's durations: milliseconds, or a number with a unit.
+/// A duration in PostgreSQL's syntax: milliseconds, or a number with a unit.
 fn duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -1,20 +1,22 @@
-//! Subqueries in predicates, written as joins answer them rightly.
+//! Rewrites subqueries in predicates so that joins give the right results.
 //!
-//! DataFusion makes joins of EXISTS, IN, ANY and ALL, and loses some of what they mean on the way: the truth of a mark
-//! join is never NULL, a null-aware join takes one key only, a global aggregate has a row also where nothing is, and an
-//! OFFSET is dropped. Columns of the outer query and of the subquery that have one name are taken for each other.
+//! DataFusion plans EXISTS, IN, ANY and ALL as joins, and loses some of their meaning: a mark join is never NULL, a
+//! null-aware join supports only one key, a global aggregate has a row even without input rows, and an OFFSET is
+//! dropped. Columns of the outer query and of the subquery with the same name are confused.
 //!
 //! ```text
 //!   EXISTS (SELECT count(*) ..)             true: a global aggregate always has one row
 //!   EXISTS (S OFFSET n)                     (SELECT count(*) FROM S) > n
 //!   x IN (SELECT count(*) ..)               x = (SELECT count(*) ..)
-//!   x NOT IN (S), a conjunct of a filter    NOT EXISTS (SELECT FROM S WHERE (x = y) IS NOT FALSE), unless one null-aware join does
+//! x NOT IN (S), a conjunct of a filter    NOT EXISTS (SELECT FROM S WHERE (x = y) IS NOT FALSE), unless a null-aware
+//! join is right
 //!   x IN (S) elsewhere                      CASE WHEN EXISTS (.. WHERE x = y) THEN true
 //!                                                WHEN EXISTS (.. WHERE (x = y) IS NULL) THEN NULL ELSE false END
-//!   x > ALL (S)                             the same with S under a name of its own
+//!   x > ALL (S)                             the same with another name for S
 //! ```
 //!
-//! Invariant: what depends on the outer query below a LIMIT, or above an aggregate without groups, is refused by name.
+//! Invariant: a reference to the outer query below a LIMIT, or above an aggregate without groups, is an error that
+//! names it.
 
 use std::sync::Arc;
 
@@ -32,7 +34,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-/// Rewrites the subqueries of predicates; see the head of the file. To be applied once types are coerced.
+/// Rewrites the subqueries of predicates; see the head of the file. Apply it once types are coerced.
 #[derive(Debug)]
 pub(crate) struct ExactSubqueries;
 
@@ -52,7 +54,7 @@ fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let conjuncts = split_conjunction_owned(filter.predicate);
         let conjuncts = conjuncts.into_iter().map(|part| {
             let top = conjunct(part, &schema)?;
-            // What is still a subquery at the top is answered by a join that is right.
+            // DataFusion plans a subquery that is still at the top correctly.
             if matches!(top, Expr::InSubquery(_) | Expr::Exists(_)) {
                 Ok(top)
             } else {
@@ -79,7 +81,7 @@ fn has_subquery(expression: &Expr) -> Result<bool> {
     })
 }
 
-/// A conjunct of a filter, where NULL is as good as false.
+/// A conjunct of a filter, where NULL has the effect of false.
 fn conjunct(expression: Expr, schema: &DFSchema) -> Result<Expr> {
     let expression = match expression {
         Expr::Not(inner) => match *inner {
@@ -89,16 +91,16 @@ fn conjunct(expression: Expr, schema: &DFSchema) -> Result<Expr> {
             Expr::Exists(Exists { subquery, negated }) => {
                 Expr::Exists(Exists { subquery, negated: !negated })
             }
-            other => Expr::Not(Box::new(other)),
+            operand => Expr::Not(Box::new(operand)),
         },
-        other => other,
+        expression => expression,
     };
     match expression {
         Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
             match of_one_row(&expr, Operator::Eq, &subquery, negated)? {
                 Some(single) => Ok(single),
                 None if !negated => Ok(Expr::InSubquery(InSubquery::new(expr, subquery, false))),
-                // One null-aware join does, when it has one key of both sides.
+                // A null-aware join is right if its one key has columns of both sides.
                 None if subquery.outer_ref_columns.is_empty() && is_of_columns(&expr)? => {
                     Ok(Expr::InSubquery(InSubquery::new(expr, subquery, true)))
                 }
@@ -108,23 +110,23 @@ fn conjunct(expression: Expr, schema: &DFSchema) -> Result<Expr> {
                 }
             }
         }
-        Expr::Exists(of) => exists(of),
-        other => Ok(other),
+        Expr::Exists(subquery) => exists(subquery),
+        expression => Ok(expression),
     }
 }
 
-/// An expression anywhere else: what is not known must be NULL.
+/// An expression in any other place, where an unknown result must be NULL.
 fn inner(expression: Expr, schema: &DFSchema) -> Result<Expr> {
     let rewritten = expression.transform_up(|part| {
         Ok(Transformed::yes(match part {
-            Expr::Exists(of) => exists(of)?,
+            Expr::Exists(subquery) => exists(subquery)?,
             Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
                 match of_one_row(&expr, Operator::Eq, &subquery, negated)? {
                     Some(single) => single,
                     None => {
                         let equal = Compared::new(*expr, Operator::Eq, &subquery, schema)?;
-                        let any = equal.any()?;
-                        if negated { Expr::Not(Box::new(any)) } else { any }
+                        let is_member = equal.any()?;
+                        if negated { Expr::Not(Box::new(is_member)) } else { is_member }
                     }
                 }
             }
@@ -137,16 +139,16 @@ fn inner(expression: Expr, schema: &DFSchema) -> Result<Expr> {
                     }
                 }
             }
-            other => return Ok(Transformed::no(other)),
+            part => return Ok(Transformed::no(part)),
         }))
     })?;
     Ok(rewritten.data)
 }
 
-/// Whether rows decide the value of an expression.
+/// Returns true if the value of an expression depends on its row.
 fn is_of_columns(expression: &Expr) -> Result<bool> {
     let mut columns = false;
-    // A function may be NULL of a constant, and is no key of a join then.
+    // Other functions may be NULL for constants, and cannot be keys of a join then.
     let mut plain = true;
     expression.apply(|part| {
         columns |= matches!(part, Expr::Column(_));
@@ -163,30 +165,31 @@ fn is_of_columns(expression: &Expr) -> Result<bool> {
     Ok(columns && plain)
 }
 
-/// How many rows a subquery has, as far as its shape says.
+/// Number of rows of a subquery, as far as its shape determines it.
 enum Rows {
-    /// One, whatever its input.
+    /// Exactly one, whatever its input.
     One,
-    /// As many as there are.
+    /// Depends on the rows.
     Any,
 }
 
-/// The shape of a subquery, through what neither adds nor removes rows.
+/// Shape of a subquery, through operators that keep the number of rows.
 fn rows(plan: &LogicalPlan) -> Rows {
     match plan {
-        LogicalPlan::Projection(of) => rows(&of.input),
-        LogicalPlan::SubqueryAlias(of) => rows(&of.input),
-        LogicalPlan::Sort(of) if of.fetch.is_none() => rows(&of.input),
-        LogicalPlan::Aggregate(of) if of.group_expr.is_empty() => Rows::One,
+        LogicalPlan::Projection(projection) => rows(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => rows(&alias.input),
+        LogicalPlan::Sort(sort) if sort.fetch.is_none() => rows(&sort.input),
+        LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => Rows::One,
         _ => Rows::Any,
     }
 }
 
-/// Refuses what depends on the outer query in a place where a join would answer something else.
+/// Refuses references to the outer query in places where a join would give a wrong result.
 fn check(subquery: &Subquery) -> Result<()> {
     if subquery.outer_ref_columns.is_empty() {
         return Ok(());
     }
+    // The error names the construct, since a wrong result would be silent.
     let mut refused = None;
     subquery.subquery.apply(|node| {
         let depends = || node.inputs().iter().any(|input| input.contains_outer_reference_within());
@@ -194,11 +197,11 @@ fn check(subquery: &Subquery) -> Result<()> {
             LogicalPlan::Limit(_) if depends() => {
                 refused = Some("LIMIT or OFFSET in a correlated subquery of IN, ANY or ALL");
             }
-            LogicalPlan::Filter(of) => {
-                let below = matches!(rows(&of.input), Rows::One);
-                if below
+            LogicalPlan::Filter(filter) => {
+                let above_one_row = matches!(rows(&filter.input), Rows::One);
+                if above_one_row
                     && (depends()
-                        || !of.predicate.column_refs().is_empty()
+                        || !filter.predicate.column_refs().is_empty()
                             && node.contains_outer_reference())
                 {
                     refused = Some("HAVING without GROUP BY in a correlated subquery");
@@ -209,12 +212,12 @@ fn check(subquery: &Subquery) -> Result<()> {
         Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     match refused {
-        Some(what) => not_impl_err!("{what}"),
+        Some(construct) => not_impl_err!("{construct}"),
         None => Ok(()),
     }
 }
 
-/// Whether a plan refers to the outer query at any depth.
+/// Test for references to the outer query at any depth of a plan.
 trait Depends {
     fn contains_outer_reference_within(&self) -> bool;
 }
@@ -226,16 +229,18 @@ impl Depends for LogicalPlan {
 }
 
 fn exists(Exists { subquery, negated }: Exists) -> Result<Expr> {
+    // A subquery of exactly one row always exists.
     if matches!(rows(&subquery.subquery), Rows::One) {
         return Ok(lit(!negated));
     }
     let correlated = !subquery.outer_ref_columns.is_empty();
+    // The join of a correlated subquery ignores its LIMIT: fetch and skip become conditions here.
     if let LogicalPlan::Limit(limit) = subquery.subquery.as_ref()
         && correlated
     {
         let (skip, fetch) = (limit.get_skip_type()?, limit.get_fetch_type()?);
         let (SkipType::Literal(skip), FetchType::Literal(fetch)) = (skip, fetch) else {
-            return not_impl_err!("LIMIT or OFFSET of a parameter in a correlated subquery");
+            return not_impl_err!("a parameter as LIMIT or OFFSET of a correlated subquery");
         };
         if fetch == Some(0) {
             return Ok(lit(negated));
@@ -257,7 +262,7 @@ fn exists(Exists { subquery, negated }: Exists) -> Result<Expr> {
     Ok(Expr::Exists(Exists { subquery, negated }))
 }
 
-/// A comparison with a subquery of one row as one with its value.
+/// Turns a comparison with a subquery of one row into a comparison with its value.
 fn of_one_row(
     expr: &Expr,
     op: Operator,
@@ -282,10 +287,10 @@ fn aliased(subquery: &Subquery) -> Result<Subquery> {
     Ok(subquery.with_plan(Arc::new(plan)))
 }
 
-/// The name of the column that is compared with.
+/// Name of the subquery's column in a comparison.
 const VALUE: &str = "__value";
 
-/// A comparison of an expression of the outer query with each row of a subquery.
+/// Comparison of an outer expression with each row of a subquery.
 struct Compared {
     subquery: Subquery,
     comparison: Expr,
@@ -298,14 +303,14 @@ impl Compared {
                 let field = schema.field_from_column(&column)?;
                 Ok(Transformed::yes(Expr::OuterReferenceColumn(Arc::clone(field), column)))
             }
-            other => Ok(Transformed::no(other)),
+            part => Ok(Transformed::no(part)),
         })?;
         let value = Expr::Column(Column::new_unqualified(VALUE));
         let comparison = BinaryExpr::new(Box::new(outer.data), op, Box::new(value));
         Ok(Self { subquery: aliased(subquery)?, comparison: Expr::BinaryExpr(comparison) })
     }
 
-    /// Whether a row is there of which the comparison has a property.
+    /// EXISTS over the rows for which the comparison has a property.
     fn exists(&self, property: impl FnOnce(Expr) -> Expr, negated: bool) -> Result<Expr> {
         let plan = LogicalPlanBuilder::from(self.subquery.subquery.as_ref().clone())
             .filter(property(self.comparison.clone()))?
@@ -318,7 +323,7 @@ impl Compared {
         Ok(Expr::Exists(Exists { subquery, negated }))
     }
 
-    /// Whether the comparison is true of any row; NULL when it is of none, and of some nobody knows.
+    /// True if the comparison is true for any row; NULL if it is true for none and NULL for some.
     fn any(&self) -> Result<Expr> {
         let is_true = self.exists(|equal| equal, false)?;
         let is_null = self.exists(Expr::is_null, false)?;

@@ -1,8 +1,7 @@
-//! `sys`: what the frontend and the nodes know of themselves.
+//! `sys`: the system tables of the frontend and the nodes.
 //!
-//! `sys.partitions` joins the catalog's map with what the leaders say; a partition without a leader
-//! shows what one of its replicas says, and NULL when none of its nodes answers, rather than failing
-//! the query.
+//! `sys.partitions` joins the catalog's partition map with the reports of the leaders. A partition without a leader
+//! shows the report of one of its replicas, or NULL if none of its nodes answers; it never fails the query.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -24,10 +23,10 @@ use crate::query_log::QueryLog;
 use crate::router::Router;
 use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};
 
-/// How long a node may take to say how its replicas are.
+/// Maximum wait for a node's report of its replicas.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The columns of `sys.partitions`.
+/// Columns of `sys.partitions`.
 const PARTITIONS: &[(&str, Kind)] = &[
     ("database", Kind::Text),
     ("table", Kind::Text),
@@ -53,7 +52,7 @@ const PARTITIONS: &[(&str, Kind)] = &[
     ("failure", Kind::Text),
 ];
 
-/// The columns of `sys.tables`.
+/// Columns of `sys.tables`.
 const TABLES: &[(&str, Kind)] = &[
     ("database", Kind::Text),
     ("table", Kind::Text),
@@ -67,11 +66,12 @@ const TABLES: &[(&str, Kind)] = &[
     ("bytes", Kind::Count),
 ];
 
-/// The columns of `sys.counters`.
+/// Columns of `sys.counters`.
 const COUNTERS: &[(&str, Kind)] = &[("name", Kind::Text), ("value", Kind::Count)];
 
-/// The tables of `sys`.
+/// Tables of `sys`.
 pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTable>> {
+    // Each table keeps its own handle to its source.
     let router = Arc::clone(&sources.router);
     let partitions = VirtualTable::new(schema(PARTITIONS), move || {
         let router = Arc::clone(&router);
@@ -107,7 +107,7 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         let meta = Arc::clone(&meta);
         async move { cluster::metas(&meta.metas().await) }
     });
-    let mut all = BTreeMap::from([
+    let mut system_tables = BTreeMap::from([
         ("nodes", nodes),
         ("metas", metas),
         ("replicas", replicas),
@@ -116,18 +116,18 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         ("query_log", query_log),
         ("counters", counters),
     ]);
-    all.extend(load_tables(sources));
-    all
+    system_tables.extend(load_tables(sources));
+    system_tables
 }
 
-/// A table of what meta says of load, and what makes its rows.
+/// A table of a load report: name, columns, rows.
 type OfLoad = (
     &'static str,
     &'static [(&'static str, Kind)],
     fn(&LoadReport, &Catalog) -> Result<RecordBatch, SqlError>,
 );
 
-/// The tables that only need a report and the catalog.
+/// Tables that need only the present report and the catalog.
 const OF_LOAD: [OfLoad; 6] = [
     ("partition_load", load::PARTITION_LOAD, load::partition_load),
     ("hot_partitions", load::HOT_PARTITIONS, load::hot_partitions),
@@ -137,19 +137,19 @@ const OF_LOAD: [OfLoad; 6] = [
     ("node_load", load::NODE_LOAD, |report, _| load::node_load(report)),
 ];
 
-/// The same with the history.
+/// Tables that need the report with its history.
 const OF_HISTORY: [OfLoad; 2] = [
     ("partition_load_history", load::PARTITION_LOAD_HISTORY, load::partition_load_history),
     ("top_partitions_one_minute", stats::TOP_PARTITIONS, stats::top_partitions),
 ];
 
 fn load_tables(sources: &Sources) -> Vec<(&'static str, Arc<VirtualTable>)> {
-    let now = OF_LOAD.map(|of| (of, LoadRequest::default()));
-    let all_of_it = LoadRequest { history_since: Some(Instant(0)), ..LoadRequest::default() };
-    let then = OF_HISTORY.map(|of| (of, all_of_it));
-    let mut tables: Vec<_> = now
+    let present = OF_LOAD.map(|table| (table, LoadRequest::default()));
+    let whole_history = LoadRequest { history_since: Some(Instant(0)), ..LoadRequest::default() };
+    let historical = OF_HISTORY.map(|table| (table, whole_history));
+    let mut tables: Vec<_> = present
         .into_iter()
-        .chain(then)
+        .chain(historical)
         .map(|((name, columns, rows), request)| {
             let (loads, router) = (Arc::clone(&sources.loads), Arc::clone(&sources.router));
             let table = VirtualTable::new(schema(columns), move || {
@@ -159,34 +159,34 @@ fn load_tables(sources: &Sources) -> Vec<(&'static str, Arc<VirtualTable>)> {
             (name, table)
         })
         .collect();
-    let of = sources.clone();
+    let handles = sources.clone();
     let balance = VirtualTable::new(schema(balance::TABLE_BALANCE), move || {
-        let of = of.clone();
+        let handles = handles.clone();
         async move {
-            let report = of.loads.ask(LoadRequest::default()).await?;
-            balance::table_balance(&report, &of.router.catalog(), &of.query_log)
+            let report = handles.loads.ask(LoadRequest::default()).await?;
+            balance::table_balance(&report, &handles.router.catalog(), &handles.query_log)
         }
     });
     tables.push(("table_balance", balance));
-    let of = sources.clone();
+    let handles = sources.clone();
     let stats = VirtualTable::new(schema(stats::PARTITION_STATS), move || {
-        let of = of.clone();
+        let handles = handles.clone();
         async move {
-            // Counters are there even when meta is not.
-            let report = of.loads.ask(LoadRequest::default()).await.ok();
-            let statuses = statuses(&of.router).await;
-            stats::partition_stats(report.as_deref(), &of.router.catalog(), &statuses)
+            // Counters come from the nodes, and do not need meta.
+            let report = handles.loads.ask(LoadRequest::default()).await.ok();
+            let statuses = statuses(&handles.router).await;
+            stats::partition_stats(report.as_deref(), &handles.router.catalog(), &statuses)
         }
     });
     tables.push(("partition_stats", stats));
     tables
 }
 
-/// What every node says of its replicas, by partition.
+/// Reports of all nodes about their replicas, by partition. Nodes that do not answer are missing.
 pub(crate) async fn statuses(
     router: &Router,
 ) -> HashMap<PartitionId, Vec<(NodeId, ReplicaStatus)>> {
-    let asked = router.nodes().all().into_iter().map(|id| async move {
+    let reports = router.nodes().all().into_iter().map(|id| async move {
         let status = match router.nodes().node(id) {
             Ok(node) => tokio::time::timeout(STATUS_TIMEOUT, node.status()).await,
             Err(error) => Ok(Err(error)),
@@ -194,45 +194,45 @@ pub(crate) async fn statuses(
         match status {
             Ok(Ok(status)) => Some((id, status)),
             Ok(Err(error)) => {
-                tracing::warn!(node = %id, %error, "a node did not say how its replicas are");
+                tracing::warn!(node = %id, %error, "could not read the status of a node's replicas");
                 None
             }
             Err(_) => {
-                tracing::warn!(node = %id, "a node took too long to say how its replicas are");
+                tracing::warn!(node = %id, "a node timed out while reporting the status of its replicas");
                 None
             }
         }
     });
-    let mut found: HashMap<PartitionId, Vec<(NodeId, ReplicaStatus)>> = HashMap::new();
-    for (node, replicas) in futures::future::join_all(asked).await.into_iter().flatten() {
+    let mut by_partition: HashMap<PartitionId, Vec<(NodeId, ReplicaStatus)>> = HashMap::new();
+    for (node, replicas) in futures::future::join_all(reports).await.into_iter().flatten() {
         for replica in replicas {
-            found.entry(replica.partition).or_default().push((node, replica));
+            by_partition.entry(replica.partition).or_default().push((node, replica));
         }
     }
-    found
+    by_partition
 }
 
-/// How many bytes tables store: of each partition what its leader says, of files and of rows that are in none yet. Not
-/// of tables that nobody speaks of.
+/// Bytes stored by tables, by the reports of their leaders: files and memtables. Tables without a report are missing.
 pub(crate) async fn table_bytes(router: &Router) -> HashMap<TableId, u64> {
     let statuses = statuses(router).await;
     let catalog = router.catalog();
     let bytes = |table: &Table| {
         let routes = table.partitions.routes().iter();
-        let said = routes.filter_map(|route| leader(statuses.get(&route.partition)?));
-        said.map(|(_, status)| status.file_bytes + status.memtable_bytes)
+        let reports = routes.filter_map(|route| leader(statuses.get(&route.partition)?));
+        reports
+            .map(|(_, status)| status.file_bytes + status.memtable_bytes)
             .reduce(u64::saturating_add)
     };
     let tables = catalog.tables.values().flat_map(BTreeMap::values);
     tables.filter_map(|table| Some((table.id, bytes(table)?))).collect()
 }
 
-/// The replica that leads, of those that say so: one that was replaced may not know it yet.
+/// The leading replica. A replaced leader may still claim to lead, so the highest term wins.
 pub(crate) fn leader(replicas: &[(NodeId, ReplicaStatus)]) -> Option<&(NodeId, ReplicaStatus)> {
     replicas.iter().filter(|(_, status)| status.leader).max_by_key(|(_, status)| status.term)
 }
 
-/// A bound as its values read: `(3, 'a')`; NULL at the ends of the key space.
+/// A bound as text: `(3, 'a')`; `None` at the ends of the key space.
 pub(crate) fn bound_text(table: &Table, bound: &Bound) -> Option<String> {
     if bound.is_empty() {
         return None;
@@ -249,10 +249,11 @@ fn partition_row(
     route: &Route,
     replica: Option<&(NodeId, ReplicaStatus)>,
 ) -> Vec<Cell> {
-    let of = |count: &dyn Fn(&ReplicaStatus) -> u64| -> Cell {
-        Cell::Count(replica.map(|(_, status)| count(status)))
+    let count = |read: &dyn Fn(&ReplicaStatus) -> u64| -> Cell {
+        Cell::Count(replica.map(|(_, status)| read(status)))
     };
     let node = replica.map(|(node, _)| node.0).or(route.leader.map(|node| node.0));
+    // Columns of a partition without a report are NULL.
     vec![
         table.database.as_str().into(),
         table.name.as_str().into(),
@@ -263,18 +264,18 @@ fn partition_row(
         route.epoch.0.into(),
         bound_text(table, &route.range.start).into(),
         bound_text(table, &route.range.end).into(),
-        of(&|status| status.rows),
-        of(&|status| status.file_bytes),
-        of(&|status| status.memtable_bytes),
-        of(&|status| status.files),
-        of(&|status| status.rows_written),
-        of(&|status| status.bytes_written),
-        of(&|status| status.writes),
-        of(&|status| status.scans),
-        of(&|status| status.rows_scanned),
-        of(&|status| status.rejected),
-        of(&|status| status.applied),
-        of(&|status| status.flushed),
+        count(&|status| status.rows),
+        count(&|status| status.file_bytes),
+        count(&|status| status.memtable_bytes),
+        count(&|status| status.files),
+        count(&|status| status.rows_written),
+        count(&|status| status.bytes_written),
+        count(&|status| status.writes),
+        count(&|status| status.scans),
+        count(&|status| status.rows_scanned),
+        count(&|status| status.rejected),
+        count(&|status| status.applied),
+        count(&|status| status.flushed),
         replica.and_then(|(_, status)| status.failure.clone()).into(),
     ]
 }

@@ -1,13 +1,11 @@
-//! A table as DataFusion sees it.
+//! DataFusion's table provider for tables.
 //!
-//! A scan turns its filters into domains, adds what they say of generated columns, and asks only the
-//! partitions that can hold such rows. Filters stay in the plan above ([`Inexact`]): domains may hold
-//! more rows than the filters do.
+//! A scan turns its filters into domains, derives domains of generated columns, and reads only the partitions that
+//! may hold such rows. Filters stay in the plan above ([`Inexact`]): domains may include more rows than the filters.
 //!
-//! A table whose rows were placed otherwise once is scanned together with its former table, whose rows are its rows: a
-//! union of two scans, each with its own placement. Columns that came since have in the former one the value that they
-//! were added with. A table whose rows are about to be placed otherwise is scanned together with the one that takes
-//! over.
+//! A table whose placement was changed is scanned together with its former table, which holds its older rows: a union
+//! of two scans, each with its own placement. Columns added since then have their default for older rows in the
+//! former table. A table whose placement is about to change is scanned together with its successor.
 //!
 //! [`Inexact`]: TableProviderFilterPushDown::Inexact
 
@@ -40,16 +38,16 @@ use crate::predicate;
 use crate::router::Router;
 use crate::scan::{PartitionScanExec, ScanSpec};
 
-/// Rows for which one more output is worth what it costs the plan: an exchange between tasks.
+/// Rows that justify another output: each costs the plan an exchange between tasks.
 const ROWS_PER_OUTPUT: usize = 64 * 1024;
-/// A guess, for how many values the first column of a key has.
+/// Assumed number of values of a key's first column.
 const LEADING_VALUES: usize = 64;
 
-/// A table at one version of its schema and one map of its partitions.
+/// A table at one schema version and one partition map.
 pub(crate) struct PartitionedTable {
     table: Arc<Table>,
-    /// With the rows from before they were placed otherwise, or those from then on.
-    other: Option<Box<PartitionedTable>>,
+    /// The former table or the successor, whose rows are included.
+    companion: Option<Box<PartitionedTable>>,
     router: Arc<Router>,
     state: Arc<SessionState>,
     schema: SchemaRef,
@@ -63,7 +61,7 @@ impl fmt::Debug for PartitionedTable {
 }
 
 impl PartitionedTable {
-    /// A table of a catalog.
+    /// The table with the rows that are included in it.
     pub(crate) fn of(
         catalog: &Catalog,
         table: &Arc<Table>,
@@ -73,13 +71,13 @@ impl PartitionedTable {
         let new = |table: &Arc<Table>| {
             Self::new(Arc::clone(table), Arc::clone(router), Arc::clone(state))
         };
-        let other = catalog.read_along(table);
-        Self { other: other.map(|other| Box::new(new(other))), ..new(table) }
+        let companion = catalog.read_along(table);
+        Self { companion: companion.map(|table| Box::new(new(table))), ..new(table) }
     }
 
     fn new(table: Arc<Table>, router: Arc<Router>, state: Arc<SessionState>) -> Self {
         let schema = &table.schema;
-        // Rows in append mode may share a key.
+        // Rows in append mode may share a key, so it is no constraint.
         let key: Vec<usize> =
             schema.key_columns().filter_map(|column| schema.index_of(&column.name)).collect();
         let unique = !schema.options.append_mode && !key.is_empty();
@@ -87,44 +85,44 @@ impl PartitionedTable {
         Self {
             schema: schema.arrow(),
             constraints: Constraints::new_unverified(constraints),
-            other: None,
+            companion: None,
             table,
             router,
             state,
         }
     }
 
-    /// The columns to ask for; when no column is wanted, one that is cheap to read counts the rows.
+    /// Columns to request; for no column, one that is cheap to read and counts the rows.
     fn columns(&self, projection: &[usize]) -> SchemaRef {
         let columns = &self.table.schema.columns;
-        let of = |positions: &[usize]| -> SchemaRef {
+        let fields_at = |positions: &[usize]| -> SchemaRef {
             let fields: Vec<_> =
                 positions.iter().map(|position| columns[*position].storage_field()).collect();
             Arc::new(Schema::new(fields))
         };
         if !projection.is_empty() {
-            return of(projection);
+            return fields_at(projection);
         }
         let cost = |column: &Column| {
             let width = match column.column_type.arrow() {
                 DataType::Boolean => 1,
-                other => other.primitive_width().unwrap_or(64),
+                data_type => data_type.primitive_width().unwrap_or(64),
             };
-            // Any column that is NULL throughout is cheaper still, but the time index is in every file.
+            // A column of NULLs would be cheaper still, but the time index is in every file.
             (column.semantic == Semantic::Field, width)
         };
         let cheapest = (0..columns.len()).min_by_key(|position| cost(&columns[*position]));
-        of(cheapest.as_slice())
+        fields_at(cheapest.as_slice())
     }
 
-    /// About how many rows some partitions have, if anybody said.
+    /// Estimated rows of some partitions; `None` without an estimate.
     fn rows(&self, touched: &[usize]) -> Option<usize> {
         let counts = self.router.row_counts();
         let routes = self.table.partitions.routes();
-        // Partitions that nobody spoke of yet are new and small.
-        let known = touched.iter().filter_map(|at| counts.get(&routes[*at].partition));
-        let any = known.clone().next().is_some();
-        any.then(|| usize::try_from(known.sum::<u64>()).unwrap_or(usize::MAX))
+        // Partitions without an estimate are new and small.
+        let counts = touched.iter().filter_map(|position| counts.get(&routes[*position].partition));
+        let has_counts = counts.clone().next().is_some();
+        has_counts.then(|| usize::try_from(counts.sum::<u64>()).unwrap_or(usize::MAX))
     }
 
     fn spec(
@@ -136,15 +134,15 @@ impl PartitionedTable {
         parallelism: usize,
     ) -> Result<ScanSpec, SqlError> {
         let schema = &self.table.schema;
-        let all: Vec<usize> = (0..schema.columns.len()).collect();
-        let projection = projection.unwrap_or(&all);
+        let all_columns: Vec<usize> = (0..schema.columns.len()).collect();
+        let projection = projection.unwrap_or(&all_columns);
         let mut domains = predicate::domains_of(filters, schema);
         plan.derive(&mut domains);
         let ranges = plan.codec.key_ranges(schema, &self.table.placement, &domains);
         let touched = self.table.partitions.prune(&ranges);
         let rows = self.rows(&touched).map(|rows| rows_left(rows, &domains, &self.table));
         let outputs = outputs(rows, parallelism.max(1));
-        // A series is read faster by one than split among many.
+        // One stream reads a series faster than several would.
         let streams = if is_one_series(&domains, &self.table) {
             1
         } else {
@@ -166,19 +164,18 @@ impl PartitionedTable {
     }
 }
 
-/// A column's value in rows from before it was added.
+/// Value of a column in rows from before it was added.
 fn missing(column: &Column) -> Result<ScalarValue, SqlError> {
     let value = column.missing.clone().unwrap_or(Value::Null);
     Ok(ScalarValue::try_from_array(&array_of(column.column_type, &[value])?, 0)?)
 }
 
-/// How many outputs a scan of about so many rows is given.
+/// Number of outputs of a scan of about `rows` rows.
 fn outputs(rows: Option<usize>, parallelism: usize) -> usize {
     rows.map_or(parallelism, |rows| parallelism.min(rows.div_ceil(ROWS_PER_OUTPUT)).max(1))
 }
 
-/// About how many of a table's rows are left by domains that bind the first column of its key to
-/// some values.
+/// Estimated rows of a table after domains bind the first column of its key to some values.
 fn rows_left(rows: usize, domains: &Domains, table: &Table) -> usize {
     let first = table.schema.key_columns().next();
     let tag = first.filter(|column| column.semantic != Semantic::TimeIndex);
@@ -189,7 +186,7 @@ fn rows_left(rows: usize, domains: &Domains, table: &Table) -> usize {
     }
 }
 
-/// Whether every key column but the time index is bound to one value.
+/// Returns true if every key column except the time index is bound to one value.
 fn is_one_series(domains: &Domains, table: &Table) -> bool {
     let mut tags = table
         .schema
@@ -224,10 +221,10 @@ impl TableProvider for PartitionedTable {
         let support = |filter: &&Expr| {
             if !predicate::is_expressible(filter, schema) {
                 TableProviderFilterPushDown::Unsupported
-            } else if self.other.is_none() && predicate::is_exact(filter, schema) {
+            } else if self.companion.is_none() && predicate::is_exact(filter, schema) {
                 TableProviderFilterPushDown::Exact
             } else {
-                // What a former table lacks a column for is left to the plan above.
+                // The plan above filters columns that a former table does not have.
                 TableProviderFilterPushDown::Inexact
             }
         };
@@ -243,14 +240,14 @@ impl TableProvider for PartitionedTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let parallelism = state.config().target_partitions();
         let scan = self.scan_own(projection, filters, limit, parallelism)?;
-        let Some(other) = &self.other else { return Ok(scan) };
-        let along = other.scan_for(self, projection, filters, limit, parallelism)?;
-        UnionExec::try_new(vec![scan, along])
+        let Some(companion) = &self.companion else { return Ok(scan) };
+        let included = companion.scan_for(self, projection, filters, limit, parallelism)?;
+        UnionExec::try_new(vec![scan, included])
     }
 }
 
 impl PartitionedTable {
-    /// The rows of its own partitions.
+    /// Scans the rows of the table's own partitions.
     fn scan_own(
         &self,
         projection: Option<&Vec<usize>>,
@@ -263,41 +260,42 @@ impl PartitionedTable {
         Ok(Arc::new(PartitionScanExec::new(spec, Arc::clone(&self.router))))
     }
 
-    /// The rows of its partitions, with the columns of the table that it is read along with.
+    /// Scans the rows of the table's partitions with the columns of `reader`, the table that includes them.
     fn scan_for(
         &self,
-        asked: &Self,
+        reader: &Self,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
         parallelism: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let wanted = match projection {
-            Some(projection) => Arc::new(asked.schema.project(projection)?),
-            None => Arc::clone(&asked.schema),
+        let reader_schema = match projection {
+            Some(projection) => Arc::new(reader.schema.project(projection)?),
+            None => Arc::clone(&reader.schema),
         };
-        let mut own = Vec::new();
+        let mut positions = Vec::new();
         let mut columns: Vec<(Arc<dyn PhysicalExpr>, String)> = Vec::new();
-        for field in wanted.fields() {
+        for field in reader_schema.fields() {
             let expr: Arc<dyn PhysicalExpr> = match self.table.schema.index_of(field.name()) {
                 Some(position) => {
-                    own.push(position);
-                    Arc::new(PhysicalColumn::new(field.name(), own.len() - 1))
+                    positions.push(position);
+                    Arc::new(PhysicalColumn::new(field.name(), positions.len() - 1))
                 }
                 None => {
-                    let value = asked.table.schema.column(field.name()).map(missing).transpose()?;
+                    let value =
+                        reader.table.schema.column(field.name()).map(missing).transpose()?;
                     let null = || ScalarValue::try_from(field.data_type());
                     Arc::new(PhysicalLiteral::new(value.map_or_else(null, Ok)?))
                 }
             };
             columns.push((expr, field.name().clone()));
         }
-        // What a filter says of a column that came since is for the plan above to find out.
-        let known = |filter: &&Expr| {
+        // Filters on columns added since are left to the plan above.
+        let is_applicable = |filter: &&Expr| {
             filter.column_refs().iter().all(|column| self.schema.index_of(&column.name).is_ok())
         };
-        let filters: Vec<Expr> = filters.iter().filter(known).cloned().collect();
-        let scan = self.scan_own(Some(&own), &filters, limit, parallelism)?;
+        let filters: Vec<Expr> = filters.iter().filter(is_applicable).cloned().collect();
+        let scan = self.scan_own(Some(&positions), &filters, limit, parallelism)?;
         Ok(Arc::new(ProjectionExec::try_new(columns, scan)?))
     }
 }

@@ -1,9 +1,9 @@
-//! Subqueries that are values, or are tied to their outer query in other ways than by `=`, as joins.
+//! Joins for subqueries that are values, or correlated by other conditions than `=`.
 //!
-//! DataFusion makes a join of a subquery that stands alone in WHERE, and of one that is a value if it is an aggregate
-//! and its columns equal outer ones. All others are made joins here, in one way. The outer columns that a subquery names are
-//! its **domain**; it is computed once for all their values, with these beside its own columns, and joined to its outer
-//! query by them:
+//! DataFusion plans a join for a subquery that stands alone in WHERE, and for a scalar subquery that is an aggregate
+//! correlated by equality. All other subqueries become joins here, in one way. The outer columns that a subquery
+//! names are its **domain**; the subquery is computed once for all their values, which become columns of its result,
+//! and joined to its outer query by them:
 //!
 //! ```text
 //!   SELECT k, (SELECT max(y) FROM u WHERE u.k < t.k) FROM t
@@ -13,15 +13,17 @@
 //!   ) s ON t.k IS NOT DISTINCT FROM s.k
 //! ```
 //!
-//! A LATERAL subquery is joined in the same way. An aggregate is grouped by the domain, a LIMIT counts its rows for each of its values, and an EXISTS is whether a row is
-//! there; `x IN (S)` is NULL where no row is equal and of one nobody knows.
+//! A LATERAL subquery is joined in the same way. An aggregate is grouped by the domain, a LIMIT counts rows for each
+//! of its values, and EXISTS tests whether a row is there; `x IN (S)` is NULL if no row is equal and the comparison
+//! is NULL for some.
 //!
-//! A subquery may name columns of a query that is more than one query further out. The query between them is given such a
-//! column beside its own (`far.rs`), so that every subquery names columns of the next query only.
+//! A subquery may name columns of a query more than one level up. Such a column is passed to the query between them
+//! (`far.rs`), so that every subquery names only columns of the next query.
 //!
 //! Invariants:
-//! - columns keep their names and types, and rows of the outer query are neither lost nor doubled;
-//! - what a join cannot say (a subquery in a set operation or in a FULL JOIN that names an outer column) is refused by name.
+//! - columns keep their names and types, and rows of the outer query are neither lost nor duplicated;
+//! - a subquery that cannot become a join (in a set operation or in a FULL JOIN with an outer column) is an error
+//! that names it.
 
 mod far;
 
@@ -48,10 +50,10 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use partita_worker::only_row;
 
-/// Makes joins of subqueries; see the head of the file. To be applied before types are coerced.
+/// Turns subqueries into joins; see the head of the file. Apply it before types are coerced.
 #[derive(Debug, Default)]
 pub(crate) struct UnnestedSubqueries {
-    /// Tells the columns of one subquery from those of another.
+    /// Next number for the column names of a subquery.
     numbers: AtomicUsize,
 }
 
@@ -82,12 +84,12 @@ impl UnnestedSubqueries {
                 None => Transformed::no(node),
             });
         }
-        let mut found = false;
+        let mut has_subquery = false;
         node.apply_expressions(|expression| {
-            found |= expression.exists(|part| Ok(is_subquery(part)))?;
+            has_subquery |= expression.exists(|part| Ok(is_subquery(part)))?;
             Ok(TreeNodeRecursion::Continue)
         })?;
-        if !found {
+        if !has_subquery {
             return Ok(Transformed::no(node));
         }
         let node = far::with_outer_columns(node)?;
@@ -99,12 +101,12 @@ impl UnnestedSubqueries {
         if own_columns(joined.schema()) == columns {
             return Ok(Transformed::yes(joined));
         }
-        // A far column does not leave the node.
+        // Passed columns do not leave the node.
         let projected = LogicalPlanBuilder::from(joined).project(columns)?.build()?;
         Ok(Transformed::yes(projected))
     }
 
-    /// A node whose subqueries name columns of its input only.
+    /// Rewrites a node whose subqueries name only columns of its input.
     fn joined(&self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         match node {
             LogicalPlan::Filter(filter) => self.filter(filter),
@@ -122,17 +124,18 @@ impl UnnestedSubqueries {
         }
     }
 
-    /// A filter: its conjuncts that are subqueries become joins elsewhere, unless they are tied in other ways.
+    /// Rewrites a filter: DataFusion turns its conjuncts into joins later, except those correlated in other ways.
     fn filter(&self, filter: Filter) -> Result<Transformed<LogicalPlan>> {
         let columns = own_columns(filter.input.schema());
         let mut input = Joined { plan: filter.input.as_ref().clone(), rule: self, changed: false };
+        // Only subqueries that DataFusion's joins do not support are joined here.
         let conjuncts = split_conjunction_owned(filter.predicate.clone());
         let conjuncts: Vec<Expr> = conjuncts
             .into_iter()
             .map(|part| {
                 let rewritten = part.transform_up(|part| {
                     let tied = match &part {
-                        Expr::ScalarSubquery(of) => is_tied_otherwise(of, true)?,
+                        Expr::ScalarSubquery(scalar) => is_tied_otherwise(scalar, true)?,
                         Expr::Exists(Exists { subquery, .. }) => {
                             is_tied_otherwise(subquery, false)?
                         }
@@ -155,7 +158,7 @@ impl UnnestedSubqueries {
         Ok(Transformed::yes(plan.build()?))
     }
 
-    /// Any other node over one input: all its subqueries are values.
+    /// Rewrites any other node with one input: all its subqueries are values.
     fn over(&self, node: LogicalPlan, input: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let columns = own_columns(node.schema());
         let names = datafusion::logical_expr::expr_rewriter::NamePreserver::new(&node);
@@ -176,7 +179,7 @@ impl UnnestedSubqueries {
         let node = rewritten.data;
         let passes = matches!(node, LogicalPlan::Sort(_) | LogicalPlan::Window(_));
         let node = match node {
-            // `with_new_exprs` panics on one with an order.
+            // `with_new_exprs` panics for DISTINCT ON with an order.
             LogicalPlan::Distinct(Distinct::On(DistinctOn {
                 on_expr,
                 select_expr,
@@ -189,7 +192,7 @@ impl UnnestedSubqueries {
             }
             node => node.with_new_exprs(node.expressions(), vec![joined.plan])?,
         };
-        // What was joined does not leave the node.
+        // Joined columns do not leave the node; sorts and windows pass columns on.
         if !passes {
             return Ok(Transformed::yes(node));
         }
@@ -197,7 +200,7 @@ impl UnnestedSubqueries {
         Ok(Transformed::yes(projected))
     }
 
-    /// A join with a LATERAL subquery as one with what it is for all values of its domain.
+    /// Replaces a join with a LATERAL subquery by a join with its result for all values of its domain.
     fn lateral(
         &self,
         join: &Join,
@@ -235,7 +238,7 @@ impl UnnestedSubqueries {
     }
 }
 
-/// The LATERAL subquery that a side of a join is, and its alias.
+/// LATERAL subquery on a side of a join, and its alias.
 fn lateral(plan: &LogicalPlan) -> Option<(Option<&TableReference>, &Subquery)> {
     match plan {
         LogicalPlan::Subquery(subquery) => Some((None, subquery)),
@@ -251,7 +254,7 @@ fn own_columns(schema: &DFSchema) -> Vec<Expr> {
     schema.columns().into_iter().map(Expr::Column).collect()
 }
 
-/// Whether a subquery names outer columns in a way that DataFusion's joins do not know.
+/// Returns true if a subquery names outer columns in a way that DataFusion's joins do not support.
 fn is_tied_otherwise(subquery: &Subquery, is_value: bool) -> Result<bool> {
     if subquery.outer_ref_columns.is_empty() {
         return Ok(false);
@@ -276,39 +279,44 @@ fn is_tied_otherwise(subquery: &Subquery, is_value: bool) -> Result<bool> {
     })
 }
 
-/// Whether a subquery is an aggregate without groups over rows whose columns equal outer ones.
-fn is_equal_aggregate(plan: &LogicalPlan, below: bool) -> Result<bool> {
-    if below && !depends(plan) {
+/// Returns true if a subquery is an aggregate without groups over rows that are correlated by equality.
+fn is_equal_aggregate(plan: &LogicalPlan, below_aggregate: bool) -> Result<bool> {
+    if below_aggregate && !depends(plan) {
         return Ok(true);
     }
+    // Only projections, aliases and equality filters may lie around the aggregate.
     Ok(match plan {
-        LogicalPlan::Projection(of) => {
-            !of.expr.iter().any(Expr::contains_outer) && is_equal_aggregate(&of.input, below)?
+        LogicalPlan::Projection(projection) => {
+            !projection.expr.iter().any(Expr::contains_outer)
+                && is_equal_aggregate(&projection.input, below_aggregate)?
         }
-        LogicalPlan::SubqueryAlias(of) => is_equal_aggregate(&of.input, below)?,
-        LogicalPlan::Aggregate(of) => {
-            let plain = !of.aggr_expr.iter().any(Expr::contains_outer);
-            !below && of.group_expr.is_empty() && plain && is_equal_aggregate(&of.input, true)?
+        LogicalPlan::SubqueryAlias(alias) => is_equal_aggregate(&alias.input, below_aggregate)?,
+        LogicalPlan::Aggregate(aggregate) => {
+            let plain = !aggregate.aggr_expr.iter().any(Expr::contains_outer);
+            !below_aggregate
+                && aggregate.group_expr.is_empty()
+                && plain
+                && is_equal_aggregate(&aggregate.input, true)?
         }
-        LogicalPlan::Filter(of) if below => {
+        LogicalPlan::Filter(filter) if below_aggregate => {
             let equal = |part: &&Expr| match part {
                 Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
-                    let (outer, own) =
+                    let (outer, inner) =
                         if left.contains_outer() { (left, right) } else { (right, left) };
                     matches!(outer.as_ref(), Expr::OuterReferenceColumn(..))
-                        && matches!(own.as_ref(), Expr::Column(_))
+                        && matches!(inner.as_ref(), Expr::Column(_))
                 }
                 _ => false,
             };
-            let tied = split_conjunction(&of.predicate);
+            let tied = split_conjunction(&filter.predicate);
             let mut tied = tied.into_iter().filter(|part| part.contains_outer());
-            tied.all(|part| equal(&part)) && is_equal_aggregate(&of.input, true)?
+            tied.all(|part| equal(&part)) && is_equal_aggregate(&filter.input, true)?
         }
         _ => false,
     })
 }
 
-/// Whether a plan names outer columns at any depth.
+/// Returns true if a plan names outer columns at any depth.
 fn depends(plan: &LogicalPlan) -> bool {
     plan.exists(|node| Ok(node.contains_outer_reference())).unwrap_or(true)
 }
@@ -317,7 +325,7 @@ fn depends_below(node: &LogicalPlan) -> bool {
     node.contains_outer_reference() || node.inputs().into_iter().any(depends)
 }
 
-/// An input, to which subqueries are joined.
+/// An input with subqueries joined to it.
 struct Joined<'a> {
     plan: LogicalPlan,
     rule: &'a UnnestedSubqueries,
@@ -325,16 +333,16 @@ struct Joined<'a> {
 }
 
 impl Joined<'_> {
-    /// Whether DataFusion does not answer a subquery as a value.
+    /// Returns true if DataFusion does not plan a subquery as a value.
     fn is_value(&self, subquery: &Expr) -> bool {
         match subquery {
-            // Of one row whatever the outer query's, it is computed once.
-            Expr::ScalarSubquery(of) => !of.outer_ref_columns.is_empty(),
+            // An uncorrelated scalar subquery is computed once.
+            Expr::ScalarSubquery(scalar) => !scalar.outer_ref_columns.is_empty(),
             _ => true,
         }
     }
 
-    /// A subquery as an expression over the input, which has it joined then.
+    /// Joins a subquery to the input, and returns the expression for its value.
     fn value(&mut self, expression: Expr) -> Result<Transformed<Expr>> {
         self.changed = true;
         Ok(Transformed::yes(match expression {
@@ -344,8 +352,8 @@ impl Joined<'_> {
                 if subquery.outer_ref_columns.is_empty() {
                     self.member(*expr, &subquery, negated)?
                 } else {
-                    let any = self.any(*expr, Operator::Eq, &subquery)?;
-                    if negated { !any } else { any }
+                    let is_member = self.any(*expr, Operator::Eq, &subquery)?;
+                    if negated { !is_member } else { is_member }
                 }
             }
             Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) => {
@@ -353,17 +361,17 @@ impl Joined<'_> {
                     SetQuantifier::Any => self.any(*expr, op, &subquery)?,
                     SetQuantifier::All => {
                         let Some(op) = op.negate() else {
-                            return not_impl_err!("{op} ALL of a subquery");
+                            return not_impl_err!("{op} ALL with a subquery");
                         };
                         !self.any(*expr, op, &subquery)?
                     }
                 }
             }
-            other => return Ok(Transformed::no(other)),
+            expression => return Ok(Transformed::no(expression)),
         }))
     }
 
-    /// The value of a subquery of at most one row; NULL of none.
+    /// Value of a subquery of at most one row; NULL without a row.
     fn scalar(&mut self, subquery: &Subquery) -> Result<Expr> {
         let domain = Domain::new(self.rule.number(), &self.plan, subquery)?;
         let inner = domain.within(&subquery.subquery)?;
@@ -386,7 +394,7 @@ impl Joined<'_> {
         only_row(column(&rows), column(&name))
     }
 
-    /// Whether a subquery has a row.
+    /// Condition that a subquery has a row.
     fn exists(&mut self, subquery: &Subquery, negated: bool) -> Result<Expr> {
         if subquery.outer_ref_columns.is_empty() {
             let rows = LogicalPlanBuilder::from(subquery.subquery.as_ref().clone())
@@ -409,48 +417,54 @@ impl Joined<'_> {
         Ok(if negated { flag.is_null() } else { flag.is_not_null() })
     }
 
-    /// Whether a value is among those of a subquery that names no outer column.
-    fn member(&mut self, of: Expr, subquery: &Subquery, negated: bool) -> Result<Expr> {
+    /// Condition that a value is among those of an uncorrelated subquery.
+    fn member(&mut self, operand: Expr, subquery: &Subquery, negated: bool) -> Result<Expr> {
+        // Names of the columns that are joined to the input.
         let number = self.rule.number();
         let (qualifier, field) = subquery.subquery.schema().qualified_field(0);
         let value = || Expr::Column(Column::from((qualifier, field)));
-        let [all, known, found, equal] =
+        let [total, known_count, is_found, equal] =
             ["rows", "known", "found", "equal"].map(|name| format!("__{name}_{number}"));
         let column = |name: &str| Expr::Column(Column::new_unqualified(name));
+        // Count all rows and those that are not NULL, and mark the value that is equal.
         let counts = LogicalPlanBuilder::from(subquery.subquery.as_ref().clone())
             .aggregate(
                 Vec::<Expr>::new(),
-                [count(lit(1_i64)).alias(&all), count(value()).alias(&known)],
+                [count(lit(1_i64)).alias(&total), count(value()).alias(&known_count)],
             )?
             .build()?;
         let values = LogicalPlanBuilder::from(subquery.subquery.as_ref().clone())
             .filter(value().is_not_null())?
             .project([value().alias(&equal)])?
             .distinct()?
-            .project([column(&equal), lit(true).alias(&found)])?
+            .project([column(&equal), lit(true).alias(&is_found)])?
             .build()?;
         self.plan = LogicalPlanBuilder::from(self.plan.clone())
             .cross_join(counts)?
-            .join_on(values, JoinType::Left, [of.clone().eq(column(&equal))])?
+            .join_on(values, JoinType::Left, [operand.clone().eq(column(&equal))])?
             .build()?;
-        let unknown =
-            column(&all).gt(lit(0_i64)).and(of.is_null()).or(column(&known).lt(column(&all)));
+        // Without an equal value, the result is NULL if the operand or any value is NULL.
+        let unknown = column(&total)
+            .gt(lit(0_i64))
+            .and(operand.is_null())
+            .or(column(&known_count).lt(column(&total)));
         let cases = vec![
-            (Box::new(column(&found).is_not_null()), Box::new(lit(!negated))),
+            (Box::new(column(&is_found).is_not_null()), Box::new(lit(!negated))),
             (Box::new(unknown), Box::new(lit(ScalarValue::Boolean(None)))),
         ];
         Ok(Expr::Case(Case::new(None, cases, Some(Box::new(lit(negated))))))
     }
 
-    /// Whether a comparison is true of any row of a subquery; NULL when it is of none, and of some nobody knows.
-    fn any(&mut self, of: Expr, op: Operator, subquery: &Subquery) -> Result<Expr> {
+    /// Condition that a comparison is true for any row; NULL if it is true for none and NULL for some.
+    fn any(&mut self, operand: Expr, op: Operator, subquery: &Subquery) -> Result<Expr> {
+        // In the subquery, columns of the operand are outer columns.
         let schema = Arc::clone(self.plan.schema());
-        let outer = of.transform_up(|part| match part {
+        let outer = operand.transform_up(|part| match part {
             Expr::Column(column) => {
                 let field = Arc::clone(schema.field_from_column(&column)?);
                 Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
             }
-            other => Ok(Transformed::no(other)),
+            part => Ok(Transformed::no(part)),
         })?;
         let name = format!("__compared_{}", self.rule.number());
         let (qualifier, field) = subquery.subquery.schema().qualified_field(0);
@@ -460,7 +474,7 @@ impl Joined<'_> {
             .build()?;
         let value = Expr::Column(Column::new_unqualified(name));
         let compared = Expr::BinaryExpr(BinaryExpr::new(Box::new(outer.data), op, Box::new(value)));
-        let of = |predicate: Expr| -> Result<Subquery> {
+        let rows_where = |predicate: Expr| -> Result<Subquery> {
             let plan = LogicalPlanBuilder::from(values.clone()).filter(predicate)?.build()?;
             Ok(Subquery {
                 outer_ref_columns: all_outer(&plan)?,
@@ -468,8 +482,8 @@ impl Joined<'_> {
                 spans: subquery.spans.clone(),
             })
         };
-        let is_true = self.exists(&of(compared.clone())?, false)?;
-        let is_null = self.exists(&of(compared.is_null())?, false)?;
+        let is_true = self.exists(&rows_where(compared.clone())?, false)?;
+        let is_null = self.exists(&rows_where(compared.is_null())?, false)?;
         let cases = vec![
             (Box::new(is_true), Box::new(lit(true))),
             (Box::new(is_null), Box::new(lit(ScalarValue::Boolean(None)))),
@@ -478,46 +492,47 @@ impl Joined<'_> {
     }
 }
 
-/// The outer columns that a plan names.
+/// Outer columns that a plan names, each once.
 fn all_outer(plan: &LogicalPlan) -> Result<Vec<Expr>> {
-    let mut found = Vec::new();
+    let mut outer_columns = Vec::new();
     plan.apply(|node| {
         node.apply_expressions(|expression| {
             expression.apply(|part| {
-                if matches!(part, Expr::OuterReferenceColumn(..)) && !found.contains(part) {
-                    found.push(part.clone());
+                if matches!(part, Expr::OuterReferenceColumn(..)) && !outer_columns.contains(part) {
+                    outer_columns.push(part.clone());
                 }
                 Ok(TreeNodeRecursion::Continue)
             })
         })
     })?;
-    Ok(found)
+    Ok(outer_columns)
 }
 
-/// Whether a subquery has at most one row for each value of its domain.
+/// Returns true if a subquery has at most one row for each value of its domain.
 fn is_single(plan: &LogicalPlan) -> Result<bool> {
     Ok(match plan {
-        LogicalPlan::Projection(of) => is_single(&of.input)?,
-        LogicalPlan::SubqueryAlias(of) => is_single(&of.input)?,
-        LogicalPlan::Filter(of) => is_single(&of.input)?,
-        LogicalPlan::Sort(of) => is_single(&of.input)?,
-        LogicalPlan::Aggregate(of) => of.group_expr.is_empty(),
-        LogicalPlan::Limit(of) => {
-            matches!(of.get_fetch_type()?, FetchType::Literal(Some(0 | 1))) || is_single(&of.input)?
+        LogicalPlan::Projection(projection) => is_single(&projection.input)?,
+        LogicalPlan::SubqueryAlias(alias) => is_single(&alias.input)?,
+        LogicalPlan::Filter(filter) => is_single(&filter.input)?,
+        LogicalPlan::Sort(sort) => is_single(&sort.input)?,
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        LogicalPlan::Limit(limit) => {
+            matches!(limit.get_fetch_type()?, FetchType::Literal(Some(0 | 1)))
+                || is_single(&limit.input)?
         }
         LogicalPlan::EmptyRelation(_) => true,
         _ => false,
     })
 }
 
-/// The outer columns that a subquery names, and all their values.
+/// Outer columns that a subquery names, and all their values.
 struct Domain {
     number: usize,
-    /// What they are called outside.
+    /// Columns in the outer query.
     outer: Vec<Column>,
-    /// What they are called beside the subquery's columns.
+    /// Names beside the subquery's columns.
     names: Vec<String>,
-    /// Each combination of their values, once.
+    /// Each combination of the columns' values, once.
     values: LogicalPlan,
 }
 
@@ -527,9 +542,7 @@ impl Domain {
         for expression in all_outer(&subquery.subquery)? {
             if let Expr::OuterReferenceColumn(_, column) = expression {
                 if !outer.schema().has_column(&column) {
-                    return not_impl_err!(
-                        "a subquery that names {column}, two queries further out,"
-                    );
+                    return not_impl_err!("a reference to column {column} two query levels up");
                 }
                 if !columns.contains(&column) {
                     columns.push(column);
@@ -537,16 +550,14 @@ impl Domain {
             }
         }
         if columns.is_empty() {
-            return not_impl_err!(
-                "a subquery in a subquery that names a column two queries further out"
-            );
+            return not_impl_err!("a reference to a column two query levels up");
         }
         let names: Vec<String> =
-            (0..columns.len()).map(|at| format!("__outer_{number}_{at}")).collect();
-        let named = columns.iter().zip(&names);
-        let named = named.map(|(column, name)| Expr::Column(column.clone()).alias(name));
+            (0..columns.len()).map(|index| format!("__outer_{number}_{index}")).collect();
+        let aliased = columns.iter().zip(&names);
+        let aliased = aliased.map(|(column, name)| Expr::Column(column.clone()).alias(name));
         let values = LogicalPlanBuilder::from(outer.clone())
-            .project(named.collect::<Vec<_>>())?
+            .project(aliased.collect::<Vec<_>>())?
             .distinct()?
             .build()?;
         Ok(Self { number, outer: columns, names, values })
@@ -556,7 +567,7 @@ impl Domain {
         self.names.iter().map(|name| Expr::Column(Column::new_unqualified(name)))
     }
 
-    /// Joins what was computed for all values to the outer query.
+    /// Joins a result for all values of the domain to the outer query.
     fn join(&self, outer: &LogicalPlan, computed: LogicalPlan) -> Result<LogicalPlan> {
         let names = self.names.iter().map(Column::new_unqualified).collect::<Vec<_>>();
         LogicalPlanBuilder::from(outer.clone())
@@ -570,19 +581,17 @@ impl Domain {
             .build()
     }
 
-    /// An expression with the domain's columns in the place of outer ones.
+    /// An expression with outer columns replaced by the domain's columns.
     fn bound(&self, expression: Expr) -> Result<Expr> {
         let bound = expression.transform_up(|part| match part {
             Expr::OuterReferenceColumn(_, column) => {
-                let at = self.outer.iter().position(|outer| *outer == column);
-                let Some(name) = at.and_then(|at| self.names.get(at)) else {
-                    return not_impl_err!(
-                        "a subquery that names {column}, two queries further out,"
-                    );
+                let index = self.outer.iter().position(|outer| *outer == column);
+                let Some(name) = index.and_then(|index| self.names.get(index)) else {
+                    return not_impl_err!("a reference to column {column} two query levels up");
                 };
                 Ok(Transformed::yes(Expr::Column(Column::new_unqualified(name))))
             }
-            other => Ok(Transformed::no(other)),
+            part => Ok(Transformed::no(part)),
         })?;
         Ok(bound.data)
     }
@@ -595,90 +604,96 @@ impl Domain {
         keys.iter().map(bound).collect()
     }
 
-    /// Expressions under the names that they have in a schema.
+    /// Bound expressions under the names of a schema's fields from `first` on.
     fn named<'a>(
         &self,
         expressions: impl Iterator<Item = &'a Expr>,
         schema: &DFSchema,
-        from: usize,
+        first: usize,
     ) -> Result<Vec<Expr>> {
-        let fields = schema.iter().skip(from);
-        let named = expressions.zip(fields).map(|(expression, (qualifier, field))| {
+        let fields = schema.iter().skip(first);
+        let bound_expressions = expressions.zip(fields).map(|(expression, (qualifier, field))| {
             let bound = self.bound(expression.clone())?;
             Ok(match bound {
                 Expr::Column(_) if bound == *expression => bound,
                 bound => bound.unalias().alias_qualified(qualifier.cloned(), field.name()),
             })
         });
-        named.collect()
+        bound_expressions.collect()
     }
 
-    /// A plan for all values of the domain, with these beside its own columns.
+    /// A plan computed for all values of the domain, which precede its own columns.
     fn within(&self, plan: &LogicalPlan) -> Result<LogicalPlan> {
         if !depends(plan) {
             return LogicalPlanBuilder::from(self.values.clone()).cross_join(plan.clone())?.build();
         }
         match plan {
-            LogicalPlan::Projection(of) => {
-                let input = self.within(&of.input)?;
-                let own = self.named(of.expr.iter(), &of.schema, 0)?;
-                LogicalPlanBuilder::from(input).project(self.columns().chain(own))?.build()
+            LogicalPlan::Projection(projection) => {
+                let input = self.within(&projection.input)?;
+                let columns = self.named(projection.expr.iter(), &projection.schema, 0)?;
+                LogicalPlanBuilder::from(input).project(self.columns().chain(columns))?.build()
             }
-            LogicalPlan::Filter(of) => {
-                let input = self.within(&of.input)?;
-                LogicalPlanBuilder::from(input).filter(self.bound(of.predicate.clone())?)?.build()
+            LogicalPlan::Filter(filter) => {
+                let input = self.within(&filter.input)?;
+                LogicalPlanBuilder::from(input)
+                    .filter(self.bound(filter.predicate.clone())?)?
+                    .build()
             }
-            LogicalPlan::SubqueryAlias(of) => {
-                let named = LogicalPlanBuilder::from(self.within(&of.input)?)
-                    .alias(of.alias.clone())?
+            LogicalPlan::SubqueryAlias(alias) => {
+                let aliased = LogicalPlanBuilder::from(self.within(&alias.input)?)
+                    .alias(alias.alias.clone())?
                     .build()?;
                 let domain = self.names.iter().map(|name| {
-                    Expr::Column(Column::new(Some(of.alias.clone()), name)).alias(name)
+                    Expr::Column(Column::new(Some(alias.alias.clone()), name)).alias(name)
                 });
-                let columns: Vec<Expr> = domain.chain(own_columns(&of.schema)).collect();
-                LogicalPlanBuilder::from(named).project(columns)?.build()
+                let columns: Vec<Expr> = domain.chain(own_columns(&alias.schema)).collect();
+                LogicalPlanBuilder::from(aliased).project(columns)?.build()
             }
-            // Without a limit above, the order says nothing.
-            LogicalPlan::Sort(of) if of.fetch.is_none() => self.within(&of.input),
-            LogicalPlan::Limit(of) => {
+            // Without a limit above, the order does not matter.
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => self.within(&sort.input),
+            LogicalPlan::Limit(limit) => {
                 let (SkipType::Literal(skip), FetchType::Literal(fetch)) =
-                    (of.get_skip_type()?, of.get_fetch_type()?)
+                    (limit.get_skip_type()?, limit.get_fetch_type()?)
                 else {
                     return not_impl_err!(
-                        "LIMIT or OFFSET of a parameter in a correlated subquery"
+                        "a parameter as LIMIT or OFFSET of a correlated subquery"
                     );
                 };
-                self.limited(&of.input, skip, fetch)
+                self.limited(&limit.input, skip, fetch)
             }
-            LogicalPlan::Aggregate(of) => {
-                let input = self.within(&of.input)?;
+            LogicalPlan::Aggregate(aggregate) => {
+                let input = self.within(&aggregate.input)?;
                 let sets = |group: &Expr| matches!(group, Expr::GroupingSet(_));
-                if of.group_expr.iter().any(sets) {
+                if aggregate.group_expr.iter().any(sets) {
                     return not_impl_err!(
                         "GROUPING SETS, CUBE and ROLLUP in a correlated subquery"
                     );
                 }
-                let groups = self.named(of.group_expr.iter(), &of.schema, 0)?;
-                let values = self.named(of.aggr_expr.iter(), &of.schema, of.group_expr.len())?;
+                let groups = self.named(aggregate.group_expr.iter(), &aggregate.schema, 0)?;
+                let values = self.named(
+                    aggregate.aggr_expr.iter(),
+                    &aggregate.schema,
+                    aggregate.group_expr.len(),
+                )?;
                 if !groups.is_empty() {
                     return LogicalPlanBuilder::from(input)
                         .aggregate(self.columns().chain(groups), values)?
                         .build();
                 }
-                self.aggregated(input, values, &of.aggr_expr, &of.schema)
+                self.aggregated(input, values, &aggregate.aggr_expr, &aggregate.schema)
             }
             LogicalPlan::Distinct(Distinct::All(input)) => {
                 LogicalPlanBuilder::from(self.within(input)?).distinct()?.build()
             }
-            LogicalPlan::Join(of) => self.joined(of),
-            other => not_impl_err!(
-                "a correlated subquery that names an outer column below or in {}",
-                other.display()
+            LogicalPlan::Join(join) => self.joined(join),
+            node => not_impl_err!(
+                "an outer column in or below {} of a correlated subquery",
+                node.display()
             ),
         }
     }
 
-    /// The rows of each value of the domain that a limit leaves.
+    /// Applies a limit to the rows of each value of the domain.
     fn limited(
         &self,
         input: &LogicalPlan,
@@ -686,14 +701,18 @@ impl Domain {
         fetch: Option<usize>,
     ) -> Result<LogicalPlan> {
         let (sorted, keys) = match input {
-            LogicalPlan::Projection(of) if matches!(of.input.as_ref(), LogicalPlan::Sort(_)) => {
-                // A projection has as many rows as its input, which has the columns of the order.
-                let below = self.limited(&of.input, skip, fetch)?;
-                let own = self.named(of.expr.iter(), &of.schema, 0)?;
-                return LogicalPlanBuilder::from(below).project(self.columns().chain(own))?.build();
+            LogicalPlan::Projection(projection)
+                if matches!(projection.input.as_ref(), LogicalPlan::Sort(_)) =>
+            {
+                // The limit moves below the projection, where the columns of the order are.
+                let input = self.limited(&projection.input, skip, fetch)?;
+                let columns = self.named(projection.expr.iter(), &projection.schema, 0)?;
+                return LogicalPlanBuilder::from(input)
+                    .project(self.columns().chain(columns))?
+                    .build();
             }
-            LogicalPlan::Sort(of) => (of.input.as_ref(), of.expr.as_slice()),
-            other => (other, &[][..]),
+            LogicalPlan::Sort(sort) => (sort.input.as_ref(), sort.expr.as_slice()),
+            node => (node, &[][..]),
         };
         let rows = self.within(sorted)?;
         let columns = own_columns(rows.schema());
@@ -708,19 +727,19 @@ impl Domain {
         let numbered: Vec<Expr> = columns.iter().cloned().chain(numbered).collect();
         let number = Expr::Column(Column::new_unqualified(name));
         let bound = |rows: usize| lit(u64::try_from(rows).unwrap_or(u64::MAX));
-        let mut kept = number.clone().gt(bound(skip));
+        let mut in_limit = number.clone().gt(bound(skip));
         if let Some(fetch) = fetch {
-            kept = kept.and(number.lt_eq(bound(skip.saturating_add(fetch))));
+            in_limit = in_limit.and(number.lt_eq(bound(skip.saturating_add(fetch))));
         }
         LogicalPlanBuilder::from(rows)
             .window([window])?
             .project(numbered)?
-            .filter(kept)?
+            .filter(in_limit)?
             .project(columns)?
             .build()
     }
 
-    /// An aggregate without groups, which has a row for each value of the domain, also where no row is.
+    /// An aggregate without groups: it has a row for each value of the domain, even without input rows.
     fn aggregated(
         &self,
         input: LogicalPlan,
@@ -729,17 +748,20 @@ impl Domain {
         schema: &DFSchema,
     ) -> Result<LogicalPlan> {
         let present = format!("__present_{}", self.number);
+        // Aggregate by the domain: values with input rows get their results, and a mark.
         let names: Vec<String> =
-            (0..values.len()).map(|at| format!("__aggregate_{}_{at}", self.number)).collect();
-        let named = values.into_iter().zip(&names);
-        let named = named.map(|(value, name)| value.unalias().alias(name));
-        let named = named.chain([count(lit(1_i64)).alias(&present)]).collect::<Vec<_>>();
-        let grouped = LogicalPlanBuilder::from(input).aggregate(self.columns(), named)?.build()?;
-        let again = |name: &String| format!("{name}_again");
+            (0..values.len()).map(|index| format!("__aggregate_{}_{index}", self.number)).collect();
+        let aggregates = values.into_iter().zip(&names);
+        let aggregates = aggregates.map(|(value, name)| value.unalias().alias(name));
+        let aggregates = aggregates.chain([count(lit(1_i64)).alias(&present)]).collect::<Vec<_>>();
+        let grouped =
+            LogicalPlanBuilder::from(input).aggregate(self.columns(), aggregates)?.build()?;
+        // The domain's columns get other names on the right side of the next join.
+        let right_name = |name: &String| format!("{name}_again");
         let renamed = self
             .names
             .iter()
-            .map(|name| Expr::Column(Column::new_unqualified(name)).alias(again(name)));
+            .map(|name| Expr::Column(Column::new_unqualified(name)).alias(right_name(name)));
         let grouped = LogicalPlanBuilder::from(grouped)
             .project(
                 renamed
@@ -752,8 +774,9 @@ impl Domain {
                     .collect::<Vec<_>>(),
             )?
             .build()?;
+        // Values without input rows get a row by the outer join.
         let lefts = self.names.iter().map(Column::new_unqualified).collect::<Vec<_>>();
-        let rights = self.names.iter().map(|name| Column::new_unqualified(again(name)));
+        let rights = self.names.iter().map(|name| Column::new_unqualified(right_name(name)));
         let joined = LogicalPlanBuilder::from(self.values.clone()).join_detailed(
             grouped,
             JoinType::Left,
@@ -762,6 +785,7 @@ impl Domain {
             NullEquality::NullEqualsNull,
         )?;
         let present = Expr::Column(Column::new_unqualified(present));
+        // Without input rows, the result is the aggregate's default.
         let columns = names.iter().zip(calls).zip(schema.iter());
         let columns = columns.map(|((name, call), (qualifier, field))| {
             let value = Expr::Column(Column::new_unqualified(name));
@@ -778,92 +802,95 @@ impl Domain {
         joined.project(self.columns().chain(columns))?.build()
     }
 
-    fn joined(&self, of: &Join) -> Result<LogicalPlan> {
-        let (left, right) = (depends(&of.left), depends(&of.right));
-        if left && right {
-            return self.joined_on_both_sides(of);
+    fn joined(&self, join: &Join) -> Result<LogicalPlan> {
+        let (left_depends, right_depends) = (depends(&join.left), depends(&join.right));
+        if left_depends && right_depends {
+            return self.joined_on_both_sides(join);
         }
-        let (left, right) = match (of.join_type, left, right) {
+        // A side that is kept whole, or both of an inner join, may depend on the domain.
+        let (left_input, right_input) = match (join.join_type, left_depends, right_depends) {
             (
                 JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti,
                 _,
                 false,
-            ) => (self.within(&of.left)?, of.right.as_ref().clone()),
+            ) => (self.within(&join.left)?, join.right.as_ref().clone()),
             (JoinType::Inner | JoinType::Right, false, true) => {
-                (of.left.as_ref().clone(), self.within(&of.right)?)
+                (join.left.as_ref().clone(), self.within(&join.right)?)
             }
             (kind, _, _) => {
                 return not_impl_err!("an outer column on this side of {kind} JOIN in a subquery");
             }
         };
-        let on = of
+        let keys = join
             .on
             .iter()
-            .map(|(left, right)| Ok((self.bound(left.clone())?, self.bound(right.clone())?)));
-        let on = on.collect::<Result<Vec<_>>>()?;
-        let filter = of.filter.clone().map(|filter| self.bound(filter)).transpose()?;
-        let join = Join::try_new(
-            Arc::new(left),
-            Arc::new(right),
-            on,
+            .map(|(outer, inner)| Ok((self.bound(outer.clone())?, self.bound(inner.clone())?)));
+        let keys = keys.collect::<Result<Vec<_>>>()?;
+        let filter = join.filter.clone().map(|filter| self.bound(filter)).transpose()?;
+        let with_domain = LogicalPlan::Join(Join::try_new(
+            Arc::new(left_input),
+            Arc::new(right_input),
+            keys,
             filter,
-            of.join_type,
-            of.join_constraint,
-            of.null_equality,
-            of.null_aware,
-        )?;
-        let join = LogicalPlan::Join(join);
-        let columns = self.columns().chain(own_columns(&of.schema)).collect::<Vec<_>>();
-        LogicalPlanBuilder::from(join).project(columns)?.build()
+            join.join_type,
+            join.join_constraint,
+            join.null_equality,
+            join.null_aware,
+        )?);
+        let columns = self.columns().chain(own_columns(&join.schema)).collect::<Vec<_>>();
+        LogicalPlanBuilder::from(with_domain).project(columns)?.build()
     }
 }
 
 impl Domain {
-    /// A join of which both sides name outer columns: each is computed for all values of the domain, and rows meet those of
-    /// the same values.
-    fn joined_on_both_sides(&self, of: &Join) -> Result<LogicalPlan> {
+    /// A join with outer columns on both sides: each side is computed for all values of the domain, and rows with the
+    /// same values are joined.
+    fn joined_on_both_sides(&self, join: &Join) -> Result<LogicalPlan> {
         let kinds = [JoinType::Inner, JoinType::Left, JoinType::LeftSemi, JoinType::LeftAnti];
-        if !kinds.contains(&of.join_type) {
+        if !kinds.contains(&join.join_type) {
             return not_impl_err!(
                 "outer columns on both sides of {} JOIN in a subquery",
-                of.join_type
+                join.join_type
             );
         }
-        let left = self.within(&of.left)?;
-        let other = |name: &String| format!("{name}_right");
+        // The domain's columns get other names on the right side.
+        let left_input = self.within(&join.left)?;
+        let right_name = |name: &String| format!("{name}_right");
         let renamed = self
             .names
             .iter()
-            .map(|name| Expr::Column(Column::new_unqualified(name)).alias(other(name)));
-        let columns: Vec<Expr> = renamed.chain(own_columns(of.right.schema())).collect();
-        let right = LogicalPlanBuilder::from(self.within(&of.right)?).project(columns)?.build()?;
-        let on = of
+            .map(|name| Expr::Column(Column::new_unqualified(name)).alias(right_name(name)));
+        let columns: Vec<Expr> = renamed.chain(own_columns(join.right.schema())).collect();
+        let right_input =
+            LogicalPlanBuilder::from(self.within(&join.right)?).project(columns)?.build()?;
+        let keys = join
             .on
             .iter()
-            .map(|(left, right)| Ok((self.bound(left.clone())?, self.bound(right.clone())?)));
-        let on = on.collect::<Result<Vec<_>>>()?;
+            .map(|(outer, inner)| Ok((self.bound(outer.clone())?, self.bound(inner.clone())?)));
+        let keys = keys.collect::<Result<Vec<_>>>()?;
+        // Rows are joined within the same values of the domain.
         let same = self.names.iter().map(|name| {
-            let own = Box::new(Expr::Column(Column::new_unqualified(name)));
-            let other = Box::new(Expr::Column(Column::new_unqualified(other(name))));
-            Expr::BinaryExpr(BinaryExpr::new(own, Operator::IsNotDistinctFrom, other))
+            let left_value = Box::new(Expr::Column(Column::new_unqualified(name)));
+            let right_value = Box::new(Expr::Column(Column::new_unqualified(right_name(name))));
+            Expr::BinaryExpr(BinaryExpr::new(left_value, Operator::IsNotDistinctFrom, right_value))
         });
-        let filter = of.filter.clone().map(|filter| self.bound(filter)).transpose()?;
-        let join = Join::try_new(
-            Arc::new(left),
-            Arc::new(right),
-            on,
+        let filter = join.filter.clone().map(|filter| self.bound(filter)).transpose()?;
+        let with_domain = Join::try_new(
+            Arc::new(left_input),
+            Arc::new(right_input),
+            keys,
             conjunction(same.chain(filter)),
-            of.join_type,
-            of.join_constraint,
-            of.null_equality,
-            of.null_aware,
+            join.join_type,
+            join.join_constraint,
+            join.null_equality,
+            join.null_aware,
         )?;
-        let columns = self.columns().chain(own_columns(&of.schema)).collect::<Vec<_>>();
-        LogicalPlanBuilder::from(LogicalPlan::Join(join)).project(columns)?.build()
+        let columns = self.columns().chain(own_columns(&join.schema)).collect::<Vec<_>>();
+        LogicalPlanBuilder::from(LogicalPlan::Join(with_domain)).project(columns)?.build()
     }
 }
 
-/// What an aggregate is of no rows.
+/// Value of an aggregate without input rows.
 fn of_nothing(call: &Expr, data_type: &DataType) -> Result<ScalarValue> {
     match call {
         Expr::Alias(alias) => of_nothing(&alias.expr, data_type),

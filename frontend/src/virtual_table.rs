@@ -1,4 +1,4 @@
-//! A table whose rows are made when it is read.
+//! Tables whose rows are computed when they are read.
 
 use std::fmt;
 use std::future::Future;
@@ -24,7 +24,7 @@ use crate::error::SqlError;
 
 type Rows = Pin<Box<dyn Future<Output = Result<RecordBatch, SqlError>> + Send>>;
 
-/// A table of which no row is stored.
+/// A table without stored rows.
 pub(crate) struct VirtualTable {
     schema: SchemaRef,
     rows: Box<dyn Fn() -> Rows + Send + Sync>,
@@ -37,7 +37,7 @@ impl fmt::Debug for VirtualTable {
 }
 
 impl VirtualTable {
-    /// A table with columns, and what makes its rows.
+    /// A table with columns, and the function that computes its rows for each scan.
     pub(crate) fn new<F>(
         schema: SchemaRef,
         rows: impl Fn() -> F + Send + Sync + 'static,
@@ -72,23 +72,23 @@ impl TableProvider for VirtualTable {
     }
 }
 
-/// One column of a virtual table.
+/// Values of one column of a virtual table.
 pub(crate) enum Cells {
-    /// Text.
+    /// Texts, as Arrow string views.
     Text(Vec<Option<String>>),
-    /// A count.
+    /// Unsigned integers.
     Count(Vec<Option<u64>>),
-    /// A number.
+    /// Signed integers.
     Number(Vec<Option<i64>>),
-    /// Yes or no.
+    /// Booleans.
     Flag(Vec<Option<bool>>),
-    /// A number that is not whole.
+    /// Floating-point numbers.
     Float(Vec<Option<f64>>),
-    /// A moment, in milliseconds since 1970.
+    /// Timestamps in milliseconds since 1970.
     Time(Vec<Option<i64>>),
 }
 
-/// What a column of a virtual table is of.
+/// Type of a column of a virtual table.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Text,
@@ -99,7 +99,7 @@ pub(crate) enum Kind {
     Time,
 }
 
-/// The schema of columns by name; all take NULL.
+/// Schema with columns of the given names and types; all are nullable.
 pub(crate) fn schema(columns: &[(&str, Kind)]) -> SchemaRef {
     let field = |(name, kind): &(&str, Kind)| {
         let data_type = match kind {
@@ -115,7 +115,7 @@ pub(crate) fn schema(columns: &[(&str, Kind)]) -> SchemaRef {
     Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
 }
 
-/// One cell.
+/// A value of one row and column; NULL if `None`.
 pub(crate) enum Cell {
     Text(Option<String>),
     Count(Option<u64>),
@@ -197,8 +197,9 @@ impl From<bool> for Cell {
     }
 }
 
-/// Rows of cells as columns of a schema.
+/// Converts rows to columns of a schema. A cell of another type than its column is an error.
 pub(crate) fn batch(schema: &SchemaRef, rows: Vec<Vec<Cell>>) -> Result<RecordBatch, SqlError> {
+    // The schema decides the type of each column, so an empty table has columns too.
     let mut columns: Vec<Cells> = schema
         .fields()
         .iter()

@@ -1,16 +1,16 @@
-//! Times in a session's zone.
+//! Times in the session's time zone.
 //!
 //! ```text
-//!   SET TIME ZONE ── Session (a Zone) ─┬─ doors: what a TIMESTAMPTZ is shown in, and parameters are read in
+//!   SET TIME ZONE ── Session (a Zone) ─┬─ doors: the zone of TIMESTAMPTZ in output and of parameters
 //!                                      ├─ INSERT, COPY: texts and local times for TIMESTAMPTZ columns
-//!                                      └─ execution.time_zone ── ZonedTimes ── functions with the zone as an argument
-//!                                                                              (nodes run them as any others)
+//! └─ execution.time_zone ── ZonedTimes ── functions with the zone as an argument
+//!                                                                              (nodes run them like any others)
 //! ```
 //!
-//! A TIMESTAMPTZ is an instant: its type says UTC in every session, here by [`TimeTypes`]. What PostgreSQL does in the
-//! session's zone with it is written by [`ZonedTimes`] into the plan, once types are known:
+//! A TIMESTAMPTZ is an instant: its type is in UTC in every session, by [`TimeTypes`]. Operations that PostgreSQL
+//! performs in the session's zone are written into the plan by [`ZonedTimes`], once types are known:
 //!
-//! | planned | becomes, in a session of another zone than UTC |
+//! | planned | becomes, in a session with a zone other than UTC |
 //! |---|---|
 //! | a text, a TIMESTAMP or a DATE cast to TIMESTAMPTZ | the instant of that local time |
 //! | a TIMESTAMPTZ cast to TIMESTAMP, DATE or TIME | the local time of that instant |
@@ -19,12 +19,12 @@
 //! | `make_timestamptz(year, ..)` | the same with the zone |
 //! | `t + interval`, with months or days | `instant_plus(t, interval, zone)` |
 //!
-//! In every session, texts are read to the unit that holds them (`TIMESTAMP '2300-01-01'` has no nanoseconds), and
-//! values are cast to text as PostgreSQL writes them (`text_of`).
+//! In every session, texts are parsed to the unit that holds them (`TIMESTAMP '2300-01-01'` does not fit
+//! nanoseconds), and values are cast to text in PostgreSQL's format (`text_of`).
 //!
 //! Invariants:
 //! - an expression keeps its type;
-//! - a TIMESTAMP beside `now()` is one in UTC, in every session (`partita_worker::NOW_ZONE`).
+//! - a TIMESTAMP compared with `now()` is in UTC, in every session (`partita_worker::NOW_ZONE`).
 
 use std::sync::Arc;
 
@@ -42,14 +42,14 @@ use datafusion::sql::sqlparser::ast::{DataType as SqlType, TimezoneInfo};
 use partita_worker::moments::{Moment, parse_date, ticks};
 use partita_worker::{NOW_ZONE, Zone, call_with_zone, text_of, zoned};
 
-/// The types of times, which do not depend on the session: TIMESTAMPTZ says UTC. Without a precision they have
-/// microseconds, as in PostgreSQL.
+/// Types of times, independent of the session: TIMESTAMPTZ is in UTC. Without a precision they have microseconds, as
+/// in PostgreSQL.
 #[derive(Debug)]
 pub(crate) struct TimeTypes;
 
 impl TypePlanner for TimeTypes {
-    fn plan_type_field(&self, of: &SqlType) -> Result<Option<FieldRef>> {
-        let SqlType::Timestamp(precision, zone) = of else { return Ok(None) };
+    fn plan_type_field(&self, sql_type: &SqlType) -> Result<Option<FieldRef>> {
+        let SqlType::Timestamp(precision, zone) = sql_type else { return Ok(None) };
         let unit = match precision {
             None | Some(6) => TimeUnit::Microsecond,
             Some(0) => TimeUnit::Second,
@@ -58,12 +58,12 @@ impl TypePlanner for TimeTypes {
             Some(_) => return Ok(None),
         };
         let zoned = matches!(zone, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone);
-        let of = DataType::Timestamp(unit, zoned.then(|| "UTC".into()));
-        Ok(Some(Arc::new(Field::new("", of, true))))
+        let data_type = DataType::Timestamp(unit, zoned.then(|| "UTC".into()));
+        Ok(Some(Arc::new(Field::new("", data_type, true))))
     }
 }
 
-/// See the head of the file; to be applied once types are coerced.
+/// Applies the session's time zone; see the head of the file. Apply it once types are coerced.
 #[derive(Debug)]
 pub(crate) struct ZonedTimes;
 
@@ -78,8 +78,8 @@ impl FunctionRewrite for ZonedTimes {
         schema: &DFSchema,
         options: &ConfigOptions,
     ) -> Result<Transformed> {
-        let named = options.execution.time_zone.as_deref();
-        let zone = named.and_then(Zone::of_arrow).unwrap_or(Zone::UTC);
+        let zone_name = options.execution.time_zone.as_deref();
+        let zone = zone_name.and_then(Zone::of_arrow).unwrap_or(Zone::UTC);
         let rewriting = Rewriting { schema, zone };
         let rewritten = match &expression {
             Expr::Cast(Cast { expr, field }) => {
@@ -106,16 +106,16 @@ impl FunctionRewrite for ZonedTimes {
 
 type Transformed = datafusion::common::tree_node::Transformed<Expr>;
 
-fn is_text(of: &Expr, schema: &DFSchema) -> bool {
-    of.get_type(schema).is_ok_and(|of| of.is_string())
+fn is_text(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|data_type| data_type.is_string())
 }
 
 fn call(function: ScalarUDF, args: Vec<Expr>) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), args))
 }
 
-fn cast(of: Expr, to: &DataType) -> Expr {
-    Expr::Cast(Cast::new(Box::new(of), to.clone()))
+fn cast(expr: Expr, data_type: &DataType) -> Expr {
+    Expr::Cast(Cast::new(Box::new(expr), data_type.clone()))
 }
 
 struct Rewriting<'a> {
@@ -124,31 +124,31 @@ struct Rewriting<'a> {
 }
 
 impl Rewriting<'_> {
-    fn type_of(&self, of: &Expr) -> Option<DataType> {
-        of.get_type(self.schema).ok()
+    fn type_of(&self, expr: &Expr) -> Option<DataType> {
+        expr.get_type(self.schema).ok()
     }
 
-    /// Whether it is an instant.
-    fn is_instant(&self, of: &Expr) -> bool {
-        matches!(self.type_of(of), Some(DataType::Timestamp(_, Some(_))))
+    /// Returns true if an expression is an instant.
+    fn is_instant(&self, expr: &Expr) -> bool {
+        matches!(self.type_of(expr), Some(DataType::Timestamp(_, Some(_))))
     }
 
     fn zone(&self) -> Expr {
         lit(self.zone.to_string())
     }
 
-    /// `timezone(zone, of)`.
-    fn moved(&self, of: Expr) -> Expr {
-        call(zoned::timezone(), vec![self.zone(), of])
+    /// `timezone(zone, time)`.
+    fn moved(&self, time: Expr) -> Expr {
+        call(zoned::timezone(), vec![self.zone(), time])
     }
 
-    /// A text as a literal of a time's type, or of the next coarser unit that holds it, cast to that type.
-    fn text_literal(&self, of: &Expr, to: &DataType) -> Option<Expr> {
-        let Expr::Literal(text, _) = of else { return None };
-        if *to == DataType::Date32 {
+    /// A text as a literal of a time type, or of the next coarser unit that holds it with a cast to the type.
+    fn text_literal(&self, expr: &Expr, target: &DataType) -> Option<Expr> {
+        let Expr::Literal(text, _) = expr else { return None };
+        if *target == DataType::Date32 {
             return Some(lit(ScalarValue::Date32(Some(parse_date(text.try_as_str()??)?))));
         }
-        let DataType::Timestamp(unit, zoned) = to else { return None };
+        let DataType::Timestamp(unit, zoned) = target else { return None };
         let moment = Moment::parse(text.try_as_str()??)?;
         let nanos =
             if zoned.is_some() { moment.instant(self.zone) } else { moment.local(self.zone) };
@@ -162,24 +162,24 @@ impl Rewriting<'_> {
                 TimeUnit::Nanosecond => ScalarValue::TimestampNanosecond(ticks, zoned),
             }))
         };
-        literal(*unit).or_else(|| Some(cast(literal(TimeUnit::Microsecond)?, to)))
+        literal(*unit).or_else(|| Some(cast(literal(TimeUnit::Microsecond)?, target)))
     }
 
-    fn cast(&self, of: &Expr, to: &DataType) -> Result<Option<Expr>> {
-        let Some(from) = self.type_of(of) else { return Ok(None) };
-        let of = || of.clone();
-        Ok(match (&from, to) {
-            _ if let Some(text) = text_of(&of(), &from, to, self.zone) => Some(text),
+    fn cast(&self, expr: &Expr, target: &DataType) -> Result<Option<Expr>> {
+        let Some(source) = self.type_of(expr) else { return Ok(None) };
+        let operand = || expr.clone();
+        Ok(match (&source, target) {
+            _ if let Some(text) = text_of(&operand(), &source, target, self.zone) => Some(text),
             _ if self.zone.is_utc() => None,
             (DataType::Timestamp(_, None), DataType::Timestamp(_, Some(zone))) => {
-                (zone.as_ref() != NOW_ZONE).then(|| cast(self.moved(of()), to))
+                (zone.as_ref() != NOW_ZONE).then(|| cast(self.moved(operand()), target))
             }
             (DataType::Date32, DataType::Timestamp(_, Some(_))) => {
-                let midnight = cast(of(), &DataType::Timestamp(TimeUnit::Second, None));
-                Some(cast(self.moved(midnight), to))
+                let midnight = cast(operand(), &DataType::Timestamp(TimeUnit::Second, None));
+                Some(cast(self.moved(midnight), target))
             }
-            (from, DataType::Timestamp(_, Some(_))) if from.is_string() => {
-                Some(cast(call(zoned::instant_of_text(), vec![of(), self.zone()]), to))
+            (source, DataType::Timestamp(_, Some(_))) if source.is_string() => {
+                Some(cast(call(zoned::instant_of_text(), vec![operand(), self.zone()]), target))
             }
             (
                 DataType::Timestamp(_, Some(_)),
@@ -188,41 +188,41 @@ impl Rewriting<'_> {
                 | DataType::Date64
                 | DataType::Time32(_)
                 | DataType::Time64(_),
-            ) => Some(cast(self.moved(of()), to)),
+            ) => Some(cast(self.moved(operand()), target)),
             _ => None,
         })
     }
 
-    fn call(&self, of: &ScalarFunction) -> Result<Option<Expr>> {
-        let with = |args: Vec<Expr>| {
-            Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&of.func), args))
+    fn call(&self, function: &ScalarFunction) -> Result<Option<Expr>> {
+        let with_args = |args: Vec<Expr>| {
+            Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&function.func), args))
         };
-        if let Some(zoned) = call_with_zone(of, self.zone) {
+        if let Some(zoned) = call_with_zone(function, self.zone) {
             return Ok(Some(zoned));
         }
-        Ok(match (of.func.name(), of.args.as_slice()) {
+        Ok(match (function.func.name(), function.args.as_slice()) {
             ("date_part" | "extract", [part, time]) if self.is_instant(time) => {
-                // The seconds since 1970 are the same everywhere.
+                // The seconds since 1970 are the same in every zone.
                 let is_epoch = matches!(part, Expr::Literal(part, _)
                     if part.try_as_str().flatten().is_some_and(|part| part.eq_ignore_ascii_case("epoch")));
-                (!is_epoch).then(|| with(vec![part.clone(), self.moved(time.clone())]))
+                (!is_epoch).then(|| with_args(vec![part.clone(), self.moved(time.clone())]))
             }
             ("date_trunc", [step, time]) if self.is_instant(time) => {
-                Some(with(vec![step.clone(), time.clone(), self.zone()]))
+                Some(with_args(vec![step.clone(), time.clone(), self.zone()]))
             }
             ("instant_of_pattern", [text, format]) => {
-                Some(with(vec![text.clone(), format.clone(), self.zone()]))
+                Some(with_args(vec![text.clone(), format.clone(), self.zone()]))
             }
-            // What the session's clocks show.
+            // Local time in the session's zone.
             ("make_timestamptz", parts @ [_, _, _, _, _, _]) => {
                 let mut args = parts.to_vec();
                 args.push(self.zone());
-                Some(with(args))
+                Some(with_args(args))
             }
             ("to_char", [time, format]) => match self.type_of(time) {
                 Some(DataType::Timestamp(unit, Some(_))) => {
-                    let shown = DataType::Timestamp(unit, Some(self.zone.arrow().into()));
-                    Some(with(vec![cast(time.clone(), &shown), format.clone()]))
+                    let local_type = DataType::Timestamp(unit, Some(self.zone.arrow().into()));
+                    Some(with_args(vec![cast(time.clone(), &local_type), format.clone()]))
                 }
                 _ => None,
             },
@@ -230,23 +230,23 @@ impl Rewriting<'_> {
         })
     }
 
-    /// An instant and an interval that counts days.
-    fn arithmetic(&self, left: &Expr, op: Operator, right: &Expr) -> Result<Option<Expr>> {
-        let is_interval = |of: &Expr| {
-            let counts_days = !matches!(of, Expr::Literal(
-                ScalarValue::IntervalMonthDayNano(Some(of)), _) if of.months == 0 && of.days == 0);
-            let of = self.type_of(of);
-            counts_days && of == Some(DataType::Interval(IntervalUnit::MonthDayNano))
+    /// Adds or subtracts an interval with days or months in the session's zone.
+    fn arithmetic(&self, lhs: &Expr, op: Operator, rhs: &Expr) -> Result<Option<Expr>> {
+        let is_interval = |expr: &Expr| {
+            let counts_days = !matches!(expr, Expr::Literal(
+            ScalarValue::IntervalMonthDayNano(Some(interval)), _) if interval.months == 0 && interval.days == 0);
+            let data_type = self.type_of(expr);
+            counts_days && data_type == Some(DataType::Interval(IntervalUnit::MonthDayNano))
         };
         let (function, time, interval) = match op {
-            Operator::Plus if self.is_instant(left) && is_interval(right) => {
-                (zoned::instant_plus(), left, right)
+            Operator::Plus if self.is_instant(lhs) && is_interval(rhs) => {
+                (zoned::instant_plus(), lhs, rhs)
             }
-            Operator::Plus if self.is_instant(right) && is_interval(left) => {
-                (zoned::instant_plus(), right, left)
+            Operator::Plus if self.is_instant(rhs) && is_interval(lhs) => {
+                (zoned::instant_plus(), rhs, lhs)
             }
-            Operator::Minus if self.is_instant(left) && is_interval(right) => {
-                (zoned::instant_minus(), left, right)
+            Operator::Minus if self.is_instant(lhs) && is_interval(rhs) => {
+                (zoned::instant_minus(), lhs, rhs)
             }
             _ => return Ok(None),
         };

@@ -1,7 +1,7 @@
-//! Cursors: DECLARE starts a query, FETCH takes some of its rows.
+//! Cursors: DECLARE starts a query, FETCH reads some of its rows.
 //!
-//! A cursor holds its query's stream, not its rows. It is taken out of the session while a FETCH
-//! reads it and put back at the FETCH's end, so it is never read twice at a time.
+//! A cursor holds its query's stream, not its rows. A FETCH takes the stream out of the session while it reads, and
+//! puts it back at its end, so that no two FETCHes read it at the same time.
 
 use std::sync::Arc;
 
@@ -17,27 +17,27 @@ use crate::output::{Output, RowStream};
 use crate::session::Session;
 use crate::sql::statement::{Declare, Fetch};
 
-/// Cursors that one session may have open.
+/// Maximum open cursors of a session.
 const CURSORS_MAX: usize = 64;
 
 /// An open cursor.
 pub(crate) struct Cursor {
     schema: SchemaRef,
-    /// Whether it outlives its transaction.
+    /// True if the cursor outlives its transaction.
     hold: bool,
     rows: Arc<Mutex<Option<Rows>>>,
 }
 
 impl Cursor {
-    /// The columns of its rows.
+    /// Columns of the cursor's rows.
     pub(super) fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 }
 
-/// What a cursor has not given yet.
+/// Rows of a cursor that are not fetched yet.
 struct Rows {
-    /// The rest of a batch.
+    /// The unread part of a batch.
     rest: Option<RecordBatch>,
     stream: RowStream,
 }
@@ -52,6 +52,7 @@ impl Session {
             let message = "DECLARE CURSOR can only be used in transaction blocks";
             return Err(SqlError::new("25P01", message).with_hint("use DECLARE ... WITH HOLD"));
         }
+        // Check before the query starts.
         {
             let cursors = self.cursors.lock();
             if cursors.contains_key(&declare.name) {
@@ -59,10 +60,11 @@ impl Session {
                 return Err(SqlError::new("42P03", message));
             }
             if cursors.len() >= CURSORS_MAX {
-                let message = format!("a session may have {CURSORS_MAX} open cursors");
+                let message = format!("a session can have at most {CURSORS_MAX} open cursors");
                 return Err(SqlError::new("54000", message));
             }
         }
+        // The query starts now; its rows wait in the stream.
         let statement = &declare.query.statement;
         let source = match parameters {
             Some(parameters) => Source::WithParameters(statement, parameters),
@@ -87,16 +89,16 @@ impl Session {
         let Some(rows) = slot.lock().take() else {
             return Err(SqlError::new(
                 "55006",
-                format!("cursor \"{}\" is being read, or its last FETCH was cut short", fetch.name),
+                format!("cursor \"{}\" is in use, or its last FETCH was interrupted", fetch.name),
             ));
         };
-        let taken = take(rows, slot, fetch.count.unwrap_or(u64::MAX));
+        let fetched = take(rows, slot, fetch.count.unwrap_or(u64::MAX));
         if !fetch.only_move {
-            return Ok(Output::Rows { schema, stream: Box::pin(taken) });
+            return Ok(Output::Rows { schema, stream: Box::pin(fetched) });
         }
-        let mut taken = Box::pin(taken);
+        let mut fetched = Box::pin(fetched);
         let mut moved = 0;
-        while let Some(batch) = taken.next().await {
+        while let Some(batch) = fetched.next().await {
             moved += batch?.num_rows() as u64;
         }
         Ok(Output::affected("MOVE", moved))
@@ -123,7 +125,7 @@ fn no_cursor(name: &str) -> SqlError {
     SqlError::new("34000", format!("cursor \"{name}\" does not exist"))
 }
 
-/// At most so many rows; what is left goes back to the slot.
+/// Stream of at most `count` rows; unread rows go back to the slot.
 fn take(
     rows: Rows,
     slot: Arc<Mutex<Option<Rows>>>,
@@ -132,9 +134,9 @@ fn take(
     struct Taking {
         rows: Option<Rows>,
         slot: Arc<Mutex<Option<Rows>>>,
-        left: u64,
+        remaining: u64,
     }
-    // Also when the FETCH is dropped before its end: the rows it did not read are still there.
+    // The drop also covers a FETCH that is dropped before its end: unread rows return to the slot.
     impl Drop for Taking {
         fn drop(&mut self) {
             if let Some(rows) = self.rows.take() {
@@ -142,9 +144,9 @@ fn take(
             }
         }
     }
-    let taking = Taking { rows: Some(rows), slot, left: count };
+    let taking = Taking { rows: Some(rows), slot, remaining: count };
     futures::stream::try_unfold(taking, |mut taking| async move {
-        if taking.left == 0 {
+        if taking.remaining == 0 {
             return Ok(None);
         }
         let Some(rows) = taking.rows.as_mut() else { return Ok(None) };
@@ -155,11 +157,11 @@ fn take(
                 None => return Ok(None),
             },
         };
-        let wanted = usize::try_from(taking.left).unwrap_or(usize::MAX).min(batch.num_rows());
-        if wanted < batch.num_rows() {
-            rows.rest = Some(batch.slice(wanted, batch.num_rows() - wanted));
+        let count = usize::try_from(taking.remaining).unwrap_or(usize::MAX).min(batch.num_rows());
+        if count < batch.num_rows() {
+            rows.rest = Some(batch.slice(count, batch.num_rows() - count));
         }
-        taking.left -= wanted as u64;
-        Ok(Some((batch.slice(0, wanted), taking)))
+        taking.remaining -= count as u64;
+        Ok(Some((batch.slice(0, count), taking)))
     })
 }

@@ -1,4 +1,4 @@
-//! DDL: what statements say of databases and tables, as changes for meta.
+//! DDL: turns statements about databases and tables into changes for meta.
 
 use partita_proto::schema::Semantic;
 use partita_proto::service::{Ddl, TableChange};
@@ -61,7 +61,7 @@ impl Session {
                     &format!("relation \"{}\"", alter.table.name),
                 ));
             }
-            found => found?,
+            result => result?,
         };
         let (mut changes, notices) = alter.to_changes(&table)?;
         let state = self.frontend().state();
@@ -75,9 +75,9 @@ impl Session {
                         let default = DefaultValue::new(state, column)?;
                         Generated::new(state, &schema, position)?;
                         if column.semantic == Semantic::Field && !default.is_null() {
-                            // Existing rows have what the default is now, whatever it is later.
-                            let now = default.array(state, column, 1)?;
-                            column.missing = Some(Value::from_array(&now, 0)?);
+                            // Existing rows keep the default of now, whatever it is later.
+                            let value = default.array(state, column, 1)?;
+                            column.missing = Some(Value::from_array(&value, 0)?);
                         }
                     }
                 }
@@ -95,13 +95,13 @@ impl Session {
         let mut name = table.name.clone();
         for change in changes {
             let renamed = match &change {
-                TableChange::Rename(to) => Some(to.clone()),
+                TableChange::Rename(new_name) => Some(new_name.clone()),
                 _ => None,
             };
             let ddl = Ddl::AlterTable { database: database.clone(), name: name.clone(), change };
             self.frontend().change(ddl).await?;
-            if let Some(to) = renamed {
-                name = to;
+            if let Some(new_name) = renamed {
+                name = new_name;
             }
         }
         Ok(Output::done_with("ALTER TABLE", notices))
@@ -110,7 +110,7 @@ impl Session {
     pub(super) async fn drop_table(&self, drop: &DropTable) -> Result<Output, SqlError> {
         let mut notices = Vec::new();
         if !drop.if_exists {
-            // None is dropped when one of them does not exist.
+            // All tables are checked before the first is dropped.
             for table in &drop.tables {
                 self.table(table)?;
             }
@@ -141,16 +141,16 @@ impl Session {
     }
 }
 
-fn skipping(what: &str, why: &str) -> Notice {
-    Notice::notice(format!("{what} {why}, skipping"))
+fn skipping(object: &str, state: &str) -> Notice {
+    Notice::notice(format!("{object} {state}, skipping"))
 }
 
-fn exists_already(changed: bool, tag: &str, what: &str) -> Output {
-    let notices = if changed { Vec::new() } else { vec![skipping(what, "already exists")] };
+fn exists_already(changed: bool, tag: &str, object: &str) -> Output {
+    let notices = if changed { Vec::new() } else { vec![skipping(object, "already exists")] };
     Output::done_with(tag, notices)
 }
 
-fn not_there(changed: bool, tag: &str, what: &str) -> Output {
-    let notices = if changed { Vec::new() } else { vec![skipping(what, "does not exist")] };
+fn not_there(changed: bool, tag: &str, object: &str) -> Output {
+    let notices = if changed { Vec::new() } else { vec![skipping(object, "does not exist")] };
     Output::done_with(tag, notices)
 }

@@ -1,7 +1,7 @@
-//! DELETE: finds the keys of the rows with a query, and deletes them as they stream in.
+//! DELETE: a query finds the keys of the rows, which are deleted as they stream in.
 //!
-//! All scans of the table are opened before the first key is deleted: a subquery of the predicate
-//! sees the table as it was when the statement began.
+//! All scans of the table are opened before the first key is deleted: a subquery of the predicate reads the table as
+//! it was when the statement began.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ impl Session {
         let mut running = self.start(&source, Some(&table)).await?;
         let mut deleted = 0;
         while let Some(keys) = running.stream.next().await {
-            let done = self.frontend().ingest_delete(&table, keys?).await;
-            deleted += done.map_err(|error| after(error, deleted, "deleted"))?;
+            let result = self.frontend().ingest_delete(&table, keys?).await;
+            deleted += result.map_err(|error| after(error, deleted, "deleted"))?;
         }
         Ok(Executed {
             output: Output::affected("DELETE", deleted),
@@ -78,22 +78,22 @@ impl Session {
         Ok(Query { text: Arc::clone(&delete.text), ..query })
     }
 
-    /// The columns by which rows of a table are deleted.
+    /// Columns that identify the rows to delete.
     fn key_columns(&self, table: &Table) -> Result<Vec<String>, SqlError> {
         let plan = self.frontend().router().plan(self.frontend().state(), table)?;
         Ok(plan.delete_columns())
     }
 }
 
-/// Says what a statement had done before it failed.
+/// Adds the rows that a statement wrote before it failed to the error's detail.
 pub(super) fn after(error: SqlError, rows: u64, verb: &str) -> SqlError {
     if rows == 0 {
         return error;
     }
-    let done = format!("{rows} rows had been {verb} before");
+    let progress = format!("{rows} rows had already been {verb}");
     let detail = match &error.detail {
-        Some(detail) => format!("{detail}; {done}"),
-        None => done,
+        Some(detail) => format!("{detail}; {progress}"),
+        None => progress,
     };
     error.with_detail(detail)
 }

@@ -1,5 +1,4 @@
-//! INSERT: literals are scanned straight into columns; everything else is a query whose rows stream
-//! into the table.
+//! INSERT: literals are parsed straight into columns; every other source is a query whose rows stream into the table.
 
 use std::sync::Arc;
 
@@ -26,13 +25,13 @@ use crate::sql::StatementTime;
 use crate::sql::rewritten::exact_rows;
 use crate::sql::statement::{Insert, InsertSource, Query, Statement};
 
-/// Rows of a query that are joined into one write: enough to be worth a round trip.
+/// Rows of a query that make one write: enough to be worth a round trip.
 const ROWS_JOINED: usize = 64 << 10;
-/// Bytes of them.
+/// Bytes of a query's rows that make one write.
 const BYTES_JOINED: usize = 4 << 20;
 
-/// The columns that an INSERT or COPY without a list brings: all but the generated ones, in the
-/// table's order; with a list, those named.
+/// Target columns of an INSERT or COPY: the listed ones, or without a list all but the generated ones, in the table's
+/// order.
 pub(super) fn target_columns<'a>(
     table: &'a Table,
     names: Option<&[String]>,
@@ -46,7 +45,7 @@ pub(super) fn target_columns<'a>(
             .schema
             .column(name)
             .ok_or_else(|| SqlError::undefined_column(name, &table.name))?;
-        if columns.iter().any(|other| other.id == column.id) {
+        if columns.iter().any(|listed| listed.id == column.id) {
             let message = format!("column \"{name}\" specified more than once");
             return Err(SqlError::new(DUPLICATE_COLUMN, message));
         }
@@ -62,7 +61,7 @@ pub(super) fn target_columns<'a>(
     Ok(columns)
 }
 
-/// The columns of a batch, with bytes in the place of texts that stand for them.
+/// Columns of a batch; texts for BINARY columns are decoded.
 fn with_bytes(values: &[ArrayRef], columns: &[&Column]) -> Result<Vec<ArrayRef>, SqlError> {
     let read = |(values, column): (&ArrayRef, &&Column)| {
         if column.column_type != ColumnType::Binary || !values.data_type().is_string() {
@@ -76,8 +75,8 @@ fn with_bytes(values: &[ArrayRef], columns: &[&Column]) -> Result<Vec<ArrayRef>,
     values.iter().zip(columns).map(read).collect()
 }
 
-/// The columns of a batch as they can be assigned: bytes in the place of texts that stand for them, and instants in the
-/// place of local times of the zone where columns hold such.
+/// Columns of a batch, ready for assignment: texts for BINARY columns are decoded, and local times of the session's
+/// zone become instants for columns WITH TIME ZONE.
 fn assignable(
     values: &[ArrayRef],
     columns: &[&Column],
@@ -104,8 +103,8 @@ impl Session {
             return self.insert_rows(insert, &table, rows).await;
         }
         if let Some(query) = insert.values_query(&target)? {
-            let given = (target.columns.as_slice(), false);
-            return self.insert_query(insert, &table, given, &query, parameters).await;
+            let target_columns = (target.columns.as_slice(), false);
+            return self.insert_query(insert, &table, target_columns, &query, parameters).await;
         }
         let InsertSource::Query(query) = &insert.source else {
             return Err(SqlError::internal("an INSERT without rows"));
@@ -124,13 +123,16 @@ impl Session {
         table: &Arc<Table>,
         rows: RecordBatch,
     ) -> Result<Executed, SqlError> {
-        let given = rows.schema();
-        insert.check_keeps(&table.schema, given.fields().iter().map(|of| of.name().as_str()))?;
+        let schema = rows.schema();
+        insert.check_keeps(
+            &table.schema,
+            schema.fields().iter().map(|field| field.name().as_str()),
+        )?;
         let (count, usage) = self.frontend().ingest_counted(table, rows).await?;
         Ok(Executed { output: Output::affected("INSERT 0", count), plan: None, usage })
     }
 
-    /// An INSERT of nothing but literals and parameters; `None` when its values have to be planned.
+    /// An INSERT of nothing but literals and parameters; `None` if its values need a plan.
     pub(crate) async fn insert_literals(
         &self,
         insert: &Insert,
@@ -183,10 +185,10 @@ impl Session {
         let Statement::Insert(insert) = &prepared.statement else {
             return Err(SqlError::internal("a statement that inserts no rows"));
         };
-        if let Some(done) = self.insert_literals_many(insert, prepared, &rows).await? {
-            return Ok(done);
+        if let Some(executed) = self.insert_literals_many(insert, prepared, &rows).await? {
+            return Ok(executed);
         }
-        // Not literals: each runs by itself.
+        // Values that are not literals: run the statement once per row of parameters.
         let mut count = 0;
         for parameters in &rows {
             let executed = self.insert(insert, Some(parameters)).await;
@@ -198,8 +200,8 @@ impl Session {
         Ok(Output::affected("INSERT 0", count).into())
     }
 
-    /// Streams the rows of a query into a table. If it reads the same table, it reads it as it was
-    /// before the first row was inserted. Columns that were not listed may be missing at the end.
+    /// Streams the rows of a query into a table. A query that reads the same table sees it as it was before the first
+    /// row was inserted. Columns without a list may be missing at the end.
     async fn insert_query(
         &self,
         insert: &Insert,
@@ -212,39 +214,42 @@ impl Session {
         if let datafusion::sql::parser::Statement::Statement(rows) = &mut statement {
             exact_rows(rows);
         }
+        // Pinned scans of the target are opened before the first write.
         let source = match parameters {
             Some(parameters) => Source::WithParameters(&statement, parameters),
             None => Source::Statement(&statement),
         };
         let mut running = self.start(&source, Some(table)).await?;
-        let given = running.schema.fields().len();
-        if given > columns.len() {
+        let count = running.schema.fields().len();
+        if count > columns.len() {
             let message = "INSERT has more expressions than target columns";
             return Err(SqlError::new(SYNTAX_ERROR, message));
         }
-        if listed && given < columns.len() {
+        if listed && count < columns.len() {
             let message = "INSERT has more target columns than expressions";
             return Err(SqlError::new(SYNTAX_ERROR, message));
         }
-        let names = columns.iter().take(given).map(|column| column.name.as_str());
+        let names = columns.iter().take(count).map(|column| column.name.as_str());
         insert.check_keeps(&table.schema, names)?;
-        let none: Vec<ArrayRef> = running
+        // The schema of writes follows from an empty batch.
+        let empty: Vec<ArrayRef> = running
             .schema
             .fields()
             .iter()
             .map(|field| new_empty_array(field.data_type()))
             .collect();
-        let fields: Vec<_> = assignable(&none, columns, self.zone())?
+        let fields: Vec<_> = assignable(&empty, columns, self.zone())?
             .iter()
             .zip(columns)
             .map(|(values, column)| Field::new(&column.name, values.data_type().clone(), true))
             .collect();
         let schema = Arc::new(Schema::new(fields));
         let mut count = 0;
-        // Of all writes, the one that took most partitions counts.
+        // The usage reported is that of the write with the most partitions.
         let mut usage = Usage::default();
         let mut waiting: Vec<RecordBatch> = Vec::new();
         let (mut rows, mut bytes) = (0, 0);
+        // Collect batches until a write is worth a round trip.
         loop {
             let next = running.stream.next().await.transpose();
             let next = next.map_err(|error| after(error, count, "inserted"))?;

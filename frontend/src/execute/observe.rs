@@ -1,5 +1,5 @@
-//! Watches over a running statement: ends it when it is cancelled or out of time, and writes down
-//! what it cost when its last row is read, or its stream dropped.
+//! Observes a running statement: ends it when it is cancelled or times out, and records its cost when its last row is
+//! read or its stream is dropped.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::sql::Statement;
 
 const CONNECTION_FAILURE: &str = "08006";
 
-/// When a statement ends, done or not.
+/// Conditions that end a statement early.
 #[derive(Clone)]
 pub(crate) struct Limits {
     pub(crate) token: CancellationToken,
@@ -32,7 +32,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// The error of the limit that was hit; waits for ever if there is none.
+    /// Waits for a limit and returns its error; never returns without limits.
     async fn hit(&self) -> SqlError {
         let late = async {
             match self.deadline {
@@ -46,7 +46,7 @@ impl Limits {
         }
     }
 
-    /// The limit that an error says was hit.
+    /// The limit behind an error, if any.
     pub(crate) fn reason(&self, error: &SqlError) -> Option<Reason> {
         let late = || self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         match error.sqlstate.as_str() {
@@ -56,7 +56,7 @@ impl Limits {
         }
     }
 
-    /// The error of a statement, which may have failed because its lane was interrupted.
+    /// Replaces an internal error by the reason for which the lane was interrupted, if it was.
     pub(crate) fn explain(&self, lane: &Lane, error: SqlError) -> SqlError {
         match lane.interrupted() {
             Some(reason) if error.sqlstate == INTERNAL_ERROR => reason.into(),
@@ -64,7 +64,7 @@ impl Limits {
         }
     }
 
-    /// Runs work until it is done or a limit is hit. Rows on their way may take effect even so.
+    /// Runs work until it is done or a limit is hit. Requests in flight may take effect after that.
     pub(crate) async fn apply<T>(
         &self,
         work: impl Future<Output = Result<T, SqlError>>,
@@ -77,11 +77,11 @@ impl Limits {
     }
 }
 
-/// Writes down what a statement cost.
+/// Records the cost of a statement.
 pub(crate) struct Observer {
     frontend: Arc<Frontend>,
     kind: &'static str,
-    /// Not kept for statements that are not worth a line.
+    /// `None` for statements that the query log leaves out.
     text: Option<String>,
     database: String,
     user: String,
@@ -108,7 +108,7 @@ impl Observer {
         }
     }
 
-    /// Writes down what is done, and watches what is not.
+    /// Records a statement that has ended, and watches the stream of one that has not.
     pub(crate) fn observe(
         mut self,
         result: Result<Executed, SqlError>,
@@ -136,7 +136,7 @@ impl Observer {
                 self.write(None);
                 Output::Done { tag, rows, notices }
             }
-            // The rows have yet to come, by way of ingest.
+            // The rows are yet to come, through ingest.
             Output::CopyIn(copy) => {
                 Output::CopyIn(CopyIn { log: CopyLog(Some(Box::new(self))), ..copy })
             }
@@ -154,6 +154,7 @@ impl Observer {
         if std::mem::replace(&mut self.written, true) {
             return;
         }
+        // Metrics count every statement.
         let took = self.started.elapsed();
         let metrics = self.frontend.metrics();
         metrics.took(self.kind, took);
@@ -171,6 +172,7 @@ impl Observer {
                 metrics.multi_partition_queries.add(1);
             }
         }
+        // The query log leaves out statements without a text.
         let Some(text) = self.text.take() else { return };
         let mut usage = self.usage;
         usage.add(&scanned);
@@ -197,19 +199,19 @@ impl Observer {
     }
 }
 
-/// The log cuts texts anyway; a bulk INSERT is not copied whole for it.
+/// Copies only what the log keeps, not all of a bulk INSERT.
 fn short(text: &str) -> String {
     text[..text.floor_char_boundary(crate::query_log::TEXT_BYTES_MAX)].to_owned()
 }
 
-/// When something that took so long began, in milliseconds since 1970.
+/// Start time of a statement that took `took`, in milliseconds since 1970.
 fn started_ms(took: Duration) -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.saturating_sub(took).as_millis()).unwrap_or(i64::MAX)
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.saturating_sub(took).as_millis()).unwrap_or(i64::MAX)
 }
 
 impl Drop for Observer {
-    /// A stream that was dropped before its end is written down as it was then.
+    /// Records a stream that is dropped before its end with the counts so far.
     fn drop(&mut self) {
         if self.plan.is_some() {
             self.write(None);
@@ -217,20 +219,20 @@ impl Drop for Observer {
     }
 }
 
-/// Writes down what a COPY FROM cost when it ends, whose rows come by way of [`Frontend::ingest`]. One that is dropped
-/// before has ended with its connection.
+/// Records the cost of a COPY FROM when it ends; its rows come through [`Frontend::ingest`]. A log dropped before
+/// that is recorded as a lost connection.
 #[derive(Default)]
 pub struct CopyLog(Option<Box<Observer>>);
 
 impl CopyLog {
-    /// So many more rows are stored.
+    /// Adds rows that were stored.
     pub fn stored(&mut self, rows: u64) {
         if let Some(observer) = &mut self.0 {
             observer.rows += rows;
         }
     }
 
-    /// It has ended, with this error if it failed.
+    /// Ends the record, with the error of a COPY that failed.
     pub fn end(mut self, error: Option<&SqlError>) {
         if let Some(mut observer) = self.0.take() {
             observer.write(error);
@@ -241,15 +243,16 @@ impl CopyLog {
 impl Drop for CopyLog {
     fn drop(&mut self) {
         if let Some(mut observer) = self.0.take() {
-            let gone = SqlError::new(CONNECTION_FAILURE, "COPY ended before all its rows had come");
-            observer.write(Some(&gone));
+            let error =
+                SqlError::new(CONNECTION_FAILURE, "COPY ended before all rows were received");
+            observer.write(Some(&error));
         }
     }
 }
 
-/// A statement's rows under its limits.
+/// Rows of a statement under its limits.
 struct Watched {
-    /// Gone after the end.
+    /// `None` after the end.
     stream: Option<RowStream>,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
     late: Option<Pin<Box<tokio::time::Sleep>>>,
@@ -258,7 +261,7 @@ struct Watched {
 
 impl Watched {
     fn end(&mut self, error: Option<SqlError>) -> Poll<Option<Result<RecordBatch, SqlError>>> {
-        // Whatever runs for it ends now, not when the client lets go of the stream.
+        // Work for the statement ends now, not when the client drops the stream.
         self.stream = None;
         self.observer.write(error.as_ref());
         Poll::Ready(error.map(Err))

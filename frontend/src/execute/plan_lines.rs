@@ -1,6 +1,7 @@
-//! EXPLAIN's answer as PostgreSQL's clients expect it: one column QUERY PLAN, a row for each line.
+//! EXPLAIN's result as PostgreSQL's clients expect it: one column QUERY PLAN, a row for each line.
 //!
-//! DataFusion answers with a kind of plan and its whole text in one value, of which a terminal makes one very long line.
+//! DataFusion returns the kind of a plan and its whole text as one value, which a terminal shows as one very long
+//! line.
 
 use std::sync::Arc;
 
@@ -13,38 +14,38 @@ use futures::StreamExt;
 use crate::error::SqlError;
 use crate::output::RowStream;
 
-/// The column's name in PostgreSQL.
+/// Name of the column in PostgreSQL.
 const QUERY_PLAN: &str = "QUERY PLAN";
 
-/// The one column of EXPLAIN's answer.
+/// Schema of EXPLAIN's result.
 pub(super) fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new(QUERY_PLAN, DataType::Utf8, false)]))
 }
 
-/// True when a plan's rows are DataFusion's answer to EXPLAIN or EXPLAIN ANALYZE.
+/// Returns true if a plan's rows are DataFusion's result of EXPLAIN or EXPLAIN ANALYZE.
 pub(super) fn explains(logical: &LogicalPlan) -> bool {
     matches!(logical, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_))
 }
 
-/// True when the text is a document that is read as a whole, and is not to be cut into lines.
+/// Returns true if the text is one document and must not be cut into lines.
 pub(super) fn is_document(logical: &LogicalPlan) -> bool {
     let documents = [ExplainFormat::PostgresJSON, ExplainFormat::Graphviz];
     matches!(logical, LogicalPlan::Explain(Explain { explain_format, .. }) if documents.contains(explain_format))
 }
 
-/// The lines of a text, as an answer.
+/// The lines of a text as rows.
 pub(super) fn of_text(text: &str) -> Result<RecordBatch, SqlError> {
     let lines = StringArray::from(text.lines().collect::<Vec<_>>());
     Ok(RecordBatch::try_new(schema(), vec![Arc::new(lines)])?)
 }
 
-/// The lines of DataFusion's answer: what kind of plan it is, when there are several, stands above each.
+/// The lines of DataFusion's result; with several plans, a line with the kind precedes each.
 pub(super) fn of_rows(rows: RowStream, document: bool) -> RowStream {
     Box::pin(rows.map(move |batch| of_batch(&batch?, document)))
 }
 
 fn of_batch(batch: &RecordBatch, document: bool) -> Result<RecordBatch, SqlError> {
-    let text = |at: usize| Ok::<_, SqlError>(cast(batch.column(at), &DataType::Utf8)?);
+    let text = |column: usize| Ok::<_, SqlError>(cast(batch.column(column), &DataType::Utf8)?);
     let (kinds, plans) = (text(0)?, text(1)?);
     let (kinds, plans) = (kinds.as_string::<i32>(), plans.as_string::<i32>());
     let mut lines: Vec<&str> = Vec::new();

@@ -1,4 +1,4 @@
-//! Prepared statements: planned once (queries) or never (INSERT ... VALUES), run with parameters.
+//! Prepared statements: a query is planned once, INSERT ... VALUES never; both run with parameters.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,15 +33,16 @@ impl Session {
     ) -> Result<Prepared, SqlError> {
         let version = self.frontend().catalog().version;
         let mut cached = None;
+        // A query keeps its plan; for the others only the types of parameters and columns are known now.
         let (types, schema) = match &statement {
             Statement::Query(query) => {
                 let state = self.statement_state();
-                let within = self.planned_within(&state);
+                let context = self.planned_within(&state);
                 let logical = plan(&state, query.statement.clone()).await?;
                 let types = types_of(&logical, declared)?;
                 let schema = result_schema(&logical, &types)?;
                 let schema = with_shown_names(&query.statement, schema);
-                cached = Some(Planned { version, within, plan: Arc::new(logical) });
+                cached = Some(Planned { version, context, plan: Arc::new(logical) });
                 (types, Some(schema))
             }
             Statement::Insert(insert) => (self.insert_types(insert, declared).await?, None),
@@ -83,8 +84,10 @@ impl Session {
     ) -> Result<Vec<DataType>, SqlError> {
         let table = self.table(&insert.table)?;
         let target = insert.target(&table.schema)?;
-        // A decimal takes the digits of its column.
-        let of_columns = |of: &Option<DataType>| of.clone().filter(|of| !of.is_decimal());
+        // The digits of a decimal are those of its column, not the declared ones.
+        let of_columns = |declared: &Option<DataType>| {
+            declared.clone().filter(|data_type| !data_type.is_decimal())
+        };
         let declared: &[Option<DataType>] = &declared.iter().map(of_columns).collect::<Vec<_>>();
         if let Some(types) = insert.parameter_types(&target)? {
             let inferred = types.into_iter().enumerate().collect();
@@ -106,8 +109,8 @@ impl Session {
         declared: &[Option<DataType>],
     ) -> Result<(Vec<DataType>, Option<SchemaRef>), SqlError> {
         let Some(statement) = self.explained(explain)? else {
-            let shown = self.explain(explain).await?;
-            return Ok((Vec::new(), rows_of(&shown.output)));
+            let executed = self.explain(explain).await?;
+            return Ok((Vec::new(), rows_of(&executed.output)));
         };
         let logical = plan(&self.statement_state(), statement).await?;
         Ok((types_of(&logical, declared)?, Some(super::plan_lines::schema())))
@@ -124,7 +127,7 @@ impl Session {
         parameters: Vec<ScalarValue>,
     ) -> Result<Executed, SqlError> {
         check_count(prepared, &parameters)?;
-        let some = || (!parameters.is_empty()).then_some(parameters.as_slice());
+        let some_parameters = || (!parameters.is_empty()).then_some(parameters.as_slice());
         match &prepared.statement {
             Statement::Query(_) => {
                 Ok(self.start(&Source::Prepared(prepared, &parameters), None).await?.into())
@@ -132,10 +135,12 @@ impl Session {
             Statement::Explain(_) if !parameters.is_empty() => {
                 Ok(self.start(&Source::Prepared(prepared, &parameters), None).await?.into())
             }
-            Statement::Insert(insert) => self.insert(insert, some()).await,
-            Statement::Delete(delete) => self.delete(delete, some()).await,
-            Statement::Declare(declare) => Ok(self.declare(declare, some()).await?.into()),
-            other => self.dispatch(other).await,
+            Statement::Insert(insert) => self.insert(insert, some_parameters()).await,
+            Statement::Delete(delete) => self.delete(delete, some_parameters()).await,
+            Statement::Declare(declare) => {
+                Ok(self.declare(declare, some_parameters()).await?.into())
+            }
+            statement => self.dispatch(statement).await,
         }
     }
 
@@ -156,9 +161,9 @@ impl Session {
             .parameters
             .iter()
             .enumerate()
-            .map(|(at, expression)| {
+            .map(|(position, expression)| {
                 let value = literal::scalar(expression)?;
-                match prepared.parameter_types.get(at) {
+                match prepared.parameter_types.get(position) {
                     Some(data_type) => Ok(value.cast_to(data_type)?),
                     None => Ok(value),
                 }
@@ -168,14 +173,17 @@ impl Session {
     }
 }
 
-pub(super) fn check_count(prepared: &Prepared, given: &[ScalarValue]) -> Result<(), SqlError> {
-    let wanted = prepared.parameter_types.len();
-    if given.len() == wanted {
+pub(super) fn check_count(prepared: &Prepared, parameters: &[ScalarValue]) -> Result<(), SqlError> {
+    let expected = prepared.parameter_types.len();
+    if parameters.len() == expected {
         return Ok(());
     }
     Err(SqlError::new(
         "08P01",
-        format!("{} parameters were given, but the statement has {wanted}", given.len()),
+        format!(
+            "{} parameters were supplied, but the statement requires {expected}",
+            parameters.len()
+        ),
     ))
 }
 
@@ -186,7 +194,7 @@ fn rows_of(output: &Output) -> Option<SchemaRef> {
     }
 }
 
-/// The columns that a plan's rows will have, once its parameters are of these types.
+/// Columns of a plan's rows, given the types of its parameters.
 fn result_schema(logical: &LogicalPlan, types: &[DataType]) -> Result<SchemaRef, SqlError> {
     let nulls = types.iter().map(ScalarValue::try_from).collect::<Result<Vec<_>, _>>()?;
     let typed = with_parameters(logical.clone(), &nulls)?;
@@ -194,7 +202,7 @@ fn result_schema(logical: &LogicalPlan, types: &[DataType]) -> Result<SchemaRef,
     Ok(Arc::new(schema.clone()))
 }
 
-/// The types of a plan's parameters: as the client declared them, else as the plan needs them.
+/// Types of a plan's parameters: as the client declared them, otherwise as the plan needs them.
 fn types_of(
     logical: &LogicalPlan,
     declared: &[Option<DataType>],
@@ -203,15 +211,15 @@ fn types_of(
     for (name, data_type) in logical.get_parameter_types()? {
         inferred.insert(position(&name)?, data_type);
     }
-    // LIMIT and OFFSET take parameters whose type the plan does not tell.
+    // The plan has no types for parameters of LIMIT and OFFSET.
     logical.apply_with_subqueries(|node| {
         if let LogicalPlan::Limit(limit) = node {
             for expression in [&limit.fetch, &limit.skip].into_iter().flatten() {
                 expression.apply(|expr| {
                     if let Expr::Placeholder(placeholder) = expr
-                        && let Ok(at) = position(&placeholder.id)
+                        && let Ok(index) = position(&placeholder.id)
                     {
-                        inferred.entry(at).or_insert(None).get_or_insert(DataType::Int64);
+                        inferred.entry(index).or_insert(None).get_or_insert(DataType::Int64);
                     }
                     Ok(TreeNodeRecursion::Continue)
                 })?;
@@ -223,10 +231,10 @@ fn types_of(
         let schema = merge_schema(&node.inputs());
         node.apply_expressions(|expression| {
             expression.apply(|part| {
-                if let Some((id, of)) = by_use(part, &schema)
-                    && let Ok(at) = position(id)
+                if let Some((id, data_type)) = by_use(part, &schema)
+                    && let Ok(index) = position(id)
                 {
-                    inferred.entry(at).or_insert(None).get_or_insert(of);
+                    inferred.entry(index).or_insert(None).get_or_insert(data_type);
                 }
                 Ok(TreeNodeRecursion::Continue)
             })
@@ -235,10 +243,10 @@ fn types_of(
     joined(inferred, declared)
 }
 
-/// The parameter that an expression gives a type, which the planner leaves open: one that is cast has the type it is cast
-/// to, and an array that is looked through is one of what is looked for.
+/// A parameter whose type follows from its use, where the planner leaves it open: a cast parameter has the target
+/// type, and the array of `array_has` has elements of the other argument's type.
 fn by_use<'a>(expression: &'a Expr, schema: &DFSchema) -> Option<(&'a str, DataType)> {
-    let untyped = |of: &'a Expr| match of {
+    let untyped = |operand: &'a Expr| match operand {
         Expr::Placeholder(Placeholder { id, field: None }) => Some(id.as_str()),
         _ => None,
     };
@@ -248,8 +256,8 @@ fn by_use<'a>(expression: &'a Expr, schema: &DFSchema) -> Option<(&'a str, DataT
         }
         Expr::ScalarFunction(call) => match (call.func.name(), call.args.as_slice()) {
             ("array_has", [array, member]) => {
-                let of = member.get_type(schema).ok()?;
-                let item = Arc::new(Field::new_list_field(of, true));
+                let item_type = member.get_type(schema).ok()?;
+                let item = Arc::new(Field::new_list_field(item_type, true));
                 Some((untyped(array)?, DataType::List(item)))
             }
             _ => None,
@@ -258,7 +266,7 @@ fn by_use<'a>(expression: &'a Expr, schema: &DFSchema) -> Option<(&'a str, DataT
     }
 }
 
-/// `$3` is at 2.
+/// Zero-based index of a parameter: `$3` is 2.
 fn position(name: &str) -> Result<usize, SqlError> {
     let number: Option<usize> = name.strip_prefix('$').and_then(|number| number.parse().ok());
     match number {
@@ -274,11 +282,11 @@ fn joined(
     mut inferred: HashMap<usize, Option<DataType>>,
     declared: &[Option<DataType>],
 ) -> Result<Vec<DataType>, SqlError> {
-    let count = inferred.keys().map(|at| at + 1).max().unwrap_or(0).max(declared.len());
+    let count = inferred.keys().map(|index| index + 1).max().unwrap_or(0).max(declared.len());
     (0..count)
-        .map(|at| {
-            let declared = declared.get(at).cloned().flatten();
-            let inferred = inferred.remove(&at).flatten();
+        .map(|index| {
+            let declared = declared.get(index).cloned().flatten();
+            let inferred = inferred.remove(&index).flatten();
             match declared.or(inferred) {
                 Some(DataType::Null) | None => Ok(DataType::Utf8View),
                 Some(data_type) => Ok(data_type),

@@ -1,5 +1,5 @@
-//! Queries: planned by DataFusion, run over the partitions, planned again when the partitions moved
-//! under the plan before its first row.
+//! Queries: DataFusion plans them and they run over the partitions; a query is planned again if its partitions
+//! changed before its first row.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,16 +33,16 @@ use crate::sql::rewritten::turn_differences;
 use crate::sql::statement::{Explain, InsertSource, Query, Statement};
 use crate::sql::{give_names, name_numbered, number_alike, with_shown_names};
 
-/// How often a statement is planned before partitions that keep moving fail it.
+/// Maximum plans of a statement whose partitions keep changing; then it fails.
 const PLANS_MAX: u32 = 3;
-/// How long to wait for news of where they went.
+/// Maximum wait for a newer catalog between two plans.
 const NEWS: Duration = Duration::from_millis(500);
-/// "The routes changed": another plan may succeed.
+/// SQLSTATE of changed routes: another plan may succeed.
 const STALE: &str = "40001";
-/// Batches that are ready before the client asks for them.
+/// Maximum batches read ahead of the client.
 const BATCHES_AHEAD: usize = 2;
 
-/// What a plan is made from, each time anew.
+/// Source of a plan; a query that is planned again uses it again.
 pub(super) enum Source<'a> {
     /// A syntax tree.
     Statement(&'a PlannerStatement),
@@ -53,7 +53,7 @@ pub(super) enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// The columns, with the names that clients are shown.
+    /// The columns with the names that clients see.
     fn shown(&self, schema: SchemaRef) -> SchemaRef {
         match self {
             Self::Statement(statement) | Self::WithParameters(statement, _) => {
@@ -67,7 +67,7 @@ impl Source<'_> {
     }
 }
 
-/// A query that runs.
+/// A running query.
 pub(super) struct Running {
     pub(super) plan: Arc<dyn ExecutionPlan>,
     pub(super) schema: SchemaRef,
@@ -80,8 +80,8 @@ impl Session {
         Ok(running.into())
     }
 
-    /// Plans and starts a query; waits for its first rows, so that most errors are here. Scans of
-    /// `pinned` are all opened before.
+    /// Plans and starts a query. Waits for its first batch, so that most errors are returned here. Opens all scans of
+    /// `pinned` before it reads.
     pub(super) async fn start(
         &self,
         source: &Source<'_>,
@@ -118,8 +118,10 @@ impl Session {
                 with_parameters(logical.as_ref().clone(), parameters)?
             }
         };
+        // Guard conditions after the optimizer, which would undo it.
         let optimized = with_bounded_constants(guarded_conditions(state.optimize(&logical)?)?)?;
         let physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
+        // The statement writes to this table, and must not read its own rows.
         if let Some(table) = pinned {
             pin_scans(&physical, table).await?;
         }
@@ -131,39 +133,42 @@ impl Session {
         if explains {
             rows = plan_lines::of_rows(rows, plan_lines::is_document(&logical));
         }
+        // Most errors come with the first batch, and can still be repaired by another plan.
         let first = rows.next().await.transpose()?;
         let stream = futures::stream::iter(first.map(Ok)).chain(rows);
         Ok(Running { plan: physical, schema, stream: Box::pin(stream) })
     }
 
-    /// The logical plan of a prepared query: the one it has, as long as the catalog and the session's
-    /// database and time zone are those it was made with.
+    /// The logical plan of a prepared query. The cached one is valid while the catalog and the session's database and
+    /// time zone are unchanged.
     async fn cached_plan(
         &self,
         state: &SessionState,
         prepared: &Prepared,
     ) -> Result<Arc<LogicalPlan>, SqlError> {
         let version = self.frontend().catalog().version;
-        let within = self.planned_within(state);
-        if let Some(known) = prepared.plan.lock().as_ref()
-            && known.version == version
-            && known.within == within
+        let context = self.planned_within(state);
+        if let Some(cached) = prepared.plan.lock().as_ref()
+            && cached.version == version
+            && cached.context == context
         {
-            return Ok(Arc::clone(&known.plan));
+            return Ok(Arc::clone(&cached.plan));
         }
         let statement = match &prepared.statement {
             Statement::Query(query) => query.statement.clone(),
             Statement::Explain(explain) => self.explained(explain)?.ok_or_else(|| {
                 SqlError::unsupported("a parameter in EXPLAIN of INSERT ... VALUES")
             })?,
-            other => return Err(SqlError::internal(format!("{} has no plan", other.tag()))),
+            statement => {
+                return Err(SqlError::internal(format!("{} has no plan", statement.tag())));
+            }
         };
         let logical = Arc::new(plan(state, statement).await?);
-        *prepared.plan.lock() = Some(Planned { version, within, plan: Arc::clone(&logical) });
+        *prepared.plan.lock() = Some(Planned { version, context, plan: Arc::clone(&logical) });
         Ok(logical)
     }
 
-    /// What of a session a plan depends on.
+    /// The parts of a session that a plan depends on: database and time zone.
     pub(super) fn planned_within(&self, state: &SessionState) -> (String, Option<String>) {
         (self.database(), state.config_options().execution.time_zone.clone())
     }
@@ -175,7 +180,7 @@ impl Session {
         }
     }
 
-    /// EXPLAIN around the query of a statement; `None` when it has none.
+    /// EXPLAIN of the query of a statement; `None` if the statement has no query.
     pub(super) fn explained(
         &self,
         explain: &Explain,
@@ -190,13 +195,15 @@ impl Session {
                 let query = self.delete_query(delete)?;
                 Some((explain.planned(&query), "DELETE"))
             }
-            other => return Err(SqlError::unsupported(format!("EXPLAIN of {}", other.tag()))),
+            statement => {
+                return Err(SqlError::unsupported(format!("EXPLAIN of {}", statement.tag())));
+            }
         };
         match writes {
             Some((_, verb)) if explain.options.analyze => Err(SqlError::unsupported(format!(
                 "EXPLAIN ANALYZE of {verb}"
             ))
-            .with_hint("it would write; EXPLAIN without ANALYZE shows how its rows are found")),
+            .with_hint("EXPLAIN ANALYZE would write rows; EXPLAIN without ANALYZE shows the plan")),
             Some((statement, _)) => Ok(Some(statement)),
             None => Ok(None),
         }
@@ -221,8 +228,8 @@ impl Session {
     }
 }
 
-/// Reads a stream in a task of its own, a few batches ahead. What is returned keeps the statement's lane; dropping it
-/// aborts the task. While the client reads nothing, the statement gives up its place among those that compute.
+/// Reads a stream in a separate task, a few batches ahead. The returned stream keeps the statement's lane; dropping
+/// it aborts the task. While the client does not read, the statement gives up its admission.
 fn driven(mut rows: SendableRecordBatchStream) -> RowStream {
     let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
     let lane = partita_lanes::current();
@@ -233,7 +240,7 @@ fn driven(mut rows: SendableRecordBatchStream) -> RowStream {
                 Ok(permit) => permit,
                 Err(_) => {
                     let pause = partita_lanes::pause();
-                    // Nobody waits for the rest.
+                    // The receiver is gone, and so is the need for more rows.
                     let Ok(permit) = sender.reserve().await else { break };
                     pause.end().await;
                     permit
@@ -255,7 +262,7 @@ fn driven(mut rows: SendableRecordBatchStream) -> RowStream {
             _ => None,
         }
     });
-    // It may be asked again after its end: by a cursor, or behind the first batch.
+    // Cursors, and the chain after the first batch, may poll it again after its end.
     Box::pin(rows.fuse())
 }
 
@@ -269,15 +276,15 @@ impl From<Running> for Executed {
     }
 }
 
-/// Plans a query, and nothing but a query.
+/// Plans a query; refuses every other statement.
 pub(super) async fn plan(
     state: &SessionState,
     mut statement: PlannerStatement,
 ) -> Result<LogicalPlan, SqlError> {
     adapt(&mut statement)?;
-    let named = merged::tables(&statement);
-    if !named.is_empty() {
-        let tables = columns_of(state, named).await?;
+    let names = merged::tables(&statement);
+    if !names.is_empty() {
+        let tables = columns_of(state, names).await?;
         merged::rewrite(&mut statement, &tables)?;
     }
     let logical = match Box::pin(state.statement_to_plan(statement.clone())).await {
@@ -288,12 +295,12 @@ pub(super) async fn plan(
     Ok(logical)
 }
 
-/// The columns of tables, as far as there are any.
-async fn columns_of(state: &SessionState, named: Vec<ObjectName>) -> Result<Tables, SqlError> {
+/// Columns of the named tables that exist.
+async fn columns_of(state: &SessionState, names: Vec<ObjectName>) -> Result<Tables, SqlError> {
     let mut tables = Tables::new();
-    for name in named {
+    for name in names {
         let reference = object_name_to_table_reference(name.clone(), true)?;
-        // What WITH names is no table, and a table that is not there is the planner's to refuse.
+        // Names of a WITH clause are not tables, and the planner reports tables that do not exist.
         let Ok(schema) = state.schema_for_ref(reference.clone()) else { continue };
         let Some(table) = schema.table(reference.table()).await? else { continue };
         let columns = table.schema().fields().iter().map(|field| field.name().clone()).collect();
@@ -302,13 +309,14 @@ async fn columns_of(state: &SessionState, named: Vec<ObjectName>) -> Result<Tabl
     Ok(tables)
 }
 
-/// Plans a query again that failed for the names of its columns, with others that may be meant. If that is not what it
-/// fails for, or fails as well, the first error is the user's.
+/// Plans a query again whose column names the planner refused, with rewritten names. Returns the first error if no
+/// rewrite applies or helps.
 async fn planned_with_names(
     state: &SessionState,
     mut statement: PlannerStatement,
     first: DataFusionError,
 ) -> Result<LogicalPlan, SqlError> {
+    // Each rewrite is tried at most once, for the error that it repairs.
     let mut ways: Vec<Way> = vec![
         (names_are_alike, number_alike),
         (a_column_is_missing, give_names),
@@ -320,7 +328,7 @@ async fn planned_with_names(
         let error_now = error.as_ref().unwrap_or(&first);
         let next = ways.iter().position(|(is_for, _)| is_for(error_now));
         let is_new = match next.map(|next| ways.remove(next)) {
-            // Without what it looks for, another may serve.
+            // The statement has nothing for this rewrite; another one may apply.
             Some((_, rewrite)) if !rewrite(&mut statement) => continue,
             Some(_) => true,
             None => false,
@@ -330,15 +338,15 @@ async fn planned_with_names(
         }
         match Box::pin(state.statement_to_plan(statement.clone())).await {
             Ok(planned) => return Ok(planned),
-            Err(other) => error = Some(other),
+            Err(next_error) => error = Some(next_error),
         }
     }
 }
 
-/// Whether a plan that failed so may be planned otherwise, and how; false when there is nothing to change.
+/// An error that a rewrite may repair, and the rewrite, which returns false if it changed nothing.
 type Way = (fn(&DataFusionError) -> bool, fn(&mut PlannerStatement) -> bool);
 
-/// Whether a plan failed because a select item that ORDER BY names by its number is no column of the groups.
+/// Returns true if ORDER BY names a select item by number that is not among the groups' columns.
 fn a_sort_key_is_missing(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::Diagnostic(_, error) => a_sort_key_is_missing(error),
@@ -349,7 +357,7 @@ fn a_sort_key_is_missing(error: &DataFusionError) -> bool {
     }
 }
 
-/// Whether a plan failed because of a minus before what may be a difference of times.
+/// Returns true if a minus precedes what may be a difference of times.
 fn a_difference_is_negated(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::Diagnostic(_, error) => a_difference_is_negated(error),
@@ -358,7 +366,7 @@ fn a_difference_is_negated(error: &DataFusionError) -> bool {
     }
 }
 
-/// Whether a plan failed because a column that it names is not there.
+/// Returns true if a named column does not exist.
 fn a_column_is_missing(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::SchemaError(error, _) => {
@@ -372,7 +380,7 @@ fn a_column_is_missing(error: &DataFusionError) -> bool {
     }
 }
 
-/// Whether a plan failed because two of a SELECT's columns have one name.
+/// Returns true if two columns of a SELECT have the same name.
 fn names_are_alike(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::Plan(message) => message.contains("unique expression names"),
@@ -395,8 +403,8 @@ pub(super) fn with_parameters(
     Ok(logical.replace_params_with_values(&ParamValues::from(parameters.to_vec()))?)
 }
 
-/// DataFusion's planner knows statements that read and write files of the server, change its
-/// settings or define things in its own catalog. None of them is ours.
+/// Refuses statements that DataFusion's planner supports beyond SQL queries: they read and write files of the server,
+/// change DataFusion's settings, or define objects in its own catalog.
 fn check(logical: &LogicalPlan) -> Result<(), SqlError> {
     let mut refused = None;
     logical.apply_with_subqueries(|node| {
@@ -407,9 +415,9 @@ fn check(logical: &LogicalPlan) -> Result<(), SqlError> {
                 DdlStatement::CreateView(_) => "CREATE VIEW".to_owned(),
                 DdlStatement::CreateMemoryTable(_) => "CREATE TABLE AS".to_owned(),
                 DdlStatement::CreateIndex(_) => "CREATE INDEX".to_owned(),
-                other => other.name().to_owned(),
+                ddl => ddl.name().to_owned(),
             }),
-            LogicalPlan::Copy(_) => Some("COPY to a file of the server".to_owned()),
+            LogicalPlan::Copy(_) => Some("COPY to a file on the server".to_owned()),
             LogicalPlan::Dml(dml) => Some(format!("{} here", dml.op.name())),
             LogicalPlan::Statement(statement) => Some(statement.name().to_owned()),
             _ => None,
@@ -417,7 +425,9 @@ fn check(logical: &LogicalPlan) -> Result<(), SqlError> {
         Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     match refused {
-        Some(what) => Err(SqlError::new(FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))),
+        Some(feature) => {
+            Err(SqlError::new(FEATURE_NOT_SUPPORTED, format!("{feature} is not supported")))
+        }
         None => Ok(()),
     }
 }

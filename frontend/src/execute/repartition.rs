@@ -1,7 +1,7 @@
-//! ALTER TABLE ... SPLIT and MERGE: one order to meta after another, each waited for.
+//! ALTER TABLE ... SPLIT and MERGE: sends orders to meta one by one, and waits for each.
 //!
-//! Invariant: it answers when the catalog shows all of it. What was ordered and does not come about in time is an
-//! error that says so; meta goes on with it, or has given it up.
+//! Invariant: the statement returns when the catalog shows all of its steps. A step that takes too long is an error;
+//! meta may still complete it, or may have given it up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::output::{Notice, Output};
 use crate::session::Session;
 use crate::sql::{Repartition, Step};
 
-/// How long one cut or merge may take. Meta gives up a merge after 30 s.
+/// Maximum wait for one cut or merge. Meta gives up a merge after 30 s.
 const STEP_WAIT: Duration = Duration::from_secs(60);
 
 impl Session {
@@ -27,11 +27,11 @@ impl Session {
                     Notice::notice(format!("relation \"{name}\" does not exist, skipping"));
                 return Ok(Output::done_with(TAG, vec![notice]));
             }
-            found => found?,
+            result => result?,
         };
         let mut notices = Vec::new();
         for step in change.steps(&table)? {
-            // One that was dropped meanwhile is not cut.
+            // The table may have been dropped since the previous step.
             let table = self.frontend().catalog().table_by_id(table.id).map(Arc::clone);
             let table = table.ok_or_else(|| SqlError::undefined_table(&change.table))?;
             match step.order(&table)? {
@@ -40,12 +40,14 @@ impl Session {
                     self.wait_for(&step, &table).await?;
                 }
                 None => notices.push(Notice::notice(match step {
-                    Step::Cut(at, _) => format!("a partition begins at {at} already, skipping"),
+                    Step::Cut(bound, _) => {
+                        format!("a partition already begins at {bound}, skipping")
+                    }
                     Step::Halve(partition, _) => {
-                        format!("partition {partition} was split meanwhile, skipping")
+                        format!("partition {partition} has been split in the meantime, skipping")
                     }
                     Step::Merge(_, right) => {
-                        format!("partition {right} was merged meanwhile, skipping")
+                        format!("partition {right} has been merged in the meantime, skipping")
                     }
                 })),
             }
@@ -53,20 +55,20 @@ impl Session {
         Ok(Output::done_with(TAG, notices))
     }
 
-    /// Waits until the catalog shows that a step has been done.
-    async fn wait_for(&self, step: &Step, before: &Table) -> Result<(), SqlError> {
+    /// Waits until the catalog shows that a step is done.
+    async fn wait_for(&self, step: &Step, table: &Table) -> Result<(), SqlError> {
         let mut catalog = self.frontend().watch();
-        let seen = catalog.wait_for(|catalog| match catalog.table_by_id(before.id) {
-            // What cannot be told is not waited for.
+        let completion = catalog.wait_for(|catalog| match catalog.table_by_id(table.id) {
+            // An order that cannot be computed is not waited for.
             Some(table) => step.order(table).map_or(true, |order| order.is_none()),
             None => true,
         });
-        match tokio::time::timeout(STEP_WAIT, seen).await {
+        match tokio::time::timeout(STEP_WAIT, completion).await {
             Ok(_) => Ok(()),
             Err(_) => Err(Error::Timeout(format!(
-                "table \"{}\" is to be cut or merged, but that is not done after {} s; sys.split_events tells what \
-                 becomes of it",
-                before.name,
+                "SPLIT or MERGE of table \"{}\" did not complete within {} s; see sys.split_events for its \
+                outcome",
+                table.name,
                 STEP_WAIT.as_secs()
             ))
             .into()),

@@ -1,4 +1,4 @@
-//! SET, RESET and SHOW of settings, and what they do to the session's plans.
+//! SET, RESET and SHOW of settings, and their effect on the session's plans.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::output::{Notice, Output};
 use crate::session::Session;
 use crate::sql::statement::{Set, SetValue};
 
-/// DataFusion's settings that a session may change: how it plans and runs, not what it sees.
+/// DataFusion's settings that a session may change: they affect planning and execution, not results.
 const PLANNER_PREFIXES: &[&str] =
     &["datafusion.execution.", "datafusion.optimizer.", "datafusion.explain."];
 
@@ -46,25 +46,25 @@ impl Session {
         Ok(Output::done_with(tag, notices))
     }
 
-    /// The first database of the path that exists.
+    /// Uses the first database of the path that exists.
     fn set_search_path(&self, value: &SetValue) -> Result<(), SqlError> {
         let SetValue::Values(names) = value else { return self.set_database(DEFAULT_DATABASE) };
         let catalog = self.frontend().catalog();
-        let found =
+        let database =
             names.iter().map(|name| name.trim()).find(|name| catalog.databases.contains_key(*name));
-        match (found, names.first()) {
+        match (database, names.first()) {
             (Some(name), _) => self.set_database(name),
             (None, Some(name)) => Err(SqlError::undefined_database(name)),
             (None, None) => Ok(()),
         }
     }
 
-    /// Sets the zone, and returns the name that SHOW says; `None` is that of the start.
-    fn set_timezone(&self, given: Option<&str>) -> Result<Option<String>, SqlError> {
-        let given = given.filter(|name| {
+    /// Sets the zone and returns the name for SHOW; `None` resets it to the default.
+    fn set_timezone(&self, requested: Option<&str>) -> Result<Option<String>, SqlError> {
+        let requested = requested.filter(|name| {
             !["default", "local"].iter().any(|word| name.eq_ignore_ascii_case(word))
         });
-        let name = given.unwrap_or("UTC").trim();
+        let name = requested.unwrap_or("UTC").trim();
         let zone = Zone::of_setting(name).ok_or_else(|| {
             SqlError::new(
                 INVALID_PARAMETER_VALUE,
@@ -73,14 +73,14 @@ impl Session {
         })?;
         self.configure("datafusion.execution.time_zone", &zone.arrow())?;
         self.set_zone(zone);
-        // An offset is shown with the name that it was given.
+        // An offset that was given a name is shown by that name.
         let has_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '<');
         let is_offset = matches!(zone, Zone::Fixed(east) if east != 0);
-        let shown = if is_offset && has_name { name.to_owned() } else { zone.to_string() };
-        Ok(given.map(|_| shown))
+        let display_name = if is_offset && has_name { name.to_owned() } else { zone.to_string() };
+        Ok(requested.map(|_| display_name))
     }
 
-    /// Makes plans as the setting says.
+    /// Applies the setting `run_at_data` to the planner.
     fn follow_run_at_data(&self) -> Result<(), SqlError> {
         let mode = self.settings.lock().get(at_data::SETTING)?;
         self.configure(at_data::OPTION, &mode)
@@ -162,8 +162,8 @@ impl Session {
     }
 
     pub(super) fn all_settings(&self) -> BTreeMap<String, String> {
-        let mut all = self.settings.lock().all();
-        all.insert("search_path".to_owned(), self.database());
-        all
+        let mut settings = self.settings.lock().all();
+        settings.insert("search_path".to_owned(), self.database());
+        settings
     }
 }

@@ -1,4 +1,4 @@
-//! SHOW and DESCRIBE: what there is, as small tables of text.
+//! SHOW and DESCRIBE: the objects of the catalog as small tables of text.
 
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ impl Session {
     pub(super) fn show(&self, show: &Show) -> Result<Output, SqlError> {
         match show {
             Show::Databases { like } => {
+                // The built-in schemas are listed like databases.
                 let catalog = self.frontend().catalog();
                 let mut names: Vec<String> = catalog.databases.keys().cloned().collect();
                 names.extend([INFORMATION, SYSTEM].map(str::to_owned));
@@ -64,9 +65,11 @@ impl Session {
                 Output::text(&[name], &[vec![Some(value)]])
             }
             Show::All => {
-                let all = self.all_settings();
-                let rows: Vec<_> =
-                    all.into_iter().map(|(name, value)| vec![Some(name), Some(value)]).collect();
+                let settings = self.all_settings();
+                let rows: Vec<_> = settings
+                    .into_iter()
+                    .map(|(name, value)| vec![Some(name), Some(value)])
+                    .collect();
                 Output::text(&["name", "setting"], &rows)
             }
         }
@@ -129,7 +132,7 @@ impl Session {
         &self,
         table: Option<&TableName>,
         heading: &str,
-        wanted: impl Fn(&Column) -> bool,
+        is_shown: impl Fn(&Column) -> bool,
     ) -> Result<Output, SqlError> {
         let tables: Vec<Arc<Table>> = match table {
             Some(name) => vec![self.table(name)?],
@@ -141,7 +144,7 @@ impl Session {
         };
         let mut rows = Vec::new();
         for table in tables {
-            for column in table.schema.columns.iter().filter(|column| wanted(column)) {
+            for column in table.schema.columns.iter().filter(|column| is_shown(column)) {
                 rows.push(vec![
                     Some(table.name.clone()),
                     Some(column.name.clone()),
@@ -193,6 +196,6 @@ fn matching(names: Vec<String>, pattern: Option<&str>) -> Result<Vec<String>, Sq
     let Some(pattern) = pattern else { return Ok(names) };
     let texts = StringArray::from(names.iter().map(String::as_str).collect::<Vec<_>>());
     let matches: BooleanArray = like(&texts, &StringArray::new_scalar(pattern))?;
-    let kept = names.into_iter().zip(&matches).filter(|(_, matches)| *matches == Some(true));
-    Ok(kept.map(|(name, _)| name).collect())
+    let matched = names.into_iter().zip(&matches).filter(|(_, matches)| *matches == Some(true));
+    Ok(matched.map(|(name, _)| name).collect())
 }

@@ -1,4 +1,4 @@
-//! The fake's splits and merges: at once, and shown by the catalog when they are done.
+//! The fake's splits and merges: they take effect at once, and the catalog shows them at return.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ use partita_proto::service::AdminOrder;
 use super::{Fake, Partition, none, put_table};
 
 impl Fake {
-    /// Does what an order says of partitions; the others are only remembered.
+    /// Carries out splits and merges; other orders are only recorded.
     pub(super) fn reshape(&self, order: &AdminOrder) -> Result<(), Error> {
         match order {
-            AdminOrder::SplitPartition { partition, at } => {
+            AdminOrder::SplitPartition { partition, at: bound } => {
                 let (table, position) = self.find_partition(*partition)?;
-                let at = match at {
-                    Some(at) => at.clone(),
+                let bound = match bound {
+                    Some(bound) => bound.clone(),
                     None => self.middle(*partition)?,
                 };
-                self.split(&table.database, &table.name, position, at)
+                self.split(&table.database, &table.name, position, bound)
             }
-            AdminOrder::MergePartitions { left, right } => {
-                let (table, position) = self.find_partition(*left)?;
+            AdminOrder::MergePartitions { left: lower, right: upper } => {
+                let (table, position) = self.find_partition(*lower)?;
                 let next = table.partitions.routes().get(position + 1);
-                if next.map(|route| route.partition) != Some(*right) {
+                if next.map(|route| route.partition) != Some(*upper) {
                     return Err(Error::InvalidInput(format!(
-                        "partitions {left} and {right} are not neighbours"
+                        "partitions {lower} and {upper} are not neighbours"
                     )));
                 }
                 self.merge(&table, position)
@@ -44,50 +44,52 @@ impl Fake {
     fn find_partition(&self, partition: PartitionId) -> Result<(Arc<Table>, usize), Error> {
         let catalog = Arc::clone(&self.catalog.borrow());
         let mut tables = catalog.tables.values().flat_map(std::collections::BTreeMap::values);
-        let found = tables.find_map(|table| {
+        let located = tables.find_map(|table| {
             let mut routes = table.partitions.routes().iter();
             let position = routes.position(|route| route.partition == partition)?;
             Some((Arc::clone(table), position))
         });
-        found.ok_or_else(|| none("partition", &partition.to_string()))
+        located.ok_or_else(|| none("partition", &partition.to_string()))
     }
 
     fn middle(&self, partition: PartitionId) -> Result<Bound, Error> {
         let partitions = self.partitions.lock();
-        let of =
+        let owner =
             partitions.get(&partition).ok_or_else(|| none("partition", &partition.to_string()))?;
-        match of.rows.keys().nth(of.rows.len() / 2) {
-            Some(key) if of.rows.len() > 1 => of.codec.decode(key),
+        match owner.rows.keys().nth(owner.rows.len() / 2) {
+            Some(key) if owner.rows.len() > 1 => owner.codec.decode(key),
             _ => Err(Error::InvalidInput(format!("partition {partition} has no middle"))),
         }
     }
 
-    /// Splits a partition of a table, by position, at a bound.
+    /// Splits a partition of a table, given by its position, at a bound.
     ///
     /// # Errors
-    /// When there is no such partition, or the bound is not inside of it.
+    /// Fails if there is no such partition, or the bound is not inside of it.
     pub fn split(
         &self,
         database: &str,
         table: &str,
         position: usize,
-        at: Bound,
+        bound: Bound,
     ) -> Result<(), Error> {
         let _one_at_a_time = self.changing.lock();
         let mut catalog = self.catalog.borrow().as_ref().clone();
         let table = Arc::clone(catalog.table(database, table).ok_or_else(|| none("table", table))?);
         let codec = KeyCodec::new(&table.schema, &table.placement)?;
         let mut routes = table.partitions.routes().to_vec();
+        // The upper part becomes a new partition; the lower part keeps its id.
         let parent = routes[position].clone();
         let epoch = Epoch(parent.epoch.0 + 1);
-        let range = TypedRange { start: at.clone(), end: parent.range.end.clone() };
+        let range = TypedRange { start: bound.clone(), end: parent.range.end.clone() };
         let mut child = Route::new(&codec, PartitionId(self.next_id()), range, epoch)?;
         child.replicas.clone_from(&parent.replicas);
         child.leader = parent.leader;
-        let range = TypedRange { start: parent.range.start.clone(), end: at };
-        let mut left = Route::new(&codec, parent.partition, range, epoch)?;
-        left.replicas.clone_from(&parent.replicas);
-        left.leader = parent.leader;
+        let range = TypedRange { start: parent.range.start.clone(), end: bound };
+        let mut lower = Route::new(&codec, parent.partition, range, epoch)?;
+        lower.replicas.clone_from(&parent.replicas);
+        lower.leader = parent.leader;
+        // Both parts remember the identities of earlier writes, so that retries have no effect.
         let mut partitions = self.partitions.lock();
         let old = partitions
             .get_mut(&parent.partition)
@@ -105,7 +107,7 @@ impl Fake {
         };
         partitions.insert(child.partition, new);
         drop(partitions);
-        routes[position] = left;
+        routes[position] = lower;
         routes.insert(position + 1, child);
         let mut changed = table.as_ref().clone();
         changed.partitions = Arc::new(PartitionMap::new(routes)?);
@@ -114,26 +116,26 @@ impl Fake {
         Ok(())
     }
 
-    /// Gives a partition, by position, all that the next one has.
+    /// Merges a partition, given by its position, with the next one.
     fn merge(&self, table: &Table, position: usize) -> Result<(), Error> {
         let _one_at_a_time = self.changing.lock();
         let mut catalog = self.catalog.borrow().as_ref().clone();
         let codec = KeyCodec::new(&table.schema, &table.placement)?;
         let mut routes = table.partitions.routes().to_vec();
         let right = routes.remove(position + 1);
-        let left = &routes[position];
-        let epoch = Epoch(left.epoch.0.max(right.epoch.0) + 1);
-        let range = TypedRange { start: left.range.start.clone(), end: right.range.end };
-        let mut whole = Route::new(&codec, left.partition, range, epoch)?;
-        whole.replicas.clone_from(&left.replicas);
-        whole.leader = left.leader;
+        let lower = &routes[position];
+        let epoch = Epoch(lower.epoch.0.max(right.epoch.0) + 1);
+        let range = TypedRange { start: lower.range.start.clone(), end: right.range.end };
+        let mut whole = Route::new(&codec, lower.partition, range, epoch)?;
+        whole.replicas.clone_from(&lower.replicas);
+        whole.leader = lower.leader;
         let mut partitions = self.partitions.lock();
-        let gone = partitions
+        let removed = partitions
             .remove(&right.partition)
             .ok_or_else(|| none("partition", &right.partition.to_string()))?;
         if let Some(stays) = partitions.get_mut(&whole.partition) {
-            stays.rows.extend(gone.rows);
-            stays.seen.extend(gone.seen);
+            stays.rows.extend(removed.rows);
+            stays.seen.extend(removed.seen);
             stays.epoch = epoch;
         }
         drop(partitions);

@@ -1,7 +1,7 @@
-//! A design of a table's key as the statements that lead to it.
+//! Statements that give a table another key design.
 //!
-//! Invariant: they make a table of the same columns, options and key columns, so that every row keeps its identity;
-//! only the order of the key and the placement differ.
+//! Invariant: the new table has the same columns, options and key columns, so that every row keeps its identity; only
+//! the order of the key and the placement differ.
 
 use std::sync::Arc;
 
@@ -16,94 +16,96 @@ use partita_proto::route::{PartitionMap, hash_cuts};
 use crate::sql::identifier::{quote, quote_list};
 use crate::sql::show::create_table_sql;
 
-/// The clauses that say a design: `PARTITION BY HASH (u) PARTITIONS 8, PRIMARY KEY (u, ts)`.
+/// The clauses of a design: `PARTITION BY HASH (u) PARTITIONS 8, PRIMARY KEY (u, ts)`.
 pub(crate) fn clauses(table: &Table, design: &Design) -> String {
     let names = |columns: &[usize]| {
         let key: Vec<_> = table.schema.key_columns().collect();
-        let names = columns.iter().filter_map(|at| key.get(*at));
+        let names = columns.iter().filter_map(|position| key.get(*position));
         quote_list(names.map(|column| column.name.as_str()))
     };
     match design {
         Design::Range { order } => format!("PRIMARY KEY ({})", names(order)),
-        Design::Hash { of, buckets, order } => format!(
+        Design::Hash { of: hashed, buckets, order } => format!(
             "PARTITION BY HASH ({}) PARTITIONS {buckets}, PRIMARY KEY ({})",
-            names(of),
+            names(hashed),
             names(order)
         ),
     }
 }
 
-/// The statements that place a table's rows by another design, cut at these bounds if it is one by range; `None` when
-/// the design is none for this table.
+/// Statements that give a table another design, with these cuts for a range design; `None` if the design does not fit
+/// the table.
 pub(crate) fn statements(table: &Table, design: &Design, cuts: &[Bound]) -> Option<String> {
     let key = &table.schema.key;
     let ids = |columns: &[usize]| -> Option<Vec<ColumnId>> {
-        columns.iter().map(|at| key.get(*at).copied()).collect()
+        columns.iter().map(|position| key.get(*position).copied()).collect()
     };
     let (order, placement, cuts) = match design {
         Design::Range { order } => (ids(order)?, Placement::Range, cuts.to_vec()),
-        Design::Hash { of, buckets, order } => {
+        Design::Hash { of: hashed, buckets, order } => {
             let cuts = hash_cuts(u16::try_from(*buckets).ok()?);
-            (ids(order)?, Placement::Hash { columns: ids(of)? }, cuts)
+            (ids(order)?, Placement::Hash { columns: ids(hashed)? }, cuts)
         }
     };
-    // Where only the placement differs, nothing has to be copied.
+    // A table that only changes its placement needs no copy.
     let forward = table.schema.options.append_mode && table.former.is_none();
-    if let Design::Hash { of, buckets, .. } = design
+    if let Design::Hash { of: hashed, buckets, .. } = design
         && forward
         && order == *key
     {
-        let names = ids(of)?.into_iter().filter_map(|id| table.schema.column_by_id(id));
+        let names = ids(hashed)?.into_iter().filter_map(|id| table.schema.column_by_id(id));
         let names = quote_list(names.map(|column| column.name.as_str()));
         let name = quote(&table.name);
         return Some(format!(
             "ALTER TABLE {name} PARTITION BY HASH ({names}) PARTITIONS {buckets};"
         ));
     }
+    // Otherwise the rows are copied into a new table with the other key.
     let mut schema = table.schema.as_ref().clone();
     schema.key = order;
     let name = format!("{}_new", table.name);
     let codec = KeyCodec::new(&schema, &placement).ok()?;
     let map = PartitionMap::from_cuts(&codec, &cuts, (1..).map(PartitionId), Epoch(1)).ok()?;
-    let made = Table {
+    let new_table = Table {
         name: name.clone(),
         schema: Arc::new(schema),
         placement,
         partitions: Arc::new(map),
         ..table.clone()
     };
-    let given = table.schema.columns.iter().filter(|column| column.generated.is_none());
-    let columns = quote_list(given.map(|column| column.name.as_str()));
-    Some(copied(table, &create_table_sql(&made), &quote(&name), &columns))
+    let insertable = table.schema.columns.iter().filter(|column| column.generated.is_none());
+    let columns = quote_list(insertable.map(|column| column.name.as_str()));
+    Some(copied(table, &create_table_sql(&new_table), &quote(&name), &columns))
 }
 
-/// The statements that copy a table's rows into another and put that in its place.
+/// Statements that copy a table's rows into a new table and replace the old one by it.
 ///
-/// A row that is written while its table is copied would be missing in the copy. So the table gets another name first:
-/// from then on its writers get errors, not answers. What is acknowledged nevertheless, by a write that had begun, is
-/// found by the comparison, or stays in the table as it was, which no statement here drops.
+/// A row that is written while its table is copied would be missing in the copy. So the table is renamed first: from
+/// then on its writers get errors. A write that had begun before may still be acknowledged; the comparison of counts
+/// finds it, or it stays in the renamed table, which no statement here drops.
 fn copied(table: &Table, create: &str, new: &str, columns: &str) -> String {
     let old = quote(&table.name);
-    let before = format!("{}_before", table.name);
-    let before = quote(&before);
+    let original = format!("{}_before", table.name);
+    let original = quote(&original);
     format!(
-        "-- Stop all writers of {old} first: the rows are copied, and a row written meanwhile would be missing in the copy.\n\
-         -- From the first RENAME to the last there is no table {old}: SQL clients get an error (42P01), while line protocol\n\
-         -- would make the table anew.\n\
+        "-- Stop all writers of {old} first: the rows are copied, and a row written during the copy would be missing in it.\n\
+        -- Between the first RENAME and the last, table {old} does not exist: SQL clients get an error (42P01), and line\n\
+        -- protocol would create it again.\n\
          {create};\n\
-         ALTER TABLE {old} RENAME TO {before};\n\
-         INSERT INTO {new} ({columns}) SELECT {columns} FROM {before};\n\
-         -- This fails (22012) if rows came meanwhile. Go on only when it succeeds; else TRUNCATE {new} and INSERT again.\n\
-         SELECT 1 / CASE WHEN (SELECT count(*) FROM {before}) = (SELECT count(*) FROM {new}) THEN 1 ELSE 0 END AS complete;\n\
+         ALTER TABLE {old} RENAME TO {original};\n\
+         INSERT INTO {new} ({columns}) SELECT {columns} FROM {original};\n\
+         -- This fails (22012) if rows were written during the copy. Continue only if it succeeds; otherwise TRUNCATE {new}\n\
+         -- and repeat the INSERT.\n\
+         SELECT 1 / CASE WHEN (SELECT count(*) FROM {original}) = (SELECT count(*) FROM {new}) THEN 1 ELSE 0 END AS complete;\n\
          ALTER TABLE {new} RENAME TO {old};\n\
-         -- {before} keeps the rows as they were. Drop it when no write that began before the RENAME is under way (30 s)\n\
-         -- and it has no row that {old} lacks."
+         -- {original} keeps the original rows. Drop it when no write from before the RENAME is in progress (30 s)\n\
+         -- and {old} has all of its rows."
     )
 }
 
-/// The statement that cuts a partition.
-pub(crate) fn split(table: &Table, partition: PartitionId, at: Option<&Bound>) -> String {
-    let at = at.and_then(|at| crate::system::bound_text(table, at));
-    let at = at.map(|at| format!(" AT {at}")).unwrap_or_default();
-    format!("ALTER TABLE {} SPLIT PARTITION {partition}{at}", quote(&table.name))
+/// Statement that splits a partition, at a bound or in half.
+pub(crate) fn split(table: &Table, partition: PartitionId, bound: Option<&Bound>) -> String {
+    let bound = bound.and_then(|bound| crate::system::bound_text(table, bound));
+    let clause = bound.map(|bound| format!(" AT {bound}")).unwrap_or_default();
+    format!("ALTER TABLE {} SPLIT PARTITION {partition}{clause}", quote(&table.name))
 }

@@ -1,7 +1,7 @@
-//! From what meta sampled to the question that designs are ranked by.
+//! Builds the input of design ranking from meta's samples.
 //!
-//! Invariants: rows are in the order of their arrival; a sample that stands for more operations is replayed more often;
-//! keys that are not whole (scans' bounds) are left out.
+//! Invariants: rows are in the order of their arrival; a sample that stands for more operations is replayed more
+//! often; partial keys (bounds of scans) are left out.
 
 use partita_load::{Choice, Design, Question, Reads, SampledRow, advise};
 use partita_proto::catalog::Table;
@@ -11,30 +11,30 @@ use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
 use partita_proto::schema::{ColumnType, TableSchema};
 
-/// Rows that are replayed at most.
+/// Maximum rows that are replayed.
 const ROWS_MAX: usize = 4096;
-/// Rows a second that one partition is taken to bear when none was busy enough to measure it.
+/// Assumed capacity of one partition, in rows per second, if none was busy enough to measure it.
 pub(crate) const CAPACITY_ROWS_PER_S: f64 = 20_000.0;
-/// A lane that is busier than this tells how much it bears.
+/// Minimum busy share of a lane for a measurement of its capacity.
 const MEASURED_BUSY: f64 = 0.05;
-/// The part of a table's time that a read by time range is taken to ask for.
+/// Assumed share of a table's time span that a read by time range covers.
 const TIME_RANGE_SHARE: f64 = 0.1;
 
-/// What was found of a table.
+/// Designs and measurements for a table.
 pub(crate) struct Found {
-    /// Designs, the best first; none when too little was sampled.
+    /// Designs, the best first; empty if too few keys were sampled.
     pub(crate) choices: Vec<Choice>,
-    /// For each choice: where to cut it, if it is placed by range.
+    /// For each choice: bounds to cut at, if it is placed by range.
     pub(crate) cuts: Vec<Vec<Bound>>,
-    /// Rows a second that are written.
+    /// Rows written per second.
     pub(crate) rows_per_s: f64,
-    /// Rows a second that one partition bears, and whether that was measured.
+    /// Capacity of one partition in rows per second, and true if it was measured.
     pub(crate) capacity: (f64, bool),
-    /// Keys that were replayed.
+    /// Number of replayed keys.
     pub(crate) sampled: usize,
 }
 
-/// Ranks the designs for a table by what meta reports of it.
+/// Ranks designs for a table by meta's load report.
 pub(crate) fn replay(table: &Table, report: &LoadReport) -> Found {
     let partitions: Vec<&PartitionLoad> =
         report.partitions.iter().filter(|load| load.table == table.id).collect();
@@ -61,28 +61,28 @@ pub(crate) fn replay(table: &Table, report: &LoadReport) -> Found {
     Found { choices, cuts, rows_per_s, capacity, sampled: rows.len() }
 }
 
-/// Written keys in order of arrival, each as often as it weighs.
+/// Written keys in order of arrival, each repeated in proportion to its weight.
 fn arrivals<'r>(partitions: &[&'r PartitionLoad], columns: usize) -> Vec<&'r KeySample> {
-    let all = partitions.iter().flat_map(|load| &load.samples);
-    let mut samples: Vec<&KeySample> = all
+    let candidates = partitions.iter().flat_map(|load| &load.samples);
+    let mut samples: Vec<&KeySample> = candidates
         .filter(|sample| !sample.read && sample.key.key.len() == columns && sample.weight > 0.0)
         .collect();
     samples.sort_by_key(|sample| sample.at);
     let total: f64 = samples.iter().map(|sample| sample.weight).sum();
     let step = total / samples.len().min(ROWS_MAX) as f64;
-    let mut taken = Vec::with_capacity(samples.len().min(ROWS_MAX));
+    let mut arrivals = Vec::with_capacity(samples.len().min(ROWS_MAX));
     let (mut passed, mut next) = (0.0, step / 2.0);
     for sample in samples {
         passed += sample.weight;
         while next < passed {
-            taken.push(sample);
+            arrivals.push(sample);
             next += step;
         }
     }
-    taken
+    arrivals
 }
 
-/// Each key column as bytes that compare like its values.
+/// Each key column as bytes that compare like its values; `None` for a key that does not encode.
 fn cells(schema: &TableSchema, key: &Bound) -> Option<SampledRow> {
     let codec = KeyCodec::new(schema, &Placement::Range).ok()?;
     let whole = Bound { placement: None, key: key.key.clone() };
@@ -105,22 +105,28 @@ fn time_column(schema: &TableSchema) -> Option<usize> {
     })
 }
 
-/// How the table is placed. Rules are taken as the ranges that they mostly are.
+/// The current design of a table. Rules are treated as ranges, since most of them are.
 fn today(table: &Table) -> Design {
     let order: Vec<usize> = (0..table.schema.key.len()).collect();
     match &table.placement {
         Placement::Range | Placement::Rules { .. } => Design::Range { order },
         Placement::Hash { columns } => {
             let key = &table.schema.key;
-            let of: Vec<usize> =
-                columns.iter().filter_map(|id| key.iter().position(|at| at == id)).collect();
+            let hashed: Vec<usize> = columns
+                .iter()
+                .filter_map(|id| key.iter().position(|key_id| key_id == id))
+                .collect();
             let buckets = u32::try_from(table.partitions.routes().len()).unwrap_or(u32::MAX);
-            Design::Hash { of: if of.is_empty() { order.clone() } else { of }, buckets, order }
+            Design::Hash {
+                of: if hashed.is_empty() { order.clone() } else { hashed },
+                buckets,
+                order,
+            }
         }
     }
 }
 
-/// Rows a second over the busy share, of the busiest partition.
+/// Capacity by the busiest partition: its rows per second divided by its busy share.
 fn capacity(partitions: &[&PartitionLoad]) -> (f64, bool) {
     let busiest = partitions.iter().max_by(|a, b| a.busy.s10.total_cmp(&b.busy.s10));
     match busiest {
@@ -131,20 +137,20 @@ fn capacity(partitions: &[&PartitionLoad]) -> (f64, bool) {
     }
 }
 
-/// Cuts of a range design between equal parts of the sample, after its first column.
+/// Cuts of a range design between equal parts of the sample, by its first column.
 fn cuts(choice: &Choice, keys: &[&KeySample]) -> Vec<Bound> {
     let Design::Range { order } = &choice.design else { return Vec::new() };
     let Some(first) = order.first() else { return Vec::new() };
     let mut values: Vec<_> = keys.iter().filter_map(|sample| sample.key.key.get(*first)).collect();
     values.sort_unstable();
-    let wanted = choice.partitions;
+    let count = choice.partitions;
     let mut cuts: Vec<_> =
-        (1..wanted).filter_map(|cut| values.get(cut * values.len() / wanted)).collect();
+        (1..count).filter_map(|cut| values.get(cut * values.len() / count)).collect();
     cuts.dedup();
-    // A cut at the least value would leave nothing below.
+    // A cut at the least value would leave an empty partition below.
     let least = values.first();
-    let kept = cuts.into_iter().filter(|cut| Some(*cut) != least);
-    kept.map(|value| Bound { placement: None, key: vec![(*value).clone()] }).collect()
+    let inner = cuts.into_iter().filter(|cut| Some(*cut) != least);
+    inner.map(|value| Bound { placement: None, key: vec![(*value).clone()] }).collect()
 }
 
 #[cfg(test)]

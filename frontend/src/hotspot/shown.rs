@@ -1,8 +1,8 @@
-//! What EXPLAIN HOTSPOT prints: the verdict on the busiest partition and its evidence, the ceiling as things are, and
-//! the designs by rank; and the advice of `sys.hot_partitions`.
+//! Output of EXPLAIN HOTSPOT: the verdict on the busiest partition and its evidence, the current ceiling, and the
+//! designs by rank; and the advice of `sys.hot_partitions`.
 //!
-//! Invariants: one row a fact, then one row a design; figures of designs stand in columns of their own. A table with
-//! `hotspot_remedy = off` is explained, but nothing is advised of it.
+//! Invariants: one row per fact, then one row per design; figures of designs have columns of their own. A table with
+//! `hotspot_remedy = off` is explained, but gets no advice.
 
 use arrow::record_batch::RecordBatch;
 use partita_load::{Choice, Warning};
@@ -19,7 +19,7 @@ use crate::sql::tail_notice;
 use crate::system::bound_text;
 use crate::virtual_table::{Cell, Kind, batch, schema};
 
-/// The columns of EXPLAIN HOTSPOT.
+/// Columns of EXPLAIN HOTSPOT.
 pub(crate) const EXPLAIN_HOTSPOT: &[(&str, Kind)] = &[
     ("item", Kind::Text),
     ("value", Kind::Text),
@@ -31,29 +31,29 @@ pub(crate) const EXPLAIN_HOTSPOT: &[(&str, Kind)] = &[
     ("ddl", Kind::Text),
 ];
 
-/// What EXPLAIN HOTSPOT prints of a table.
+/// Rows of EXPLAIN HOTSPOT for a table.
 pub(crate) fn explain_hotspot(table: &Table, report: &LoadReport) -> Result<RecordBatch, SqlError> {
-    let found = replay(table, report);
-    let mut rows = facts(table, report, &found);
+    let replayed = replay(table, report);
+    let mut rows = facts(table, report, &replayed);
     let advised = table.schema.options.partitioning.hotspot_remedy != HotspotRemedy::Off;
     if advised {
-        let designs = found.choices.iter().zip(&found.cuts).zip(1..);
+        let designs = replayed.choices.iter().zip(&replayed.cuts).zip(1..);
         rows.extend(designs.map(|((choice, cuts), rank)| {
             let name = if choice.is_today { " (as it is)" } else { "" };
-            let of = Figures {
+            let figures = Figures {
                 choice,
                 fan_out: fan_out(table, choice),
                 ddl: (!choice.is_today)
                     .then(|| ddl::statements(table, &choice.design, cuts))
                     .flatten(),
             };
-            of.row(format!("option {rank}{name}"), describe(table, choice))
+            figures.row(format!("option {rank}{name}"), describe(table, choice))
         }));
     }
     batch(&schema(EXPLAIN_HOTSPOT), rows)
 }
 
-/// The busiest partition of a table: one that is judged before one that is not.
+/// The busiest partition of a table; partitions with a verdict come first.
 fn busiest<'r>(table: &Table, report: &'r LoadReport) -> Option<&'r PartitionLoad> {
     let of_table = report.partitions.iter().filter(|load| load.table == table.id);
     let judged = |load: &PartitionLoad| {
@@ -63,9 +63,10 @@ fn busiest<'r>(table: &Table, report: &'r LoadReport) -> Option<&'r PartitionLoa
         .max_by(|a, b| judged(a).cmp(&judged(b)).then_with(|| a.busy.s10.total_cmp(&b.busy.s10)))
 }
 
-fn facts(table: &Table, report: &LoadReport, found: &Found) -> Vec<Vec<Cell>> {
+fn facts(table: &Table, report: &LoadReport, replayed: &Found) -> Vec<Vec<Cell>> {
     let mut rows = Vec::new();
     let mut fact = |item: &str, value: String| rows.push(row(item.to_owned(), value));
+    // The verdict on the busiest partition.
     let hot = busiest(table, report);
     let verdict = hot.and_then(|load| load.verdict.as_ref());
     let class = verdict.map_or("UNKNOWN", |verdict| verdict.class.as_str());
@@ -78,7 +79,7 @@ fn facts(table: &Table, report: &LoadReport, found: &Found) -> Vec<Vec<Cell>> {
         fact(
             "partition",
             format!(
-                "{} (keys from {} to {}): {:.0} % busy, {:.0} rows/s, {:.0} % of what the table is written",
+                "{} (keys from {} to {}): {:.0} % busy, {:.0} rows/s, {:.0} % of the table's writes",
                 load.partition,
                 edge(&load.range.start, "the beginning"),
                 edge(&load.range.end, "the end"),
@@ -88,6 +89,7 @@ fn facts(table: &Table, report: &LoadReport, found: &Found) -> Vec<Vec<Cell>> {
             ),
         );
     }
+    // The evidence, and the cut if one helps.
     if let (Some(load), Some(verdict)) = (hot, verdict) {
         fact("for", format!("{} s", report.at.since(verdict.since).as_secs()));
         fact("evidence", evidence_json(&verdict.evidence).to_string());
@@ -99,26 +101,28 @@ fn facts(table: &Table, report: &LoadReport, found: &Found) -> Vec<Vec<Cell>> {
             fact("cut", format!("{statement} leaves {:.0} % in the larger half", share * 100.0));
         }
     }
-    if let Some(today) = found.choices.iter().find(|choice| choice.is_today) {
+    // Measured or assumed limits of the present design.
+    if let Some(today) = replayed.choices.iter().find(|choice| choice.is_today) {
         fact(
             "ceiling now",
             format!(
-                "{:.0} rows/s, {:.0} rows/s are written",
-                today.ceiling_rows_per_s, found.rows_per_s
+                "{:.0} rows/s, with {:.0} rows/s written",
+                today.ceiling_rows_per_s, replayed.rows_per_s
             ),
         );
     }
-    let measured = if found.capacity.1 {
+    let measured = if replayed.capacity.1 {
         "measured"
     } else {
         "assumed: no partition is busy enough to measure it"
     };
-    fact("capacity of a partition", format!("{:.0} rows/s, {measured}", found.capacity.0));
-    fact("sampled rows", found.sampled.to_string());
-    if found.choices.is_empty() {
+    fact("capacity of a partition", format!("{:.0} rows/s, {measured}", replayed.capacity.0));
+    fact("sampled rows", replayed.sampled.to_string());
+    // Without samples, the schema alone may show the problem.
+    if replayed.choices.is_empty() {
         fact(
             "note",
-            "too few keys were sampled to compare designs; ask again while rows are written"
+            "too few keys were sampled to compare designs; try again while rows are written"
                 .to_owned(),
         );
         if let Some(notice) = tail_notice(table) {
@@ -133,14 +137,14 @@ fn facts(table: &Table, report: &LoadReport, found: &Found) -> Vec<Vec<Cell>> {
 }
 
 fn row(item: String, value: String) -> Vec<Cell> {
-    let none = || Cell::Float(None);
+    let no_figure = || Cell::Float(None);
     vec![
         item.into(),
         value.into(),
-        none(),
-        none(),
-        none(),
-        none(),
+        no_figure(),
+        no_figure(),
+        no_figure(),
+        no_figure(),
         Cell::Text(None),
         Cell::Text(None),
     ]
@@ -167,10 +171,10 @@ impl Figures<'_> {
     }
 }
 
-/// A design's clauses, whether it carries the load, and what to beware of.
+/// A design's clauses, whether it carries the load, and its warnings.
 fn describe(table: &Table, choice: &Choice) -> String {
     let key: Vec<_> = table.schema.key_columns().map(|column| column.name.as_str()).collect();
-    let name = |at: &usize| key.get(*at).copied().unwrap_or("?");
+    let name = |position: &usize| key.get(*position).copied().unwrap_or("?");
     let mut text = ddl::clauses(table, &choice.design);
     text.push_str(if choice.carries { "; carries the load" } else { "; does not carry the load" });
     for warning in &choice.warnings {
@@ -178,34 +182,34 @@ fn describe(table: &Table, choice: &Choice) -> String {
         text.push_str(&match warning {
             Warning::OneTail => "new rows all go to one partition".to_owned(),
             Warning::TopValue { column, share, equal_share } => format!(
-                "one value of \"{}\" has {:.0} % of the rows, an equal part is {:.0} %",
+                "one value of \"{}\" has {:.0} % of the rows; an equal share is {:.0} %",
                 name(column),
                 share * 100.0,
                 equal_share * 100.0
             ),
             Warning::FewValues { column, values } => {
-                format!("\"{}\" has {values} values only", name(column))
+                format!("\"{}\" has only {values} values", name(column))
             }
-            Warning::SmallSample { rows } => format!("judged by {rows} rows only"),
+            Warning::SmallSample { rows } => format!("based on only {rows} rows"),
         });
     }
     text
 }
 
-/// Partitions that each kind of read touches.
+/// Number of partitions that each kind of read touches.
 fn fan_out(table: &Table, choice: &Choice) -> String {
-    let of = &choice.fan_out;
-    let mut parts = vec![format!("whole key {:.1}", of.point)];
-    for (column, touched) in table.schema.key_columns().zip(&of.by_column) {
+    let fan_out = &choice.fan_out;
+    let mut parts = vec![format!("whole key {:.1}", fan_out.point)];
+    for (column, touched) in table.schema.key_columns().zip(&fan_out.by_column) {
         parts.push(format!("by {} {touched:.1}", column.name));
     }
-    parts.push(format!("time range {:.1}", of.time_range));
-    parts.push(format!("newest of a series {:.1}", of.last_point));
-    parts.push(format!("everything {:.1}", of.full_scan));
+    parts.push(format!("time range {:.1}", fan_out.time_range));
+    parts.push(format!("newest of a series {:.1}", fan_out.last_point));
+    parts.push(format!("everything {:.1}", fan_out.full_scan));
     parts.join(", ")
 }
 
-/// The numbers behind a verdict, by name.
+/// Numbers behind a verdict, by name.
 pub(crate) fn evidence_json(evidence: &Evidence) -> Json {
     json!({
         "samples_old": evidence.samples_old,
@@ -222,7 +226,7 @@ pub(crate) fn evidence_json(evidence: &Evidence) -> Json {
     })
 }
 
-/// The DDL against a hot partition; `None` when there is none, or none is wanted.
+/// The DDL against a hot partition; `None` if no DDL helps, or the table's options exclude advice.
 pub(crate) fn advice(table: &Table, load: &PartitionLoad, verdict: &Verdict) -> Option<String> {
     if table.schema.options.partitioning.hotspot_remedy == HotspotRemedy::Off {
         return None;
@@ -241,15 +245,15 @@ pub(crate) fn advice(table: &Table, load: &PartitionLoad, verdict: &Verdict) -> 
     })
 }
 
-/// The table placed by a hash of the first key column that is not its time, or of its whole key; of a table that keeps
-/// rows together, by no other columns than those that they agree in.
+/// Statements that place the table by a hash of the first key column that is not a time, or of its whole key. A table
+/// that keeps rows together is hashed by no other columns than those that must agree.
 fn spread(table: &Table) -> Option<String> {
-    let together = table.schema.options.partitioning.cut_columns_max();
+    let columns_max = table.schema.options.partitioning.cut_columns_max();
     let columns = table.schema.key.len();
-    let key: Vec<_> = table.schema.key_columns().take(together).collect();
+    let key: Vec<_> = table.schema.key_columns().take(columns_max).collect();
     let first = key.iter().position(|column| !column.column_type.is_timestamp());
-    let of = first.map_or_else(|| (0..key.len()).collect(), |at| vec![at]);
+    let hashed = first.map_or_else(|| (0..key.len()).collect(), |position| vec![position]);
     let buckets = u32::try_from(table.partitions.routes().len()).unwrap_or(u32::MAX).clamp(16, 256);
-    let design = partita_load::Design::Hash { of, buckets, order: (0..columns).collect() };
+    let design = partita_load::Design::Hash { of: hashed, buckets, order: (0..columns).collect() };
     ddl::statements(table, &design, &[])
 }

@@ -1,6 +1,6 @@
-//! Times that have a date.
+//! Refuses times without a calendar date.
 //!
-//! Sixty-four bits of seconds go on for longer than any calendar: what has no date could be stored, but not shown.
+//! A 64-bit number of seconds reaches beyond any calendar: such a time could be stored, but not shown.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{cast, max, min};
@@ -9,10 +9,10 @@ use partita_worker::civil::has_date;
 
 use crate::error::SqlError;
 
-/// Refuses times of which the calendar has no date.
+/// Refuses times outside of the calendar.
 ///
 /// # Errors
-/// SQLSTATE 22008, which names the column.
+/// SQLSTATE 22008, with the column's name.
 pub(crate) fn check(array: &ArrayRef, column: &str) -> Result<(), SqlError> {
     let DataType::Timestamp(unit, _) = array.data_type() else { return Ok(()) };
     if *unit == TimeUnit::Nanosecond {
@@ -26,7 +26,7 @@ pub(crate) fn check(array: &ArrayRef, column: &str) -> Result<(), SqlError> {
     let row = ticks.iter().position(|ticks| ticks.is_some_and(|ticks| !has_date(ticks, *unit)));
     let row = row.map_or(0, |row| row + 1);
     Err(SqlError::new("22008", format!("timestamp out of range in column \"{column}\""))
-        .with_detail(format!("row {row} has a time beyond the calendar")))
+        .with_detail(format!("row {row} has a time outside of the calendar")))
 }
 
 #[cfg(test)]
@@ -46,7 +46,7 @@ mod tests {
         for ticks in [i64::MAX, i64::MIN, 8_210_266_876_800] {
             let error = check(&seconds(vec![Some(0), Some(ticks)]), "ts").unwrap_err();
             assert_eq!(error.sqlstate, "22008");
-            assert_eq!(error.detail.as_deref(), Some("row 2 has a time beyond the calendar"));
+            assert_eq!(error.detail.as_deref(), Some("row 2 has a time outside of the calendar"));
         }
         let micros: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![i64::MAX]));
         check(&micros, "ts").unwrap_err();

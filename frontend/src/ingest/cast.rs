@@ -1,4 +1,4 @@
-//! Assignment of columns: values of any type that fits, as values of the table's.
+//! Assignment: converts columns of any suitable type to the types of the table.
 
 use std::sync::Arc;
 
@@ -15,72 +15,72 @@ use partita_worker::nearest_floats;
 use super::length::fitting;
 use crate::error::{DATATYPE_MISMATCH, SqlError};
 
-/// An error, not NULL, for a value that does not fit.
+/// A value that does not fit is an error, not NULL.
 const STRICT: CastOptions<'static> =
     CastOptions { safe: false, format_options: arrow::util::display::FormatOptions::new() };
 
-/// The values as values of a column, texts no longer than it takes ([`fitting`]).
+/// Converts values to a column's type and checks the length of texts ([`fitting`]).
 ///
 /// # Errors
-/// When the types do not fit at all, or a value does not.
+/// Fails if the types are not assignable, or a value does not fit.
 pub(crate) fn assign(array: &ArrayRef, column: &Column) -> Result<ArrayRef, SqlError> {
     fitting(converted(array, column)?, column)
 }
 
-/// The values as values of a column's type: integers into timestamps are ticks, texts are parsed,
-/// numbers with a fraction become the nearest integer, fractions of timestamps finer than the column's
-/// are cut off, and what is out of range is an error that names the column.
+/// Converts values to a column's type: integers for timestamps are ticks, texts are parsed, fractions are rounded to
+/// the nearest integer, digits finer than a timestamp's unit are truncated. A value out of range is an error that
+/// names the column.
 ///
 /// # Errors
-/// When the types do not fit at all, or a value does not.
+/// Fails if the types are not assignable, or a value does not fit.
 fn converted(array: &ArrayRef, column: &Column) -> Result<ArrayRef, SqlError> {
-    let to = column.column_type.arrow();
-    let from = array.data_type();
-    if *from == to {
+    let target = column.column_type.arrow();
+    let source = array.data_type();
+    if *source == target {
         return Ok(Arc::clone(array));
     }
-    if *from == DataType::Null {
-        return Ok(new_null_array(&to, array.len()));
+    if *source == DataType::Null {
+        return Ok(new_null_array(&target, array.len()));
     }
-    if !may_assign(from, &to) {
+    if !may_assign(source, &target) {
         return Err(SqlError::new(
             DATATYPE_MISMATCH,
             format!(
-                "column \"{}\" is of type {} but expression is of type {from}",
+                "column \"{}\" is of type {} but expression is of type {source}",
                 column.name,
                 column.column_type.sql()
             ),
         ));
     }
-    let cast = |array: &ArrayRef, to: &DataType| {
-        cast_with_options(array, to, &STRICT).map_err(|error| {
+    let cast = |array: &ArrayRef, data_type: &DataType| {
+        cast_with_options(array, data_type, &STRICT).map_err(|error| {
             let error = SqlError::from(error);
             SqlError { message: format!("column \"{}\": {}", column.name, error.message), ..error }
         })
     };
-    match (from, &to) {
-        // Ticks are UTC whatever the zone is called: never its wall clock's.
+    match (source, &target) {
+        // The ticks of a time are UTC in every zone, never local time.
         (DataType::Timestamp(unit, Some(_)), DataType::Timestamp(..)) => {
             let utc = with_zone(array, *unit, None);
-            if *utc.data_type() == to { Ok(utc) } else { cast(&utc, &to) }
+            if *utc.data_type() == target { Ok(utc) } else { cast(&utc, &target) }
         }
-        (_, to) if to.is_integer() => cast(&rounded(array, to)?, to),
+        (_, target) if target.is_integer() => cast(&rounded(array, target)?, target),
         (DataType::Decimal128(..), DataType::Float64 | DataType::Float32) => {
-            Ok(nearest_floats(array, to == DataType::Float64)?)
+            Ok(nearest_floats(array, target == DataType::Float64)?)
         }
-        _ => cast(array, &to),
+        _ => cast(array, &target),
     }
 }
 
-fn may_assign(from: &DataType, to: &DataType) -> bool {
-    if let DataType::Dictionary(_, values) = from {
-        return may_assign(values, to);
+fn may_assign(source: &DataType, target: &DataType) -> bool {
+    if let DataType::Dictionary(_, values) = source {
+        return may_assign(values, target);
     }
-    let sensible = match to {
+    let sensible = match target {
         DataType::Timestamp(..) => {
-            from.is_integer()
+            source.is_integer()
                 || matches!(
-                    from,
+                    source,
                     DataType::Timestamp(..)
                         | DataType::Date32
                         | DataType::Date64
@@ -89,12 +89,12 @@ fn may_assign(from: &DataType, to: &DataType) -> bool {
                         | DataType::Utf8View
                 )
         }
-        DataType::Boolean => !from.is_temporal() && !from.is_floating(),
-        DataType::Utf8View => !from.is_nested(),
-        _ if to.is_numeric() => !from.is_temporal(),
+        DataType::Boolean => !source.is_temporal() && !source.is_floating(),
+        DataType::Utf8View => !source.is_nested(),
+        _ if target.is_numeric() => !source.is_temporal(),
         _ => true,
     };
-    sensible && can_cast_types(from, to)
+    sensible && can_cast_types(source, target)
 }
 
 fn with_zone(array: &ArrayRef, unit: TimeUnit, zone: Option<Arc<str>>) -> ArrayRef {

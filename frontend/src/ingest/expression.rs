@@ -1,10 +1,9 @@
-//! Defaults and generated columns: SQL text of the schema, made ready to compute columns with.
+//! Defaults and generated columns: compiles SQL texts of the schema to compute columns with.
 //!
 //! Invariants:
-//! - a generated column depends on nothing but ordinary columns of its row, so that the same row
-//!   always gets the same key;
+//! - a generated column depends only on ordinary columns of its row, so that the same row always gets the same key;
 //! - a default depends on no column;
-//! - integers do not wrap in either, as they do in no statement.
+//! - integers do not wrap in either, as in any statement.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,28 +26,28 @@ use partita_worker::{BoundedConcatenation, Checked, CheckedDivision};
 use super::cast::assign;
 use crate::error::SqlError;
 
-/// "The expression is not one that a generated column may have."
+/// SQLSTATE of an expression that a generated column must not have.
 const INVALID_OBJECT_DEFINITION: &str = "42P17";
 
-/// What a column is when a row does not give it.
+/// Value of a column that a row leaves out.
 #[derive(Clone, Debug)]
 pub(crate) enum DefaultValue {
-    /// The same value always; NULL without DEFAULT.
+    /// A constant; NULL without DEFAULT.
     Constant(ScalarValue),
-    /// The time of the statement.
+    /// Time of the statement.
     Now,
-    /// Anything else, computed anew for every batch.
+    /// Any other expression, evaluated for every batch.
     Expression(Expr),
 }
 
 impl DefaultValue {
-    /// Reads a column's DEFAULT.
+    /// Compiles a column's DEFAULT.
     pub(crate) fn new(state: &SessionState, column: &Column) -> Result<Self, SqlError> {
         let data_type = column.column_type.arrow();
         let Some(text) = &column.default else {
             return Ok(Self::Constant(ScalarValue::try_from(&data_type)?));
         };
-        let named = |error: SqlError| SqlError {
+        let with_column = |error: SqlError| SqlError {
             message: format!("default of column \"{}\": {}", column.name, error.message),
             ..error
         };
@@ -58,22 +57,22 @@ impl DefaultValue {
                 return Ok(Self::Now);
             }
             if volatility(&expression)? != Volatility::Immutable {
-                // Found out now whether it fits, not with the first row.
+                // Evaluate it once, so that an error shows now and not with the first row.
                 evaluate_default(state, &expression, column, 1)?;
                 return Ok(Self::Expression(expression));
             }
             let value = evaluate_default(state, &expression, column, 1)?;
             Ok(Self::Constant(ScalarValue::try_from_array(&value, 0)?))
         };
-        read().map_err(named)
+        read().map_err(with_column)
     }
 
-    /// Whether it is NULL.
+    /// Returns true if the default is NULL.
     pub(crate) fn is_null(&self) -> bool {
         matches!(self, Self::Constant(value) if value.is_null())
     }
 
-    /// A column of it.
+    /// A column of default values.
     pub(crate) fn array(
         &self,
         state: &SessionState,
@@ -86,26 +85,25 @@ impl DefaultValue {
             }
             Self::Constant(value) => Ok(value.to_array_of_size(rows)?),
             Self::Now => {
-                let now = now_ns()?;
-                let now = ScalarValue::TimestampNanosecond(Some(now), None);
-                let now = assign(&now.to_array()?, column)?;
-                Ok(ScalarValue::try_from_array(&now, 0)?.to_array_of_size(rows)?)
+                let time = ScalarValue::TimestampNanosecond(Some(now_ns()?), None);
+                let time = assign(&time.to_array()?, column)?;
+                Ok(ScalarValue::try_from_array(&time, 0)?.to_array_of_size(rows)?)
             }
             Self::Expression(expression) => evaluate_default(state, expression, column, rows),
         }
     }
 }
 
-/// Nanoseconds since 1970-01-01T00:00:00Z.
+/// Current time in nanoseconds since 1970-01-01T00:00:00Z.
 pub(crate) fn now_ns() -> Result<i64, SqlError> {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .ok()
-        .and_then(|since| i64::try_from(since.as_nanos()).ok())
+        .and_then(|age| i64::try_from(age.as_nanos()).ok())
         .ok_or_else(|| SqlError::internal("the clock is outside the years 1970 to 2262"))
 }
 
-/// `now()` and its other names, perhaps behind a cast to a timestamp.
+/// Returns true for `now()` and its synonyms, also below a cast to a timestamp.
 fn is_now(expression: &Expr) -> bool {
     match expression {
         Expr::Alias(alias) => is_now(&alias.expr),
@@ -149,7 +147,7 @@ fn evaluate_default(
     assign(&array, column)
 }
 
-/// Coerces, simplifies (which is what gives `now()` its value) and compiles an expression.
+/// Coerces, simplifies (which gives `now()` its value) and compiles an expression.
 fn compile(
     state: &SessionState,
     expression: Expr,
@@ -174,18 +172,18 @@ fn compile(
     Ok(state.create_physical_expr(expression, schema)?)
 }
 
-/// An expression over a table's columns that always computes another one.
+/// A generated column: its expression over the other columns of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct Generated {
-    /// The position of the column that it computes.
+    /// Position of the computed column.
     pub(crate) column: usize,
-    /// The positions of the columns that it reads, ascending.
+    /// Positions of the columns that the expression reads, ascending.
     pub(crate) inputs: Vec<usize>,
     expression: Arc<dyn PhysicalExpr>,
 }
 
 impl Generated {
-    /// Reads a column's GENERATED ALWAYS AS; `None` for a column without.
+    /// Compiles a column's GENERATED ALWAYS AS; `None` for other columns.
     pub(crate) fn new(
         state: &SessionState,
         schema: &TableSchema,
@@ -194,6 +192,7 @@ impl Generated {
         let Some(column) = schema.columns.get(position) else { return Ok(None) };
         let Some(text) = &column.generated else { return Ok(None) };
         let invalid = |message: String| SqlError::new(INVALID_OBJECT_DEFINITION, message);
+        // The closure returns errors without the column's name, which is added below.
         let read = || -> Result<Self, SqlError> {
             let arrow = schema.arrow();
             let columns = DFSchema::try_from(arrow)?;
@@ -209,12 +208,12 @@ impl Generated {
                 let input = &schema.columns[*input];
                 if input.generated.is_some() {
                     return Err(invalid(format!(
-                        "it reads column \"{}\", which is generated itself",
+                        "the expression uses generated column \"{}\"",
                         input.name
                     )));
                 }
             }
-            // Found out now whether the types fit, not with the first row.
+            // Evaluate it once, so that a type error shows now and not with the first row.
             let rows = RecordBatch::new_empty(schema.arrow());
             assign(&expression.evaluate(&rows)?.into_array(0)?, column)?;
             Ok(Self { column: position, inputs, expression })
@@ -225,8 +224,8 @@ impl Generated {
         })
     }
 
-    /// Computes the column. `rows` has all columns of the table by SQL name and position; those
-    /// that the expression does not read may be NULL.
+    /// Computes the column. `rows` has all columns of the table by SQL name and position; columns that the expression
+    /// does not read may be NULL.
     pub(crate) fn array(
         &self,
         schema: &TableSchema,

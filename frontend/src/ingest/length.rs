@@ -1,7 +1,7 @@
-//! Texts of columns that take so many characters: `VARCHAR(n)` and `CHAR(n)`.
+//! Checks the length of texts: `VARCHAR(n)` and `CHAR(n)`.
 //!
-//! As in PostgreSQL a text with more is refused, but blanks beyond the length are cut. A CHAR(n) has no blanks at its end:
-//! there they say nothing, and two texts that differ in them are one.
+//! As in PostgreSQL, a text that is too long is refused, but trailing blanks beyond the length are cut. Values of
+//! CHAR(n) are stored without trailing blanks, since these do not distinguish values.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::error::SqlError;
 /// SQLSTATE of a text that is too long for its type.
 const STRING_DATA_RIGHT_TRUNCATION: &str = "22001";
 
-/// The texts as values of a column.
+/// Texts as values of a column.
 ///
 /// # Errors
-/// When one has more characters than the column takes.
+/// Fails if a text has more characters than the column allows.
 pub(super) fn fitting(texts: ArrayRef, column: &Column) -> Result<ArrayRef, SqlError> {
     let Some(length) = column.length else { return Ok(texts) };
     let Some(views) = texts.as_string_view_opt() else { return Ok(texts) };
@@ -45,7 +45,7 @@ pub(super) fn fitting(texts: ArrayRef, column: &Column) -> Result<ArrayRef, SqlE
     Ok(Arc::new(cut))
 }
 
-/// A text without blanks that it cannot have; `None` when it has too many characters even so.
+/// A text without excess blanks; `None` if it is still too long.
 fn cut(text: &str, length: TextLength) -> Option<&str> {
     let text = if length.fixed { text.trim_end_matches(' ') } else { text };
     let most = usize::try_from(length.characters).unwrap_or(usize::MAX);
@@ -54,8 +54,8 @@ fn cut(text: &str, length: TextLength) -> Option<&str> {
         return Some(text);
     }
     let Some((end, _)) = text.char_indices().nth(most) else { return Some(text) };
-    let (kept, rest) = text.split_at(end);
-    rest.bytes().all(|byte| byte == b' ').then_some(kept)
+    let (prefix, rest) = text.split_at(end);
+    rest.bytes().all(|byte| byte == b' ').then_some(prefix)
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! What ingest knows of a table at one schema version: how to complete rows and where they go.
+//! The ingest plan of a table at one schema version: completes rows and encodes their keys.
 //!
 //! Invariants of completed rows:
 //! - columns go by storage name and have the table's types;
-//! - all key columns are there, every other column that is not NULL throughout, and those that rows
-//!   from before the column was added have a value in;
-//! - generated columns are computed, never taken from outside;
-//! - no NULL in a column that takes none.
+//! - all key columns are present, and so is every other column that is not entirely NULL or in which older rows have
+//! a default;
+//! - generated columns are computed, never taken from the client;
+//! - NOT NULL columns have no NULL.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -29,31 +29,31 @@ use super::expression::{DefaultValue, Generated};
 use super::size::{longer_than, oversized_row};
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, PROGRAM_LIMIT_EXCEEDED, SqlError};
 
-/// The largest row.
+/// Maximum bytes of a row.
 pub(crate) const ROW_BYTES_MAX: usize = 16 << 20;
-/// A key column longer than this is counted: it makes every file and every scan of the key heavy.
+/// Longer key columns are counted as a warning, since they make files and scans of the key slow.
 pub(crate) const KEY_COLUMN_BYTES_SOFT_MAX: usize = 2 << 10;
-/// Points of a column that a generated column is computed for when a predicate binds its inputs.
+/// Maximum values of a generated column that are computed from the inputs that a predicate binds.
 const POINTS_MAX: usize = 1024;
 
-/// How rows of one table are completed.
+/// Completes rows of one table.
 pub(crate) struct TablePlan {
     pub(crate) schema: Arc<TableSchema>,
     pub(crate) codec: KeyCodec,
     state: Arc<SessionState>,
     table: String,
-    /// By position.
+    /// By column position.
     defaults: Vec<DefaultValue>,
     generated: Vec<Generated>,
-    /// By position: the column under its storage name.
+    /// By column position, under storage names.
     fields: Vec<FieldRef>,
 }
 
-/// Rows as the partitions take them.
+/// Rows in the form that partitions store.
 #[derive(Debug)]
 pub(crate) struct Completed {
     pub(crate) rows: RecordBatch,
-    /// Rows that have a key column longer than is good.
+    /// Number of rows with a key column above the soft limit.
     pub(crate) long_keys: u64,
 }
 
@@ -80,26 +80,26 @@ impl TablePlan {
         })
     }
 
-    /// The columns that say which rows a delete is of: those of the key that are not generated, and
-    /// what the others of the key are computed from.
+    /// Columns that identify a row to delete: the key columns that are not generated, and the inputs of those that
+    /// are.
     pub(crate) fn delete_columns(&self) -> Vec<String> {
         let columns = &self.schema.columns;
-        let mut wanted: BTreeSet<usize> = BTreeSet::new();
+        let mut positions: BTreeSet<usize> = BTreeSet::new();
         for (position, column) in columns.iter().enumerate() {
             if !self.schema.is_key(column.id) {
                 continue;
             }
             match self.generated.iter().find(|generated| generated.column == position) {
-                Some(generated) => wanted.extend(&generated.inputs),
+                Some(generated) => positions.extend(&generated.inputs),
                 None => {
-                    wanted.insert(position);
+                    positions.insert(position);
                 }
             }
         }
-        wanted.into_iter().map(|position| columns[position].name.clone()).collect()
+        positions.into_iter().map(|position| columns[position].name.clone()).collect()
     }
 
-    /// Completes rows that go by SQL name.
+    /// Completes rows with columns under SQL names.
     pub(crate) fn complete(&self, rows: &RecordBatch) -> Result<Completed, SqlError> {
         let mut columns = self.given(rows)?;
         for (position, column) in self.schema.columns.iter().enumerate() {
@@ -107,9 +107,9 @@ impl TablePlan {
                 calendar::check(values, &column.name)?;
             }
             let default = &self.defaults[position];
-            // Without NULL in its place, a column that was added would have the value of rows from before.
-            let needed = !default.is_null() || column.missing.is_some();
-            if columns[position].is_none() && column.generated.is_none() && needed {
+            // Without an explicit NULL, readers would fill a later column with the value for older rows.
+            let is_needed = !default.is_null() || column.missing.is_some();
+            if columns[position].is_none() && column.generated.is_none() && is_needed {
                 columns[position] = Some(default.array(&self.state, column, rows.num_rows())?);
             }
         }
@@ -119,7 +119,7 @@ impl TablePlan {
         self.finish(columns, rows.num_rows(), |_| true)
     }
 
-    /// Completes keys that go by SQL name, for a delete: the key columns and no others.
+    /// Completes keys with columns under SQL names, for a delete: key columns only.
     pub(crate) fn complete_keys(&self, rows: &RecordBatch) -> Result<Completed, SqlError> {
         let mut columns = self.given(rows)?;
         let is_key: Vec<bool> =
@@ -127,15 +127,15 @@ impl TablePlan {
         for (position, column) in self.schema.columns.iter().enumerate() {
             if is_key[position] && columns[position].is_none() && column.generated.is_none() {
                 return Err(SqlError::undefined_column(&column.name, &self.table)
-                    .with_detail("a key to delete needs all columns of the key"));
+                    .with_detail("a delete by key requires all key columns"));
             }
         }
         self.generate(&mut columns, rows.num_rows())?;
         self.finish(columns, rows.num_rows(), |position| is_key[position])
     }
 
-    /// Completes rows that go by the storage names of an older version of the schema. Columns that
-    /// are gone are left out, those that came since get their default.
+    /// Completes rows that have the storage names of an older schema version. Dropped columns are left out, new ones
+    /// get their default.
     pub(crate) fn complete_again(
         &self,
         rows: &RecordBatch,
@@ -155,7 +155,7 @@ impl TablePlan {
         if keys { self.complete_keys(&rows) } else { self.complete(&rows) }
     }
 
-    /// The given columns by position, as values of the table's types.
+    /// The client's columns by position, converted to the table's types.
     fn given(&self, rows: &RecordBatch) -> Result<Vec<Option<ArrayRef>>, SqlError> {
         let mut columns: Vec<Option<ArrayRef>> = vec![None; self.schema.columns.len()];
         for (field, array) in rows.schema_ref().fields().iter().zip(rows.columns()) {
@@ -185,14 +185,14 @@ impl TablePlan {
         if self.generated.is_empty() {
             return Ok(());
         }
-        let all = self.by_sql_name(columns, rows)?;
+        let columns_by_name = self.by_sql_name(columns, rows)?;
         for generated in &self.generated {
-            columns[generated.column] = Some(generated.array(&self.schema, &all)?);
+            columns[generated.column] = Some(generated.array(&self.schema, &columns_by_name)?);
         }
         Ok(())
     }
 
-    /// All columns by SQL name; absent ones are NULL.
+    /// All columns under SQL names; missing ones are NULL.
     fn by_sql_name(
         &self,
         columns: &[Option<ArrayRef>],
@@ -231,28 +231,31 @@ impl TablePlan {
         Ok(())
     }
 
-    /// A row of a table with schema on write has at least one field, as a point of line protocol
-    /// does; without this a row could exist that no line can write.
+    /// Requires a non-NULL field in every row of a table with schema on write, as line protocol does; otherwise rows
+    /// could exist that no line can write.
     fn check_some_field(&self, columns: &[Option<ArrayRef>], rows: usize) -> Result<(), SqlError> {
         if !self.schema.schema_on_write || rows == 0 {
             return Ok(());
         }
-        let mut none: Option<BooleanArray> = None;
+        let mut all_null: Option<BooleanArray> = None;
         for (column, array) in self.schema.columns.iter().zip(columns) {
             let (Semantic::Field, Some(array)) = (column.semantic, array) else { continue };
             if array.null_count() == 0 {
                 return Ok(());
             }
             let null = is_null(array)?;
-            none = Some(match none {
-                Some(before) => and(&before, &null)?,
+            all_null = Some(match all_null {
+                Some(mask) => and(&mask, &null)?,
                 None => null,
             });
         }
-        if none.is_none_or(|none| none.true_count() > 0) {
+        if all_null.is_none_or(|mask| mask.true_count() > 0) {
             return Err(SqlError::new(
                 "23514",
-                format!("a row of relation \"{}\" needs a field that is not null", self.table),
+                format!(
+                    "a row of relation \"{}\" must have at least one field that is not null",
+                    self.table
+                ),
             ));
         }
         Ok(())
@@ -262,16 +265,17 @@ impl TablePlan {
         &self,
         columns: Vec<Option<ArrayRef>>,
         rows: usize,
-        wanted: impl Fn(usize) -> bool,
+        is_wanted: impl Fn(usize) -> bool,
     ) -> Result<Completed, SqlError> {
         let mut fields = Vec::with_capacity(columns.len());
         let mut arrays = Vec::with_capacity(columns.len());
         let mut long_keys = 0;
         for (position, array) in columns.into_iter().enumerate() {
             let is_key = self.schema.is_key(self.schema.columns[position].id);
-            if !wanted(position) {
+            if !is_wanted(position) {
                 continue;
             }
+            // A missing key column is NULL in the key; any other is left out.
             let array = match array {
                 Some(array) => array,
                 None if is_key => new_null_array(self.fields[position].data_type(), rows),
@@ -286,6 +290,7 @@ impl TablePlan {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let rows =
             RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?;
+        // The bound holds for the stored row, defaults and generated columns included.
         if let Some((row, bytes)) = oversized_row(&rows, ROW_BYTES_MAX) {
             return Err(SqlError::new(
                 PROGRAM_LIMIT_EXCEEDED,
@@ -298,11 +303,11 @@ impl TablePlan {
         Ok(Completed { rows, long_keys })
     }
 
-    /// Adds what the domains say of generated columns: when all inputs of one are bound to a few
-    /// values, so is it.
+    /// Adds domains of generated columns: if all inputs of a generated column are bound to a few values, so is the
+    /// column.
     pub(crate) fn derive(&self, domains: &mut Domains) {
         for generated in &self.generated {
-            // What cannot be computed is not restricted; the predicate itself is checked anyway.
+            // A column that cannot be computed stays unrestricted; the predicate itself is checked anyway.
             if let Some(points) = self.points_of(generated, domains) {
                 let column = &self.schema.columns[generated.column];
                 domains.restrict(&column.storage_name, Domain::points(points));
@@ -314,7 +319,7 @@ impl TablePlan {
         if generated.inputs.is_empty() {
             return None;
         }
-        // Every combination of the inputs' values is a row.
+        // Each combination of the inputs' values makes a row.
         let mut rows: Vec<Vec<Value>> = vec![Vec::new()];
         for input in &generated.inputs {
             let column = &self.schema.columns[*input];
@@ -335,20 +340,20 @@ impl TablePlan {
                 .collect();
         }
         let mut columns: Vec<Option<ArrayRef>> = vec![None; self.schema.columns.len()];
-        for (at, input) in generated.inputs.iter().enumerate() {
-            let values: Vec<Value> = rows.iter().map(|row| row[at].clone()).collect();
+        for (index, input) in generated.inputs.iter().enumerate() {
+            let values: Vec<Value> = rows.iter().map(|row| row[index].clone()).collect();
             let column_type = self.schema.columns[*input].column_type;
             columns[*input] = Some(partita_proto::array::array_of(column_type, &values).ok()?);
         }
-        let all = self.by_sql_name(&columns, rows.len()).ok()?;
-        let computed = generated.array(&self.schema, &all).ok()?;
+        let input_rows = self.by_sql_name(&columns, rows.len()).ok()?;
+        let computed = generated.array(&self.schema, &input_rows).ok()?;
         let distinct: Result<Vec<Value>, _> =
             (0..computed.len()).map(|row| Value::from_array(&computed, row)).collect();
         distinct.ok()
     }
 }
 
-/// The plans of all tables in use.
+/// Plans of all tables in use.
 #[derive(Default)]
 pub(crate) struct TablePlans {
     plans: Mutex<HashMap<TableId, (SchemaVersion, Arc<TablePlan>)>>,
@@ -367,15 +372,15 @@ impl TablePlans {
         {
             return Ok(Arc::clone(plan));
         }
-        // Made outside of the lock; two makers make the same.
+        // Built outside of the lock; concurrent builds give equal plans.
         let plan = Arc::new(TablePlan::new(state, table)?);
         let mut plans = self.plans.lock();
         if plans.len() >= 64
             && plans.len() > 2 * catalog.tables.values().map(|t| t.len()).sum::<usize>()
         {
-            let known: HashSet<TableId> =
+            let existing: HashSet<TableId> =
                 catalog.tables.values().flat_map(|tables| tables.values().map(|t| t.id)).collect();
-            plans.retain(|id, _| known.contains(id));
+            plans.retain(|id, _| existing.contains(id));
         }
         let newest =
             plans.get(&table.id).is_none_or(|(version, _)| *version <= table.schema.version);

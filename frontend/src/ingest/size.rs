@@ -1,11 +1,11 @@
-//! Bounds on the size of rows, keys and requests.
+//! Size limits of rows, keys and requests.
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, StringViewArray};
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 use partita_proto::size::{batch_bytes, view_length};
 
-/// The length of every text or byte string of a column; `None` for columns of fixed width.
+/// Lengths of the texts or byte strings of a column; `None` for columns of fixed width.
 fn lengths(array: &ArrayRef) -> Option<Vec<usize>> {
     let views = match array.data_type() {
         DataType::Utf8View => StringViewArray::views(array.as_string_view()),
@@ -17,7 +17,7 @@ fn lengths(array: &ArrayRef) -> Option<Vec<usize>> {
 
 /// The first row larger than `max` bytes, and its size.
 pub(crate) fn oversized_row(batch: &RecordBatch, max: usize) -> Option<(usize, usize)> {
-    // No row is larger than all of them: nearly every batch ends here.
+    // Almost every batch is small enough as a whole.
     if batch_bytes(batch) <= max {
         return None;
     }
@@ -36,27 +36,27 @@ pub(crate) fn oversized_row(batch: &RecordBatch, max: usize) -> Option<(usize, u
     sizes.into_iter().enumerate().find(|(_, size)| *size > max)
 }
 
-/// How many values of a column are longer than `max` bytes.
+/// Number of values of a column that are longer than `max` bytes.
 pub(crate) fn longer_than(array: &ArrayRef, max: usize) -> u64 {
     lengths(array)
         .map_or(0, |lengths| lengths.iter().filter(|length| **length > max).count() as u64)
 }
 
-/// Cuts a batch into slices of at most `max` bytes, or one row where that alone is larger.
+/// Cuts a batch into slices of at most `max` bytes, or of one row if that alone is larger.
 pub(crate) fn slices(batch: RecordBatch, max: usize) -> Vec<RecordBatch> {
-    let mut done = Vec::new();
+    let mut slices = Vec::new();
     let mut stack = vec![batch];
     while let Some(batch) = stack.pop() {
         let rows = batch.num_rows();
         if rows <= 1 || batch_bytes(&batch) <= max {
-            done.push(batch);
+            slices.push(batch);
             continue;
         }
         let half = rows / 2;
         stack.push(batch.slice(half, rows - half));
         stack.push(batch.slice(0, half));
     }
-    done
+    slices
 }
 
 #[cfg(test)]

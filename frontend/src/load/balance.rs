@@ -1,5 +1,5 @@
-//! `sys.table_balance`: how evenly the load of each table lies on its partitions and on the nodes that lead them, and
-//! over how many partitions its reads fan out.
+//! `sys.table_balance`: the distribution of each table's load over its partitions and over the nodes that lead them,
+//! and the number of partitions that its reads touch.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::error::SqlError;
 use crate::query_log::QueryLog;
 use crate::virtual_table::{Cell, Kind, batch, schema};
 
-/// The columns of `sys.table_balance`.
+/// Columns of `sys.table_balance`.
 pub(crate) const TABLE_BALANCE: &[(&str, Kind)] = &[
     ("database", Kind::Text),
     ("table", Kind::Text),
@@ -31,7 +31,7 @@ pub(crate) const TABLE_BALANCE: &[(&str, Kind)] = &[
     ("read_fan_out_p99", Kind::Count),
 ];
 
-/// What `sys.table_balance` shows: four rows a table, rows written and rows read, by partition and by node.
+/// Rows of `sys.table_balance`: four per table, for rows written and rows read, by partition and by node.
 pub(crate) fn table_balance(
     report: &LoadReport,
     catalog: &Catalog,
@@ -43,10 +43,12 @@ pub(crate) fn table_balance(
     for partition in &report.partitions {
         by_table.entry(partition.table).or_default().push(partition);
     }
+    // A table without load is left out.
     let mut rows = Vec::new();
     for (id, partitions) in by_table {
         let Some(table) = names.table(id) else { continue };
-        let asked = fan_out.get(&id);
+        let touched = fan_out.get(&id);
+        // Nodes without a leader of the table count as zero.
         for (load, rate) in LOADS {
             let mut nodes: BTreeMap<NodeId, f64> =
                 report.nodes.iter().map(|node| (node.node, 0.0)).collect();
@@ -71,8 +73,8 @@ pub(crate) fn table_balance(
                     shape.variation.into(),
                     shape.gini.into(),
                     shape.effective.into(),
-                    Cell::Count(asked.map(|asked| quantile(asked, 50))),
-                    Cell::Count(asked.map(|asked| quantile(asked, 99))),
+                    Cell::Count(touched.map(|touched| quantile(touched, 50))),
+                    Cell::Count(touched.map(|touched| quantile(touched, 99))),
                 ]);
             }
         }
@@ -80,25 +82,25 @@ pub(crate) fn table_balance(
     batch(&schema(TABLE_BALANCE), rows)
 }
 
-/// A load, and what a partition bears of it.
+/// A kind of load, and its rate at a partition.
 type Load = (&'static str, fn(&PartitionLoad) -> f64);
 
 const LOADS: [Load; 2] =
-    [("write_rows", |of| of.rates.write_rows), ("read_rows", |of| of.rates.read_rows)];
+    [("write_rows", |load| load.rates.write_rows), ("read_rows", |load| load.rates.read_rows)];
 
-/// How many partitions each scan of the query log asked, ascending, by table.
+/// Number of partitions that each scan of the query log touched, ascending, by table.
 fn fan_outs(log: &QueryLog) -> BTreeMap<TableId, Vec<u64>> {
     let mut by_table: BTreeMap<TableId, Vec<u64>> = BTreeMap::new();
     for entry in log.entries() {
-        for (table, asked) in &entry.fan_out {
-            by_table.entry(*table).or_default().push(*asked);
+        for (table, touched) in &entry.fan_out {
+            by_table.entry(*table).or_default().push(*touched);
         }
     }
-    by_table.values_mut().for_each(|asked| asked.sort_unstable());
+    by_table.values_mut().for_each(|touched| touched.sort_unstable());
     by_table
 }
 
-/// The value that so many of a hundred do not exceed; of an ascending list that is not empty.
+/// Nearest-rank percentile of a non-empty ascending list.
 fn quantile(ascending: &[u64], percent: usize) -> u64 {
     let rank = (ascending.len() * percent).div_ceil(100).max(1);
     ascending.get(rank - 1).copied().unwrap_or_default()

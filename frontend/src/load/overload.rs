@@ -1,6 +1,6 @@
-//! Errors of overload, explained: which partition of which table is busy, why, and what would help.
+//! Explains errors of overload: the busy partition and its table, the cause, and the remedy.
 //!
-//! Invariant: an explanation adds to an error; SQLSTATE, message and whether it may be sent again stay as they are.
+//! Invariant: an explanation only adds detail and hint; SQLSTATE, message and retryability stay the same.
 
 use partita_proto::catalog::Table;
 use partita_proto::id::PartitionId;
@@ -11,7 +11,7 @@ use crate::hotspot::class::{explain, remedy};
 use crate::sql::identifier::quote;
 use crate::system::bound_text;
 
-/// Adds what is known of the partition, or else of the table's busiest one.
+/// Adds the state of the partition, or without one that of the table's busiest partition.
 pub(crate) fn explained(
     mut error: SqlError,
     table: &Table,
@@ -19,15 +19,15 @@ pub(crate) fn explained(
     report: &LoadReport,
 ) -> SqlError {
     let mut of_table = report.partitions.iter().filter(|load| load.table == table.id);
-    let found = match partition {
+    let busiest = match partition {
         Some(partition) => of_table.find(|load| load.partition == partition),
         None => of_table.max_by(|a, b| a.busy.s10.total_cmp(&b.busy.s10)),
     };
-    let Some(load) = found else { return error };
-    let what = describe(table, load);
+    let Some(load) = busiest else { return error };
+    let state = describe(table, load);
     error.detail = Some(match error.detail {
-        Some(detail) => format!("{detail}; {what}"),
-        None => what,
+        Some(detail) => format!("{detail}; {state}"),
+        None => state,
     });
     if let Some(verdict) = &load.verdict
         && let Some(remedy) = remedy(&verdict.class)
@@ -44,8 +44,7 @@ pub(crate) fn explained(
 fn describe(table: &Table, load: &PartitionLoad) -> String {
     let edge = |bound, end: &str| bound_text(table, bound).unwrap_or_else(|| end.to_owned());
     let mut text = format!(
-        "partition {} of table \"{}\" (keys from {} to {}) is {:.0} % busy and takes {:.0} % of the rows that the \
-         table is written",
+        "partition {} of table \"{}\" (keys from {} to {}) is {:.0} % busy and takes {:.0} % of the table's writes",
         load.partition,
         table.name,
         edge(&load.range.start, "the beginning"),

@@ -1,8 +1,8 @@
-//! `sys.partition_stats` and `sys.top_partitions_one_minute`: what YDB's tables of these names show, under YDB's names
-//! of the columns, so that queries and dashboards made for it find their figures.
+//! `sys.partition_stats` and `sys.top_partitions_one_minute`: the same as YDB's tables of these names, with YDB's
+//! column names, so that queries and dashboards for YDB work.
 //!
-//! `CPUCores` is the busy share of a partition's serial write lane, which is what bounds a partition there and here.
-//! Counters count since the replica that leads was opened. Columns of YDB's that mean nothing here are left out.
+//! `CPUCores` is the busy share of a partition's serial write lane, which bounds a partition as its core does in YDB.
+//! Counters start when the leading replica is opened. YDB's columns without a meaning here are left out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::error::SqlError;
 use crate::system::leader;
 use crate::virtual_table::{Cell, Kind, batch, schema};
 
-/// A partition that was busier than this is among the top ones, as in YDB.
+/// Minimum busy share of a top partition, as in YDB.
 const TOP_BUSY: f64 = 0.7;
 
-/// The columns of `sys.partition_stats`.
+/// Columns of `sys.partition_stats`.
 pub(crate) const PARTITION_STATS: &[(&str, Kind)] = &[
     ("Path", Kind::Text),
     ("PartIdx", Kind::Count),
@@ -36,7 +36,7 @@ pub(crate) const PARTITION_STATS: &[(&str, Kind)] = &[
     ("TxRejectedByOverload", Kind::Count),
 ];
 
-/// The columns of `sys.top_partitions_one_minute`.
+/// Columns of `sys.top_partitions_one_minute`.
 pub(crate) const TOP_PARTITIONS: &[(&str, Kind)] = &[
     ("IntervalEnd", Kind::Time),
     ("Rank", Kind::Count),
@@ -47,7 +47,7 @@ pub(crate) const TOP_PARTITIONS: &[(&str, Kind)] = &[
     ("DataSize", Kind::Count),
 ];
 
-/// What `sys.partition_stats` shows: the catalog's partitions, with what their leaders and meta say of them.
+/// Rows of `sys.partition_stats`: the partitions of the catalog, with figures of their leaders and of meta.
 pub(crate) fn partition_stats(
     report: Option<&LoadReport>,
     catalog: &Catalog,
@@ -58,33 +58,34 @@ pub(crate) fn partition_stats(
         .flat_map(|report| &report.partitions)
         .map(|load| (load.partition, load.busy.s10))
         .collect();
+    // Figures come from the leader, or from any replica that reports.
     let mut rows = Vec::new();
     for table in catalog.tables.values().flat_map(BTreeMap::values) {
         for (position, route) in (0_u64..).zip(table.partitions.routes()) {
             let replicas = statuses.get(&route.partition).map_or(&[][..], Vec::as_slice);
-            let found = leader(replicas).or(replicas.first());
-            let of = |count: fn(&ReplicaStatus) -> u64| {
-                Cell::Count(found.map(|(_, status)| count(status)))
+            let replica = leader(replicas).or(replicas.first());
+            let figure = |count: fn(&ReplicaStatus) -> u64| {
+                Cell::Count(replica.map(|(_, status)| count(status)))
             };
             rows.push(vec![
                 format!("{}/{}", table.database, table.name).into(),
                 position.into(),
                 route.partition.0.into(),
-                found.map(|(node, _)| node.0).or(route.leader.map(|node| node.0)).into(),
-                of(|status| status.file_bytes + status.memtable_bytes),
-                of(|status| status.rows),
+                replica.map(|(node, _)| node.0).or(route.leader.map(|node| node.0)).into(),
+                figure(|status| status.file_bytes + status.memtable_bytes),
+                figure(|status| status.rows),
                 loads.get(&route.partition).copied().into(),
-                of(|status| status.rows_written),
-                of(|status| status.scans),
-                of(|status| status.rows_scanned),
-                of(|status| status.rejected),
+                figure(|status| status.rows_written),
+                figure(|status| status.scans),
+                figure(|status| status.rows_scanned),
+                figure(|status| status.rejected),
             ]);
         }
     }
     batch(&schema(PARTITION_STATS), rows)
 }
 
-/// What `sys.top_partitions_one_minute` shows: for each minute, the partitions that were busiest in it, ranked.
+/// Rows of `sys.top_partitions_one_minute`: the busiest partitions of each minute, ranked.
 pub(crate) fn top_partitions(
     report: &LoadReport,
     catalog: &Catalog,

@@ -1,7 +1,7 @@
-//! The tables of `sys` that show load: partitions, nodes, keys, and what was done about them.
+//! The load tables of `sys`: partitions, nodes, keys, and splits, merges and moves.
 //!
-//! Invariants: what meta did not say is NULL; rows of tables that are gone are left out, those of partitions that are
-//! gone are shown as they were.
+//! Invariants: values that meta does not know are NULL; rows of dropped tables are left out, those of former
+//! partitions stay as they were.
 
 use arrow::record_batch::RecordBatch;
 use partita_proto::catalog::{Catalog, Table};
@@ -15,7 +15,7 @@ use crate::hotspot::shown::{advice, evidence_json};
 use crate::system::bound_text;
 use crate::virtual_table::{Cell, Kind, batch, schema};
 
-/// The columns of `sys.partition_load`.
+/// Columns of `sys.partition_load`.
 pub(crate) const PARTITION_LOAD: &[(&str, Kind)] = &[
     ("database", Kind::Text),
     ("table", Kind::Text),
@@ -52,7 +52,7 @@ pub(crate) const PARTITION_LOAD: &[(&str, Kind)] = &[
     ("top_key", Kind::Float),
 ];
 
-/// The columns of `sys.partition_load_history`.
+/// Columns of `sys.partition_load_history`.
 pub(crate) const PARTITION_LOAD_HISTORY: &[(&str, Kind)] = &[
     ("at", Kind::Time),
     ("span_s", Kind::Float),
@@ -72,7 +72,7 @@ pub(crate) const PARTITION_LOAD_HISTORY: &[(&str, Kind)] = &[
     ("verdict", Kind::Text),
 ];
 
-/// The columns of `sys.hot_partitions`.
+/// Columns of `sys.hot_partitions`.
 pub(crate) const HOT_PARTITIONS: &[(&str, Kind)] = &[
     ("database", Kind::Text),
     ("table", Kind::Text),
@@ -92,7 +92,7 @@ pub(crate) const HOT_PARTITIONS: &[(&str, Kind)] = &[
     ("advice", Kind::Text),
 ];
 
-/// The columns of `sys.split_events`.
+/// Columns of `sys.split_events`.
 pub(crate) const SPLIT_EVENTS: &[(&str, Kind)] = &[
     ("at", Kind::Time),
     ("database", Kind::Text),
@@ -111,7 +111,7 @@ pub(crate) const SPLIT_EVENTS: &[(&str, Kind)] = &[
     ("outcome", Kind::Text),
 ];
 
-/// The columns of `sys.balance_events`.
+/// Columns of `sys.balance_events`.
 pub(crate) const BALANCE_EVENTS: &[(&str, Kind)] = &[
     ("at", Kind::Time),
     ("database", Kind::Text),
@@ -123,7 +123,7 @@ pub(crate) const BALANCE_EVENTS: &[(&str, Kind)] = &[
     ("why", Kind::Text),
 ];
 
-/// The columns of `sys.hot_keys`.
+/// Columns of `sys.hot_keys`.
 pub(crate) const HOT_KEYS: &[(&str, Kind)] = &[
     ("database", Kind::Text),
     ("table", Kind::Text),
@@ -134,7 +134,7 @@ pub(crate) const HOT_KEYS: &[(&str, Kind)] = &[
     ("per_s", Kind::Float),
 ];
 
-/// The columns of `sys.node_load`.
+/// Columns of `sys.node_load`.
 pub(crate) const NODE_LOAD: &[(&str, Kind)] = &[
     ("node", Kind::Count),
     ("leaders", Kind::Count),
@@ -149,16 +149,23 @@ pub(crate) const NODE_LOAD: &[(&str, Kind)] = &[
     ("cpu_cores", Kind::Float),
 ];
 
-fn rates(of: &Rates) -> [Cell; 6] {
-    [of.write_rows, of.write_bytes, of.read_rows, of.point_reads, of.scans, of.rejected]
-        .map(Cell::from)
+fn rates(rates: &Rates) -> [Cell; 6] {
+    [
+        rates.write_rows,
+        rates.write_bytes,
+        rates.read_rows,
+        rates.point_reads,
+        rates.scans,
+        rates.rejected,
+    ]
+    .map(Cell::from)
 }
 
 fn named(table: &Table, partition: PartitionId) -> [Cell; 3] {
     [table.database.as_str().into(), table.name.as_str().into(), partition.0.into()]
 }
 
-/// What `sys.partition_load` shows.
+/// Rows of `sys.partition_load`.
 pub(crate) fn partition_load(
     report: &LoadReport,
     catalog: &Catalog,
@@ -167,11 +174,13 @@ pub(crate) fn partition_load(
     let mut rows = Vec::new();
     for load in &report.partitions {
         let Some(table) = names.table(load.table) else { continue };
-        let latency = |of: fn(&partita_proto::load::Latency) -> u64| {
-            Cell::Count(load.write_latency.as_ref().map(of))
+        let latency = |read: fn(&partita_proto::load::Latency) -> u64| {
+            Cell::Count(load.write_latency.as_ref().map(read))
         };
+        // A partition without a verdict has no evidence.
         let evidence = load.verdict.as_ref().map(|verdict| &verdict.evidence);
-        let judged = |of: fn(&partita_proto::load::Evidence) -> f64| Cell::Float(evidence.map(of));
+        let judged =
+            |read: fn(&partita_proto::load::Evidence) -> f64| Cell::Float(evidence.map(read));
         let mut row = Vec::from(named(table, load.partition));
         row.extend([
             bound_text(table, &load.range.start).into(),
@@ -189,25 +198,25 @@ pub(crate) fn partition_load(
             load.queue.into(),
             load.size_bytes.into(),
             load.rows.into(),
-            latency(|of| of.p50),
-            latency(|of| of.p99),
-            latency(|of| of.p999),
-            latency(|of| of.max),
+            latency(|figures| figures.p50),
+            latency(|figures| figures.p99),
+            latency(|figures| figures.p999),
+            latency(|figures| figures.max),
             load.share.into(),
             load.verdict.as_ref().map(|verdict| verdict.class.clone()).into(),
             load.verdict.as_ref().map_or(Cell::Time(None), |verdict| verdict.since.into()),
-            judged(|of| of.p_out),
-            judged(|of| of.auc),
-            judged(|of| of.append_high),
-            judged(|of| of.append_low),
-            judged(|of| of.top_key),
+            judged(|evidence| evidence.p_out),
+            judged(|evidence| evidence.auc),
+            judged(|evidence| evidence.append_high),
+            judged(|evidence| evidence.append_low),
+            judged(|evidence| evidence.top_key),
         ]);
         rows.push(row);
     }
     batch(&schema(PARTITION_LOAD), rows)
 }
 
-/// What `sys.partition_load_history` shows.
+/// Rows of `sys.partition_load_history`.
 pub(crate) fn partition_load_history(
     report: &LoadReport,
     catalog: &Catalog,
@@ -227,7 +236,7 @@ pub(crate) fn partition_load_history(
     batch(&schema(PARTITION_LOAD_HISTORY), rows)
 }
 
-/// What `sys.hot_partitions` shows.
+/// Rows of `sys.hot_partitions`.
 pub(crate) fn hot_partitions(
     report: &LoadReport,
     catalog: &Catalog,
@@ -236,8 +245,8 @@ pub(crate) fn hot_partitions(
     let mut rows = Vec::new();
     for load in &report.partitions {
         let Some(table) = names.table(load.table) else { continue };
-        let known = |verdict: &&Verdict| explain(&verdict.class).is_some();
-        let Some(verdict) = load.verdict.as_ref().filter(known) else { continue };
+        let has_finding = |verdict: &&Verdict| explain(&verdict.class).is_some();
+        let Some(verdict) = load.verdict.as_ref().filter(has_finding) else { continue };
         let cut = verdict.cut.as_ref();
         let mut row = Vec::from(named(table, load.partition));
         row.extend([
@@ -260,7 +269,7 @@ pub(crate) fn hot_partitions(
     batch(&schema(HOT_PARTITIONS), rows)
 }
 
-/// What `sys.split_events` shows.
+/// Rows of `sys.split_events`.
 pub(crate) fn split_events(
     report: &LoadReport,
     catalog: &Catalog,
@@ -294,7 +303,7 @@ pub(crate) fn split_events(
     batch(&schema(SPLIT_EVENTS), rows)
 }
 
-/// What `sys.balance_events` shows.
+/// Rows of `sys.balance_events`.
 pub(crate) fn balance_events(
     report: &LoadReport,
     catalog: &Catalog,
@@ -316,7 +325,7 @@ pub(crate) fn balance_events(
     batch(&schema(BALANCE_EVENTS), rows.collect())
 }
 
-/// What `sys.hot_keys` shows.
+/// Rows of `sys.hot_keys`.
 pub(crate) fn hot_keys(report: &LoadReport, catalog: &Catalog) -> Result<RecordBatch, SqlError> {
     let names = Names::new(catalog);
     let mut rows = Vec::new();
@@ -334,7 +343,7 @@ pub(crate) fn hot_keys(report: &LoadReport, catalog: &Catalog) -> Result<RecordB
     batch(&schema(HOT_KEYS), rows)
 }
 
-/// What `sys.node_load` shows.
+/// Rows of `sys.node_load`.
 pub(crate) fn node_load(report: &LoadReport) -> Result<RecordBatch, SqlError> {
     let rows = report.nodes.iter().map(|load| {
         let mut row =

@@ -1,6 +1,6 @@
-//! The operator that runs one query over spans of time, each within the next, until one gives enough rows.
+//! Operator that runs one query over growing spans of time until one gives enough rows.
 //!
-//! Invariant: what it gives is what one of the spans gave, from its first row to its last.
+//! Invariant: all rows of the result come from the same span.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,53 +18,53 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{StreamExt, TryStreamExt};
 
-/// A query over spans of time.
+/// A query over growing spans of time.
 #[derive(Debug)]
 pub(crate) struct NearEndExec {
-    /// The query over each, over all time last.
+    /// The query over each span; the last one covers all time.
     spans: Vec<Arc<dyn ExecutionPlan>>,
-    /// What each of them is.
+    /// Description of each span for EXPLAIN.
     texts: Vec<String>,
     ordering: LexOrdering,
-    wanted: usize,
-    /// How many of them were begun.
-    begun: Arc<AtomicUsize>,
+    fetch: usize,
+    /// Number of spans that were started.
+    started: Arc<AtomicUsize>,
     properties: Arc<PlanProperties>,
 }
 
 impl NearEndExec {
-    /// A query that gives its first `wanted` rows in an order, over spans of which the last is all time.
+    /// A query for its first `fetch` rows in an order, over spans of which the last covers all time.
     pub(super) fn new(
         spans: Vec<Arc<dyn ExecutionPlan>>,
         texts: Vec<String>,
         ordering: LexOrdering,
-        wanted: usize,
+        fetch: usize,
     ) -> Self {
-        let all = &spans[spans.len() - 1];
+        let whole = &spans[spans.len() - 1];
         let properties = PlanProperties::new(
-            all.properties().equivalence_properties().clone(),
+            whole.properties().equivalence_properties().clone(),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
         );
-        let begun = Arc::new(AtomicUsize::new(0));
-        Self { spans, texts, ordering, wanted, begun, properties: Arc::new(properties) }
+        let started = Arc::new(AtomicUsize::new(0));
+        Self { spans, texts, ordering, fetch, started, properties: Arc::new(properties) }
     }
 
-    /// The query over each of the spans.
+    /// The query over each span.
     pub(crate) fn spans(&self) -> &[Arc<dyn ExecutionPlan>] {
         &self.spans
     }
 
-    /// Those of them that it has run.
+    /// The queries that were started.
     pub(crate) fn read(&self) -> &[Arc<dyn ExecutionPlan>] {
-        &self.spans[..self.begun.load(Ordering::Relaxed)]
+        &self.spans[..self.started.load(Ordering::Relaxed)]
     }
 }
 
 impl DisplayAs for NearEndExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NearEndExec: fetch={}, spans=[{}]", self.wanted, self.texts.join(", "))
+        write!(f, "NearEndExec: fetch={}, spans=[{}]", self.fetch, self.texts.join(", "))
     }
 }
 
@@ -101,7 +101,7 @@ impl ExecutionPlan for NearEndExec {
         self: Arc<Self>,
         spans: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::new(spans, self.texts.clone(), self.ordering.clone(), self.wanted)))
+        Ok(Arc::new(Self::new(spans, self.texts.clone(), self.ordering.clone(), self.fetch)))
     }
 
     fn apply_expressions(
@@ -112,28 +112,28 @@ impl ExecutionPlan for NearEndExec {
     }
 
     fn fetch(&self) -> Option<usize> {
-        Some(self.wanted)
+        Some(self.fetch)
     }
 
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let (spans, begun) = (self.spans.clone(), Arc::clone(&self.begun));
-        let wanted = self.wanted;
+        let (spans, started) = (self.spans.clone(), Arc::clone(&self.started));
+        let fetch = self.fetch;
         let rows = async move {
-            let (all, near) =
-                spans.split_last().map_or((None, &[][..]), |(all, near)| (Some(all), near));
-            for (at, span) in near.iter().enumerate() {
-                begun.store(at + 1, Ordering::Relaxed);
+            let (whole, near) =
+                spans.split_last().map_or((None, &[][..]), |(whole, near)| (Some(whole), near));
+            for (index, span) in near.iter().enumerate() {
+                started.store(index + 1, Ordering::Relaxed);
                 let batches: Vec<RecordBatch> =
                     span.execute(0, Arc::clone(&context))?.try_collect().await?;
-                if batches.iter().map(RecordBatch::num_rows).sum::<usize>() >= wanted {
+                if batches.iter().map(RecordBatch::num_rows).sum::<usize>() >= fetch {
                     return Ok::<_, DataFusionError>(
                         futures::stream::iter(batches.into_iter().map(Ok)).boxed(),
                     );
                 }
             }
-            begun.store(spans.len(), Ordering::Relaxed);
-            match all {
-                Some(all) => Ok(all.execute(0, context)?.boxed()),
+            started.store(spans.len(), Ordering::Relaxed);
+            match whole {
+                Some(whole) => Ok(whole.execute(0, context)?.boxed()),
                 None => Ok(futures::stream::empty().boxed()),
             }
         };

@@ -1,9 +1,9 @@
-//! Which predicates their domains say in full, so that nobody has to look at the rows a second time.
+//! Finds predicates that their domains express in full, so that rows are not checked a second time.
 //!
-//! Invariant: a row is in the domains of an exact predicate if, and only if, the predicate is true of it.
-//! Scans apply domains exactly, so a filter above would keep all rows, and copy them. What is here is
-//! short on purpose: comparisons of a bare column with literals, of types whose equality and order are the
-//! same in SQL and in domains. (Floats are not among them: NaN and the two zeros.)
+//! Invariant: a row is in the domains of an exact predicate if and only if the predicate is true for it. Scans apply
+//! domains exactly, so a filter above would keep all rows, and copy them. The list is deliberately short: comparisons
+//! of a bare column with literals, of types whose equality and order are the same in SQL and in domains. (Floats are
+//! excluded because of NaN and the two zeros.)
 
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::InList;
@@ -12,16 +12,16 @@ use partita_proto::schema::{Column, ColumnType, TableSchema};
 
 use super::{POINTS_MAX, literal, operand, value};
 
-/// Whether rows in a filter's domains are those that satisfy it.
+/// Returns true if the rows in a filter's domains are exactly those that satisfy it.
 pub(crate) fn is_exact(filter: &Expr, schema: &TableSchema) -> bool {
     only_column(filter, schema).is_some()
 }
 
-/// The one column that an exact predicate is about.
+/// The only column of an exact predicate.
 fn only_column<'a>(filter: &'a Expr, schema: &'a TableSchema) -> Option<&'a Column> {
     match filter {
         Expr::Alias(alias) => only_column(&alias.expr, schema),
-        // Of two columns the union of their domains says less than the predicate.
+        // With two columns, the union of their domains says less than the predicate.
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::And | Operator::Or, right }) => {
             let (left, right) = (only_column(left, schema)?, only_column(right, schema)?);
             (left.id == right.id).then_some(left)
@@ -35,13 +35,14 @@ fn only_column<'a>(filter: &'a Expr, schema: &'a TableSchema) -> Option<&'a Colu
         }
         Expr::Between(Between { expr, negated: false, low, high }) => {
             let column = bare(expr, schema)?;
-            let said = is_value(literal(low)?, column) && is_value(literal(high)?, column);
-            said.then_some(column)
+            let exact = is_value(literal(low)?, column) && is_value(literal(high)?, column);
+            exact.then_some(column)
         }
         Expr::InList(InList { expr, list, negated: false }) if list.len() <= POINTS_MAX => {
             let column = bare(expr, schema)?;
-            let said = |member: &Expr| literal(member).is_some_and(|value| is_value(value, column));
-            list.iter().all(said).then_some(column)
+            let is_member_value =
+                |member: &Expr| literal(member).is_some_and(|value| is_value(value, column));
+            list.iter().all(is_member_value).then_some(column)
         }
         _ => None,
     }
@@ -52,7 +53,7 @@ fn orders(op: Operator) -> bool {
     matches!(op, Eq | Lt | LtEq | Gt | GtEq)
 }
 
-/// A column without any cast, of a type whose values compare alike everywhere.
+/// A column without casts, of a type whose values compare the same everywhere.
 fn bare<'a>(expr: &'a Expr, schema: &'a TableSchema) -> Option<&'a Column> {
     let operand = operand(expr, schema).filter(|operand| operand.casts.is_empty())?;
     let alike = match operand.column.column_type {
@@ -76,7 +77,7 @@ fn bare<'a>(expr: &'a Expr, schema: &'a TableSchema) -> Option<&'a Column> {
     alike.then_some(operand.column)
 }
 
-/// Whether a literal is a value of a column.
+/// Returns true if a literal is a value of a column.
 fn is_value(literal: &ScalarValue, column: &Column) -> bool {
     !literal.is_null() && value(literal, column.column_type).is_some()
 }

@@ -1,23 +1,23 @@
-//! Small writes to one partition that come while others are on their way to it go together: one request, one entry of
-//! the log and one look at the network for many clients that write a row each.
+//! Sends small writes to one partition together: one request, one log entry and one network round trip for many
+//! clients that write a row each.
 //!
 //! ```text
-//!   small part ── fewer on their way than may be? ─ yes ─▶ goes at once, by itself
-//!                        └─ no ─▶ waits ─▶ goes with all others that wait when one of those has come back
+//!   small part ── fewer requests in flight than the limit? ─ yes ─▶ sent at once, alone
+//!                        └─ no ─▶ waits ─▶ sent with all other waiting parts when a request has returned
 //! ```
 //!
-//! What goes by itself costs each replica as much as what goes with twenty others. While few requests are on their way,
-//! nothing is held back to have company. From [`BUSY_FLIGHTS`] on, to whichever partitions, the nodes have enough to do:
-//! then one request at a time is on its way to a partition, and when it has come back, those who were answered get a
-//! moment to write again. Without that, clients that wait for each answer fall into two halves, of which each waits for
+//! A part sent alone costs each replica as much as one sent with twenty others. While few requests are in flight, no
+//! part waits for company. From [`BUSY_FLIGHTS`] requests on, to any partitions, the nodes are busy: then each
+//! partition has one request in flight, and when it has returned, the clients that were answered get a moment to
+//! write again. Without that moment, clients that wait for each answer split into two halves, each of which waits for
 //! the other's request and then for its own.
 //!
 //! Invariants:
-//! - what waits, waits for what went before it, in order, and for a part of that request's time more at most;
-//! - what goes together is one [`Part`] with one identity, and takes effect as a whole; each is answered when all of it
-//!   has, and by what it came to;
-//! - when it is refused without having had any effect, each is sent by itself: nobody is refused for another's rows;
-//! - whoever stops waiting takes nothing with him: the others' rows go all the same.
+//! - a part waits for the earlier request, in order, and then for a fraction of that request's duration at most;
+//! - parts sent together are one [`Part`] with one identity, which is atomic; each client gets the result of the
+//! whole;
+//! - if the whole is refused without effect, each part is sent alone: no client gets an error for another's rows;
+//! - a client that stops waiting does not affect the other parts.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -35,24 +35,25 @@ use tokio::time::{Instant, timeout};
 
 use super::{Failed, Part, Router};
 
-/// Parts larger than this cost mostly what their rows do, and gain little by company.
+/// Maximum bytes of a small part; larger ones gain little by being sent together.
 pub(super) const SMALL_BYTES: usize = 4 << 10;
-/// Rows that go together.
+/// Maximum bytes of parts sent together.
 const TOGETHER_BYTES_MAX: usize = 256 << 10;
-/// Requests of small parts that are on their way to a partition at the same time. With one, the partition would have
-/// nothing to do while an answer is on its way back.
+/// Maximum requests of small parts in flight to a partition. With only one, the partition would be idle while an
+/// answer travels back.
 const FLIGHTS_MAX: usize = 2;
-/// The same while so many are on their way to all partitions: their nodes have other things to do meanwhile.
+/// Requests in flight to all partitions from which on each partition gets only one: its nodes are busy with the
+/// others.
 const BUSY_FLIGHTS: usize = 4;
-/// Those who were answered get this part of the time that it took to write again, before what waits goes on.
+/// Answered clients get `1 / GATHER_PART` of the request's duration to write again before the waiting parts are sent.
 const GATHER_PART: u32 = 4;
-/// And no longer than this.
+/// Maximum time that answered clients get.
 const GATHER_MAX: Duration = Duration::from_millis(5);
-/// From so many that wait on, those that have gone away are looked for now and then: what they take is no longer counted
-/// among the bytes that are on their way.
+/// From this length on a queue is searched for cancelled parts now and then, which no longer count as bytes in
+/// flight.
 const TIDY_MIN: usize = 64;
 
-/// What may go together: rows under one schema and one route.
+/// Parts with the same target can be sent together: one schema version and one route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Target {
     partition: PartitionId,
@@ -61,7 +62,7 @@ struct Target {
     kind: WriteKind,
 }
 
-/// A part that waits.
+/// A waiting part.
 struct Waiting {
     part: Part,
     bytes: usize,
@@ -71,53 +72,53 @@ struct Waiting {
 
 #[derive(Default)]
 struct Queue {
-    /// Requests on their way, one that gathers its next parts among them.
+    /// Requests in flight, including one that gathers its next parts.
     flights: usize,
     waiting: VecDeque<Waiting>,
     gathering: Option<Gathering>,
 }
 
-/// A request that has come back and is about to go on with those who wait.
+/// A returned request that waits for the next parts.
 struct Gathering {
-    /// As many as were answered or waited then: when they are there again nobody else is waited for.
+    /// Number of parts that were answered or waiting; when as many are there again, the wait ends.
     expected: usize,
     complete: Arc<Notify>,
 }
 
 #[derive(Default)]
 struct Queues {
-    /// Of all targets.
+    /// Requests in flight to all targets.
     flights: usize,
     by_target: HashMap<Target, Queue>,
 }
 
-/// Where something is on its way to, and who waits.
+/// Requests in flight and waiting parts, by target.
 #[derive(Default)]
 pub(super) struct Together {
     queues: Mutex<Queues>,
 }
 
-/// How many requests may be on their way to a partition, given those to all.
-fn flights_max(all: usize) -> usize {
-    if all < BUSY_FLIGHTS { FLIGHTS_MAX } else { 1 }
+/// Maximum requests in flight to a partition, given those to all partitions.
+fn flights_max(total_flights: usize) -> usize {
+    if total_flights < BUSY_FLIGHTS { FLIGHTS_MAX } else { 1 }
 }
 
-/// For how long a request that has come back gathers others before it goes on, and with how many it goes at once; given
-/// the requests on their way to all partitions and to this one (it is still among them), how many wait, how many it has
-/// answered, and how long it took.
+/// Time for which a returned request gathers parts, and the number of parts that ends the wait early. `total_flights`
+/// and `own_flights` are the requests in flight to all partitions and to this one, including the returned request;
+/// `took` is its duration.
 fn gather(
-    all: usize,
-    here: usize,
+    total_flights: usize,
+    own_flights: usize,
     waiting: usize,
     answered: usize,
     took: Duration,
 ) -> Option<(Duration, usize)> {
     let expected = waiting + answered;
-    let worthwhile = all >= BUSY_FLIGHTS && here == 1 && expected > 1;
+    let worthwhile = total_flights >= BUSY_FLIGHTS && own_flights == 1 && expected > 1;
     worthwhile.then(|| ((took / GATHER_PART).min(GATHER_MAX), expected))
 }
 
-/// How a part goes on.
+/// Decision about a part.
 enum Turn {
     Now(Box<Part>),
     Later(oneshot::Receiver<Result<(), Failed>>),
@@ -128,7 +129,7 @@ impl Together {
         let mut queues = self.queues.lock();
         let limit = flights_max(queues.flights);
         let queue = queues.by_target.entry(target).or_default();
-        // Nobody goes ahead of those who wait.
+        // A part does not overtake waiting parts.
         if queue.flights < limit && queue.waiting.is_empty() {
             queue.flights += 1;
             queues.flights += 1;
@@ -147,8 +148,8 @@ impl Together {
         Turn::Later(answered)
     }
 
-    /// One has come back and has answered so many: for how long it gathers others before it leaves again, if it does,
-    /// and what says that they are all there.
+    /// A request has returned and answered `answered` parts: the time for which it gathers parts, and the
+    /// notification that all are there; `None` if it does not gather.
     fn gather(
         &self,
         target: Target,
@@ -156,15 +157,17 @@ impl Together {
         took: Duration,
     ) -> Option<(Duration, Arc<Notify>)> {
         let mut queues = self.queues.lock();
-        let all = queues.flights;
+        let total_flights = queues.flights;
         let queue = queues.by_target.get_mut(&target)?;
-        let (time, expected) = gather(all, queue.flights, queue.waiting.len(), answered, took)?;
+        let (time, expected) =
+            gather(total_flights, queue.flights, queue.waiting.len(), answered, took)?;
         let complete = Arc::new(Notify::new());
         queue.gathering = Some(Gathering { expected, complete: Arc::clone(&complete) });
         Some((time, complete))
     }
 
-    /// One leaves again: those who go with it, in order. When nobody waits, or enough others are on their way, it is over.
+    /// Takes the parts for the next request, in order. Without any, or with enough other requests in flight, the
+    /// request ends.
     fn leave(&self, target: Target) -> Vec<Waiting> {
         let mut queues = self.queues.lock();
         let limit = flights_max(queues.flights);
@@ -176,7 +179,7 @@ impl Together {
             && (next.is_empty() || bytes + first.bytes <= TOGETHER_BYTES_MAX)
             && let Some(first) = queue.waiting.pop_front()
         {
-            // Who has gone away was told that nobody knows; it is not sent behind his back.
+            // A cancelled part was reported as uncertain; it is not sent after that.
             if !first.answer.is_closed() {
                 bytes += first.bytes;
                 next.push(first);
@@ -195,18 +198,18 @@ impl Together {
 
 #[cfg(test)]
 impl Router {
-    /// Parts that wait for others.
+    /// Number of parts that wait for a request to return.
     pub(crate) fn waiting(&self) -> usize {
         self.together.queues.lock().by_target.values().map(|queue| queue.waiting.len()).sum()
     }
 }
 
-/// A request that is on its way. When it comes back, or whoever sent it goes away, those who wait go on.
+/// A request in flight. When it returns or is dropped, the waiting parts are sent.
 struct Flight {
     router: Arc<Router>,
     state: Arc<SessionState>,
     target: Target,
-    /// How many wait for it.
+    /// Number of parts in the request.
     parts: usize,
     began: Instant,
 }
@@ -217,7 +220,7 @@ impl Flight {
         Self { router, state, target, parts, began: Instant::now() }
     }
 
-    /// Sends what comes next, if anything does.
+    /// Sends the next parts, if there are any.
     async fn go(router: Arc<Router>, state: Arc<SessionState>, target: Target, next: Vec<Waiting>) {
         if !next.is_empty() {
             let flight = Self::new(&router, &state, target, next.len());
@@ -248,7 +251,7 @@ impl Drop for Flight {
 }
 
 impl Router {
-    /// Sends a part of so few bytes, perhaps with others.
+    /// Sends a part of at most [`SMALL_BYTES`] bytes, possibly with others.
     pub(super) async fn send_small(
         self: &Arc<Self>,
         state: &Arc<SessionState>,
@@ -271,9 +274,11 @@ impl Router {
             }
             Turn::Later(answered) => {
                 let why = match tokio::time::timeout_at(deadline, answered).await {
-                    Ok(Ok(sent)) => return sent,
-                    Ok(Err(_)) => Error::Unavailable("the frontend is stopping".to_owned()),
-                    Err(_) => Error::Timeout("no answer to the writes before it".to_owned()),
+                    Ok(Ok(result)) => return result,
+                    Ok(Err(_)) => Error::Unavailable("the frontend is shutting down".to_owned()),
+                    Err(_) => {
+                        Error::Timeout("no answer to earlier writes to the partition".to_owned())
+                    }
                 };
                 let error = self.too_late(&table, &route, true, why);
                 Err(Failed { partition, error, perhaps: true })
@@ -281,37 +286,37 @@ impl Router {
         }
     }
 
-    /// Sends parts of one target as one, and answers each.
-    async fn send_together(&self, state: &Arc<SessionState>, together: Vec<Waiting>) {
-        let deadline = together.iter().map(|waiting| waiting.deadline).max();
-        let one = match together.as_slice() {
+    /// Sends waiting parts of one target as one, and answers each.
+    async fn send_together(&self, state: &Arc<SessionState>, parts: Vec<Waiting>) {
+        let deadline = parts.iter().map(|waiting| waiting.deadline).max();
+        let whole = match parts.as_slice() {
             [] | [_] => None,
-            [first, ..] => joined(self, first, &together),
+            [first, ..] => joined(self, first, &parts),
         };
-        if let (Some(part), Some(deadline)) = (one, deadline) {
-            self.metrics.joined_writes.add(together.len() as u64);
-            let sent = self.send(state, part, deadline).await;
-            if !sent.as_ref().is_err_and(|failed| failed.is_refusal()) {
-                for waiting in together {
-                    // Who has gone away does not want to know.
-                    waiting.answer.send(sent.clone()).ok();
+        if let (Some(part), Some(deadline)) = (whole, deadline) {
+            self.metrics.joined_writes.add(parts.len() as u64);
+            let result = self.send(state, part, deadline).await;
+            if !result.as_ref().is_err_and(|failed| failed.is_refusal()) {
+                for waiting in parts {
+                    // A cancelled client no longer receives its answer.
+                    waiting.answer.send(result.clone()).ok();
                 }
                 return;
             }
         }
-        for Waiting { mut part, deadline, answer, .. } in together {
-            // Numbered as it sets out, which it does for the first time: one that waited must not look as if it came again.
+        for Waiting { mut part, deadline, answer, .. } in parts {
+            // The part is sent for the first time; an id from before its wait would look like a resend.
             part.id = self.next_id();
             answer.send(self.send(state, part, deadline).await).ok();
         }
     }
 }
 
-/// All rows as one part; `None` when they do not fit together after all.
-fn joined(router: &Router, first: &Waiting, together: &[Waiting]) -> Option<Part> {
+/// All rows as one part; `None` if their schemas differ after all.
+fn joined(router: &Router, first: &Waiting, parts: &[Waiting]) -> Option<Part> {
     let Part { table, route, kind, rows, .. } = &first.part;
-    let all = together.iter().map(|waiting| &waiting.part.rows);
-    let rows = concat_batches(rows.schema_ref(), all).ok()?;
+    let batches = parts.iter().map(|waiting| &waiting.part.rows);
+    let rows = concat_batches(rows.schema_ref(), batches).ok()?;
     Some(Part {
         table: Arc::clone(table),
         route: route.clone(),

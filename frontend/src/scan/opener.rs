@@ -1,10 +1,9 @@
-//! Opens partitions: finds their leaders, follows them when they move, and has a fragment run there.
+//! Opens partitions: finds their leaders, follows them when they move, and runs fragments there.
 //!
 //! Invariants:
-//! - what an attempt gave is taken whole or not at all: the rows of a partition that was split come
-//!   from its halves, each once;
-//! - a fragment is asked for again until its first rows are there, because that is when most of its
-//!   work is done; later than that its failure is the statement's.
+//! - the reply of an attempt is used whole or not at all: after a split, the rows come from both halves, each once;
+//! - a fragment is retried until its first rows arrive, because most of its work is done by then; a later failure
+//! fails the statement.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,17 +26,17 @@ use crate::at_data::AtData;
 use crate::error::{OUT_OF_MEMORY, SqlError};
 use crate::router::{Router, is_absent};
 
-/// The pause before a partition is asked again.
+/// First pause before a partition is tried again.
 const PAUSE: Duration = Duration::from_millis(5);
-/// The longest pause.
+/// Maximum pause.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
-/// How often a partition's fragment is begun before its failure is the statement's.
+/// Maximum starts of a partition's fragment; then its failure fails the statement.
 const BEGINNINGS_MAX: u32 = 4;
 
-/// Where a fragment runs.
+/// Place where a fragment runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// At the partition's leader, if that can do it.
+    /// At the partition's leader, if it can run it.
     AtData,
     /// In the frontend, over a plain scan.
     Here,
@@ -50,18 +49,21 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    /// One stream of a partition; an empty one if the partition did not need so many.
+    /// One stream of a partition; empty if the partition has fewer streams.
     pub(super) async fn stream(
         &self,
         part: &Arc<Part>,
         stream: usize,
     ) -> Result<impl Stream<Item = Result<RecordBatch>> + Send + use<>> {
         let opened = self.open(part).await?;
-        // What is more than was asked for is dealt to the first ones again.
+        // Streams beyond the requested number are dealt to the first ones again.
         let mine: Vec<RowStream> = {
             let mut streams = opened.lock();
             let count = self.spec.streams;
-            (stream..streams.len()).step_by(count).filter_map(|at| streams[at].take()).collect()
+            (stream..streams.len())
+                .step_by(count)
+                .filter_map(|index| streams[index].take())
+                .collect()
         };
         let table = Arc::clone(&self.spec.table);
         let partition = part.route.partition;
@@ -87,19 +89,20 @@ impl Opener {
             .await
     }
 
-    /// Scans what a route leads to, and if that is an old route, what is there now.
+    /// Scans the partition of a route, or its successors if the route is out of date.
     async fn scan(&self, route: &Route) -> Result<Vec<ScanReply>, SqlError> {
-        // Of what is asked next: a fragment may compute for longer than a request may take.
+        // The deadline is renewed for each request: a fragment may compute for longer than one may take.
         let mut deadline = Instant::now() + self.router.timeout();
         let mut beginnings = 1;
         let mut place = Place::AtData;
         let mut replies = Vec::new();
         let mut routes = vec![route.clone()];
+        // A split replaces a route by two, which are scanned in turn.
         while let Some(route) = routes.pop() {
             let version = self.router.catalog().version;
             match self.scan_route(&route, place, deadline).await? {
                 Ok(reply) if self.spec.at_data.is_none() => replies.push(reply),
-                Ok(reply) => match begun(reply).await {
+                Ok(reply) => match started(reply).await {
                     Ok(reply) => {
                         deadline = Instant::now() + self.router.timeout();
                         replies.push(reply);
@@ -130,7 +133,7 @@ impl Opener {
         Ok(replies)
     }
 
-    /// The routes that now lead to a range of keys.
+    /// The newest routes of a range of keys.
     fn newest_routes(&self, keys: &KeyRange, stale: Error) -> Result<Vec<Route>, SqlError> {
         let table = self
             .router
@@ -139,8 +142,7 @@ impl Opener {
         if table.schema.version != self.spec.table.schema.version
             || !table.reads_as(&self.spec.table)
         {
-            // The columns asked for may not be there any more, or another table's rows are to be read along: the
-            // statement is planned again.
+            // Columns may be missing now, or a former table may have to be included: the statement is planned again.
             return Err(stale.into());
         }
         let map = &table.partitions;
@@ -149,14 +151,13 @@ impl Opener {
             .into_iter()
             .map(|position| map.routes()[position].clone())
             .collect();
-        // A partition that now owns more than the range would bring rows that another one of this
-        // plan brings too.
-        let within = |route: &Route| route.keys.intersect(keys) == route.keys;
-        if routes.iter().all(within) { Ok(routes) } else { Err(stale.into()) }
+        // A partition that has grown beyond the range would return rows that another scan of this plan also returns.
+        let is_inside = |route: &Route| route.keys.intersect(keys) == route.keys;
+        if routes.iter().all(is_inside) { Ok(routes) } else { Err(stale.into()) }
     }
 
-    /// Scans one route's partition, again and again until its leader answers, or the route turns
-    /// out to be an old one (the inner error), or time is up.
+    /// Scans one route's partition, with retries, until its leader answers, the route is out of date (the inner
+    /// error), or the deadline has passed.
     async fn scan_route(
         &self,
         route: &Route,
@@ -178,6 +179,7 @@ impl Opener {
                 }
                 Err(error) => error,
             };
+            // The partition was merged, or its table dropped.
             let absent = is_absent(&error);
             if absent && self.router.has_changed(&self.spec.table, route) {
                 return Ok(Err(error));
@@ -190,6 +192,7 @@ impl Opener {
             }
             self.router.metrics().scan_retries.add(1);
             leaders.failed(route.partition, node);
+            // Follow a hint to the leader at once, but not in circles; otherwise pause and try the next node.
             if let Error::NotLeader { leader: Some(leader), .. } = &error
                 && Some(*leader) != node
                 && hops < 3
@@ -205,10 +208,11 @@ impl Opener {
         }
     }
 
-    fn next_node(&self, route: &Route, asked: Option<NodeId>, error: &Error) -> Option<NodeId> {
+    fn next_node(&self, route: &Route, last_node: Option<NodeId>, error: &Error) -> Option<NodeId> {
         let newest = self.router.newest(&self.spec.table);
-        let found = newest.as_ref().and_then(|table| table.partitions.route(route.partition));
-        self.router.leaders().next(found.unwrap_or(route), asked, error)
+        let newest_route =
+            newest.as_ref().and_then(|table| table.partitions.route(route.partition));
+        self.router.leaders().next(newest_route.unwrap_or(route), last_node, error)
     }
 
     async fn scan_once(
@@ -243,8 +247,8 @@ impl Opener {
         }
     }
 
-    /// Has a fragment run where the rows are, or runs it here when that cannot be done: while the
-    /// cluster is being upgraded, nodes are of other versions.
+    /// Runs a fragment at a partition's node, or here if the node cannot: during an upgrade, nodes may have other
+    /// versions.
     async fn run(
         &self,
         node: NodeId,
@@ -260,7 +264,7 @@ impl Opener {
             Err(error) => Err(error),
         };
         let Err(Error::Unsupported(reason)) = answer else { return answer };
-        tracing::debug!(%node, reason, "a part of a query runs here, not at its rows");
+        tracing::debug!(%node, reason, "running a query fragment at the frontend");
         let fragment = Fragment::decode(&at_data.bytes, scan.parallelism)?;
         let columns = Arc::clone(&scan.columns);
         let reply = service.scan(scan).await?;
@@ -268,24 +272,24 @@ impl Opener {
     }
 }
 
-/// The reply of a fragment once each of its streams has given its first rows, or come to its end.
-async fn begun(reply: ScanReply) -> Result<ScanReply, Error> {
-    let begun = reply.streams.into_iter().map(|mut rows| async move {
+/// A fragment's reply, once each of its streams has returned its first rows or has ended.
+async fn started(reply: ScanReply) -> Result<ScanReply, Error> {
+    let streams = reply.streams.into_iter().map(|mut rows| async move {
         let first: Option<RecordBatch> = rows.next().await.transpose()?;
         let whole: RowStream = Box::pin(futures::stream::iter(first.map(Ok)).chain(rows));
         Ok(whole)
     });
-    Ok(ScanReply { streams: try_join_all(begun).await?, ..reply })
+    Ok(ScanReply { streams: try_join_all(streams).await?, ..reply })
 }
 
-/// Whether a fragment that failed before its first rows may do better: elsewhere, later, or here when
-/// the node has too little memory for it.
+/// Returns true if a fragment that failed before its first rows should be tried again: at another node, later, or
+/// here if the node has too little memory.
 fn may_begin_again(error: &Error) -> bool {
     matches!(error, Error::Query { sqlstate, .. } if sqlstate == OUT_OF_MEMORY)
         || error.is_retryable()
 }
 
-/// An error of a partition's rows, with where it was.
+/// Adds table and partition to an error.
 fn placed(error: Error, table: &str, partition: PartitionId) -> SqlError {
     let error = SqlError::from(error);
     let place = format!("table \"{table}\", partition {partition}");

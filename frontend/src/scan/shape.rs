@@ -1,4 +1,4 @@
-//! Rows on their way from the nodes into the plan.
+//! Converts rows of the nodes to rows of the plan.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use partita_worker::Renamed;
 use super::ScanSpec;
 use crate::error::SqlError;
 
-/// Ends a stream after so many rows.
+/// Ends a stream after `limit` rows.
 pub(super) fn limited(
     rows: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
     limit: Option<usize>,
 ) -> futures::stream::BoxStream<'static, Result<RecordBatch>> {
     let Some(limit) = limit else { return rows.boxed() };
-    rows.scan(limit, |left, batch| {
+    rows.scan(limit, |remaining, batch| {
         let item = match batch {
-            _ if *left == 0 => None,
+            _ if *remaining == 0 => None,
             Ok(batch) => {
-                let rows = batch.num_rows().min(*left);
-                *left -= rows;
+                let rows = batch.num_rows().min(*remaining);
+                *remaining -= rows;
                 Some(Ok(if rows < batch.num_rows() { batch.slice(0, rows) } else { batch }))
             }
             Err(error) => Some(Err(error)),
@@ -35,11 +35,11 @@ pub(super) fn limited(
     .boxed()
 }
 
-/// From rows as nodes give them to rows as the plan has them.
+/// Conversion of a node's rows to the plan's columns.
 pub(super) enum Shape {
-    /// Rows of the table, which have other names there.
+    /// Rows of the table, with storage names.
     Scanned(Renamed),
-    /// What was made of them: the same columns, but texts, say, in another layout.
+    /// Results of pushed-down operators: the right columns, but possibly another layout of texts.
     Made(SchemaRef),
 }
 
@@ -58,7 +58,7 @@ impl Shape {
         };
         if batch.num_columns() != schema.fields().len() {
             return Err(SqlError::internal(format!(
-                "a part of a query gave {} columns instead of {}",
+                "a query fragment returned {} columns instead of {}",
                 batch.num_columns(),
                 schema.fields().len()
             )));
@@ -67,7 +67,7 @@ impl Shape {
         let columns = columns
             .map(|(column, field)| match field.data_type() {
                 same if same == column.data_type() => Ok(Arc::clone(column)),
-                other => cast(column, other),
+                data_type => cast(column, data_type),
             })
             .collect::<Result<Vec<ArrayRef>, ArrowError>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));

@@ -256,7 +256,7 @@ async fn what_fails_in_one_partition_says_which() {
     db.fake.write_errors.lock().push_back(Error::Corrupted("page 7".to_owned()));
     let error = db.error(&format!("INSERT INTO events VALUES {}", values(5..15))).await;
     assert_eq!(error.sqlstate, "XX001");
-    assert!(error.message.starts_with("the write took effect in 1 of its 2 parts only"));
+    assert!(error.message.starts_with("the write took effect in only 1 of its 2 parts"));
     assert!(error.detail.unwrap().contains("partition "));
     assert_eq!(db.fake.rows("public", "events").iter().sum::<usize>(), 5);
 }

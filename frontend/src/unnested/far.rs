@@ -1,4 +1,4 @@
-//! Columns of queries that are more than one query further out.
+//! Passes columns of queries more than one level up to the queries between.
 //!
 //! ```text
 //!   t: .. EXISTS (SELECT 1 FROM u WHERE EXISTS (SELECT 1 FROM v WHERE v.k = t.k))
@@ -6,7 +6,8 @@
 //!   t: .. EXISTS (SELECT 1 FROM (SELECT *, t.k AS far FROM u) WHERE EXISTS (SELECT 1 FROM v WHERE v.k = far))
 //! ```
 //!
-//! Inner queries come first, so that after them each names columns of the next query only, by however many it is passed.
+//! Inner queries are rewritten first, so that after them each query names only columns of the next one, whatever the
+//! distance.
 
 use std::sync::Arc;
 
@@ -20,10 +21,10 @@ use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder, 
 
 use super::{all_outer, own_columns};
 
-/// The beginning of the names of such columns.
+/// Prefix of the names of passed columns.
 const FAR: &str = "__far_";
 
-/// Whether a node gives rows columns of queries further out.
+/// Returns true if a node adds passed columns to its rows.
 pub(super) fn is_of_far_columns(node: &LogicalPlan) -> bool {
     let LogicalPlan::Projection(projection) = node else { return false };
     projection.expr.iter().any(|expr| {
@@ -32,7 +33,7 @@ pub(super) fn is_of_far_columns(node: &LogicalPlan) -> bool {
     })
 }
 
-/// A node with its subqueries told which outer columns they name, by themselves and by what was passed to those inside.
+/// A node whose subqueries list the outer columns that they name, including those passed to inner queries.
 pub(super) fn with_outer_columns(node: LogicalPlan) -> Result<LogicalPlan> {
     with_subqueries(node, |subquery| {
         let outer_ref_columns = all_outer(&subquery.subquery)?;
@@ -40,19 +41,22 @@ pub(super) fn with_outer_columns(node: LogicalPlan) -> Result<LogicalPlan> {
     })
 }
 
-/// A node whose subqueries name columns of its input only; `None` if they do so already.
+/// Passes far columns so that the node's subqueries name only columns of its input; `None` if they do so already.
 pub(super) fn with_far_columns(
     node: &LogicalPlan,
     number: impl FnOnce() -> usize,
 ) -> Result<Option<LogicalPlan>> {
     let [input] = node.inputs()[..] else { return Ok(None) };
+    // Outer columns of subqueries that are not in the input.
     let mut far: Vec<(FieldRef, Column)> = Vec::new();
     node.apply_expressions(|expression| {
         expression.apply(|part| {
-            for outer in subquery_of(part).into_iter().flat_map(|of| &of.outer_ref_columns) {
+            for outer in
+                subquery_of(part).into_iter().flat_map(|subquery| &subquery.outer_ref_columns)
+            {
                 if let Expr::OuterReferenceColumn(field, column) = outer
                     && !input.schema().has_column(column)
-                    && !far.iter().any(|(_, known)| known == column)
+                    && !far.iter().any(|(_, far_column)| far_column == column)
                 {
                     far.push((Arc::clone(field), column.clone()));
                 }
@@ -64,14 +68,13 @@ pub(super) fn with_far_columns(
         return Ok(None);
     }
     if matches!(node, LogicalPlan::Distinct(Distinct::On(_))) {
-        return not_impl_err!(
-            "a subquery of DISTINCT ON that names a column two queries further out"
-        );
+        return not_impl_err!("a reference to a column two query levels up in DISTINCT ON");
     }
+    // Add them to the input under new names, and use these in the subqueries.
     let number = number();
-    let name = |at: usize| format!("{FAR}{number}_{at}");
-    let passed = far.iter().enumerate().map(|(at, (field, column))| {
-        Expr::OuterReferenceColumn(Arc::clone(field), column.clone()).alias(name(at))
+    let name = |index: usize| format!("{FAR}{number}_{index}");
+    let passed = far.iter().enumerate().map(|(index, (field, column))| {
+        Expr::OuterReferenceColumn(Arc::clone(field), column.clone()).alias(name(index))
     });
     let columns: Vec<Expr> = own_columns(input.schema()).into_iter().chain(passed).collect();
     let input = LogicalPlanBuilder::from(input.clone()).project(columns)?.build()?;
@@ -86,7 +89,7 @@ pub(super) fn with_far_columns(
     node.with_new_exprs(node.expressions(), vec![input]).map(Some)
 }
 
-/// A subquery's plan with the columns that were passed to the next query in the place of far ones.
+/// A subquery's plan with far columns replaced by the passed ones.
 fn renamed(
     plan: &LogicalPlan,
     far: &[(FieldRef, Column)],
@@ -98,10 +101,10 @@ fn renamed(
             let saved = names.save(&expression);
             let renamed = expression.transform_up(|part| match &part {
                 Expr::OuterReferenceColumn(field, column) => {
-                    match far.iter().position(|(_, known)| known == column) {
-                        Some(at) => {
-                            let field = field.as_ref().clone().with_name(name(at));
-                            let column = Column::new_unqualified(name(at));
+                    match far.iter().position(|(_, far_column)| far_column == column) {
+                        Some(index) => {
+                            let field = field.as_ref().clone().with_name(name(index));
+                            let column = Column::new_unqualified(name(index));
                             let passed = Expr::OuterReferenceColumn(Arc::new(field), column);
                             Ok(Transformed::yes(passed))
                         }
@@ -126,25 +129,25 @@ fn subquery_of(expression: &Expr) -> Option<&Subquery> {
     }
 }
 
-/// A node with other subqueries in its expressions, which keep their names.
+/// Rewrites the subqueries of a node's expressions; the expressions keep their names.
 fn with_subqueries(
     node: LogicalPlan,
-    other: impl Fn(Subquery) -> Result<Subquery>,
+    rewrite: impl Fn(Subquery) -> Result<Subquery>,
 ) -> Result<LogicalPlan> {
     let names = NamePreserver::new(&node);
     let node = node.map_expressions(|expression| {
         let name = names.save(&expression);
         let changed = expression.transform_up(|part| {
             Ok(Transformed::yes(match part {
-                Expr::ScalarSubquery(subquery) => Expr::ScalarSubquery(other(subquery)?),
+                Expr::ScalarSubquery(subquery) => Expr::ScalarSubquery(rewrite(subquery)?),
                 Expr::Exists(Exists { subquery, negated }) => {
-                    Expr::Exists(Exists { subquery: other(subquery)?, negated })
+                    Expr::Exists(Exists { subquery: rewrite(subquery)?, negated })
                 }
                 Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
-                    Expr::InSubquery(InSubquery { expr, subquery: other(subquery)?, negated })
+                    Expr::InSubquery(InSubquery { expr, subquery: rewrite(subquery)?, negated })
                 }
                 Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) => {
-                    let subquery = other(subquery)?;
+                    let subquery = rewrite(subquery)?;
                     Expr::SetComparison(SetComparison { expr, subquery, op, quantifier })
                 }
                 plain => return Ok(Transformed::no(plain)),
