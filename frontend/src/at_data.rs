@@ -9,9 +9,9 @@
 //!
 //! The rule looks for chains of operators directly above a scan that work on one stream at a time: filters,
 //! projections, partial aggregates, local limits. A sort with a fetch stays, and each stream is sorted at the nodes
-//! as well; the same holds for a global limit. Operators that cannot be sent stay here: `partita_worker` knows no
-//! functions that are volatile or unknown at the nodes, no subqueries, and no result types that tables do not have.
-//! The operators below them can still be pushed down.
+//! as well; the same holds for a global limit. Operators that cannot be sent stay (see `partita_worker`): functions
+//! that are volatile or unknown at the nodes, subqueries, results of types that tables do not have. The operators
+//! below them can still be pushed down.
 //!
 //! The rule runs before the rules that order and distribute rows. These see a leaf with unordered outputs, as the
 //! scan was, and add the operators that its rows need. An aggregate that requires sorted input is left to them.

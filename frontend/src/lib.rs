@@ -1,5 +1,5 @@
-//! The frontend: SQL, sessions, ingest and routing. The doors (PostgreSQL, HTTP, Flight) are crates
-//! of their own and use only what is public here.
+//! The frontend: SQL, sessions, ingest and routing. The doors (PostgreSQL, HTTP, Flight) are separate crates that use
+//! only its public items.
 //!
 //! ```text
 //!   door ── Session::run ──┬─ SELECT ─── DataFusion plan ── table.rs ── scan.rs ──┐
@@ -8,8 +8,8 @@
 //!                          └─ DDL ────── meta
 //! ```
 //!
-//! Nothing here survives the process: the catalog is meta's, rows are the nodes', and what a
-//! frontend keeps (plans, routes, the query log) it can lose.
+//! Nothing here outlives the process: meta keeps the catalog, the nodes keep the rows, and the frontend can lose its
+//! own state (plans, routes, the query log).
 
 #![recursion_limit = "256"]
 

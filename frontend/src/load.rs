@@ -111,7 +111,8 @@ impl Frontend {
         // A former table gets no new rows.
         let catalog = self.catalog();
         let mut tables = catalog.tables.values().flat_map(|tables| tables.values());
-        let busiest = busiest.filter(|_| !tables.any(|successor| successor.former == Some(table.id)));
+        let busiest =
+            busiest.filter(|_| !tables.any(|successor| successor.former == Some(table.id)));
         let statements = busiest.and_then(|(load, verdict)| advice(table, load, verdict));
         statements.or_else(|| remedy(class).map(str::to_owned))
     }

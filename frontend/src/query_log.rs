@@ -23,7 +23,7 @@ pub const TEXT_BYTES_MAX: usize = 4 << 10;
 pub struct QueryLogEntry {
     /// Start time in milliseconds since 1970-01-01T00:00:00Z.
     pub started_ms: i64,
-    /// Database of the session at the end of the statement.
+    /// Current database of the session.
     pub database: String,
     /// Name of the session's user.
     pub user: String,

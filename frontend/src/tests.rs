@@ -1,4 +1,4 @@
-//! The frontend over services in memory.
+//! Tests of the frontend with services in memory.
 
 mod advised;
 mod at_data;
@@ -29,7 +29,7 @@ use futures::StreamExt;
 use crate::fake::Fake;
 use crate::{Frontend, FrontendOptions, Output, Session, SessionOptions, SqlError};
 
-/// A frontend over three nodes, and a session of it.
+/// A frontend over three nodes, and a session.
 struct Db {
     fake: Arc<Fake>,
     frontend: Arc<Frontend>,
@@ -52,7 +52,7 @@ impl Db {
         Self { fake, frontend, session }
     }
 
-    /// Runs statements; the last one's output.
+    /// Runs statements; returns the output of the last one.
     async fn try_run(&self, sql: &str) -> Result<Output, SqlError> {
         let mut outputs = self.session.execute(sql).await?;
         Ok(outputs.pop().unwrap_or_else(|| Output::done("")))
@@ -65,24 +65,24 @@ impl Db {
         }
     }
 
-    /// The rows of the last statement, as text.
+    /// Rows of the last statement, as text.
     async fn rows(&self, sql: &str) -> Vec<Vec<String>> {
         cells(&self.batches(sql).await)
     }
 
-    /// The rows of the last statement, as lines.
+    /// Rows of the last statement, as lines.
     async fn lines(&self, sql: &str) -> Vec<String> {
         self.rows(sql).await.into_iter().map(|row| row.join("|")).collect()
     }
 
-    /// The one cell of the last statement.
+    /// The only cell of the last statement.
     async fn one(&self, sql: &str) -> String {
         let rows = self.rows(sql).await;
         assert_eq!(rows.iter().map(Vec::len).sum::<usize>(), 1, "{sql}: {rows:?}");
         rows[0][0].clone()
     }
 
-    /// The tag of the last statement.
+    /// Command tag of the last statement.
     async fn tag(&self, sql: &str) -> String {
         match self.try_run(sql).await {
             Ok(Output::Done { tag, .. }) => tag,
@@ -91,7 +91,7 @@ impl Db {
         }
     }
 
-    /// What the last statement fails with, at once or while its rows come.
+    /// Error of the last statement, at its start or among its rows.
     async fn error(&self, sql: &str) -> SqlError {
         match self.try_run(sql).await {
             Err(error) => error,
@@ -102,13 +102,13 @@ impl Db {
         }
     }
 
-    /// EXPLAIN of a query, as one text.
+    /// EXPLAIN of a query, as text.
     async fn explain(&self, sql: &str) -> String {
         let rows = self.rows(&format!("EXPLAIN {sql}")).await;
         rows.into_iter().map(|row| row.join("\n")).collect::<Vec<_>>().join("\n")
     }
 
-    /// What the last statement of a kind cost.
+    /// Query log entry of the last statement of a kind.
     fn logged(&self, kind: &str) -> Arc<crate::QueryLogEntry> {
         let entries = self.frontend.query_log().entries();
         entries.into_iter().rev().find(|entry| entry.kind == kind).unwrap()

@@ -1,4 +1,4 @@
-//! What `sys.hot_partitions` and EXPLAIN HOTSPOT print, run as printed while writers go on.
+//! Runs the statements that `sys.hot_partitions` and EXPLAIN HOTSPOT print, beside concurrent writers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use super::Db;
 use super::load::{hot, key};
 use crate::{FrontendOptions, SessionOptions};
 
-/// What is advised against a class.
+/// Kind of advice for a class.
 #[derive(Clone, Copy, PartialEq)]
 enum Advised {
     /// A cut of the partition.
@@ -19,7 +19,7 @@ enum Advised {
     Words,
 }
 
-/// The classes of verdicts.
+/// Classes of verdicts.
 const CLASSES: [(&str, Advised); 8] = [
     ("STATIC_RANGE", Advised::Cut),
     ("MULTI_TAIL", Advised::Cut),
@@ -30,11 +30,11 @@ const CLASSES: [(&str, Advised); 8] = [
     ("SWEEP", Advised::Words),
     ("SCAN_BOUND", Advised::Words),
 ];
-/// What becomes of rows with one key.
+/// Options for rows with the same key.
 const MODES: [&str; 3] =
     ["'merge_mode' = 'last_row'", "'merge_mode' = 'last_non_null'", "'append_mode' = 'true'"];
 const WRITERS: i64 = 8;
-/// How long writers write before and after the statements.
+/// Time for which writers write before and after the statements.
 const BESIDE: Duration = Duration::from_millis(120);
 
 /// A table with a hot partition of this class.
@@ -49,7 +49,7 @@ async fn judged(class: &str, mode: &str) -> Db {
     db
 }
 
-/// Writers that go on, one row a statement, until they are told to stop; the keys that were acknowledged.
+/// Writers that insert one row a statement until they are stopped; returns the acknowledged keys.
 fn writers(db: &Db, stop: &Arc<AtomicBool>) -> tokio::task::JoinSet<Vec<i64>> {
     let mut tasks = tokio::task::JoinSet::new();
     for writer in 0..WRITERS {
@@ -73,13 +73,13 @@ fn writers(db: &Db, stop: &Arc<AtomicBool>) -> tokio::task::JoinSet<Vec<i64>> {
     tasks
 }
 
-/// The keys of these rows, in order.
+/// Keys of rows, in order.
 async fn keys(db: &Db, rows: &str) -> Vec<i64> {
     let sql = format!("SELECT CAST(ts AS BIGINT) FROM ({rows}) ORDER BY 1");
     db.lines(&sql).await.iter().map(|line| line.parse().unwrap()).collect()
 }
 
-/// Runs what was printed beside writers: each row that was acknowledged is there, and none is twice in a table.
+/// Runs printed statements beside writers: each acknowledged row is there, and none is twice in a table.
 async fn follow(db: &Db, printed: &str, case: &str) {
     assert!(!printed.contains("\nDROP"), "{case}: {printed}");
     let stop = Arc::new(AtomicBool::new(false));

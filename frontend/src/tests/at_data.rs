@@ -1,4 +1,4 @@
-//! What is done to rows where they are: which operators go there, and that answers are the same.
+//! Operators pushed down to the partitions: which are, and that results are the same.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use partita_proto::value::Value;
 use super::{Db, cells, collect};
 use crate::SqlError;
 
-/// A table of four partitions with NULLs, ties and several types; numbers that add up exactly.
+/// A table of four partitions with NULLs, ties and several types; the numbers have exact sums.
 async fn events() -> Db {
     let db = Db::new();
     db.tag(
@@ -57,7 +57,7 @@ impl Db {
         self.tag(&format!("SET run_at_data = {mode}")).await;
     }
 
-    /// The operators that are at the data, top first, for each scan.
+    /// Operators that are pushed down, top first, for each scan.
     async fn at_data(&self, sql: &str) -> Vec<String> {
         let plan = self.explain(sql).await;
         let lines = plan.lines().filter_map(|line| line.trim().strip_prefix("AtDataExec: "));
@@ -73,7 +73,7 @@ impl Db {
         Ok(rows.into_iter().map(|row| row.join("|")).collect())
     }
 
-    /// That a query gives the same rows, or fails alike, with parts of it at the data and without.
+    /// Checks that a query has the same rows or error with and without operators pushed down.
     async fn same(&self, sql: &str) {
         self.mode("off").await;
         let mut here = self.answer(sql).await;
@@ -140,7 +140,7 @@ async fn what_sees_all_rows_or_cannot_be_sent_stays() {
     db.mode("always").await;
     for (sql, expected) in [
         ("SELECT * FROM t", &[][..]),
-        // The scan itself leaves out what is not in its domains.
+        // The scan itself excludes rows outside of its domains.
         ("SELECT * FROM t WHERE n > 3 AND h IN ('a', 'b')", &[]),
         ("SELECT * FROM t LIMIT 3", &["LocalLimit PartitionScan"]),
         ("SELECT * FROM t ORDER BY v", &[]),
@@ -341,7 +341,7 @@ async fn a_table_that_was_placed_otherwise_is_read_whole() {
 
 const GROUPED: &str = "SELECT h, count(*), sum(n) FROM t WHERE k >= 0 GROUP BY h";
 
-/// The answer that a query has without anything at the data.
+/// Result of a query without operators pushed down.
 async fn expected(db: &Db, sql: &str) -> Vec<String> {
     db.mode("off").await;
     let mut lines = db.lines(sql).await;
@@ -379,7 +379,7 @@ async fn a_plan_from_before_a_split_runs_on_both_halves() {
     let right = expected(&db, GROUPED).await;
     let statement = db.session.parse(GROUPED).await.unwrap();
     let prepared = db.session.prepare(statement[0].clone(), &[]).await.unwrap();
-    // The split is seen when the first fragment is asked for.
+    // The first fragment request finds the split.
     let at = Bound { placement: None, key: vec![Value::Int(10)] };
     db.fake.fragment_errors.lock().push_back(Error::Unavailable("later".to_owned()));
     let run = async {
@@ -451,7 +451,7 @@ async fn what_a_node_has_too_little_memory_for_is_done_here() {
     let before = db.fake.fragments.load(Ordering::Relaxed);
     assert_eq!(sorted(&db, GROUPED).await, right);
     assert!(db.fake.late_fragment_errors.lock().is_empty());
-    // Two of the four partitions; their second beginning is not asked of a node.
+    // Two of the four partitions; their second start does not reach a node.
     assert_eq!(db.fake.fragments.load(Ordering::Relaxed) - before, 4);
 }
 

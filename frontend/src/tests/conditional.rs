@@ -1,4 +1,4 @@
-//! What a condition guards is computed only where the condition holds.
+//! Expressions are evaluated only where their condition holds.
 
 use super::Db;
 

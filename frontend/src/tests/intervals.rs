@@ -1,4 +1,4 @@
-//! Intervals are compared by their length, wherever they are compared.
+//! Intervals are compared by their length in every place.
 
 use super::Db;
 

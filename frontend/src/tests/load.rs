@@ -1,4 +1,4 @@
-//! What users see of load: the tables of `sys`, EXPLAIN HOTSPOT, and errors of overload.
+//! Load for users: the tables of `sys`, EXPLAIN HOTSPOT, and errors of overload.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) fn key(ts: i64, user: i64) -> Bound {
     Bound { placement: None, key: vec![Value::Timestamp(ts), Value::Int(user)] }
 }
 
-/// A table with the time first, whose last partition takes nearly all.
+/// A table with the time first, whose last partition has nearly all rows.
 pub(super) async fn hot(options: FrontendOptions) -> Db {
     let db = Db::with(options);
     db.tag(
@@ -169,7 +169,7 @@ async fn balance_says_how_concentrated_writes_and_reads_are() {
              read_fan_out_p50, read_fan_out_p99 FROM sys.table_balance ORDER BY load, per",
         )
         .await;
-    // Two partitions on two of three nodes; a query asked both, another one.
+    // Two partitions on two of three nodes; one query reads both, another one of them.
     assert_eq!(
         shown,
         [
@@ -309,7 +309,7 @@ async fn an_error_of_overload_names_the_partition_its_verdict_and_what_helps() {
     }
     let hint = error.hint.unwrap();
     assert!(hint.contains("by hash") && hint.contains("EXPLAIN HOTSPOT events"), "{hint}");
-    // Of a partition that meta says nothing of, nothing is said.
+    // A partition without a report gets no explanation.
     let other = Db::with(FrontendOptions {
         write_timeout: Duration::from_millis(50),
         ..FrontendOptions::default()

@@ -1,10 +1,10 @@
-//! Which queries read near an end of time first, and that they give what all rows give.
+//! Queries that read near an end of time first: which do, and that results are the same.
 
 use proptest::prelude::*;
 
 use super::Db;
 
-/// A row every ten seconds of 2026-01-01 until 05:33:10, of four hosts, and one of the year before.
+/// A row every ten seconds of 2026-01-01 until 05:33:10, of four hosts, and one row of the year before.
 async fn cpu() -> Db {
     let db = Db::new();
     db.tag(
@@ -22,14 +22,14 @@ async fn cpu() -> Db {
 }
 
 impl Db {
-    /// What the nodes gave for a query.
+    /// Rows that the nodes returned for a query.
     async fn bytes_of(&self, sql: &str) -> u64 {
         self.rows(sql).await;
         self.logged("SELECT").bytes_scanned
     }
 }
 
-/// The first rows of a query are what they are without its limit.
+/// Checks that the first rows of a query are the same without its limit.
 async fn same(db: &Db, sql: &str, rows: usize) {
     let mut all = db.lines(sql).await;
     all.truncate(rows);
@@ -163,7 +163,7 @@ async fn a_statement_that_writes_to_its_own_table_sees_what_was_there() {
     assert_eq!(db.one("SELECT count(*) FROM cpu").await, "2004");
 }
 
-/// A query that may be read near an end: its text but for its limit.
+/// A query that may be read near an end, without its limit.
 fn query() -> impl Strategy<Value = String> {
     let step = prop_oneof![
         Just("ts"),

@@ -1,4 +1,4 @@
-//! Which queries need the newest row of each series only.
+//! Queries that need only the newest row of each series.
 
 use super::Db;
 

@@ -1,4 +1,4 @@
-//! Domains of predicates against what DataFusion makes of the same predicates.
+//! Domains of predicates, compared with DataFusion's evaluation of the same predicates.
 
 use proptest::prelude::*;
 
@@ -83,7 +83,7 @@ fn predicate() -> impl Strategy<Value = String> {
     })
 }
 
-/// A table whose first key column is a column of each type, so that all of them prune.
+/// Tables whose first key columns have different types, so that every type prunes.
 async fn tables() -> Db {
     let db = Db::new();
     let columns = "k INT, i INT, u BIGINT UNSIGNED, f DOUBLE, s STRING, t TIMESTAMP(3), d DATE, \

@@ -1,4 +1,4 @@
-//! Rows out: pruning, plans, everything DataFusion has over partitions.
+//! Reads: pruning, plans, and DataFusion's operators over partitions.
 
 use partita_proto::Error;
 use partita_proto::id::{Epoch, PartitionId};
@@ -279,7 +279,7 @@ async fn joins_build_on_the_smaller_side_once_sizes_are_known() {
     db.tag("CREATE TABLE few (userid BIGINT PRIMARY KEY)").await;
     db.tag("INSERT INTO few VALUES (1), (2)").await;
     let sql = "SELECT count(*) FROM by_user JOIN few USING (userid)";
-    // The first plan asks for the sizes.
+    // The first plan requests the sizes.
     assert_eq!(db.one(sql).await, "2");
     for _ in 0..10 {
         tokio::task::yield_now().await;

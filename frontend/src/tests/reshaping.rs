@@ -1,4 +1,4 @@
-//! ALTER TABLE ... SPLIT and MERGE, and what the catalog shows then.
+//! ALTER TABLE ... SPLIT and MERGE, and their effect on the catalog.
 
 use partita_proto::service::AdminOrder;
 

@@ -18,7 +18,7 @@ async fn numbers() -> Db {
     db
 }
 
-/// Too many rows to ever end.
+/// A query with too many rows to end.
 const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 100000000000) WHERE value % 7 = 9";
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn a_running_statement_is_cancelled() {
     }
     let error = running.await.unwrap().unwrap_err();
     assert_eq!(error.sqlstate, "57014");
-    // The session goes on, and a cancel of nothing does nothing to what comes next.
+    // The session continues, and a cancel without a running statement does not affect the next one.
     db.session.cancel();
     assert_eq!(db.one("SELECT count(*) FROM n").await, "100");
     let entry = db.logged("SELECT");

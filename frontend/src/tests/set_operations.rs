@@ -1,4 +1,4 @@
-//! Set operations, and the rows that they keep.
+//! Set operations and their duplicates.
 
 use super::Db;
 
@@ -20,7 +20,7 @@ async fn all_keeps_as_many_rows_as_there_are() {
             "SELECT a, b FROM (VALUES (1, 'x'), (1, 'x'), (1, 'y')) t(a, b) EXCEPT ALL SELECT 1, 'x'".to_owned(),
             "1|x 1|y",
         ),
-        // Which of two equal ones is left is not said.
+        // Either of two equal rows may remain.
         ("SELECT x = INTERVAL '1 day' FROM ((SELECT INTERVAL '1 day' AS x UNION ALL SELECT INTERVAL '24 hours') EXCEPT ALL SELECT INTERVAL '1 day') y".to_owned(), "true"),
     ] {
         let mut lines = db.lines(&sql).await;

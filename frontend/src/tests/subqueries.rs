@@ -1,4 +1,4 @@
-//! Subqueries in predicates: EXISTS, IN, ANY and ALL with what PostgreSQL answers.
+//! Subqueries in predicates: EXISTS, IN, ANY and ALL have PostgreSQL's results.
 
 use super::Db;
 

@@ -1,4 +1,4 @@
-//! Small writes that come while others are on their way.
+//! Small writes that are sent together while others are in flight.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tokio::task::JoinHandle;
 use super::Db;
 use crate::{SessionOptions, SqlError};
 
-/// How many go before the others.
+/// Number of parts that are sent before the others wait.
 const FIRST: usize = 2;
 
 type Running = Vec<JoinHandle<Result<(), SqlError>>>;
 
-/// Has so many sessions insert a row each into a table whose partition answers nobody, until those that may go have gone
-/// and all others wait.
+/// Starts sessions that each insert a row into a table whose partition does not answer; returns when the first
+/// requests are in flight and all other rows wait.
 async fn waiting(db: &Db, users: std::ops::Range<u64>) -> Running {
     let count = users.clone().count();
     let mut running = Vec::new();
@@ -63,7 +63,7 @@ async fn what_waits_goes_as_one_request_and_each_is_answered() {
     let requests: Vec<usize> = db.fake.requests.lock().iter().map(|(_, _, rows)| *rows).collect();
     assert_eq!(requests, [1, 1, 48]);
     assert_eq!(db.frontend.metrics().joined_writes.get(), 48);
-    // One that comes alone goes alone, and nobody is left behind.
+    // A single part is sent alone, and no part is left waiting.
     db.tag("INSERT INTO t VALUES (50, 50)").await;
     assert_eq!(db.frontend.router().waiting(), 0);
     assert_eq!(db.fake.requests.lock().len(), 4);
@@ -123,7 +123,7 @@ async fn who_goes_away_takes_no_rows_of_others_with_him() {
 async fn those_who_go_away_while_nobody_is_answered_do_not_pile_up() {
     let db = table().await;
     let held = Arc::clone(&db.fake.writes).write_owned().await;
-    // Two of them are on their way, and stay.
+    // Two requests are in flight, and stay there.
     let first = waiting(&db, 0..FIRST as u64).await;
     while db.frontend.router().waiting() == 0 {
         let session = db.frontend.session(SessionOptions::default());
@@ -163,7 +163,7 @@ async fn what_went_together_is_cut_where_its_partition_was_cut_meanwhile() {
     assert_eq!(db.fake.rows("public", "t"), [7, 13]);
 }
 
-/// A table of four partitions, to each of which one row of ten is on its way and is held up; then two more for the first.
+/// A table of four partitions, to each of which one row is in flight and held up; two more rows wait for the first.
 async fn busy() -> (Db, tokio::sync::OwnedRwLockWriteGuard<()>, Running) {
     let db = Db::new();
     let sql = "CREATE TABLE t (id BIGINT, PRIMARY KEY (id)) PARTITION ON COLUMNS (id) \
@@ -180,7 +180,7 @@ async fn busy() -> (Db, tokio::sync::OwnedRwLockWriteGuard<()>, Running) {
         }
     }
     assert_eq!(db.frontend.router().waiting(), 2, "one request for a partition, not two");
-    // They are on their way for so long; a quarter of it is what others have to join.
+    // The requests are in flight for this time; other parts have a quarter of it to join.
     tokio::time::sleep(Duration::from_millis(40)).await;
     (db, held, running)
 }

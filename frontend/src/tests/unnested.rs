@@ -1,4 +1,4 @@
-//! Subqueries as values, and tied to their outer query in other ways than by `=`.
+//! Subqueries as values, and subqueries correlated by other conditions than `=`.
 
 use super::Db;
 

@@ -1,4 +1,4 @@
-//! Rows in: routing, completion, retries, deletes.
+//! Writes: routing, completion, retries, deletes.
 
 use std::sync::Arc;
 
@@ -119,7 +119,7 @@ async fn defaults_and_generated_columns_are_filled_in() {
         )
         .await;
     assert_eq!(row, [["true", "none", "8", "true"]]);
-    // Nobody named h, and yet one partition of eight is asked.
+    // No filter names h, and yet only one partition of eight is read.
     let entry = db.logged("SELECT");
     assert_eq!((entry.partitions_touched, entry.partitions_total), (1, 8));
     db.rows("SELECT * FROM t WHERE userid IN (1, 2, 3)").await;
@@ -358,7 +358,7 @@ async fn a_schema_that_changed_under_a_write_is_followed() {
     .unwrap();
     db.frontend.ingest(&old, rows).await.unwrap();
     assert_eq!(db.lines("SELECT * FROM t").await, ["1|2|NULL|9"]);
-    // Without a default any more it is NULL in new rows, not what rows from before have.
+    // Without a default, the column is NULL in new rows; older rows keep the old default.
     db.tag("ALTER TABLE t ALTER COLUMN c DROP DEFAULT").await;
     db.tag("INSERT INTO t (k) VALUES (3)").await;
     assert_eq!(db.lines("SELECT c FROM t WHERE k = 3").await, ["NULL"]);

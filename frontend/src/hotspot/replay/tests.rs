@@ -1,4 +1,4 @@
-//! Replays of known streams.
+//! Replays of known streams of keys.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn made(sql: &str) -> Table {
     }
 }
 
-/// Users in turn, one row a millisecond, all in one partition that is busy.
+/// Users in turn, one row per millisecond, all in one busy partition.
 fn events(rows: i64, users: i64) -> LoadReport {
     let sample = |at: i64| KeySample {
         at: Instant(u64::try_from(at).unwrap()),
