@@ -120,7 +120,7 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         ("columns", view(COLUMNS, columns)),
         ("key_column_usage", view(KEY_COLUMN_USAGE, key_column_usage)),
         ("table_constraints", view(TABLE_CONSTRAINTS, table_constraints)),
-        ("partitions", of(PARTITIONS, partitions)),
+        ("partitions", view(PARTITIONS, partitions)),
     ])
 }
 
