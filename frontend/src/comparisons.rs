@@ -15,7 +15,7 @@
 //! Invariants:
 //! - a comparison keeps the value that the wider type gives it, NULL included;
 //! - a cast is removed only if it keeps all values of a type distinct and in order: times to finer units, integers to
-//! wider ones and to decimals, decimals to more digits.
+//!   wider ones and to decimals, decimals to more digits.
 
 use std::sync::Arc;
 

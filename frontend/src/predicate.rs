@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - a row that satisfies the predicate is in the domains; a part that domains cannot express does not restrict any
-//! column, so the domains may be too large but never too small;
+//!   column, so the domains may be too large but never too small;
 //! - domains go by storage name, and their bounds are in the column's unit.
 //!
 //! A predicate is satisfied if it is true; NULL is not enough. Negations are pushed down to comparisons, which are

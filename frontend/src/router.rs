@@ -8,9 +8,9 @@
 //! Invariants:
 //! - every row is sent to exactly one partition of the map in use;
 //! - a part has one [`RequestId`] for ever: however often and wherever it is sent again, it takes effect once. A part
-//! that is cut again, because its partition was split, becomes parts with ids of their own, which also name the
-//! earlier id: both halves of a split remember the requests of the whole, and after a merge the requests of one half
-//! are not taken for those of the other;
+//!   that is cut again, because its partition was split, becomes parts with ids of their own, which also name the
+//!   earlier id: both halves of a split remember the requests of the whole, and after a merge the requests of one half
+//!   are not taken for those of the other;
 //! - the bytes in flight are bounded, and further writes wait; so is the time for which a write is retried.
 //!
 //! Small parts of several writes may be sent together (`router/together.rs`).

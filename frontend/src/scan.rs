@@ -7,9 +7,9 @@
 //!
 //! Invariants:
 //! - each partition is opened once, and each of its streams is read by one output of the plan, so every row is
-//! returned exactly once;
+//!   returned exactly once;
 //! - a partition that moved or was split before it was opened is looked up again; one that fails after the first row
-//! fails the statement;
+//!   fails the statement;
 //! - with a limit, no output returns more rows than the limit.
 //!
 //! Operators that were pushed down to the partitions (`at_data.rs`) run there: the leaf is then an `AtDataExec`,

@@ -23,7 +23,7 @@
 //! Invariants:
 //! - columns keep their names and types, and rows of the outer query are neither lost nor duplicated;
 //! - a subquery that cannot become a join (in a set operation or in a FULL JOIN with an outer column) is an error
-//! that names it.
+//!   that names it.
 
 mod far;
 

@@ -3,7 +3,7 @@
 //! Invariants of completed rows:
 //! - columns go by storage name and have the table's types;
 //! - all key columns are present, and so is every other column that is not entirely NULL or in which older rows have
-//! a default;
+//!   a default;
 //! - generated columns are computed, never taken from the client;
 //! - NOT NULL columns have no NULL.
 

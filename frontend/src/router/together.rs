@@ -15,7 +15,7 @@
 //! Invariants:
 //! - a part waits for the earlier request, in order, and then for a fraction of that request's duration at most;
 //! - parts sent together are one [`Part`] with one identity, which is atomic; each client gets the result of the
-//! whole;
+//!   whole;
 //! - if the whole is refused without effect, each part is sent alone: no client gets an error for another's rows;
 //! - a client that stops waiting does not affect the other parts.
 

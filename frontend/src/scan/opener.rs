@@ -3,7 +3,7 @@
 //! Invariants:
 //! - the reply of an attempt is used whole or not at all: after a split, the rows come from both halves, each once;
 //! - a fragment is retried until its first rows arrive, because most of its work is done by then; a later failure
-//! fails the statement.
+//!   fails the statement.
 
 use std::sync::Arc;
 use std::time::Duration;
