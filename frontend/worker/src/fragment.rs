@@ -1,7 +1,7 @@
-//! Fragments as bytes.
+//! Wire encoding of fragments.
 //!
-//! The bytes are an envelope with the version of who made it, and DataFusion's own encoding of the
-//! operators. Decoding takes what this module lists and nothing else.
+//! A fragment is encoded as an envelope with the version of its encoder, around DataFusion's own encoding of the
+//! operators. Decoding accepts only what this module lists.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,38 +35,38 @@ use crate::functions::REGISTRY;
 use crate::leaf::LeafExec;
 use crate::run::service_error;
 
-/// The longest fragment. One is as long as the query that it is a part of; only lists of values make
-/// that much.
+/// Maximum bytes of a fragment. A fragment is as long as the query that it is a part of; only lists of values take that
+/// much.
 const BYTES_MAX: usize = 256 << 10;
-/// How deep operators and expressions are nested at most, each in the other. What is deeper is not
-/// written by people, and coming down to it takes a stack that no thread has.
+/// Maximum depth of nested operators and expressions. People do not write deeper queries, and decoding them would
+/// overflow the stack of a thread.
 const DEPTH_MAX: usize = 32;
-/// The most rows that an operator puts into one batch.
+/// Maximum rows that an operator puts into one batch.
 const BATCH_ROWS_MAX: u64 = 64 << 10;
 
-/// What a context has to have while operators are only made.
+/// Runtime of a context that only constructs operators.
 static NOTHING_RUNS: LazyLock<Arc<RuntimeEnv>> = LazyLock::new(Arc::default);
 
-/// What both ends have to have in common, and a number of this module's own.
+/// Both ends must have the same version of Partita, of DataFusion and of this encoding, the number at the end.
 pub(crate) fn version() -> String {
     format!("{}+datafusion-{}+4", env!("CARGO_PKG_VERSION"), datafusion::DATAFUSION_VERSION)
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Envelope {
-    /// The only field that other versions read.
+    /// Version of the encoder, the only field that other versions read.
     #[prost(string, tag = "1")]
     pub(crate) version: String,
     #[prost(bytes = "bytes", tag = "2")]
     pub(crate) plan: Bytes,
-    /// The session's, for functions that read or show times.
+    /// Time zone of the session, for functions that read or show times.
     #[prost(string, optional, tag = "3")]
     pub(crate) time_zone: Option<String>,
     #[prost(uint64, tag = "4")]
     pub(crate) batch_rows: u64,
 }
 
-/// A fragment that is ready to run, once.
+/// A decoded fragment, which can run once.
 #[derive(Debug)]
 pub struct Fragment {
     pub(crate) plan: Arc<dyn ExecutionPlan>,
@@ -74,11 +74,10 @@ pub struct Fragment {
     pub(crate) config: SessionConfig,
 }
 
-/// The bytes of a chain of operators over a [`LeafExec`], under a session's settings. What it returns
-/// can be decoded by this version.
+/// Encodes a chain of operators over a [`LeafExec`], with a session's settings. This version can decode the result.
 ///
 /// # Errors
-/// When the chain has an operator, an expression or a function that a fragment may not have.
+/// When the chain has an operator, an expression or a function that a fragment must not have.
 pub fn encode(chain: &Arc<dyn ExecutionPlan>, settings: &ConfigOptions) -> Result<Bytes> {
     let codec = Codec::new(1);
     let plan = codec.execution_plan_to_proto(chain, &codec)?;
@@ -89,11 +88,11 @@ pub fn encode(chain: &Arc<dyn ExecutionPlan>, settings: &ConfigOptions) -> Resul
         batch_rows: settings.execution.batch_size.get() as u64,
     };
     let bytes: Bytes = envelope.encode_to_vec().into();
-    // The library's word that it encodes a thing is not its word that it decodes it to the same.
+    // DataFusion may encode a plan that it decodes differently, so the result is compared with the chain.
     let decoded =
         Fragment::decode(&bytes, 1).map_err(|error| DataFusionError::External(Box::new(error)))?;
     if decoded.plan.schema() != chain.schema() || shown(&decoded.plan) != shown(chain) {
-        return Err(refused("what comes out otherwise than it went in".to_owned()));
+        return Err(refused("operators that its encoding does not preserve".to_owned()));
     }
     Ok(bytes)
 }
@@ -103,29 +102,31 @@ fn shown(plan: &Arc<dyn ExecutionPlan>) -> String {
 }
 
 impl Fragment {
-    /// The fragment of some bytes, for a scan of up to so many streams.
+    /// Decodes a fragment, for a scan of up to `streams` streams.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when it is of another version or uses a function that is not known here,
-    /// [`Error::InvalidInput`] when it has what a fragment may not have, [`Error::Corrupted`] when it
-    /// is none.
+    /// [`Error::Unsupported`] when the fragment is of another version or uses a function that is not known here,
+    /// [`Error::InvalidInput`] when it has what a fragment must not have, [`Error::Corrupted`] when it cannot be
+    /// decoded.
     pub fn decode(bytes: &[u8], streams: usize) -> Result<Self, Error> {
+        // Size and version are checked before the operators are decoded.
         if bytes.len() > BYTES_MAX {
-            let what =
-                format!("a part of a query of {} bytes, more than {BYTES_MAX},", bytes.len());
-            return Err(Error::Unsupported(what));
+            let feature =
+                format!("a query fragment of {} bytes, more than {BYTES_MAX},", bytes.len());
+            return Err(Error::Unsupported(feature));
         }
         let envelope = Envelope::decode(bytes).map_err(malformed)?;
         if envelope.version != version() {
-            let what = format!(
-                "a part of a query of version {} (here is {})",
+            let feature = format!(
+                "a query fragment of version {} (this node has {})",
                 envelope.version.chars().take(64).collect::<String>(),
                 version()
             );
-            return Err(Error::Unsupported(what));
+            return Err(Error::Unsupported(feature));
         }
-        // Prost itself goes 100 messages deep and no deeper.
+        // Prost refuses messages that are nested more than 100 deep.
         let node = PhysicalPlanNode::decode(envelope.plan).map_err(malformed)?;
+        // Only the settings that the envelope carries apply; the functions are this version's own.
         let batch_rows = envelope.batch_rows.clamp(1, BATCH_ROWS_MAX);
         let mut config = SessionConfig::new()
             .with_batch_size(usize::try_from(batch_rows).unwrap_or(usize::MAX))
@@ -141,6 +142,7 @@ impl Fragment {
             HashMap::new(),
             Arc::clone(&NOTHING_RUNS),
         );
+        // DataFusion panics on some malformed plans.
         let codec = Codec::new(streams);
         let decoded = catch_unwind(AssertUnwindSafe(|| {
             let context = PhysicalPlanDecodeContext::new(&context, &codec);
@@ -151,18 +153,18 @@ impl Fragment {
             Ok(Err(error)) => {
                 return Err(match service_error(error) {
                     error @ (Error::InvalidInput(_) | Error::Unsupported(_)) => error,
-                    other => Error::Unsupported(format!("a part of a query ({other})")),
+                    error => Error::Unsupported(format!("a query fragment ({error})")),
                 });
             }
-            Err(_) => return Err(Error::Corrupted("a part of a query is malformed".to_owned())),
+            Err(_) => return Err(Error::Corrupted("query fragment is malformed".to_owned())),
         };
         let leaf = codec.leaf.into_inner();
         let leaf =
-            leaf.ok_or_else(|| Error::Corrupted("a part of a query reads nothing".to_owned()))?;
+            leaf.ok_or_else(|| Error::Corrupted("query fragment reads no rows".to_owned()))?;
         Ok(Self { plan, leaf, config })
     }
 
-    /// Checks that the columns asked of a scan are those that the fragment reads.
+    /// Checks that a scan reads the columns that the fragment expects.
     pub(crate) fn check(&self, columns: &SchemaRef) -> Result<(), Error> {
         let schema = self.leaf.schema();
         let fits = schema.fields().len() <= columns.fields().len()
@@ -174,21 +176,21 @@ impl Fragment {
         if fits {
             return Ok(());
         }
-        Err(Error::InvalidInput("a part of a query reads other columns than its scan".to_owned()))
+        Err(Error::InvalidInput("query fragment and its scan read different columns".to_owned()))
     }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn malformed(error: prost::DecodeError) -> Error {
-    Error::Corrupted(format!("a part of a query is malformed ({error})"))
+    Error::Corrupted(format!("query fragment is malformed ({error})"))
 }
 
-fn refused(what: String) -> DataFusionError {
-    let text = format!("a part of a query that runs at a node may not have {what}");
+fn refused(part: String) -> DataFusionError {
+    let text = format!("a query fragment must not contain {part}");
     DataFusionError::External(Box::new(Error::InvalidInput(text)))
 }
 
-/// What may be in a fragment.
+/// Encodes and decodes what a fragment may contain.
 #[derive(Debug)]
 struct Codec {
     streams: usize,
@@ -201,20 +203,20 @@ impl Codec {
         Self { streams, leaf: Mutex::new(None), depth: AtomicUsize::new(0) }
     }
 
-    /// Does something one level deeper.
-    fn deeper<T>(&self, what: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// Runs a step one level of nesting deeper.
+    fn deeper<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<T> {
         if self.depth.fetch_add(1, Ordering::Relaxed) >= DEPTH_MAX {
-            return Err(refused("so much nested in each other".to_owned()));
+            return Err(refused("so many nested operators and expressions".to_owned()));
         }
-        let done = what();
+        let result = step();
         self.depth.fetch_sub(1, Ordering::Relaxed);
-        done
+        result
     }
 }
 
-/// The operators that work on one stream at a time, as far as they do.
+/// Accepts operators that work on one stream at a time.
 fn check_operator(node: &PhysicalPlanNode) -> Result<()> {
-    let what = match &node.physical_plan_type {
+    let part = match &node.physical_plan_type {
         Some(
             PhysicalPlanType::Filter(_)
             | PhysicalPlanType::Projection(_)
@@ -238,10 +240,10 @@ fn check_operator(node: &PhysicalPlanNode) -> Result<()> {
         Some(_) => "an operator of this kind",
         None => "an operator of no kind",
     };
-    Err(refused(what.to_owned()))
+    Err(refused(part.to_owned()))
 }
 
-/// The expressions that are computed from a row and nothing else.
+/// Accepts expressions that are computed from one row alone.
 fn check_expression(node: &PhysicalExprNode) -> Result<()> {
     match &node.expr_type {
         Some(
@@ -263,7 +265,7 @@ fn check_expression(node: &PhysicalExprNode) -> Result<()> {
     }
 }
 
-/// Filters that are found while a query runs are each stream's own, and begin anew where it runs.
+/// Dynamic filters belong to one execution of a plan and are made anew where it runs.
 fn without_dynamic_filters(node: &mut PhysicalPlanNode) {
     match &mut node.physical_plan_type {
         Some(PhysicalPlanType::Aggregate(aggregate)) => aggregate.dynamic_filter = None,
@@ -348,8 +350,8 @@ impl PhysicalExtensionCodec for Codec {
     }
 
     fn try_encode_udf(&self, function: &ScalarUDF, _: &mut Vec<u8>) -> Result<()> {
-        let known = REGISTRY.scalar.get(function.name());
-        let same = known.is_some_and(|known| known.as_ref() == function);
+        let registered = REGISTRY.scalar.get(function.name());
+        let same = registered.is_some_and(|registered| registered.as_ref() == function);
         if same && function.signature().volatility == Volatility::Immutable {
             return Ok(());
         }
@@ -357,8 +359,8 @@ impl PhysicalExtensionCodec for Codec {
     }
 
     fn try_encode_udaf(&self, function: &AggregateUDF, _: &mut Vec<u8>) -> Result<()> {
-        let known = REGISTRY.aggregate.get(function.name());
-        if known.is_some_and(|known| known.as_ref() == function) {
+        let registered = REGISTRY.aggregate.get(function.name());
+        if registered.is_some_and(|registered| registered.as_ref() == function) {
             return Ok(());
         }
         Err(refused(format!("function {}()", function.name())))

@@ -1,40 +1,40 @@
-//! SQL functions that DataFusion does not have, or answers differently.
+//! SQL functions that DataFusion lacks, or that differ from DataFusion's.
 //!
 //! - `hash64(a, b, ..)`: the hash that places rows, so that a key column can be made of it;
 //! - `xxh3(text or bytes)`: the plain 64-bit hash of the bytes;
-//! - `version()`: what clients ask when they connect;
+//! - `version()`: queried by clients when they connect;
 //! - `json_build_object`: PostgreSQL's (`json.rs`);
 //! - `to_char`: DataFusion's, with PostgreSQL's patterns (`to_char.rs`);
-//! - `string_agg` and `array_agg`: DataFusion's, within bounds in windows (`gathered.rs`);
-//! - `avg` and `sum`: DataFusion's, faster over rows that lie together (`runs.rs`), and without sums of integers that
-//!   wrap (`whole.rs`);
-//! - `repeat`, `lpad` and others that make large values: DataFusion's, within bounds (`bounded.rs`);
-//! - what stands for `/` and `%` of floats, which refuse zero (`float_division.rs`);
-//! - `mod` and `div` (`division.rs`), and `sign`, `every` and `variance`, which have other names there;
+//! - `string_agg` and `array_agg`: DataFusion's, bounded in windows (`gathered.rs`);
+//! - `avg` and `sum`: DataFusion's, faster over adjacent rows of a group (`runs.rs`), without wrapping sums of integers
+//! (`whole.rs`);
+//! - `repeat`, `lpad` and others that make large values: DataFusion's, bounded (`bounded.rs`);
+//! - replacements for `/` and `%` of floats, which refuse zero (`float_division.rs`);
+//! - `mod` and `div` (`division.rs`); `sign`, `every` and `variance`, which have other names in DataFusion;
 //! - `date_trunc` and `date_bin`: over times of every unit, faster where they ascend (`steps.rs`);
 //! - `now` and `to_timestamp`: DataFusion's, in microseconds (`clock.rs`);
-//! - `timezone`, which is AT TIME ZONE, and what else depends on a time zone (`zoned.rs`);
-//! - what stands for `+`, `-` and `*` of integers, which do not wrap either (`checked.rs`);
-//! - what stands for `||` of texts, within bounds too (`concatenation.rs`);
-//! - what stands around constants that rows would hold many times (`wide.rs`);
-//! - `date_part`, and what stands for `extract`: DataFusion's, with fractions of seconds (`parts.rs`);
-//! - `max` and `min`: DataFusion's, with NaN as the greatest, and of intervals (`extremes.rs`);
-//! - what stands for `greatest` and `least` of intervals (`extremes.rs`);
-//! - what stands for casts of decimals to doubles (`doubles.rs`);
-//! - what stands for casts between texts and bytes (`bytea.rs`), and of other values to texts (`value_texts.rs`);
-//! - what stands for `*` and `/` of intervals by numbers (`intervals.rs`);
-//! - `round`, `ln`, `length` and others that PostgreSQL's take more, or refuse more (`adjusted.rs`), `ceil`, `floor` and
-//!   `trunc` of decimals (`digits.rs`), what stands for `/`
-//!   of exact numbers (`number_division.rs`), and what DataFusion does not have: `quote_ident` and `format` (`quoting.rs`),
-//!   `age` and `make_interval` (`made_times.rs`), `width_bucket` (`numbers.rs`), `encode` (`encodings.rs`);
-//! - what stands for SIMILAR TO (`similar.rs`) and OVERLAPS (`overlaps.rs`), and `pg_sleep` (`sleep.rs`);
-//! - what stands for casts to CHAR(n) (`padded.rs`);
-//! - what stands for the value of a subquery that became a join (`only_row.rs`);
-//! - what stands for intervals where they are compared (`interval_order.rs`), and for casts of texts to them
-//!   (`interval_text.rs`);
-//! - what stands around what is cast to fewer digits (`casts.rs`), and around what is grouped by (`apart.rs`).
+//! - `timezone`, which is AT TIME ZONE, and other functions that depend on a time zone (`zoned.rs`);
+//! - replacements for `+`, `-` and `*` of integers, which do not wrap (`checked.rs`);
+//! - a replacement for `||` of texts, bounded (`concatenation.rs`);
+//! - a wrapper of constants that rows would repeat (`wide.rs`);
+//! - `date_part`, and a replacement for `extract`: DataFusion's, with fractions of seconds (`parts.rs`);
+//! - `max` and `min`: DataFusion's, with NaN as the greatest value, and of intervals (`extremes.rs`);
+//! - replacements for `greatest` and `least` of intervals (`extremes.rs`);
+//! - replacements for casts of decimals to doubles (`doubles.rs`);
+//! - replacements for casts between texts and bytes (`bytea.rs`), and of other values to texts (`value_texts.rs`);
+//! - replacements for `*` and `/` of intervals and numbers (`intervals.rs`);
+//! - `round`, `ln`, `length` and others that take more or refuse more in PostgreSQL (`adjusted.rs`), `ceil`, `floor`
+//! and `trunc` of decimals (`digits.rs`), a replacement for `/` of exact numbers (`number_division.rs`), and functions
+//! that DataFusion lacks: `quote_ident` and `format` (`quoting.rs`), `age` and `make_interval` (`made_times.rs`),
+//! `width_bucket` (`numbers.rs`), `encode` (`encodings.rs`);
+//! - replacements for SIMILAR TO (`similar.rs`) and OVERLAPS (`overlaps.rs`), and `pg_sleep` (`sleep.rs`);
+//! - a replacement for casts to CHAR(n) (`padded.rs`);
+//! - the value of a subquery that became a join (`only_row.rs`);
+//! - replacements for intervals where they are compared (`interval_order.rs`), and for casts of texts to intervals
+//! (`interval_text.rs`);
+//! - wrappers of values that are cast to fewer digits (`casts.rs`), and of group expressions (`apart.rs`).
 //!
-//! A part of a query that runs at a node finds them there under the same names.
+//! Query fragments that run at a node find them there under the same names.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -59,17 +59,18 @@ use crate::{
     quoting, regular, similar, sleep, steps, time_read, to_char, value_texts, wide, zoned,
 };
 
-/// The version of PostgreSQL whose clients know what to expect here.
+/// Version of PostgreSQL whose behavior clients can expect.
 pub const POSTGRES_VERSION: &str = "16.6";
 
-/// What `version()` says; clients parse the number behind "PostgreSQL".
+/// Result of `version()`; clients parse the number after "PostgreSQL".
 pub fn version_text() -> String {
     format!("PostgreSQL {POSTGRES_VERSION} (Partita {})", env!("CARGO_PKG_VERSION"))
 }
 
-/// The functions that are the same in every session.
+/// Functions that are the same in every session.
 pub fn shared() -> Vec<ScalarUDF> {
-    let own = [
+    // Functions that need no list of their own, then the lists of the modules.
+    let functions = [
         ScalarUDF::from(Hash64::new()),
         ScalarUDF::from(Xxh3::new()),
         apart::function(),
@@ -86,33 +87,33 @@ pub fn shared() -> Vec<ScalarUDF> {
         wide::function(),
         constant("version", &[], &version_text()),
     ];
-    let own = own.into_iter().chain(steps::functions()).chain(bounded::functions());
-    let own = own.chain(casts::functions()).chain(checked::functions());
-    let own = own.chain(division::functions()).chain(under_other_names());
-    let own = own.chain(intervals::functions()).chain(clock::functions());
-    let own = own.chain(extremes::functions()).chain(parts::functions());
-    let own = own.chain(bytea::functions()).chain(doubles::functions());
-    let own = own.chain(zoned::functions()).chain(value_texts::functions());
-    let own = own.chain(adjusted::functions()).chain(encodings::functions());
-    let own = own.chain(made_times::functions()).chain(numbers::functions());
-    let own = own.chain(float_division::functions()).chain(similar::functions());
-    let own = own.chain(quoting::functions()).chain(regular::functions());
-    own.chain(time_read::functions()).chain(arrays::functions()).collect()
+    let functions = functions.into_iter().chain(steps::functions()).chain(bounded::functions());
+    let functions = functions.chain(casts::functions()).chain(checked::functions());
+    let functions = functions.chain(division::functions()).chain(under_other_names());
+    let functions = functions.chain(intervals::functions()).chain(clock::functions());
+    let functions = functions.chain(extremes::functions()).chain(parts::functions());
+    let functions = functions.chain(bytea::functions()).chain(doubles::functions());
+    let functions = functions.chain(zoned::functions()).chain(value_texts::functions());
+    let functions = functions.chain(adjusted::functions()).chain(encodings::functions());
+    let functions = functions.chain(made_times::functions()).chain(numbers::functions());
+    let functions = functions.chain(float_division::functions()).chain(similar::functions());
+    let functions = functions.chain(quoting::functions()).chain(regular::functions());
+    functions.chain(time_read::functions()).chain(arrays::functions()).collect()
 }
 
-/// Functions of DataFusion's under the names that they have in PostgreSQL.
+/// DataFusion's functions under the names that they have in PostgreSQL.
 fn under_other_names() -> impl Iterator<Item = ScalarUDF> {
-    // An array's functions of one element are of the first one there.
-    let named = [
+    // DataFusion's `array_remove` and `array_replace` change the first match only.
+    let renamed = [
         ("signum", "sign"),
         ("array_remove_all", "array_remove"),
         ("array_replace_all", "array_replace"),
     ]
     .into_iter();
-    named.filter_map(|(name, other)| Some(builtin(name)?.as_ref().clone().with_aliases([other])))
+    renamed.filter_map(|(name, alias)| Some(builtin(name)?.as_ref().clone().with_aliases([alias])))
 }
 
-/// The aggregates that are the same in every session.
+/// Aggregates that are the same in every session.
 pub fn shared_aggregates() -> Vec<Arc<AggregateUDF>> {
     let theirs = SessionStateDefaults::default_aggregate_functions();
     let variance = theirs.iter().find(|function| function.name() == "var");
@@ -121,7 +122,7 @@ pub fn shared_aggregates() -> Vec<Arc<AggregateUDF>> {
     aggregates::replaced().chain(variance).collect()
 }
 
-/// A function of DataFusion's, by its name or an alias.
+/// Looks up a function of DataFusion by its name or an alias.
 pub(crate) fn builtin(name: &str) -> Option<&'static Arc<ScalarUDF>> {
     static ALL: LazyLock<Vec<Arc<ScalarUDF>>> =
         LazyLock::new(SessionStateDefaults::default_scalar_functions);
@@ -131,18 +132,18 @@ pub(crate) fn builtin(name: &str) -> Option<&'static Arc<ScalarUDF>> {
     ALL.iter().find(is_named)
 }
 
-/// The functions that every node has: DataFusion's, and [`shared`] and [`shared_aggregates`] over them.
+/// Functions that every node has: DataFusion's, overridden by [`shared`] and [`shared_aggregates`].
 #[derive(Debug)]
 pub(crate) struct Registry {
     pub(crate) scalar: HashMap<String, Arc<ScalarUDF>>,
     pub(crate) aggregate: HashMap<String, Arc<AggregateUDF>>,
 }
 
-/// The one there is.
+/// The registry of this process.
 pub(crate) static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
-    let own = shared().into_iter().map(Arc::new);
+    let overrides = shared().into_iter().map(Arc::new);
     let mut scalar = HashMap::new();
-    for function in SessionStateDefaults::default_scalar_functions().into_iter().chain(own) {
+    for function in SessionStateDefaults::default_scalar_functions().into_iter().chain(overrides) {
         for name in
             std::iter::once(function.name()).chain(function.aliases().iter().map(|n| n.as_str()))
         {
@@ -161,12 +162,12 @@ pub(crate) static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
     Registry { scalar, aggregate }
 });
 
-/// Whether an aggregate has this name.
+/// Returns true if there is an aggregate of this name.
 pub fn is_aggregate(name: &str) -> bool {
     REGISTRY.aggregate.contains_key(name)
 }
 
-/// A function without arguments and with one answer, under a name and others.
+/// A function without arguments that returns a constant text, with aliases.
 pub fn constant(name: &str, aliases: &[&str], value: &str) -> ScalarUDF {
     ScalarUDF::from(Constant {
         name: name.to_owned(),
@@ -176,7 +177,7 @@ pub fn constant(name: &str, aliases: &[&str], value: &str) -> ScalarUDF {
     })
 }
 
-/// A function without arguments and with one answer.
+/// A function without arguments that returns a constant text.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Constant {
     name: String,
@@ -207,7 +208,7 @@ impl ScalarUDFImpl for Constant {
     }
 }
 
-/// `hash64(a, ..)`.
+/// `hash64(a, ..)`: the 64-bit hash by which rows are placed.
 #[derive(Debug)]
 struct Hash64 {
     signature: Signature,
@@ -263,7 +264,7 @@ impl ScalarUDFImpl for Hash64 {
     }
 }
 
-/// `xxh3(text or bytes)`.
+/// `xxh3(text or bytes)`: the plain 64-bit hash of the bytes.
 #[derive(Debug)]
 struct Xxh3 {
     signature: Signature,
@@ -309,7 +310,7 @@ impl ScalarUDFImpl for Xxh3 {
                 | DataType::BinaryView
                 | DataType::Null,
             ] => Ok(DataType::UInt64),
-            _ => exec_err!("xxh3 takes a text or bytes; hash64 takes anything"),
+            _ => exec_err!("xxh3 takes a text or bytes; hash64 takes any value"),
         }
     }
 

@@ -1,23 +1,23 @@
-//! Partial aggregates whose groups are looked up once for the rows that lie together.
+//! Partial aggregates that look up a group once for adjacent rows.
 //!
 //! ```text
 //!   AggregateExec: mode=Partial        GroupRunsExec: mode=Partial
 //!     rows in key order           ->     ├─ batches of long runs: a group is looked up once per run
-//!                                        └─ all others: DataFusion's AggregateExec
+//!                                        └─ other batches: DataFusion's AggregateExec
 //! ```
 //!
-//! DataFusion hashes the group of every row and compares it with the one that it finds there. Rows come in key order, so
-//! that those of one group (a host's rows of one hour) mostly follow each other, in a **run**: to see where the next one
-//! begins is a comparison of two columns with themselves, a tenth of the cost. What runs add up to is added to one
-//! accumulator per group, which `runs.rs` makes cheap too.
+//! DataFusion hashes the group of every row and compares it with the one in its table. Rows come in key order, so those
+//! of one group (a host's rows of one hour) are mostly adjacent and form a **run**: finding where the next run begins
+//! is a comparison of two columns with themselves, a tenth of the cost. The rows of a run are added to the accumulator
+//! of one group, which `runs.rs` makes cheap too.
 //!
 //! Invariants:
-//! - what comes out are partial states under the schema that the replaced operator has; a group may come more than once,
-//!   as it does when DataFusion's own runs short of memory, and the final aggregate adds them up;
-//! - what is kept is bounded by a batch of groups and by `BYTES_MAX`, whichever comes first, and one batch of rows beyond:
-//!   then all groups are given out. Whatever needs more memory than that is DataFusion's, under its rules;
-//! - rows are one run only if their groups are not distinct by SQL's rules; whether two runs are one group is for
-//!   DataFusion's table of groups to say.
+//! - the output has the schema of the replaced operator's partial states; a group may occur more than once, as it does
+//! when DataFusion's operator runs short of memory, and the final aggregate combines them;
+//! - the table is bounded by a batch of groups and by `BYTES_MAX`, plus one batch of rows: when either is reached, all
+//! groups are emitted. Aggregates that need more memory are left to DataFusion, under its rules;
+//! - rows form a run only if their groups are not distinct by SQL's rules; DataFusion's table of groups decides if two
+//! runs belong to one group.
 
 use std::fmt;
 use std::sync::Arc;
@@ -49,18 +49,18 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 use parking_lot::Mutex;
 
-/// So many rows a run must have on average: with fewer, finding it costs more than it saves.
+/// Minimum average rows of a run: with fewer, finding runs costs more than it saves.
 const ROWS_PER_RUN_MIN: usize = if cfg!(test) { 3 } else { 8 };
-/// Batches of fewer rows are not looked at: what they cost is not the rows.
+/// Minimum rows of a batch: the cost of smaller ones is not per row.
 const ROWS_MIN: usize = if cfg!(test) { 6 } else { 512 };
-/// Where batches have no long runs, at least one of so many is looked at.
+/// Where batches have no long runs, at least one in so many is examined.
 const UNSEEN_MAX: u32 = 64;
-/// So much memory the groups of one stream may take, and what a batch of rows adds; no pool is asked for it.
+/// Maximum memory of one stream's groups, before a batch of rows is added; it is not accounted to a pool.
 const BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 4 << 20 };
-/// The functions whose states are no larger than a value, whatever they were given, and do not depend on the order of rows.
+/// Functions whose states are no larger than a value, whatever their input, and do not depend on the order of rows.
 const FUNCTIONS: [&str; 5] = ["avg", "count", "max", "min", "sum"];
 
-/// Replaces partial aggregates in plans that are done otherwise: the last of all rules.
+/// Replaces partial aggregates in plans; must be the last rule.
 #[derive(Debug)]
 pub struct GroupRuns;
 
@@ -82,7 +82,7 @@ impl PhysicalOptimizerRule for GroupRuns {
     }
 }
 
-/// The same plan, with its partial aggregates done by runs where they can be.
+/// Replaces the partial aggregates of a plan where runs can be used.
 pub(crate) fn by_runs(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|plan| {
         if !plan.downcast_ref::<AggregateExec>().is_some_and(can_be_done) {
@@ -93,8 +93,9 @@ pub(crate) fn by_runs(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionP
     .data()
 }
 
-/// Whether an aggregate is partial, of functions that can be done by runs, and of groups whose runs can be found.
+/// Returns true for a partial aggregate of functions in `FUNCTIONS` over groups that can be compared.
 fn can_be_done(aggregate: &AggregateExec) -> bool {
+    // Runs are found by comparing adjacent values, which not all types allow.
     let groups = aggregate.group_expr();
     let schema = aggregate.input_schema();
     let comparable = |expr: &Arc<dyn PhysicalExpr>| {
@@ -112,6 +113,7 @@ fn can_be_done(aggregate: &AggregateExec) -> bool {
                 )
         })
     };
+    // Grouping sets, limits, distinct arguments and ordered ones are left to DataFusion.
     *aggregate.mode() == AggregateMode::Partial
         && *aggregate.input_order_mode() == InputOrderMode::Linear
         && aggregate.limit_options().is_none()
@@ -129,22 +131,22 @@ fn can_be_done(aggregate: &AggregateExec) -> bool {
 /// A partial aggregate that looks groups up by runs.
 #[derive(Debug)]
 struct GroupRunsExec {
-    /// The operator whose place it takes.
+    /// The operator that this one replaces.
     replaced: Arc<dyn ExecutionPlan>,
-    /// The same over what is left to it, of each partition that runs: for what they count.
-    others: Mutex<Vec<Arc<dyn ExecutionPlan>>>,
+    /// The replaced operator over the batches without long runs, for each partition that runs; kept for its metrics.
+    fallbacks: Mutex<Vec<Arc<dyn ExecutionPlan>>>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl GroupRunsExec {
     fn new(replaced: Arc<dyn ExecutionPlan>) -> Self {
-        Self { replaced, others: Mutex::default(), metrics: ExecutionPlanMetricsSet::new() }
+        Self { replaced, fallbacks: Mutex::default(), metrics: ExecutionPlanMetricsSet::new() }
     }
 
     fn aggregate(&self) -> Result<&AggregateExec> {
-        self.replaced
-            .downcast_ref::<AggregateExec>()
-            .ok_or_else(|| DataFusionError::Internal("what groups runs is no aggregate".to_owned()))
+        self.replaced.downcast_ref::<AggregateExec>().ok_or_else(|| {
+            DataFusionError::Internal("GroupRunsExec does not replace an aggregate".to_owned())
+        })
     }
 }
 
@@ -156,11 +158,11 @@ impl DisplayAs for GroupRunsExec {
                 self.0.fmt_as(self.1, f)
             }
         }
-        let told = Replaced(self.replaced.as_ref(), form).to_string();
-        match told.strip_prefix(self.replaced.name()) {
+        let text = Replaced(self.replaced.as_ref(), form).to_string();
+        match text.strip_prefix(self.replaced.name()) {
             Some(rest) => write!(f, "{}{rest}", self.name()),
-            // As a tree, where names stand elsewhere.
-            None => f.write_str(&told),
+            // In the tree format the name is elsewhere.
+            None => f.write_str(&text),
         }
     }
 }
@@ -194,16 +196,16 @@ impl ExecutionPlan for GroupRunsExec {
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
-        let mut all = self.metrics.clone_inner();
-        for others in self.others.lock().iter().filter_map(|others| others.metrics()) {
-            // The rows that come out are counted here.
+        let mut metrics = self.metrics.clone_inner();
+        for fallback in self.fallbacks.lock().iter().filter_map(|fallback| fallback.metrics()) {
+            // Output rows are counted by this operator.
             let worked = |metric: &&Arc<Metric>| {
                 matches!(metric.value(), MetricValue::ElapsedCompute(_))
                     || metric.value().name() == "skipped_aggregation_rows"
             };
-            others.iter().filter(worked).for_each(|metric| all.push(Arc::clone(metric)));
+            fallback.iter().filter(worked).for_each(|metric| metrics.push(Arc::clone(metric)));
         }
-        Some(all)
+        Some(metrics)
     }
 
     fn execute(
@@ -211,6 +213,7 @@ impl ExecutionPlan for GroupRunsExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
+        // Batches with long runs go into the table.
         let aggregate = self.aggregate()?;
         let schema = aggregate.schema();
         let groups_max = context.session_config().batch_size();
@@ -218,6 +221,7 @@ impl ExecutionPlan for GroupRunsExec {
         let in_runs = MetricBuilder::new(&self.metrics).counter("rows_in_runs", partition);
         let table = Arc::new(Mutex::new(Table::new(aggregate, groups_max)?));
 
+        // DataFusion's operator aggregates the remaining batches.
         let rows = aggregate.input().execute(partition, Arc::clone(&context))?;
         let rest = left_over(rows, Arc::clone(&table), metrics.clone(), in_runs);
         let rest = Once { schema: aggregate.input().schema(), rows: Mutex::new(Some(rest)) };
@@ -229,19 +233,20 @@ impl ExecutionPlan for GroupRunsExec {
             false,
             None,
         )?;
-        let others =
+        let fallback =
             replace_children_if_necessary(Arc::clone(&self.replaced), vec![Arc::new(rest)])?;
-        self.others.lock().push(Arc::clone(&others));
-        let mut others = others.execute(0, context)?;
+        self.fallbacks.lock().push(Arc::clone(&fallback));
+        let mut fallback = fallback.execute(0, context)?;
 
+        // The fallback's states come first; the table is emitted when it is full and at the end.
         let mut ended = false;
         let states = futures::stream::poll_fn(move |context| {
             let next = match ended {
                 true => Poll::Ready(None),
-                false => others.poll_next_unpin(context),
+                false => fallback.poll_next_unpin(context),
             };
             let next = match next {
-                Poll::Ready(Some(others)) => Poll::Ready(Some(others)),
+                Poll::Ready(Some(states)) => Poll::Ready(Some(states)),
                 Poll::Ready(None) => {
                     ended = true;
                     Poll::Ready(table.lock().last().transpose())
@@ -257,7 +262,7 @@ impl ExecutionPlan for GroupRunsExec {
     }
 }
 
-/// The batches that have no long runs; the others go into the table.
+/// Returns the batches without long runs; the others go into the table.
 fn left_over(
     rows: SendableRecordBatchStream,
     table: Arc<Mutex<Table>>,
@@ -266,25 +271,25 @@ fn left_over(
 ) -> SendableRecordBatchStream {
     let schema = rows.schema();
     let rest = rows.filter_map(move |batch| {
-        let left = batch.and_then(|batch| {
+        let remaining = batch.and_then(|batch| {
             let _timer = metrics.elapsed_compute().timer();
-            let taken = table.lock().take(&batch)?;
-            in_runs.add(if taken { batch.num_rows() } else { 0 });
-            Ok((!taken).then_some(batch))
+            let grouped = table.lock().take(&batch)?;
+            in_runs.add(if grouped { batch.num_rows() } else { 0 });
+            Ok((!grouped).then_some(batch))
         });
         async move {
-            let left = left.transpose();
-            if left.is_none() {
-                // Whoever waits for groups looks whether there are enough of them before the next rows come.
+            let remaining = remaining.transpose();
+            if remaining.is_none() {
+                // Yields, so that the consumer can take a full table before the next batch is read.
                 tokio::task::yield_now().await;
             }
-            left
+            remaining
         }
     });
     Box::pin(RecordBatchStreamAdapter::new(schema, rest))
 }
 
-/// A stream as the only partition of a plan's leaf.
+/// A stream as the only partition of a leaf.
 struct Once {
     schema: SchemaRef,
     rows: Mutex<Option<SendableRecordBatchStream>>,
@@ -303,41 +308,43 @@ impl PartitionStream for Once {
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
         self.rows.lock().take().unwrap_or_else(|| {
-            let twice = DataFusionError::Internal("a stream is read twice".to_owned());
+            let twice = DataFusionError::Internal("stream read twice".to_owned());
             let failed = futures::stream::once(async { Err(twice) });
             Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), failed))
         })
     }
 }
 
-/// One of an aggregate's functions.
+/// A function of an aggregate, with the states of all groups.
 struct Function {
     arguments: Vec<Arc<dyn PhysicalExpr>>,
     filter: Option<Arc<dyn PhysicalExpr>>,
     groups: Box<dyn GroupsAccumulator>,
 }
 
-/// The groups of the runs that were found, and what their rows add up to.
+/// Groups of runs, and the states of the functions for each.
 struct Table {
-    /// Of the states: columns of groups, then of functions.
+    /// Schema of the partial states: columns of groups, then of functions.
     schema: SchemaRef,
-    by: Vec<Arc<dyn PhysicalExpr>>,
+    group_exprs: Vec<Arc<dyn PhysicalExpr>>,
     groups: Box<dyn GroupValues>,
     functions: Vec<Function>,
     groups_max: usize,
     attention: Attention,
-    /// Groups that were too many, until they are taken.
+    /// States of a table that was full, until they are emitted.
     full: Option<RecordBatch>,
-    /// The group of each run, and of each row of a batch. Kept for their memory.
+    /// Group of each run, and of each row of a batch; kept to reuse the memory.
     run_groups: Vec<usize>,
     row_groups: Vec<usize>,
 }
 
 impl Table {
     fn new(aggregate: &AggregateExec, groups_max: usize) -> Result<Self> {
-        let by = aggregate.group_expr();
-        let groups =
-            new_group_values(by.group_schema(&aggregate.input_schema())?, &GroupOrdering::None)?;
+        let group_by = aggregate.group_expr();
+        let groups = new_group_values(
+            group_by.group_schema(&aggregate.input_schema())?,
+            &GroupOrdering::None,
+        )?;
         let functions = aggregate.aggr_expr().iter().zip(aggregate.filter_expr());
         let functions = functions.map(|(function, filter)| {
             Ok(Function {
@@ -348,7 +355,7 @@ impl Table {
         });
         Ok(Self {
             schema: aggregate.schema(),
-            by: by.expr().iter().map(|(expr, _)| Arc::clone(expr)).collect(),
+            group_exprs: group_by.expr().iter().map(|(expr, _)| Arc::clone(expr)).collect(),
             groups,
             functions: functions.collect::<Result<_>>()?,
             groups_max: groups_max.max(1),
@@ -359,32 +366,35 @@ impl Table {
         })
     }
 
-    /// Adds rows to their groups, if their runs are long; whether it did.
+    /// Adds rows to their groups and returns true if their runs are long; otherwise does nothing.
     fn take(&mut self, batch: &RecordBatch) -> Result<bool> {
         let rows = batch.num_rows();
-        // Nobody has taken what was given out: the others can go on.
+        // Until a full table has been emitted, all batches take the other path.
         if rows < ROWS_MIN || self.full.is_some() || !self.attention.looks() {
             return Ok(false);
         }
-        let by = evaluated(&self.by, batch)?;
-        let runs = partition(&by)?;
+        let keys = evaluated(&self.group_exprs, batch)?;
+        let runs = partition(&keys)?;
         let long = rows / ROWS_PER_RUN_MIN >= runs.len();
         self.attention.saw(long);
         if !long {
             return Ok(false);
         }
         let runs = runs.ranges();
+        // The table must not outgrow its bounds.
         if self.groups.len() + runs.len() > self.groups_max || self.bytes() > BYTES_MAX {
             self.full = self.given_out()?;
         }
+        // Look up the group of each run by its first row.
         let heads: UInt32Array = runs.iter().map(|run| u32::try_from(run.start).ok()).collect();
-        let heads = by.iter().map(|column| take(column, &heads, None));
+        let heads = keys.iter().map(|column| take(column, &heads, None));
         let heads = heads.collect::<std::result::Result<Vec<_>, _>>()?;
         self.groups.intern(&heads, &mut self.run_groups)?;
         self.row_groups.clear();
         for (run, group) in runs.iter().zip(&self.run_groups) {
             self.row_groups.resize(run.end, *group);
         }
+        // Update each function with the group of each row.
         for function in &mut self.functions {
             let arguments = evaluated(&function.arguments, batch)?;
             let filter = function.filter.iter().map(|filter| evaluated_one(filter, batch));
@@ -396,13 +406,13 @@ impl Table {
         Ok(true)
     }
 
-    /// The memory of groups and states.
+    /// Memory of groups and states, in bytes.
     fn bytes(&self) -> usize {
         let states = self.functions.iter().map(|function| function.groups.size());
         self.groups.size() + states.sum::<usize>()
     }
 
-    /// The states of all groups, which begin anew; `None` if there are none.
+    /// Returns the states of all groups and clears the table; `None` if it is empty.
     fn given_out(&mut self) -> Result<Option<RecordBatch>> {
         if self.groups.is_empty() {
             return Ok(None);
@@ -415,7 +425,7 @@ impl Table {
         Ok(Some(RecordBatch::try_new(Arc::clone(&self.schema), columns)?))
     }
 
-    /// What is left when there are no more rows, batch by batch.
+    /// Returns the remaining states when there are no more rows, batch by batch.
     fn last(&mut self) -> Result<Option<RecordBatch>> {
         match self.full.take() {
             Some(full) => Ok(Some(full)),
@@ -432,25 +442,25 @@ fn evaluated_one(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<Ar
     expr.evaluate(batch)?.into_array(batch.num_rows())
 }
 
-/// Which batches are looked at: all, until one has no long runs; then ever fewer.
+/// Selects the batches that are examined: all, until one has no long runs; then fewer and fewer.
 #[derive(Debug, Default)]
 struct Attention {
     unseen: u32,
-    left: u32,
+    remaining: u32,
 }
 
 impl Attention {
-    /// Whether the next batch is to be looked at.
+    /// Returns true if the next batch is to be examined.
     fn looks(&mut self) -> bool {
-        let looks = self.left == 0;
-        self.left = self.left.saturating_sub(1);
+        let looks = self.remaining == 0;
+        self.remaining = self.remaining.saturating_sub(1);
         looks
     }
 
-    /// Tells whether the batch that was looked at had long runs.
+    /// Records if the examined batch had long runs.
     fn saw(&mut self, long: bool) {
         self.unseen = if long { 0 } else { (self.unseen * 2 + 1).min(UNSEEN_MAX - 1) };
-        self.left = self.unseen;
+        self.remaining = self.unseen;
     }
 }
 
@@ -546,7 +556,7 @@ mod tests {
         plan.downcast_ref::<GroupRunsExec>().or_else(below)
     }
 
-    /// How many rows of a plan's result were added by runs.
+    /// Number of a plan's input rows that were added by runs.
     async fn rows_in_runs(context: &SessionContext, sql: &str) -> usize {
         let plan = plan(context, sql).await;
         let _rows = collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
@@ -584,7 +594,7 @@ mod tests {
         }
     }
 
-    /// So many rows of each of so many hosts, one second apart.
+    /// Rows of some hosts, one second apart.
     fn rows(hosts: u8, each: i64) -> Vec<Row> {
         let all = (0..hosts).flat_map(|host| (0..each).map(move |at| (Some(host), at, Some(1))));
         all.collect()
@@ -630,7 +640,7 @@ mod tests {
 
     #[tokio::test]
     async fn groups_that_take_much_memory_are_given_out_before_the_end() {
-        // 20 groups in all, fewer than a batch; each has a text of 8,000 bytes.
+        // 20 groups in total, fewer than a batch; each has a text of 8,000 bytes.
         let rows = rows(2, 100);
         let sql = "SELECT host, date_bin(INTERVAL '10 seconds', time) AS b, max(long) AS long FROM \
                    (SELECT host, time, repeat(CAST(n % 10 AS varchar), 8000) AS long FROM t) GROUP BY host, b";
@@ -649,7 +659,7 @@ mod tests {
     async fn an_error_of_the_rows_is_the_error_of_the_groups() {
         let rows = rows(2, 60);
         let context = context(&[&rows, &rows], 20, true);
-        // The last row of each batch is divided by nothing.
+        // The divisor of the last row of each batch is zero.
         let sql = "SELECT host, sum(v) FROM (SELECT host, v, 1 / (n - 19) AS q FROM t) WHERE q < 9 GROUP BY host";
         let failed = context.sql(sql).await.unwrap().collect().await.unwrap_err();
         assert!(failed.to_string().contains("Divide by zero"), "{failed}");
@@ -662,7 +672,7 @@ mod tests {
             (0..200).filter(|_| attention.looks().then(|| attention.saw(long)).is_some()).count()
         };
         assert_eq!(looks(true), 200);
-        // After 1, 3, 7, 15, 31, 63 that are not looked at, and again 63.
+        // After 1, 3, 7, 15, 31, 63 batches that are not examined, and again 63.
         assert_eq!(looks(false), 8);
         let mut attention = Attention { unseen: UNSEEN_MAX - 1, left: 0 };
         assert!(attention.looks());

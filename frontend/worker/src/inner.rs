@@ -1,6 +1,7 @@
-//! A function around another: everything but its evaluation is the inner one's.
+//! Methods of a function that wraps another: only its evaluation differs from the inner function's.
 
-/// Writes the methods of [`datafusion::logical_expr::ScalarUDFImpl`], but those that evaluate and simplify, that a wrapper with `fn inner(&self)` passes on.
+/// Writes the methods of [`datafusion::logical_expr::ScalarUDFImpl`], except evaluation and simplification, that a
+/// wrapper with `fn inner(&self)` delegates to the inner function.
 macro_rules! like_inner {
     () => {
         fn name(&self) -> &str {

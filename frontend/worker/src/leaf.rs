@@ -1,4 +1,4 @@
-//! Where a fragment's rows come from: the streams of one scan, under the names that SQL knows.
+//! The leaf of a fragment: reads the streams of one scan and renames their columns to SQL names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use partita_proto::service::RowStream;
 
 use crate::error::SqlError;
 
-/// From rows by storage name to rows by SQL name.
+/// Renames columns from storage names to SQL names.
 #[derive(Clone, Debug)]
 pub struct Renamed {
     schema: SchemaRef,
@@ -29,23 +29,22 @@ pub struct Renamed {
 }
 
 impl Renamed {
-    /// To the columns of a schema from those asked of a scan, which are the same in this order; more
-    /// of them are left out.
+    /// `schema` has the SQL names of the first of `columns`, in the same order; further columns are dropped.
     pub fn new(schema: SchemaRef, columns: SchemaRef) -> Self {
         Self { schema, columns }
     }
 
-    /// The same rows.
+    /// Renames the columns of a batch.
     ///
     /// # Errors
-    /// When a column is missing, or one that is NOT NULL has no value in a row.
+    /// When a column is missing, or a NOT NULL column has a NULL.
     pub fn rows(&self, batch: &RecordBatch) -> Result<RecordBatch, SqlError> {
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.schema.fields().len());
         for (position, field) in self.schema.fields().iter().enumerate() {
-            let wanted = self.columns.field(position);
-            let array = match batch.schema_ref().index_of(wanted.name()) {
-                Ok(at) => Arc::clone(batch.column(at)),
+            let column = self.columns.field(position);
+            let array = match batch.schema_ref().index_of(column.name()) {
+                Ok(index) => Arc::clone(batch.column(index)),
                 Err(_) => {
                     return Err(SqlError::internal(format!(
                         "the scan did not return column \"{}\"",
@@ -68,8 +67,8 @@ impl Renamed {
     }
 }
 
-/// The leaf of a fragment. Where a fragment is made it only stands for the scan; where it runs, it is
-/// given the scan's streams, each for one partition of the plan.
+/// The leaf of a fragment. Where a fragment is made, it only stands for the scan; where it runs, it receives the scan's
+/// streams, one for each partition of the plan.
 #[derive(Debug)]
 pub struct LeafExec {
     schema: SchemaRef,
@@ -78,18 +77,18 @@ pub struct LeafExec {
 }
 
 struct Streams {
-    left: Vec<Option<RowStream>>,
+    remaining: Vec<Option<RowStream>>,
     columns: Option<SchemaRef>,
 }
 
 impl fmt::Debug for Streams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} streams", self.left.len())
+        write!(f, "{} streams", self.remaining.len())
     }
 }
 
 impl LeafExec {
-    /// Of rows with this schema, for so many streams.
+    /// A leaf for rows with this schema, for up to `streams` streams.
     pub fn new(schema: SchemaRef, streams: usize) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&schema)),
@@ -99,15 +98,15 @@ impl LeafExec {
         );
         Self {
             schema,
-            streams: Mutex::new(Streams { left: Vec::new(), columns: None }),
+            streams: Mutex::new(Streams { remaining: Vec::new(), columns: None }),
             properties: Arc::new(properties),
         }
     }
 
-    /// Gives it rows with these columns; those of stream 0 are for partition 0 and so on.
+    /// Provides streams of rows with these columns, one for each partition in order.
     pub(crate) fn give(&self, streams: Vec<RowStream>, columns: &SchemaRef) {
-        let left = streams.into_iter().map(Some).collect();
-        *self.streams.lock() = Streams { left, columns: Some(Arc::clone(columns)) };
+        let remaining = streams.into_iter().map(Some).collect();
+        *self.streams.lock() = Streams { remaining, columns: Some(Arc::clone(columns)) };
     }
 }
 
@@ -146,10 +145,10 @@ impl ExecutionPlan for LeafExec {
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let mut streams = self.streams.lock();
-        let taken = streams.left.get_mut(partition).and_then(Option::take);
-        let (Some(rows), Some(columns)) = (taken, streams.columns.clone()) else {
+        let stream = streams.remaining.get_mut(partition).and_then(Option::take);
+        let (Some(rows), Some(columns)) = (stream, streams.columns.clone()) else {
             return Err(
-                SqlError::internal("a fragment reads a stream that it does not have").into()
+                SqlError::internal("query fragment reads a stream that it was not given").into()
             );
         };
         let renamed = Renamed::new(Arc::clone(&self.schema), columns);
@@ -159,7 +158,7 @@ impl ExecutionPlan for LeafExec {
                 Err(error) => Err(DataFusionError::External(Box::new(error))),
             };
             async move {
-                // The node has other things to do: an operator takes one batch at a time.
+                // The node has other work: yield after each batch.
                 tokio::task::yield_now().await;
                 rows
             }

@@ -6,18 +6,18 @@
 //!   a partition's leader: Worker ── decode ── scan ── operators over each of its streams ── rows
 //! ```
 //!
-//! A **fragment** is a chain of operators over the scan of one partition, of which each works on one
-//! stream at a time: filters, projections, partial aggregates, the first rows in an order, limits.
-//! What has to see all streams (final aggregates, merges, joins) is for the one who asked.
+//! A **fragment** is a chain of operators over the scan of one partition. Each operator works on one stream at a time:
+//! filters, projections, partial aggregates, the first rows in an order, limits. Operators that need all streams (final
+//! aggregates, merges, joins) run at the frontend.
 //!
 //! Invariants:
-//! - only those operators are run, over one scan, with functions that are known here: never a file,
-//!   never anything that changes from call to call;
-//! - what is decoded is bounded in size and depth, and bytes that are no fragment are an error;
-//! - both ends are of one version: names and encodings of DataFusion's operators are nobody's promise;
-//! - an error is what it would have been at the frontend.
+//! - only those operators run, over one scan, with functions that the node knows: never a file, never a volatile
+//! function;
+//! - a decoded fragment is bounded in size and depth, and bytes that are not a fragment are an error;
+//! - both ends have the same version, because names and encodings of DataFusion's operators may change;
+//! - errors are the same as at the frontend.
 //!
-//! Also here is what both ends need alike: SQL functions and the error of the SQL surface.
+//! The crate also has what both ends share: SQL functions and the error of the SQL surface.
 
 #![recursion_limit = "256"]
 

@@ -1,4 +1,4 @@
-//! Running a fragment over the streams of a scan.
+//! Execution of a fragment over the streams of a scan.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::error::SqlError;
 use crate::fragment::Fragment;
 use crate::group_runs::by_runs;
 
-/// Batches that are ready before they are asked for.
+/// Batches that are computed before they are requested.
 const BATCHES_AHEAD: usize = 2;
 
 impl Fragment {
-    /// What the fragment makes of each stream of a scan that was asked for these columns. It computes
-    /// in tasks of its own, with the memory of `runtime`; dropping the streams ends them.
+    /// Runs the fragment over each stream of a scan with these columns. It computes in tasks of its own, with the
+    /// memory of `runtime`; dropping the returned streams aborts the tasks.
     ///
     /// # Errors
-    /// When it cannot begin; what fails later is in the streams.
+    /// When the fragment cannot start; later errors are in the streams.
     pub fn run(
         self,
         reply: ScanReply,
@@ -59,13 +59,13 @@ impl Fragment {
     }
 }
 
-/// At most so many streams: what is more is read behind the first ones.
+/// Merges streams to at most `count`, by chaining further ones to the first ones.
 fn dealt(streams: Vec<RowStream>, count: usize) -> Vec<RowStream> {
     let count = count.max(1);
     let mut dealt: Vec<Vec<RowStream>> = Vec::new();
     for (number, stream) in streams.into_iter().enumerate() {
         match dealt.get_mut(number % count) {
-            Some(before) => before.push(stream),
+            Some(chain) => chain.push(stream),
             None => dealt.push(vec![stream]),
         }
     }
@@ -73,8 +73,9 @@ fn dealt(streams: Vec<RowStream>, count: usize) -> Vec<RowStream> {
     dealt.into_iter().map(joined).collect()
 }
 
-/// Reads a stream in a task of its own, a few batches ahead. What is returned keeps the fragment's lane; dropping it
-/// aborts the task. While nobody reads, the fragment gives up its place among those that compute.
+/// Reads a stream in a task of its own, a few batches ahead. The returned stream keeps the fragment's lane alive;
+/// dropping it aborts the task. While the channel is full, the fragment pauses its place among the computing
+/// statements.
 fn driven(mut rows: SendableRecordBatchStream) -> RowStream {
     let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
     let lane = partita_lanes::current();
@@ -86,7 +87,7 @@ fn driven(mut rows: SendableRecordBatchStream) -> RowStream {
                 Ok(permit) => permit,
                 Err(_) => {
                     let pause = partita_lanes::pause();
-                    // Nobody waits for the rest.
+                    // The receiver was dropped.
                     let Ok(permit) = sender.reserve().await else { break };
                     pause.end().await;
                     permit
@@ -97,7 +98,7 @@ fn driven(mut rows: SendableRecordBatchStream) -> RowStream {
                 break;
             }
         }
-        // What was counted is final when the end is seen.
+        // The scan's statistics are final before the receiver sees the end.
         drop(rows);
         drop(sender);
     });
@@ -108,7 +109,7 @@ fn driven(mut rows: SendableRecordBatchStream) -> RowStream {
         }
         match task.join_next().await {
             Some(Err(error)) if error.is_panic() => {
-                let error = Error::Internal("the task of a part of a query panicked".to_owned());
+                let error = Error::Internal("the task of a query fragment panicked".to_owned());
                 Some((Err(error), (receiver, task, lane)))
             }
             _ => None,
@@ -117,11 +118,11 @@ fn driven(mut rows: SendableRecordBatchStream) -> RowStream {
     Box::pin(rows.fuse())
 }
 
-/// What goes back to the frontend: errors of the scan as they are, all others as clients see them.
+/// Converts an error for the frontend: errors of the scan stay as they are, others become what clients see.
 pub(crate) fn service_error(error: DataFusionError) -> Error {
     let root = error.find_root();
     if let DataFusionError::External(inner) = root
-        && let Some(own) = inner.downcast_ref::<Error>()
+        && let Some(scan_error) = inner.downcast_ref::<Error>()
     {
         return own.clone();
     }

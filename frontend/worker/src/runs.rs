@@ -1,13 +1,13 @@
-//! `avg` and `sum` of doubles over rows that lie together.
+//! `avg` and `sum` of doubles over adjacent rows of a group.
 //!
-//! Rows come in key order, so that those of one group (a host's rows of one hour) mostly follow each other. DataFusion
-//! adds each row to its group's sum in memory, and each addition waits for the one before it; in the average of many
-//! fields that was a quarter of the whole query. Here the rows of a **run**, which follow each other and are of one
-//! group, are added up first, and DataFusion's own accumulator takes one partial state per run.
+//! Rows come in key order, so those of one group (a host's rows of one hour) are mostly adjacent. DataFusion adds each
+//! row to its group's sum in memory, and each addition waits for the previous one; in the average of many fields that
+//! took a quarter of the whole query. Here the rows of a **run**, adjacent rows of one group, are added up first, and
+//! DataFusion's own accumulator merges one partial state per run.
 //!
 //! Invariants:
-//! - null, filters, other types and DISTINCT are DataFusion's own: only what a run adds up to is computed here;
-//! - the order of additions is another one than row by row, as it is with partial aggregates of several partitions.
+//! - NULLs, filters, other types and DISTINCT are left to DataFusion: only the sum of a run is computed here;
+//! - the order of additions differs from row by row, as it does with partial aggregates of several partitions.
 
 use std::sync::Arc;
 
@@ -15,23 +15,23 @@ use arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, UInt64Array};
 use datafusion::error::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 
-/// So many rows a run must have on average: with fewer, runs cost more than they save.
+/// Minimum average rows of a run: with fewer, runs cost more than they save.
 const ROWS_PER_RUN_MIN: usize = 4;
-/// Sums that are built side by side, so that an addition need not wait for the one before it.
+/// Independent partial sums, so that an addition need not wait for the previous one.
 const LANES: usize = 8;
 
-/// What DataFusion's accumulator takes as the partial state of a group.
+/// Partial state that DataFusion's accumulator merges for a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum State {
     CountAndSum,
     Sum,
 }
 
-/// DataFusion's accumulator, which is given runs where there are any.
+/// DataFusion's accumulator, fed with runs where there are any.
 pub(crate) struct Runs {
     inner: Box<dyn GroupsAccumulator>,
     state: State,
-    /// Of the batch at hand: the group of each run, and the row behind its last one. Kept for their memory.
+    /// The group of each run of a batch, and the row after its last one; kept to reuse the memory.
     groups: Vec<usize>,
     ends: Vec<usize>,
 }
@@ -41,23 +41,23 @@ impl Runs {
         Self { inner, state, groups: Vec::new(), ends: Vec::new() }
     }
 
-    /// Finds the runs of a batch; whether they are long enough to be worth it.
+    /// Finds the runs of a batch; returns true if they are long enough to be used.
     fn find(&mut self, groups: &[usize]) -> bool {
         self.groups.clear();
         self.ends.clear();
-        let mut from = 0;
+        let mut end = 0;
         for run in groups.chunk_by(|a, b| a == b) {
             if self.ends.len() >= groups.len() / ROWS_PER_RUN_MIN {
                 return false;
             }
-            from += run.len();
+            end += run.len();
             self.groups.extend(run.first());
-            self.ends.push(from);
+            self.ends.push(end);
         }
         !groups.is_empty()
     }
 
-    /// The partial states of the runs that were found.
+    /// Partial states of the runs of the batch.
     fn states(&self, values: &[f64]) -> Vec<ArrayRef> {
         let begins = || std::iter::once(0).chain(self.ends.iter().copied());
         let spans = || begins().zip(&self.ends);
@@ -73,7 +73,7 @@ impl Runs {
     }
 }
 
-/// The sum of some numbers, in lanes.
+/// The sum of some numbers, in independent lanes.
 fn added_up(values: &[f64]) -> f64 {
     let (chunks, rest) = values.as_chunks::<LANES>();
     let mut lanes = [0.0; LANES];
@@ -134,8 +134,8 @@ impl GroupsAccumulator for Runs {
     }
 
     fn size(&self) -> usize {
-        let own = self.groups.capacity() + self.ends.capacity();
-        self.inner.size() + own * size_of::<usize>()
+        let indices = self.groups.capacity() + self.ends.capacity();
+        self.inner.size() + indices * size_of::<usize>()
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
         "SELECT n, sum(v) OVER (ORDER BY n ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) FROM t ORDER BY n",
     ];
 
-    /// What a query answers with these functions, or with DataFusion's.
+    /// The result of a query with these functions, or with DataFusion's.
     async fn answer(
         rows: &[(i64, Option<i32>)],
         batch_rows: usize,

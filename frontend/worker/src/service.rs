@@ -1,4 +1,4 @@
-//! The service that runs fragments beside the partitions of a node.
+//! Service that runs fragments beside the partitions of a node.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::error::SqlError;
 use crate::fragment::Fragment;
 use crate::run::service_error;
 
-/// Memory for the fragments that run at a node: groups, first rows in an order. A fragment that needs
-/// more gives its groups out early where it can, and otherwise fails. Its scans have their own.
+/// Memory of all fragments that run at a node, for groups and sorted rows. A fragment that needs more emits its groups
+/// early if it can, and otherwise fails. Scans have their own memory.
 pub const MEMORY_BYTES: usize = 256 << 20;
-/// Fragments that an error about memory names.
+/// Fragments named in an error about memory.
 const CONSUMERS_NAMED: usize = 3;
 
 /// Runs fragments over the rows of one node.
@@ -28,20 +28,20 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Beside a node's service, with so many bytes of memory. Fragments compute in lanes, away from the threads that
-    /// answer for the node.
+    /// Creates the service beside a node's data service, with a memory pool of `memory_bytes`. Fragments compute in
+    /// lanes, apart from the threads that serve the node.
     ///
     /// # Errors
-    /// [`Error::Internal`] when DataFusion's runtime cannot be made.
+    /// [`Error::Internal`] when DataFusion's runtime cannot be created.
     pub fn new(
         data: Arc<dyn DataService>,
         memory_bytes: usize,
         lanes: Arc<Lanes>,
     ) -> Result<Arc<Self>, Error> {
-        let named = std::num::NonZeroUsize::new(CONSUMERS_NAMED)
-            .ok_or_else(|| Error::Internal("no consumer is named".to_owned()))?;
-        let pool = TrackConsumersPool::new(FairSpillPool::new(memory_bytes), named);
-        // The disk is for rows.
+        let consumers = std::num::NonZeroUsize::new(CONSUMERS_NAMED)
+            .ok_or_else(|| Error::Internal("CONSUMERS_NAMED is zero".to_owned()))?;
+        let pool = TrackConsumersPool::new(FairSpillPool::new(memory_bytes), consumers);
+        // Fragments do not spill: the disk is for rows.
         let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(pool))
@@ -52,7 +52,7 @@ impl Worker {
     }
 }
 
-/// What goes back to the frontend when a fragment cannot run at all.
+/// Converts the error of a fragment that cannot run at all.
 fn refused(error: SqlError) -> Error {
     Error::Query { sqlstate: error.sqlstate, message: error.message, hint: error.hint }
 }
@@ -66,7 +66,7 @@ impl FragmentService for Worker {
         let decoded = lane.run(async move { Fragment::decode(&fragment, parallelism) }).await;
         let fragment = decoded.map_err(|error| refused(error.into()))??;
         let columns = Arc::clone(&scan.columns);
-        // The scan is the node's own work; its streams are read by the lane.
+        // The scan is the node's own work; only its streams are read in the lane.
         let reply = self.data.scan(scan).await?;
         let runtime = Arc::clone(&self.runtime);
         let running = lane.run(async move { fragment.run(reply, &columns, runtime) }).await;

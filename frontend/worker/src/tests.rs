@@ -1,4 +1,4 @@
-//! Fragments, from operators to bytes to rows.
+//! Fragments: encoding operators, decoding them, and the rows of the result.
 
 mod codec;
 mod running;
@@ -23,7 +23,7 @@ use partita_proto::service::{RowStream, ScanReply, ScanStats};
 use crate::functions::{shared, shared_aggregates};
 use crate::leaf::LeafExec;
 
-/// A table that is read by a leaf.
+/// A table that a leaf stands for.
 #[derive(Debug)]
 struct Leaf;
 
@@ -52,9 +52,9 @@ impl TableProvider for Leaf {
     }
 }
 
-/// Columns `host`, `n`, `v`, with something before each name.
-fn schema(before: &str) -> SchemaRef {
-    let field = |name: &str, of| Field::new(format!("{before}{name}"), of, true);
+/// Columns `host`, `n`, `v`, with a prefix before each name.
+fn schema(prefix: &str) -> SchemaRef {
+    let field = |name: &str, data_type| Field::new(format!("{prefix}{name}"), data_type, true);
     Arc::new(Schema::new(vec![
         field("host", DataType::Utf8View),
         field("n", DataType::Int64),
@@ -62,7 +62,7 @@ fn schema(before: &str) -> SchemaRef {
     ]))
 }
 
-/// The operators that DataFusion plans for a query of `t`, before any rule.
+/// The operators that DataFusion plans for a query of `t`, without any optimizer rule.
 async fn planned(sql: &str) -> Arc<dyn ExecutionPlan> {
     let state = SessionStateBuilder::new()
         .with_config(SessionConfig::new().with_target_partitions(2))
@@ -82,11 +82,11 @@ async fn planned(sql: &str) -> Arc<dyn ExecutionPlan> {
 
 /// The lowest aggregate of a plan.
 fn lowest_aggregate(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
-    let below = plan.children().into_iter().find_map(lowest_aggregate);
-    below.or_else(|| (plan.name() == "AggregateExec").then(|| Arc::clone(plan)))
+    let child = plan.children().into_iter().find_map(lowest_aggregate);
+    child.or_else(|| (plan.name() == "AggregateExec").then(|| Arc::clone(plan)))
 }
 
-/// The part of them that works on one stream at a time.
+/// The operators of a query that work on one stream at a time.
 async fn chain(sql: &str) -> Arc<dyn ExecutionPlan> {
     let mut plan = planned(sql).await;
     if plan.name() == "ProjectionExec" && plan.children()[0].name() == "GlobalLimitExec" {
@@ -112,7 +112,7 @@ async fn encoded(sql: &str) -> Result<bytes::Bytes> {
     crate::encode(&chain(sql).await, &ConfigOptions::new())
 }
 
-/// Rows under their storage names.
+/// Rows with storage names.
 fn rows(rows: &[(&str, Option<i64>, f64)]) -> RecordBatch {
     let hosts: StringViewArray = rows.iter().map(|row| Some(row.0)).collect();
     let numbers: Int64Array = rows.iter().map(|row| row.1).collect();
@@ -121,7 +121,7 @@ fn rows(rows: &[(&str, Option<i64>, f64)]) -> RecordBatch {
     RecordBatch::try_new(schema("stored_"), columns).unwrap()
 }
 
-/// The reply of a scan.
+/// The reply of a scan over the streams.
 fn reply(streams: Vec<RowStream>) -> ScanReply {
     ScanReply { streams, sorted: true, stats: Arc::new(ScanStats::default()) }
 }

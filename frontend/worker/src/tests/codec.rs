@@ -1,4 +1,4 @@
-//! What can be a fragment, and what cannot.
+//! Contents that a fragment may and may not have.
 
 use std::sync::{Arc, LazyLock};
 
@@ -60,17 +60,17 @@ async fn operators_over_one_stream_arrive_as_they_were_sent() {
 async fn what_changes_from_call_to_call_or_is_unknown_is_not_sent() {
     for sql in ["SELECT random() FROM t", "SELECT * FROM t WHERE uuid() = host"] {
         let error = encoded(sql).await.unwrap_err().to_string();
-        assert!(error.contains("may not have function"), "{sql}: {error}");
+        assert!(error.contains("must not contain function"), "{sql}: {error}");
     }
-    // A function of the session under the name of one that all nodes have.
-    let own = Arc::new(constant("upper", &[], "no"));
+    // A session's function with the name of a function that all nodes have.
+    let session_function = Arc::new(constant("upper", &[], "no"));
     let text = Arc::new(Field::new("upper", DataType::Utf8View, true));
-    let call = ScalarFunctionExpr::new("upper", own, Vec::new(), text, Arc::default());
+    let call = ScalarFunctionExpr::new("upper", session_function, Vec::new(), text, Arc::default());
     let leaf: Arc<dyn ExecutionPlan> = Arc::new(LeafExec::new(schema(""), 1));
     let columns = [(Arc::new(call) as Arc<dyn PhysicalExpr>, "upper".to_owned())];
     let plan: Arc<dyn ExecutionPlan> = Arc::new(ProjectionExec::try_new(columns, leaf).unwrap());
     let error = crate::encode(&plan, &ConfigOptions::new()).unwrap_err().to_string();
-    assert!(error.contains("may not have function upper()"), "{error}");
+    assert!(error.contains("must not contain function upper()"), "{error}");
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn operators_that_see_all_streams_are_neither_sent_nor_taken() {
     ] {
         let plan = planned(sql).await;
         let error = crate::encode(&plan, &ConfigOptions::new()).unwrap_err().to_string();
-        assert!(error.contains("may not have"), "{sql}: {error}");
+        assert!(error.contains("must not contain"), "{sql}: {error}");
     }
     let leaf: Arc<dyn ExecutionPlan> = Arc::new(LeafExec::new(schema(""), 1));
     let two = UnionExec::try_new(vec![Arc::clone(&leaf), leaf]).unwrap();
@@ -93,7 +93,7 @@ async fn operators_that_see_all_streams_are_neither_sent_nor_taken() {
     let empty = physical_plan_to_bytes(Arc::new(EmptyExec::new(schema("")))).unwrap();
     let error = Fragment::decode(&sealed(empty), 1).unwrap_err();
     assert!(
-        matches!(&error, Error::InvalidInput(text) if text.contains("may not have")),
+        matches!(&error, Error::InvalidInput(text) if text.contains("must not contain")),
         "{error}"
     );
 }
@@ -124,8 +124,8 @@ fn a_leaf_has_no_inputs_and_something_to_read() {
     assert!(Fragment::decode(&good, 1).is_ok());
     let bad = sealed(leaf(vec![leaf(Vec::new())]).encode_to_vec().into());
     assert!(matches!(Fragment::decode(&bad, 1), Err(Error::InvalidInput(_))));
-    let none = sealed(PhysicalPlanNode::default().encode_to_vec().into());
-    assert!(matches!(Fragment::decode(&none, 1), Err(Error::InvalidInput(_))));
+    let empty = sealed(PhysicalPlanNode::default().encode_to_vec().into());
+    assert!(matches!(Fragment::decode(&empty, 1), Err(Error::InvalidInput(_))));
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn a_fragment_of_another_version_is_unsupported() {
     let bytes = encoded("SELECT * FROM t WHERE n > 3").await.unwrap();
     let mut envelope = Envelope::decode(bytes).unwrap();
     envelope.version = "0.0.9+datafusion-1.2.3+1".to_owned();
-    // What only that version can read must not matter.
+    // The contents of another version are not decoded.
     envelope.plan = Bytes::from_static(b"\xff\xff\xff");
     let error = Fragment::decode(&envelope.encode_to_vec(), 1).unwrap_err();
     assert!(matches!(&error, Error::Unsupported(what) if what.contains("0.0.9+data")), "{error}");
@@ -147,8 +147,8 @@ async fn size_and_depth_are_bounded() {
     };
     let mut deep: Arc<dyn PhysicalExpr> = lit(true);
     for level in 0..60 {
-        let sent = crate::encode(&filter(Arc::clone(&deep)), &ConfigOptions::new());
-        match sent {
+        let encoded = crate::encode(&filter(Arc::clone(&deep)), &ConfigOptions::new());
+        match encoded {
             Ok(bytes) => assert!(level < 32 && Fragment::decode(&bytes, 1).is_ok(), "{level}"),
             Err(error) => assert!(level > 20, "{level}: {error}"),
         }
@@ -173,7 +173,7 @@ proptest! {
     #[test]
     fn bytes_that_are_no_fragment_are_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         prop_assert!(Fragment::decode(&bytes, 1).is_err());
-        // An empty plan is the one that any bytes may begin with.
+        // Random bytes may decode to a bare leaf, and to nothing else.
         let plan = sealed(bytes.into());
         if let Ok(fragment) = Fragment::decode(&plan, 1) {
             prop_assert_eq!(fragment.plan.name(), "LeafExec");

@@ -1,4 +1,4 @@
-//! Fragments over the streams of a scan.
+//! Execution of fragments over the streams of a scan.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use partita_proto::service::{RowStream, ScanReply};
 use super::{encoded, reply, rows, schema, stream};
 use crate::fragment::Fragment;
 
-/// What a fragment makes of streams, as lines.
+/// Rows that a fragment returns for each stream, as lines.
 async fn run(sql: &str, streams: Vec<RowStream>) -> Vec<Result<Vec<String>, Error>> {
     run_with(sql, streams, Arc::default()).await
 }
@@ -26,7 +26,7 @@ async fn run_with(
 ) -> Vec<Result<Vec<String>, Error>> {
     let fragment = Fragment::decode(&encoded(sql).await.unwrap(), 2).unwrap();
     let reply = begun(fragment, streams, runtime).unwrap();
-    let mut all = Vec::new();
+    let mut results = Vec::new();
     for mut rows in reply.streams {
         let mut lines = Ok(Vec::new());
         while let Some(batch) = rows.next().await {
@@ -50,9 +50,9 @@ async fn run_with(
         if let Ok(lines) = &mut lines {
             lines.sort();
         }
-        all.push(lines);
+        results.push(lines);
     }
-    all
+    results
 }
 
 fn begun(
@@ -64,11 +64,11 @@ fn begun(
     fragment.run(reply(streams), &columns, runtime)
 }
 
-/// The storage columns that a scan for a fragment is asked for.
+/// Storage columns that a scan for a fragment reads.
 fn columns(fragment: &Fragment) -> SchemaRef {
-    let all = schema("");
+    let table = schema("");
     let read = fragment.leaf.schema();
-    let names = read.fields().iter().map(|field| all.index_of(field.name()).unwrap());
+    let names = read.fields().iter().map(|field| table.index_of(field.name()).unwrap());
     let positions: Vec<usize> = names.collect();
     Arc::new(schema("stored_").project(&positions).unwrap())
 }
@@ -82,20 +82,20 @@ async fn each_stream_has_its_own_partial_results() {
                 rows(&[("a", None, 9.0)]),
             ]),
             stream(vec![rows(&[("a", Some(10), 2.0)])]),
-            // More than were asked for: read behind the first.
+            // More streams than the fragment has: chained to the first.
             stream(vec![rows(&[("c", Some(5), 2.0)])]),
         ]
     };
-    let found = run("SELECT host, count(*), sum(n) FROM t GROUP BY host", streams()).await;
+    let results = run("SELECT host, count(*), sum(n) FROM t GROUP BY host", streams()).await;
     let first = ["a|2|1", "b|1|2", "c|1|5"].map(str::to_owned).to_vec();
-    assert_eq!(found, [Ok(first), Ok(vec!["a|1|10".to_owned()])]);
-    let found = run("SELECT n FROM t ORDER BY n DESC NULLS LAST LIMIT 1", streams()).await;
-    // The streams tell each other what is not among the first of all any more.
-    assert_eq!(found[1], Ok(vec!["10".to_owned()]));
-    assert!([Ok(vec!["5".to_owned()]), Ok(Vec::new())].contains(&found[0]), "{found:?}");
-    let found = run("SELECT host, v FROM t WHERE v > 1.8 LIMIT 3", streams()).await;
+    assert_eq!(results, [Ok(first), Ok(vec!["a|1|10".to_owned()])]);
+    let results = run("SELECT n FROM t ORDER BY n DESC NULLS LAST LIMIT 1", streams()).await;
+    // The streams share a filter of rows that cannot be among the first any more.
+    assert_eq!(results[1], Ok(vec!["10".to_owned()]));
+    assert!([Ok(vec!["5".to_owned()]), Ok(Vec::new())].contains(&results[0]), "{results:?}");
+    let results = run("SELECT host, v FROM t WHERE v > 1.8 LIMIT 3", streams()).await;
     assert_eq!(
-        found,
+        results,
         [Ok(vec!["a|9.0".to_owned(), "c|2.0".to_owned()]), Ok(vec!["a|2.0".to_owned()])]
     );
     assert_eq!(run("SELECT count(*) FROM t", Vec::new()).await, []);
@@ -104,8 +104,8 @@ async fn each_stream_has_its_own_partial_results() {
 #[tokio::test]
 async fn errors_are_what_they_would_be_at_the_frontend() {
     let sql = "SELECT 1 / n FROM t";
-    let found = run(sql, vec![stream(vec![rows(&[("a", Some(0), 0.0)])])]).await;
-    let [Err(Error::Query { sqlstate, message, .. })] = &found[..] else { panic!("{found:?}") };
+    let results = run(sql, vec![stream(vec![rows(&[("a", Some(0), 0.0)])])]).await;
+    let [Err(Error::Query { sqlstate, message, .. })] = &results[..] else { panic!("{results:?}") };
     assert_eq!((sqlstate.as_str(), message.as_str()), ("22012", "division by zero"));
     let lost = || Error::Corrupted("file 7".to_owned());
     let broken: RowStream = Box::pin(futures::stream::iter([Err(lost())]));
@@ -124,31 +124,31 @@ async fn memory_is_bounded_and_what_needs_more_says_so() {
     };
     let sql = "SELECT * FROM t ORDER BY n DESC LIMIT 20000";
     let batches = many.chunks(1_000).map(rows).collect();
-    let found = run_with(sql, vec![stream(batches)], memory(1 << 20)).await;
-    let [Err(Error::Query { sqlstate, hint: Some(hint), .. })] = &found[..] else {
-        panic!("{found:?}")
+    let results = run_with(sql, vec![stream(batches)], memory(1 << 20)).await;
+    let [Err(Error::Query { sqlstate, hint: Some(hint), .. })] = &results[..] else {
+        panic!("{results:?}")
     };
     assert_eq!(sqlstate, "53200");
     assert!(hint.contains("run_at_data"), "{hint}");
-    // Groups are given out early instead: several times each, which the final aggregate joins.
+    // Groups are emitted early instead, several times each, and the final aggregate combines them.
     let sql = "SELECT n, count(*) FROM t GROUP BY n";
     let batches = many.chunks(1_000).map(rows).collect();
-    let found = run_with(sql, vec![stream(batches)], memory(256 << 10)).await;
-    let counted: u64 = match &found[..] {
+    let results = run_with(sql, vec![stream(batches)], memory(256 << 10)).await;
+    let counted: u64 = match &results[..] {
         [Ok(lines)] => {
             lines.iter().map(|line| line.split('|').nth(1).unwrap().parse::<u64>().unwrap()).sum()
         }
-        other => panic!("{other:?}"),
+        results => panic!("{results:?}"),
     };
     assert_eq!(counted, 20_000);
 }
 
 #[tokio::test]
 async fn dropping_the_streams_ends_the_work() {
-    let held = Arc::new(());
-    let held_by_rows = Arc::clone(&held);
+    let guard = Arc::new(());
+    let guard_of_rows = Arc::clone(&guard);
     let endless = futures::stream::repeat_with(move || {
-        let _held = &held_by_rows;
+        let _held = &guard_of_rows;
         Ok(rows(&[("a", Some(1), 1.0)]))
     });
     let fragment =
@@ -158,9 +158,9 @@ async fn dropping_the_streams_ends_the_work() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(Arc::strong_count(&held), 2);
+    assert_eq!(Arc::strong_count(&guard), 2);
     drop(reply);
-    while Arc::strong_count(&held) > 1 {
+    while Arc::strong_count(&guard) > 1 {
         tokio::task::yield_now().await;
     }
 }
