@@ -1,7 +1,7 @@
-//! `avg` and `sum`, as DataFusion has them but for how they accumulate: doubles by runs (`runs.rs`), integers without
-//! wrapping (`whole.rs`), and so long decimals (`decimals.rs`), in windows that slide without taking back
-//! (`sliding.rs`), where `bool_and` and `bool_or` slide too; `string_agg` and `array_agg`, within bounds (`gathered.rs`); `max` and `min`, in the order that
-//! PostgreSQL has (`extremes.rs`).
+//! DataFusion's aggregates with other accumulators: doubles are added by runs (`runs.rs`), integers without wrapping
+//! (`whole.rs`), long decimals likewise (`decimals.rs`); in sliding windows `avg` and `sum` do not subtract, and
+//! `bool_and` and `bool_or` slide too (`sliding.rs`); `string_agg` and `array_agg` are bounded (`gathered.rs`); `max`
+//! and `min` use PostgreSQL's order (`extremes.rs`).
 //!
 //! Invariant: names, types and rules are DataFusion's; only accumulators and partial states are replaced.
 
@@ -30,7 +30,7 @@ use crate::runs::{Runs, State};
 use crate::sliding::{Holds, SlidingDoubles, SlidingTruth};
 use crate::whole::{self, Whole, WholeGroups};
 
-/// The functions of DataFusion that are replaced, under their own names.
+/// DataFusion's aggregates that are replaced, under their own names.
 pub(crate) fn replaced() -> impl Iterator<Item = Arc<AggregateUDF>> {
     SessionStateDefaults::default_aggregate_functions().into_iter().filter_map(|inner| {
         let kind = match inner.name() {
@@ -47,30 +47,30 @@ pub(crate) fn replaced() -> impl Iterator<Item = Arc<AggregateUDF>> {
     })
 }
 
-/// What a function does with its values.
+/// Kind of aggregation, which selects the accumulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
-    /// It adds, and this is its partial state.
+    /// Sums values, with this partial state.
     Adds(State),
-    /// It keeps all of them (`gathered.rs`).
+    /// Collects all values (`gathered.rs`).
     Gathers,
-    /// It keeps the one at an end (`extremes.rs`).
+    /// Selects the value at one end of the order (`extremes.rs`).
     Extreme(End),
-    /// It says whether they are true (`sliding.rs`).
+    /// Combines truth values (`sliding.rs`).
     Holds(Holds),
 }
 
-/// The same over wide numbers.
+/// Arguments of the same accumulator over wide numbers.
 fn widened(args: AccumulatorArgs<'_>) -> AccumulatorArgs<'_> {
     AccumulatorArgs { return_field: whole::wide(&args.return_field), ..args }
 }
 
-/// The same over halves of long decimals.
+/// Arguments of the same accumulator over halves of long decimals.
 fn halved(args: AccumulatorArgs<'_>) -> AccumulatorArgs<'_> {
     AccumulatorArgs { return_field: decimals::half(&args.return_field), ..args }
 }
 
-/// A function of DataFusion's, which accumulates otherwise.
+/// An aggregate of DataFusion with another accumulator.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Replaced {
     inner: Arc<AggregateUDF>,
@@ -82,7 +82,7 @@ impl Replaced {
     fn new(inner: Arc<AggregateUDF>, kind: Kind) -> Self {
         let mut aliases = inner.aliases().to_vec();
         if kind == Kind::Holds(Holds::OfAll) {
-            // DataFusion's own way to name a function otherwise forgets how it slides.
+            // `AggregateUDF::with_aliases` of DataFusion would lose the sliding accumulator.
             aliases.push("every".to_owned());
         }
         Self { inner, kind, aliases }
@@ -92,21 +92,22 @@ impl Replaced {
         self.inner.inner().as_ref()
     }
 
-    /// The type of a sum of integers, if this is one.
+    /// Type of the sum if it is a sum of integers.
     fn whole(&self, returned: &FieldRef) -> Option<DataType> {
-        let to = returned.data_type();
-        (self.kind == Kind::Adds(State::Sum) && whole::is_whole(to)).then(|| to.clone())
+        let sum_type = returned.data_type();
+        (self.kind == Kind::Adds(State::Sum) && whole::is_whole(sum_type)).then(|| sum_type.clone())
     }
 
-    /// The type of a sum of long decimals, if this is one.
+    /// Type of the sum if it is a sum of long decimals.
     fn long(&self, returned: &FieldRef) -> Option<DataType> {
-        let to = returned.data_type();
-        (self.kind == Kind::Adds(State::Sum) && decimals::is_long(to)).then(|| to.clone())
+        let sum_type = returned.data_type();
+        (self.kind == Kind::Adds(State::Sum) && decimals::is_long(sum_type))
+            .then(|| sum_type.clone())
     }
 }
 
 impl Replaced {
-    /// An accumulator, bounded if it gathers.
+    /// Returns the accumulator, with a bound on its values if it collects them.
     fn within_bounds(&self, inner: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
         match self.kind {
             Kind::Gathers => Box::new(Gathered::new(inner, self.inner().name())),
@@ -114,7 +115,7 @@ impl Replaced {
         }
     }
 
-    /// The end that is wanted of values of a type, if it is one of an order.
+    /// End of the order, for `max` and `min`.
     fn end(&self) -> Option<End> {
         match self.kind {
             Kind::Extreme(end) => Some(end),
@@ -122,10 +123,12 @@ impl Replaced {
         }
     }
 
-    /// Whether this adds doubles, each as often as it comes.
+    /// Returns true if the call adds doubles, duplicates included.
     fn adds_doubles(&self, args: &AccumulatorArgs<'_>) -> bool {
-        let of = args.expr_fields.first().map(|field| field.data_type());
-        matches!(self.kind, Kind::Adds(_)) && !args.is_distinct && of == Some(&DataType::Float64)
+        let data_type = args.expr_fields.first().map(|field| field.data_type());
+        matches!(self.kind, Kind::Adds(_))
+            && !args.is_distinct
+            && data_type == Some(&DataType::Float64)
     }
 
     /// The partial state of a sum of long decimals.
@@ -153,14 +156,14 @@ impl AggregateUDFImpl for Replaced {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        if let Some(to) = self.whole(&args.return_field) {
+        if let Some(sum_type) = self.whole(&args.return_field) {
             let inner = self.inner().create_groups_accumulator(widened(args))?;
-            return Ok(Box::new(WholeGroups { inner, to }));
+            return Ok(Box::new(WholeGroups { inner, sum_type }));
         }
-        if let Some(to) = self.long(&args.return_field) {
+        if let Some(sum_type) = self.long(&args.return_field) {
             let upper = self.inner().create_groups_accumulator(halved(args.clone()))?;
             let lower = self.inner().create_groups_accumulator(halved(args))?;
-            return Ok(Box::new(LongGroups { upper, lower, to }));
+            return Ok(Box::new(LongGroups { upper, lower, sum_type }));
         }
         if let Some(groups) = self.end().and_then(|end| end.groups(args.return_field.data_type())) {
             return Ok(groups);
@@ -209,7 +212,7 @@ impl AggregateUDFImpl for Replaced {
         self.inner().return_type(types)
     }
 
-    /// Of gathered values their marks (`pg.oid_alias`) say what the array is of.
+    /// Collected values keep their field's metadata (`pg.oid_alias`), which names the PostgreSQL type of the elements.
     fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
         let returned = self.inner().return_field(fields)?;
         match (self.kind, fields.first()) {
@@ -226,19 +229,19 @@ impl AggregateUDFImpl for Replaced {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        if let Some(to) = self.whole(&args.return_field) {
+        if let Some(sum_type) = self.whole(&args.return_field) {
             let inner = self.inner().accumulator(widened(args))?;
-            return Ok(Box::new(Whole { inner, to }));
+            return Ok(Box::new(Whole { inner, sum_type }));
         }
-        if let Some(to) = self.long(&args.return_field) {
+        if let Some(sum_type) = self.long(&args.return_field) {
             if args.is_distinct {
                 let return_field = decimals::wide(&args.return_field);
                 let inner = self.inner().accumulator(AccumulatorArgs { return_field, ..args })?;
-                return Ok(Box::new(LongDistinct { inner, to }));
+                return Ok(Box::new(LongDistinct { inner, sum_type }));
             }
             let upper = self.inner().accumulator(halved(args.clone()))?;
             let lower = self.inner().accumulator(halved(args))?;
-            return Ok(Box::new(Long { upper, lower, to }));
+            return Ok(Box::new(Long { upper, lower, sum_type }));
         }
         if let Some(total) = self.end().and_then(|end| end.total(args.return_field.data_type())) {
             return Ok(total);
@@ -263,23 +266,24 @@ impl AggregateUDFImpl for Replaced {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        let own = self.end().is_some_and(|end| end.groups(args.return_field.data_type()).is_some());
-        own || self.inner().groups_accumulator_supported(args)
+        let supported =
+            self.end().is_some_and(|end| end.groups(args.return_field.data_type()).is_some());
+        supported || self.inner().groups_accumulator_supported(args)
     }
 
     fn create_sliding_accumulator(
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
-        // Of distinct values DataFusion slides over integers only.
-        if let Some(to) = self.whole(&args.return_field).filter(|_| !args.is_distinct) {
+        // DataFusion's sliding accumulators of distinct values take integers only.
+        if let Some(sum_type) = self.whole(&args.return_field).filter(|_| !args.is_distinct) {
             let inner = self.inner().create_sliding_accumulator(widened(args))?;
-            return Ok(Box::new(Whole { inner, to }));
+            return Ok(Box::new(Whole { inner, sum_type }));
         }
-        if let Some(to) = self.long(&args.return_field).filter(|_| !args.is_distinct) {
+        if let Some(sum_type) = self.long(&args.return_field).filter(|_| !args.is_distinct) {
             let upper = self.inner().create_sliding_accumulator(halved(args.clone()))?;
             let lower = self.inner().create_sliding_accumulator(halved(args))?;
-            return Ok(Box::new(Long { upper, lower, to }));
+            return Ok(Box::new(Long { upper, lower, sum_type }));
         }
         if let Some(end) = self.end().and_then(|end| end.sliding(args.return_field.data_type())) {
             return Ok(end);
@@ -380,12 +384,12 @@ mod tests {
     use super::*;
     use crate::SqlError;
 
-    /// So many times ten to the power of 37: a decimal of 38 digits, if it is one digit.
+    /// A multiple of ten to the power of 37: a decimal of 38 digits for one digit.
     fn long(n: i64) -> i128 {
         i128::from(n % 10) * 10_i128.pow(37)
     }
 
-    /// Each row of what a query of `t` answers, as text; or its SQLSTATE.
+    /// The rows of a query of `t` as texts, or its SQLSTATE.
     async fn answer(
         sql: &str,
         rows: &[(i64, Option<i64>)],
@@ -474,7 +478,7 @@ mod tests {
     #[tokio::test]
     async fn a_sum_of_long_decimals_that_does_not_fit_is_an_error_and_never_another_number() {
         for sql in LONG_SUMS {
-            // A digit too many, and more than 128 bits hold.
+            // One digit too many, and more than 128 bits hold.
             for sums in [&[4, 6][..], &[9, 8], &[9, 1, 7, 8], &[-9, -8, -7]] {
                 let rows: Vec<_> = sums.iter().map(|n| (1, Some(*n))).collect();
                 assert_eq!(answer(sql, &rows).await, Err("22003".to_owned()), "{sql} {sums:?}");

@@ -1,9 +1,9 @@
-//! Bounds on functions whose values are larger than what they are made of.
+//! Bounds on functions whose values may be larger than their arguments.
 //!
-//! DataFusion's functions take the memory for their values from the allocator, past every memory pool: `repeat('x',
-//! 2000000000)` takes two gigabytes. Those that can grow without limit are wrapped here. From lengths and counts alone
-//! the wrapper computes how large the values will be, before any of them is made, and refuses those beyond the bounds
-//! with SQLSTATE 54000, as PostgreSQL does beyond a gigabyte.
+//! DataFusion's functions allocate the memory for their values outside of every memory pool: `repeat('x', 2000000000)`
+//! takes two gigabytes. Functions that can grow without limit are wrapped here. The wrapper computes the sizes of the
+//! values from lengths and counts alone, before any value is made, and refuses values beyond the bounds with SQLSTATE
+//! 54000, as PostgreSQL does beyond a gigabyte.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,20 +25,20 @@ use crate::functions::builtin;
 use crate::inner::like_inner;
 use crate::regular;
 
-/// Bytes of one value.
+/// Maximum bytes of one value.
 const VALUE_BYTES_MAX: u64 = 32 << 20;
-/// Bytes of the values of one call, which are those of one batch of rows.
+/// Maximum bytes of the values of one call, which has the rows of one batch.
 const CALL_BYTES_MAX: u64 = 128 << 20;
-/// Bytes of a regular expression: compiled, it takes a thousand times as much, and each thread compiles it.
+/// Maximum bytes of a regular expression: compiled, it takes a thousand times as much, and each thread compiles it.
 const PATTERN_BYTES_MAX: u64 = 16 << 10;
-/// Bytes of a literal that the function's own simplification may join with others, or take for a pattern.
+/// Maximum bytes of a literal that the function's own simplification may join with others, or compile as a pattern.
 const SIMPLIFIED_BYTES_MAX: usize = 16 << 10;
-/// Bytes of an element of an array, roughly.
+/// Approximate bytes of an element of an array.
 const ELEMENT_BYTES: u64 = 16;
-/// Bytes by which an array of texts says where one of them ends.
+/// Bytes of an offset in an array of texts.
 const OFFSET_BYTES: u64 = 4;
 
-/// The functions that can grow, and their laws.
+/// Functions whose values can grow, and the rule for their size.
 const GROWING: &[(&str, Growth)] = &[
     ("repeat", Growth::Times),
     ("lpad", Growth::Padded),
@@ -68,36 +68,36 @@ const GROWING: &[(&str, Growth)] = &[
     ("generate_series", Growth::Series),
 ];
 
-/// A law by which the size of a value follows from its arguments.
+/// Rule by which the size of a value follows from the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Growth {
-    /// The length of the first times the second.
+    /// Length of the first argument times the second.
     Times,
-    /// As many characters as the second says.
+    /// As many characters as the second argument.
     Padded,
-    /// All arguments together.
+    /// Sum of the lengths of all arguments.
     Sum,
-    /// All arguments together, with the first between them.
+    /// Sum of the lengths of all arguments, and the first once more for each.
     Joined,
-    /// The first, with each occurrence of the second replaced by the third.
+    /// Length of the first argument, with each occurrence of the second replaced by the third.
     Replaced,
-    /// The first, with each match of a pattern, which may be empty, replaced by the third.
+    /// Length of the first argument, with each match of a pattern, which may be empty, replaced by the third.
     Matched,
-    /// No text; the second is a pattern.
+    /// No text; the second argument is a pattern.
     Pattern,
-    /// An array of as many elements as the second says.
+    /// Array of as many elements as the second argument.
     Repeated,
-    /// An array of as many elements as the second says, or as the first has.
+    /// Array of as many elements as the second argument, or as the first has.
     Resized,
-    /// The elements of the first, with the second between them.
+    /// Elements of the first argument, with the second between them.
     Delimited,
-    /// An array of the steps between the first and the second.
+    /// Array of the steps between the first argument and the second.
     Series,
-    /// An array or a structure that keeps all arguments, as large as they are.
+    /// Array or structure of all arguments.
     Kept,
-    /// An array of the parts of the first between occurrences of the second.
+    /// Array of the parts of the first argument between occurrences of the second.
     Split,
-    /// Two characters for each byte of the first.
+    /// Two characters for each byte of the first argument.
     Twice,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     })
 }
 
-/// True for functions that refuse large values by themselves, constants among their arguments included.
+/// Returns true if the function refuses large values itself, also when all its arguments are constants.
 pub(crate) fn bounds_itself(name: &str) -> bool {
     name == concatenation::NAME || GROWING.iter().any(|(growing, _)| *growing == name)
 }
@@ -125,7 +125,7 @@ impl Bounded {
         self.inner.inner().as_ref()
     }
 
-    /// The place of the flags of a regular expression among the arguments.
+    /// Position of the regular expression's flags among the arguments.
     fn flags_at(&self) -> usize {
         match self.inner().name() {
             "regexp_like" | "regexp_match" => 2,
@@ -134,12 +134,13 @@ impl Bounded {
         }
     }
 
-    /// The arguments with a constant pattern in the words of the regex crate; `None` where it is that already.
+    /// Arguments with a constant pattern translated to the syntax of the regex crate; `None` if nothing has to be
+    /// translated.
     fn with_pattern(&self, args: &[Expr]) -> Option<Vec<Expr>> {
         if !matches!(self.growth, Growth::Matched | Growth::Pattern) {
             return None;
         }
-        let text = |place: usize| match args.get(place) {
+        let text = |position: usize| match args.get(position) {
             Some(Expr::Literal(value, _)) => value.try_as_str().flatten(),
             _ => None,
         };
@@ -180,7 +181,7 @@ impl ScalarUDFImpl for Bounded {
         self.inner().invoke_with_args(args)
     }
 
-    /// Large literals are not joined while the plan is made, where nothing bounds them.
+    /// Large literals are not joined while the plan is made, where no bound applies.
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let is_large = |arg: &Expr| match arg {
             Expr::Literal(value, _) => value.size() > SIMPLIFIED_BYTES_MAX,
@@ -192,7 +193,7 @@ impl ScalarUDFImpl for Bounded {
         let Some(written) = self.with_pattern(&args) else {
             return self.inner().simplify(args, info);
         };
-        // A call that stays one translates the pattern when it runs.
+        // A call that remains in the plan translates its pattern when it runs.
         Ok(match self.inner().simplify(written, info)? {
             ExprSimplifyResult::Original(_) => ExprSimplifyResult::Original(args),
             simplified @ ExprSimplifyResult::Simplified(_) => simplified,
@@ -202,8 +203,8 @@ impl ScalarUDFImpl for Bounded {
     like_inner!();
 }
 
-/// Counts in which 0 stands for negative ones: DataFusion's functions take the sum of these numbers, as numbers without
-/// a sign, for the bytes to allocate.
+/// Counts with 0 in place of negative ones: DataFusion's functions add them up as unsigned numbers and allocate as many
+/// bytes.
 fn not_negative(counts: &ColumnarValue) -> Result<ColumnarValue> {
     Ok(match counts.cast_to(&DataType::Int64, None)? {
         ColumnarValue::Scalar(ScalarValue::Int64(Some(count))) => {
@@ -218,23 +219,23 @@ fn not_negative(counts: &ColumnarValue) -> Result<ColumnarValue> {
     })
 }
 
-fn constant_text(of: &ColumnarValue) -> Option<String> {
-    match of {
+fn constant_text(argument: &ColumnarValue) -> Option<String> {
+    match argument {
         ColumnarValue::Scalar(value) => value.try_as_str().flatten().map(str::to_owned),
         ColumnarValue::Array(_) => None,
     }
 }
 
-/// Texts in the words of the regex crate, in their type.
+/// Texts translated to the syntax of the regex crate, in the same text type.
 fn texts_written(
-    of: &ColumnarValue,
+    argument: &ColumnarValue,
     write: impl for<'a> Fn(&'a str) -> Cow<'a, str>,
 ) -> Result<ColumnarValue> {
-    let to = of.data_type();
-    let constant = matches!(of, ColumnarValue::Scalar(_));
-    let texts = cast(&of.to_array(1)?, &DataType::Utf8)?;
+    let data_type = argument.data_type();
+    let constant = matches!(argument, ColumnarValue::Scalar(_));
+    let texts = cast(&argument.to_array(1)?, &DataType::Utf8)?;
     let written = texts.as_string::<i32>().iter().map(|text| text.map(&write));
-    let written = cast(&written.collect::<StringArray>(), &to)?;
+    let written = cast(&written.collect::<StringArray>(), &data_type)?;
     if constant {
         return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&written, 0)?));
     }
@@ -250,7 +251,7 @@ fn check(name: &str, growth: Growth, args: &ScalarFunctionArgs) -> Result<()> {
     {
         let lengths = Numbers::lengths(pattern)?;
         if (0..rows).any(|row| lengths.at(row) > PATTERN_BYTES_MAX) {
-            let message = format!("a regular expression is longer than {PATTERN_BYTES_MAX} bytes");
+            let message = format!("regular expression exceeds {PATTERN_BYTES_MAX} bytes");
             return Err(SqlError::new(INVALID_REGULAR_EXPRESSION, message).into());
         }
     }
@@ -261,7 +262,7 @@ fn check(name: &str, growth: Growth, args: &ScalarFunctionArgs) -> Result<()> {
     check_sizes(name, rows, |row| sizes.at(row))
 }
 
-/// Refuses a call whose values, of the sizes given for each row, would be too large.
+/// Refuses a call whose values, with the given size for each row, would be too large.
 pub(crate) fn check_sizes(name: &str, rows: usize, size_at: impl Fn(usize) -> u64) -> Result<()> {
     let mut total = 0_u64;
     for row in 0..rows {
@@ -272,30 +273,30 @@ pub(crate) fn check_sizes(name: &str, rows: usize, size_at: impl Fn(usize) -> u6
     check_total(&format!("{name}()"), rows, total)
 }
 
-/// Refuses one value of `size` bytes that is too large.
+/// Refuses a value of `size` bytes if it is too large.
 pub(crate) fn check_size(name: &str, size: u64) -> Result<()> {
     if size <= VALUE_BYTES_MAX {
         return Ok(());
     }
     Err(too_large(format!(
-        "a value of {name}() would take {size} bytes; {VALUE_BYTES_MAX} are the most"
+        "value of {name}() would take {size} bytes, the limit is {VALUE_BYTES_MAX}"
     )))
 }
 
-/// Refuses values, of `total` bytes in `rows` rows, that are too large together; `name` is what they are values of.
+/// Refuses values of `total` bytes in `rows` rows if they are too large together; `name` says which values they are.
 pub(crate) fn check_total(name: &str, rows: usize, total: u64) -> Result<()> {
     if total <= CALL_BYTES_MAX {
         return Ok(());
     }
     Err(too_large(format!(
-        "the values of {name} in {rows} rows would take {total} bytes; {CALL_BYTES_MAX} are the most"
+        "values of {name} in {rows} rows would take {total} bytes, the limit is {CALL_BYTES_MAX}"
     )))
 }
 
-/// Refuses a call that would keep more than a call's bytes of its arguments.
+/// Refuses a call that would keep more than `CALL_BYTES_MAX` bytes of its arguments.
 fn check_kept(name: &str, args: &ScalarFunctionArgs, rows: usize) -> Result<()> {
     let bytes = |arg: &ColumnarValue| match arg {
-        // A slice of a batch keeps the batch; what it says is its own part.
+        // A slice keeps the whole batch alive, but only its own part is counted.
         ColumnarValue::Array(array) => {
             array.to_data().get_slice_memory_size().unwrap_or(usize::MAX)
         }
@@ -309,7 +310,7 @@ fn too_large(message: String) -> datafusion::error::DataFusionError {
     SqlError::new(PROGRAM_LIMIT_EXCEEDED, message).into()
 }
 
-/// Numbers of an argument: one for each row, or one for all.
+/// A number of an argument: one for each row, or one for all rows.
 pub(crate) enum Numbers {
     All(u64),
     Each(Vec<u64>),
@@ -323,7 +324,7 @@ impl Numbers {
         }
     }
 
-    /// The lengths of texts in bytes, or of arrays in elements; NULLs and other values have none.
+    /// Lengths of texts in bytes, or of arrays in elements; NULLs have length 0, other values a small one.
     pub(crate) fn lengths(arg: &ColumnarValue) -> Result<Self> {
         match arg {
             ColumnarValue::Scalar(value) => {
@@ -334,7 +335,7 @@ impl Numbers {
         }
     }
 
-    /// The bytes of values of any type, those within arrays and structures too.
+    /// Bytes of values of any type, including those nested in arrays and structures.
     fn bytes(arg: &ColumnarValue) -> Result<Self> {
         match arg {
             ColumnarValue::Scalar(value) => {
@@ -349,7 +350,7 @@ impl Numbers {
         }
     }
 
-    /// The values of whole numbers; negative ones and NULLs count as none.
+    /// Values of whole numbers; negative ones and NULLs count as 0.
     fn counts(arg: &ColumnarValue) -> Result<Self> {
         let positive = |count: i64| u64::try_from(count).unwrap_or(0);
         match arg {
@@ -380,7 +381,7 @@ fn lengths_of(array: &dyn Array) -> Result<Vec<u64>> {
             | DataType::FixedSizeList(..)
     );
     if !measurable {
-        // Numbers and times are short as texts.
+        // Numbers and times are short when written as text.
         let short = if array.data_type().is_null() { 0 } else { ELEMENT_BYTES };
         return Ok(vec![short; array.len()]);
     }
@@ -392,7 +393,7 @@ fn lengths_of(array: &dyn Array) -> Result<Vec<u64>> {
         .collect())
 }
 
-/// The sizes of a call's values.
+/// Sizes of a call's values, row by row.
 struct Sizes {
     growth: Growth,
     arguments: Vec<Numbers>,
@@ -401,9 +402,10 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// `None` when the arguments are not those that can grow: the function says what is wrong with them.
+    /// `None` when the arguments do not fit the rule: the function itself reports what is wrong with them.
     fn of(growth: Growth, args: &[ColumnarValue]) -> Result<Option<Self>> {
         let mut element = Numbers::All(ELEMENT_BYTES);
+        // Each rule reads the lengths or the values of the arguments that it depends on.
         let arguments = match (growth, args) {
             (Growth::Times, [text, count]) => {
                 vec![Numbers::lengths(text)?, Numbers::counts(count)?]
@@ -420,6 +422,7 @@ impl Sizes {
                 vec![Numbers::lengths(array)?, Numbers::counts(count)?]
             }
             (Growth::Delimited, [array, delimiter, ..]) => {
+                // Short arrays can only grow by their delimiters.
                 let bytes = match array {
                     ColumnarValue::Array(array) => array.get_array_memory_size(),
                     ColumnarValue::Scalar(value) => value.size(),
@@ -440,8 +443,12 @@ impl Sizes {
             (Growth::Sum | Growth::Joined, args) if !args.is_empty() => {
                 args.iter().map(Numbers::lengths).collect::<Result<_>>()?
             }
-            (Growth::Replaced | Growth::Matched, [text, from, to, ..]) => {
-                vec![Numbers::lengths(text)?, Numbers::lengths(from)?, Numbers::lengths(to)?]
+            (Growth::Replaced | Growth::Matched, [text, pattern, replacement, ..]) => {
+                vec![
+                    Numbers::lengths(text)?,
+                    Numbers::lengths(pattern)?,
+                    Numbers::lengths(replacement)?,
+                ]
             }
             _ => return Ok(None),
         };
@@ -449,6 +456,7 @@ impl Sizes {
     }
 
     fn at(&self, row: usize) -> u64 {
+        // Arguments in the order in which `Sizes::of` collected them; missing ones count as 0.
         let argument = |position: usize| self.arguments.get(position).map_or(0, |a| a.at(row));
         match self.growth {
             Growth::Times => argument(0).saturating_mul(argument(1)),
@@ -461,16 +469,16 @@ impl Sizes {
             Growth::Twice => argument(0).saturating_mul(2),
             Growth::Sum => self.arguments.iter().map(|a| a.at(row)).fold(0, u64::saturating_add),
             Growth::Joined => {
-                let all = self.arguments.iter().map(|a| a.at(row)).fold(0, u64::saturating_add);
-                all.saturating_add(argument(0).saturating_mul(self.arguments.len() as u64))
+                let total = self.arguments.iter().map(|a| a.at(row)).fold(0, u64::saturating_add);
+                total.saturating_add(argument(0).saturating_mul(self.arguments.len() as u64))
             }
             Growth::Replaced => {
-                let (text, from, to) = (argument(0), argument(1).max(1), argument(2));
-                text.saturating_add((text / from).saturating_mul(to))
+                let (text, pattern, replacement) = (argument(0), argument(1).max(1), argument(2));
+                text.saturating_add((text / pattern).saturating_mul(replacement))
             }
             Growth::Matched => {
-                let (text, to) = (argument(0), argument(2));
-                text.saturating_add(text.saturating_add(1).saturating_mul(to))
+                let (text, replacement) = (argument(0), argument(2));
+                text.saturating_add(text.saturating_add(1).saturating_mul(replacement))
             }
             Growth::Repeated => argument(0).saturating_mul(self.element.at(row).max(ELEMENT_BYTES)),
             Growth::Resized => {
@@ -481,8 +489,8 @@ impl Sizes {
         }
     }
 
-    /// The number of steps of a series; its arguments are kept with their sign bit turned, so that they order as
-    /// unsigned numbers.
+    /// Number of steps of a series. The arguments are kept with their sign bit flipped, so that they order as unsigned
+    /// numbers.
     fn steps(&self, row: usize) -> u64 {
         let argument = |position: usize| self.arguments.get(position).map(|a| a.at(row));
         let zero = 1 << 63;
@@ -500,9 +508,9 @@ fn is_whole(arg: &ColumnarValue) -> bool {
     arg.data_type().is_integer()
 }
 
-/// Whole numbers with their sign bit turned.
+/// Whole numbers with their sign bit flipped.
 fn signed(arg: &ColumnarValue) -> Result<Numbers> {
-    let turned = |number: i64| number.cast_unsigned() ^ (1 << 63);
+    let flipped = |number: i64| number.cast_unsigned() ^ (1 << 63);
     match arg {
         ColumnarValue::Scalar(value) => match value.cast_to(&DataType::Int64)? {
             ScalarValue::Int64(Some(number)) => Ok(Numbers::All(turned(number))),
@@ -565,7 +573,7 @@ mod tests {
         let pattern = "regexp_like('a', repeat('word|', 10000))";
         let answer_of_pattern = answer(&format!("SELECT {pattern}")).await;
         assert_eq!(answer_of_pattern, Err("2201B".to_owned()));
-        // Not one value, but all of a batch.
+        // Each value is small enough, but not all of a batch.
         let rows = "SELECT length(max(repeat('x', CAST(value AS BIGINT) * 10000))) FROM generate_series(1, 3000)";
         assert_eq!(answer(rows).await, Err("54000".to_owned()));
         let text = "repeat('x', CAST(value AS BIGINT) * 5000)";

@@ -1,13 +1,12 @@
 //! Integer arithmetic that does not wrap.
 //!
-//! DataFusion's `+`, `-` and `*` of integers begin again at the other end of their type where a result does not fit, and
-//! say nothing. Here such a statement ends with SQLSTATE 22003, as PostgreSQL's does: a wrong number is worse than
-//! none. After types are known, [`Checked`] puts a function in each operator's place; it runs wherever the operator
-//! would have run, at a node too.
+//! DataFusion's `+`, `-` and `*` of integers wrap silently when a result does not fit its type. Here such a statement
+//! fails with SQLSTATE 22003, as in PostgreSQL. Once types are known, [`Checked`] replaces each operator by a function,
+//! which runs wherever the operator would have run, at a node too.
 //!
 //! Invariants:
-//! - columns are named as they were, and what does not overflow is what it was;
-//! - other types (decimals, intervals, times) are left alone: theirs are checked already.
+//! - column names and results that do not overflow stay the same;
+//! - other types (decimals, intervals, times) are left alone, because arrow checks them.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -29,11 +28,11 @@ use datafusion::physical_expr_common::datum::apply;
 
 use crate::functions::REGISTRY;
 
-/// What can overflow.
+/// Operators that can overflow.
 const OPERATIONS: [Operation; 4] =
     [Operation::Add, Operation::Subtract, Operation::Multiply, Operation::Negate];
 
-/// The functions that stand for operators.
+/// Functions that replace operators.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     OPERATIONS.into_iter().map(|operation| {
         let signature = Signature::any(operation.arguments(), Volatility::Immutable);
@@ -41,7 +40,7 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     })
 }
 
-/// An operator.
+/// Checked operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Operation {
     Add,
@@ -73,10 +72,10 @@ impl Operation {
         if self == Self::Negate { 1 } else { 2 }
     }
 
-    /// As DataFusion writes the operator down.
+    /// Returns the operation as DataFusion would display the operator.
     fn written(self, arguments: &[String]) -> Result<String> {
         let sign = match (self, arguments) {
-            (Self::Negate, [of]) => return Ok(format!("(- {of})")),
+            (Self::Negate, [operand]) => return Ok(format!("(- {operand})")),
             (Self::Add, [_, _]) => '+',
             (Self::Subtract, [_, _]) => '-',
             (Self::Multiply, [_, _]) => '*',
@@ -86,7 +85,7 @@ impl Operation {
     }
 }
 
-/// A function that stands for an operator.
+/// A function that replaces an operator.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Arithmetic {
     operation: Operation,
@@ -110,8 +109,10 @@ impl ScalarUDFImpl for Arithmetic {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
-            [of, others @ ..] if of.is_integer() && others.iter().all(|other| other == of) => {
-                Ok(of.clone())
+            [data_type, rest @ ..]
+                if data_type.is_integer() && rest.iter().all(|next| next == data_type) =>
+            {
+                Ok(data_type.clone())
             }
             _ => exec_err!("{} takes integers of one type, not {types:?}", self.name()),
         }
@@ -122,46 +123,51 @@ impl ScalarUDFImpl for Arithmetic {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let done = match (self.operation, args.args.as_slice()) {
+        let result = match (self.operation, args.args.as_slice()) {
             (Operation::Add, [a, b]) => apply(a, b, numeric::add),
             (Operation::Subtract, [a, b]) => apply(a, b, numeric::sub),
             (Operation::Multiply, [a, b]) => apply(a, b, numeric::mul),
-            (Operation::Negate, [ColumnarValue::Array(of)]) => {
-                numeric::neg(of).map(ColumnarValue::Array).map_err(DataFusionError::from)
+            (Operation::Negate, [ColumnarValue::Array(operand)]) => {
+                numeric::neg(operand).map(ColumnarValue::Array).map_err(DataFusionError::from)
             }
-            (Operation::Negate, [ColumnarValue::Scalar(of)]) => {
-                of.arithmetic_negate().map(ColumnarValue::Scalar)
+            (Operation::Negate, [ColumnarValue::Scalar(operand)]) => {
+                operand.arithmetic_negate().map(ColumnarValue::Scalar)
             }
-            (of, _) => exec_err!("{} takes {} arguments", of.name(), of.arguments()),
+            (operation, _) => {
+                exec_err!("{} takes {} arguments", operation.name(), operation.arguments())
+            }
         };
-        done.map_err(|error| out_of_range(error, args.return_type()))
+        result.map_err(|error| out_of_range(error, args.return_type()))
     }
 }
 
-/// What a client is told: the type that was too small, and by what.
-fn out_of_range(error: DataFusionError, of: &DataType) -> DataFusionError {
+/// Adds the type whose range was exceeded to the message.
+fn out_of_range(error: DataFusionError, data_type: &DataType) -> DataFusionError {
     match error.find_root() {
         DataFusionError::ArrowError(arrow, _) => match arrow.as_ref() {
-            ArrowError::ArithmeticOverflow(what) => DataFusionError::from(
-                ArrowError::ArithmeticOverflow(format!("{} ({what})", sql_name(of))),
-            ),
+            ArrowError::ArithmeticOverflow(description) => {
+                DataFusionError::from(ArrowError::ArithmeticOverflow(format!(
+                    "{} out of range: {description}",
+                    sql_name(data_type)
+                )))
+            }
             _ => error,
         },
         _ => error,
     }
 }
 
-/// The type as PostgreSQL names it, where it has it.
-pub(crate) fn sql_name(of: &DataType) -> String {
-    match of {
+/// Name of the type in PostgreSQL; Arrow's name for other types.
+pub(crate) fn sql_name(data_type: &DataType) -> String {
+    match data_type {
         DataType::Int16 => "smallint".to_owned(),
         DataType::Int32 => "integer".to_owned(),
         DataType::Int64 => "bigint".to_owned(),
-        other => other.to_string(),
+        _ => data_type.to_string(),
     }
 }
 
-/// Puts the functions in the place of operators; to be applied once types are coerced.
+/// Replaces operators by the functions; to be applied once types are coerced.
 #[derive(Debug)]
 pub struct Checked;
 
@@ -176,8 +182,9 @@ impl FunctionRewrite for Checked {
         schema: &DFSchema,
         _: &ConfigOptions,
     ) -> Result<Transformed<Expr>> {
-        // What has no type by itself (a lambda's variable) is left as it is.
-        let whole = |of: &Expr| of.get_type(schema).is_ok_and(|of| of.is_integer());
+        // An expression whose type is not known here (a lambda's variable) is left unchanged.
+        let whole =
+            |expr: &Expr| expr.get_type(schema).is_ok_and(|data_type| data_type.is_integer());
         let (operation, arguments) = match expression {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => match Operation::of(op) {
                 Some(operation) if whole(&left) && whole(&right) => {
@@ -188,8 +195,8 @@ impl FunctionRewrite for Checked {
                     return Ok(Transformed::no(Expr::BinaryExpr(same)));
                 }
             },
-            Expr::Negative(of) if whole(&of) => (Operation::Negate, vec![*of]),
-            other => return Ok(Transformed::no(other)),
+            Expr::Negative(operand) if whole(&operand) => (Operation::Negate, vec![*operand]),
+            expression => return Ok(Transformed::no(expression)),
         };
         let Some(function) = REGISTRY.scalar.get(operation.name()) else {
             return exec_err!("{} is not registered", operation.name());
@@ -215,7 +222,7 @@ mod tests {
 
     const HIGH: i64 = i64::MAX;
 
-    /// What a query of `t` (n: 1, HIGH, null, LOW; small: 1, 2, 3, 4) answers, or its SQLSTATE and message.
+    /// The result of a query of `t` (n: 1, HIGH, null, LOW; small: 1, 2, 3, 4), or its SQLSTATE and message.
     async fn answer(sql: &str, checked: bool) -> std::result::Result<String, (String, String)> {
         let mut state = SessionStateBuilder::new()
             .with_config(SessionConfig::new().with_target_partitions(1))

@@ -1,12 +1,12 @@
 //! Sums of decimals of 38 digits that do not wrap.
 //!
-//! DataFusion adds them up in 128 bits, which two of them can fill, and the sum begins again at the other end. Here the
-//! upper and the lower 64 bits of each number are added up apart, each in 128 bits, which no number of rows fills; the
-//! two sums are put together at the end, and what has more than 38 digits is an error, as in PostgreSQL. Shorter decimals
-//! have ten digits of room in the type of their sum.
+//! DataFusion adds them up in 128 bits, where the sum of two can already wrap. Here the upper and the lower 64 bits of
+//! each number are added up separately, each in 128 bits, which no number of rows overflows. The two sums are combined
+//! at the end, and a result of more than 38 digits is an error, as in PostgreSQL. Sums of shorter decimals have ten
+//! spare digits in their type.
 //!
-//! Invariant: a partial state is two decimals of 38 digits, so that parts of a sum that do not fit by themselves can be
-//! added too, and can be sent. Only distinct values, which stay together, are added up in 256 bits.
+//! Invariant: a partial state is two decimals of 38 digits, so that partial sums that do not fit by themselves can be
+//! sent and added. Distinct values are not split into partial sums and are added up in 256 bits.
 
 use std::sync::Arc;
 
@@ -20,15 +20,15 @@ use datafusion::common::{ScalarValue, exec_datafusion_err, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
-/// What each half is added up in.
+/// Type in which each half is added up.
 const HALF: DataType = DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0);
-/// Bits of the lower half, and what they are of a number.
+/// Bits of the lower half, and their mask.
 const LOWER_BITS: u32 = 64;
 const LOWER: i128 = u64::MAX as i128;
 
-/// Whether sums of this type are added up here.
-pub(crate) fn is_long(of: &DataType) -> bool {
-    matches!(of, DataType::Decimal128(DECIMAL128_MAX_PRECISION, _))
+/// Returns true if sums of this type are computed here.
+pub(crate) fn is_long(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Decimal128(DECIMAL128_MAX_PRECISION, _))
 }
 
 /// The field of half a sum.
@@ -36,17 +36,17 @@ pub(crate) fn half(field: &FieldRef) -> FieldRef {
     Arc::new(field.as_ref().clone().with_data_type(HALF))
 }
 
-/// The field of a sum that is added up in 256 bits.
+/// The field of a sum in 256 bits.
 pub(crate) fn wide(field: &FieldRef) -> FieldRef {
     Arc::new(field.as_ref().clone().with_data_type(wide_type(field.data_type())))
 }
 
-fn wide_type(of: &DataType) -> DataType {
-    DataType::Decimal256(DECIMAL256_MAX_PRECISION, scale(of))
+fn wide_type(data_type: &DataType) -> DataType {
+    DataType::Decimal256(DECIMAL256_MAX_PRECISION, scale(data_type))
 }
 
-fn scale(of: &DataType) -> i8 {
-    match of {
+fn scale(data_type: &DataType) -> i8 {
+    match data_type {
         DataType::Decimal128(_, scale) => *scale,
         _ => 0,
     }
@@ -57,44 +57,45 @@ fn decimals(values: &[ArrayRef]) -> Result<&PrimitiveArray<Decimal128Type>> {
         [values] => values.as_primitive_opt::<Decimal128Type>(),
         _ => None,
     };
-    decimals.ok_or_else(|| exec_datafusion_err!("a sum of decimals is one of one column of them"))
+    decimals.ok_or_else(|| exec_datafusion_err!("a sum of decimals takes one column of decimals"))
 }
 
-/// The upper and the lower halves of numbers. The upper ones have the sign.
+/// Splits numbers into upper and lower halves; the upper ones are signed.
 fn halves(values: &[ArrayRef]) -> Result<[[ArrayRef; 1]; 2]> {
     let decimals = decimals(values)?;
-    let half = |of: fn(i128) -> i128| -> [ArrayRef; 1] {
-        let half: PrimitiveArray<Decimal128Type> = decimals.unary(of);
+    let half = |part: fn(i128) -> i128| -> [ArrayRef; 1] {
+        let half: PrimitiveArray<Decimal128Type> = decimals.unary(part);
         [Arc::new(half.with_data_type(HALF))]
     };
     Ok([half(|value| value >> LOWER_BITS), half(|value| value & LOWER)])
 }
 
-/// The sum of two halves, in its type.
-fn whole(upper: i128, lower: i128, to: &DataType) -> Result<i128, ArrowError> {
+/// Combines the sums of the halves into a sum of type `sum_type`.
+fn whole(upper: i128, lower: i128, sum_type: &DataType) -> Result<i128, ArrowError> {
     let unit = i256::from_i128(LOWER + 1);
     let sum = i256::from_i128(upper).wrapping_mul(unit).wrapping_add(i256::from_i128(lower));
-    narrow(sum, to)
+    narrow(sum, sum_type)
 }
 
-fn narrow(sum: i256, to: &DataType) -> Result<i128, ArrowError> {
+fn narrow(sum: i256, sum_type: &DataType) -> Result<i128, ArrowError> {
     let fits = |sum: &i128| {
-        Decimal128Type::validate_decimal_precision(*sum, DECIMAL128_MAX_PRECISION, scale(to))
+        Decimal128Type::validate_decimal_precision(*sum, DECIMAL128_MAX_PRECISION, scale(sum_type))
             .is_ok()
     };
     sum.to_i128().filter(fits).ok_or_else(|| {
-        let scale = scale(to);
+        let scale = scale(sum_type);
         let text = Decimal256Type::format_decimal(sum, DECIMAL256_MAX_PRECISION, scale);
         let precision = DECIMAL128_MAX_PRECISION;
-        ArrowError::ArithmeticOverflow(format!("numeric({precision}, {scale}) (a sum is {text})"))
+        let message = format!("numeric({precision}, {scale}) out of range: the sum is {text}");
+        ArrowError::ArithmeticOverflow(message)
     })
 }
 
-/// DataFusion's sums of the halves, by group.
+/// DataFusion's sums of the halves, by group; `sum_type` is the type of the result.
 pub(crate) struct LongGroups {
     pub(crate) upper: Box<dyn GroupsAccumulator>,
     pub(crate) lower: Box<dyn GroupsAccumulator>,
-    pub(crate) to: DataType,
+    pub(crate) sum_type: DataType,
 }
 
 impl GroupsAccumulator for LongGroups {
@@ -115,12 +116,12 @@ impl GroupsAccumulator for LongGroups {
         let (upper, lower) =
             (upper.as_primitive::<Decimal128Type>(), lower.as_primitive::<Decimal128Type>());
         let sum = |group: usize| {
-            let there = upper.is_valid(group) && lower.is_valid(group);
-            there.then(|| whole(upper.value(group), lower.value(group), &self.to)).transpose()
+            let is_valid = upper.is_valid(group) && lower.is_valid(group);
+            is_valid.then(|| whole(upper.value(group), lower.value(group), &self.to)).transpose()
         };
         let sums =
             (0..upper.len()).map(sum).collect::<Result<PrimitiveArray<Decimal128Type>, _>>()?;
-        Ok(Arc::new(sums.with_data_type(self.to.clone())))
+        Ok(Arc::new(sums.with_data_type(self.sum_type.clone())))
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
@@ -136,7 +137,7 @@ impl GroupsAccumulator for LongGroups {
         groups_total: usize,
     ) -> Result<()> {
         let [upper, lower] = values else {
-            return exec_err!("a sum of decimals comes in {} parts", values.len());
+            return exec_err!("a partial sum of decimals has two columns, not {}", values.len());
         };
         self.upper.merge_batch(std::slice::from_ref(upper), groups, groups_total)?;
         self.lower.merge_batch(std::slice::from_ref(lower), groups, groups_total)
@@ -158,12 +159,12 @@ impl GroupsAccumulator for LongGroups {
     }
 }
 
-/// The same without groups, or over a window that slides.
+/// Sums of the halves without groups, or over a sliding window.
 #[derive(Debug)]
 pub(crate) struct Long {
     pub(crate) upper: Box<dyn Accumulator>,
     pub(crate) lower: Box<dyn Accumulator>,
-    pub(crate) to: DataType,
+    pub(crate) sum_type: DataType,
 }
 
 impl Accumulator for Long {
@@ -179,10 +180,14 @@ impl Accumulator for Long {
                 ScalarValue::Decimal128(Some(upper), ..),
                 ScalarValue::Decimal128(Some(lower), ..),
             ) => {
-                let sum = whole(upper, lower, &self.to)?;
-                Ok(ScalarValue::Decimal128(Some(sum), DECIMAL128_MAX_PRECISION, scale(&self.to)))
+                let sum = whole(upper, lower, &self.sum_type)?;
+                Ok(ScalarValue::Decimal128(
+                    Some(sum),
+                    DECIMAL128_MAX_PRECISION,
+                    scale(&self.sum_type),
+                ))
             }
-            _ => ScalarValue::try_from(&self.to),
+            _ => ScalarValue::try_from(&self.sum_type),
         }
     }
 
@@ -198,7 +203,7 @@ impl Accumulator for Long {
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         let [upper, lower] = states else {
-            return exec_err!("a sum of decimals comes in {} parts", states.len());
+            return exec_err!("a partial sum of decimals has two columns, not {}", states.len());
         };
         self.upper.merge_batch(std::slice::from_ref(upper))?;
         self.lower.merge_batch(std::slice::from_ref(lower))
@@ -215,27 +220,31 @@ impl Accumulator for Long {
     }
 }
 
-/// Distinct values, added up in 256 bits.
+/// Sum of distinct values in 256 bits.
 #[derive(Debug)]
 pub(crate) struct LongDistinct {
     pub(crate) inner: Box<dyn Accumulator>,
-    pub(crate) to: DataType,
+    pub(crate) sum_type: DataType,
 }
 
 impl Accumulator for LongDistinct {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let wide: PrimitiveArray<Decimal256Type> = decimals(values)?.unary(i256::from_i128);
-        self.inner.update_batch(&[Arc::new(wide.with_data_type(wide_type(&self.to)))])
+        self.inner.update_batch(&[Arc::new(wide.with_data_type(wide_type(&self.sum_type)))])
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         match self.inner.evaluate()? {
             ScalarValue::Decimal256(Some(sum), ..) => {
-                let sum = narrow(sum, &self.to)?;
-                Ok(ScalarValue::Decimal128(Some(sum), DECIMAL128_MAX_PRECISION, scale(&self.to)))
+                let sum = narrow(sum, &self.sum_type)?;
+                Ok(ScalarValue::Decimal128(
+                    Some(sum),
+                    DECIMAL128_MAX_PRECISION,
+                    scale(&self.sum_type),
+                ))
             }
-            ScalarValue::Decimal256(None, ..) => ScalarValue::try_from(&self.to),
-            other => exec_err!("a sum of decimals is no {}", other.data_type()),
+            ScalarValue::Decimal256(None, ..) => ScalarValue::try_from(&self.sum_type),
+            value => exec_err!("unexpected type {} of a sum of decimals", value.data_type()),
         }
     }
 

@@ -1,12 +1,11 @@
-//! The error that clients of the SQL surface see, and how every other error becomes one.
+//! The error that clients of the SQL surface see, and its conversion from every other error.
 //!
-//! An [`SqlError`] is what a PostgreSQL client expects: a SQLSTATE, a message, perhaps a detail, a
-//! hint and a position in the statement. The doors translate it to their protocol and need to know
-//! nothing else.
+//! An [`SqlError`] has what a PostgreSQL client expects: a SQLSTATE, a message, and optionally a detail, a hint and a
+//! position in the statement. The protocol crates translate it and need to know nothing else.
 //!
 //! Invariants:
-//! - errors of the services keep their SQLSTATE and say whether the same request may be sent again;
-//! - an error that passed through DataFusion as `External` comes out as what it was.
+//! - errors of the services keep their SQLSTATE and whether the same request may be retried;
+//! - an error that passed through DataFusion as `External` comes out unchanged.
 
 use std::fmt;
 
@@ -17,12 +16,12 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use partita_lanes::{LaneError, Reason, Refusal};
 use partita_proto::Error;
 
-/// What DataFusion calls the catalog that holds all databases.
+/// DataFusion's name for the catalog that holds all databases.
 pub const CATALOG: &str = "partita";
 
 /// Syntax error.
 pub const SYNTAX_ERROR: &str = "42601";
-/// A feature that does not exist here.
+/// A feature that is not supported.
 pub const FEATURE_NOT_SUPPORTED: &str = "0A000";
 /// No such table.
 pub const UNDEFINED_TABLE: &str = "42P01";
@@ -34,13 +33,13 @@ pub const UNDEFINED_FUNCTION: &str = "42883";
 pub const UNDEFINED_OBJECT: &str = "42704";
 /// A column named twice.
 pub const DUPLICATE_COLUMN: &str = "42701";
-/// A name that could mean several columns.
+/// A column name that matches several columns.
 pub const AMBIGUOUS_COLUMN: &str = "42702";
 /// No such database (a schema to PostgreSQL).
 pub const INVALID_SCHEMA_NAME: &str = "3F000";
 /// Types that do not fit.
 pub const DATATYPE_MISMATCH: &str = "42804";
-/// NULL in a column that takes none.
+/// NULL in a NOT NULL column.
 pub const NOT_NULL_VIOLATION: &str = "23502";
 /// A number too large for its type.
 pub const NUMERIC_OUT_OF_RANGE: &str = "22003";
@@ -50,15 +49,15 @@ pub const INVALID_TEXT: &str = "22P02";
 pub const INVALID_DATETIME: &str = "22007";
 /// Division by zero.
 pub const DIVISION_BY_ZERO: &str = "22012";
-/// A parameter with a value it cannot have.
+/// An invalid value of a parameter.
 pub const INVALID_PARAMETER_VALUE: &str = "22023";
 /// Cancelled, by the user or by a timeout.
 pub const QUERY_CANCELED: &str = "57014";
-/// Memory, disk or another bound was reached.
+/// A limit on memory, disk or another resource was reached.
 pub const OUT_OF_MEMORY: &str = "53200";
 /// A regular expression that cannot be used.
 pub const INVALID_REGULAR_EXPRESSION: &str = "2201B";
-/// The system gives no more of something.
+/// The operating system refused a resource.
 pub const INSUFFICIENT_RESOURCES: &str = "53000";
 /// A configured limit was reached.
 pub const CONFIGURATION_LIMIT_EXCEEDED: &str = "53400";
@@ -68,7 +67,7 @@ pub const STATEMENT_TOO_COMPLEX: &str = "54001";
 pub const PROGRAM_LIMIT_EXCEEDED: &str = "54000";
 /// A value of GENERATED ALWAYS was given.
 pub const GENERATED_ALWAYS: &str = "428C9";
-/// A defect of ours.
+/// A bug in Partita.
 pub const INTERNAL_ERROR: &str = "XX000";
 
 /// An error as a client of the SQL surface sees it.
@@ -76,15 +75,15 @@ pub const INTERNAL_ERROR: &str = "XX000";
 pub struct SqlError {
     /// Five characters by which clients tell errors apart.
     pub sqlstate: String,
-    /// What is wrong.
+    /// The fact, in lower case without a full stop.
     pub message: String,
-    /// More about it.
+    /// The reason, or more about it.
     pub detail: Option<String>,
-    /// What to do about it.
+    /// Advice on what to do.
     pub hint: Option<String>,
-    /// Where in the statement, in characters, the first being 1.
+    /// Position in the statement, in characters, starting at 1.
     pub position: Option<usize>,
-    /// Whether the same statement may succeed when it is sent again.
+    /// True if the same statement may succeed when it is retried.
     pub retryable: bool,
 }
 
@@ -101,21 +100,21 @@ impl SqlError {
         }
     }
 
-    /// The same with more about it.
+    /// Adds a detail.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    /// The same with what to do about it.
+    /// Adds a hint.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The same with a position in the statement, in characters, the first being 1.
+    /// Adds a position in the statement, in characters, starting at 1.
     #[must_use]
     pub fn with_position(mut self, position: usize) -> Self {
         self.position = Some(position);
@@ -127,7 +126,7 @@ impl SqlError {
         Self::new(SYNTAX_ERROR, message)
     }
 
-    /// Something this version does not do; `what` is a noun phrase, "UPDATE" say.
+    /// A feature that is not supported; `what` is a noun phrase such as "UPDATE".
     pub fn unsupported(what: impl fmt::Display) -> Self {
         Self::new(FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
     }
@@ -150,7 +149,7 @@ impl SqlError {
         Self::new(INVALID_SCHEMA_NAME, format!("database \"{name}\" does not exist"))
     }
 
-    /// NULL for a column that takes none.
+    /// NULL for a NOT NULL column.
     pub fn not_null(column: impl fmt::Display, table: impl fmt::Display) -> Self {
         Self::new(
             NOT_NULL_VIOLATION,
@@ -161,17 +160,17 @@ impl SqlError {
         )
     }
 
-    /// A statement that its user stopped.
+    /// A statement that its user canceled.
     pub fn canceled() -> Self {
         Self::new(QUERY_CANCELED, "canceling statement due to user request")
     }
 
-    /// A statement that ran for longer than it may.
+    /// A statement that exceeded its timeout.
     pub fn statement_timeout() -> Self {
         Self::new(QUERY_CANCELED, "canceling statement due to statement timeout")
     }
 
-    /// A defect of ours.
+    /// A bug in Partita.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(INTERNAL_ERROR, message)
     }
@@ -208,7 +207,7 @@ impl From<Refusal> for SqlError {
                 Self::new(CONFIGURATION_LIMIT_EXCEEDED, "too many statements are running")
             }
             Refusal::Threads => {
-                Self::new(INSUFFICIENT_RESOURCES, "the system gives no more threads for statements")
+                Self::new(INSUFFICIENT_RESOURCES, "could not start a thread for the statement")
             }
         }
     }
@@ -267,11 +266,9 @@ impl From<ArrowError> for SqlError {
     fn from(error: ArrowError) -> Self {
         match error {
             ArrowError::ExternalError(inner) => from_boxed(inner),
-            other if is_about_pattern(&other.to_string()) => from_other(other.to_string()),
+            error if is_about_pattern(&error.to_string()) => from_other(error.to_string()),
             ArrowError::DivideByZero => Self::new(DIVISION_BY_ZERO, "division by zero"),
-            ArrowError::ArithmeticOverflow(message) => {
-                Self::new(NUMERIC_OUT_OF_RANGE, format!("out of range: {message}"))
-            }
+            ArrowError::ArithmeticOverflow(message) => from_overflow(&message),
             ArrowError::CastError(message) => from_cast(message),
             ArrowError::ParseError(message) => from_cast(message),
             ArrowError::NotYetImplemented(message) => Self::new(FEATURE_NOT_SUPPORTED, message),
@@ -282,13 +279,21 @@ impl From<ArrowError> for SqlError {
                 PROGRAM_LIMIT_EXCEEDED,
                 "a batch of values exceeds 2 GiB; select fewer or shorter values",
             ),
-            other => Self::internal(other.to_string()),
+            error => Self::internal(error.to_string()),
         }
     }
 }
 
-/// Arrow says "Cannot cast string 'x' to value of Int32 type" of text, "Can't cast value 300 to
-/// type Int8" of numbers.
+/// Functions of this crate name the type that is out of range; Arrow's messages do not.
+fn from_overflow(message: &str) -> SqlError {
+    if message.contains("out of range") {
+        return SqlError::new(NUMERIC_OUT_OF_RANGE, message);
+    }
+    SqlError::new(NUMERIC_OUT_OF_RANGE, format!("value out of range: {message}"))
+}
+
+/// Arrow's messages are "Cannot cast string 'x' to value of Int32 type" for text and "Can't cast value 300 to type
+/// Int8" for numbers.
 fn from_cast(message: String) -> SqlError {
     let numeric = message.contains("Can't cast value") || message.contains("overflow");
     let datetime = ["imestamp", "Date32", "date", "time"].iter().any(|word| message.contains(word));
@@ -302,27 +307,27 @@ fn from_cast(message: String) -> SqlError {
     SqlError::new(sqlstate, message)
 }
 
-/// What DataFusion does not do. It names its own types where a subquery could not be made a join.
+/// An unsupported feature of DataFusion, which names its own node types where a subquery could not be made a join.
 fn from_unsupported(message: String) -> SqlError {
     let kinds = ["ScalarSubquery(", "Exists(", "InSubquery(", "SetComparison("];
     if kinds.iter().any(|kind| message.contains(kind)) {
         return SqlError::new(
             FEATURE_NOT_SUPPORTED,
-            "a subquery that is tied to its outer query in this way is not supported",
+            "this form of correlated subquery is not supported",
         )
-        .with_hint("compare columns of both queries by = only, or write the subquery as a join");
+        .with_hint("correlate the queries by = only, or rewrite the subquery as a join");
     }
     SqlError::new(FEATURE_NOT_SUPPORTED, message)
 }
 
-/// What a library says of a pattern that it does not take: that it is too large when compiled, or malformed.
+/// Returns true for a message about a pattern that is malformed or too large when compiled.
 fn is_about_pattern(message: &str) -> bool {
     message.contains("Compiled regex exceeds size limit")
         || message.contains("CompiledTooBig")
         || message.contains("regex parse error")
 }
 
-/// An error of which only the text is known.
+/// An error that is known by its text only.
 fn from_other(message: String) -> SqlError {
     if is_about_pattern(&message) {
         return SqlError::new(INVALID_REGULAR_EXPRESSION, message);
@@ -330,33 +335,34 @@ fn from_other(message: String) -> SqlError {
     SqlError::internal(message)
 }
 
-/// Our own errors travel through DataFusion and Arrow in boxes.
+/// Partita's own errors pass through DataFusion and Arrow in boxes.
 fn from_boxed(error: Box<dyn std::error::Error + Send + Sync>) -> SqlError {
     let error = match error.downcast::<SqlError>() {
         Ok(error) => return *error,
-        Err(other) => other,
+        Err(error) => error,
     };
     let error = match error.downcast::<Reason>() {
         Ok(reason) => return (*reason).into(),
-        Err(other) => other,
+        Err(error) => error,
     };
     let error = match error.downcast::<Error>() {
         Ok(error) => return (*error).into(),
-        Err(other) => other,
+        Err(error) => error,
     };
     let error = match error.downcast::<DataFusionError>() {
         Ok(error) => return (*error).into(),
-        Err(other) => other,
+        Err(error) => error,
     };
     match error.downcast::<ArrowError>() {
         Ok(error) => (*error).into(),
-        Err(other) => from_other(other.to_string()),
+        Err(error) => from_other(error.to_string()),
     }
 }
 
 impl From<DataFusionError> for SqlError {
     fn from(error: DataFusionError) -> Self {
         match error {
+            // Wrappers: the error inside decides.
             DataFusionError::Context(_, inner) => (*inner).into(),
             DataFusionError::Diagnostic(diagnostic, inner) => {
                 let hint = diagnostic.helps.first().map(|help| help.message.clone());
@@ -369,30 +375,32 @@ impl From<DataFusionError> for SqlError {
             DataFusionError::Collection(errors) => errors
                 .into_iter()
                 .next()
-                .map_or_else(|| Self::internal("an error without a message"), Self::from),
+                .map_or_else(|| Self::internal("error without a message"), Self::from),
+            // Errors of libraries and Partita's own errors inside of them.
             DataFusionError::Shared(shared) => from_shared(&shared),
             DataFusionError::ArrowError(inner, _) => (*inner).into(),
             DataFusionError::SQL(inner, _) => (*inner).into(),
             DataFusionError::External(inner) => from_boxed(inner),
             DataFusionError::SchemaError(inner, _) => from_schema(*inner),
+            // DataFusion's own errors, most of which are classified by their text.
             DataFusionError::NotImplemented(message) => from_unsupported(message),
             DataFusionError::Plan(message) => from_plan(message),
             DataFusionError::Execution(message) => from_execution(message),
             DataFusionError::Configuration(message) => Self::new(UNDEFINED_OBJECT, message),
-            DataFusionError::ResourcesExhausted(message) => Self::new(
-                OUT_OF_MEMORY,
-                format!("the query needs more memory than it may have: {message}"),
-            )
-            .with_hint("select fewer rows or columns, or raise the frontend's query memory"),
-            other => Self::internal(other.strip_backtrace()),
+            DataFusionError::ResourcesExhausted(message) => {
+                Self::new(OUT_OF_MEMORY, format!("query exceeds its memory limit: {message}"))
+                    .with_hint("select fewer rows or columns, or raise the frontend's query memory")
+            }
+            error => Self::internal(error.strip_backtrace()),
         }
     }
 }
 
-/// A shared error can only be looked at: our own are cloned, of the others the text is kept.
+/// A shared error can only be borrowed: Partita's own errors are cloned, others keep only their text.
 fn from_shared(error: &DataFusionError) -> SqlError {
     match error.find_root() {
         DataFusionError::External(inner) => {
+            // Partita's own errors, whole.
             if let Some(ours) = inner.downcast_ref::<SqlError>() {
                 return ours.clone();
             }
@@ -405,15 +413,13 @@ fn from_shared(error: &DataFusionError) -> SqlError {
             from_other(inner.to_string())
         }
         DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
-            other if is_about_pattern(&other.to_string()) => from_other(other.to_string()),
+            error if is_about_pattern(&error.to_string()) => from_other(error.to_string()),
             ArrowError::DivideByZero => SqlError::new(DIVISION_BY_ZERO, "division by zero"),
             ArrowError::CastError(message) | ArrowError::ParseError(message) => {
                 from_cast(message.clone())
             }
-            ArrowError::ArithmeticOverflow(message) => {
-                SqlError::new(NUMERIC_OUT_OF_RANGE, format!("out of range: {message}"))
-            }
-            other => SqlError::new(INVALID_PARAMETER_VALUE, other.to_string()),
+            ArrowError::ArithmeticOverflow(message) => from_overflow(message),
+            error => SqlError::new(INVALID_PARAMETER_VALUE, error.to_string()),
         },
         DataFusionError::Plan(message) => from_plan(message.clone()),
         DataFusionError::Execution(message) => from_execution(message.clone()),
@@ -421,7 +427,7 @@ fn from_shared(error: &DataFusionError) -> SqlError {
         DataFusionError::ResourcesExhausted(message) => {
             SqlError::new(OUT_OF_MEMORY, message.clone())
         }
-        other => SqlError::internal(other.strip_backtrace()),
+        error => SqlError::internal(error.strip_backtrace()),
     }
 }
 
@@ -451,10 +457,10 @@ fn from_schema(error: SchemaError) -> SqlError {
     }
 }
 
-/// DataFusion's planner tells its errors apart by text only.
+/// DataFusion's planner distinguishes its errors by text only.
 fn from_plan(message: String) -> SqlError {
     if let Some(name) = between(&message, "table '", "' not found") {
-        // "partita.public.t": what the user wrote is the last part, or the last two.
+        // The name is "partita.public.t"; the user wrote its last part or its last two.
         let mut parts: Vec<_> = name.split('.').collect();
         if parts.first() == Some(&CATALOG) {
             parts.remove(0);
@@ -509,9 +515,9 @@ fn from_execution(message: String) -> SqlError {
     SqlError::new(INVALID_PARAMETER_VALUE, message)
 }
 
-fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
-    let start = text.find(before)? + before.len();
-    let length = text[start..].find(after)?;
+fn between<'a>(text: &'a str, prefix: &str, suffix: &str) -> Option<&'a str> {
+    let start = text.find(prefix)? + prefix.len();
+    let length = text[start..].find(suffix)?;
     Some(&text[start..start + length])
 }
 

@@ -1,9 +1,9 @@
 //! `max` and `min`, `greatest` and `least` of floats and of intervals.
 //!
-//! PostgreSQL's NaN equals itself and is greater than any number, whatever its sign. DataFusion's groups compare by `>`,
-//! of which NaN is neither side, so that the order of rows decides; its windows and its totals compare by bits, where a
-//! negative NaN is the least, and -0 less than 0. Intervals compare by their length (`interval_order.rs`). Here all three, groups, totals
-//! and windows that slide, compare in one way.
+//! In PostgreSQL, NaN equals itself and is greater than any number, whatever its sign. DataFusion's groups compare by
+//! `>`, which is false for NaN, so that the order of rows decides; its windows and totals compare by bits, where a
+//! negative NaN is the least value and -0 is less than 0. Intervals compare by their length (`interval_order.rs`). Here
+//! groups, totals and sliding windows all compare in PostgreSQL's order.
 //!
 //! Invariant: names, types and partial states are DataFusion's.
 
@@ -27,25 +27,25 @@ use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_o
 use crate::interval_order::total;
 use crate::sliding::TwoStacks;
 
-/// Which end of an order is wanted.
+/// The end of an order that an aggregate selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum End {
     Max,
     Min,
 }
 
-/// Types that are compared here.
+/// Types that are compared in this file.
 trait Ordered: ArrowPrimitiveType<Native: fmt::Debug> + fmt::Debug {
-    /// Before and behind every value, or equal to it.
+    /// Values that no value is before, and that no value is after.
     const ENDS: (Self::Native, Self::Native);
 
     fn is_less(a: Self::Native, b: Self::Native) -> bool;
 }
 
 macro_rules! ordered_floats {
-    ($($of:ty)*) => {
+    ($($float:ty)*) => {
         $(
-            impl Ordered for $of {
+            impl Ordered for $float {
                 const ENDS: (Self::Native, Self::Native) =
                     (Self::Native::NEG_INFINITY, Self::Native::NAN);
 
@@ -71,7 +71,7 @@ impl Ordered for IntervalMonthDayNanoType {
 }
 
 impl End {
-    /// Whether a value is nearer to this end than another.
+    /// Returns true if `a` is nearer to this end than `b`.
     fn is_nearer<T: Ordered>(self, a: T::Native, b: T::Native) -> bool {
         match self {
             Self::Max => T::is_less(b, a),
@@ -86,7 +86,7 @@ impl End {
         }
     }
 
-    /// The nearer of two; the first if they are equal.
+    /// Returns a function that selects the nearer of two values; the first if they are equal.
     fn nearer<T: Ordered>(self) -> fn(T::Native, T::Native) -> T::Native {
         match self {
             Self::Max => |a, b| if Self::Max.is_nearer::<T>(b, a) { b } else { a },
@@ -94,82 +94,82 @@ impl End {
         }
     }
 
-    /// The accumulator of groups of a type; `None` where DataFusion's is right.
-    pub(crate) fn groups(self, of: &DataType) -> Option<Box<dyn GroupsAccumulator>> {
-        fn made<T: Ordered + Send>(end: End, of: &DataType) -> Box<dyn GroupsAccumulator> {
-            let take = move |value: &mut T::Native, other| {
-                if end.is_nearer::<T>(other, *value) {
-                    *value = other;
+    /// Accumulator of groups of a type; `None` where DataFusion's is correct.
+    pub(crate) fn groups(self, data_type: &DataType) -> Option<Box<dyn GroupsAccumulator>> {
+        fn made<T: Ordered + Send>(end: End, data_type: &DataType) -> Box<dyn GroupsAccumulator> {
+            let take = move |value: &mut T::Native, candidate| {
+                if end.is_nearer::<T>(candidate, *value) {
+                    *value = candidate;
                 }
             };
-            let groups = PrimitiveGroupsAccumulator::<T, _>::new(of, take);
+            let groups = PrimitiveGroupsAccumulator::<T, _>::new(data_type, take);
             Box::new(groups.with_starting_value(end.farthest::<T>()))
         }
-        Some(match of {
-            DataType::Float32 => made::<Float32Type>(self, of),
-            DataType::Float64 => made::<Float64Type>(self, of),
+        Some(match data_type {
+            DataType::Float32 => made::<Float32Type>(self, data_type),
+            DataType::Float64 => made::<Float64Type>(self, data_type),
             DataType::Interval(IntervalUnit::MonthDayNano) => {
-                made::<IntervalMonthDayNanoType>(self, of)
+                made::<IntervalMonthDayNanoType>(self, data_type)
             }
             _ => return None,
         })
     }
 
-    /// The accumulator of all rows of a type, or of a window that slides; `None` where DataFusion's is right.
-    pub(crate) fn total(self, of: &DataType) -> Option<Box<dyn Accumulator>> {
-        Some(match of {
-            DataType::Float32 => Box::new(Total::<Float32Type>::new(self, of)),
-            DataType::Float64 => Box::new(Total::<Float64Type>::new(self, of)),
+    /// Accumulator of all rows of a type; `None` where DataFusion's is correct.
+    pub(crate) fn total(self, data_type: &DataType) -> Option<Box<dyn Accumulator>> {
+        Some(match data_type {
+            DataType::Float32 => Box::new(Total::<Float32Type>::new(self, data_type)),
+            DataType::Float64 => Box::new(Total::<Float64Type>::new(self, data_type)),
             DataType::Interval(IntervalUnit::MonthDayNano) => {
-                Box::new(Total::<IntervalMonthDayNanoType>::new(self, of))
+                Box::new(Total::<IntervalMonthDayNanoType>::new(self, data_type))
             }
             _ => return None,
         })
     }
 
-    /// The same of a window that slides.
-    pub(crate) fn sliding(self, of: &DataType) -> Option<Box<dyn Accumulator>> {
-        Some(match of {
-            DataType::Float32 => Box::new(Sliding::<Float32Type>::new(self, of)),
-            DataType::Float64 => Box::new(Sliding::<Float64Type>::new(self, of)),
+    /// Accumulator of a sliding window; `None` where DataFusion's is correct.
+    pub(crate) fn sliding(self, data_type: &DataType) -> Option<Box<dyn Accumulator>> {
+        Some(match data_type {
+            DataType::Float32 => Box::new(Sliding::<Float32Type>::new(self, data_type)),
+            DataType::Float64 => Box::new(Sliding::<Float64Type>::new(self, data_type)),
             DataType::Interval(IntervalUnit::MonthDayNano) => {
-                Box::new(Sliding::<IntervalMonthDayNanoType>::new(self, of))
+                Box::new(Sliding::<IntervalMonthDayNanoType>::new(self, data_type))
             }
             _ => return None,
         })
     }
 }
 
-fn scalar<T: Ordered>(value: Option<T::Native>, of: &DataType) -> Result<ScalarValue> {
+fn scalar<T: Ordered>(value: Option<T::Native>, data_type: &DataType) -> Result<ScalarValue> {
     let array: ArrayRef =
-        Arc::new(PrimitiveArray::<T>::from_iter([value]).with_data_type(of.clone()));
+        Arc::new(PrimitiveArray::<T>::from_iter([value]).with_data_type(data_type.clone()));
     ScalarValue::try_from_array(&array, 0)
 }
 
-/// The value that is nearest to an end, of one before and those of an array.
+/// Selects the value nearest to an end, of the current one and those of an array.
 fn nearest<T: Ordered>(
-    before: Option<T::Native>,
+    current: Option<T::Native>,
     values: &PrimitiveArray<T>,
     is_nearer: impl Fn(T::Native, T::Native) -> bool,
 ) -> Option<T::Native> {
     let nearer = |best, value| if is_nearer(value, best) { value } else { best };
     if values.null_count() > 0 {
-        return before.into_iter().chain(values.iter().flatten()).reduce(nearer);
+        return current.into_iter().chain(values.iter().flatten()).reduce(nearer);
     }
-    before.into_iter().chain(values.values().iter().copied()).reduce(nearer)
+    current.into_iter().chain(values.values().iter().copied()).reduce(nearer)
 }
 
 /// The extreme of all rows.
 #[derive(Debug)]
 struct Total<T: Ordered> {
     end: End,
-    of: DataType,
+    data_type: DataType,
     value: Option<T::Native>,
 }
 
 impl<T: Ordered> Total<T> {
-    fn new(end: End, of: &DataType) -> Self {
-        Self { end, of: of.clone(), value: None }
+    fn new(end: End, data_type: &DataType) -> Self {
+        Self { end, data_type: data_type.clone(), value: None }
     }
 }
 
@@ -184,7 +184,7 @@ impl<T: Ordered> Accumulator for Total<T> {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        scalar::<T>(self.value, &self.of)
+        scalar::<T>(self.value, &self.data_type)
     }
 
     fn size(&self) -> usize {
@@ -203,13 +203,13 @@ impl<T: Ordered> Accumulator for Total<T> {
 /// The extreme of a window that slides.
 #[derive(Debug)]
 struct Sliding<T: Ordered> {
-    of: DataType,
+    data_type: DataType,
     values: TwoStacks<T::Native>,
 }
 
 impl<T: Ordered> Sliding<T> {
-    fn new(end: End, of: &DataType) -> Self {
-        Self { of: of.clone(), values: TwoStacks::new(end.nearer::<T>()) }
+    fn new(end: End, data_type: &DataType) -> Self {
+        Self { data_type: data_type.clone(), values: TwoStacks::new(end.nearer::<T>()) }
     }
 }
 
@@ -229,7 +229,7 @@ impl<T: Ordered> Accumulator for Sliding<T> {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        scalar::<T>(self.values.total(), &self.of)
+        scalar::<T>(self.values.total(), &self.data_type)
     }
 
     fn size(&self) -> usize {
@@ -251,7 +251,7 @@ impl<T: Ordered> Accumulator for Sliding<T> {
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// `greatest` and `least` of intervals.
+/// `greatest` and `least` of intervals, under names of their own.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [End::Max, End::Min].into_iter().map(|end| {
         let signature = Signature::variadic_any(Volatility::Immutable);
@@ -259,7 +259,7 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     })
 }
 
-/// The name of the function of intervals that stands for `greatest` or `least`.
+/// Name of the function of intervals that replaces `greatest` or `least`.
 pub(crate) fn of_intervals(name: &str) -> &'static str {
     if name == "greatest" { End::Max.function() } else { End::Min.function() }
 }
@@ -273,27 +273,36 @@ impl End {
     }
 }
 
-/// The extreme of each row's floats, of equal ones the first; NULL where all are.
-pub(crate) fn of_floats(end: End, arguments: &[ArrayRef], to: &DataType) -> Result<ArrayRef> {
-    fn rows<T: Ordered>(end: End, arguments: &[ArrayRef], to: &DataType) -> Result<ArrayRef> {
+/// The extreme of each row's floats, the first of equal ones; NULL where all are NULL.
+pub(crate) fn of_floats(
+    end: End,
+    arguments: &[ArrayRef],
+    data_type: &DataType,
+) -> Result<ArrayRef> {
+    fn rows<T: Ordered>(
+        end: End,
+        arguments: &[ArrayRef],
+        data_type: &DataType,
+    ) -> Result<ArrayRef> {
         let nearer = end.nearer::<T>();
-        let mut found: Vec<Option<T::Native>> = vec![None; arguments.first().map_or(0, Array::len)];
+        let mut extremes: Vec<Option<T::Native>> =
+            vec![None; arguments.first().map_or(0, Array::len)];
         for argument in arguments {
-            let values = cast(argument, to)?;
-            for (found, value) in found.iter_mut().zip(values.as_primitive::<T>()) {
-                *found = found.take().into_iter().chain(value).reduce(nearer);
+            let values = cast(argument, data_type)?;
+            for (extreme, value) in extremes.iter_mut().zip(values.as_primitive::<T>()) {
+                *extreme = extreme.take().into_iter().chain(value).reduce(nearer);
             }
         }
-        Ok(Arc::new(PrimitiveArray::<T>::from_iter(found)))
+        Ok(Arc::new(PrimitiveArray::<T>::from_iter(extremes)))
     }
-    match to {
-        DataType::Float32 => rows::<Float32Type>(end, arguments, to),
-        DataType::Float64 => rows::<Float64Type>(end, arguments, to),
-        other => exec_err!("an extreme of floats is no {other}"),
+    match data_type {
+        DataType::Float32 => rows::<Float32Type>(end, arguments, data_type),
+        DataType::Float64 => rows::<Float64Type>(end, arguments, data_type),
+        _ => exec_err!("{data_type} is not a float type"),
     }
 }
 
-/// The extreme of some intervals; NULL where all are.
+/// The extreme of some intervals; NULL where all are NULL.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OfIntervals {
     end: End,
@@ -310,8 +319,8 @@ impl ScalarUDFImpl for OfIntervals {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        let spans = |of: &DataType| {
-            matches!(of, DataType::Interval(_) | DataType::Duration(_) | DataType::Null)
+        let spans = |data_type: &DataType| {
+            matches!(data_type, DataType::Interval(_) | DataType::Duration(_) | DataType::Null)
         };
         if types.is_empty() || !types.iter().all(spans) {
             return exec_err!("{} takes intervals, not {types:?}", self.name());
@@ -323,20 +332,20 @@ impl ScalarUDFImpl for OfIntervals {
         let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
         let nearer = self.end.nearer::<IntervalMonthDayNanoType>();
-        let mut found: Vec<Option<IntervalMonthDayNano>> = vec![None; rows];
+        let mut extremes: Vec<Option<IntervalMonthDayNano>> = vec![None; rows];
         for argument in &args.args {
             let values = cast(&argument.to_array(rows)?, &INTERVAL)?;
             let values = values.as_primitive::<IntervalMonthDayNanoType>().iter();
-            for (found, value) in found.iter_mut().zip(values) {
-                *found = found.take().into_iter().chain(value).reduce(nearer);
+            for (extreme, value) in extremes.iter_mut().zip(values) {
+                *extreme = extreme.take().into_iter().chain(value).reduce(nearer);
             }
         }
-        let found: ArrayRef =
-            Arc::new(PrimitiveArray::<IntervalMonthDayNanoType>::from_iter(found));
+        let extremes: ArrayRef =
+            Arc::new(PrimitiveArray::<IntervalMonthDayNanoType>::from_iter(extremes));
         if constant {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?));
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&extremes, 0)?));
         }
-        Ok(ColumnarValue::Array(found))
+        Ok(ColumnarValue::Array(extremes))
     }
 }
 
@@ -349,7 +358,7 @@ mod tests {
 
     const NEGATIVE_NAN: f64 = -f64::NAN;
 
-    /// What a group, all rows, and a window that lost its first row have for an extreme.
+    /// The extremes of a group, of all rows, and of a window that lost its first row.
     fn extremes(end: End, values: &ArrayRef) -> [ScalarValue; 3] {
         let of = values.data_type();
         let mut groups = end.groups(of).unwrap();

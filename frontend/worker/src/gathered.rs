@@ -1,8 +1,9 @@
-//! Aggregates that gather their values, within bounds.
+//! Bounds on aggregates that collect their values.
 //!
-//! In a window whose frame grows from row to row, `string_agg` gives out all that it has gathered once for each row: the
-//! square of the rows. The bytes given out by one accumulator are counted, and beyond a bound it refuses with SQLSTATE
-//! 54000. A gathering of a group gives out once. Each giving out also checks that the statement may go on.
+//! In a window whose frame grows from row to row, `string_agg` returns everything collected so far for each row: the
+//! square of the number of rows. The bytes returned by one accumulator are counted, and beyond a limit it fails with
+//! SQLSTATE 54000. Without a window, each group is returned once. Each result also checks that the statement has not
+//! been interrupted.
 
 use arrow::array::ArrayRef;
 use datafusion::common::ScalarValue;
@@ -12,21 +13,21 @@ use partita_lanes::interrupt;
 
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 
-/// Bytes that an accumulator gives out.
-const GIVEN_BYTES_MAX: usize = 256 << 20;
+/// Maximum bytes that an accumulator returns in all its results.
+const RETURNED_BYTES_MAX: usize = 256 << 20;
 
-/// An accumulator that gives out so much and no more.
+/// An accumulator with a limit on the bytes that it returns.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     inner: Box<dyn Accumulator>,
     name: String,
-    given: usize,
+    returned: usize,
 }
 
 impl Gathered {
-    /// A bounded accumulator of the function `name`.
+    /// Wraps an accumulator of the function `name`.
     pub(crate) fn new(inner: Box<dyn Accumulator>, name: &str) -> Self {
-        Self { inner, name: name.to_owned(), given: 0 }
+        Self { inner, name: name.to_owned(), returned: 0 }
     }
 }
 
@@ -38,12 +39,10 @@ impl Accumulator for Gathered {
     fn evaluate(&mut self) -> Result<ScalarValue> {
         interrupt::check().map_err(|reason| DataFusionError::External(Box::new(reason)))?;
         let value = self.inner.evaluate()?;
-        self.given = self.given.saturating_add(value.size());
-        if self.given > GIVEN_BYTES_MAX {
-            let message = format!(
-                "the values of {}() take more than {GIVEN_BYTES_MAX} bytes together",
-                self.name
-            );
+        self.returned = self.returned.saturating_add(value.size());
+        if self.returned > RETURNED_BYTES_MAX {
+            let message =
+                format!("values of {}() exceed {RETURNED_BYTES_MAX} bytes in total", self.name);
             return Err(SqlError::new(PROGRAM_LIMIT_EXCEEDED, message).into());
         }
         Ok(value)

@@ -1,15 +1,16 @@
 //! `INTERVAL '1 second' * n`, `n * INTERVAL '1 second'`, `INTERVAL '1 hour' / n` and `(b.ts - a.ts) / n`.
 //!
-//! DataFusion adds intervals and does not scale them; clients of PostgreSQL do, to say "the last `$1` minutes" and to
-//! read times that are stored as numbers (`to_timestamp(0) + ms * INTERVAL '1 millisecond'`). [`ScaledIntervals`] puts
-//! a function in the operator's place while the statement is planned; it runs at a node too, and what is constant is an
-//! ordinary interval before rows are looked for. The difference of two times is a duration, and stays one.
+//! DataFusion adds intervals but does not scale them. Clients of PostgreSQL scale them to express "the last `$1`
+//! minutes", and to read times that are stored as numbers (`to_timestamp(0) + ms * INTERVAL '1 millisecond'`).
+//! [`ScaledIntervals`] replaces the operator by a function while the statement is planned; it runs at a node too, and a
+//! constant call becomes an ordinary interval before files are pruned. The difference of two times is a duration, and
+//! stays one.
 //!
 //! Invariants:
-//! - a whole number multiplies exactly: months, days and nanoseconds, each by itself;
-//! - what is left of a month or of a day by another number goes to the next smaller unit, a month being 30 days and a
-//!   day 24 hours, as in PostgreSQL;
-//! - what does not fit is an error with SQLSTATE 22003, and a division by zero one with 22012.
+//! - multiplication by a whole number is exact: months, days and nanoseconds are multiplied separately;
+//! - the fraction of a month or of a day that another factor leaves goes to the next smaller unit, where a month is 30
+//! days and a day 24 hours, as in PostgreSQL;
+//! - a result that does not fit is an error with SQLSTATE 22003, and a division by zero one with 22012.
 
 use std::sync::Arc;
 
@@ -36,10 +37,10 @@ const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 const DAYS_OF_MONTH: f64 = 30.0;
 const SECONDS_OF_DAY: f64 = 86_400.0;
 const NANOS_OF_SECOND: f64 = 1e9;
-/// Binary fractions of days and seconds are rounded to this part of one, so that 0.1 months are three days.
+/// Days and seconds are rounded to this fraction, so that the binary 0.1 month is exactly three days.
 const PART: f64 = 1e6;
 
-/// The functions that stand for operators.
+/// Functions that replace operators.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [Scale::Multiply, Scale::Divide].into_iter().map(|scale| {
         let signature = Signature::any(2, Volatility::Immutable);
@@ -47,7 +48,7 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     })
 }
 
-/// What is done to an interval.
+/// Operation on an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Scale {
     Multiply,
@@ -62,67 +63,74 @@ impl Scale {
         }
     }
 
-    /// Row by row, as the number's type asks for; `by` is of 64-bit integers or of doubles.
+    /// Scales row by row, exactly for factors of type Int64, in doubles for Float64.
     fn each<T: ArrowPrimitiveType>(
         self,
-        of: &dyn Array,
-        by: &dyn Array,
+        values: &dyn Array,
+        factors: &dyn Array,
         exactly: fn(Self, T::Native, i64) -> Result<T::Native, ArrowError>,
-        about: fn(Self, T::Native, f64) -> Result<T::Native, ArrowError>,
+        rounded: fn(Self, T::Native, f64) -> Result<T::Native, ArrowError>,
     ) -> Result<ArrayRef, ArrowError> {
-        let of = of.as_primitive::<T>().iter();
-        let scaled: Result<PrimitiveArray<T>, ArrowError> = match by.data_type() {
-            DataType::Int64 => of
-                .zip(by.as_primitive::<Int64Type>())
-                .map(|(of, by)| of.zip(by).map(|(of, by)| exactly(self, of, by)).transpose())
+        let values = values.as_primitive::<T>().iter();
+        let scaled: Result<PrimitiveArray<T>, ArrowError> = match factors.data_type() {
+            DataType::Int64 => values
+                .zip(factors.as_primitive::<Int64Type>())
+                .map(|(value, factor)| {
+                    value
+                        .zip(factor)
+                        .map(|(value, factor)| exactly(self, value, factor))
+                        .transpose()
+                })
                 .collect(),
-            _ => of
-                .zip(by.as_primitive::<Float64Type>())
-                .map(|(of, by)| of.zip(by).map(|(of, by)| about(self, of, by)).transpose())
+            _ => values
+                .zip(factors.as_primitive::<Float64Type>())
+                .map(|(value, factor)| {
+                    value.zip(factor).map(|(value, factor)| about(self, value, factor)).transpose()
+                })
                 .collect(),
         };
         Ok(Arc::new(scaled?))
     }
 
-    fn scaled(self, part: f64, by: f64) -> Result<f64, ArrowError> {
+    fn scaled(self, part: f64, factor: f64) -> Result<f64, ArrowError> {
         match self {
-            Self::Multiply => Ok(part * by),
-            Self::Divide if by == 0.0 => Err(ArrowError::DivideByZero),
-            Self::Divide => Ok(part / by),
+            Self::Multiply => Ok(part * factor),
+            Self::Divide if factor == 0.0 => Err(ArrowError::DivideByZero),
+            Self::Divide => Ok(part / factor),
         }
     }
 
-    /// Of a duration.
-    fn count_exactly(self, of: i64, by: i64) -> Result<i64, ArrowError> {
+    /// Scales the ticks of a duration exactly.
+    fn count_exactly(self, ticks: i64, factor: i64) -> Result<i64, ArrowError> {
         let scaled = match self {
-            Self::Multiply => of.checked_mul(by),
-            Self::Divide if by == 0 => return Err(ArrowError::DivideByZero),
-            Self::Divide => of.checked_div(by),
+            Self::Multiply => ticks.checked_mul(factor),
+            Self::Divide if factor == 0 => return Err(ArrowError::DivideByZero),
+            Self::Divide => ticks.checked_div(factor),
         };
         scaled.ok_or_else(out_of_range)
     }
 
-    fn count_about(self, of: i64, by: f64) -> Result<i64, ArrowError> {
-        #[expect(clippy::cast_precision_loss, reason = "as exact as the number it is scaled by")]
-        large(self.scaled(of as f64, by)?.round())
+    fn count_about(self, ticks: i64, factor: f64) -> Result<i64, ArrowError> {
+        #[expect(clippy::cast_precision_loss, reason = "as exact as the factor")]
+        large(self.scaled(ticks as f64, factor)?.round())
     }
 
     fn exactly(
         self,
-        of: IntervalMonthDayNano,
-        by: i64,
+        interval: IntervalMonthDayNano,
+        factor: i64,
     ) -> Result<IntervalMonthDayNano, ArrowError> {
         if self == Self::Divide {
             #[expect(
                 clippy::cast_precision_loss,
-                reason = "a divisor of 16 digits is near enough"
+                reason = "a double keeps 16 digits of the divisor"
             )]
-            return self.about(of, by as f64);
+            return self.about(interval, factor as f64);
         }
-        let by = i128::from(by);
-        let months = i32::try_from(i128::from(of.months) * by);
-        let days = i32::try_from(i128::from(of.days) * by);
-        let nanoseconds = i64::try_from(i128::from(of.nanoseconds) * by);
+        let factor = i128::from(factor);
+        let months = i32::try_from(i128::from(interval.months) * factor);
+        let days = i32::try_from(i128::from(interval.days) * factor);
+        let nanoseconds = i64::try_from(i128::from(interval.nanoseconds) * factor);
         match (months, days, nanoseconds) {
             (Ok(months), Ok(days), Ok(nanoseconds)) => {
                 Ok(IntervalMonthDayNano { months, days, nanoseconds })
@@ -131,11 +139,15 @@ impl Scale {
         }
     }
 
-    fn about(self, of: IntervalMonthDayNano, by: f64) -> Result<IntervalMonthDayNano, ArrowError> {
-        let months = self.scaled(f64::from(of.months), by)?;
-        let days = self.scaled(f64::from(of.days), by)?;
-        #[expect(clippy::cast_precision_loss, reason = "as exact as the number it is scaled by")]
-        let nanoseconds = self.scaled(of.nanoseconds as f64, by)?;
+    fn about(
+        self,
+        interval: IntervalMonthDayNano,
+        factor: f64,
+    ) -> Result<IntervalMonthDayNano, ArrowError> {
+        let months = self.scaled(f64::from(interval.months), factor)?;
+        let days = self.scaled(f64::from(interval.days), factor)?;
+        #[expect(clippy::cast_precision_loss, reason = "as exact as the factor")]
+        let nanoseconds = self.scaled(interval.nanoseconds as f64, factor)?;
         let days_of_months = rounded(months.fract() * DAYS_OF_MONTH);
         let seconds = rounded((days.fract() + days_of_months.fract()) * SECONDS_OF_DAY);
         let carried = (seconds / SECONDS_OF_DAY).trunc();
@@ -148,38 +160,38 @@ impl Scale {
     }
 }
 
-/// What the functions take first.
-fn is_scaled(of: &DataType) -> bool {
-    *of == INTERVAL || matches!(of, DataType::Duration(_))
+/// Returns true for types that the functions scale.
+fn is_scaled(data_type: &DataType) -> bool {
+    *data_type == INTERVAL || matches!(data_type, DataType::Duration(_))
 }
 
-fn rounded(of: f64) -> f64 {
-    (of * PART).round() / PART
+fn rounded(value: f64) -> f64 {
+    (value * PART).round() / PART
 }
 
-fn small(of: f64) -> Result<i32, ArrowError> {
-    if !(f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&of) {
+fn small(value: f64) -> Result<i32, ArrowError> {
+    if !(f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value) {
         return Err(out_of_range());
     }
     #[expect(clippy::cast_possible_truncation, reason = "checked above")]
-    Ok(of as i32)
+    Ok(value as i32)
 }
 
-fn large(of: f64) -> Result<i64, ArrowError> {
-    // The double next to 2^63 is 2^63 itself, which does not fit any more.
+fn large(value: f64) -> Result<i64, ArrowError> {
+    // The double next to 2^63 is 2^63 itself, which does not fit.
     const END: f64 = 9_223_372_036_854_775_808.0;
-    if !(-END..END).contains(&of) {
+    if !(-END..END).contains(&value) {
         return Err(out_of_range());
     }
     #[expect(clippy::cast_possible_truncation, reason = "checked above")]
-    Ok(of as i64)
+    Ok(value as i64)
 }
 
 fn out_of_range() -> ArrowError {
-    ArrowError::ArithmeticOverflow("interval".to_owned())
+    ArrowError::ArithmeticOverflow("interval out of range".to_owned())
 }
 
-/// A function that stands for an operator: an interval and a number, in this order.
+/// A function that replaces an operator: it takes an interval and a number, in this order.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Scaled {
     scale: Scale,
@@ -192,11 +204,11 @@ impl ScalarUDFImpl for Scaled {
     }
 
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
-        let [of, by] = arguments else {
+        let [interval, factor] = arguments else {
             return exec_err!("{} takes two arguments", self.name());
         };
         let sign = if self.scale == Scale::Multiply { '*' } else { '/' };
-        Ok(format!("{} {sign} {}", of.schema_name(), by.schema_name()))
+        Ok(format!("{} {sign} {}", interval.schema_name(), factor.schema_name()))
     }
 
     fn signature(&self) -> &Signature {
@@ -205,7 +217,9 @@ impl ScalarUDFImpl for Scaled {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
-            [of, DataType::Int64 | DataType::Float64] if is_scaled(of) => Ok(of.clone()),
+            [data_type, DataType::Int64 | DataType::Float64] if is_scaled(data_type) => {
+                Ok(data_type.clone())
+            }
             _ => exec_err!("{} takes an interval and a number, not {types:?}", self.name()),
         }
     }
@@ -217,19 +231,22 @@ impl ScalarUDFImpl for Scaled {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let [of, by] = arrays.as_slice() else {
+        let [intervals, factors] = arrays.as_slice() else {
             return exec_err!("{} takes two arguments", self.name());
         };
-        let scaled = match of.data_type() {
+        let scaled = match intervals.data_type() {
             DataType::Duration(_) => {
-                let counts = cast(of, &DataType::Int64)?;
-                let (exactly, about) = (Scale::count_exactly, Scale::count_about);
-                let scaled = self.scale.each::<Int64Type>(&counts, by, exactly, about)?;
-                cast(&scaled, of.data_type())?
+                let counts = cast(intervals, &DataType::Int64)?;
+                let (exactly, rounded) = (Scale::count_exactly, Scale::count_about);
+                let scaled = self.scale.each::<Int64Type>(&counts, factors, exactly, rounded)?;
+                cast(&scaled, intervals.data_type())?
             }
-            _ => {
-                self.scale.each::<IntervalMonthDayNanoType>(of, by, Scale::exactly, Scale::about)?
-            }
+            _ => self.scale.each::<IntervalMonthDayNanoType>(
+                intervals,
+                factors,
+                Scale::exactly,
+                Scale::about,
+            )?,
         };
         if constant {
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&scaled, 0)?));
@@ -238,7 +255,7 @@ impl ScalarUDFImpl for Scaled {
     }
 }
 
-/// Puts the functions in the place of operators.
+/// Replaces the operators by the functions.
 #[derive(Debug)]
 pub struct ScaledIntervals;
 
@@ -253,52 +270,54 @@ impl ExprPlanner for ScaledIntervals {
             BinaryOperator::Divide => Scale::Divide,
             _ => return Ok(PlannerResult::Original(raw)),
         };
-        let is_interval = |of: &Expr| {
-            of.get_type(schema)
-                .is_ok_and(|of| matches!(of, DataType::Interval(_) | DataType::Duration(_)))
+        // The interval may be on either side of `*`, but only on the left of `/`.
+        let is_interval = |expr: &Expr| {
+            expr.get_type(schema).is_ok_and(|data_type| {
+                matches!(data_type, DataType::Interval(_) | DataType::Duration(_))
+            })
         };
-        let (of, by) = if is_interval(&raw.left) {
+        let (interval, factor) = if is_interval(&raw.left) {
             (&raw.left, &raw.right)
         } else if scale == Scale::Multiply && is_interval(&raw.right) {
             (&raw.right, &raw.left)
         } else {
             return Ok(PlannerResult::Original(raw));
         };
-        let Some(by) = number(by, schema) else { return Ok(PlannerResult::Original(raw)) };
+        let Some(factor) = number(factor, schema) else { return Ok(PlannerResult::Original(raw)) };
         let Some(function) = REGISTRY.scalar.get(scale.name()) else {
             return exec_err!("{} is not registered", scale.name());
         };
-        let of = match of.get_type(schema)? {
-            DataType::Duration(_) => of.clone(),
-            _ => as_type(of.clone(), &INTERVAL, schema),
+        let interval = match interval.get_type(schema)? {
+            DataType::Duration(_) => interval.clone(),
+            _ => as_type(interval.clone(), &INTERVAL, schema),
         };
-        let call = ScalarFunction::new_udf(Arc::clone(function), vec![of, by]);
+        let call = ScalarFunction::new_udf(Arc::clone(function), vec![interval, factor]);
         Ok(PlannerResult::Planned(Expr::ScalarFunction(call)))
     }
 }
 
-/// What an interval can be scaled by, as the functions take it.
-fn number(of: &Expr, schema: &DFSchema) -> Option<Expr> {
-    // PostgreSQL, too, takes a parameter without a type for a double here.
-    if let Expr::Placeholder(Placeholder { id, field: None }) = of {
+/// Returns a number that can scale an interval, cast to a type that the functions take.
+fn number(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
+    // PostgreSQL, too, reads a parameter without a type as a double here.
+    if let Expr::Placeholder(Placeholder { id, field: None }) = expr {
         let field = Arc::new(Field::new(id, DataType::Float64, true));
         return Some(Expr::Placeholder(Placeholder::new_with_field(id.clone(), Some(field))));
     }
-    let has = of.get_type(schema).ok()?;
-    if has.is_integer() {
-        Some(as_type(of.clone(), &DataType::Int64, schema))
-    } else if has.is_numeric() || has.is_null() {
-        Some(as_type(of.clone(), &DataType::Float64, schema))
+    let data_type = expr.get_type(schema).ok()?;
+    if data_type.is_integer() {
+        Some(as_type(expr.clone(), &DataType::Int64, schema))
+    } else if data_type.is_numeric() || data_type.is_null() {
+        Some(as_type(expr.clone(), &DataType::Float64, schema))
     } else {
         None
     }
 }
 
-fn as_type(of: Expr, wanted: &DataType, schema: &DFSchema) -> Expr {
-    if of.get_type(schema).is_ok_and(|has| has == *wanted) {
-        return of;
+fn as_type(expr: Expr, target: &DataType, schema: &DFSchema) -> Expr {
+    if expr.get_type(schema).is_ok_and(|data_type| data_type == *target) {
+        return expr;
     }
-    Expr::Cast(Cast::new(Box::new(of), wanted.clone()))
+    Expr::Cast(Cast::new(Box::new(expr), target.clone()))
 }
 
 #[cfg(test)]
@@ -330,7 +349,7 @@ mod tests {
         Ok(pretty_format_batches(&batches).unwrap().to_string())
     }
 
-    /// Whether both expressions have one value.
+    /// Returns true if both expressions have the same value.
     async fn same(one: &str, other: &str) {
         let (one, other) = (format!("SELECT {one} AS a"), format!("SELECT {other} AS a"));
         let value = answer(&one).await;

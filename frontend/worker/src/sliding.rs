@@ -1,14 +1,14 @@
-//! What a window holds together as it slides, without taking anything back.
+//! Aggregates over sliding windows that do not subtract.
 //!
-//! A window that slides takes rows at its end and loses them at its beginning. DataFusion subtracts what is lost, which
-//! leaves NaN after an infinity, and the rounding of a large number after that is gone. Here values wait in two stacks:
+//! A sliding window gains rows at its end and loses them at its start. DataFusion subtracts the lost rows, which leaves
+//! NaN after an infinity, and loses small numbers to the rounding of a large one. Here values are kept in two stacks:
 //!
 //! ```text
-//!   front: of each value, the total from there to the last of its stack     back: values, and their total
+//!   front: for each value, the total from it to the last of its stack     back: values, and their total
 //! ```
 //!
-//! The oldest value is the top of the front. When the front is empty, the back is turned over; each value is turned over
-//! once, so that a step costs the same however long the window is.
+//! The oldest value is at the top of the front stack. When the front is empty, the back is moved over in reverse; each
+//! value moves once, so that a step costs the same for any length of the window.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::Float64Type;
@@ -16,7 +16,7 @@ use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::Accumulator;
 
-/// Values in the order in which they came, and what all of them are together.
+/// A queue of values that knows their total.
 #[derive(Debug)]
 pub(crate) struct TwoStacks<T> {
     front: Vec<T>,
@@ -26,7 +26,7 @@ pub(crate) struct TwoStacks<T> {
 }
 
 impl<T: Copy> TwoStacks<T> {
-    /// None yet. `combine` is associative; the first of two is the older.
+    /// An empty queue. `combine` must be associative; its first argument is the older one.
     pub(crate) fn new(combine: fn(T, T) -> T) -> Self {
         Self { front: Vec::new(), back: Vec::new(), back_total: None, combine }
     }
@@ -37,14 +37,14 @@ impl<T: Copy> TwoStacks<T> {
         self.back_total = Some(total);
     }
 
-    /// Takes the oldest away.
+    /// Removes the oldest value.
     pub(crate) fn pop(&mut self) {
         if self.front.is_empty() {
             let mut total = None;
             while let Some(value) = self.back.pop() {
-                let with = total.map_or(value, |total| (self.combine)(value, total));
-                self.front.push(with);
-                total = Some(with);
+                let combined = total.map_or(value, |total| (self.combine)(value, total));
+                self.front.push(combined);
+                total = Some(combined);
             }
             self.back_total = None;
         }
@@ -55,7 +55,7 @@ impl<T: Copy> TwoStacks<T> {
         self.front.len() + self.back.len()
     }
 
-    /// All of them together; `None` of none.
+    /// The total of all values; `None` if there are none.
     pub(crate) fn total(&self) -> Option<T> {
         match (self.front.last(), self.back_total) {
             (Some(front), Some(back)) => Some((self.combine)(*front, back)),
@@ -68,7 +68,7 @@ impl<T: Copy> TwoStacks<T> {
     }
 }
 
-/// The sum or the average of doubles in a window that slides.
+/// The sum or the average of doubles in a sliding window.
 #[derive(Debug)]
 pub(crate) struct SlidingDoubles {
     values: TwoStacks<f64>,
@@ -97,7 +97,7 @@ impl Accumulator for SlidingDoubles {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        #[expect(clippy::cast_precision_loss, reason = "a window has fewer rows than that")]
+        #[expect(clippy::cast_precision_loss, reason = "a window has fewer than 2^53 rows")]
         let count = if self.average { self.values.len() as f64 } else { 1.0 };
         Ok(ScalarValue::Float64(self.values.total().map(|sum| sum / count)))
     }
@@ -119,14 +119,14 @@ impl Accumulator for SlidingDoubles {
     }
 }
 
-/// Which of the values have to be true.
+/// The values that have to be true: all or any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Holds {
     OfAll,
     OfAny,
 }
 
-/// `bool_and` and `bool_or` in a window that slides: how many values of each kind there are.
+/// `bool_and` and `bool_or` in a sliding window, by counting values.
 #[derive(Debug)]
 pub(crate) struct SlidingTruth {
     holds: Holds,
@@ -140,7 +140,7 @@ impl SlidingTruth {
     }
 }
 
-/// How many of the values are true, and how many are false.
+/// Number of values that are true, and number that are false.
 fn counted(values: &[ArrayRef]) -> (usize, usize) {
     let values = values[0].as_boolean();
     let trues = values.true_count();
@@ -196,7 +196,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_total_is_that_of_what_is_there(steps in prop::collection::vec(any::<Option<i32>>(), 0..200)) {
-            // The first and the last that are there: which of two is the older matters.
+            // The first and the last value present: the order of arguments matters.
             let mut ends = TwoStacks::new(|a: (i32, i32), b: (i32, i32)| (a.0, b.1));
             let mut sums = TwoStacks::new(|a: i64, b: i64| a + b);
             let mut all = std::collections::VecDeque::new();

@@ -1,11 +1,11 @@
 //! Sums of integers that do not wrap.
 //!
-//! DataFusion adds up in the type of the result, and begins again at its other end where that is too small. Here it adds
-//! up in 128 bits, which no number of rows fills, and a sum that does not fit its type is an error, as in
-//! PostgreSQL. It is the whole sum that has to fit: what is added on the way, in whatever order or part, may be more.
+//! DataFusion adds up in the type of the result, and wraps where that is too small. Here it adds up in 128 bits, which
+//! no number of rows overflows, and a sum that does not fit its type is an error, as in PostgreSQL. Only the final sum
+//! has to fit: intermediate sums, in any order and partition, may be larger.
 //!
-//! Invariants: a partial state is a decimal of 38 digits, so that parts of a sum that do not fit by themselves can be
-//! added too; nothing but the last step makes it an integer again.
+//! Invariants: a partial state is a decimal of 38 digits, so that partial sums that do not fit by themselves can be
+//! added too; only the last step converts it to an integer.
 
 use std::sync::Arc;
 
@@ -21,20 +21,20 @@ use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 use crate::checked::sql_name;
 
-/// What is added up in.
+/// Type in which sums are computed.
 const WIDE: DataType = DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0);
 
-/// Whether sums of this type are added up here.
-pub(crate) fn is_whole(of: &DataType) -> bool {
-    matches!(of, DataType::Int64 | DataType::UInt64)
+/// Returns true if sums of this type are computed here.
+pub(crate) fn is_whole(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Int64 | DataType::UInt64)
 }
 
-/// The field of a sum, as it is added up.
+/// The field of a sum while it is computed.
 pub(crate) fn wide(field: &FieldRef) -> FieldRef {
     Arc::new(field.as_ref().clone().with_data_type(WIDE))
 }
 
-/// Numbers that are to be added.
+/// Converts the numbers to add to the wide type.
 fn widened(values: &[ArrayRef]) -> Result<[ArrayRef; 1]> {
     fn of<T: ArrowPrimitiveType<Native: Into<i128>>>(values: &dyn Array) -> ArrayRef {
         let wide: PrimitiveArray<Decimal128Type> = values.as_primitive::<T>().unary(Into::into);
@@ -44,37 +44,41 @@ fn widened(values: &[ArrayRef]) -> Result<[ArrayRef; 1]> {
         [values] => match values.data_type() {
             DataType::Int64 => Ok([of::<Int64Type>(values)]),
             DataType::UInt64 => Ok([of::<UInt64Type>(values)]),
-            other => exec_err!("a sum of {other} is not one of integers"),
+            data_type => exec_err!("unexpected type {data_type} in a sum of integers"),
         },
-        _ => exec_err!("a sum is one of one column"),
+        _ => exec_err!("a sum takes one column"),
     }
 }
 
-fn fits<T: TryFrom<i128>>(sum: i128, of: &DataType) -> Result<T, ArrowError> {
-    T::try_from(sum)
-        .map_err(|_| ArrowError::ArithmeticOverflow(format!("{} (a sum is {sum})", sql_name(of))))
+fn fits<T: TryFrom<i128>>(sum: i128, sum_type: &DataType) -> Result<T, ArrowError> {
+    T::try_from(sum).map_err(|_| {
+        ArrowError::ArithmeticOverflow(format!(
+            "{} out of range: the sum is {sum}",
+            sql_name(sum_type)
+        ))
+    })
 }
 
-/// Sums in their own type.
-fn narrowed(sums: &dyn Array, to: &DataType) -> Result<ArrayRef> {
+/// Converts sums to their own type.
+fn narrowed(sums: &dyn Array, sum_type: &DataType) -> Result<ArrayRef> {
     fn of<T: ArrowPrimitiveType<Native: TryFrom<i128>>>(
         sums: &dyn Array,
-        to: &DataType,
+        sum_type: &DataType,
     ) -> Result<ArrayRef> {
         let sums = sums.as_primitive::<Decimal128Type>();
-        Ok(Arc::new(sums.try_unary::<_, T, ArrowError>(|sum| fits(sum, to))?))
+        Ok(Arc::new(sums.try_unary::<_, T, ArrowError>(|sum| fits(sum, sum_type))?))
     }
-    match to {
-        DataType::Int64 => of::<Int64Type>(sums, to),
-        DataType::UInt64 => of::<UInt64Type>(sums, to),
-        other => exec_err!("a sum of integers is no {other}"),
+    match sum_type {
+        DataType::Int64 => of::<Int64Type>(sums, sum_type),
+        DataType::UInt64 => of::<UInt64Type>(sums, sum_type),
+        _ => exec_err!("unexpected type {sum_type} of a sum of integers"),
     }
 }
 
-/// DataFusion's sum of decimals, which is given integers.
+/// DataFusion's sum of decimals, fed with integers; `sum_type` is the type of the result.
 pub(crate) struct WholeGroups {
     pub(crate) inner: Box<dyn GroupsAccumulator>,
-    pub(crate) to: DataType,
+    pub(crate) sum_type: DataType,
 }
 
 impl GroupsAccumulator for WholeGroups {
@@ -89,7 +93,7 @@ impl GroupsAccumulator for WholeGroups {
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        narrowed(&self.inner.evaluate(emit_to)?, &self.to)
+        narrowed(&self.inner.evaluate(emit_to)?, &self.sum_type)
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
@@ -118,11 +122,11 @@ impl GroupsAccumulator for WholeGroups {
     }
 }
 
-/// The same without groups, over a window that slides, or of distinct values.
+/// The same without groups, over a sliding window, or of distinct values.
 #[derive(Debug)]
 pub(crate) struct Whole {
     pub(crate) inner: Box<dyn Accumulator>,
-    pub(crate) to: DataType,
+    pub(crate) sum_type: DataType,
 }
 
 impl Accumulator for Whole {
@@ -133,15 +137,15 @@ impl Accumulator for Whole {
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let sum = match self.inner.evaluate()? {
             ScalarValue::Decimal128(sum, ..) => sum,
-            other => return exec_err!("a sum of integers is no {}", other.data_type()),
+            value => return exec_err!("unexpected type {} of a sum of integers", value.data_type()),
         };
-        let narrow = |sum: i128| match self.to {
-            DataType::UInt64 => fits(sum, &self.to).map(|sum| ScalarValue::UInt64(Some(sum))),
-            _ => fits(sum, &self.to).map(|sum| ScalarValue::Int64(Some(sum))),
+        let narrow = |sum: i128| match self.sum_type {
+            DataType::UInt64 => fits(sum, &self.sum_type).map(|sum| ScalarValue::UInt64(Some(sum))),
+            _ => fits(sum, &self.sum_type).map(|sum| ScalarValue::Int64(Some(sum))),
         };
         match sum {
             Some(sum) => narrow(sum).map_err(DataFusionError::from),
-            None => ScalarValue::try_from(&self.to),
+            None => ScalarValue::try_from(&self.sum_type),
         }
     }
 
