@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use crate::zone::Zone;
 
 const SECONDS_PER_DAY: i64 = 86_400;
-/// From 1970-01-01 to 2000-01-01, from where PostgreSQL counts.
+/// Days from 1970-01-01 to 2000-01-01, PostgreSQL's epoch.
 pub const EPOCH_DAYS: i32 = 10_957;
 /// The same in microseconds.
 pub const EPOCH_MICROS: i64 = 10_957 * SECONDS_PER_DAY * 1_000_000;
@@ -24,7 +24,7 @@ pub const fn per_second(unit: TimeUnit) -> i64 {
     }
 }
 
-/// Whether the calendar that shows times has a date of it: from the year -262143 to 262142.
+/// Returns true if the calendar has a date for the time: from the year -262143 to 262142.
 pub fn has_date(ticks: i64, unit: TimeUnit) -> bool {
     let (first, last) = (DateTime::<Utc>::MIN_UTC, DateTime::<Utc>::MAX_UTC);
     (first.timestamp()..=last.timestamp()).contains(&ticks.div_euclid(per_second(unit)))
@@ -54,45 +54,45 @@ pub fn day_of(year: i64, month: i64, day: i64) -> i64 {
 }
 
 // Writing into a BytesMut cannot fail; it grows.
-fn put(out: &mut BytesMut, text: std::fmt::Arguments<'_>) {
-    let written = out.write_fmt(text);
+fn put(buffer: &mut BytesMut, text: std::fmt::Arguments<'_>) {
+    let written = buffer.write_fmt(text);
     debug_assert!(written.is_ok(), "a buffer that grows takes everything");
 }
 
 /// A two-digit number.
-fn two(out: &mut BytesMut, number: i64) {
+fn two(buffer: &mut BytesMut, number: i64) {
     let digit = |value: i64| b'0' + u8::try_from(value.rem_euclid(10)).unwrap_or(0);
-    out.extend_from_slice(&[digit(number / 10), digit(number)]);
+    buffer.extend_from_slice(&[digit(number / 10), digit(number)]);
 }
 
-/// The date without " BC"; whether that is to follow.
-fn date_part(out: &mut BytesMut, days: i64) -> bool {
+/// Writes the date without " BC", and returns true if " BC" must follow.
+fn date_part(buffer: &mut BytesMut, days: i64) -> bool {
     let (year, month, day) = date_of(days);
-    let before = year <= 0;
-    let year = if before { 1 - year } else { year };
+    let is_bc = year <= 0;
+    let year = if is_bc { 1 - year } else { year };
     if year < 10_000 {
-        two(out, year / 100);
-        two(out, year % 100);
+        two(buffer, year / 100);
+        two(buffer, year % 100);
     } else {
-        put(out, format_args!("{year}"));
+        put(buffer, format_args!("{year}"));
     }
-    out.extend_from_slice(b"-");
-    two(out, month);
-    out.extend_from_slice(b"-");
-    two(out, day);
-    before
+    buffer.extend_from_slice(b"-");
+    two(buffer, month);
+    buffer.extend_from_slice(b"-");
+    two(buffer, day);
+    is_bc
 }
 
-fn clock_part(out: &mut BytesMut, second: i64, fraction: i64, unit: TimeUnit) {
-    two(out, second / 3600);
-    out.extend_from_slice(b":");
-    two(out, second / 60 % 60);
-    out.extend_from_slice(b":");
-    two(out, second % 60);
+fn clock_part(buffer: &mut BytesMut, second: i64, fraction: i64, unit: TimeUnit) {
+    two(buffer, second / 3600);
+    buffer.extend_from_slice(b":");
+    two(buffer, second / 60 % 60);
+    buffer.extend_from_slice(b":");
+    two(buffer, second % 60);
     if fraction == 0 {
         return;
     }
-    // Without zeros at the end, as PostgreSQL has it.
+    // PostgreSQL writes fractions without trailing zeros.
     let mut fraction = fraction;
     let mut digits = match unit {
         TimeUnit::Second => 0,
@@ -104,81 +104,89 @@ fn clock_part(out: &mut BytesMut, second: i64, fraction: i64, unit: TimeUnit) {
         fraction /= 10;
         digits -= 1;
     }
-    put(out, format_args!(".{fraction:0digits$}"));
+    put(buffer, format_args!(".{fraction:0digits$}"));
 }
 
 /// `YYYY-MM-DD`.
-pub fn date(out: &mut BytesMut, days: i64) {
-    if date_part(out, days) {
-        out.extend_from_slice(b" BC");
+pub fn date(buffer: &mut BytesMut, days: i64) {
+    if date_part(buffer, days) {
+        buffer.extend_from_slice(b" BC");
     }
 }
 
 /// `HH:MM:SS`, and a fraction if there is one.
-pub fn time(out: &mut BytesMut, ticks: i64, unit: TimeUnit) {
-    clock_part(out, ticks.div_euclid(per_second(unit)), ticks.rem_euclid(per_second(unit)), unit);
+pub fn time(buffer: &mut BytesMut, ticks: i64, unit: TimeUnit) {
+    clock_part(
+        buffer,
+        ticks.div_euclid(per_second(unit)),
+        ticks.rem_euclid(per_second(unit)),
+        unit,
+    );
 }
 
 /// `YYYY-MM-DD HH:MM:SS`, a fraction if there is one, and the zone's offset if there is a zone.
-pub fn timestamp(out: &mut BytesMut, ticks: i64, unit: TimeUnit, zone: Option<Zone>) {
+pub fn timestamp(buffer: &mut BytesMut, ticks: i64, unit: TimeUnit, zone: Option<Zone>) {
     let seconds = ticks.div_euclid(per_second(unit));
     let fraction = ticks.rem_euclid(per_second(unit));
     let offset = zone.map_or(0, |zone| zone.offset_at(seconds));
     let local = seconds.saturating_add(offset);
-    let before = date_part(out, local.div_euclid(SECONDS_PER_DAY));
-    out.extend_from_slice(b" ");
-    clock_part(out, local.rem_euclid(SECONDS_PER_DAY), fraction, unit);
+    let is_bc = date_part(buffer, local.div_euclid(SECONDS_PER_DAY));
+    buffer.extend_from_slice(b" ");
+    clock_part(buffer, local.rem_euclid(SECONDS_PER_DAY), fraction, unit);
     if zone.is_some() {
-        out.extend_from_slice(if offset < 0 { b"-" } else { b"+" });
+        buffer.extend_from_slice(if offset < 0 { b"-" } else { b"+" });
         let offset = offset.abs();
-        two(out, offset / 3600);
+        two(buffer, offset / 3600);
         if offset % 3600 != 0 {
-            out.extend_from_slice(b":");
-            two(out, offset / 60 % 60);
+            buffer.extend_from_slice(b":");
+            two(buffer, offset / 60 % 60);
         }
         if offset % 60 != 0 {
-            out.extend_from_slice(b":");
-            two(out, offset % 60);
+            buffer.extend_from_slice(b":");
+            two(buffer, offset % 60);
         }
     }
-    if before {
-        out.extend_from_slice(b" BC");
+    if is_bc {
+        buffer.extend_from_slice(b" BC");
     }
 }
 
-/// An interval in PostgreSQL's own style: `1 year 2 mons -3 days +04:05:06.789`. What is positive behind a negative unit
+/// An interval in PostgreSQL's own style: `1 year 2 mons -3 days +04:05:06.789`. A positive part after a negative one
 /// has a sign.
-pub fn interval(out: &mut BytesMut, months: i32, days: i32, micros: i64) {
-    let start = out.len();
+pub fn interval(buffer: &mut BytesMut, months: i32, days: i32, micros: i64) {
+    let start = buffer.len();
     let mut is_before = false;
     let mut part = |number: i32, unit: &str| {
         if number != 0 {
-            let space = if out.len() > start { " " } else { "" };
+            let space = if buffer.len() > start { " " } else { "" };
             let sign = if is_before && number > 0 { "+" } else { "" };
             let plural = if number == 1 { "" } else { "s" };
-            put(out, format_args!("{space}{sign}{number} {unit}{plural}"));
+            put(buffer, format_args!("{space}{sign}{number} {unit}{plural}"));
             is_before = number < 0;
         }
     };
+    // Years, months and days, without those that are zero.
     part(months / 12, "year");
     part(months % 12, "mon");
     part(days, "day");
-    if micros != 0 || out.len() == start {
-        if out.len() > start {
-            out.extend_from_slice(b" ");
+    // The time of day, which an interval of zero has too.
+    if micros != 0 || buffer.len() == start {
+        if buffer.len() > start {
+            buffer.extend_from_slice(b" ");
         }
         if micros < 0 {
-            out.extend_from_slice(b"-");
+            buffer.extend_from_slice(b"-");
         } else if is_before {
-            out.extend_from_slice(b"+");
+            buffer.extend_from_slice(b"+");
         }
         let micros = micros.unsigned_abs();
         let (seconds, fraction) = (micros / 1_000_000, micros % 1_000_000);
         let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-        put(out, format_args!("{hours:02}:{minutes:02}:{seconds:02}"));
+        put(buffer, format_args!("{hours:02}:{minutes:02}:{seconds:02}"));
+        // PostgreSQL writes fractions without trailing zeros.
         if fraction != 0 {
             let text = format!("{fraction:06}");
-            put(out, format_args!(".{}", text.trim_end_matches('0')));
+            put(buffer, format_args!(".{}", text.trim_end_matches('0')));
         }
     }
 }

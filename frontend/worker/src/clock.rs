@@ -1,11 +1,11 @@
-//! `now()` and `to_timestamp()`, in microseconds, and times that are put into microseconds.
+//! `now()` and `to_timestamp()` in microseconds, and the conversion of times to microseconds.
 //!
-//! DataFusion's have nanoseconds: clients of PostgreSQL read no more than six digits, and nanoseconds end in 2262.
+//! DataFusion's functions return nanoseconds, which end in 2262; clients of PostgreSQL read at most six digits.
 //!
-//! `now()` is an instant, whose type says `+00:00` where that of a column says `UTC`. A TIMESTAMP beside it is therefore
-//! taken as one in UTC, as the times of events are: `ts > now() - INTERVAL '1 hour'` means the same in every session. A
-//! TIMESTAMP beside a TIMESTAMPTZ column is one of the session's zone, as in PostgreSQL. So is one beside
-//! `to_timestamp(seconds)`, which is a TIMESTAMPTZ like any other.
+//! `now()` is an instant whose type has the zone `+00:00`, where the type of a column has `UTC`. A TIMESTAMP that is
+//! compared with it is therefore taken as UTC, as the times of events are: `ts > now() - INTERVAL '1 hour'` means the
+//! same in every session. A TIMESTAMP beside a TIMESTAMPTZ column is in the session's zone, as in PostgreSQL, and so is
+//! one beside `to_timestamp(seconds)`, which is a TIMESTAMPTZ like any other.
 
 use std::sync::Arc;
 
@@ -25,12 +25,12 @@ use datafusion::logical_expr::{
 use crate::functions::builtin;
 use crate::plain::Plain;
 
-/// The zone of the type of `now()`.
+/// Zone in the type of `now()`.
 pub const NOW_ZONE: &str = "+00:00";
 
 const MICROS: i64 = 1_000_000;
 
-/// The functions, under DataFusion's names.
+/// Functions to register, under DataFusion's names.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     let now = ScalarUDF::from(Now {
         aliases: ["current_timestamp", "transaction_timestamp", "statement_timestamp"]
@@ -47,43 +47,45 @@ fn instant() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some(NOW_ZONE.into()))
 }
 
-/// As columns of instants are.
+/// Type of columns of instants.
 fn instant_of_columns() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// The name under which times are put into microseconds, at a node too.
+/// Name of the function that converts times to microseconds; nodes know it too.
 pub const IN_MICROSECONDS: &str = "in_microseconds";
 
-/// A time of a coarser unit in microseconds, which are PostgreSQL's.
+/// Converts a time of a coarser unit to microseconds, PostgreSQL's unit.
 static MICROSECONDS: Plain = Plain {
     name: IN_MICROSECONDS,
-    takes: |of| match of {
-        [DataType::Timestamp(..)] => Some(of.to_vec()),
+    takes: |types| match types {
+        [DataType::Timestamp(..)] => Some(types.to_vec()),
         [DataType::Date32 | DataType::Null] => {
             Some(vec![DataType::Timestamp(TimeUnit::Microsecond, None)])
         }
-        [of] if of.is_string() => Some(vec![DataType::Timestamp(TimeUnit::Microsecond, None)]),
+        [data_type] if data_type.is_string() => {
+            Some(vec![DataType::Timestamp(TimeUnit::Microsecond, None)])
+        }
         _ => None,
     },
-    gives: |of| match of {
+    gives: |types| match types {
         [DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, zone)] => {
             DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
         }
-        [of] => of.clone(),
+        [data_type] => data_type.clone(),
         _ => DataType::Null,
     },
-    run: |of| {
-        let to = (MICROSECONDS.gives)(&[of[0].data_type().clone()]);
-        Ok(cast_with_options(&of[0], &to, &CHECKED)?)
+    run: |arguments| {
+        let target = (MICROSECONDS.gives)(&[arguments[0].data_type().clone()]);
+        Ok(cast_with_options(&arguments[0], &target, &CHECKED)?)
     },
 };
 
-/// A time that has no place in the unit is an error.
+/// A time out of range of the target unit is an error.
 const CHECKED: CastOptions<'static> =
     CastOptions { safe: false, format_options: FormatOptions::new() };
 
-/// `now()`: when the statement began.
+/// `now()`: the start time of the statement.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Now {
     aliases: Vec<String>,
@@ -121,18 +123,18 @@ impl ScalarUDFImpl for Now {
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        exec_err!("now() is a constant of its statement")
+        exec_err!("now() was not replaced by a constant")
     }
 }
 
-/// `to_timestamp(seconds)` in microseconds; of texts it is DataFusion's.
+/// `to_timestamp(seconds)` in microseconds; DataFusion's function reads texts.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ToTimestamp {
     inner: Arc<ScalarUDF>,
 }
 
-fn is_number(of: &DataType) -> bool {
-    of.is_numeric()
+fn is_number(data_type: &DataType) -> bool {
+    data_type.is_numeric()
 }
 
 impl ToTimestamp {
@@ -145,7 +147,7 @@ fn out_of_range() -> ArrowError {
     ArrowError::ArithmeticOverflow("timestamp out of range".to_owned())
 }
 
-/// Seconds as ticks.
+/// Converts seconds to microseconds.
 fn of_seconds(seconds: &dyn Array) -> Result<Int64Array> {
     if seconds.data_type().is_integer() {
         let seconds = cast(seconds, &DataType::Int64)?;
@@ -158,7 +160,7 @@ fn of_seconds(seconds: &dyn Array) -> Result<Int64Array> {
     let micros =
         seconds.as_primitive::<Float64Type>().try_unary::<_, Int64Type, ArrowError>(|seconds| {
             let micros = (seconds * 1e6).round();
-            // The double next to 2^63 is 2^63 itself, which does not fit any more.
+            // The double next to 2^63 is 2^63 itself, which does not fit.
             if !(-9.2e18..9.2e18).contains(&micros) {
                 return Err(out_of_range());
             }
@@ -183,16 +185,16 @@ impl ScalarUDFImpl for ToTimestamp {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
-            [of] if is_number(of) => Ok(instant_of_columns()),
+            [data_type] if is_number(data_type) => Ok(instant_of_columns()),
             _ => self.inner().return_type(types),
         }
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         match args.arg_fields {
-            [of] if is_number(of.data_type()) => {
-                let to = self.return_type(&[of.data_type().clone()])?;
-                Ok(Arc::new(Field::new(self.name(), to, of.is_nullable())))
+            [field] if is_number(field.data_type()) => {
+                let data_type = self.return_type(&[field.data_type().clone()])?;
+                Ok(Arc::new(Field::new(self.name(), data_type, field.is_nullable())))
             }
             _ => self.inner().return_field_from_args(args),
         }
@@ -207,13 +209,13 @@ impl ScalarUDFImpl for ToTimestamp {
         if !is_number(&seconds.data_type()) {
             return self.inner().invoke_with_args(args);
         }
-        let made = of_seconds(&seconds.to_array(1)?)?;
-        let made = cast(&made, &instant_of_columns())?;
+        let instants = of_seconds(&seconds.to_array(1)?)?;
+        let instants = cast(&instants, &instant_of_columns())?;
         Ok(match seconds {
             ColumnarValue::Scalar(_) => {
-                ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?)
+                ColumnarValue::Scalar(ScalarValue::try_from_array(&instants, 0)?)
             }
-            ColumnarValue::Array(_) => ColumnarValue::Array(made),
+            ColumnarValue::Array(_) => ColumnarValue::Array(instants),
         })
     }
 }

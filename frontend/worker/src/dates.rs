@@ -1,7 +1,7 @@
-//! Sums and differences of dates, as PostgreSQL has them.
+//! Sums and differences of dates, as in PostgreSQL.
 //!
-//! DataFusion's date plus an interval is a date, which drops the hours, and its difference of two dates is a span of time.
-//! [`DateArithmetic`] plans them otherwise:
+//! In DataFusion, a date plus an interval is a date, which drops the hours, and the difference of two dates is a
+//! duration. [`DateArithmetic`] plans them otherwise:
 //!
 //! ```text
 //!   date + interval, interval + date, date - interval    a timestamp
@@ -9,7 +9,7 @@
 //!   time of seconds + interval with fractions of them    a time of microseconds
 //! ```
 //!
-//! A date that is added to has microseconds, whose range holds all that nanoseconds cannot.
+//! A date in such a sum is cast to microseconds: their range holds every date, that of nanoseconds does not.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{DFSchema, ScalarValue};
@@ -35,7 +35,7 @@ impl ExprPlanner for DateArithmetic {
             BinaryOperator::Minus => true,
             _ => return Ok(PlannerResult::Original(raw)),
         };
-        // The right operand of a chain is short: the type of the left one is asked for only where it matters.
+        // A chain of operators nests on the left, so the type of the left operand is computed only where it matters.
         let right = raw.right.get_type(schema);
         let left = match right {
             Ok(DataType::Date32 | DataType::Interval(_) | DataType::Timestamp(..)) => {
@@ -48,7 +48,7 @@ impl ExprPlanner for DateArithmetic {
             (Ok(DataType::Interval(_)), Ok(DataType::Date32)) if !minus => {
                 raw.right = cast(raw.right, TIME);
             }
-            // A coarse time and an interval that has finer parts: the sum has them too.
+            // A coarse time plus an interval with finer parts: the sum needs the finer unit.
             (Ok(DataType::Timestamp(unit, zone)), Ok(DataType::Interval(_)))
                 if is_finer(&raw.right, unit) =>
             {
@@ -70,7 +70,7 @@ impl ExprPlanner for DateArithmetic {
     }
 }
 
-/// Whether an interval may have parts that are finer than the unit of a time.
+/// Returns true if an interval may have parts finer than the unit of a time.
 fn is_finer(interval: &Expr, unit: TimeUnit) -> bool {
     let nanos = match unit {
         TimeUnit::Second => 1_000_000_000,
@@ -85,8 +85,8 @@ fn is_finer(interval: &Expr, unit: TimeUnit) -> bool {
     }
 }
 
-fn cast(of: Expr, to: DataType) -> Expr {
-    Expr::Cast(Cast::new(Box::new(of), to))
+fn cast(expr: Expr, data_type: DataType) -> Expr {
+    Expr::Cast(Cast::new(Box::new(expr), data_type))
 }
 
 #[cfg(test)]

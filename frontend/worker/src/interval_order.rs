@@ -1,20 +1,19 @@
-//! Intervals compare by their length: a month is 30 days and a day 24 hours, as in PostgreSQL.
+//! Comparison of intervals by length, as in PostgreSQL: a month is 30 days and a day 24 hours.
 //!
-//! An interval has months, days and nanoseconds, and DataFusion compares them in this order: 25 hours are then less than
-//! a day, and so is the difference of two times years apart, which has no days. [`IntervalOrder`] puts
-//! `interval_total(..)`, the length in nanoseconds, in the place of each interval that is compared, once types are
-//! known; it is a number, which all operators compare rightly.
-//!
+//! An interval has months, days and nanoseconds, and DataFusion compares them in this order: 25 hours are less than a
+//! day, and so is the difference of two times years apart, which has no days. Once types are known, [`IntervalOrder`]
+//! replaces each interval that is compared by `interval_total(..)`, its length in nanoseconds, a number that all
+//! operators compare correctly.
 //! ```text
-//!   a < b, BETWEEN, IN, CASE a WHEN b, ORDER BY, PARTITION BY, JOIN    of their lengths
-//!   GROUP BY a, DISTINCT a       of its length, and the first a of each group is shown
-//!   max(a), min(a)               the last or first a in the order of its length (`extremes.rs`)
+//!   a < b, BETWEEN, IN, CASE a WHEN b, ORDER BY, PARTITION BY, JOIN    compare lengths
+//!   GROUP BY a, DISTINCT a       by length; the first a of each group is shown
+//!   max(a), min(a)               by length (`extremes.rs`)
 //!   greatest(a, b), least(a, b)  likewise
 //! ```
 //!
 //! Invariants:
 //! - columns keep their names and types;
-//! - what cannot be written so is refused by name.
+//! - what cannot be rewritten is refused by name.
 
 use std::sync::Arc;
 
@@ -49,15 +48,15 @@ use crate::functions::REGISTRY;
 const TOTAL: &str = "interval_total";
 const NANOS_OF_DAY: i128 = 86_400_000_000_000;
 const DAYS_OF_MONTH: i128 = 30;
-/// Nanoseconds; the longest interval has 25 digits of them.
+/// Type of a length in nanoseconds; the longest interval has 25 digits.
 const NANOS: DataType = DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0);
 
-/// The length of an interval as a function.
+/// The function to register, `interval_total`.
 pub(crate) fn function() -> ScalarUDF {
     ScalarUDF::from(Total { signature: Signature::any(1, Volatility::Immutable) })
 }
 
-/// `interval_total(interval or difference of times)`: nanoseconds.
+/// `interval_total(interval or difference of times)`: the length in nanoseconds.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Total {
     signature: Signature,
@@ -85,9 +84,9 @@ impl ScalarUDFImpl for Total {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match args.args.as_slice() {
-            [ColumnarValue::Array(of)] => Ok(ColumnarValue::Array(totals(of)?)),
-            [ColumnarValue::Scalar(of)] => {
-                let total = totals(&of.to_array()?)?;
+            [ColumnarValue::Array(intervals)] => Ok(ColumnarValue::Array(totals(intervals)?)),
+            [ColumnarValue::Scalar(interval)] => {
+                let total = totals(&interval.to_array()?)?;
                 Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&total, 0)?))
             }
             _ => exec_err!("{TOTAL} takes one argument"),
@@ -96,35 +95,36 @@ impl ScalarUDFImpl for Total {
 }
 
 /// The length of an interval in nanoseconds.
-pub(crate) fn total(of: IntervalMonthDayNano) -> i128 {
-    let days = i128::from(of.months) * DAYS_OF_MONTH + i128::from(of.days);
-    days * NANOS_OF_DAY + i128::from(of.nanoseconds)
+pub(crate) fn total(interval: IntervalMonthDayNano) -> i128 {
+    let days = i128::from(interval.months) * DAYS_OF_MONTH + i128::from(interval.days);
+    days * NANOS_OF_DAY + i128::from(interval.nanoseconds)
 }
 
-fn totals(of: &ArrayRef) -> Result<ArrayRef> {
+fn totals(spans: &ArrayRef) -> Result<ArrayRef> {
+    // Differences of times have a unit of their own.
     let times = |factor: i128| move |count: i64| i128::from(count) * factor;
-    let nanos: Decimal128Array = match of.data_type() {
+    let nanos: Decimal128Array = match spans.data_type() {
         DataType::Duration(TimeUnit::Second) => {
-            of.as_primitive::<DurationSecondType>().unary(times(1_000_000_000))
+            spans.as_primitive::<DurationSecondType>().unary(times(1_000_000_000))
         }
         DataType::Duration(TimeUnit::Millisecond) => {
-            of.as_primitive::<DurationMillisecondType>().unary(times(1_000_000))
+            spans.as_primitive::<DurationMillisecondType>().unary(times(1_000_000))
         }
         DataType::Duration(TimeUnit::Microsecond) => {
-            of.as_primitive::<DurationMicrosecondType>().unary(times(1_000))
+            spans.as_primitive::<DurationMicrosecondType>().unary(times(1_000))
         }
         DataType::Duration(TimeUnit::Nanosecond) => {
-            of.as_primitive::<DurationNanosecondType>().unary(times(1))
+            spans.as_primitive::<DurationNanosecondType>().unary(times(1))
         }
         _ => {
-            let of = cast(of, &DataType::Interval(IntervalUnit::MonthDayNano))?;
-            of.as_primitive::<IntervalMonthDayNanoType>().unary(total)
+            let spans = cast(spans, &DataType::Interval(IntervalUnit::MonthDayNano))?;
+            spans.as_primitive::<IntervalMonthDayNanoType>().unary(total)
         }
     };
     Ok(Arc::new(nanos.with_data_type(NANOS)))
 }
 
-/// Compares intervals by their length; to be applied once types are coerced.
+/// Rule that compares intervals by length; to be applied once types are coerced.
 #[derive(Debug)]
 pub struct IntervalOrder;
 
@@ -138,7 +138,8 @@ impl AnalyzerRule for IntervalOrder {
     }
 }
 
-/// The same for the keys of windows, before types are coerced: DataFusion has no frame over intervals, and says so then.
+/// Rule that replaces the keys of windows before types are coerced, because DataFusion's coercion refuses frames over
+/// intervals.
 #[derive(Debug)]
 pub struct IntervalWindows;
 
@@ -153,9 +154,9 @@ impl AnalyzerRule for IntervalWindows {
                 return Ok(Transformed::no(plan));
             }
             let schema = merge_schema(&plan.inputs());
-            rewrite_expressions(plan, &schema, |part| match part {
+            rewrite_expressions(plan, &schema, |expression| match expression {
                 Expr::WindowFunction(call) => windowed(call, &schema),
-                other => Ok(Transformed::no(other)),
+                expression => Ok(Transformed::no(expression)),
             })
         })?;
         Ok(rewritten.data)
@@ -178,23 +179,24 @@ fn rewrite_expressions(
     if node.transformed { node.map_data(LogicalPlan::recompute_schema) } else { Ok(node) }
 }
 
-fn is_interval(of: &DataType) -> bool {
-    matches!(of, DataType::Interval(_))
+fn is_interval(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Interval(_))
 }
 
-/// One node, whose inputs are rewritten.
+/// Rewrites one node, whose inputs have been rewritten.
 fn ordered(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let schema = merge_schema(&plan.inputs());
     rewrite_expressions(plan, &schema, |part| compared(part, &schema))
 }
 
-/// What a node compares by itself.
+/// Rewrites the comparisons that a node makes itself, apart from its expressions.
 fn in_node(plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
     match plan {
         LogicalPlan::Sort(mut sort) => {
             let changed = order(&mut sort.expr, schema)?;
             Ok(Transformed::new_transformed(LogicalPlan::Sort(sort), changed))
         }
+        // Only the keys of a join are rewritten here: its filter is an expression.
         LogicalPlan::Join(mut join) => {
             let mut changed = false;
             for (left, right) in &mut join.on {
@@ -215,8 +217,8 @@ fn in_node(plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPl
         }
         LogicalPlan::Distinct(Distinct::On(mut distinct)) => {
             let mut changed = false;
-            for of in &mut distinct.on_expr {
-                changed |= lengthen(of, schema)?;
+            for key in &mut distinct.on_expr {
+                changed |= lengthen(key, schema)?;
             }
             if let Some(sort) = &mut distinct.sort_expr {
                 changed |= order(sort, schema)?;
@@ -224,13 +226,14 @@ fn in_node(plan: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPl
             let distinct = LogicalPlan::Distinct(Distinct::On(distinct));
             Ok(Transformed::new_transformed(distinct, changed))
         }
-        other => Ok(Transformed::no(other)),
+        plan => Ok(Transformed::no(plan)),
     }
 }
 
-/// Groups by lengths; the first interval of a group stands for it.
+/// Groups by lengths, with the first interval of each group as its value.
 fn grouped(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
     let schema = Arc::clone(aggregate.input.schema());
+    // Group by the length of each interval, and keep the first interval as an aggregate.
     let mut keys = aggregate.group_expr.clone();
     let mut firsts = Vec::new();
     for (position, key) in keys.iter_mut().enumerate() {
@@ -241,9 +244,15 @@ fn grouped(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
                 }
             }
         } else if is_interval(&key.get_type(schema.as_ref())?) {
-            let of = vec![key.clone()];
-            let first =
-                AggregateFunction::new_udf(first_value_udaf(), of, false, None, Vec::new(), None);
+            let arguments = vec![key.clone()];
+            let first = AggregateFunction::new_udf(
+                first_value_udaf(),
+                arguments,
+                false,
+                None,
+                Vec::new(),
+                None,
+            );
             let first = Expr::AggregateFunction(first);
             let (length_name, first_name) =
                 (format!("__length_{position}"), format!("__first_{position}"));
@@ -257,10 +266,11 @@ fn grouped(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
     let mut values = aggregate.aggr_expr.clone();
     values.extend(firsts.iter().map(|(_, first)| first.clone()));
     let by_length = Aggregate::try_new(Arc::clone(&aggregate.input), keys, values)?;
+    // Restore the original columns, with the first interval in place of each length.
     let fields = aggregate.schema.iter().enumerate();
     let columns = fields.map(|(position, (qualifier, field))| {
-        let named = firsts.iter().find(|(key, _)| *key == position);
-        if named.is_some() {
+        let is_interval_key = firsts.iter().any(|(key, _)| *key == position);
+        if is_interval_key {
             let first = Column::new_unqualified(format!("__first_{position}"));
             return Expr::Column(first).alias_qualified(qualifier.cloned(), field.name());
         }
@@ -271,11 +281,13 @@ fn grouped(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Projection(plan)))
 }
 
-/// What an expression compares.
+/// Replaces the intervals that an expression compares by their lengths.
 fn compared(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let interval = |of: &Expr| of.get_type(schema).is_ok_and(|of| is_interval(&of));
-    let length = |of: Box<Expr>| length(*of, schema).map(Box::new);
+    let interval =
+        |expr: &Expr| expr.get_type(schema).is_ok_and(|data_type| is_interval(&data_type));
+    let length = |expr: Box<Expr>| length(*expr, schema).map(Box::new);
     Ok(Transformed::yes(match expression {
+        // Comparisons.
         Expr::BinaryExpr(BinaryExpr { left, op, right })
             if is_comparison(op) && (interval(&left) || interval(&right)) =>
         {
@@ -288,6 +300,7 @@ fn compared(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let list = list.into_iter().map(|member| self::length(member, schema));
             Expr::InList(InList::new(length(expr)?, list.collect::<Result<_>>()?, negated))
         }
+        // Subqueries return lengths too.
         Expr::InSubquery(InSubquery { expr, subquery, negated }) if interval(&expr) => {
             Expr::InSubquery(InSubquery::new(length(expr)?, of_lengths(&subquery)?, negated))
         }
@@ -297,19 +310,23 @@ fn compared(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let lengths = of_lengths(&subquery)?;
             Expr::SetComparison(SetComparison::new(length(expr)?, lengths, op, quantifier))
         }
-        Expr::Case(Case { expr: Some(of), when_then_expr, else_expr }) if interval(&of) => {
-            let cases = when_then_expr.into_iter().map(|(when, then)| Ok((length(when)?, then)));
+        // CASE and functions that compare their arguments.
+        Expr::Case(Case { expr: Some(operand), when_then_expr, else_expr })
+            if interval(&operand) =>
+        {
+            let cases =
+                when_then_expr.into_iter().map(|(when, result)| Ok((length(when)?, result)));
             let cases = cases.collect::<Result<_>>()?;
-            Expr::Case(Case::new(Some(length(of)?), cases, else_expr))
+            Expr::Case(Case::new(Some(length(operand)?), cases, else_expr))
         }
         Expr::ScalarFunction(ScalarFunction { func, args }) if args.iter().any(interval) => {
             match (func.name(), args.as_slice()) {
-                ("nullif", [of, other]) => {
-                    let equal =
-                        self::length(of.clone(), schema)?.eq(self::length(other.clone(), schema)?);
-                    let null = lit(ScalarValue::try_from(of.get_type(schema)?)?);
+                ("nullif", [value, null_value]) => {
+                    let equal = self::length(value.clone(), schema)?
+                        .eq(self::length(null_value.clone(), schema)?);
+                    let null = lit(ScalarValue::try_from(value.get_type(schema)?)?);
                     let cases = vec![(Box::new(equal), Box::new(null))];
-                    Expr::Case(Case::new(None, cases, Some(Box::new(of.clone()))))
+                    Expr::Case(Case::new(None, cases, Some(Box::new(value.clone()))))
                 }
                 (name @ ("greatest" | "least"), _) => {
                     let name = extremes::of_intervals(name);
@@ -328,7 +345,7 @@ fn compared(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         Expr::AggregateFunction(call) => return aggregated(call, schema),
         Expr::WindowFunction(call) => return windowed(call, schema),
-        other => return Ok(Transformed::no(other)),
+        expression => return Ok(Transformed::no(expression)),
     }))
 }
 
@@ -337,7 +354,7 @@ fn is_comparison(op: Operator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-/// A subquery of intervals as one of their lengths.
+/// Makes a subquery of intervals return their lengths.
 fn of_lengths(subquery: &Subquery) -> Result<Subquery> {
     let plan = subquery.subquery.as_ref().clone();
     let column = Expr::Column(Column::from(plan.schema().qualified_field(0)));
@@ -346,7 +363,7 @@ fn of_lengths(subquery: &Subquery) -> Result<Subquery> {
     Ok(subquery.with_plan(Arc::new(plan)))
 }
 
-/// Orders by lengths; whether there was an interval.
+/// Orders by lengths; returns true if there was an interval.
 fn order(keys: &mut [SortExpr], schema: &DFSchema) -> Result<bool> {
     let mut changed = false;
     for key in keys {
@@ -355,11 +372,11 @@ fn order(keys: &mut [SortExpr], schema: &DFSchema) -> Result<bool> {
     Ok(changed)
 }
 
-/// Puts the length in the place of an interval; whether it is one.
-fn lengthen(of: &mut Expr, schema: &DFSchema) -> Result<bool> {
-    let is_interval = of.get_type(schema).is_ok_and(|of| is_interval(&of));
+/// Replaces an interval by its length; returns true if the expression was an interval.
+fn lengthen(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
+    let is_interval = expr.get_type(schema).is_ok_and(|data_type| is_interval(&data_type));
     if is_interval {
-        *of = length(of.clone(), schema)?;
+        *expr = length(expr.clone(), schema)?;
     }
     Ok(is_interval)
 }
@@ -369,12 +386,14 @@ fn aggregated(call: AggregateFunction, schema: &DFSchema) -> Result<Transformed<
     let AggregateFunctionParams { mut args, distinct, filter, mut order_by, null_treatment } =
         params;
     let mut changed = order(&mut order_by, schema)?;
-    let of = args.first().filter(|of| of.get_type(schema).is_ok_and(|of| is_interval(&of)));
-    let of = of.cloned();
-    match (func.name(), of) {
+    let argument = args.first().filter(|argument| {
+        argument.get_type(schema).is_ok_and(|data_type| is_interval(&data_type))
+    });
+    let argument = argument.cloned();
+    match (func.name(), argument) {
         ("max" | "min", _) => {}
-        ("count", Some(of)) if distinct => {
-            args = vec![length(of, schema)?];
+        ("count", Some(argument)) if distinct => {
+            args = vec![length(argument, schema)?];
             changed = true;
         }
         (name, Some(_)) if distinct => return not_impl_err!("{name}(DISTINCT ..) of intervals"),
@@ -387,9 +406,11 @@ fn aggregated(call: AggregateFunction, schema: &DFSchema) -> Result<Transformed<
 fn windowed(mut call: Box<WindowFunction>, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let mut changed = false;
     for key in &mut call.params.order_by {
-        // There is no frame over differences of times either.
-        let of = key.expr.get_type(schema);
-        if of.is_ok_and(|of| is_interval(&of) || matches!(of, DataType::Duration(_))) {
+        // DataFusion has no frames over differences of times either.
+        let data_type = key.expr.get_type(schema);
+        if data_type.is_ok_and(|data_type| {
+            is_interval(&data_type) || matches!(data_type, DataType::Duration(_))
+        }) {
             key.expr = length(key.expr.clone(), schema)?;
             changed = true;
         }
@@ -400,25 +421,29 @@ fn windowed(mut call: Box<WindowFunction>, schema: &DFSchema) -> Result<Transfor
     Ok(Transformed::new_transformed(Expr::WindowFunction(call), changed))
 }
 
-/// The length of an interval; of a difference of times that was made one, its own.
-fn length(of: Expr, schema: &DFSchema) -> Result<Expr> {
-    let of = match of {
+/// Returns an expression for the length of an interval, and for that of a difference of times below a cast to an
+/// interval.
+fn length(interval: Expr, schema: &DFSchema) -> Result<Expr> {
+    let interval = match interval {
         Expr::Cast(Cast { expr, field }) if is_interval(field.data_type()) => {
             match expr.get_type(schema)? {
                 DataType::Duration(_) => *expr,
                 _ => Expr::Cast(Cast { expr, field }),
             }
         }
-        other => other,
+        interval => interval,
     };
-    let of = match of.get_type(schema)? {
-        DataType::Interval(_) | DataType::Duration(_) => of,
-        _ => Expr::Cast(Cast::new(Box::new(of), DataType::Interval(IntervalUnit::MonthDayNano))),
+    let interval = match interval.get_type(schema)? {
+        DataType::Interval(_) | DataType::Duration(_) => interval,
+        _ => Expr::Cast(Cast::new(
+            Box::new(interval),
+            DataType::Interval(IntervalUnit::MonthDayNano),
+        )),
     };
     let Some(function) = REGISTRY.scalar.get(TOTAL) else {
         return exec_err!("{TOTAL} is not registered");
     };
-    Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), vec![of])))
+    Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), vec![interval])))
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Intervals as PostgreSQL reads them: `3 days 04:05:06`, `-1 day +02:03`, `1-2`, `P1Y2M3DT4H`, `1 hour ago`.
+//! Parsing of intervals as in PostgreSQL: `3 days 04:05:06`, `-1 day +02:03`, `1-2`, `P1Y2M3DT4H`, `1 hour ago`.
 //!
-//! Arrow reads numbers with units only. Here are the forms that PostgreSQL prints itself and those of the SQL standard and
-//! of ISO 8601 (PostgreSQL 15, "Interval Input"). [`ReadIntervals`] puts a function in the place of casts of texts;
-//! literals are read while a statement is parsed.
+//! Arrow reads only numbers with units. This file adds the forms that PostgreSQL prints and those of the SQL standard
+//! and of ISO 8601 (PostgreSQL 15, "Interval Input"). [`ReadIntervals`] replaces casts of texts by a function; literals
+//! are read while a statement is parsed.
 //!
 //! Invariants:
-//! - a fraction of a unit goes to the smaller ones: a year has 12 months, a month 30 days, a day 24 hours;
-//! - what is finer than a nanosecond is rounded, and what does not fit is none.
+//! - a fraction of a unit goes to the smaller units: a year has 12 months, a month 30 days, a day 24 hours;
+//! - fractions of nanoseconds are rounded, and an interval that does not fit is not parsed.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use datafusion::logical_expr::{
 use crate::functions::REGISTRY;
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
-/// The name under which the function is found, at a node too.
+/// Name of the function; nodes know it too.
 const NAME: &str = "interval_from_text";
 
 const NANOS_OF_SECOND: f64 = 1e9;
@@ -36,7 +36,7 @@ const SECONDS_OF_DAY: f64 = 86_400.0;
 const DAYS_OF_MONTH: f64 = 30.0;
 const MONTHS_OF_YEAR: f64 = 12.0;
 
-/// An interval from its text; `None` for what is none.
+/// Parses an interval; `None` if the text is not one.
 pub fn parse(text: &str) -> Option<IntervalMonthDayNano> {
     let text = text.trim();
     let mut sum = Sum::default();
@@ -47,7 +47,7 @@ pub fn parse(text: &str) -> Option<IntervalMonthDayNano> {
     sum.whole()
 }
 
-/// An interval as Arrow reads it.
+/// Formats an interval so that Arrow can parse it.
 pub fn written(interval: IntervalMonthDayNano) -> String {
     let IntervalMonthDayNano { months, days, nanoseconds } = interval;
     let mut parts = Vec::new();
@@ -66,16 +66,16 @@ pub fn written(interval: IntervalMonthDayNano) -> String {
 /// A unit of time.
 #[derive(Clone, Copy)]
 enum Unit {
-    /// So many months.
+    /// A number of months.
     Months(f64),
-    /// So many days.
+    /// A number of days.
     Days(f64),
-    /// So many nanoseconds.
+    /// A number of nanoseconds.
     Nanos(f64),
 }
 
 impl Unit {
-    /// By its name in words, in singular, plural or short.
+    /// Looks up a unit by its name: singular, plural or abbreviated.
     fn named(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         Some(match name.as_str() {
@@ -100,7 +100,7 @@ impl Unit {
         })
     }
 
-    /// By its letter in ISO 8601, before or behind the `T`.
+    /// Looks up a unit by its letter in ISO 8601, before or after the `T`.
     fn lettered(letter: char, is_time: bool) -> Option<Self> {
         Self::named(match (letter.to_ascii_uppercase(), is_time) {
             ('Y', false) => "year",
@@ -115,7 +115,7 @@ impl Unit {
     }
 }
 
-/// A number apart from its fraction, so that whole units are exact.
+/// A number split at its point, so that whole units are exact.
 #[derive(Clone, Copy)]
 struct Number {
     is_negative: bool,
@@ -125,7 +125,7 @@ struct Number {
 }
 
 impl Number {
-    /// `[+-]digits[.digits]`, with a digit somewhere.
+    /// Parses `[+-]digits[.digits]`, with at least one digit.
     fn parse(text: &str) -> Option<Self> {
         let (is_negative, digits) = signed(text);
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
@@ -145,7 +145,7 @@ impl Number {
     }
 }
 
-/// Whether a text begins with a minus, and what is behind the sign.
+/// Splits off the sign of a number; the flag is true for a minus.
 fn signed(text: &str) -> (bool, &str) {
     match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -153,7 +153,7 @@ fn signed(text: &str) -> (bool, &str) {
     }
 }
 
-/// The parts that were read so far.
+/// Sum of the parts parsed so far.
 #[derive(Default)]
 struct Sum {
     months: i64,
@@ -179,12 +179,12 @@ impl Sum {
         match unit {
             Unit::Months(factor) => {
                 let whole = number.whole.checked_mul(factor as i64)?;
-                let of_fraction = number.fraction * factor;
-                // PostgreSQL rounds fractions of years to months; those of months become days.
+                let fraction = number.fraction * factor;
+                // PostgreSQL rounds fractions of years to months; fractions of months become days.
                 let (months, days) = if factor > 1.0 {
-                    (of_fraction.round(), 0.0)
+                    (fraction.round(), 0.0)
                 } else {
-                    (0.0, of_fraction * DAYS_OF_MONTH)
+                    (0.0, fraction * DAYS_OF_MONTH)
                 };
                 let months = whole.checked_add(months as i64)?.checked_mul(sign)?;
                 self.months = self.months.checked_add(months)?;
@@ -204,10 +204,10 @@ impl Sum {
         }
     }
 
-    /// Days with a fraction, at least 0.
+    /// Adds days with a fraction, both at least 0.
     #[expect(clippy::cast_possible_truncation, reason = "less than a century's days")]
     fn add_days(&mut self, days: f64, sign: i64) -> Option<()> {
-        // A microsecond's part of a day is what binary fractions leave.
+        // Rounding removes the error of binary fractions, which is below a microsecond.
         let days = (days * 1e12).round() / 1e12;
         let seconds = days.fract() * SECONDS_OF_DAY;
         let micros = (seconds * 1e6).round() as i128;
@@ -216,7 +216,7 @@ impl Sum {
         Some(())
     }
 
-    /// `hours:minutes[:seconds]`, with a sign that is of all of them.
+    /// Adds `hours:minutes[:seconds]`; a sign applies to all of them.
     fn add_clock(&mut self, text: &str) -> Option<()> {
         let (is_negative, text) = signed(text);
         let mut parts = text.split(':');
@@ -241,7 +241,7 @@ impl Sum {
         Some(())
     }
 
-    /// `years-months`, with a sign that is of both.
+    /// Adds `years-months`; a sign applies to both.
     fn add_years_and_months(&mut self, text: &str) -> Option<()> {
         let (is_negative, text) = signed(text);
         let (years, months) = text.split_once('-')?;
@@ -254,16 +254,18 @@ impl Sum {
         self.add(months, Unit::named("month")?)
     }
 
-    /// Numbers with units, clocks and `ago`.
+    /// Adds numbers with units, clock times and `ago`.
     fn add_words(&mut self, text: &str) -> Option<()> {
         let mut words = tokens(text.strip_prefix('@').unwrap_or(text))?.into_iter().peekable();
         words.peek()?;
         while let Some(word) = words.next() {
+            // `ago` negates everything before it, and must be last.
             if word.eq_ignore_ascii_case("ago") {
                 let (months, days, nanos) = (self.months, self.days, self.nanos);
                 *self = Self { months: -months, days: -days, nanos: -nanos };
                 return words.next().is_none().then_some(());
             }
+            // Clock times, and years with months, need no unit.
             if word.contains(':') {
                 self.add_clock(&word)?;
                 continue;
@@ -274,7 +276,7 @@ impl Sum {
             }
             let number = Number::parse(&word)?;
             let unit = match words.peek() {
-                // A number before a clock counts days.
+                // A number before a clock time counts days.
                 Some(next) if next.contains(':') => Unit::named("day")?,
                 Some(next) if next.starts_with(|first: char| first.is_alphabetic()) => {
                     let unit = Unit::named(next);
@@ -289,7 +291,7 @@ impl Sum {
         Some(())
     }
 
-    /// What follows the `P` of ISO 8601: numbers with letters, or a date and a time.
+    /// Adds what follows the `P` of ISO 8601: numbers with letters, or a date and a time.
     fn add_iso(&mut self, text: &str) -> Option<()> {
         let (date, time) = match text.split_once(['T', 't']) {
             Some((date, time)) => (date, Some(time)),
@@ -298,6 +300,7 @@ impl Sum {
         if date.is_empty() && time.is_none_or(str::is_empty) {
             return None;
         }
+        // The alternative form has a date and a clock time without letters.
         let is_alternative = |text: &str| {
             !text.is_empty() && !text.contains(|letter: char| letter.is_ascii_alphabetic())
         };
@@ -312,6 +315,7 @@ impl Sum {
             }
             return time.map_or(Some(()), |time| self.add_clock(time));
         }
+        // In the standard form each number is followed by the letter of its unit.
         for (mut rest, is_time) in [(date, false), (time.unwrap_or(""), true)] {
             while !rest.is_empty() {
                 let end = rest.find(|letter: char| letter.is_ascii_alphabetic())?;
@@ -324,11 +328,12 @@ impl Sum {
     }
 }
 
-/// Numbers and words, which need no space between them: `1day` is two, `-1 day` too.
+/// Splits a text into numbers and words, which need no space between them: `1day` is two tokens, `-1 day` too.
 fn tokens(text: &str) -> Option<Vec<String>> {
     let mut tokens: Vec<String> = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
+        // A token ends where letters begin or end, and at whitespace.
         let is_word = first.is_alphabetic();
         let is_other = |letter: char| {
             if is_word {
@@ -340,7 +345,7 @@ fn tokens(text: &str) -> Option<Vec<String>> {
         let end = rest.find(is_other).unwrap_or(rest.len());
         let mut token = rest[..end].to_owned();
         rest = rest[end..].trim_start();
-        // A sign may stand apart from its number.
+        // A sign may be separated from its number.
         if matches!(token.as_str(), "+" | "-") {
             let end = rest.find(|c: char| c.is_alphabetic() || c.is_whitespace());
             let end = end.unwrap_or(rest.len());
@@ -352,7 +357,7 @@ fn tokens(text: &str) -> Option<Vec<String>> {
     (!tokens.is_empty()).then_some(tokens)
 }
 
-/// The function that stands for casts.
+/// Function that replaces casts.
 pub(crate) fn function() -> ScalarUDF {
     ScalarUDF::from(IntervalFromText { signature: Signature::any(1, Volatility::Immutable) })
 }
@@ -369,8 +374,8 @@ impl ScalarUDFImpl for IntervalFromText {
 
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
         match arguments {
-            // As a cast is called.
-            [of] => Ok(of.schema_name().to_string()),
+            // Named as the cast would be named.
+            [argument] => Ok(argument.schema_name().to_string()),
             _ => exec_err!("{NAME} takes one argument"),
         }
     }
@@ -381,7 +386,7 @@ impl ScalarUDFImpl for IntervalFromText {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
-            [of] if of.is_string() => Ok(INTERVAL),
+            [data_type] if data_type.is_string() => Ok(INTERVAL),
             _ => exec_err!("{NAME} takes a text, not {types:?}"),
         }
     }
@@ -391,10 +396,10 @@ impl ScalarUDFImpl for IntervalFromText {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [of] = args.args.as_slice() else {
+        let [argument] = args.args.as_slice() else {
             return exec_err!("{NAME} takes one argument");
         };
-        match of {
+        match argument {
             ColumnarValue::Array(texts) => Ok(ColumnarValue::Array(read(texts)?)),
             ColumnarValue::Scalar(text) => {
                 let read = read(&text.to_array()?)?;
@@ -405,10 +410,10 @@ impl ScalarUDFImpl for IntervalFromText {
     }
 }
 
-/// Intervals from texts.
+/// Parses intervals.
 fn read(texts: &ArrayRef) -> Result<ArrayRef> {
     let texts = cast(texts, &DataType::Utf8View)?;
-    let one = |text: Option<&str>| {
+    let interval = |text: Option<&str>| {
         text.map(|text| {
             parse(text).ok_or_else(|| {
                 let message = format!("invalid input syntax for type interval: \"{text}\"");
@@ -417,12 +422,12 @@ fn read(texts: &ArrayRef) -> Result<ArrayRef> {
         })
         .transpose()
     };
-    let read: IntervalMonthDayNanoArray =
-        texts.as_string_view().iter().map(one).collect::<Result<_>>()?;
-    Ok(Arc::new(read))
+    let intervals: IntervalMonthDayNanoArray =
+        texts.as_string_view().iter().map(interval).collect::<Result<_>>()?;
+    Ok(Arc::new(intervals))
 }
 
-/// Puts the function in the place of casts of texts to intervals; to be applied once types are coerced.
+/// Replaces casts of texts to intervals by the function; to be applied once types are coerced.
 #[derive(Debug)]
 pub struct ReadIntervals;
 
@@ -440,7 +445,9 @@ impl FunctionRewrite for ReadIntervals {
         let Expr::Cast(Cast { expr, field }) = expression else {
             return Ok(Transformed::no(expression));
         };
-        if *field.data_type() != INTERVAL || !expr.get_type(schema).is_ok_and(|of| of.is_string()) {
+        if *field.data_type() != INTERVAL
+            || !expr.get_type(schema).is_ok_and(|data_type| data_type.is_string())
+        {
             return Ok(Transformed::no(Expr::Cast(Cast { expr, field })));
         }
         let Some(function) = REGISTRY.scalar.get(NAME) else {

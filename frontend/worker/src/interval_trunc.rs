@@ -1,7 +1,7 @@
 //! `date_trunc(unit, interval)`.
 //!
-//! As in PostgreSQL the units are cut toward zero, days are not made of hours nor months of days, and weeks, of which a
-//! month has no whole number, are refused.
+//! As in PostgreSQL, intervals are truncated toward zero, and days are not converted to hours, nor months to days.
+//! Weeks are refused, because months have fractional weeks.
 
 use std::sync::Arc;
 
@@ -14,26 +14,27 @@ use datafusion::logical_expr::ColumnarValue;
 
 use crate::error::{FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, SqlError};
 
-/// The type of what is made.
+/// Type of the result.
 pub(crate) const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
 const MONTHS_OF_YEAR: i32 = 12;
 const NANOS_OF_MICROSECOND: i64 = 1_000;
 const NANOS_OF_SECOND: i64 = 1_000_000_000;
 
-/// What is left of an interval.
+/// Precision to which an interval is truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
-    /// Multiples of so many months.
+enum Precision {
+    /// Multiples of this number of months.
     Months(i32),
     Days,
-    /// Multiples of so many nanoseconds.
+    /// Multiples of this number of nanoseconds.
     Nanos(i64),
 }
 
-impl Kept {
+impl Precision {
     fn named(unit: &str) -> Result<Self, SqlError> {
         let unit = unit.to_ascii_lowercase();
+        // PostgreSQL's names and abbreviations of units.
         Ok(match unit.as_str() {
             "millennium" | "millennia" | "mil" | "mils" => Self::Months(1000 * MONTHS_OF_YEAR),
             "century" | "centuries" | "cent" | "c" => Self::Months(100 * MONTHS_OF_YEAR),
@@ -63,8 +64,8 @@ impl Kept {
         })
     }
 
-    fn cut(self, of: IntervalMonthDayNano) -> IntervalMonthDayNano {
-        let IntervalMonthDayNano { months, days, nanoseconds } = of;
+    fn cut(self, interval: IntervalMonthDayNano) -> IntervalMonthDayNano {
+        let IntervalMonthDayNano { months, days, nanoseconds } = interval;
         match self {
             Self::Months(step) => IntervalMonthDayNano::new(months - months % step, 0, 0),
             Self::Days => IntervalMonthDayNano::new(months, days, 0),
@@ -75,27 +76,31 @@ impl Kept {
     }
 }
 
-/// The intervals of a call's second argument, cut to the unit of its first.
+/// Truncates the intervals of a call's second argument to the unit of its first.
 pub(crate) fn truncated(
     unit: &ColumnarValue,
-    of: &ColumnarValue,
+    intervals: &ColumnarValue,
     rows: usize,
 ) -> Result<ColumnarValue> {
-    let constant = [unit, of].iter().all(|of| matches!(of, ColumnarValue::Scalar(_)));
+    let constant =
+        [unit, intervals].iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
     let rows = if constant { 1 } else { rows };
     let units = cast(&unit.to_array(rows)?, &DataType::Utf8)?;
-    let intervals = cast(&of.to_array(rows)?, &INTERVAL)?;
+    let intervals = cast(&intervals.to_array(rows)?, &INTERVAL)?;
     let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>();
-    let made = units.as_string::<i32>().iter().zip(intervals).map(|(unit, of)| {
-        unit.zip(of).map(|(unit, of)| Kept::named(unit).map(|kept| kept.cut(of))).transpose()
+    let values = units.as_string::<i32>().iter().zip(intervals).map(|(unit, interval)| {
+        unit.zip(interval)
+            .map(|(unit, interval)| Precision::named(unit).map(|precision| precision.cut(interval)))
+            .transpose()
     });
-    let made: arrow::array::IntervalMonthDayNanoArray = made.collect::<Result<_, SqlError>>()?;
-    let made: ArrayRef = Arc::new(made);
-    debug_assert_eq!(made.len(), rows);
+    let values: arrow::array::IntervalMonthDayNanoArray =
+        values.collect::<Result<_, SqlError>>()?;
+    let values: ArrayRef = Arc::new(values);
+    debug_assert_eq!(values.len(), rows);
     if constant {
-        return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?));
+        return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?));
     }
-    Ok(ColumnarValue::Array(made))
+    Ok(ColumnarValue::Array(values))
 }
 
 #[cfg(test)]
@@ -119,11 +124,11 @@ mod tests {
             ("microseconds", of(14, 40, 90_061_234_567_000)),
             ("decade", of(0, 0, 0)),
         ] {
-            assert_eq!(Kept::named(unit).unwrap().cut(all), expected, "{unit}");
+            assert_eq!(Precision::named(unit).unwrap().cut(all), expected, "{unit}");
         }
-        assert_eq!(Kept::named("year").unwrap().cut(of(-14, -3, 0)), of(-12, 0, 0));
-        assert_eq!(Kept::named("hour").unwrap().cut(of(0, 0, -1)), of(0, 0, 0));
-        assert_eq!(Kept::named("week").unwrap_err().sqlstate, "0A000");
-        assert_eq!(Kept::named("moon").unwrap_err().sqlstate, "22023");
+        assert_eq!(Precision::named("year").unwrap().cut(of(-14, -3, 0)), of(-12, 0, 0));
+        assert_eq!(Precision::named("hour").unwrap().cut(of(0, 0, -1)), of(0, 0, 0));
+        assert_eq!(Precision::named("week").unwrap_err().sqlstate, "0A000");
+        assert_eq!(Precision::named("moon").unwrap_err().sqlstate, "22023");
     }
 }

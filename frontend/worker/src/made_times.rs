@@ -1,8 +1,8 @@
-//! Times, and spans between them, from their parts: `make_date` and its like, `age`, `justify_days` and its like.
+//! Times and intervals built from parts: `make_date` and its like, `age`, `justify_days` and its like.
 //!
-//! Invariants, as in PostgreSQL: a month is 30 days and a day 24 hours where spans are justified; the age of two times is
-//! in years, months and days of the calendar; `age` with one time looks back from the midnight of today, which the
-//! frontend writes as the other.
+//! Invariants, as in PostgreSQL: justified intervals have months of 30 days and days of 24 hours; the age of two times
+//! is in years, months and days of the calendar; `age` of one time counts to midnight of the current day, which the
+//! frontend adds as an argument.
 
 use std::sync::Arc;
 
@@ -28,10 +28,10 @@ const MICROS_PER_DAY: i64 = 86_400_000_000;
 const DAYS_PER_MONTH: i32 = 30;
 const SPAN: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 const TIME: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
-/// The last year that PostgreSQL has dates of.
+/// The last year of PostgreSQL's calendar.
 const YEAR_MAX: i64 = 5_874_897;
 
-/// The functions.
+/// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [
         &AGE,
@@ -57,54 +57,53 @@ fn span(_: &[DataType]) -> DataType {
     SPAN
 }
 
-fn out_of_range(what: &str) -> SqlError {
-    SqlError::new("22008", format!("{what} out of range"))
+fn out_of_range(kind: &str) -> SqlError {
+    SqlError::new("22008", format!("{kind} out of range"))
 }
 
 static AGE: Plain = Plain {
     name: "age",
-    takes: |of| match of {
-        [left, right] => {
-            let time = |of: &DataType| {
-                matches!(of, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64)
-                    || is_text(of)
+    takes: |types| match types {
+        [end, start] => {
+            let time = |data_type: &DataType| {
+                matches!(data_type, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64)
+                    || is_text(data_type)
             };
-            // Both are times of the calendar of the session's zone (`frontend/src/zoned.rs`).
-            (time(left) && time(right)).then(|| vec![TIME, TIME])
+            // Both are local times of the session's zone (`frontend/src/zoned.rs`).
+            (time(end) && time(start)).then(|| vec![TIME, TIME])
         }
         _ => None,
     },
     gives: span,
-    run: |of| {
-        let (later, earlier) = (
-            of[0].as_primitive::<TimestampMicrosecondType>(),
-            of[1].as_primitive::<TimestampMicrosecondType>(),
+    run: |arguments| {
+        let (ends, starts) = (
+            arguments[0].as_primitive::<TimestampMicrosecondType>(),
+            arguments[1].as_primitive::<TimestampMicrosecondType>(),
         );
-        let ages = later.iter().zip(earlier).map(|(later, earlier)| Some(age(later?, earlier?)));
+        let ages = ends.iter().zip(starts).map(|(end, start)| Some(age(end?, start?)));
         Ok(Arc::new(ages.collect::<IntervalMonthDayNanoArray>()))
     },
 };
 
-/// Years, months, days and microseconds of a day between two times.
-fn age(later: i64, earlier: i64) -> IntervalMonthDayNano {
-    if later < earlier {
-        let back = age(earlier, later);
+/// Years, months, days and microseconds between two times.
+fn age(end: i64, start: i64) -> IntervalMonthDayNano {
+    if end < start {
+        let back = age(start, end);
         return IntervalMonthDayNano::new(-back.months, -back.days, -back.nanoseconds);
     }
     let parts = |micros: i64| {
         let (year, month, day) = date_of(micros.div_euclid(MICROS_PER_DAY));
         (year * 12 + month - 1, day, micros.rem_euclid(MICROS_PER_DAY))
     };
-    let (later, earlier) = (parts(later), parts(earlier));
-    let (mut months, mut days, mut micros) =
-        (later.0 - earlier.0, later.1 - earlier.1, later.2 - earlier.2);
+    let (end, start) = (parts(end), parts(start));
+    let (mut months, mut days, mut micros) = (end.0 - start.0, end.1 - start.1, end.2 - start.2);
     if micros < 0 {
         micros += MICROS_PER_DAY;
         days -= 1;
     }
     if days < 0 {
         // The days of the month in which the earlier time lies.
-        let (year, month) = (earlier.0.div_euclid(12), earlier.0.rem_euclid(12) + 1);
+        let (year, month) = (start.0.div_euclid(12), start.0.rem_euclid(12) + 1);
         days += day_of(year + month / 12, month % 12 + 1, 1) - day_of(year, month, 1);
         months -= 1;
     }
@@ -112,73 +111,77 @@ fn age(later: i64, earlier: i64) -> IntervalMonthDayNano {
     IntervalMonthDayNano::new(narrow(months), narrow(days), micros * 1_000)
 }
 
-fn one_span(of: &[DataType]) -> Option<Vec<DataType>> {
-    let is_span =
-        |of: &DataType| matches!(of, DataType::Interval(_) | DataType::Duration(_)) || is_text(of);
-    crate::plain::all(of, 1, is_span, &SPAN)
+fn one_span(types: &[DataType]) -> Option<Vec<DataType>> {
+    let is_span = |data_type: &DataType| {
+        matches!(data_type, DataType::Interval(_) | DataType::Duration(_)) || is_text(data_type)
+    };
+    crate::plain::all(types, 1, is_span, &SPAN)
 }
 
 fn justified(
-    of: &[ArrayRef],
+    arguments: &[ArrayRef],
     justify: fn(IntervalMonthDayNano) -> Option<IntervalMonthDayNano>,
 ) -> Result<ArrayRef> {
-    let spans = cast(&of[0], &SPAN)?;
-    let made = spans.as_primitive::<IntervalMonthDayNanoType>().iter().map(|span| {
+    let spans = cast(&arguments[0], &SPAN)?;
+    let intervals = spans.as_primitive::<IntervalMonthDayNanoType>().iter().map(|span| {
         span.map(|span| justify(span).ok_or_else(|| out_of_range("interval"))).transpose()
     });
-    Ok(Arc::new(made.collect::<Result<IntervalMonthDayNanoArray, SqlError>>()?))
+    Ok(Arc::new(intervals.collect::<Result<IntervalMonthDayNanoArray, SqlError>>()?))
 }
 
 static JUSTIFY_DAYS: Plain = Plain {
     name: "justify_days",
     takes: one_span,
     gives: span,
-    run: |of| justified(of, justify_days),
+    run: |arguments| justified(arguments, justify_days),
 };
 
 static JUSTIFY_HOURS: Plain = Plain {
     name: "justify_hours",
     takes: one_span,
     gives: span,
-    run: |of| justified(of, justify_hours),
+    run: |arguments| justified(arguments, justify_hours),
 };
 
 static JUSTIFY_INTERVAL: Plain = Plain {
     name: "justify_interval",
     takes: one_span,
     gives: span,
-    run: |of| justified(of, justify_interval),
+    run: |arguments| justified(arguments, justify_interval),
 };
 
 const NANOS_PER_DAY: i64 = MICROS_PER_DAY * 1_000;
 
-fn justify_days(of: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
-    let (mut months, mut days) =
-        (of.months.checked_add(of.days / DAYS_PER_MONTH)?, of.days % DAYS_PER_MONTH);
+fn justify_days(interval: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
+    let (mut months, mut days) = (
+        interval.months.checked_add(interval.days / DAYS_PER_MONTH)?,
+        interval.days % DAYS_PER_MONTH,
+    );
     if months > 0 && days < 0 {
         (months, days) = (months - 1, days + DAYS_PER_MONTH);
     } else if months < 0 && days > 0 {
         (months, days) = (months + 1, days - DAYS_PER_MONTH);
     }
-    Some(IntervalMonthDayNano::new(months, days, of.nanoseconds))
+    Some(IntervalMonthDayNano::new(months, days, interval.nanoseconds))
 }
 
-fn justify_hours(of: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
-    let whole = i32::try_from(of.nanoseconds / NANOS_PER_DAY).ok()?;
-    let (mut days, mut nanos) = (of.days.checked_add(whole)?, of.nanoseconds % NANOS_PER_DAY);
+fn justify_hours(interval: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
+    let whole = i32::try_from(interval.nanoseconds / NANOS_PER_DAY).ok()?;
+    let (mut days, mut nanos) =
+        (interval.days.checked_add(whole)?, interval.nanoseconds % NANOS_PER_DAY);
     if days > 0 && nanos < 0 {
         (days, nanos) = (days - 1, nanos + NANOS_PER_DAY);
     } else if days < 0 && nanos > 0 {
         (days, nanos) = (days + 1, nanos - NANOS_PER_DAY);
     }
-    Some(IntervalMonthDayNano::new(of.months, days, nanos))
+    Some(IntervalMonthDayNano::new(interval.months, days, nanos))
 }
 
-fn justify_interval(of: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
-    let whole = i32::try_from(of.nanoseconds / NANOS_PER_DAY).ok()?;
-    let days = of.days.checked_add(whole)?;
-    let mut nanos = of.nanoseconds % NANOS_PER_DAY;
-    let mut months = of.months.checked_add(days / DAYS_PER_MONTH)?;
+fn justify_interval(interval: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
+    let whole = i32::try_from(interval.nanoseconds / NANOS_PER_DAY).ok()?;
+    let days = interval.days.checked_add(whole)?;
+    let mut nanos = interval.nanoseconds % NANOS_PER_DAY;
+    let mut months = interval.months.checked_add(days / DAYS_PER_MONTH)?;
     let mut days = days % DAYS_PER_MONTH;
     if months > 0 && (days < 0 || days == 0 && nanos < 0) {
         (months, days) = (months - 1, days + DAYS_PER_MONTH);
@@ -193,7 +196,8 @@ fn justify_interval(of: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
     Some(IntervalMonthDayNano::new(months, days, nanos))
 }
 
-/// The day of a date of PostgreSQL's, in which the year before 1 is -1.
+/// The day of a date, counted from 1970-01-01; as in PostgreSQL, the year before 1 is -1. `None` if there is no such
+/// date.
 fn day(year: i64, month: i64, of_month: i64) -> Option<i64> {
     let year = if year < 0 {
         year + 1
@@ -209,7 +213,7 @@ fn day(year: i64, month: i64, of_month: i64) -> Option<i64> {
     (date_of(days) == (year, month, of_month)).then_some(days)
 }
 
-/// The microseconds of a time of day; the last may be 24:00, and a second 60.
+/// Microseconds of a time of day; the latest is 24:00, and a second may be 60. `None` if there is no such time.
 fn clock(hour: i64, minute: i64, second: f64) -> Option<i64> {
     if !(0..=24).contains(&hour) || !(0..60).contains(&minute) || !(0.0..=60.0).contains(&second) {
         return None;
@@ -222,10 +226,11 @@ fn clock(hour: i64, minute: i64, second: f64) -> Option<i64> {
 
 static MAKE_DATE: Plain = Plain {
     name: "make_date",
-    takes: |of| crate::plain::all(of, 3, is_whole, &DataType::Int64),
+    takes: |types| crate::plain::all(types, 3, is_whole, &DataType::Int64),
     gives: |_| DataType::Date32,
-    run: |of| {
-        let [years, months, days] = [wholes(&of[0])?, wholes(&of[1])?, wholes(&of[2])?];
+    run: |arguments| {
+        let [years, months, days] =
+            [wholes(&arguments[0])?, wholes(&arguments[1])?, wholes(&arguments[2])?];
         let date = |row: usize| {
             if years.is_null(row) || months.is_null(row) || days.is_null(row) {
                 return Ok(None);
@@ -244,16 +249,16 @@ static MAKE_DATE: Plain = Plain {
 
 static MAKE_TIME: Plain = Plain {
     name: "make_time",
-    takes: |of| match of {
+    takes: |types| match types {
         [hour, minute, second] if is_whole(hour) && is_whole(minute) && is_number(second) => {
             Some(vec![DataType::Int64, DataType::Int64, DataType::Float64])
         }
         _ => None,
     },
     gives: |_| DataType::Time64(TimeUnit::Microsecond),
-    run: |of| {
-        let [hours, minutes] = [wholes(&of[0])?, wholes(&of[1])?];
-        let seconds = doubles(&of[2])?;
+    run: |arguments| {
+        let [hours, minutes] = [wholes(&arguments[0])?, wholes(&arguments[1])?];
+        let seconds = doubles(&arguments[2])?;
         let time = |row: usize| {
             if hours.is_null(row) || minutes.is_null(row) || seconds.is_null(row) {
                 return Ok(None);
@@ -269,9 +274,9 @@ static MAKE_TIME: Plain = Plain {
     },
 };
 
-/// Five whole numbers and the seconds.
-fn six_parts(of: &[DataType]) -> Option<Vec<DataType>> {
-    let (second, rest) = of.split_last()?;
+/// Types of five whole numbers and the seconds.
+fn six_parts(types: &[DataType]) -> Option<Vec<DataType>> {
+    let (second, rest) = types.split_last()?;
     if rest.len() != 5 || !rest.iter().all(is_whole) || !is_number(second) {
         return None;
     }
@@ -280,17 +285,17 @@ fn six_parts(of: &[DataType]) -> Option<Vec<DataType>> {
     Some(types)
 }
 
-/// Times of their parts, without a zone.
-fn locals(of: &[ArrayRef]) -> Result<Int64Array> {
-    let parts: Vec<Int64Array> = of[..5].iter().map(wholes).collect::<Result<_>>()?;
-    let seconds = doubles(&of[5])?;
+/// Local times built from their parts.
+fn locals(arguments: &[ArrayRef]) -> Result<Int64Array> {
+    let parts: Vec<Int64Array> = arguments[..5].iter().map(wholes).collect::<Result<_>>()?;
+    let seconds = doubles(&arguments[5])?;
     let time = |row: usize| {
         if seconds.is_null(row) || parts.iter().any(|part| part.is_null(row)) {
             return Ok(None);
         }
-        let part = |at: usize| parts[at].value(row);
-        let invalid = |what: &str, text: String| {
-            SqlError::new("22008", format!("{what} field value out of range: {text}"))
+        let part = |position: usize| parts[position].value(row);
+        let invalid = |field: &str, text: String| {
+            SqlError::new("22008", format!("{field} field value out of range: {text}"))
         };
         let days = day(part(0), part(1), part(2))
             .ok_or_else(|| invalid("date", format!("{}-{:02}-{:02}", part(0), part(1), part(2))))?;
@@ -307,24 +312,24 @@ static MAKE_TIMESTAMP: Plain = Plain {
     name: "make_timestamp",
     takes: six_parts,
     gives: |_| TIME,
-    run: |of| Ok(cast(&locals(of)?, &TIME)?),
+    run: |arguments| Ok(cast(&locals(arguments)?, &TIME)?),
 };
 
-/// The last argument is the zone; the frontend adds that of the session where a statement says none.
+/// `make_timestamptz(.., zone)`: the frontend appends the session's zone where a statement omits it.
 static MAKE_TIMESTAMPTZ: Plain = Plain {
     name: "make_timestamptz",
-    takes: |of| match of.split_last()? {
-        (zone, parts) if of.len() == 7 && is_text(zone) => {
-            let mut types = six_parts(parts)?;
-            types.push(DataType::Utf8);
-            Some(types)
+    takes: |types| match types.split_last()? {
+        (zone, parts) if types.len() == 7 && is_text(zone) => {
+            let mut coerced = six_parts(parts)?;
+            coerced.push(DataType::Utf8);
+            Some(coerced)
         }
-        _ => six_parts(of),
+        _ => six_parts(types),
     },
     gives: |_| instants(),
-    run: |of| {
-        let locals = locals(of)?;
-        let zones = of.get(6).map(texts).transpose()?;
+    run: |arguments| {
+        let locals = locals(arguments)?;
+        let zones = arguments.get(6).map(texts).transpose()?;
         let instant = |(row, local): (usize, Option<i64>)| {
             let zone = match &zones {
                 Some(zones) if zones.is_null(row) => return Ok(None),
@@ -348,28 +353,32 @@ static MAKE_TIMESTAMPTZ: Plain = Plain {
     },
 };
 
-/// Years, months, weeks, days, hours, minutes and seconds; those that a call leaves out are 0.
+/// Years, months, weeks, days, hours, minutes and seconds; omitted ones are 0.
 static MAKE_INTERVAL: Plain = Plain {
     name: "make_interval",
-    takes: |of| {
-        if of.len() > 7 || !of.iter().take(6).all(is_whole) || !of.iter().skip(6).all(is_number) {
+    takes: |types| {
+        if types.len() > 7
+            || !types.iter().take(6).all(is_whole)
+            || !types.iter().skip(6).all(is_number)
+        {
             return None;
         }
-        let types = (0..of.len())
+        let coerced = (0..types.len())
             .map(|position| if position < 6 { DataType::Int32 } else { DataType::Float64 });
-        Some(types.collect())
+        Some(coerced.collect())
     },
     gives: span,
-    run: |of| {
-        let rows = of.first().map_or(1, |part| part.len());
-        let whole = of.iter().take(6).map(|part| part.as_primitive::<Int32Type>());
+    run: |arguments| {
+        let rows = arguments.first().map_or(1, |part| part.len());
+        let whole = arguments.iter().take(6).map(|part| part.as_primitive::<Int32Type>());
         let whole: Vec<_> = whole.collect();
-        let seconds = of.get(6).map(doubles).transpose()?;
+        let seconds = arguments.get(6).map(doubles).transpose()?;
         let interval = |row: usize| {
-            if of.iter().any(|part| part.is_null(row)) {
+            if arguments.iter().any(|part| part.is_null(row)) {
                 return Ok(None);
             }
-            let part = |at: usize| whole.get(at).map_or(0, |part| i64::from(part.value(row)));
+            let part =
+                |position: usize| whole.get(position).map_or(0, |part| i64::from(part.value(row)));
             let second = seconds.as_ref().map_or(0.0, |seconds| seconds.value(row));
             let nanos = (second * 1e6).round_ties_even() * 1e3;
             if !nanos.is_finite() || nanos.abs() > 9e18 {
@@ -388,27 +397,27 @@ static MAKE_INTERVAL: Plain = Plain {
                 _ => Err(out_of_range("interval")),
             }
         };
-        let made = (0..rows).map(interval);
-        Ok(Arc::new(made.collect::<Result<IntervalMonthDayNanoArray, SqlError>>()?))
+        let intervals = (0..rows).map(interval);
+        Ok(Arc::new(intervals.collect::<Result<IntervalMonthDayNanoArray, SqlError>>()?))
     },
 };
 
-/// Every time here is: there is no infinite one.
+/// `isfinite`: always true, because there are no infinite times here.
 static IS_FINITE: Plain = Plain {
     name: "isfinite",
-    takes: |of| match of {
+    takes: |types| match types {
         [
             DataType::Timestamp(..)
             | DataType::Date32
             | DataType::Interval(_)
             | DataType::Duration(_),
-        ] => Some(of.to_vec()),
+        ] => Some(types.to_vec()),
         _ => None,
     },
     gives: |_| DataType::Boolean,
-    run: |of| {
-        let all = arrow::buffer::BooleanBuffer::new_set(of[0].len());
-        Ok(Arc::new(arrow::array::BooleanArray::new(all, of[0].logical_nulls())))
+    run: |arguments| {
+        let trues = arrow::buffer::BooleanBuffer::new_set(arguments[0].len());
+        Ok(Arc::new(arrow::array::BooleanArray::new(trues, arguments[0].logical_nulls())))
     },
 };
 

@@ -1,6 +1,6 @@
-//! Times in text.
+//! Parsing of times.
 //!
-//! A text may say its own offset or zone; without one it is a local time of whoever reads it.
+//! A text may contain an offset or a zone; without one it is a local time in the reader's zone.
 
 use std::borrow::Cow;
 
@@ -13,27 +13,27 @@ use crate::zone::Zone;
 
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
 
-/// A time as a text says it, in nanoseconds since 1970.
+/// A parsed time, in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// A time of somebody's clock.
+    /// A local time of an unspecified zone.
     Local(i128),
-    /// A time that is the same everywhere.
+    /// A point in time.
     Instant(i128),
 }
 
 impl Moment {
-    /// Reads a text; `None` when it is no time.
+    /// Parses a text; `None` if it is not a time.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim_ascii();
-        // Arrow cuts the text at byte positions.
+        // Arrow slices the text at byte positions.
         if !text.is_ascii() {
             return None;
         }
         if let Some(moment) = with_offset(text) {
             return Some(moment);
         }
-        // A zone's name, where the local time may be twice or not at all.
+        // The text ends with the name of a zone; a local time may occur twice there, or never.
         let (time, zone) = text.rsplit_once(' ')?;
         if !zone.starts_with(|c: char| c.is_ascii_alphabetic()) {
             return None;
@@ -44,7 +44,7 @@ impl Moment {
         }
     }
 
-    /// Nanoseconds of the instant, where a local time is one of the zone.
+    /// Nanoseconds of the instant; a local time is taken in the zone.
     pub fn instant(self, zone: Zone) -> i128 {
         match self {
             Self::Local(nanos) => instant(nanos, zone),
@@ -52,7 +52,7 @@ impl Moment {
         }
     }
 
-    /// Nanoseconds of the time that clocks of the zone show.
+    /// Nanoseconds of the local time in the zone.
     pub fn local(self, zone: Zone) -> i128 {
         match self {
             Self::Local(nanos) => nanos,
@@ -63,8 +63,8 @@ impl Moment {
     }
 }
 
-/// The day of a text since 1970-01-01; a time or an offset behind it changes nothing, as in PostgreSQL. `None` when it is
-/// no date.
+/// Days of a date since 1970-01-01; a time or an offset after the date is ignored, as in PostgreSQL. `None` if the text
+/// is not a date.
 pub fn parse_date(text: &str) -> Option<i32> {
     let text = text.trim_ascii();
     if !text.is_ascii() {
@@ -77,7 +77,7 @@ pub fn parse_date(text: &str) -> Option<i32> {
     })
 }
 
-/// Nanoseconds as ticks of a unit, towards the past when digits are dropped; `None` when they do not fit.
+/// Converts nanoseconds to ticks of a unit, rounding toward the past; `None` if they do not fit.
 pub fn ticks(nanos: i128, unit: TimeUnit) -> Option<i64> {
     let nanos_per_tick = NANOS_PER_SECOND / i128::from(per_second(unit));
     i64::try_from(nanos.div_euclid(nanos_per_tick)).ok()
@@ -92,7 +92,7 @@ fn instant(local: i128, zone: Zone) -> i128 {
     local - i128::from(zone.offset_of_local(seconds(local))) * NANOS_PER_SECOND
 }
 
-/// The text with seconds, which Arrow wants, behind hours and minutes.
+/// Adds seconds, which Arrow requires, after hours and minutes.
 fn with_seconds(text: &str) -> Cow<'_, str> {
     let Some(begin) = text.find([' ', 'T']).map(|blank| blank + 1) else { return text.into() };
     let clock = &text[begin..];
@@ -104,7 +104,7 @@ fn with_seconds(text: &str) -> Cow<'_, str> {
     format!("{}:00{}", &text[..begin + end], &clock[end..]).into()
 }
 
-/// Reads a text that says an offset or nothing.
+/// Parses a text with an offset or without any zone.
 fn with_offset(text: &str) -> Option<Moment> {
     let text = with_seconds(text);
     let read = |east: i32| {
@@ -112,21 +112,21 @@ fn with_offset(text: &str) -> Option<Moment> {
         let nanos = i128::from(moment.timestamp_subsec_nanos());
         Some(i128::from(moment.timestamp()) * NANOS_PER_SECOND + nanos)
     };
-    let here = read(0)?;
+    let utc_nanos = read(0)?;
     let is_instant = match says_offset(&text) {
-        Some(says) => says,
-        // One that says its offset is the same instant wherever it is read.
-        None => read(3_600)? == here,
+        Some(has_offset) => has_offset,
+        // A text with an offset is the same instant wherever it is read.
+        None => read(3_600)? == utc_nanos,
     };
-    Some(if is_instant { Moment::Instant(here) } else { Moment::Local(here) })
+    Some(if is_instant { Moment::Instant(utc_nanos) } else { Moment::Local(utc_nanos) })
 }
 
-/// Whether an offset stands behind a date of ten digits and dashes and its time; `None` when there is no such date.
+/// Returns true if an offset follows a date of ten digits and dashes and its time; `None` if there is no such date.
 fn says_offset(text: &str) -> Option<bool> {
     let (date, rest) = text.as_bytes().split_at_checked(10)?;
     let is_date = date[4] == b'-' && date[7] == b'-';
     let is_offset = |byte: &u8| matches!(byte, b'+' | b'-') || byte.is_ascii_alphabetic();
-    // What separates the time may be a letter.
+    // The separator before the time may be a letter.
     is_date.then(|| rest.iter().skip(1).any(is_offset))
 }
 

@@ -1,7 +1,7 @@
-//! `(start, end) OVERLAPS (start, end)` of times, of which one end may be NULL.
+//! `(start, end) OVERLAPS (start, end)` of times; an end may be NULL.
 //!
-//! A period is from the earlier of its ends, which belongs to it, to the later one, which does not; one of a single time is
-//! that time. Where an end is NULL the answer is known only if the other three decide it.
+//! A period begins at the earlier of its ends, inclusive, and ends at the later one, exclusive; if both are equal, it
+//! is that time. With a NULL end the result is NULL unless the other three ends decide it.
 
 use std::sync::Arc;
 
@@ -13,59 +13,61 @@ use datafusion::logical_expr::ScalarUDF;
 
 use crate::plain::{Plain, is_text};
 
-/// The function.
+/// The function to register.
 pub(crate) fn function() -> ScalarUDF {
     OVERLAPS.function()
 }
 
 static OVERLAPS: Plain = Plain {
     name: "overlaps",
-    takes: |of| {
-        let is_time = |of: &DataType| matches!(of, DataType::Timestamp(..) | DataType::Date32);
-        let is_zoned = |of: &DataType| matches!(of, DataType::Timestamp(_, Some(_)));
-        let fits = |of: &DataType| is_time(of) || is_text(of);
-        if of.len() != 4 || !of.iter().all(fits) || !of.iter().any(is_time) {
+    takes: |types| {
+        let is_time =
+            |data_type: &DataType| matches!(data_type, DataType::Timestamp(..) | DataType::Date32);
+        let is_zoned = |data_type: &DataType| matches!(data_type, DataType::Timestamp(_, Some(_)));
+        let fits = |data_type: &DataType| is_time(data_type) || is_text(data_type);
+        if types.len() != 4 || !types.iter().all(fits) || !types.iter().any(is_time) {
             return None;
         }
-        let zone = of.iter().any(is_zoned).then(|| Arc::from("UTC"));
+        let zone = types.iter().any(is_zoned).then(|| Arc::from("UTC"));
         Some(vec![DataType::Timestamp(TimeUnit::Microsecond, zone); 4])
     },
     gives: |_| DataType::Boolean,
-    run: |of| {
-        let ticks = of.iter().map(|of| -> Result<Int64Array> {
-            let ticks = cast(of, &DataType::Int64)?;
+    run: |arguments| {
+        let ticks = arguments.iter().map(|argument| -> Result<Int64Array> {
+            let ticks = cast(argument, &DataType::Int64)?;
             Ok(ticks.as_primitive::<Int64Type>().clone())
         });
         let ticks: Vec<Int64Array> = ticks.collect::<Result<_>>()?;
         let rows = ticks.first().map_or(0, Array::len);
-        let at = |end: usize, row: usize| ticks[end].is_valid(row).then(|| ticks[end].value(row));
-        let overlap = |row: usize| overlap((at(0, row), at(1, row)), (at(2, row), at(3, row)));
+        let tick = |end: usize, row: usize| ticks[end].is_valid(row).then(|| ticks[end].value(row));
+        let overlap =
+            |row: usize| overlap((tick(0, row), tick(1, row)), (tick(2, row), tick(3, row)));
         Ok(Arc::new((0..rows).map(overlap).collect::<BooleanArray>()))
     },
 };
 
 type Ends = (Option<i64>, Option<i64>);
 
-/// The earlier end of a period, which is known, and the later one; `None` when neither is known.
+/// The ends of a period in order, the earlier one known; `None` if both are NULL.
 fn in_order(ends: Ends) -> Option<(i64, Option<i64>)> {
     match ends {
         (None, None) => None,
-        (Some(one), None) | (None, Some(one)) => Some((one, None)),
-        (Some(one), Some(other)) => Some((one.min(other), Some(one.max(other)))),
+        (Some(end), None) | (None, Some(end)) => Some((end, None)),
+        (Some(start), Some(end)) => Some((start.min(end), Some(start.max(end)))),
     }
 }
 
-/// Whether two periods have a time in common; `None` when that is not known.
-fn overlap(one: Ends, other: Ends) -> Option<bool> {
-    let (one, other) = (in_order(one)?, in_order(other)?);
-    if one.0 == other.0 {
-        return (one.1.is_some() && other.1.is_some()).then_some(true);
+/// Returns true if two periods have a time in common; `None` if NULL ends leave that open.
+fn overlap(first: Ends, second: Ends) -> Option<bool> {
+    let (first, second) = (in_order(first)?, in_order(second)?);
+    if first.0 == second.0 {
+        return (first.1.is_some() && second.1.is_some()).then_some(true);
     }
-    let (earlier, later) = if one.0 < other.0 { (one, other) } else { (other, one) };
-    if later.0 < earlier.1? {
+    let (leading, trailing) = if first.0 < second.0 { (first, second) } else { (second, first) };
+    if trailing.0 < leading.1? {
         return Some(true);
     }
-    later.1.map(|_| false)
+    trailing.1.map(|_| false)
 }
 
 #[cfg(test)]

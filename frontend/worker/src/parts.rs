@@ -1,16 +1,16 @@
 //! `extract` and `date_part` with fractions of seconds.
 //!
-//! DataFusion cuts seconds, milliseconds and microseconds to whole numbers, and computes the epoch as a double. Here they
-//! come from the ticks: `extract` gives decimals and `date_part` doubles, the types that both have in PostgreSQL.
+//! DataFusion truncates seconds, milliseconds and microseconds to whole numbers, and computes the epoch as a double.
+//! Here they are computed from the ticks: `extract` returns decimals and `date_part` doubles, as in PostgreSQL.
 //!
 //! ```text
-//!   extract(second FROM '00:00:01.25')      1.250000 (nine digits of times in nanoseconds)
+//!   extract(second FROM '00:00:01.25')      1.250000 (nine digits for times in nanoseconds)
 //!   date_part('second', '00:00:01.25')      1.25
 //!   extract(epoch FROM INTERVAL '1 year')   31557600: a year has 365.25 days, a month 30
 //! ```
 //!
 //! Invariants:
-//! - a time zone moves whole seconds, so that the fraction is that of the ticks, and the rest is DataFusion's;
+//! - a time zone's offset is whole seconds, so that the fraction comes from the ticks, and DataFusion computes the rest;
 //! - a difference of times has days of 24 hours and no months.
 
 use std::sync::Arc;
@@ -37,28 +37,28 @@ use crate::doubles::nearest;
 use crate::error::SqlError;
 use crate::functions::REGISTRY;
 
-/// The name under which `extract` is found, at a node too.
+/// Name of the function for `extract`; nodes know it too.
 const EXTRACT: &str = "extract";
-/// Digits of whole parts.
+/// Type of whole parts.
 const WHOLE: DataType = DataType::Decimal128(10, 0);
-/// Digits behind the point of times that are not in nanoseconds.
+/// Digits after the point of times that are not in nanoseconds.
 const MICRO_DIGITS: i8 = 6;
 const NANO_DIGITS: i8 = 9;
-/// Digits of the longest interval in seconds, before the point.
+/// Digits before the point of the longest interval in seconds.
 const SECONDS_DIGITS: u8 = 19;
 const NANOS_OF_SECOND: i128 = 1_000_000_000;
 const NANOS_OF_DAY: i128 = 86_400 * NANOS_OF_SECOND;
 const SECONDS_OF_YEAR: i128 = 31_557_600;
 const SECONDS_OF_MONTH: i128 = 2_592_000;
 
-/// The functions.
+/// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [true, false]
         .into_iter()
         .map(|exact| ScalarUDF::from(Parts { inner: date_part(), exact, no_aliases: Vec::new() }))
 }
 
-/// Plans `extract(..)` as the function that gives decimals.
+/// Plans `extract(..)` as the function that returns decimals.
 #[derive(Debug)]
 pub struct ExactParts;
 
@@ -76,7 +76,7 @@ impl ExprPlanner for ExactParts {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Parts {
     inner: Arc<ScalarUDF>,
-    /// Whether the parts are decimals.
+    /// True for `extract`, whose parts are decimals.
     exact: bool,
     no_aliases: Vec<String>,
 }
@@ -84,18 +84,18 @@ struct Parts {
 /// A part of a time, by what it is computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// Seconds with their fraction, times ten to the power of this.
+    /// Seconds with their fraction, multiplied by this power of ten.
     Seconds(i8),
-    /// Seconds since 1970, or of a span.
+    /// Seconds since 1970, or the length of an interval in seconds.
     Epoch,
-    /// So many years are one.
+    /// Years, divided by this number.
     Years(i32),
     Months,
     Quarter,
     Days,
     Hours,
     Minutes,
-    /// Anything else that DataFusion knows.
+    /// Any other part, computed by DataFusion.
     Other,
 }
 
@@ -119,7 +119,7 @@ impl Part {
         }
     }
 
-    /// The name that DataFusion computes the part from.
+    /// Name of the part from which DataFusion computes this one.
     fn inner_name(self, name: &str) -> String {
         match self {
             Self::Seconds(_) => "second".to_owned(),
@@ -138,9 +138,9 @@ fn normalized(name: &str) -> String {
     name.trim_matches(|c| c == '\'' || c == '"').to_ascii_lowercase()
 }
 
-/// Digits behind the point of seconds of a type.
-fn digits(of: &DataType) -> i8 {
-    match of {
+/// Digits after the point of seconds of a type.
+fn digits(data_type: &DataType) -> i8 {
+    match data_type {
         DataType::Timestamp(TimeUnit::Nanosecond, _)
         | DataType::Time64(TimeUnit::Nanosecond)
         | DataType::Duration(TimeUnit::Nanosecond)
@@ -149,26 +149,26 @@ fn digits(of: &DataType) -> i8 {
     }
 }
 
-/// The decimal that a part of a type is.
-fn decimal(part: Part, of: &DataType) -> DataType {
-    let days = matches!(of, DataType::Date32 | DataType::Date64);
+/// Type of a part of a type, as a decimal.
+fn decimal(part: Part, data_type: &DataType) -> DataType {
+    let days = matches!(data_type, DataType::Date32 | DataType::Date64);
     match part {
         Part::Seconds(power) if !days => {
-            let digits = digits(of);
+            let digits = digits(data_type);
             DataType::Decimal128(digits.unsigned_abs() + 3, digits - power)
         }
         Part::Epoch if days => DataType::Decimal128(SECONDS_DIGITS, 0),
         Part::Epoch => {
-            let digits = digits(of);
+            let digits = digits(data_type);
             DataType::Decimal128(SECONDS_DIGITS + digits.unsigned_abs(), digits)
         }
         _ => WHOLE,
     }
 }
 
-/// How many ticks of a type are a second.
-fn ticks_of_second(of: &DataType) -> Option<i64> {
-    match of {
+/// Ticks of a type in a second.
+fn ticks_of_second(data_type: &DataType) -> Option<i64> {
+    match data_type {
         DataType::Timestamp(unit, _)
         | DataType::Time32(unit)
         | DataType::Time64(unit)
@@ -183,11 +183,11 @@ fn ticks_of_second(of: &DataType) -> Option<i64> {
     }
 }
 
-/// The ticks of times, as integers of 64 bits.
-fn ticks(of: &ArrayRef) -> Result<ArrayRef> {
-    let narrow = match of.data_type() {
-        DataType::Time32(_) | DataType::Date32 => cast(of, &DataType::Int32)?,
-        _ => Arc::clone(of),
+/// Ticks of times, as integers of 64 bits.
+fn ticks(times: &ArrayRef) -> Result<ArrayRef> {
+    let narrow = match times.data_type() {
+        DataType::Time32(_) | DataType::Date32 => cast(times, &DataType::Int32)?,
+        _ => Arc::clone(times),
     };
     Ok(cast(&narrow, &DataType::Int64)?)
 }
@@ -197,17 +197,22 @@ impl Parts {
         self.inner.inner().as_ref()
     }
 
-    /// What DataFusion has for a part, as integers.
-    fn plain(&self, name: String, of: &ArrayRef, args: &ScalarFunctionArgs) -> Result<ArrayRef> {
+    /// Computes a part with DataFusion's function, in whole numbers.
+    fn plain(
+        &self,
+        name: String,
+        values: &ArrayRef,
+        args: &ScalarFunctionArgs,
+    ) -> Result<ArrayRef> {
         let name = ScalarValue::Utf8(Some(name));
         let fields = args.arg_fields.clone();
         let return_field = self.inner().return_field_from_args(ReturnFieldArgs {
             arg_fields: &fields,
             scalar_arguments: &[Some(&name), None],
         })?;
-        let rows = of.len();
+        let rows = values.len();
         let args = ScalarFunctionArgs {
-            args: vec![ColumnarValue::Scalar(name), ColumnarValue::Array(Arc::clone(of))],
+            args: vec![ColumnarValue::Scalar(name), ColumnarValue::Array(Arc::clone(values))],
             arg_fields: fields,
             number_rows: rows,
             return_field,
@@ -216,73 +221,81 @@ impl Parts {
         self.inner().invoke_with_args(args)?.into_array(rows)
     }
 
-    /// A part as a decimal.
-    fn computed(&self, name: &str, of: &ArrayRef, args: &ScalarFunctionArgs) -> Result<ArrayRef> {
+    /// Computes a part as a decimal.
+    fn computed(
+        &self,
+        name: &str,
+        values: &ArrayRef,
+        args: &ScalarFunctionArgs,
+    ) -> Result<ArrayRef> {
         let part = Part::named(name);
-        let to = decimal(part, of.data_type());
-        if matches!(of.data_type(), DataType::Interval(_) | DataType::Duration(_)) {
-            return of_spans(part, name, of, &to);
+        let data_type = decimal(part, values.data_type());
+        if matches!(values.data_type(), DataType::Interval(_) | DataType::Duration(_)) {
+            return of_spans(part, name, values, &data_type);
         }
-        let per_second = ticks_of_second(of.data_type());
+        // Seconds take their fraction from the ticks; the other parts are whole numbers.
+        let per_second = ticks_of_second(values.data_type());
         let scale = |digits: i8| 10_i128.pow(u32::from(digits.unsigned_abs()));
-        let made: Decimal128Array = match (part, per_second) {
+        let parts: Decimal128Array = match (part, per_second) {
             (Part::Seconds(_), Some(per_second)) => {
-                let whole = self.plain(part.inner_name(name), of, args)?;
-                let unit = scale(digits(of.data_type()));
+                let whole = self.plain(part.inner_name(name), values, args)?;
+                let unit = scale(digits(values.data_type()));
                 binary(
                     whole.as_primitive::<Int32Type>(),
-                    ticks(of)?.as_primitive::<Int64Type>(),
+                    ticks(values)?.as_primitive::<Int64Type>(),
                     |whole, ticks| {
                         let rest = i128::from(ticks.rem_euclid(per_second));
                         i128::from(whole) * unit + rest * unit / i128::from(per_second)
                     },
                 )?
             }
-            (Part::Epoch, Some(per_second)) if of.data_type() != &DataType::Date64 => {
-                let unit = scale(digits(of.data_type()));
-                ticks(of)?
+            (Part::Epoch, Some(per_second)) if values.data_type() != &DataType::Date64 => {
+                let unit = scale(digits(values.data_type()));
+                ticks(values)?
                     .as_primitive::<Int64Type>()
                     .unary(|ticks| i128::from(ticks) * unit / i128::from(per_second))
             }
             (Part::Epoch, _) => {
-                let days = cast(&cast(of, &DataType::Date32)?, &DataType::Int32)?;
+                let days = cast(&cast(values, &DataType::Date32)?, &DataType::Int32)?;
                 days.as_primitive::<Int32Type>().unary(|days| i128::from(days) * 86_400)
             }
-            (Part::Years(each), _) => {
-                let years = self.plain(part.inner_name(name), of, args)?;
-                years.as_primitive::<Int32Type>().unary(|year| i128::from(group(year, each)))
+            (Part::Years(years_per_unit), _) => {
+                let years = self.plain(part.inner_name(name), values, args)?;
+                years
+                    .as_primitive::<Int32Type>()
+                    .unary(|year| i128::from(group(year, years_per_unit)))
             }
             _ => {
-                let whole = self.plain(part.inner_name(name), of, args)?;
+                let whole = self.plain(part.inner_name(name), values, args)?;
                 let whole = cast(&whole, &DataType::Int64)?;
                 whole.as_primitive::<Int64Type>().unary(i128::from)
             }
         };
-        Ok(Arc::new(made.with_data_type(to)))
+        Ok(Arc::new(parts.with_data_type(data_type)))
     }
 }
 
-/// The decade, century or millennium of a year; there is no year 0, and centuries begin with the year 1.
-fn group(year: i32, each: i32) -> i32 {
-    match each {
+/// The decade, century or millennium of a year. There is no year 0, and centuries begin with the year 1.
+fn group(year: i32, years_per_unit: i32) -> i32 {
+    match years_per_unit {
         1 if year <= 0 => year - 1,
         1 => year,
         10 => year.div_euclid(10),
-        each if year > 0 => (year - 1) / each + 1,
-        each => year / each - 1,
+        _ if year > 0 => (year - 1) / years_per_unit + 1,
+        _ => year / years_per_unit - 1,
     }
 }
 
-/// A part of intervals and of differences of times.
-fn of_spans(part: Part, name: &str, of: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+/// Computes a part of intervals or of differences of times.
+fn of_spans(part: Part, name: &str, values: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     if part == Part::Other {
         let message = format!("unit \"{}\" not supported for type interval", normalized(name));
         return Err(SqlError::new(crate::error::FEATURE_NOT_SUPPORTED, message).into());
     }
-    // Each unit as the next smaller one leaves it; the nanoseconds of a difference of times are in days.
+    // Each unit is the remainder of the next larger one; a difference of times has days and nanoseconds.
     let spans: Vec<Option<(i128, i128, i128)>> =
-        if let Some(per_second) = ticks_of_second(of.data_type()) {
-            let ticks = ticks(of)?;
+        if let Some(per_second) = ticks_of_second(values.data_type()) {
+            let ticks = ticks(values)?;
             let ticks = ticks.as_primitive::<Int64Type>().iter();
             ticks
                 .map(|ticks| {
@@ -291,20 +304,24 @@ fn of_spans(part: Part, name: &str, of: &ArrayRef, to: &DataType) -> Result<Arra
                 })
                 .collect()
         } else {
-            let of = cast(of, &DataType::Interval(IntervalUnit::MonthDayNano))?;
-            let of = of.as_primitive::<IntervalMonthDayNanoType>().iter();
-            let parts = |of: IntervalMonthDayNano| {
-                (i128::from(of.months), i128::from(of.days), i128::from(of.nanoseconds))
+            let intervals = cast(values, &DataType::Interval(IntervalUnit::MonthDayNano))?;
+            let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>().iter();
+            let parts = |interval: IntervalMonthDayNano| {
+                (
+                    i128::from(interval.months),
+                    i128::from(interval.days),
+                    i128::from(interval.nanoseconds),
+                )
             };
-            of.map(|of| of.map(parts)).collect()
+            intervals.map(|interval| interval.map(parts)).collect()
         };
-    let each = |(months, days, nanos): (i128, i128, i128)| match part {
+    let compute = |(months, days, nanos): (i128, i128, i128)| match part {
         Part::Seconds(_) => nanos % (60 * NANOS_OF_SECOND),
         Part::Epoch => {
             let whole = months / 12 * SECONDS_OF_YEAR + months % 12 * SECONDS_OF_MONTH;
             whole * NANOS_OF_SECOND + days * NANOS_OF_DAY + nanos
         }
-        Part::Years(each) => months / 12 / i128::from(each),
+        Part::Years(years) => months / 12 / i128::from(years),
         Part::Months => months % 12,
         Part::Quarter => months % 12 / 3 + 1,
         Part::Days => days,
@@ -312,23 +329,24 @@ fn of_spans(part: Part, name: &str, of: &ArrayRef, to: &DataType) -> Result<Arra
         Part::Minutes => nanos / (60 * NANOS_OF_SECOND) % 60,
         Part::Other => 0,
     };
-    // Seconds are in nanoseconds now.
+    // Seconds are in nanoseconds here, and may be of a coarser unit in the result.
     let finer = match part {
         Part::Seconds(_) | Part::Epoch => {
-            10_i128.pow(u32::from((NANO_DIGITS - digits(of.data_type())).unsigned_abs()))
+            10_i128.pow(u32::from((NANO_DIGITS - digits(values.data_type())).unsigned_abs()))
         }
         _ => 1,
     };
-    let made: Decimal128Array = spans.into_iter().map(|span| Some(each(span?) / finer)).collect();
-    Ok(Arc::new(made.with_data_type(to.clone())))
+    let parts: Decimal128Array =
+        spans.into_iter().map(|span| Some(compute(span?) / finer)).collect();
+    Ok(Arc::new(parts.with_data_type(data_type.clone())))
 }
 
-/// Decimals as the doubles that are nearest to them.
-fn doubles(of: &ArrayRef) -> Float64Array {
-    let DataType::Decimal128(_, scale) = *of.data_type() else {
-        return Float64Array::new_null(of.len());
+/// Converts decimals to the nearest doubles.
+fn doubles(decimals: &ArrayRef) -> Float64Array {
+    let DataType::Decimal128(_, scale) = *decimals.data_type() else {
+        return Float64Array::new_null(decimals.len());
     };
-    of.as_primitive::<Decimal128Type>().unary::<_, Float64Type>(|value| nearest(value, scale))
+    decimals.as_primitive::<Decimal128Type>().unary::<_, Float64Type>(|value| nearest(value, scale))
 }
 
 impl ScalarUDFImpl for Parts {
@@ -354,32 +372,33 @@ impl ScalarUDFImpl for Parts {
     ) -> Result<arrow::datatypes::FieldRef> {
         let name =
             args.scalar_arguments.first().copied().flatten().and_then(ScalarValue::try_as_str);
-        let of = args.arg_fields.get(1).map(|field| field.data_type().clone());
+        let source_type = args.arg_fields.get(1).map(|field| field.data_type().clone());
         let name = name.flatten().map(str::to_owned);
         let field = self.inner().return_field_from_args(args)?;
-        let (Some(name), Some(of)) = (name, of) else { return Ok(field) };
-        let to = if self.exact { decimal(Part::named(&name), &of) } else { DataType::Float64 };
-        Ok(Arc::new(field.as_ref().clone().with_name(self.name()).with_data_type(to)))
+        let (Some(name), Some(source_type)) = (name, source_type) else { return Ok(field) };
+        let data_type =
+            if self.exact { decimal(Part::named(&name), &source_type) } else { DataType::Float64 };
+        Ok(Arc::new(field.as_ref().clone().with_name(self.name()).with_data_type(data_type)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [ColumnarValue::Scalar(name), of] = args.args.as_slice() else {
+        let [ColumnarValue::Scalar(name), argument] = args.args.as_slice() else {
             return exec_err!("{} needs the name of a part as a constant", self.name());
         };
         let Some(name) = name.try_as_str().flatten() else {
             return exec_err!("{} needs the name of a part", self.name());
         };
-        let constant = matches!(of, ColumnarValue::Scalar(_));
+        let constant = matches!(argument, ColumnarValue::Scalar(_));
         let rows = if constant { 1 } else { args.number_rows };
-        let made = self.computed(name, &of.to_array(rows)?, &args)?;
-        let made = if self.exact { made } else { Arc::new(doubles(&made)) as ArrayRef };
+        let parts = self.computed(name, &argument.to_array(rows)?, &args)?;
+        let parts = if self.exact { parts } else { Arc::new(doubles(&parts)) as ArrayRef };
         if constant {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?));
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&parts, 0)?));
         }
-        Ok(ColumnarValue::Array(made))
+        Ok(ColumnarValue::Array(parts))
     }
 
-    /// Years become ranges of times, as DataFusion's do.
+    /// DataFusion's function replaces comparisons of years by ranges of times.
     fn preimage(
         &self,
         args: &[Expr],
@@ -397,11 +416,11 @@ impl ScalarUDFImpl for Parts {
     }
 }
 
-/// The year AD that a literal is.
-fn whole_number(of: &ScalarValue) -> Option<i32> {
-    let year = match of {
+/// The year AD that a literal stands for.
+fn whole_number(literal: &ScalarValue) -> Option<i32> {
+    let year = match literal {
         ScalarValue::Decimal128(Some(value), _, 0) => i32::try_from(*value).ok(),
-        #[expect(clippy::cast_possible_truncation, reason = "it is whole and in range")]
+        #[expect(clippy::cast_possible_truncation, reason = "whole and in range")]
         ScalarValue::Float64(Some(value))
             if value.fract() == 0.0 && value.abs() < f64::from(i32::MAX) =>
         {
@@ -420,7 +439,7 @@ mod tests {
 
     use super::*;
 
-    /// The row that a query answers, each value as text behind its type.
+    /// The row of a query's result, each value as its type and its text.
     async fn answer(sql: &str) -> Vec<String> {
         let mut state = SessionStateBuilder::new()
             .with_expr_planners(vec![Arc::new(ExactParts)])

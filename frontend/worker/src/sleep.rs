@@ -1,7 +1,7 @@
 //! `pg_sleep(seconds)`.
 //!
-//! It waits on a thread of the statement's own lane and gives the statement's place back meanwhile, so that those who
-//! sleep keep nobody from computing. A cancel request, a time-out and the end of the connection are looked for
+//! It waits on a thread of the statement's own lane and yields the statement's place meanwhile, so that sleeping
+//! statements block no others. Cancel requests, timeouts and closed connections are checked between short waits.
 //! between short waits.
 
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use datafusion::logical_expr::{
 use partita_lanes::interrupt;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Time between two looks at whether the statement may go on.
+/// Interval between checks for an interrupt.
 const STEP: Duration = Duration::from_millis(10);
 
-/// The function.
+/// The function to register.
 pub(crate) fn function() -> ScalarUDF {
     let signature = Signature::exact(vec![DataType::Float64], Volatility::Volatile);
     ScalarUDF::from(Sleep { signature })
@@ -41,7 +41,7 @@ impl ScalarUDFImpl for Sleep {
         &self.signature
     }
 
-    /// PostgreSQL's is of type void, whose text is empty.
+    /// PostgreSQL returns void, whose text is empty.
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Utf8View)
     }
@@ -50,35 +50,35 @@ impl ScalarUDFImpl for Sleep {
         let [seconds] = args.args.as_slice() else {
             return exec_err!("pg_sleep takes one argument");
         };
-        // A constant is evaluated anew for each row.
+        // A constant argument is evaluated anew for each row.
         let seconds = cast(&seconds.to_array(args.number_rows)?, &DataType::Float64)?;
         let seconds = seconds.as_primitive::<Float64Type>();
         let total: f64 = seconds.iter().flatten().filter(|seconds| *seconds > 0.0).sum();
         wait(Duration::try_from_secs_f64(total).unwrap_or(Duration::MAX))?;
-        let made: StringViewArray = seconds.iter().map(|seconds| seconds.map(|_| "")).collect();
+        let results: StringViewArray = seconds.iter().map(|seconds| seconds.map(|_| "")).collect();
         if matches!(args.args.as_slice(), [ColumnarValue::Scalar(_)]) && args.number_rows == 1 {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?));
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&results, 0)?));
         }
-        debug_assert_eq!(made.len(), args.number_rows);
-        Ok(ColumnarValue::Array(Arc::new(made)))
+        debug_assert_eq!(results.len(), args.number_rows);
+        Ok(ColumnarValue::Array(Arc::new(results)))
     }
 }
 
-/// Waits so long, or until the statement has to end.
+/// Waits for a time, or until the statement is interrupted.
 fn wait(time: Duration) -> Result<()> {
     let sleep = || {
         let started = Instant::now();
         loop {
             interrupt::check().map_err(|reason| DataFusionError::External(Box::new(reason)))?;
-            let left = time.saturating_sub(started.elapsed());
-            if left.is_zero() {
+            let remaining = time.saturating_sub(started.elapsed());
+            if remaining.is_zero() {
                 return Ok(());
             }
-            std::thread::sleep(left.min(STEP));
+            std::thread::sleep(remaining.min(STEP));
         }
     };
     match Handle::try_current() {
-        // Other tasks of the statement get another thread.
+        // Other tasks of the statement continue on another thread.
         Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => {
             tokio::task::block_in_place(|| {
                 let pause = partita_lanes::pause();

@@ -1,7 +1,7 @@
-//! Texts that are compared with spans of time.
+//! Texts that are compared with intervals and differences of times.
 //!
-//! `now() - ts < '1 day'` compares a difference of times with a literal that has no type yet. PostgreSQL reads it as an
-//! interval; DataFusion knows no type that holds both. [`IntervalTexts`] says what the literal is.
+//! `now() - ts < '1 day'` compares a difference of times with a literal without a type. PostgreSQL reads the literal as
+//! an interval; DataFusion finds no common type. [`IntervalTexts`] casts the literal.
 
 use arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::DFSchema;
@@ -16,24 +16,25 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// Reads texts beside spans of time as intervals; to be applied before types are coerced.
+/// Casts texts beside intervals and differences of times to intervals; to be applied before types are coerced.
 #[derive(Debug)]
 pub struct IntervalTexts;
 
-fn is_span(of: &Expr, schema: &DFSchema) -> bool {
-    of.get_type(schema).is_ok_and(|of| matches!(of, DataType::Duration(_) | DataType::Interval(_)))
+fn is_span(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema)
+        .is_ok_and(|data_type| matches!(data_type, DataType::Duration(_) | DataType::Interval(_)))
 }
 
-fn is_text(of: &Expr) -> bool {
-    matches!(of, Expr::Literal(value, _) if value.data_type().is_string())
+fn is_text(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(value, _) if value.data_type().is_string())
 }
 
-/// A text as an interval, and whether it was one.
-fn read(of: Expr) -> (Expr, bool) {
-    if !is_text(&of) {
-        return (of, false);
+/// Casts a literal text to an interval; the flag is true if it was one.
+fn read(expr: Expr) -> (Expr, bool) {
+    if !is_text(&expr) {
+        return (expr, false);
     }
-    (Expr::Cast(Cast::new(Box::new(of), INTERVAL)), true)
+    (Expr::Cast(Cast::new(Box::new(expr), INTERVAL)), true)
 }
 
 impl ExprPlanner for IntervalTexts {
@@ -75,7 +76,7 @@ impl FunctionRewrite for IntervalTexts {
                 let members = list.into_iter().map(|member| read(member).0).collect();
                 Transformed::yes(Expr::InList(InList::new(expr, members, negated)))
             }
-            other => Transformed::no(other),
+            expression => Transformed::no(expression),
         })
     }
 }

@@ -1,13 +1,13 @@
-//! `date_trunc` and `date_bin`, over the ticks of any unit (`ticks.rs`), and by stretches where times ascend.
+//! `date_trunc` and `date_bin` over the ticks of any unit (`ticks.rs`), by stretches where times ascend.
 //!
-//! Both are steps: what lies between two times of one step is of that step too. Times come in key order, so that they
-//! ascend through many rows of one step, and of a stretch of such rows the first and the last one say it all. A division
-//! a row was a quarter of an hourly average.
+//! Both are step functions: a time between two times of one step belongs to that step. Times come in key order, so they
+//! ascend through many rows of one step, and the first and the last row of such a stretch decide for all. A division
+//! for each row took a quarter of an hourly average.
 //!
 //! Invariants:
-//! - a value of a stretch is that of a time before and of one after it;
-//! - time zones in which days differ in length, and NULLs, are done row by row;
-//! - times of a day, and bins of months, are DataFusion's.
+//! - the value of a stretch is that of its first and its last time;
+//! - time zones whose days differ in length, and columns with NULLs, are computed row by row;
+//! - times of day, and bins of months, are left to DataFusion.
 
 use std::sync::Arc;
 
@@ -29,19 +29,19 @@ use crate::interval_trunc::{INTERVAL, truncated};
 use crate::ticks::{Bins, Step};
 use crate::zone::Zone;
 
-/// Rows of which the first and the last are looked at.
+/// Rows of a stretch, of which the first and the last are computed.
 const STRETCH: usize = 32;
-/// With fewer rows it is not worth the while.
+/// Minimum rows of a batch for stretches to pay off.
 const ROWS_MIN: usize = 256;
 const NANOS_OF_DAY: i128 = 86_400_000_000_000;
 
-/// The functions, under DataFusion's names.
+/// Functions to register, under DataFusion's names.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     let truncation = ScalarUDF::from(Truncation::new(date_trunc()));
     [truncation, ScalarUDF::from(Binning { inner: date_bin() })].into_iter()
 }
 
-/// What a call cuts times down to; `None` when DataFusion is to do it.
+/// Truncation of a call that is computed here.
 #[derive(Clone, Copy, Debug)]
 enum Cut {
     Trunc(Step, Zone),
@@ -56,7 +56,7 @@ impl Cut {
         })
     }
 
-    /// Whether all times between two of one step are of that step.
+    /// Returns true if all times between two of one step belong to that step.
     fn is_even(self) -> bool {
         match self {
             Self::Trunc(step, zone) => step.is_even(zone),
@@ -64,30 +64,31 @@ impl Cut {
         }
     }
 
-    /// Cuts the times of a call's second argument.
-    fn times(self, of: &ColumnarValue, unit: TimeUnit) -> Result<ColumnarValue> {
-        let array = of.to_array(1)?;
+    /// Truncates the times of a call's second argument.
+    fn times(self, times: &ColumnarValue, unit: TimeUnit) -> Result<ColumnarValue> {
+        let array = times.to_array(1)?;
         let ticks = cast(&array, &DataType::Int64)?;
         let ticks = ticks.as_primitive::<Int64Type>();
         let by_stretches = (self.is_even() && ticks.null_count() == 0 && ticks.len() >= ROWS_MIN)
             .then(|| self.by_stretches(ticks.values(), unit))
             .transpose()?
             .flatten();
-        let made = match by_stretches {
-            Some(made) => made,
+        let results = match by_stretches {
+            Some(results) => results,
             None => self.ticks(ticks, unit)?,
         };
-        let made = cast(&made, array.data_type())?;
-        Ok(match of {
+        let results = cast(&results, array.data_type())?;
+        Ok(match times {
             ColumnarValue::Scalar(_) => {
-                ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?)
+                ColumnarValue::Scalar(ScalarValue::try_from_array(&results, 0)?)
             }
-            ColumnarValue::Array(_) => ColumnarValue::Array(made),
+            ColumnarValue::Array(_) => ColumnarValue::Array(results),
         })
     }
 
-    /// The steps of times; `None` if too few of them lie together.
+    /// Steps of ascending times; `None` if too few of them are adjacent.
     fn by_stretches(self, times: &[i64], unit: TimeUnit) -> Result<Option<Int64Array>> {
+        // Compute both ends of each ascending stretch.
         let ascending: Vec<bool> = times.chunks(STRETCH).map(<[i64]>::is_sorted).collect();
         let ends = times.chunks(STRETCH).zip(&ascending).filter(|(_, ascending)| **ascending);
         let ends: Vec<i64> =
@@ -97,7 +98,7 @@ impl Cut {
             return Ok(None);
         }
         let ends = self.ticks(&Int64Array::from(ends), unit)?;
-        // Of each stretch, the step that all of it is of.
+        // Step of each stretch, if both ends agree.
         let mut ends = ends.values().as_chunks::<2>().0.iter();
         let of_one = ascending.iter().map(|ascending| match ascending {
             true => ends.next().filter(|[first, last]| first == last).map(|[step, _]| *step),
@@ -107,35 +108,36 @@ impl Cut {
         if few(of_one.iter().flatten().count()) {
             return Ok(None);
         }
-        let others = times.chunks(STRETCH).zip(&of_one).filter(|(_, step)| step.is_none());
-        let others: Vec<i64> = others.flat_map(|(stretch, _)| stretch.iter().copied()).collect();
-        let others = self.ticks(&Int64Array::from(others), unit)?;
-        let mut others = others.values().iter().copied();
+        // Compute the other stretches row by row, and put all in order.
+        let uneven = times.chunks(STRETCH).zip(&of_one).filter(|(_, step)| step.is_none());
+        let uneven: Vec<i64> = uneven.flat_map(|(stretch, _)| stretch.iter().copied()).collect();
+        let uneven = self.ticks(&Int64Array::from(uneven), unit)?;
+        let mut uneven = uneven.values().iter().copied();
         let mut steps = Vec::with_capacity(times.len());
         for (stretch, step) in times.chunks(STRETCH).zip(of_one) {
             match step {
                 Some(step) => steps.resize(steps.len() + stretch.len(), step),
-                None => steps.extend(others.by_ref().take(stretch.len())),
+                None => steps.extend(uneven.by_ref().take(stretch.len())),
             }
         }
         Ok(Some(Int64Array::from(steps)))
     }
 }
 
-/// Whether steps of times in this zone begin when they begin in UTC, and days are of one length.
+/// Returns true if steps in this zone start when they do in UTC, and days have one length.
 pub fn in_utc(zone: Option<&str>) -> bool {
     zone.is_none_or(|zone| matches!(zone, "UTC" | "+00:00" | "Z"))
 }
 
-/// A constant text.
-fn text(of: &ColumnarValue) -> Option<&str> {
-    match of {
+/// Returns the text of a constant argument.
+fn text(argument: &ColumnarValue) -> Option<&str> {
+    match argument {
         ColumnarValue::Scalar(scalar) => scalar.try_as_str().flatten(),
         ColumnarValue::Array(_) => None,
     }
 }
 
-/// `date_trunc(step, time)`, and with the time zone whose local time counts.
+/// `date_trunc(step, time)`, optionally with a time zone whose local time is truncated.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Truncation {
     inner: Arc<ScalarUDF>,
@@ -174,16 +176,16 @@ impl Truncation {
 
     fn cut(args: &[ColumnarValue]) -> Result<Option<(Cut, TimeUnit)>> {
         let [step, times, zones @ ..] = args else { return Ok(None) };
-        let DataType::Timestamp(unit, of) = times.data_type() else { return Ok(None) };
+        let DataType::Timestamp(unit, type_zone) = times.data_type() else { return Ok(None) };
         let Some(step) = text(step) else {
             return exec_err!("date_trunc: the unit must be a constant");
         };
         let Some(step) = Step::named(step) else {
             return exec_err!("unit \"{step}\" not recognized for type timestamp");
         };
-        let zone = match (zones.first(), of) {
+        let zone = match (zones.first(), type_zone) {
             (_, None) => Zone::UTC,
-            (None, Some(of)) => Zone::of_arrow(&of).unwrap_or(Zone::UTC),
+            (None, Some(type_zone)) => Zone::of_arrow(&type_zone).unwrap_or(Zone::UTC),
             (Some(zone), Some(_)) => match text(zone).map(|zone| (zone, Zone::named(zone))) {
                 Some((_, Some(zone))) => zone,
                 Some((name, None)) => return exec_err!("time zone \"{name}\" not recognized"),
@@ -216,7 +218,7 @@ impl ScalarUDFImpl for Truncation {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         match args.arg_fields {
-            [_, of] if matches!(of.data_type(), DataType::Interval(_)) => {
+            [_, field] if matches!(field.data_type(), DataType::Interval(_)) => {
                 Ok(Arc::new(Field::new(self.name(), INTERVAL, true)))
             }
             _ => self.inner().return_field_from_args(args),
@@ -231,7 +233,7 @@ impl ScalarUDFImpl for Truncation {
         &self,
         inputs: &[datafusion::logical_expr::sort_properties::ExprProperties],
     ) -> Result<datafusion::logical_expr::sort_properties::SortProperties> {
-        // When clocks go back, local times do not ascend with those that they are of.
+        // When clocks go back, local times do not ascend with their instants.
         match inputs {
             [_, _] => self.inner().output_ordering(inputs),
             _ => Ok(datafusion::logical_expr::sort_properties::SortProperties::Unordered),
@@ -243,10 +245,10 @@ impl ScalarUDFImpl for Truncation {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        if let [unit, of] = args.args.as_slice()
-            && matches!(of.data_type(), DataType::Interval(_))
+        if let [unit, intervals] = args.args.as_slice()
+            && matches!(intervals.data_type(), DataType::Interval(_))
         {
-            return truncated(unit, of, args.number_rows);
+            return truncated(unit, intervals, args.number_rows);
         }
         match Self::cut(&args.args)? {
             Some((cut, unit)) => cut.times(&args.args[1], unit),
@@ -255,7 +257,7 @@ impl ScalarUDFImpl for Truncation {
     }
 }
 
-/// `date_bin(width, time)`, and with the time at which a bin begins.
+/// `date_bin(width, time)`, optionally with the start of a bin.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Binning {
     inner: Arc<ScalarUDF>,
@@ -319,7 +321,7 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    /// What a function makes of times after the first argument.
+    /// The result of a function of times with the given first argument.
     fn made(function: &ScalarUDF, first: &ScalarValue, times: &ArrayRef) -> Result<ArrayRef> {
         let types = [first.data_type(), times.data_type().clone()];
         let fields: Vec<FieldRef> = types

@@ -1,12 +1,12 @@
-//! Times cut down to the beginning of a step: what `date_trunc` and `date_bin` do to the ticks of any unit.
+//! Truncation of times to the start of a step: `date_trunc` and `date_bin` over the ticks of any unit.
 //!
-//! DataFusion's functions count nanoseconds, which end in 1677 and 2262, also where a column has seconds or milliseconds;
-//! and they know the zone of a type, which is not that of a session.
+//! DataFusion's functions count nanoseconds, which end in 1677 and 2262, even for columns of seconds or milliseconds,
+//! and use the zone of a type, which is not the session's.
 //!
 //! Invariants:
-//! - a value is where PostgreSQL puts it: days and longer steps begin at the local time's, shorter ones keep the offset
-//!   that the time has;
-//! - what the unit cannot count is an error with SQLSTATE 22008.
+//! - results equal PostgreSQL's: days and longer steps start at local midnight, shorter ones keep the offset of the
+//! time;
+//! - a result that the unit cannot represent is an error with SQLSTATE 22008.
 
 use std::cell::RefCell;
 
@@ -20,23 +20,23 @@ use crate::zone::Zone;
 const DAY: i64 = 86_400;
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
 
-/// What a time is cut down to.
+/// Step to whose start a time is truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// So many of a second.
+    /// This fraction of a second.
     Part(i64),
-    /// So many seconds, at most an hour.
+    /// This number of seconds, at most an hour.
     Seconds(i64),
     Day,
     Week,
-    /// So many months, of a year at most.
+    /// This number of months, at most a year.
     Months(i64),
-    /// So many years; the first of them is this.
+    /// This number of years, counted from the given first year.
     Years(i64, i64),
 }
 
 impl Step {
-    /// The step of a name, as `date_trunc` takes it.
+    /// Looks up a step by its name in `date_trunc`.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name.trim().to_ascii_lowercase().as_str() {
             "microsecond" | "microseconds" | "us" | "usec" => Self::Part(1_000_000),
@@ -56,12 +56,12 @@ impl Step {
         })
     }
 
-    /// Whether it is cut from the local date, whatever the offset is then.
+    /// Returns true if the step is computed from the local date, whatever the offset at the result.
     fn is_of_date(self) -> bool {
         !matches!(self, Self::Part(_) | Self::Seconds(_))
     }
 
-    /// The first second of a date's step.
+    /// First second of the step that a date belongs to.
     fn of_day(self, days: i64) -> i64 {
         let first = match self {
             Self::Part(_) | Self::Seconds(_) | Self::Day => days,
@@ -79,7 +79,7 @@ impl Step {
         first.saturating_mul(DAY)
     }
 
-    /// Cuts ticks of a unit down, where the zone's local time is what counts.
+    /// Truncates ticks of a unit in the local time of a zone.
     pub(crate) fn cut(
         self,
         ticks: &Int64Array,
@@ -111,7 +111,7 @@ impl Step {
         each(ticks, cut)
     }
 
-    /// Whether days of the zone are of one length, so that steps of ascending times ascend without exception.
+    /// Returns true if days of the zone have one length, so that steps of ascending times always ascend.
     pub(crate) fn is_even(self, zone: Zone) -> bool {
         zone.is_utc() || (matches!(zone, Zone::Fixed(_)) && !self.is_of_date())
     }
@@ -125,7 +125,7 @@ fn out_of_range() -> ArrowError {
     ArrowError::ArithmeticOverflow("timestamp out of range".to_owned())
 }
 
-/// Bins of one width, in nanoseconds, which begin at an origin.
+/// Bins of one width that start at an origin, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bins {
     width: i128,
@@ -140,22 +140,22 @@ impl Bins {
         (width > 0).then_some(Self { width, origin })
     }
 
-    /// The beginnings of the bins that ticks of a unit are in.
+    /// Starts of the bins that contain the ticks.
     pub(crate) fn cut(&self, ticks: &Int64Array, unit: TimeUnit) -> Result<Int64Array, ArrowError> {
         let nanos = NANOS_PER_SECOND / i128::from(per_second(unit));
-        let whole = |of: i128| (of % nanos == 0).then_some(of / nanos);
-        let ticks_of = |of: i128| whole(of).and_then(|ticks| i64::try_from(ticks).ok());
-        // Nearly always: without the division of 128 bits.
+        let whole = |value: i128| (value % nanos == 0).then_some(value / nanos);
+        let ticks_of = |value: i128| whole(value).and_then(|ticks| i64::try_from(ticks).ok());
+        // The usual case, without divisions of 128 bits.
         if let Some((width, origin)) = ticks_of(self.width).zip(ticks_of(self.origin % self.width))
         {
             return each(ticks, |ticks| {
-                let since = ticks.checked_sub(origin)?;
-                ticks.checked_sub(since.rem_euclid(width))
+                let elapsed = ticks.checked_sub(origin)?;
+                ticks.checked_sub(elapsed.rem_euclid(width))
             });
         }
         each(ticks, |ticks| {
-            let since = i128::from(ticks) * nanos - self.origin;
-            let begin = since.div_euclid(self.width) * self.width + self.origin;
+            let elapsed = i128::from(ticks) * nanos - self.origin;
+            let begin = elapsed.div_euclid(self.width) * self.width + self.origin;
             i64::try_from(begin / nanos).ok()
         })
     }
@@ -205,7 +205,7 @@ mod tests {
             ("day", "2024-10-27 01:30", "2024-10-26 22:00"),
             ("week", "2024-10-27 01:30", "2024-10-20 22:00"),
             ("month", "2024-06-30 22:30", "2024-06-30 22:00"),
-            // An hour that is there twice is two steps.
+            // An hour that occurs twice is two steps.
             ("hour", "2024-10-27 00:30", "2024-10-27 00:00"),
             ("hour", "2024-10-27 01:30", "2024-10-27 01:00"),
         ] {

@@ -1,7 +1,7 @@
-//! PostgreSQL's patterns of times, read: what `to_char` writes by (`to_char.rs`), and `to_date` and `to_timestamp` read by
-//! (`time_read.rs`).
+//! Parsing of PostgreSQL's patterns of times, which `to_char` writes (`to_char.rs`), and `to_date` and `to_timestamp`
+//! read (`time_read.rs`).
 
-/// What a part of a pattern stands for.
+/// Part of a time that a word of a pattern stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     Era,
@@ -14,12 +14,12 @@ pub(crate) enum Field {
     DayOfMonth,
     DayOfWeek,
     IsoDay,
-    /// With so many digits.
+    /// With this number of digits.
     Fraction(usize),
     Hour24,
     Hour12,
     IsoWeek,
-    /// With so many digits.
+    /// With this number of digits.
     IsoYear(usize),
     Julian,
     Minute,
@@ -38,11 +38,11 @@ pub(crate) enum Field {
     WeekOfMonth,
     /// `Y,YYY`.
     YearWithComma,
-    /// With so many digits.
+    /// With this number of digits.
     Year(usize),
 }
 
-/// How the letters of a field are written.
+/// Case in which the letters of a field are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Letters {
     Upper,
@@ -56,28 +56,28 @@ pub(crate) enum Part {
     Field {
         field: Field,
         letters: Letters,
-        /// As it is written.
+        /// The word in the pattern.
         name: &'static str,
-        /// `FM` or `TM`: without blanks and zeros before it.
+        /// `FM` or `TM`: without padding.
         bare: bool,
-        /// `TH`, or `th` for false.
+        /// True for `TH`, false for `th`.
         ordinal: Option<bool>,
     },
-    /// A blank or a sign between fields.
+    /// A blank or a punctuation mark between fields.
     Separator(char),
     /// Any other letter, or a quoted one.
     Text(char),
 }
 
-/// A pattern.
+/// A parsed pattern of times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     pub(crate) parts: Vec<Part>,
-    /// `FX`: of fixed width.
+    /// `FX`: every field has its full width.
     pub(crate) fixed: bool,
 }
 
-/// The words of patterns; the longest first where one begins another.
+/// Words of patterns. Where one begins another, the longer one is first.
 const WORDS: [(&str, Field); 53] = [
     ("A.D.", Field::Era),
     ("B.C.", Field::Era),
@@ -134,17 +134,18 @@ const WORDS: [(&str, Field); 53] = [
     ("Y", Field::Year(1)),
 ];
 
-/// Whether a text begins with a word, whatever its case.
+/// Returns true if a text begins with a word, in any case.
 fn begins(text: &str, word: &str) -> bool {
     text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word))
 }
 
 impl Pattern {
-    /// Reads a pattern. Whatever is no field stands for itself.
+    /// Parses a pattern. Characters that belong to no field are literal.
     pub(crate) fn parse(format: &str) -> Self {
         let mut pattern = Self { parts: Vec::new(), fixed: false };
         let mut rest = format;
         while let Some(next) = rest.chars().next() {
+            // Modifiers before a field.
             let mut ahead = rest;
             let mut bare = false;
             loop {
@@ -157,24 +158,27 @@ impl Pattern {
                 }
                 ahead = &ahead[2..];
             }
+            // A field, with the case of its letters and the ordinal ending after it.
             if let Some((name, field)) = WORDS.iter().find(|(word, _)| begins(ahead, word)) {
-                let (written, behind) = ahead.split_at(name.len());
+                let (written, tail) = ahead.split_at(name.len());
                 let letters = match written.chars().nth(1) {
                     _ if written.starts_with(|c: char| c.is_ascii_lowercase()) => Letters::Lower,
                     Some(second) if second.is_ascii_lowercase() => Letters::Capital,
                     _ => Letters::Upper,
                 };
-                let ordinal = begins(behind, "TH").then(|| behind.starts_with('T'));
-                rest = if ordinal.is_some() { &behind[2..] } else { behind };
+                let ordinal = begins(tail, "TH").then(|| tail.starts_with('T'));
+                rest = if ordinal.is_some() { &tail[2..] } else { tail };
                 rest = if begins(rest, "SP") { &rest[2..] } else { rest };
                 let (field, name) = (*field, *name);
                 pattern.parts.push(Part::Field { field, letters, name, bare, ordinal });
                 continue;
             }
+            // Modifiers without a field mean nothing.
             if ahead.len() < rest.len() {
                 rest = ahead;
                 continue;
             }
+            // Quoted text, and other characters.
             if next == '"' {
                 rest = pattern.quoted(&rest[1..]);
                 continue;
@@ -194,23 +198,23 @@ impl Pattern {
         pattern
     }
 
-    /// Takes a text up to its quote, and gives what follows.
+    /// Adds a text up to its closing quotation mark, and returns what follows.
     fn quoted<'a>(&mut self, text: &'a str) -> &'a str {
         let mut letters = text.char_indices();
-        while let Some((at, letter)) = letters.next() {
+        while let Some((index, letter)) = letters.next() {
             match letter {
-                '"' => return &text[at + 1..],
+                '"' => return &text[index + 1..],
                 '\\' => {
                     self.parts.extend(letters.next().map(|(_, letter)| Part::Text(letter)));
                 }
-                other => self.parts.push(Part::Text(other)),
+                _ => self.parts.push(Part::Text(letter)),
             }
         }
         ""
     }
 }
 
-/// The names of the months, and of the days from Sunday on.
+/// Names of the months.
 pub(crate) const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -225,10 +229,10 @@ pub(crate) const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-/// The days from Sunday on.
+/// Names of the days, starting on Sunday.
 pub(crate) const DAYS: [&str; 7] =
     ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-/// The months in Roman numerals.
+/// The months as Roman numerals.
 pub(crate) const ROMAN: [&str; 12] =
     ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
 

@@ -1,7 +1,7 @@
 //! `to_date(text, format)` and `to_timestamp(text, format)`, with PostgreSQL's patterns.
 //!
-//! The frontend calls them `date_of_text` and `instant_of_pattern`, because DataFusion has functions of these names that
-//! take other formats. The second's last argument is the zone that local times are in.
+//! The frontend calls them `date_of_text` and `instant_of_pattern`, because DataFusion has functions of these names
+//! with other formats. The last argument of `instant_of_pattern` is the zone of local times.
 
 use std::sync::Arc;
 
@@ -19,33 +19,33 @@ use crate::zone::Zone;
 
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// The functions.
+/// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [&TO_DATE, &TO_TIMESTAMP].into_iter().map(Plain::function)
 }
 
 static TO_DATE: Plain = Plain {
     name: "date_of_text",
-    takes: |of| all(of, 2, is_text, &DataType::Utf8),
+    takes: |types| all(types, 2, is_text, &DataType::Utf8),
     gives: |_| DataType::Date32,
-    run: |of| {
+    run: |arguments| {
         let read = |moment: Read| {
             i32::try_from(moment.days).map_err(|_| SqlError::new("22008", "date out of range"))
         };
-        let days: Vec<Option<i32>> = read_all(of, read)?;
+        let days: Vec<Option<i32>> = read_all(arguments, read)?;
         Ok(Arc::new(Date32Array::from(days)))
     },
 };
 
 static TO_TIMESTAMP: Plain = Plain {
     name: "instant_of_pattern",
-    takes: |of| match of.len() {
-        2 | 3 => all(of, of.len(), is_text, &DataType::Utf8),
+    takes: |types| match types.len() {
+        2 | 3 => all(types, types.len(), is_text, &DataType::Utf8),
         _ => None,
     },
     gives: |_| DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-    run: |of| {
-        let zone = match of.get(2).map(texts).transpose()? {
+    run: |arguments| {
+        let zone = match arguments.get(2).map(texts).transpose()? {
             Some(zones) if !zones.is_empty() && zones.is_valid(0) => {
                 let name = zones.value(0);
                 let unknown = || {
@@ -63,48 +63,48 @@ static TO_TIMESTAMP: Plain = Plain {
             let micros = micros.and_then(|micros| micros.checked_add(moment.micros));
             micros.ok_or_else(|| SqlError::new("22008", "timestamp out of range"))
         };
-        let micros: Vec<Option<i64>> = read_all(of, read)?;
+        let micros: Vec<Option<i64>> = read_all(arguments, read)?;
         Ok(Arc::new(TimestampMicrosecondArray::from(micros).with_timezone("UTC")))
     },
 };
 
-/// Texts, each read by its format.
+/// Parses each text by its format.
 fn read_all<T>(
-    of: &[ArrayRef],
+    arguments: &[ArrayRef],
     make: impl Fn(Read) -> Result<T, SqlError>,
 ) -> Result<Vec<Option<T>>> {
-    let (values, formats) = (texts(&of[0])?, texts(&of[1])?);
-    let mut known: Option<(&str, Pattern)> = None;
-    let mut made = Vec::with_capacity(values.len());
+    let (values, formats) = (texts(&arguments[0])?, texts(&arguments[1])?);
+    let mut cached: Option<(&str, Pattern)> = None;
+    let mut results = Vec::with_capacity(values.len());
     for (value, format) in values.iter().zip(&formats) {
         let Some((value, format)) = value.zip(format) else {
-            made.push(None);
+            results.push(None);
             continue;
         };
-        if known.as_ref().is_none_or(|(known, _)| *known != format) {
-            known = Some((format, Pattern::parse(format)));
+        if cached.as_ref().is_none_or(|(text, _)| *text != format) {
+            cached = Some((format, Pattern::parse(format)));
         }
-        if let Some((_, pattern)) = &known {
-            made.push(Some(make(read(value, pattern)?)?));
+        if let Some((_, pattern)) = &cached {
+            results.push(Some(make(read(value, pattern)?)?));
         }
     }
-    Ok(made)
+    Ok(results)
 }
 
-/// A time that was read.
+/// A parsed time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Read {
-    /// Since 1970.
+    /// Days since 1970.
     days: i64,
     seconds: i64,
     micros: i64,
-    /// Seconds east, where the text says them.
+    /// Seconds east of Greenwich, if the text has an offset.
     east: Option<i64>,
 }
 
-/// What the fields of a text say.
+/// Values of the fields of a text.
 #[derive(Default)]
-struct Said {
+struct ParsedFields {
     year: Option<i64>,
     iso_year: bool,
     before_christ: bool,
@@ -116,7 +116,7 @@ struct Said {
     week_of_year: Option<i64>,
     week_of_month: Option<i64>,
     iso_week: Option<i64>,
-    /// 0 for Sunday.
+    /// Days since Sunday.
     weekday: Option<i64>,
     julian: Option<i64>,
     hour: i64,
@@ -129,7 +129,7 @@ struct Said {
     zone: Option<(i64, i64, i64)>,
 }
 
-/// A text, and how far it is read.
+/// A text that is being parsed.
 struct Input<'a> {
     whole: &'a str,
     rest: &'a str,
@@ -155,7 +155,7 @@ impl Input<'_> {
             .with_detail(detail)
     }
 
-    /// A whole number of `width` digits, or of as many as there are when nothing that is a digit may follow.
+    /// Takes a whole number of `width` digits, or of as many as there are if `open`: when no digit may follow.
     fn number(&mut self, name: &str, width: usize, open: bool) -> Result<(i64, usize), SqlError> {
         self.skip_blanks();
         let signed = self.rest.starts_with(['-', '+']);
@@ -181,16 +181,16 @@ impl Input<'_> {
         Ok((number, digits))
     }
 
-    /// One of some words, whatever its case: the longest.
+    /// Takes one of some words, in any case, and returns its index; the longest match wins.
     fn word(&mut self, name: &str, words: &[&str]) -> Result<usize, SqlError> {
         let begins = |word: &&str| {
             self.rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word))
         };
-        let found = words.iter().enumerate().filter(|(_, word)| begins(word));
-        match found.max_by_key(|(_, word)| word.len()) {
-            Some((at, word)) => {
+        let matches = words.iter().enumerate().filter(|(_, word)| begins(word));
+        match matches.max_by_key(|(_, word)| word.len()) {
+            Some((index, word)) => {
                 self.rest = &self.rest[word.len()..];
-                Ok(at)
+                Ok(index)
             }
             None => {
                 let detail =
@@ -201,23 +201,23 @@ impl Input<'_> {
     }
 }
 
-/// A year of less than four digits as the one that is nearest to 2020.
+/// Completes a year of less than four digits to the one nearest to 2020.
 fn near_2020(year: i64) -> i64 {
     match year {
         0..70 => year + 2000,
         70..100 => year + 1900,
         100..520 => year + 2000,
         520..1000 => year + 1000,
-        other => other,
+        _ => year,
     }
 }
 
-/// Whether no digit may follow a field.
-fn is_open(parts: &[Part], at: usize) -> bool {
-    if let Part::Field { ordinal: Some(_), .. } = parts[at] {
+/// Returns true if no digit may follow a field.
+fn is_open(parts: &[Part], position: usize) -> bool {
+    if let Part::Field { ordinal: Some(_), .. } = parts[position] {
         return true;
     }
-    match parts.get(at + 1) {
+    match parts.get(position + 1) {
         None => true,
         Some(Part::Field { field, .. }) => matches!(
             field,
@@ -238,19 +238,20 @@ fn is_open(parts: &[Part], at: usize) -> bool {
 
 fn read(text: &str, pattern: &Pattern) -> Result<Read, SqlError> {
     let mut input = Input { whole: text, rest: text };
-    let mut said = Said::default();
+    let mut fields = ParsedFields::default();
     let mut extra = 0_i64;
-    for (at, part) in pattern.parts.iter().enumerate() {
+    for (position, part) in pattern.parts.iter().enumerate() {
         if input.rest.is_empty() {
             break;
         }
-        if !pattern.fixed && (at == 0 || matches!(part, Part::Field { .. })) {
+        // Blanks before a field are optional, and may stand for separators.
+        if !pattern.fixed && (position == 0 || matches!(part, Part::Field { .. })) {
             extra += i64::try_from(input.skip_blanks()).unwrap_or(0);
         }
         match part {
             Part::Separator(_) if pattern.fixed => input.skip_letter(),
             Part::Separator(_) => {
-                // One for one, or none.
+                // A separator matches at most one character.
                 extra -= 1;
                 if input.rest.starts_with(|c: char| c.is_whitespace() || c.is_ascii_punctuation()) {
                     input.skip_letter();
@@ -260,8 +261,8 @@ fn read(text: &str, pattern: &Pattern) -> Result<Read, SqlError> {
             Part::Text(_) if !pattern.fixed && extra > 0 => extra -= 1,
             Part::Text(_) => input.skip_letter(),
             Part::Field { field, name, bare, ordinal, .. } => {
-                let open = *bare || is_open(&pattern.parts, at);
-                read_field(&mut input, &mut said, *field, (name, open))?;
+                let open = *bare || is_open(&pattern.parts, position);
+                read_field(&mut input, &mut fields, *field, (name, open))?;
                 if ordinal.is_some() {
                     input.skip_letter();
                     input.skip_letter();
@@ -273,77 +274,77 @@ fn read(text: &str, pattern: &Pattern) -> Result<Read, SqlError> {
             }
         }
     }
-    said.moment(input.whole)
+    fields.moment(input.whole)
 }
 
 fn read_field(
     input: &mut Input<'_>,
-    said: &mut Said,
+    fields: &mut ParsedFields,
     field: Field,
     (name, open): (&str, bool),
 ) -> Result<(), SqlError> {
     let shorts = |names: &[&'static str]| -> Vec<&'static str> {
         names.iter().map(|name| &name[..3]).collect()
     };
-    let whole = |at: usize| i64::try_from(at).unwrap_or(0);
+    let whole = |index: usize| i64::try_from(index).unwrap_or(0);
     match field {
         Field::Era => {
             let era = input.word(name, &["AD", "BC", "A.D.", "B.C."])?;
-            said.before_christ = era % 2 == 1;
+            fields.before_christ = era % 2 == 1;
         }
         Field::HalfDay => {
             let half = input.word(name, &["AM", "PM", "A.M.", "P.M."])?;
-            said.afternoon = half % 2 == 1;
-            said.is_half_day = true;
+            fields.afternoon = half % 2 == 1;
+            fields.is_half_day = true;
         }
-        Field::Century => said.century = Some(input.number(name, 2, open)?.0),
-        Field::DayName => said.weekday = Some(whole(input.word(name, &DAYS)?)),
-        Field::DayShort => said.weekday = Some(whole(input.word(name, &shorts(&DAYS))?)),
-        Field::MonthName => said.month = Some(whole(input.word(name, &MONTHS)?) + 1),
-        Field::MonthShort => said.month = Some(whole(input.word(name, &shorts(&MONTHS))?) + 1),
-        Field::Roman => said.month = Some(whole(input.word(name, &ROMAN)?) + 1),
+        Field::Century => fields.century = Some(input.number(name, 2, open)?.0),
+        Field::DayName => fields.weekday = Some(whole(input.word(name, &DAYS)?)),
+        Field::DayShort => fields.weekday = Some(whole(input.word(name, &shorts(&DAYS))?)),
+        Field::MonthName => fields.month = Some(whole(input.word(name, &MONTHS)?) + 1),
+        Field::MonthShort => fields.month = Some(whole(input.word(name, &shorts(&MONTHS))?) + 1),
+        Field::Roman => fields.month = Some(whole(input.word(name, &ROMAN)?) + 1),
         Field::DayOfYear | Field::IsoDayOfYear => {
-            said.day_of_year = Some(input.number(name, 3, open)?.0);
-            said.iso_day_of_year = field == Field::IsoDayOfYear;
+            fields.day_of_year = Some(input.number(name, 3, open)?.0);
+            fields.iso_day_of_year = field == Field::IsoDayOfYear;
         }
-        Field::DayOfMonth => said.day = Some(input.number(name, 2, open)?.0),
-        Field::DayOfWeek => said.weekday = Some(input.number(name, 1, open)?.0 - 1),
-        Field::IsoDay => said.weekday = Some(input.number(name, 1, open)?.0 % 7),
+        Field::DayOfMonth => fields.day = Some(input.number(name, 2, open)?.0),
+        Field::DayOfWeek => fields.weekday = Some(input.number(name, 1, open)?.0 - 1),
+        Field::IsoDay => fields.weekday = Some(input.number(name, 1, open)?.0 % 7),
         Field::Fraction(width) => {
             let (number, digits) = input.number(name, width, open)?;
             let missing = u32::try_from(6_usize.saturating_sub(digits)).unwrap_or(0);
-            said.micros += number.saturating_mul(10_i64.pow(missing));
+            fields.micros += number.saturating_mul(10_i64.pow(missing));
         }
-        Field::Hour24 => said.hour = input.number(name, 2, open)?.0,
+        Field::Hour24 => fields.hour = input.number(name, 2, open)?.0,
         Field::Hour12 => {
-            said.hour = input.number(name, 2, open)?.0;
-            said.is_half_day = true;
+            fields.hour = input.number(name, 2, open)?.0;
+            fields.is_half_day = true;
         }
-        Field::Minute => said.minute = input.number(name, 2, open)?.0,
-        Field::Second => said.second = input.number(name, 2, open)?.0,
-        Field::SecondOfDay => said.second_of_day = Some(input.number(name, name.len(), true)?.0),
-        Field::IsoWeek => said.iso_week = Some(input.number(name, 2, open)?.0),
-        Field::Julian => said.julian = Some(input.number(name, 1, true)?.0),
-        Field::Month => said.month = Some(input.number(name, 2, open)?.0),
+        Field::Minute => fields.minute = input.number(name, 2, open)?.0,
+        Field::Second => fields.second = input.number(name, 2, open)?.0,
+        Field::SecondOfDay => fields.second_of_day = Some(input.number(name, name.len(), true)?.0),
+        Field::IsoWeek => fields.iso_week = Some(input.number(name, 2, open)?.0),
+        Field::Julian => fields.julian = Some(input.number(name, 1, true)?.0),
+        Field::Month => fields.month = Some(input.number(name, 2, open)?.0),
         Field::Quarter => {
-            // As in PostgreSQL it says nothing of the day.
+            // PostgreSQL ignores the quarter too.
             input.number(name, 1, open)?;
         }
-        Field::WeekOfYear => said.week_of_year = Some(input.number(name, 2, open)?.0),
-        Field::WeekOfMonth => said.week_of_month = Some(input.number(name, 1, open)?.0),
+        Field::WeekOfYear => fields.week_of_year = Some(input.number(name, 2, open)?.0),
+        Field::WeekOfMonth => fields.week_of_month = Some(input.number(name, 1, open)?.0),
         Field::YearWithComma => {
             let (thousands, _) = input.number(name, 1, true)?;
             if !input.rest.starts_with(',') {
                 return Err(SqlError::new(INVALID_DATETIME, "invalid input string for \"Y,YYY\""));
             }
             input.skip_letter();
-            said.year = Some(thousands * 1000 + input.number(name, 3, open)?.0);
+            fields.year = Some(thousands * 1000 + input.number(name, 3, open)?.0);
         }
         Field::Year(width) | Field::IsoYear(width) => {
             let (year, digits) = input.number(name, width, open)?;
-            said.iso_year = matches!(field, Field::IsoYear(_));
+            fields.iso_year = matches!(field, Field::IsoYear(_));
             let short = digits < 4 && year >= 0;
-            said.year = Some(if short { near_2020(year) } else { year });
+            fields.year = Some(if short { near_2020(year) } else { year });
         }
         Field::ZoneHour => {
             let negative = input.rest.starts_with('-');
@@ -351,12 +352,12 @@ fn read_field(
                 input.skip_letter();
             }
             let hours = input.number(name, 2, open)?.0;
-            said.zone = Some((if negative { -1 } else { 1 }, hours, 0));
+            fields.zone = Some((if negative { -1 } else { 1 }, hours, 0));
         }
         Field::ZoneMinute => {
             let minutes = input.number(name, 2, open)?.0;
-            let (sign, hours, _) = said.zone.unwrap_or((1, 0, 0));
-            said.zone = Some((sign, hours, minutes));
+            let (sign, hours, _) = fields.zone.unwrap_or((1, 0, 0));
+            fields.zone = Some((sign, hours, minutes));
         }
         Field::ZoneName | Field::Offset => {
             let message = format!("formatting field \"{name}\" is only supported in to_char");
@@ -366,11 +367,12 @@ fn read_field(
     Ok(())
 }
 
-impl Said {
-    /// The time that all fields say together.
+impl ParsedFields {
+    /// Combines all fields to a time.
     fn moment(&self, text: &str) -> Result<Read, SqlError> {
         let out_of_range =
             || SqlError::new("22008", format!("date/time field value out of range: \"{text}\""));
+        // The 12-hour clock.
         let mut hour = self.hour;
         if self.is_half_day {
             if !(1..=12).contains(&hour) && (hour, self.afternoon) != (0, false) {
@@ -380,15 +382,16 @@ impl Said {
             }
             hour = hour % 12 + if self.afternoon { 12 } else { 0 };
         }
+        // Check the time of day, which may be given in seconds.
         let clock = match self.second_of_day {
             Some(seconds) => (seconds / 3600, seconds / 60 % 60, seconds % 60),
             None => (hour, self.minute, self.second),
         };
-        let within = (0..24).contains(&clock.0)
+        let is_valid = (0..24).contains(&clock.0)
             && (0..60).contains(&clock.1)
             && (0..60).contains(&clock.2)
             && (0..1_000_000).contains(&self.micros);
-        if !within {
+        if !is_valid {
             return Err(out_of_range());
         }
         Ok(Read {
@@ -399,8 +402,9 @@ impl Said {
         })
     }
 
-    /// The day, since 1970; `None` when the calendar has none.
+    /// Days since 1970; `None` when the calendar has no such day.
     fn days(&self) -> Option<i64> {
+        // The first of these that is present decides: Julian day, ISO week, day of the year, week of the year, date.
         if let Some(julian) = self.julian {
             return julian.checked_sub(JULIAN_EPOCH);
         }

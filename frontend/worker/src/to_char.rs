@@ -1,9 +1,9 @@
-//! `to_char` with PostgreSQL's patterns, of times, spans and numbers (`number_text.rs`).
+//! `to_char` with PostgreSQL's patterns, of times, intervals and numbers (`number_text.rs`).
 //!
-//! DataFusion's function takes the formats of chrono (`%Y-%m-%d`) and gives back `YYYY-MM-DD` as it is: a text that looks
-//! like an answer. Here a format without `%` is read as PostgreSQL reads it (`time_pattern.rs`).
+//! DataFusion's function takes chrono's formats (`%Y-%m-%d`) and returns `YYYY-MM-DD` unchanged, a text that looks like
+//! a result. Here a format without `%` is read as in PostgreSQL (`time_pattern.rs`).
 //!
-//! Invariant: formats with `%`, and what they make of times, are DataFusion's.
+//! Invariant: formats with `%`, and their results for times, are DataFusion's.
 
 use std::fmt::Write as _;
 use std::hash::Hash;
@@ -30,20 +30,20 @@ use crate::value_text::{interval_parts, ticks};
 use crate::zone::Zone;
 
 const SECONDS_PER_DAY: i64 = 86_400;
-/// From 4714-11-24 BC to 1970-01-01.
+/// Days from 4714-11-24 BC to 1970-01-01.
 pub(crate) const JULIAN_EPOCH: i64 = 2_440_588;
 
-/// The function, under DataFusion's name.
+/// The function to register, under DataFusion's name.
 pub(crate) fn function() -> ScalarUDF {
     let signature = Signature::user_defined(Volatility::Immutable);
     ScalarUDF::from(ToChar { inner: to_char(), signature })
 }
 
-/// A time, or a span of it, in the fields of a calendar.
+/// A time or an interval, split into the fields of a calendar.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields {
     is_span: bool,
-    /// With a year 0.
+    /// Year; the year before 1 is 0.
     year: i64,
     month: i64,
     day: i64,
@@ -53,7 +53,7 @@ pub(crate) struct Fields {
     micros: i64,
     /// Days since 1970.
     days: i64,
-    /// Seconds east, and what the zone is called then; of instants only.
+    /// Seconds east of Greenwich, and the zone's abbreviation; only for instants.
     zone: Option<(i64, String)>,
 }
 
@@ -85,12 +85,12 @@ impl Fields {
         self.days - day_of(self.year, 1, 1) + 1
     }
 
-    /// 0 for Sunday.
+    /// Days since Sunday.
     fn day_of_week(&self) -> i64 {
         (self.days + 4).rem_euclid(7)
     }
 
-    /// The year and the week of ISO 8601, and the day of that year.
+    /// Year and week of ISO 8601, and the day of that year.
     fn iso(&self) -> (i64, i64, i64) {
         let weekday = (self.day_of_week() + 6) % 7;
         let thursday = self.days - weekday + 3;
@@ -100,21 +100,21 @@ impl Fields {
     }
 }
 
-/// The Monday that the first week of a year of ISO 8601 begins with, in days since 1970.
+/// Monday of the first week of a year of ISO 8601, in days since 1970.
 pub(crate) fn first_iso_day(year: i64) -> i64 {
     let fourth = day_of(year, 1, 4);
     fourth - (fourth + 3).rem_euclid(7)
 }
 
-/// The year as it is called: that before 1 is 1 BC.
+/// The year without its era: year 0 is 1 BC.
 fn called(year: i64) -> i64 {
     if year <= 0 { 1 - year } else { year }
 }
 
-/// A number with zeros before it, also behind a sign.
-fn padded(out: &mut String, number: i64, width: usize, bare: bool) {
+/// Writes a number with leading zeros, which follow a sign.
+fn padded(output: &mut String, number: i64, width: usize, bare: bool) {
     let width = if bare { 0 } else { width + usize::from(number < 0) };
-    let _written: std::fmt::Result = write!(out, "{number:0width$}");
+    let _written: std::fmt::Result = write!(output, "{number:0width$}");
 }
 
 fn cased(name: &str, letters: Letters) -> String {
@@ -126,27 +126,27 @@ fn cased(name: &str, letters: Letters) -> String {
 }
 
 impl Pattern {
-    /// A time as the pattern has it.
-    pub(crate) fn write(&self, of: &Fields) -> Result<String, SqlError> {
-        let mut made = String::new();
+    /// Formats a time.
+    pub(crate) fn write(&self, fields: &Fields) -> Result<String, SqlError> {
+        let mut output = String::new();
         for part in &self.parts {
             match part {
-                Part::Separator(letter) | Part::Text(letter) => made.push(*letter),
+                Part::Separator(letter) | Part::Text(letter) => output.push(*letter),
                 Part::Field { field, letters, name, bare, ordinal: ends } => {
-                    let start = made.len();
-                    write_field(&mut made, of, *field, (*letters, name, *bare))?;
+                    let start = output.len();
+                    write_field(&mut output, fields, *field, (*letters, name, *bare))?;
                     if let Some(upper) = ends {
-                        let ending = ordinal(&made[start..], *upper);
-                        made.push_str(ending);
+                        let ending = ordinal(&output[start..], *upper);
+                        output.push_str(ending);
                     }
                 }
             }
         }
-        Ok(made)
+        Ok(output)
     }
 }
 
-/// Whether a field is of a point in time, and not of an interval.
+/// Returns true if a field needs a date, and does not apply to intervals.
 fn is_of_dates(field: Field) -> bool {
     matches!(
         field,
@@ -165,40 +165,42 @@ fn is_of_dates(field: Field) -> bool {
     )
 }
 
-/// How far a zone is from UTC, or a part of that.
-fn write_offset(out: &mut String, of: &Fields, field: Field) {
-    let east = of.zone.as_ref().map_or(0, |(east, _)| *east);
+/// Writes the offset of a zone from UTC, or a part of it.
+fn write_offset(output: &mut String, fields: &Fields, field: Field) {
+    let east = fields.zone.as_ref().map_or(0, |(east, _)| *east);
     let (sign, size) = (if east < 0 { '-' } else { '+' }, east.abs());
     let (hours, minutes) = (size / 3600, size / 60 % 60);
     let _written: std::fmt::Result = match field {
-        Field::ZoneMinute => write!(out, "{minutes:02}"),
-        Field::Offset if minutes != 0 => write!(out, "{sign}{hours:02}:{minutes:02}"),
-        _ => write!(out, "{sign}{hours:02}"),
+        Field::ZoneMinute => write!(output, "{minutes:02}"),
+        Field::Offset if minutes != 0 => write!(output, "{sign}{hours:02}:{minutes:02}"),
+        _ => write!(output, "{sign}{hours:02}"),
     };
 }
 
-/// One field, as it is written in a pattern.
+/// Writes one field in the form that the pattern gives it.
 fn write_field(
-    out: &mut String,
-    of: &Fields,
+    output: &mut String,
+    fields: &Fields,
     field: Field,
     (letters, name, bare): (Letters, &str, bool),
 ) -> Result<(), SqlError> {
-    if of.is_span && is_of_dates(field) {
+    // An interval has no date.
+    if fields.is_span && is_of_dates(field) {
         let message = "invalid format specification for an interval value";
         return Err(SqlError::new(INVALID_DATETIME, message)
             .with_hint("Intervals are not tied to specific calendar dates."));
     }
-    let year = if of.is_span { of.year } else { called(of.year) };
-    let word = |out: &mut String, text: &str, width: usize| {
+    let year = if fields.is_span { fields.year } else { called(fields.year) };
+    // Writers of names, of pairs such as AM and PM, and of shortened years.
+    let word = |output: &mut String, text: &str, width: usize| {
         let width = if bare { 0 } else { width };
         let text = cased(text, letters);
-        let _written: std::fmt::Result = write!(out, "{text:<width$}");
+        let _written: std::fmt::Result = write!(output, "{text:<width$}");
     };
-    let pair = |out: &mut String, second: bool, words: (&str, &str)| {
+    let pair = |output: &mut String, second: bool, words: (&str, &str)| {
         let text = if second { words.1 } else { words.0 };
         let dotted = name.contains('.').then(|| format!("{}.{}.", &text[..1], &text[1..]));
-        out.push_str(&cased(dotted.as_deref().unwrap_or(text), letters));
+        output.push_str(&cased(dotted.as_deref().unwrap_or(text), letters));
     };
     let modulo = |year: i64, digits: usize| match digits {
         1 => year % 10,
@@ -207,72 +209,77 @@ fn write_field(
         _ => year,
     };
     match field {
-        Field::Era => pair(out, of.year <= 0, ("AD", "BC")),
-        Field::HalfDay => pair(out, of.hour.rem_euclid(24) >= 12, ("AM", "PM")),
+        Field::Era => pair(output, fields.year <= 0, ("AD", "BC")),
+        Field::HalfDay => pair(output, fields.hour.rem_euclid(24) >= 12, ("AM", "PM")),
         Field::Century => {
-            let century = match of.year {
-                year if of.is_span => year / 100,
+            let century = match fields.year {
+                year if fields.is_span => year / 100,
                 year if year > 0 => (year - 1) / 100 + 1,
                 year => year / 100 - 1,
             };
-            padded(out, century, 2, bare);
+            padded(output, century, 2, bare);
         }
-        Field::DayName => word(out, DAYS[index(of.day_of_week())], 9),
-        Field::DayShort => word(out, &DAYS[index(of.day_of_week())][..3], 0),
-        Field::MonthName | Field::MonthShort if of.month == 0 => {}
-        Field::MonthName => word(out, MONTHS[index(of.month - 1)], 9),
-        Field::MonthShort => word(out, &MONTHS[index(of.month - 1)][..3], 0),
-        Field::Roman if of.month == 0 => {}
-        Field::Roman => word(out, ROMAN[index((of.month - 1).rem_euclid(12))], 4),
-        Field::DayOfYear if of.is_span => {
-            padded(out, of.year * 360 + of.month * 30 + of.day, 3, bare);
+        Field::DayName => word(output, DAYS[index(fields.day_of_week())], 9),
+        Field::DayShort => word(output, &DAYS[index(fields.day_of_week())][..3], 0),
+        Field::MonthName | Field::MonthShort if fields.month == 0 => {}
+        Field::MonthName => word(output, MONTHS[index(fields.month - 1)], 9),
+        Field::MonthShort => word(output, &MONTHS[index(fields.month - 1)][..3], 0),
+        Field::Roman if fields.month == 0 => {}
+        Field::Roman => word(output, ROMAN[index((fields.month - 1).rem_euclid(12))], 4),
+        Field::DayOfYear if fields.is_span => {
+            padded(output, fields.year * 360 + fields.month * 30 + fields.day, 3, bare);
         }
-        Field::DayOfYear => padded(out, of.day_of_year(), 3, bare),
-        Field::IsoDayOfYear => padded(out, of.iso().2, 3, bare),
-        Field::DayOfMonth => padded(out, of.day, 2, bare),
-        Field::DayOfWeek => padded(out, of.day_of_week() + 1, 1, bare),
-        Field::IsoDay => padded(out, (of.day_of_week() + 6) % 7 + 1, 1, bare),
+        Field::DayOfYear => padded(output, fields.day_of_year(), 3, bare),
+        Field::IsoDayOfYear => padded(output, fields.iso().2, 3, bare),
+        Field::DayOfMonth => padded(output, fields.day, 2, bare),
+        Field::DayOfWeek => padded(output, fields.day_of_week() + 1, 1, bare),
+        Field::IsoDay => padded(output, (fields.day_of_week() + 6) % 7 + 1, 1, bare),
         Field::Fraction(digits) => {
             let divisor = 10_i64.pow(u32::try_from(6 - digits.min(6)).unwrap_or(0));
-            padded(out, of.micros / divisor, digits, false);
+            padded(output, fields.micros / divisor, digits, false);
         }
-        Field::Hour24 => padded(out, of.hour, 2, bare),
+        Field::Hour24 => padded(output, fields.hour, 2, bare),
         Field::Hour12 => {
-            let hour = of.hour % 12;
-            padded(out, if hour == 0 { 12 } else { hour }, 2, bare);
+            let hour = fields.hour % 12;
+            padded(output, if hour == 0 { 12 } else { hour }, 2, bare);
         }
-        Field::Minute => padded(out, of.minute, 2, bare),
-        Field::Second => padded(out, of.second, 2, bare),
+        Field::Minute => padded(output, fields.minute, 2, bare),
+        Field::Second => padded(output, fields.second, 2, bare),
         Field::SecondOfDay => {
-            padded(out, (of.hour * 60 + of.minute) * 60 + of.second, 1, true);
+            padded(output, (fields.hour * 60 + fields.minute) * 60 + fields.second, 1, true);
         }
-        Field::IsoWeek => padded(out, of.iso().1, 2, bare),
-        Field::IsoYear(digits) => padded(out, modulo(called(of.iso().0), digits), digits, bare),
-        Field::Julian => padded(out, of.days + JULIAN_EPOCH, 1, true),
-        Field::Month => padded(out, of.month, 2, bare),
-        Field::Quarter if of.month == 0 => {}
-        Field::Quarter => padded(out, (of.month - 1) / 3 + 1, 1, bare),
+        Field::IsoWeek => padded(output, fields.iso().1, 2, bare),
+        Field::IsoYear(digits) => {
+            padded(output, modulo(called(fields.iso().0), digits), digits, bare)
+        }
+        Field::Julian => padded(output, fields.days + JULIAN_EPOCH, 1, true),
+        Field::Month => padded(output, fields.month, 2, bare),
+        Field::Quarter if fields.month == 0 => {}
+        Field::Quarter => padded(output, (fields.month - 1) / 3 + 1, 1, bare),
         Field::WeekOfYear => {
-            let day =
-                if of.is_span { of.year * 360 + of.month * 30 + of.day } else { of.day_of_year() };
-            padded(out, (day - 1) / 7 + 1, 2, bare);
+            let day = if fields.is_span {
+                fields.year * 360 + fields.month * 30 + fields.day
+            } else {
+                fields.day_of_year()
+            };
+            padded(output, (day - 1) / 7 + 1, 2, bare);
         }
-        Field::WeekOfMonth => padded(out, (of.day - 1) / 7 + 1, 1, bare),
+        Field::WeekOfMonth => padded(output, (fields.day - 1) / 7 + 1, 1, bare),
         Field::YearWithComma => {
             let _written: std::fmt::Result =
-                write!(out, "{},{:03}", year / 1000, (year % 1000).abs());
+                write!(output, "{},{:03}", year / 1000, (year % 1000).abs());
         }
-        Field::Year(digits) => padded(out, modulo(year, digits), digits, bare),
+        Field::Year(digits) => padded(output, modulo(year, digits), digits, bare),
         Field::ZoneName => {
-            if let Some((_, abbreviation)) = &of.zone {
-                // Offsets have no letters.
-                out.push_str(&match letters {
+            if let Some((_, abbreviation)) = &fields.zone {
+                // Offsets have no letters, and stay the same.
+                output.push_str(&match letters {
                     Letters::Lower => abbreviation.to_lowercase(),
                     _ => abbreviation.clone(),
                 });
             }
         }
-        Field::ZoneHour | Field::ZoneMinute | Field::Offset => write_offset(out, of, field),
+        Field::ZoneHour | Field::ZoneMinute | Field::Offset => write_offset(output, fields, field),
     }
     Ok(())
 }
@@ -281,15 +288,16 @@ fn index(number: i64) -> usize {
     usize::try_from(number).unwrap_or(0)
 }
 
-/// Gives the fields of each row of times or spans.
+/// Returns the fields of a row of times or intervals.
 type FieldReader = Box<dyn Fn(usize) -> Fields>;
 
-/// Reads times, instants in the zone of their type.
+/// Makes a reader of times; instants are read in the zone of their type.
 fn reader(values: &ArrayRef) -> Result<FieldReader> {
     Ok(match values.data_type() {
-        DataType::Timestamp(unit, named) => {
+        // Ticks of times are split by the zone's offset at each instant.
+        DataType::Timestamp(unit, zone) => {
             let per_second = per_second(*unit);
-            let zone = named.as_deref().map(|name| Zone::of_arrow(name).unwrap_or(Zone::UTC));
+            let zone = zone.as_deref().map(|name| Zone::of_arrow(name).unwrap_or(Zone::UTC));
             let ticks = ticks(values)?;
             Box::new(move |row| {
                 let ticks = ticks.value(row);
@@ -305,6 +313,7 @@ fn reader(values: &ArrayRef) -> Result<FieldReader> {
         DataType::Date32 | DataType::Date64 => {
             reader(&cast(values, &DataType::Timestamp(TimeUnit::Second, None))?)?
         }
+        // Times of day and intervals have no date.
         DataType::Time32(unit) | DataType::Time64(unit) => {
             let per_second = i128::from(per_second(*unit));
             let ticks = ticks(values)?;
@@ -323,26 +332,26 @@ fn reader(values: &ArrayRef) -> Result<FieldReader> {
     })
 }
 
-/// Times as texts; rows mostly have one format, which is read once.
+/// Formats times; the pattern of adjacent rows with the same format is parsed once.
 fn shown(values: &ArrayRef, formats: &StringArray) -> Result<ArrayRef> {
     let fields = reader(values)?;
-    let mut known: Option<(&str, Pattern)> = None;
-    let mut made = Texts::new("to_char", values.len());
+    let mut cached: Option<(&str, Pattern)> = None;
+    let mut results = Texts::new("to_char", values.len());
     for row in 0..values.len() {
-        // An empty format makes nothing.
+        // PostgreSQL returns NULL for an empty format.
         if values.is_null(row) || formats.is_null(row) || formats.value(row).is_empty() {
-            made.push(None::<&str>)?;
+            results.push(None::<&str>)?;
             continue;
         }
         let format = formats.value(row);
-        if known.as_ref().is_none_or(|(known, _)| *known != format) {
-            known = Some((format, Pattern::parse(format)));
+        if cached.as_ref().is_none_or(|(text, _)| *text != format) {
+            cached = Some((format, Pattern::parse(format)));
         }
-        if let Some((_, pattern)) = &known {
-            made.push(Some(pattern.write(&fields(row))?))?;
+        if let Some((_, pattern)) = &cached {
+            results.push(Some(pattern.write(&fields(row))?))?;
         }
     }
-    Ok(made.finish())
+    Ok(results.finish())
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -351,10 +360,10 @@ struct ToChar {
     signature: Signature,
 }
 
-/// What PostgreSQL's patterns are for.
-fn has_pattern(of: &DataType) -> bool {
+/// Returns true for types that PostgreSQL's patterns of times apply to.
+fn has_pattern(data_type: &DataType) -> bool {
     matches!(
-        of,
+        data_type,
         DataType::Timestamp(..)
             | DataType::Date32
             | DataType::Date64
@@ -380,12 +389,14 @@ impl ScalarUDFImpl for ToChar {
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         match types {
-            [of, format] if is_text(format) && (has_pattern(of) || of.is_numeric()) => {
-                Ok(vec![of.clone(), DataType::Utf8])
+            [data_type, format]
+                if is_text(format) && (has_pattern(data_type) || data_type.is_numeric()) =>
+            {
+                Ok(vec![data_type.clone(), DataType::Utf8])
             }
             _ => {
-                let field = |of: &DataType| {
-                    Arc::new(arrow::datatypes::Field::new("argument", of.clone(), true))
+                let field = |data_type: &DataType| {
+                    Arc::new(arrow::datatypes::Field::new("argument", data_type.clone(), true))
                 };
                 let fields: Vec<_> = types.iter().map(field).collect();
                 let fields = fields_with_udf(&fields, self.inner.as_ref())?;
@@ -415,14 +426,14 @@ impl ScalarUDFImpl for ToChar {
             }
         };
         let data_type = values.data_type();
-        // A duration's format may be a word of DataFusion's.
+        // DataFusion has named formats for durations.
         if of_chrono && has_pattern(&data_type) && !matches!(data_type, DataType::Duration(_)) {
             return self.inner.inner().invoke_with_args(args);
         }
         let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
         let (values, formats) = (values.to_array(rows)?, formats.to_array(rows)?);
-        let made = if has_pattern(&data_type) {
+        let results = if has_pattern(&data_type) {
             shown(&values, &texts(&formats)?)?
         } else if data_type.is_numeric() {
             written(&values, &formats)?
@@ -430,9 +441,9 @@ impl ScalarUDFImpl for ToChar {
             arrow::array::new_null_array(&DataType::Utf8, rows)
         };
         if constant {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?));
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&results, 0)?));
         }
-        Ok(ColumnarValue::Array(made))
+        Ok(ColumnarValue::Array(results))
     }
 }
 

@@ -1,14 +1,14 @@
-//! Time zones: their names as PostgreSQL takes them, and the instants of local times.
+//! Time zones: names as in PostgreSQL, and the instants of local times.
 //!
-//! A TIMESTAMPTZ is an instant, and its type says UTC wherever it goes. The zone of a session is an argument of what
-//! depends on it (`zoned.rs`), so that it means the same at a node.
+//! A TIMESTAMPTZ is an instant, and its type always says UTC. The zone of a session is an argument of the functions
+//! that depend on it (`zoned.rs`), so that they have the same result at a node.
 //!
 //! Invariants:
-//! - every local time has one instant. Of two, when clocks go back, it is the later one; one that is skipped, when clocks
-//!   go forward, is told with the offset from before;
-//! - the tz database's rules go on for ever, as in PostgreSQL, though the tables that they were written into end;
-//! - offsets in names have POSIX's sign, as in PostgreSQL: `UTC+5` lies west of Greenwich. A number alone, and an
-//!   interval, count hours east.
+//! - every local time has one instant: the later one of two when clocks go back; a time that is skipped when clocks go
+//! forward has the offset from before;
+//! - the tz database's rules apply forever, as in PostgreSQL, although the compiled tables end;
+//! - offsets in names have POSIX's sign, as in PostgreSQL: `UTC+5` is west of Greenwich. A number alone, and an
+//! interval, count hours east.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,12 +21,13 @@ use crate::civil::{date_of, day_of};
 
 const DAY: i64 = 86_400;
 const HOUR: i64 = 3_600;
-/// Seconds between changes of an offset, of which it is a multiple, today; it is only where to look.
+/// Length of a stretch of time in which offsets are cached; today's offsets change at multiples of it. Only a hint for
+/// where to look.
 const SLOT: i64 = 900;
-/// The last year of the tables. The years of so many before it begin on every day of the week, leap years too.
+/// The last year of the tables. The 28 years before its end begin on every day of the week, leap years included.
 const LAST_YEAR: i64 = 2_099;
 const YEARS_OF_ALL_KINDS: i64 = 28;
-/// A zone is less than this from UTC.
+/// Offsets are less than a day.
 const MINUTES_OF_DAY: f64 = 1_440.0;
 
 /// A time zone.
@@ -42,7 +43,7 @@ impl Zone {
     /// Universal time.
     pub const UTC: Self = Self::Fixed(0);
 
-    /// The zone of a name as SET TIME ZONE takes it: as [`Self::named`], or hours east of Greenwich.
+    /// Looks up a zone as SET TIME ZONE does: like [`Self::named`], or by hours east of Greenwich.
     pub fn of_setting(text: &str) -> Option<Self> {
         match text.trim().parse::<f64>() {
             Ok(hours) => {
@@ -54,24 +55,24 @@ impl Zone {
         }
     }
 
-    /// The zone of a name as AT TIME ZONE takes it: one of the tz database, whatever its case, or an abbreviation or
-    /// nothing and an offset with POSIX's sign (`UTC+5`, `<+05:30>-05:30`).
+    /// Looks up a zone as AT TIME ZONE does: by its name in the tz database, in any case, or by an optional
+    /// abbreviation and an offset with POSIX's sign (`UTC+5`, `<+05:30>-05:30`).
     pub fn named(text: &str) -> Option<Self> {
         let text = text.trim();
         if ["utc", "gmt", "z", "etc/utc", "zulu"].iter().any(|utc| text.eq_ignore_ascii_case(utc)) {
             return Some(Self::UTC);
         }
-        // Arrow's parser reads offsets with the other sign.
+        // Arrow's parser reads offsets with the opposite sign.
         let is_name = text.starts_with(|c: char| c.is_ascii_alphabetic());
         let written = || [text.to_owned(), text.to_ascii_uppercase(), capitalized(text)];
-        let found = is_name
+        let database_zone = is_name
             .then(|| written().iter().find_map(|name| Tz::from_str(name).ok()))
             .flatten()
             .map(Self::Named);
-        found.or_else(|| posix(text))
+        database_zone.or_else(|| posix(text))
     }
 
-    /// The zone of a name in one of Arrow's types, where an offset has ISO's sign.
+    /// Parses a zone of Arrow's types, where an offset has ISO's sign.
     pub fn of_arrow(text: &str) -> Option<Self> {
         match text.strip_prefix(['+', '-']) {
             Some(offset) => {
@@ -83,7 +84,7 @@ impl Zone {
         }
     }
 
-    /// The zone's name in Arrow's types.
+    /// Name of the zone in Arrow's types.
     pub fn arrow(&self) -> String {
         match self {
             Self::Fixed(0) => "UTC".to_owned(),
@@ -96,12 +97,12 @@ impl Zone {
         }
     }
 
-    /// Whether it is universal time.
+    /// Returns true for universal time.
     pub fn is_utc(&self) -> bool {
         matches!(self, Self::Fixed(0))
     }
 
-    /// Seconds that local time is ahead of UTC at an instant, in seconds since 1970.
+    /// Seconds by which local time is ahead of UTC at an instant, which is in seconds since 1970.
     pub fn offset_at(&self, instant: i64) -> i64 {
         match self {
             Self::Fixed(east) => (*east).into(),
@@ -112,7 +113,7 @@ impl Zone {
         }
     }
 
-    /// Seconds that a local time is ahead of UTC.
+    /// Seconds by which a local time, in seconds since 1970, is ahead of UTC.
     pub fn offset_of_local(&self, local: i64) -> i64 {
         let zone = match self {
             Self::Fixed(east) => return (*east).into(),
@@ -120,16 +121,16 @@ impl Zone {
         };
         match zone.offset_from_local_datetime(&naive(within_tables(local))) {
             MappedLocalTime::Single(offset) => offset.fix().local_minus_utc().into(),
-            MappedLocalTime::Ambiguous(one, other) => {
-                one.fix().local_minus_utc().min(other.fix().local_minus_utc()).into()
+            MappedLocalTime::Ambiguous(first, second) => {
+                first.fix().local_minus_utc().min(second.fix().local_minus_utc()).into()
             }
-            // No offset is a day long, so this is before the clocks went forward.
+            // No offset is a day long, so this instant is before the clocks went forward.
             MappedLocalTime::None => self.offset_at(local.saturating_sub(DAY)),
         }
     }
 
-    /// What the zone is called at an instant (`CET`, `CEST`), in seconds since 1970: an abbreviation, or its offset where the
-    /// tz database has none.
+    /// Abbreviation of the zone at an instant in seconds since 1970 (`CET`, `CEST`), or its offset where the tz
+    /// database has none.
     pub(crate) fn abbreviation_at(&self, instant: i64) -> String {
         match self {
             Self::Fixed(0) => "UTC".to_owned(),
@@ -144,13 +145,13 @@ impl Zone {
         }
     }
 
-    /// Offsets, looked up once for times that lie together.
+    /// A cache of offsets for times that are close together.
     pub fn offsets(self) -> Offsets {
         Offsets { zone: self, slot: None, offset: 0 }
     }
 }
 
-/// As [`Zone::named`] reads it.
+/// Formatted so that [`Zone::named`] can parse it.
 impl fmt::Display for Zone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -161,17 +162,17 @@ impl fmt::Display for Zone {
     }
 }
 
-/// A zone's offsets at instants that mostly lie near each other.
+/// Cache of a zone's offset, for instants that are mostly close together.
 #[derive(Clone, Copy, Debug)]
 pub struct Offsets {
     zone: Zone,
-    /// The stretch of time in which the offset is the same, by its number.
+    /// Number of the stretch of time in which the offset is constant.
     slot: Option<i64>,
     offset: i64,
 }
 
 impl Offsets {
-    /// As [`Zone::offset_at`].
+    /// Same as [`Zone::offset_at`].
     pub fn at(&mut self, instant: i64) -> i64 {
         let slot = instant.div_euclid(SLOT);
         if self.slot == Some(slot) {
@@ -186,11 +187,11 @@ impl Offsets {
     }
 }
 
-/// A time, in seconds since 1970, or one of the last year in the tables whose days are those of its own year: rules name
-/// days of the week in a month.
+/// Maps a time after the tables to one in their last years with the same days of the week and the same length of the
+/// year, because rules name days of the week in a month.
 fn within_tables(seconds: i64) -> i64 {
     let days = seconds.div_euclid(DAY);
-    // Beyond chrono's calendar nothing is shown.
+    // Times beyond chrono's calendar are never shown.
     let (year, _, _) = date_of(days.min(i64::MAX / 2));
     if year <= LAST_YEAR {
         return seconds;
@@ -198,32 +199,33 @@ fn within_tables(seconds: i64) -> i64 {
     let first = |year: i64| day_of(year, 1, 1);
     let length = |year: i64| first(year + 1) - first(year);
     let mut years = (LAST_YEAR - YEARS_OF_ALL_KINDS + 1..=LAST_YEAR).rev();
-    let alike = years
-        .find(|other| (first(year) - first(*other)) % 7 == 0 && length(year) == length(*other));
+    let alike = years.find(|candidate| {
+        (first(year) - first(*candidate)) % 7 == 0 && length(year) == length(*candidate)
+    });
     alike.map_or(seconds, |alike| seconds - (first(year) - first(alike)) * DAY)
 }
 
-/// The date and time of seconds since 1970; beyond chrono's calendar one near its end.
+/// Date and time of seconds since 1970; times beyond chrono's calendar are moved near its end.
 fn naive(seconds: i64) -> NaiveDateTime {
-    // Offsets are added to it.
+    // Leaves room for offsets that are added to it.
     let last = NaiveDateTime::MAX.and_utc().timestamp() - 2 * DAY;
     let first = NaiveDateTime::MIN.and_utc().timestamp() + 2 * DAY;
-    let at = DateTime::from_timestamp(seconds.clamp(first, last), 0);
-    at.map(|at| at.naive_utc()).unwrap_or_default()
+    let time = DateTime::from_timestamp(seconds.clamp(first, last), 0);
+    time.map(|time| time.naive_utc()).unwrap_or_default()
 }
 
-/// `europe/berlin` as `Europe/Berlin`.
+/// Capitalizes `europe/berlin` to `Europe/Berlin`.
 fn capitalized(text: &str) -> String {
     let mut begins = true;
     let capitalize = |c: char| {
-        let made = if begins { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() };
+        let cased = if begins { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() };
         begins = !c.is_ascii_alphabetic();
-        made
+        cased
     };
     text.chars().map(capitalize).collect()
 }
 
-/// `UTC+5`, `<+05:30>-05:30`: what lies west of Greenwich has a positive offset.
+/// Parses `UTC+5` or `<+05:30>-05:30`; zones west of Greenwich have a positive offset.
 fn posix(text: &str) -> Option<Zone> {
     let offset = match text.strip_prefix('<') {
         Some(quoted) => quoted.split_once('>')?.1,
@@ -233,7 +235,7 @@ fn posix(text: &str) -> Option<Zone> {
     Some(Zone::Fixed(if offset.starts_with('-') { west } else { -west }))
 }
 
-/// Seconds of `5` or `05:30`.
+/// Parses `5` or `05:30` to seconds.
 fn clock(text: &str) -> Option<i32> {
     let mut parts = text.split(':');
     let mut part = |end: i32| match parts.next() {
@@ -248,7 +250,7 @@ fn clock(text: &str) -> Option<i32> {
     parts.next().is_none().then_some(seconds)
 }
 
-/// An offset as PostgreSQL writes it in the name of a zone: `+05`, `-03:30`.
+/// An offset as in PostgreSQL's names of zones: `+05`, `-03:30`.
 fn short(east: i32) -> String {
     let sign = if east < 0 { '-' } else { '+' };
     let (hours, minutes) = (i64::from(east.abs()) / HOUR, i64::from(east.abs()) % HOUR / 60);
@@ -331,7 +333,7 @@ mod tests {
         ] {
             assert_eq!(berlin.offset_of_local(local(time)), hours * 3_600, "{time}");
         }
-        // As the rules of today go on.
+        // Today's rules continue.
         for (time, hours) in [
             ("2099-07-01 12:00:00", 2),
             ("2100-07-01 12:00:00", 2),

@@ -1,15 +1,15 @@
-//! What depends on a time zone, as functions whose arguments say which.
+//! Functions that depend on a time zone and take it as an argument.
 //!
 //! ```text
-//!   timezone(zone, t)                     AT TIME ZONE: an instant's local time, a local time's instant
-//!   instant_of_text(text, zone)           a text as a TIMESTAMPTZ
-//!   instant_plus(t, interval, zone)       months and days of the local calendar, then the rest
+//!   timezone(zone, t)                     AT TIME ZONE: converts an instant to a local time, or back
+//!   instant_of_text(text, zone)           parses a TIMESTAMPTZ
+//!   instant_plus(t, interval, zone)       adds months and days in the local calendar, then the rest
 //!   instant_minus(t, interval, zone)
 //! ```
 //!
-//! A frontend puts them where a session's zone matters; only `timezone` has a name that statements use.
+//! The frontend inserts them where a session's zone matters; statements can only call `timezone` by its name.
 //!
-//! Invariant: an instant's type says UTC, a local time's says no zone.
+//! Invariant: the type of an instant has the zone UTC, that of a local time has none.
 
 use std::sync::Arc;
 
@@ -31,16 +31,16 @@ use crate::moments::{Moment, ticks};
 use crate::zone::Zone;
 
 const DAY: i64 = 86_400;
-/// The finest unit that a text's time is kept in.
+/// Unit of times parsed from texts.
 const OF_TEXT: TimeUnit = TimeUnit::Microsecond;
 
-/// The zone in the type of instants.
+/// Zone in the type of instants.
 const UTC: &str = "UTC";
 
-/// The functions.
+/// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
-    let all = [Kind::Timezone, Kind::OfText, Kind::Plus, Kind::Minus];
-    all.into_iter().map(|kind| ScalarUDF::from(Zoned::new(kind)))
+    let kinds = [Kind::Timezone, Kind::OfText, Kind::Plus, Kind::Minus];
+    kinds.into_iter().map(|kind| ScalarUDF::from(Zoned::new(kind)))
 }
 
 /// `timezone(zone, t)`.
@@ -101,7 +101,7 @@ fn zone_of(name: &str) -> Result<Zone> {
     Zone::named(name).ok_or_else(unknown)
 }
 
-/// The ticks of times, and their unit.
+/// Ticks of times, and their unit.
 fn ticks_of(times: &ArrayRef) -> Result<(Int64Array, TimeUnit)> {
     let DataType::Timestamp(unit, _) = times.data_type() else {
         return exec_err!("a time was expected, not {}", times.data_type());
@@ -109,7 +109,7 @@ fn ticks_of(times: &ArrayRef) -> Result<(Int64Array, TimeUnit)> {
     Ok((cast(times, &DataType::Int64)?.as_primitive::<Int64Type>().clone(), *unit))
 }
 
-/// Times moved between instants and a zone's local times.
+/// Converts between an instant and a zone's local time.
 fn moved(ticks: i64, unit: TimeUnit, zone: Zone, to_local: bool) -> Option<i64> {
     let per = per_second(unit);
     let seconds = ticks.div_euclid(per);
@@ -117,24 +117,25 @@ fn moved(ticks: i64, unit: TimeUnit, zone: Zone, to_local: bool) -> Option<i64> 
     ticks.checked_add(offset.checked_mul(per)?)
 }
 
-/// `timezone`: rows mostly have one zone, whose name is read once.
+/// `timezone`; the zone of adjacent rows with the same name is looked up once.
 fn timezones(zones: &StringArray, times: &ArrayRef) -> Result<ArrayRef> {
+    // A zone in the type makes the times instants.
     let to_local = matches!(times.data_type(), DataType::Timestamp(_, Some(_)));
     let (ticks, unit) = ticks_of(times)?;
-    let mut known: Option<(&str, Zone)> = None;
+    let mut cached: Option<(&str, Zone)> = None;
     let mut offsets = Zone::UTC.offsets();
     let per = per_second(unit);
-    let mut made = Vec::with_capacity(ticks.len());
+    let mut shifted_ticks = Vec::with_capacity(ticks.len());
     for (name, ticks) in zones.iter().zip(&ticks) {
         let Some((name, ticks)) = name.zip(ticks) else {
-            made.push(None);
+            shifted_ticks.push(None);
             continue;
         };
-        let zone = match known {
-            Some((known, zone)) if known == name => zone,
+        let zone = match cached {
+            Some((cached_name, zone)) if cached_name == name => zone,
             _ => {
                 let zone = zone_of(name)?;
-                known = Some((name, zone));
+                cached = Some((name, zone));
                 offsets = zone.offsets();
                 zone
             }
@@ -145,19 +146,19 @@ fn timezones(zones: &StringArray, times: &ArrayRef) -> Result<ArrayRef> {
         } else {
             moved(ticks, unit, zone, false)
         };
-        made.push(Some(shifted.ok_or_else(out_of_range)?));
+        shifted_ticks.push(Some(shifted.ok_or_else(out_of_range)?));
     }
-    let to = if to_local { DataType::Timestamp(unit, None) } else { instants(unit) };
-    Ok(cast(&Int64Array::from(made), &to)?)
+    let data_type = if to_local { DataType::Timestamp(unit, None) } else { instants(unit) };
+    Ok(cast(&Int64Array::from(shifted_ticks), &data_type)?)
 }
 
-/// Texts as instants.
+/// Parses texts as instants.
 fn of_text(texts: &ArrayRef, zone: Zone) -> Result<ArrayRef> {
     let texts = cast(texts, &DataType::Utf8)?;
     let read = |text: &str| {
         let moment = Moment::parse(text).ok_or_else(|| {
-            let of = "timestamp with time zone";
-            SqlError::new("22007", format!("invalid input syntax for type {of}: \"{text}\""))
+            let type_name = "timestamp with time zone";
+            SqlError::new("22007", format!("invalid input syntax for type {type_name}: \"{text}\""))
         })?;
         ticks(moment.instant(zone), OF_TEXT)
             .ok_or_else(|| SqlError::new("22008", format!("timestamp out of range: \"{text}\"")))
@@ -168,47 +169,47 @@ fn of_text(texts: &ArrayRef, zone: Zone) -> Result<ArrayRef> {
     Ok(cast(&read, &instants(OF_TEXT))?)
 }
 
-/// An instant later or earlier by an interval: months first, of which the last day stands for those that a month does not
-/// have, then days, both of the local calendar; then the rest.
+/// Moves an instant by an interval: first months, where a missing day becomes the last day of the month, then days,
+/// both in the local calendar; then the rest.
 fn shifted(
     ticks: i64,
     unit: TimeUnit,
-    by: IntervalMonthDayNano,
+    interval: IntervalMonthDayNano,
     (zone, sign): (Zone, i64),
 ) -> Option<i64> {
     let per = per_second(unit);
     let mut ticks = ticks;
-    if by.months != 0 || by.days != 0 {
+    if interval.months != 0 || interval.days != 0 {
         let (seconds, part) = (ticks.div_euclid(per), ticks.rem_euclid(per));
         let local = seconds.checked_add(zone.offset_at(seconds))?;
         let (mut day, clock) = (local.div_euclid(DAY), local.rem_euclid(DAY));
-        if by.months != 0 {
+        if interval.months != 0 {
             let (year, month, of_month) = date_of(day);
-            let months = year * 12 + month - 1 + sign * i64::from(by.months);
+            let months = year * 12 + month - 1 + sign * i64::from(interval.months);
             let (year, month) = (months.div_euclid(12), months.rem_euclid(12) + 1);
             let next = day_of(year + month / 12, month % 12 + 1, 1);
             let first = day_of(year, month, 1);
             day = (first + of_month - 1).min(next - 1);
         }
-        day += sign * i64::from(by.days);
+        day += sign * i64::from(interval.days);
         let local = day.checked_mul(DAY)?.checked_add(clock)?;
         let seconds = local.checked_sub(zone.offset_of_local(local))?;
         ticks = seconds.checked_mul(per)?.checked_add(part)?;
     }
     let nanos_per_tick = 1_000_000_000 / per;
-    ticks.checked_add(sign * (by.nanoseconds / nanos_per_tick))
+    ticks.checked_add(sign * (interval.nanoseconds / nanos_per_tick))
 }
 
-fn all_shifted(times: &ArrayRef, by: &ArrayRef, zone: Zone, sign: i64) -> Result<ArrayRef> {
+fn all_shifted(times: &ArrayRef, intervals: &ArrayRef, zone: Zone, sign: i64) -> Result<ArrayRef> {
     let (ticks, unit) = ticks_of(times)?;
-    let by = by.as_primitive::<IntervalMonthDayNanoType>();
-    let shift = |(ticks, by): (Option<i64>, Option<IntervalMonthDayNano>)| {
-        let Some((ticks, by)) = ticks.zip(by) else { return Ok(None) };
-        shifted(ticks, unit, by, (zone, sign)).map(Some).ok_or_else(out_of_range)
+    let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>();
+    let shift = |(ticks, interval): (Option<i64>, Option<IntervalMonthDayNano>)| {
+        let Some((ticks, interval)) = ticks.zip(interval) else { return Ok(None) };
+        shifted(ticks, unit, interval, (zone, sign)).map(Some).ok_or_else(out_of_range)
     };
-    let made: Int64Array =
+    let results: Int64Array =
         ticks.iter().zip(by).map(shift).collect::<std::result::Result<_, ArrowError>>()?;
-    Ok(cast(&made, times.data_type())?)
+    Ok(cast(&results, times.data_type())?)
 }
 
 impl ScalarUDFImpl for Zoned {
@@ -229,16 +230,16 @@ impl ScalarUDFImpl for Zoned {
         let [zone, time] = types else {
             return exec_err!("timezone takes a time zone and a time");
         };
-        let is_text = |of: &DataType| of.is_string() || *of == DataType::Null;
+        let is_text = |data_type: &DataType| data_type.is_string() || *data_type == DataType::Null;
         if !is_text(zone) {
             return exec_err!("a time zone is a text, not {zone}");
         }
         let time = match time {
             DataType::Timestamp(..) => time.clone(),
-            // As in PostgreSQL, what may be one is an instant.
+            // As in PostgreSQL, an argument of an ambiguous type is an instant.
             DataType::Date32 | DataType::Date64 => instants(OF_TEXT),
-            other if is_text(other) => instants(OF_TEXT),
-            other => return exec_err!("AT TIME ZONE takes a time, not {other}"),
+            _ if is_text(time) => instants(OF_TEXT),
+            _ => return exec_err!("AT TIME ZONE takes a time, not {time}"),
         };
         Ok(vec![DataType::Utf8, time])
     }
@@ -252,8 +253,12 @@ impl ScalarUDFImpl for Zoned {
             (Kind::OfText, _) => Ok(instants(OF_TEXT)),
             (
                 Kind::Plus | Kind::Minus,
-                [of @ DataType::Timestamp(..), DataType::Interval(IntervalUnit::MonthDayNano), _],
-            ) => Ok(of.clone()),
+                [
+                    data_type @ DataType::Timestamp(..),
+                    DataType::Interval(IntervalUnit::MonthDayNano),
+                    _,
+                ],
+            ) => Ok(data_type.clone()),
             _ => exec_err!("{} does not take {types:?}", self.name()),
         }
     }
@@ -267,34 +272,34 @@ impl ScalarUDFImpl for Zoned {
         let rows = if constant { 1 } else { args.number_rows };
         let arrays: Vec<ArrayRef> =
             args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
-        let zone = |at: usize| match args.args.get(at) {
+        let zone = |position: usize| match args.args.get(position) {
             Some(ColumnarValue::Scalar(zone)) => {
                 zone.try_as_str().flatten().map_or(Ok(Zone::UTC), zone_of)
             }
             _ => exec_err!("{}: the time zone must be a constant", self.name()),
         };
-        let made = match (self.kind, arrays.as_slice()) {
+        let results = match (self.kind, arrays.as_slice()) {
             (Kind::Timezone, [zones, times]) => {
                 let zones = cast(zones, &DataType::Utf8)?;
                 timezones(as_string_array(&zones)?, times)?
             }
             (Kind::OfText, [texts, _]) => of_text(texts, zone(1)?)?,
-            (Kind::Plus, [times, by, _]) => all_shifted(times, by, zone(2)?, 1)?,
-            (Kind::Minus, [times, by, _]) => all_shifted(times, by, zone(2)?, -1)?,
-            _ => return exec_err!("{}: a wrong number of arguments", self.name()),
+            (Kind::Plus, [times, intervals, _]) => all_shifted(times, intervals, zone(2)?, 1)?,
+            (Kind::Minus, [times, intervals, _]) => all_shifted(times, intervals, zone(2)?, -1)?,
+            _ => return exec_err!("unexpected number of arguments for {}()", self.name()),
         };
         if constant {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?));
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&results, 0)?));
         }
-        Ok(ColumnarValue::Array(made))
+        Ok(ColumnarValue::Array(results))
     }
 }
 
-/// Values of a column as instants, where local times and texts are those of the zone; as they are when they say UTC, or
-/// are of another kind.
+/// Converts values of a column to instants: local times and texts are in the zone. Instants, and values of other types,
+/// stay as they are.
 ///
 /// # Errors
-/// When a text is no time, or one is out of range.
+/// When a text is not a time, or a time is out of range.
 pub fn as_instants(values: &ArrayRef, zone: Zone) -> Result<ArrayRef, SqlError> {
     let local = |times: &ArrayRef| {
         let zones = StringArray::from(vec![zone.to_string(); times.len()]);
@@ -303,7 +308,7 @@ pub fn as_instants(values: &ArrayRef, zone: Zone) -> Result<ArrayRef, SqlError> 
     Ok(match values.data_type() {
         DataType::Timestamp(_, None) => local(values)?,
         DataType::Date32 => local(&cast(values, &DataType::Timestamp(TimeUnit::Second, None))?)?,
-        of if of.is_string() => of_text(values, zone)?,
+        data_type if data_type.is_string() => of_text(values, zone)?,
         _ => Arc::clone(values),
     })
 }
