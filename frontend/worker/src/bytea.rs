@@ -1,16 +1,16 @@
-//! Bytes and their text, as PostgreSQL casts one to the other.
+//! Casts between bytes and text, as in PostgreSQL.
 //!
-//! DataFusion takes the letters of a text for its bytes, and the other way round. The text of a `bytea` is one of two
-//! forms (`bytes.rs`), in casts and wherever a literal stands for bytes:
+//! DataFusion casts a text to its UTF-8 bytes, and back. In PostgreSQL the text of a `bytea` has one of two forms
+//! (`bytes.rs`), in casts and wherever a literal stands for bytes:
 //!
 //! ```text
 //!   '\x00ff'::bytea                          bytea_in('\x00ff')
-//!   b = '\x00ff', b IN ('..'), b UNION '..'  likewise: what coercion makes a cast of text to bytes
+//!   b = '\x00ff', b IN ('..'), b UNION '..'  likewise, where coercion casts text to bytes
 //!   b::text                                  bytea_out(b)
-//!   b || '\x00ff'                            bytes, in which the literal is read so
+//!   b || '\x00ff'                            bytes; the literal is read likewise
 //! ```
 //!
-//! Invariant: no cast between texts and bytes is left in a plan but those that functions ask for.
+//! Invariant: the only casts between texts and bytes that remain in a plan are those that functions of texts need.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ use crate::bytes::{parse_bytea, write_bytea};
 use crate::error::{INVALID_PARAMETER_VALUE, INVALID_TEXT, SqlError};
 use crate::functions::REGISTRY;
 
-/// The functions that stand for casts.
+/// Functions that replace casts.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [Direction::In, Direction::Out].into_iter().map(|direction| {
         let signature = Signature::any(1, Volatility::Immutable);
@@ -43,7 +43,7 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     })
 }
 
-/// Whether text becomes bytes, or bytes text.
+/// Direction of a cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Direction {
     In,
@@ -58,16 +58,16 @@ impl Direction {
         }
     }
 
-    /// A call of the function, as a value of a type.
-    fn call(self, of: Expr, to: &DataType) -> Result<Expr> {
+    /// Returns a call of the function, cast to `data_type`.
+    fn call(self, expr: Expr, data_type: &DataType) -> Result<Expr> {
         let Some(function) = REGISTRY.scalar.get(self.name()) else {
             return exec_err!("{} is not registered", self.name());
         };
-        let call = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), vec![of]));
-        if *to == self.made() {
+        let call = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), vec![expr]));
+        if *data_type == self.made() {
             return Ok(call);
         }
-        Ok(Expr::Cast(Cast::new(Box::new(call), to.clone())))
+        Ok(Expr::Cast(Cast::new(Box::new(call), data_type.clone())))
     }
 
     fn made(self) -> DataType {
@@ -96,8 +96,8 @@ impl ScalarUDFImpl for Bytea {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match (self.direction, types) {
-            (Direction::In, [of]) if of.is_string() => Ok(self.direction.made()),
-            (Direction::Out, [of]) if is_bytes(of) => Ok(self.direction.made()),
+            (Direction::In, [data_type]) if data_type.is_string() => Ok(self.direction.made()),
+            (Direction::Out, [data_type]) if is_bytes(data_type) => Ok(self.direction.made()),
             _ => exec_err!("{} does not take {types:?}", self.name()),
         }
     }
@@ -107,35 +107,35 @@ impl ScalarUDFImpl for Bytea {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [of] = args.args.as_slice() else {
+        let [argument] = args.args.as_slice() else {
             return exec_err!("{} takes one argument", self.name());
         };
-        let constant = matches!(of, ColumnarValue::Scalar(_));
-        let of = of.to_array(if constant { 1 } else { args.number_rows })?;
-        let made = match self.direction {
-            Direction::In => bytes_of(&of)?,
-            Direction::Out => texts_of(&of)?,
+        let constant = matches!(argument, ColumnarValue::Scalar(_));
+        let argument = argument.to_array(if constant { 1 } else { args.number_rows })?;
+        let values = match self.direction {
+            Direction::In => bytes_of(&argument)?,
+            Direction::Out => texts_of(&argument)?,
         };
         if constant {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?));
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?));
         }
-        Ok(ColumnarValue::Array(made))
+        Ok(ColumnarValue::Array(values))
     }
 }
 
-/// The hexadecimal form of bytes, as a function of them.
-pub(crate) fn text_of_bytes(of: Expr) -> Result<Expr> {
-    Direction::Out.call(of, &Direction::Out.made())
+/// Returns an expression for the hexadecimal form of bytes.
+pub(crate) fn text_of_bytes(expr: Expr) -> Result<Expr> {
+    Direction::Out.call(expr, &Direction::Out.made())
 }
 
-fn is_bytes(of: &DataType) -> bool {
-    matches!(of, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
+fn is_bytes(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
-/// The bytes that texts stand for.
+/// Returns the bytes that texts stand for.
 ///
 /// # Errors
-/// For a text that is of neither form, with SQLSTATE 22P02, or 22023 where digits are wrong.
+/// SQLSTATE 22P02 for a text in neither form, or 22023 for wrong digits.
 pub fn bytes_of(texts: &ArrayRef) -> Result<ArrayRef> {
     let texts = cast(texts, &DataType::Utf8View)?;
     let bytes = texts.as_string_view().iter().map(|text| {
@@ -153,7 +153,7 @@ pub fn bytes_of(texts: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(bytes.into_iter().collect::<BinaryViewArray>()))
 }
 
-/// The hexadecimal forms of bytes.
+/// Returns the hexadecimal forms of bytes.
 fn texts_of(bytes: &ArrayRef) -> Result<ArrayRef> {
     let bytes = cast(bytes, &DataType::BinaryView)?;
     let bytes = bytes.as_binary_view();
@@ -168,8 +168,8 @@ fn texts_of(bytes: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(texts.collect::<StringViewArray>()))
 }
 
-/// Puts the function in the place of casts of bytes to texts that a statement asks for; to be applied before types are
-/// coerced, because functions of texts ask for such casts too.
+/// Replaces casts of bytes to texts by the function; to be applied before types are coerced, because functions of texts
+/// are then given such casts too.
 #[derive(Debug)]
 pub struct ByteaTexts;
 
@@ -187,16 +187,16 @@ impl FunctionRewrite for ByteaTexts {
         match expression {
             Expr::Cast(Cast { expr, field })
                 if field.data_type().is_string()
-                    && expr.get_type(schema).is_ok_and(|of| is_bytes(&of)) =>
+                    && expr.get_type(schema).is_ok_and(|data_type| is_bytes(&data_type)) =>
             {
                 Ok(Transformed::yes(Direction::Out.call(*expr, field.data_type())?))
             }
-            other => Ok(Transformed::no(other)),
+            expression => Ok(Transformed::no(expression)),
         }
     }
 }
 
-/// Puts the function in the place of casts of texts to bytes; to be applied once types are coerced.
+/// Replaces casts of texts to bytes by the function; to be applied once types are coerced.
 #[derive(Debug)]
 pub struct ByteaLiterals;
 
@@ -214,11 +214,11 @@ impl FunctionRewrite for ByteaLiterals {
         match expression {
             Expr::Cast(Cast { expr, field })
                 if is_bytes(field.data_type())
-                    && expr.get_type(schema).is_ok_and(|of| of.is_string()) =>
+                    && expr.get_type(schema).is_ok_and(|data_type| data_type.is_string()) =>
             {
                 Ok(Transformed::yes(Direction::In.call(*expr, field.data_type())?))
             }
-            other => Ok(Transformed::no(other)),
+            expression => Ok(Transformed::no(expression)),
         }
     }
 }
@@ -230,10 +230,10 @@ impl ExprPlanner for ByteaLiterals {
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         if raw.op == BinaryOperator::StringConcat {
-            let bytes = |of: &Expr| of.get_type(schema).is_ok_and(|of| is_bytes(&of));
-            let is_text =
-                |of: &Expr| matches!(of, Expr::Literal(value, _) if value.data_type().is_string());
-            let read = |of| Direction::In.call(of, &DataType::BinaryView);
+            let bytes =
+                |expr: &Expr| expr.get_type(schema).is_ok_and(|data_type| is_bytes(&data_type));
+            let is_text = |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.data_type().is_string());
+            let read = |expr| Direction::In.call(expr, &DataType::BinaryView);
             if is_text(&raw.right) && bytes(&raw.left) {
                 raw.right = read(raw.right)?;
             } else if is_text(&raw.left) && bytes(&raw.right) {

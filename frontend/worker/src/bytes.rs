@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// The bytes that hexadecimal digits stand for; `None` for anything else, or half a byte.
+/// Parses hexadecimal digits; `None` for any other character, or for an odd number of digits.
 pub fn parse_hex(digits: &str) -> Option<Vec<u8>> {
     let nibble = |digit: u8| char::from(digit).to_digit(16).and_then(|n| u8::try_from(n).ok());
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
@@ -12,8 +12,8 @@ pub fn parse_hex(digits: &str) -> Option<Vec<u8>> {
     pairs.iter().map(|[high, low]| Some(nibble(*high)? << 4 | nibble(*low)?)).collect()
 }
 
-/// The bytes that the text of a `bytea` stands for: `\xDEADBEEF`, or the text's own bytes with
-/// `\\` for a backslash and `\ooo` for any byte. `None` when a backslash begins anything else.
+/// Parses the text of a `bytea`: `\xDEADBEEF`, or the text's own bytes with `\\` for a backslash and `\ooo` for any
+/// byte. `None` when anything else follows a backslash.
 pub fn parse_bytea(text: &str) -> Option<Vec<u8>> {
     if let Some(digits) = text.strip_prefix("\\x") {
         return parse_hex(digits);
@@ -41,12 +41,12 @@ pub fn parse_bytea(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The hexadecimal form of a `bytea`, appended.
-pub fn write_bytea(bytes: &[u8], out: &mut String) {
-    out.push_str("\\x");
+/// Appends the hexadecimal form of a `bytea`.
+pub fn write_bytea(bytes: &[u8], text: &mut String) {
+    text.push_str("\\x");
     for byte in bytes {
         // Writing to a String cannot fail.
-        let _ = write!(out, "{byte:02x}");
+        let _ = write!(text, "{byte:02x}");
     }
 }
 

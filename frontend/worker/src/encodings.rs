@@ -1,4 +1,4 @@
-//! `encode`, `decode` and functions of single bytes, as PostgreSQL has them; and patterns of LIKE with other escapes.
+//! `encode`, `decode` and functions of single bytes, as in PostgreSQL, and LIKE patterns with other escape characters.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 use crate::plain::{Plain, Texts, all, is_text, is_whole, texts, wholes};
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-/// Characters of a line of base64.
+/// Characters in a line of base64.
 const LINE: usize = 76;
 
-/// The functions.
+/// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [&ENCODE, &DECODE, &GET_BYTE, &SET_BYTE, &LIKE_PATTERN].into_iter().map(Plain::function)
 }
@@ -26,16 +26,16 @@ fn invalid(message: impl Into<String>) -> SqlError {
 
 static ENCODE: Plain = Plain {
     name: "encode",
-    takes: |of| match of {
+    takes: |types| match types {
         [bytes, format] if (bytes.is_binary() || is_text(bytes)) && is_text(format) => {
             Some(vec![DataType::BinaryView, DataType::Utf8])
         }
         _ => None,
     },
     gives: |_| DataType::Utf8,
-    run: |of| {
-        let (bytes, formats) = (of[0].as_binary_view(), texts(&of[1])?);
-        // Of its size each value is checked before it is made: there are four characters for a byte at most.
+    run: |arguments| {
+        let (bytes, formats) = (arguments[0].as_binary_view(), texts(&arguments[1])?);
+        // The sizes are checked before the values are made: an encoding takes at most four characters for a byte.
         let mut total = 0_u64;
         for value in bytes.iter().flatten() {
             let size = (value.len() as u64).saturating_mul(2);
@@ -43,12 +43,12 @@ static ENCODE: Plain = Plain {
             total = total.saturating_add(size);
         }
         check_total("encode", bytes.len(), total)?;
-        let mut made = Texts::new("encode", bytes.len());
+        let mut results = Texts::new("encode", bytes.len());
         for (value, format) in bytes.iter().zip(&formats) {
             let text = value.zip(format).map(|(value, format)| encoded(value, format));
-            made.push(text.transpose()?)?;
+            results.push(text.transpose()?)?;
         }
-        Ok(made.finish())
+        Ok(results.finish())
     },
 };
 
@@ -57,26 +57,28 @@ fn unrecognized(format: &str) -> SqlError {
 }
 
 fn encoded(bytes: &[u8], format: &str) -> Result<String, SqlError> {
-    let mut made = String::new();
+    let mut output = String::new();
+    // Each format appends to the text.
     match format.to_ascii_lowercase().as_str() {
         "hex" => {
             let mut text = String::new();
             crate::bytes::write_bytea(bytes, &mut text);
-            made.push_str(text.trim_start_matches("\\x"));
+            output.push_str(text.trim_start_matches("\\x"));
         }
         "base64" => {
+            // Three bytes make four characters, in lines of at most `LINE`.
             for (count, three) in bytes.chunks(3).enumerate() {
                 if count > 0 && (count * 4).is_multiple_of(LINE) {
-                    made.push('\n');
+                    output.push('\n');
                 }
-                let at = |index: usize| u32::from(three.get(index).copied().unwrap_or(0));
-                let word = at(0) << 16 | at(1) << 8 | at(2);
+                let byte_at = |index: usize| u32::from(three.get(index).copied().unwrap_or(0));
+                let word = byte_at(0) << 16 | byte_at(1) << 8 | byte_at(2);
                 for (place, shift) in [18, 12, 6, 0].into_iter().enumerate() {
                     if place > three.len() {
-                        made.push('=');
+                        output.push('=');
                     } else {
                         let index = usize::try_from(word >> shift & 63).unwrap_or(0);
-                        made.push(char::from(BASE64[index]));
+                        output.push(char::from(BASE64[index]));
                     }
                 }
             }
@@ -84,34 +86,34 @@ fn encoded(bytes: &[u8], format: &str) -> Result<String, SqlError> {
         "escape" => {
             for byte in bytes {
                 match byte {
-                    b'\\' => made.push_str("\\\\"),
+                    b'\\' => output.push_str("\\\\"),
                     0 | 128.. => {
-                        made.push('\\');
+                        output.push('\\');
                         for shift in [6, 3, 0] {
-                            made.push(char::from(b'0' + (byte >> shift & 7)));
+                            output.push(char::from(b'0' + (byte >> shift & 7)));
                         }
                     }
-                    plain => made.push(char::from(*plain)),
+                    plain => output.push(char::from(*plain)),
                 }
             }
         }
         _ => return Err(unrecognized(format)),
     }
-    Ok(made)
+    Ok(output)
 }
 
 static DECODE: Plain = Plain {
     name: "decode",
-    takes: |of| all(of, 2, is_text, &DataType::Utf8),
+    takes: |types| all(types, 2, is_text, &DataType::Utf8),
     gives: |_| DataType::BinaryView,
-    run: |of| {
-        let (values, formats) = (texts(&of[0])?, texts(&of[1])?);
+    run: |arguments| {
+        let (values, formats) = (texts(&arguments[0])?, texts(&arguments[1])?);
         let decode = |(value, format): (Option<&str>, Option<&str>)| {
             value.zip(format).map(|(value, format)| decoded(value, format)).transpose()
         };
-        let made: Vec<Option<Vec<u8>>> =
+        let values: Vec<Option<Vec<u8>>> =
             values.iter().zip(&formats).map(decode).collect::<Result<_, SqlError>>()?;
-        Ok(Arc::new(made.into_iter().collect::<BinaryViewArray>()))
+        Ok(Arc::new(values.into_iter().collect::<BinaryViewArray>()))
     },
 };
 
@@ -119,8 +121,8 @@ fn decoded(text: &str, format: &str) -> Result<Vec<u8>, SqlError> {
     match format.to_ascii_lowercase().as_str() {
         "hex" => {
             let digits: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-            if let Some(other) = digits.chars().find(|c| !c.is_ascii_hexdigit()) {
-                return Err(invalid(format!("invalid hexadecimal digit: \"{other}\"")));
+            if let Some(letter) = digits.chars().find(|c| !c.is_ascii_hexdigit()) {
+                return Err(invalid(format!("invalid hexadecimal digit: \"{letter}\"")));
             }
             crate::bytes::parse_hex(&digits)
                 .ok_or_else(|| invalid("invalid hexadecimal data: odd number of digits"))
@@ -136,9 +138,10 @@ fn decoded(text: &str, format: &str) -> Result<Vec<u8>, SqlError> {
 }
 
 fn from_base64(text: &str) -> Result<Vec<u8>, SqlError> {
-    let mut made = Vec::with_capacity(text.len() / 4 * 3);
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (mut word, mut count, mut ends) = (0_u32, 0_usize, 0_usize);
     for letter in text.chars().filter(|c| !matches!(c, ' ' | '\t' | '\n' | '\r')) {
+        // Padding counts as zero bits; only padding may follow it.
         let value = if letter == '=' {
             if ends == 0 && count < 2 {
                 return Err(invalid("unexpected \"=\" while decoding base64 sequence"));
@@ -146,7 +149,7 @@ fn from_base64(text: &str) -> Result<Vec<u8>, SqlError> {
             ends += 1;
             0
         } else {
-            let index = BASE64.iter().position(|known| char::from(*known) == letter);
+            let index = BASE64.iter().position(|symbol| char::from(*symbol) == letter);
             let index = index.filter(|_| ends == 0).and_then(|index| u32::try_from(index).ok());
             index.ok_or_else(|| {
                 invalid(format!("invalid symbol \"{letter}\" found while decoding base64 sequence"))
@@ -154,9 +157,10 @@ fn from_base64(text: &str) -> Result<Vec<u8>, SqlError> {
         };
         word = word << 6 | value;
         count += 1;
+        // Four characters make three bytes, without those that the padding stands for.
         if count == 4 {
             let [_, first, second, third] = word.to_be_bytes();
-            made.extend_from_slice(&[first, second, third][..3 - ends.min(2)]);
+            bytes.extend_from_slice(&[first, second, third][..3 - ends.min(2)]);
             (word, count) = (0, 0);
         }
     }
@@ -164,13 +168,13 @@ fn from_base64(text: &str) -> Result<Vec<u8>, SqlError> {
         return Err(invalid("invalid base64 end sequence")
             .with_hint("Input data is missing padding, is truncated, or is otherwise corrupted."));
     }
-    Ok(made)
+    Ok(bytes)
 }
 
-fn byte_and_place(of: &[DataType]) -> Option<Vec<DataType>> {
-    match of {
+fn byte_and_place(types: &[DataType]) -> Option<Vec<DataType>> {
+    match types {
         [bytes, places @ ..] if bytes.is_binary() && places.iter().all(is_whole) => {
-            let mut types = vec![DataType::Int64; of.len()];
+            let mut types = vec![DataType::Int64; types.len()];
             types[0] = DataType::BinaryView;
             Some(types)
         }
@@ -178,73 +182,74 @@ fn byte_and_place(of: &[DataType]) -> Option<Vec<DataType>> {
     }
 }
 
-fn place(at: i64, length: usize) -> Result<usize, SqlError> {
-    usize::try_from(at).ok().filter(|at| *at < length).ok_or_else(|| {
+fn place(index: i64, length: usize) -> Result<usize, SqlError> {
+    usize::try_from(index).ok().filter(|index| *index < length).ok_or_else(|| {
         let last = i64::try_from(length).unwrap_or(i64::MAX) - 1;
-        SqlError::new("2202E", format!("index {at} out of valid range, 0..{last}"))
+        SqlError::new("2202E", format!("index {index} out of valid range, 0..{last}"))
     })
 }
 
 static GET_BYTE: Plain = Plain {
     name: "get_byte",
-    takes: |of| byte_and_place(of).filter(|_| of.len() == 2),
+    takes: |types| byte_and_place(types).filter(|_| types.len() == 2),
     gives: |_| DataType::Int32,
-    run: |of| {
-        let (bytes, places) = (of[0].as_binary_view(), wholes(&of[1])?);
-        let byte = |(bytes, at): (Option<&[u8]>, Option<i64>)| {
-            let Some((bytes, at)) = bytes.zip(at) else { return Ok(None) };
-            place(at, bytes.len()).map(|at| Some(i32::from(bytes[at])))
+    run: |arguments| {
+        let (bytes, places) = (arguments[0].as_binary_view(), wholes(&arguments[1])?);
+        let byte = |(bytes, index): (Option<&[u8]>, Option<i64>)| {
+            let Some((bytes, index)) = bytes.zip(index) else { return Ok(None) };
+            place(index, bytes.len()).map(|index| Some(i32::from(bytes[index])))
         };
-        let made = bytes.iter().zip(&places).map(byte);
-        Ok(Arc::new(made.collect::<Result<Int32Array, SqlError>>()?))
+        let values = bytes.iter().zip(&places).map(byte);
+        Ok(Arc::new(values.collect::<Result<Int32Array, SqlError>>()?))
     },
 };
 
 static SET_BYTE: Plain = Plain {
     name: "set_byte",
-    takes: |of| byte_and_place(of).filter(|_| of.len() == 3),
+    takes: |types| byte_and_place(types).filter(|_| types.len() == 3),
     gives: |_| DataType::BinaryView,
-    run: |of| {
-        let (bytes, places, values) = (of[0].as_binary_view(), wholes(&of[1])?, wholes(&of[2])?);
+    run: |arguments| {
+        let (bytes, places, values) =
+            (arguments[0].as_binary_view(), wholes(&arguments[1])?, wholes(&arguments[2])?);
         let set = |row: usize| {
-            if of.iter().any(|of| of.is_null(row)) {
+            if arguments.iter().any(|argument| argument.is_null(row)) {
                 return Ok(None);
             }
-            let mut made = bytes.value(row).to_vec();
-            let at = place(places.value(row), made.len())?;
-            made[at] = values.value(row).to_le_bytes()[0];
-            Ok(Some(made))
+            let mut value = bytes.value(row).to_vec();
+            let index = place(places.value(row), value.len())?;
+            value[index] = values.value(row).to_le_bytes()[0];
+            Ok(Some(value))
         };
-        let made: Vec<Option<Vec<u8>>> =
+        let values: Vec<Option<Vec<u8>>> =
             (0..bytes.len()).map(set).collect::<Result<_, SqlError>>()?;
-        Ok(Arc::new(made.into_iter().collect::<BinaryViewArray>()))
+        Ok(Arc::new(values.into_iter().collect::<BinaryViewArray>()))
     },
 };
 
-/// `like_pattern(pattern, escape)`: what the frontend puts around a pattern with another escape character.
+/// `like_pattern(pattern, escape)`: the frontend wraps patterns with another escape character in it.
 static LIKE_PATTERN: Plain = Plain {
     name: "like_pattern",
-    takes: |of| all(of, 2, is_text, &DataType::Utf8),
+    takes: |types| all(types, 2, is_text, &DataType::Utf8),
     gives: |_| DataType::Utf8,
-    run: |of| {
-        let (patterns, escapes) = (texts(&of[0])?, texts(&of[1])?);
-        let mut made = Texts::new("like_pattern", patterns.len());
+    run: |arguments| {
+        let (patterns, escapes) = (texts(&arguments[0])?, texts(&arguments[1])?);
+        let mut rewritten = Texts::new("like_pattern", patterns.len());
         for (pattern, escape) in patterns.iter().zip(&escapes) {
-            let written = pattern.zip(escape);
-            let written =
-                written.map(|(pattern, escape)| like_pattern(pattern, escape.chars().next()));
-            made.push(written.transpose()?)?;
+            let result = pattern.zip(escape);
+            let result =
+                result.map(|(pattern, escape)| like_pattern(pattern, escape.chars().next()));
+            rewritten.push(result.transpose()?)?;
         }
-        Ok(made.finish())
+        Ok(rewritten.finish())
     },
 };
 
-/// A pattern of LIKE that means the same with the backslash as its escape character; `None` escapes nothing.
+/// Rewrites a LIKE pattern to use the backslash as its escape character; `None` escapes nothing.
 ///
 /// # Errors
-/// When the pattern ends with the escape character.
+/// SQLSTATE 22025 when the pattern ends with the escape character.
 pub fn like_pattern(pattern: &str, escape: Option<char>) -> Result<String, SqlError> {
-    let mut made = String::with_capacity(pattern.len() + 8);
+    let mut rewritten = String::with_capacity(pattern.len() + 8);
     let mut letters = pattern.chars();
     while let Some(letter) = letters.next() {
         let literal = if Some(letter) == escape {
@@ -259,14 +264,14 @@ pub fn like_pattern(pattern: &str, escape: Option<char>) -> Result<String, SqlEr
         match literal {
             Some(literal) => {
                 if matches!(literal, '\\' | '%' | '_') {
-                    made.push('\\');
+                    rewritten.push('\\');
                 }
-                made.push(literal);
+                rewritten.push(literal);
             }
-            None => made.push(letter),
+            None => rewritten.push(letter),
         }
     }
-    Ok(made)
+    Ok(rewritten)
 }
 
 #[cfg(test)]

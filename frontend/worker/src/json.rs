@@ -1,9 +1,10 @@
-//! `json_build_object(key, value, ..)`, as PostgreSQL writes the object down.
+//! `json_build_object(key, value, ..)`, formatted as in PostgreSQL.
 //!
-//! What has no type of its own in JSON (times, intervals, numbers that are not finite) is its SQL text. An object within
-//! an object is told from a text that looks like one by a mark on the field, which every result of the function has.
+//! Values without a type of their own in JSON (times, intervals, numbers that are not finite) are written as their SQL
+//! text. A result of the function is marked in the metadata of its field, so that an object nested in another is not
+//! quoted as a text.
 //!
-//! Invariants: what is answered is valid JSON; keys stay in the order in which they were given.
+//! Invariants: the result is valid JSON; keys stay in the order of the arguments.
 
 use std::sync::Arc;
 
@@ -19,10 +20,10 @@ use datafusion::logical_expr::{
 use crate::bounded::{check_size, check_total};
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 
-/// In a field's metadata: the text is JSON.
+/// Key in a field's metadata: the text is JSON.
 const IS_JSON: &str = "partita.json";
 
-/// The function.
+/// The function to register.
 pub(crate) fn function() -> ScalarUDF {
     let takes = vec![TypeSignature::Nullary, TypeSignature::VariadicAny];
     ScalarUDF::from(BuildObject { signature: Signature::one_of(takes, Volatility::Stable) })
@@ -60,26 +61,29 @@ impl ScalarUDFImpl for BuildObject {
         let rows = if constant { 1 } else { args.number_rows };
         let columns: Vec<ArrayRef> =
             args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
-        let is_json = |at: usize| {
-            args.arg_fields.get(at).is_some_and(|field| field.metadata().contains_key(IS_JSON))
+        let is_json = |position: usize| {
+            args.arg_fields
+                .get(position)
+                .is_some_and(|field| field.metadata().contains_key(IS_JSON))
         };
         let mut objects = Vec::with_capacity(rows);
         let mut total = 0;
+        // One object for each row.
         for row in 0..rows {
             let mut object = String::from("{");
-            for (at, pair) in columns.chunks_exact(2).enumerate() {
-                // Of the value, not of the array: one of nothing but NULL has no bitmap that says so.
+            for (index, pair) in columns.chunks_exact(2).enumerate() {
+                // The scalar is tested, not the array: an array of type Null has no null bitmap.
                 let key = ScalarValue::try_from_array(&pair[0], row)?;
                 if key.is_null() {
                     return Err(invalid("null value not allowed for object key"));
                 }
-                if at > 0 {
+                if index > 0 {
                     object.push_str(", ");
                 }
                 object.push_str(&quoted(&text(&key)?));
                 object.push_str(" : ");
                 let value = ScalarValue::try_from_array(&pair[1], row)?;
-                write(&mut object, &value, is_json(2 * at + 1))?;
+                write(&mut object, &value, is_json(2 * index + 1))?;
             }
             object.push('}');
             total += object.len() as u64;
@@ -98,55 +102,55 @@ fn invalid(message: &str) -> DataFusionError {
     DataFusionError::External(Box::new(SqlError::new(INVALID_PARAMETER_VALUE, message)))
 }
 
-/// The value's SQL text; empty for NULL.
+/// Formats the value as SQL text; empty for NULL.
 fn text(value: &ScalarValue) -> Result<String> {
     match value.cast_to(&DataType::Utf8)? {
         ScalarValue::Utf8(text) => Ok(text.unwrap_or_default()),
-        other => Ok(other.to_string()),
+        _ => Ok(value.to_string()),
     }
 }
 
-/// Text between quotation marks.
+/// Quotes and escapes a text.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-fn write(into: &mut String, value: &ScalarValue, is_json: bool) -> Result<()> {
+fn write(output: &mut String, value: &ScalarValue, is_json: bool) -> Result<()> {
     if value.is_null() {
-        into.push_str("null");
+        output.push_str("null");
         return Ok(());
     }
     match value {
-        ScalarValue::List(list) => return write_all(into, &list.value(0)),
-        ScalarValue::LargeList(list) => return write_all(into, &list.value(0)),
-        ScalarValue::FixedSizeList(list) => return write_all(into, &list.value(0)),
+        ScalarValue::List(list) => return write_all(output, &list.value(0)),
+        ScalarValue::LargeList(list) => return write_all(output, &list.value(0)),
+        ScalarValue::FixedSizeList(list) => return write_all(output, &list.value(0)),
         _ => {}
     }
     let text = text(value)?;
     let plain = match value {
         ScalarValue::Boolean(_) => true,
-        ScalarValue::Float16(of) => of.is_some_and(|of| of.is_finite()),
-        ScalarValue::Float32(of) => of.is_some_and(f32::is_finite),
-        ScalarValue::Float64(of) => of.is_some_and(f64::is_finite),
-        other => other.data_type().is_numeric() || is_json,
+        ScalarValue::Float16(number) => number.is_some_and(|number| number.is_finite()),
+        ScalarValue::Float32(number) => number.is_some_and(f32::is_finite),
+        ScalarValue::Float64(number) => number.is_some_and(f64::is_finite),
+        _ => value.data_type().is_numeric() || is_json,
     };
     if plain {
-        into.push_str(&text);
+        output.push_str(&text);
     } else {
-        into.push_str(&quoted(&text));
+        output.push_str(&quoted(&text));
     }
     Ok(())
 }
 
-fn write_all(into: &mut String, values: &ArrayRef) -> Result<()> {
-    into.push('[');
-    for at in 0..values.len() {
-        if at > 0 {
-            into.push_str(", ");
+fn write_all(output: &mut String, values: &ArrayRef) -> Result<()> {
+    output.push('[');
+    for index in 0..values.len() {
+        if index > 0 {
+            output.push_str(", ");
         }
-        write(into, &ScalarValue::try_from_array(values, at)?, false)?;
+        write(output, &ScalarValue::try_from_array(values, index)?, false)?;
     }
-    into.push(']');
+    output.push(']');
     Ok(())
 }
 

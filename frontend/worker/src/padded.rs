@@ -1,8 +1,8 @@
-//! CHAR(n): texts whose blanks at the end say nothing, and that are shown with so many letters.
+//! CHAR(n): texts with insignificant trailing blanks that are shown with a fixed number of characters.
 //!
-//! PostgreSQL fills such a text with blanks, and leaves them out where it is compared, measured or becomes another text.
-//! Here a value is kept without them. The field of the cast says with how many letters it is to be shown, columns that
-//! are made of it alone say so too, and the PostgreSQL door fills it up.
+//! PostgreSQL pads such a text with blanks, and ignores them where it is compared, measured or cast to another text
+//! type. Here a value is stored without them. The metadata of the cast's field has the number of characters, columns
+//! that copy the field keep it, and the PostgreSQL protocol pads the values.
 
 use std::sync::Arc;
 
@@ -18,26 +18,26 @@ use datafusion::logical_expr::{
 
 use crate::bounded::check_total;
 
-/// The name of the function that a cast becomes, at a node too.
+/// Name of the function that replaces a cast; nodes know it too.
 pub const NAME: &str = "blank_padded";
-/// The field's metadata that has the number of letters.
+/// Key in a field's metadata: the number of characters.
 const LETTERS: &str = "pg.letters";
 
-/// The function: a text and a constant number of letters.
+/// The function to register; it takes a text and a constant number of characters.
 pub(crate) fn function() -> ScalarUDF {
     let takes = TypeSignature::Exact(vec![DataType::Utf8, DataType::Int64]);
     ScalarUDF::from(Padded { signature: Signature::new(takes, Volatility::Immutable) })
 }
 
-/// With how many letters a column's texts are shown, if that is told.
+/// Number of characters with which a column's texts are shown, if it is a CHAR(n).
 pub fn letters(field: &Field) -> Option<usize> {
     field.metadata().get(LETTERS)?.parse().ok()
 }
 
-/// Texts with blanks up to so many letters.
+/// Pads texts with blanks to a number of characters.
 ///
 /// # Errors
-/// When it is no array of texts, or too many letters are shown at once.
+/// When the array has no texts, or the padded values exceed the limit of a call.
 pub fn filled(texts: &ArrayRef, letters: usize) -> Result<ArrayRef> {
     let bytes = texts.len().saturating_mul(letters);
     let name = format!("character({letters})");
@@ -48,7 +48,7 @@ pub fn filled(texts: &ArrayRef, letters: usize) -> Result<ArrayRef> {
     Ok(Arc::new(filled.collect::<StringArray>()))
 }
 
-/// The first letters of a text, without blanks at its end.
+/// The first characters of a text, without trailing blanks.
 fn cut(text: &str, letters: usize) -> &str {
     let end = text.char_indices().nth(letters).map_or(text.len(), |(end, _)| end);
     text[..end].trim_end_matches(' ')
@@ -93,12 +93,12 @@ impl ScalarUDFImpl for Padded {
         let constant = matches!(text, ColumnarValue::Scalar(_));
         let texts = text.to_array(1)?;
         let cut = |text| cut(text, letters);
-        let made = texts.as_string::<i32>().iter().map(|text| text.map(cut));
-        let made: ArrayRef = Arc::new(made.collect::<StringArray>());
+        let values = texts.as_string::<i32>().iter().map(|text| text.map(cut));
+        let values: ArrayRef = Arc::new(values.collect::<StringArray>());
         if constant {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?));
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?));
         }
-        Ok(ColumnarValue::Array(made))
+        Ok(ColumnarValue::Array(values))
     }
 }
 

@@ -1,4 +1,4 @@
-//! `quote_ident`, `quote_literal`, `quote_nullable` and `format`, as PostgreSQL has them.
+//! `quote_ident`, `quote_literal`, `quote_nullable` and `format`, as in PostgreSQL.
 
 use std::borrow::Cow;
 
@@ -10,8 +10,8 @@ use datafusion::logical_expr::ScalarUDF;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 use crate::plain::{Plain, Texts, is_text, text_of_text, texts};
 
-/// Words that cannot name a column or a function without quotes: reserved ones of PostgreSQL 15, and those that may be
-/// names of types or columns only.
+/// Words that need quotes as the name of a column or a function: the reserved words of PostgreSQL 15, and those that
+/// can only name types or columns.
 const QUOTED_WORDS: &str = " all analyse analyze and any array as asc asymmetric authorization between bigint binary bit \
     boolean both case cast char character check coalesce collate collation column concurrently constraint create cross \
     current_catalog current_date current_role current_schema current_time current_timestamp current_user dec decimal \
@@ -24,14 +24,14 @@ const QUOTED_WORDS: &str = " all analyse analyze and any array as asc asymmetric
     window with xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize \
     xmltable ";
 
-/// The functions.
+/// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [&IDENT, &LITERAL, &NULLABLE, &FORMAT].into_iter().map(Plain::function)
 }
 
-fn one_text(of: &[DataType]) -> Option<Vec<DataType>> {
-    // Any value is quoted as its text.
-    (of.len() == 1).then(|| vec![DataType::Utf8])
+fn one_text(types: &[DataType]) -> Option<Vec<DataType>> {
+    // Values of any type are converted to text.
+    (types.len() == 1).then(|| vec![DataType::Utf8])
 }
 
 fn gives_text(_: &[DataType]) -> DataType {
@@ -40,43 +40,45 @@ fn gives_text(_: &[DataType]) -> DataType {
 
 static IDENT: Plain = Plain {
     name: "quote_ident",
-    takes: |of| crate::plain::all(of, 1, is_text, &DataType::Utf8),
+    takes: |types| crate::plain::all(types, 1, is_text, &DataType::Utf8),
     gives: gives_text,
-    run: |of| text_of_text("quote_ident", &of[0], |text| Ok(identifier(text).into_owned())),
+    run: |arguments| {
+        text_of_text("quote_ident", &arguments[0], |text| Ok(identifier(text).into_owned()))
+    },
 };
 
 static LITERAL: Plain = Plain {
     name: "quote_literal",
     takes: one_text,
     gives: gives_text,
-    run: |of| text_of_text("quote_literal", &of[0], |text| Ok(literal(text))),
+    run: |arguments| text_of_text("quote_literal", &arguments[0], |text| Ok(literal(text))),
 };
 
 static NULLABLE: Plain = Plain {
     name: "quote_nullable",
     takes: one_text,
     gives: gives_text,
-    run: |of| {
-        let values = texts(&of[0])?;
-        let mut made = Texts::new("quote_nullable", values.len());
+    run: |arguments| {
+        let values = texts(&arguments[0])?;
+        let mut results = Texts::new("quote_nullable", values.len());
         for value in &values {
-            made.push(Some(value.map_or_else(|| "NULL".to_owned(), literal)))?;
+            results.push(Some(value.map_or_else(|| "NULL".to_owned(), literal)))?;
         }
-        Ok(made.finish())
+        Ok(results.finish())
     },
 };
 
 static FORMAT: Plain = Plain {
     name: "format",
-    takes: |of| match of {
-        [format, ..] if is_text(format) => Some(vec![DataType::Utf8; of.len()]),
+    takes: |types| match types {
+        [format, ..] if is_text(format) => Some(vec![DataType::Utf8; types.len()]),
         _ => None,
     },
     gives: gives_text,
     run: formatted,
 };
 
-/// A name as it can be written: in quotes unless it is a plain word in lower case.
+/// Quotes an identifier, unless it is a plain word in lower case.
 pub(crate) fn identifier(name: &str) -> Cow<'_, str> {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_')
@@ -88,7 +90,7 @@ pub(crate) fn identifier(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// A text as a literal.
+/// Quotes a text as a literal.
 fn literal(text: &str) -> String {
     let quoted = text.replace('\'', "''");
     if quoted.contains('\\') {
@@ -101,30 +103,30 @@ fn invalid(message: impl Into<String>) -> SqlError {
     SqlError::new(INVALID_PARAMETER_VALUE, message)
 }
 
-fn formatted(of: &[ArrayRef]) -> Result<ArrayRef> {
-    let columns: Vec<StringArray> = of.iter().map(texts).collect::<Result<_>>()?;
+fn formatted(arguments: &[ArrayRef]) -> Result<ArrayRef> {
+    let columns: Vec<StringArray> = arguments.iter().map(texts).collect::<Result<_>>()?;
     let Some((formats, values)) = columns.split_first() else {
         return Err(invalid("format() needs a format").into());
     };
-    let mut made = Texts::new("format", formats.len());
+    let mut results = Texts::new("format", formats.len());
     for row in 0..formats.len() {
         if formats.is_null(row) {
-            made.push(None::<&str>)?;
+            results.push(None::<&str>)?;
             continue;
         }
         let value = |position: usize| {
             values.get(position).map(|column| column.is_valid(row).then(|| column.value(row)))
         };
-        made.push(Some(one_formatted(formats.value(row), value)?))?;
+        results.push(Some(one_formatted(formats.value(row), value)?))?;
     }
-    Ok(made.finish())
+    Ok(results.finish())
 }
 
-/// A number in a format; `None` where there is none.
+/// Takes a number from a format; `None` where there is none.
 fn take_number(rest: &mut &str) -> Result<Option<usize>, SqlError> {
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    let (digits, behind) = rest.split_at(end);
-    *rest = behind;
+    let (digits, tail) = rest.split_at(end);
+    *rest = tail;
     if digits.is_empty() {
         return Ok(None);
     }
@@ -132,27 +134,29 @@ fn take_number(rest: &mut &str) -> Result<Option<usize>, SqlError> {
     digits.parse::<i32>().map_err(out_of_range).map(|number| usize::try_from(number).ok())
 }
 
-/// One text made by a format. A specifier is `%[position$][-][width]type`, where the width may be `*` or `*position$`.
+/// Formats one text. A specifier is `%[position$][-][width]type`, where the width may be `*` or `*position$`.
 fn one_formatted<'a>(
     format: &'a str,
     value: impl Fn(usize) -> Option<Option<&'a str>>,
 ) -> Result<String, SqlError> {
     let too_few = || invalid("too few arguments for format()");
-    let mut made = String::new();
+    let mut output = String::new();
     let mut next = 0;
     let mut rest = format;
     while let Some(start) = rest.find('%') {
-        made.push_str(&rest[..start]);
+        output.push_str(&rest[..start]);
         rest = &rest[start + 1..];
-        if let Some(behind) = rest.strip_prefix('%') {
-            made.push('%');
-            rest = behind;
+        // `%%` is a percent sign.
+        if let Some(tail) = rest.strip_prefix('%') {
+            output.push('%');
+            rest = tail;
             continue;
         }
+        // An argument position, which ends with `$`; a number without it is a width.
         let mut position = None;
         let mut ahead = rest;
         if let Some(number) = take_number(&mut ahead)?
-            && let Some(behind) = ahead.strip_prefix('$')
+            && let Some(tail) = ahead.strip_prefix('$')
         {
             if number == 0 {
                 return Err(invalid(
@@ -160,17 +164,18 @@ fn one_formatted<'a>(
                 ));
             }
             position = Some(number - 1);
-            rest = behind;
+            rest = tail;
         }
-        let mut left = false;
-        while let Some(behind) = rest.strip_prefix('-') {
-            left = true;
-            rest = behind;
+        // The flag for left alignment, and the width, which may be an argument.
+        let mut left_aligned = false;
+        while let Some(tail) = rest.strip_prefix('-') {
+            left_aligned = true;
+            rest = tail;
         }
-        let width = if let Some(behind) = rest.strip_prefix('*') {
-            rest = behind;
+        let width = if let Some(tail) = rest.strip_prefix('*') {
+            rest = tail;
             let mut ahead = rest;
-            let at = match take_number(&mut ahead)? {
+            let index = match take_number(&mut ahead)? {
                 Some(0) => {
                     return Err(invalid(
                         "format specifies argument 0, but arguments are numbered from 1",
@@ -184,17 +189,18 @@ fn one_formatted<'a>(
                 }
                 None => next,
             };
-            next = at + 1;
-            let text = value(at).ok_or_else(too_few)?.unwrap_or("0");
+            next = index + 1;
+            let text = value(index).ok_or_else(too_few)?.unwrap_or("0");
             let number: i64 = text.trim().parse().map_err(|_| {
                 SqlError::new("22P02", format!("invalid input syntax for type integer: \"{text}\""))
             })?;
-            left |= number < 0;
+            left_aligned |= number < 0;
             usize::try_from(number.unsigned_abs()).unwrap_or(usize::MAX)
         } else {
             take_number(&mut rest)?.unwrap_or(0)
         };
         crate::bounded::check_size("format", width as u64).map_err(SqlError::from)?;
+        // The type of the value, and the argument at the position or the next one.
         let Some(kind) = rest.chars().next() else {
             return Err(invalid("unterminated format() type specifier")
                 .with_hint("For a single \"%\" use \"%%\"."));
@@ -204,9 +210,9 @@ fn one_formatted<'a>(
                 .with_hint("For a single \"%\" use \"%%\"."));
         }
         rest = &rest[kind.len_utf8()..];
-        let at = position.unwrap_or(next);
-        next = at + 1;
-        let text = value(at).ok_or_else(too_few)?;
+        let index = position.unwrap_or(next);
+        next = index + 1;
+        let text = value(index).ok_or_else(too_few)?;
         let text = match (kind, text) {
             ('s', text) => Cow::Borrowed(text.unwrap_or("")),
             ('L', text) => text.map_or(Cow::Borrowed("NULL"), |text| Cow::Owned(literal(text))),
@@ -216,18 +222,19 @@ fn one_formatted<'a>(
                 return Err(SqlError::new("22004", message));
             }
         };
+        // Pad to the width.
         let blank = width.saturating_sub(text.chars().count());
         let blank = std::iter::repeat_n(' ', blank);
-        if left {
-            made.push_str(&text);
-            made.extend(blank);
+        if left_aligned {
+            output.push_str(&text);
+            output.extend(blank);
         } else {
-            made.extend(blank);
-            made.push_str(&text);
+            output.extend(blank);
+            output.push_str(&text);
         }
     }
-    made.push_str(rest);
-    Ok(made)
+    output.push_str(rest);
+    Ok(output)
 }
 
 #[cfg(test)]

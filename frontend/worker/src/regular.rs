@@ -1,14 +1,15 @@
-//! Functions of regular expressions that DataFusion does not have, as PostgreSQL has them.
+//! Regular expression functions that DataFusion lacks, as in PostgreSQL.
 //!
 //! ```text
 //!   regexp_substr(text, pattern [, start [, n [, flags [, group]]]])    the nth match, or a group of it
-//!   regexp_split_to_array(text, pattern [, flags])                      what lies between matches
-//!   regexp_all_matches(text, pattern, flags)                            what `regexp_matches` spreads over rows
-//!   regexp_replace_nth(text, pattern, to, start [, n [, flags]])        what `regexp_replace` is of so many arguments
+//!   regexp_split_to_array(text, pattern [, flags])                      the parts between matches
+//!   regexp_all_matches(text, pattern, flags)                            an array of the rows of `regexp_matches`
+//!   regexp_replace_nth(text, pattern, to, start [, n [, flags]])        `regexp_replace` with these arguments
 //! ```
 //!
-//! Patterns are those of the regex crate, in which DataFusion's functions take them, but for what means another thing in
-//! PostgreSQL ([`pattern`]). They are bounded as DataFusion's are, and compiled once for rows that have one.
+//! Patterns have the syntax of the regex crate, as in DataFusion's functions, except where PostgreSQL's differs
+//! ([`pattern`]). Their size is bounded as in DataFusion's wrapped functions, and a pattern is compiled once for
+//! adjacent rows that share it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,31 +24,31 @@ use crate::bounded::{check_size, check_total};
 use crate::error::{INVALID_PARAMETER_VALUE, INVALID_REGULAR_EXPRESSION, SqlError};
 use crate::plain::{Plain, Texts, is_text, is_whole, texts, wholes};
 
-/// Bytes of a pattern; compiled, it takes a thousand times as much.
+/// Maximum bytes of a pattern; compiled, it takes a thousand times as much.
 const PATTERN_BYTES_MAX: usize = 16 << 10;
-/// Bytes of an element of an array, roughly.
+/// Approximate bytes of an element of an array.
 const ELEMENT_BYTES: u64 = 16;
 
-/// The functions.
+/// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [&SUBSTR, &SPLIT, &ALL_MATCHES, &REPLACE_NTH].into_iter().map(Plain::function)
 }
 
-/// A pattern with its flags, compiled when it is another than before.
+/// Cache of one compiled pattern with its flags.
 #[derive(Default)]
 pub(crate) struct Compiled {
-    known: Option<(String, String, Regex)>,
+    cached: Option<(String, String, Regex)>,
 }
 
 impl Compiled {
     pub(crate) fn of(&mut self, pattern: &str, flags: &str) -> Result<&Regex, SqlError> {
-        let is_known = self.known.as_ref().is_some_and(|(p, f, _)| p == pattern && f == flags);
-        if !is_known {
-            self.known = Some((pattern.to_owned(), flags.to_owned(), compiled(pattern, flags)?));
+        let is_cached = self.cached.as_ref().is_some_and(|(p, f, _)| p == pattern && f == flags);
+        if !is_cached {
+            self.cached = Some((pattern.to_owned(), flags.to_owned(), compiled(pattern, flags)?));
         }
-        match &self.known {
+        match &self.cached {
             Some((_, _, regex)) => Ok(regex),
-            None => Err(SqlError::internal("a pattern was not kept")),
+            None => Err(SqlError::internal("pattern cache is empty")),
         }
     }
 }
@@ -55,10 +56,9 @@ impl Compiled {
 fn compiled(pattern: &str, flags: &str) -> Result<Regex, SqlError> {
     let invalid = |message: String| SqlError::new(INVALID_REGULAR_EXPRESSION, message);
     if pattern.len() > PATTERN_BYTES_MAX {
-        return Err(invalid(format!(
-            "a regular expression is longer than {PATTERN_BYTES_MAX} bytes"
-        )));
+        return Err(invalid(format!("regular expression exceeds {PATTERN_BYTES_MAX} bytes")));
     }
+    // The flag `q` makes the pattern a literal string.
     let escaped;
     let mut builder = if flags.contains('q') {
         escaped = regex::escape(pattern);
@@ -66,7 +66,8 @@ fn compiled(pattern: &str, flags: &str) -> Result<Regex, SqlError> {
     } else {
         RegexBuilder::new(&self::pattern(pattern, "n"))
     };
-    // In PostgreSQL a point is any letter, and the end of a line is no end, unless a flag says so.
+    // In PostgreSQL, unless a flag changes it, `.` matches newlines, and `^` and `$` match only at the ends of the
+    // text.
     builder.dot_matches_new_line(true);
     for flag in flags.chars() {
         match flag {
@@ -78,8 +79,8 @@ fn compiled(pattern: &str, flags: &str) -> Result<Regex, SqlError> {
             's' => builder.dot_matches_new_line(true).multi_line(false),
             'x' => builder.ignore_whitespace(true),
             'g' | 'e' | 'q' | 't' => &mut builder,
-            other => {
-                let message = format!("invalid regular expression option: \"{other}\"");
+            _ => {
+                let message = format!("invalid regular expression option: \"{flag}\"");
                 return Err(SqlError::new(INVALID_PARAMETER_VALUE, message));
             }
         };
@@ -87,27 +88,28 @@ fn compiled(pattern: &str, flags: &str) -> Result<Regex, SqlError> {
     builder.build().map_err(|error| invalid(format!("invalid regular expression: {error}")))
 }
 
-/// A letter or a digit, and nothing that only goes along with one.
+/// Characters of words: letters and digits, without combining marks.
 const WORD: &str = r"\p{Alphabetic}\p{Nd}_";
 const NO_WORD: &str = r"[^\p{Alphabetic}\p{Nd}_]";
 
-/// A pattern of PostgreSQL's in the words of the regex crate:
+/// Translates a pattern of PostgreSQL to the syntax of the regex crate:
 ///
 /// ```text
-///   .          ends of lines are letters too, unless a flag (`n`, `p`, `m`) says otherwise
-///   \w \W \d   marks that go along with a letter are no part of a word, digits are 0 to 9
-///   \y \Y      \b and \B: at the edge of a word, and not there
-///   \m \M \Z   the beginning and the end of a word, and of the text
-///   [[&]       an opening bracket and what joins sets are letters in brackets
+///   .          matches newlines, unless a flag (`n`, `p`, `m`) excludes them
+///   \w \W \d   combining marks are not part of a word, digits are 0 to 9
+///   \y \Y      \b and \B: at a word boundary, or not at one
+///   \m \M \Z   the start and the end of a word, and the end of the text
+///   [[&]       an opening bracket and set operators are literal in brackets
 /// ```
 ///
-/// What was translated is translated to itself.
-pub fn pattern<'a>(of: &'a str, flags: &str) -> Cow<'a, str> {
-    let mut written = String::with_capacity(of.len() + 8);
-    let mut letters = of.char_indices().peekable();
+/// The translation of a translated pattern is the pattern itself.
+pub fn pattern<'a>(pattern: &'a str, flags: &str) -> Cow<'a, str> {
+    let mut written = String::with_capacity(pattern.len() + 8);
+    let mut letters = pattern.char_indices().peekable();
     let (mut has_point, mut in_brackets) = (false, false);
-    while let Some((at, letter)) = letters.next() {
+    while let Some((index, letter)) = letters.next() {
         match letter {
+            // Escapes that mean something else, or nothing, in the regex crate.
             '\\' => {
                 let Some((_, escaped)) = letters.next() else {
                     written.push('\\');
@@ -132,19 +134,20 @@ pub fn pattern<'a>(of: &'a str, flags: &str) -> Cow<'a, str> {
                     }
                 });
             }
+            // Named classes, and classes that a translation wrote, stay; other brackets are escaped.
             '[' if in_brackets => {
-                let rest = &of[at..];
+                let rest = &of[index..];
                 let class = rest.starts_with("[:").then(|| rest.find(":]")).flatten();
                 if let Some(end) = class {
                     written.push_str(&rest[..end + 2]);
-                    while letters.next_if(|(place, _)| *place < at + end + 2).is_some() {}
+                    while letters.next_if(|(place, _)| *place < index + end + 2).is_some() {}
                 } else if let Some(length) = [NO_WORD, "[^0-9]"]
                     .iter()
                     .find(|ours| rest.starts_with(**ours))
                     .map(|s| s.len())
                 {
                     written.push_str(&rest[..length]);
-                    while letters.next_if(|(place, _)| *place < at + length).is_some() {}
+                    while letters.next_if(|(place, _)| *place < index + length).is_some() {}
                 } else {
                     written.push_str(r"\[");
                 }
@@ -159,7 +162,7 @@ pub fn pattern<'a>(of: &'a str, flags: &str) -> Cow<'a, str> {
                 if letters.next_if(|(_, next)| *next == '^').is_some() {
                     written.push('^');
                 }
-                // There it closes nothing.
+                // A bracket in the first position is literal.
                 if letters.next_if(|(_, next)| *next == ']').is_some() {
                     written.push_str(r"\]");
                 }
@@ -168,94 +171,95 @@ pub fn pattern<'a>(of: &'a str, flags: &str) -> Cow<'a, str> {
                 in_brackets = false;
                 written.push(']');
             }
-            other => {
-                has_point |= other == '.' && !in_brackets;
-                written.push(other);
+            _ => {
+                has_point |= letter == '.' && !in_brackets;
+                written.push(letter);
             }
         }
     }
+    // A flag in the pattern, because DataFusion's functions compile it without this setting.
     let of_lines = flags.contains(['n', 'p', 'm']);
     if has_point && !of_lines && !written.starts_with("(?s)") {
         written.insert_str(0, "(?s)");
     }
-    if written == of { Cow::Borrowed(of) } else { Cow::Owned(written) }
+    if written == pattern { Cow::Borrowed(pattern) } else { Cow::Owned(written) }
 }
 
 fn list_of_texts(_: &[DataType]) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true)))
 }
 
-/// Of an optional argument, the value of a row; an error of NULL is NULL for all.
+/// Flags of a row. They are an optional argument, and rows with a NULL argument are skipped before.
 fn flags_of(flags: Option<&StringArray>, row: usize) -> &str {
     flags.map_or("", |flags| flags.value(row))
 }
 
 static SUBSTR: Plain = Plain {
     name: "regexp_substr",
-    takes: |of| match of {
+    takes: |types| match types {
         [text, pattern, rest @ ..] if is_text(text) && is_text(pattern) && rest.len() <= 4 => {
-            let mut types = vec![DataType::Utf8; 2];
-            for (position, of) in rest.iter().enumerate() {
+            let mut coerced = vec![DataType::Utf8; 2];
+            for (position, data_type) in rest.iter().enumerate() {
                 let is_flags = position == 2;
-                if is_flags && !is_text(of) || !is_flags && !is_whole(of) {
+                if is_flags && !is_text(data_type) || !is_flags && !is_whole(data_type) {
                     return None;
                 }
-                types.push(if is_flags { DataType::Utf8 } else { DataType::Int64 });
+                coerced.push(if is_flags { DataType::Utf8 } else { DataType::Int64 });
             }
-            Some(types)
+            Some(coerced)
         }
         _ => None,
     },
     gives: |_| DataType::Utf8,
-    run: |of| {
-        let (values, patterns) = (texts(&of[0])?, texts(&of[1])?);
-        let number = |at: usize| of.get(at).map(wholes).transpose();
+    run: |arguments| {
+        let (values, patterns) = (texts(&arguments[0])?, texts(&arguments[1])?);
+        let number = |position: usize| arguments.get(position).map(wholes).transpose();
         let (starts, counts, groups) = (number(2)?, number(3)?, number(5)?);
-        let flags = of.get(4).map(texts).transpose()?;
+        let flags = arguments.get(4).map(texts).transpose()?;
         let mut compiled = Compiled::default();
-        let mut made = Texts::new("regexp_substr", values.len());
+        let mut results = Texts::new("regexp_substr", values.len());
         for row in 0..values.len() {
-            if of.iter().any(|of| of.is_null(row)) {
-                made.push(None::<&str>)?;
+            if arguments.iter().any(|argument| argument.is_null(row)) {
+                results.push(None::<&str>)?;
                 continue;
             }
-            let at = |numbers: &Option<arrow::array::Int64Array>, name: &str, least: i64| {
+            let parameter = |numbers: &Option<arrow::array::Int64Array>, name: &str, least: i64| {
                 let number = numbers.as_ref().map_or(least, |numbers| numbers.value(row));
                 usize::try_from(number).ok().filter(|_| number >= least).ok_or_else(|| {
                     let message = format!("invalid value for parameter \"{name}\": {number}");
                     SqlError::new(INVALID_PARAMETER_VALUE, message)
                 })
             };
-            let (start, count) = (at(&starts, "start", 1)?, at(&counts, "n", 1)?);
-            let group = at(&groups, "subexpr", 0)?;
+            let (start, count) = (parameter(&starts, "start", 1)?, parameter(&counts, "n", 1)?);
+            let group = parameter(&groups, "subexpr", 0)?;
             let regex = compiled.of(patterns.value(row), flags_of(flags.as_ref(), row))?;
             let value = values.value(row);
-            let from = value.char_indices().nth(start - 1).map(|(at, _)| at);
-            let found = from.and_then(|from| {
-                regex.captures_iter(&value[from..]).nth(count - 1)?.get(group).map(|m| m.as_str())
+            let offset = value.char_indices().nth(start - 1).map(|(offset, _)| offset);
+            let matched = offset.and_then(|offset| {
+                regex.captures_iter(&value[offset..]).nth(count - 1)?.get(group).map(|m| m.as_str())
             });
-            made.push(found)?;
+            results.push(matched)?;
         }
-        Ok(made.finish())
+        Ok(results.finish())
     },
 };
 
-fn text_pattern_flags(of: &[DataType]) -> Option<Vec<DataType>> {
-    let counts = of.len() == 2 || of.len() == 3;
-    (counts && of.iter().all(is_text)).then(|| vec![DataType::Utf8; of.len()])
+fn text_pattern_flags(types: &[DataType]) -> Option<Vec<DataType>> {
+    let counts = types.len() == 2 || types.len() == 3;
+    (counts && types.iter().all(is_text)).then(|| vec![DataType::Utf8; types.len()])
 }
 
-/// Arrays of texts within bounds.
+/// Builder of arrays of texts that bounds their size.
 struct Lists {
     name: &'static str,
-    made: ListBuilder<StringBuilder>,
+    builder: ListBuilder<StringBuilder>,
     rows: usize,
     total: u64,
 }
 
 impl Lists {
     fn new(name: &'static str, rows: usize) -> Self {
-        Self { name, made: ListBuilder::new(StringBuilder::new()), rows, total: 0 }
+        Self { name, builder: ListBuilder::new(StringBuilder::new()), rows, total: 0 }
     }
 
     fn add(&mut self, text: Option<&str>) -> Result<()> {
@@ -263,7 +267,7 @@ impl Lists {
         check_size(self.name, size)?;
         self.total = self.total.saturating_add(size + ELEMENT_BYTES);
         check_total(self.name, self.rows, self.total)?;
-        self.made.values().append_option(text);
+        self.builder.values().append_option(text);
         Ok(())
     }
 }
@@ -272,13 +276,13 @@ static SPLIT: Plain = Plain {
     name: "regexp_split_to_array",
     takes: text_pattern_flags,
     gives: list_of_texts,
-    run: |of| {
-        let (values, patterns) = (texts(&of[0])?, texts(&of[1])?);
-        let flags = of.get(2).map(texts).transpose()?;
+    run: |arguments| {
+        let (values, patterns) = (texts(&arguments[0])?, texts(&arguments[1])?);
+        let flags = arguments.get(2).map(texts).transpose()?;
         let mut compiled = Compiled::default();
         let mut lists = Lists::new("regexp_split_to_array", values.len());
         for row in 0..values.len() {
-            let is_null = of.iter().any(|of| of.is_null(row));
+            let is_null = arguments.iter().any(|argument| argument.is_null(row));
             if !is_null {
                 let flags = flags_of(flags.as_ref(), row);
                 if flags.contains('g') {
@@ -288,53 +292,55 @@ static SPLIT: Plain = Plain {
                 let regex = compiled.of(patterns.value(row), flags)?;
                 let value = values.value(row);
                 let mut start = 0;
-                for found in regex.find_iter(value) {
-                    // An empty match at an end, or right behind another, divides nothing.
-                    if found.is_empty() && (found.start() == start || found.end() == value.len()) {
+                for matched in regex.find_iter(value) {
+                    // An empty match at an end of the text, or right after another match, separates nothing.
+                    if matched.is_empty()
+                        && (matched.start() == start || matched.end() == value.len())
+                    {
                         continue;
                     }
-                    lists.add(Some(&value[start..found.start()]))?;
-                    start = found.end();
+                    lists.add(Some(&value[start..matched.start()]))?;
+                    start = matched.end();
                 }
                 lists.add(Some(&value[start..]))?;
             }
-            lists.made.append(!is_null);
+            lists.builder.append(!is_null);
         }
-        Ok(Arc::new(lists.made.finish()))
+        Ok(Arc::new(lists.builder.finish()))
     },
 };
 
-fn list_of_lists(of: &[DataType]) -> DataType {
-    DataType::List(Arc::new(Field::new_list_field(list_of_texts(of), true)))
+fn list_of_lists(types: &[DataType]) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(list_of_texts(types), true)))
 }
 
 static ALL_MATCHES: Plain = Plain {
     name: "regexp_all_matches",
     takes: text_pattern_flags,
     gives: list_of_lists,
-    run: |of| {
-        let (values, patterns) = (texts(&of[0])?, texts(&of[1])?);
-        let flags = of.get(2).map(texts).transpose()?;
+    run: |arguments| {
+        let (values, patterns) = (texts(&arguments[0])?, texts(&arguments[1])?);
+        let flags = arguments.get(2).map(texts).transpose()?;
         let mut compiled = Compiled::default();
         let mut lists = Lists::new("regexp_matches", values.len());
-        // The offsets of the matches of each row.
+        // Offsets of the matches of each row.
         let mut ends = vec![0_i32];
         for row in 0..values.len() {
-            if !of.iter().any(|of| of.is_null(row)) {
+            if !arguments.iter().any(|argument| argument.is_null(row)) {
                 let flags = flags_of(flags.as_ref(), row);
                 let regex = compiled.of(patterns.value(row), flags)?;
                 let most = if flags.contains('g') { usize::MAX } else { 1 };
-                for found in regex.captures_iter(values.value(row)).take(most) {
-                    let groups = if found.len() == 1 { 0..1 } else { 1..found.len() };
+                for captures in regex.captures_iter(values.value(row)).take(most) {
+                    let groups = if captures.len() == 1 { 0..1 } else { 1..captures.len() };
                     for group in groups {
-                        lists.add(found.get(group).map(|group| group.as_str()))?;
+                        lists.add(captures.get(group).map(|group| group.as_str()))?;
                     }
-                    lists.made.append(true);
+                    lists.builder.append(true);
                 }
             }
-            ends.push(i32::try_from(lists.made.len()).unwrap_or(i32::MAX));
+            ends.push(i32::try_from(lists.builder.len()).unwrap_or(i32::MAX));
         }
-        let inner: ArrayRef = Arc::new(lists.made.finish());
+        let inner: ArrayRef = Arc::new(lists.builder.finish());
         let field = Arc::new(Field::new_list_field(inner.data_type().clone(), true));
         let offsets = arrow::buffer::OffsetBuffer::new(ends.into());
         Ok(Arc::new(arrow::array::ListArray::try_new(field, offsets, inner, None)?))
@@ -343,33 +349,35 @@ static ALL_MATCHES: Plain = Plain {
 
 static REPLACE_NTH: Plain = Plain {
     name: "regexp_replace_nth",
-    takes: |of| match of {
-        [value, pattern, to, start, rest @ ..]
-            if [value, pattern, to].iter().all(|of| is_text(of)) && is_whole(start) =>
+    takes: |types| match types {
+        [value, pattern, replacement, start, rest @ ..]
+            if [value, pattern, replacement].iter().all(|data_type| is_text(data_type))
+                && is_whole(start) =>
         {
-            let mut types = vec![DataType::Utf8, DataType::Utf8, DataType::Utf8, DataType::Int64];
+            let mut coerced = vec![DataType::Utf8, DataType::Utf8, DataType::Utf8, DataType::Int64];
             match rest {
                 [] => {}
-                [count] if is_whole(count) => types.push(DataType::Int64),
+                [count] if is_whole(count) => coerced.push(DataType::Int64),
                 [count, flags] if is_whole(count) && is_text(flags) => {
-                    types.extend([DataType::Int64, DataType::Utf8]);
+                    coerced.extend([DataType::Int64, DataType::Utf8]);
                 }
                 _ => return None,
             }
-            Some(types)
+            Some(coerced)
         }
         _ => None,
     },
     gives: |_| DataType::Utf8,
-    run: |of| {
-        let (values, patterns, put_in) = (texts(&of[0])?, texts(&of[1])?, texts(&of[2])?);
-        let (starts, counts) = (wholes(&of[3])?, of.get(4).map(wholes).transpose()?);
-        let flags = of.get(5).map(texts).transpose()?;
+    run: |arguments| {
+        let (values, patterns, replacements) =
+            (texts(&arguments[0])?, texts(&arguments[1])?, texts(&arguments[2])?);
+        let (starts, counts) = (wholes(&arguments[3])?, arguments.get(4).map(wholes).transpose()?);
+        let flags = arguments.get(5).map(texts).transpose()?;
         let mut compiled = Compiled::default();
-        let mut made = Texts::new("regexp_replace", values.len());
+        let mut results = Texts::new("regexp_replace", values.len());
         for row in 0..values.len() {
-            if of.iter().any(|of| of.is_null(row)) {
-                made.push(None::<&str>)?;
+            if arguments.iter().any(|argument| argument.is_null(row)) {
+                results.push(None::<&str>)?;
                 continue;
             }
             let number = |name: &str, number: i64, least: i64| {
@@ -382,61 +390,62 @@ static REPLACE_NTH: Plain = Plain {
             let nth = counts.as_ref().map_or(1, |counts| counts.value(row));
             let nth = number("n", nth, 0)?;
             let regex = compiled.of(patterns.value(row), flags_of(flags.as_ref(), row))?;
-            let to = replacement(put_in.value(row));
-            made.push(Some(replaced(regex, values.value(row), &to, start, nth)?))?;
+            let template = replacement(replacements.value(row));
+            results.push(Some(replaced(regex, values.value(row), &template, start, nth)?))?;
         }
-        Ok(made.finish())
+        Ok(results.finish())
     },
 };
 
-/// A text with its nth match replaced, or with all for 0; matches before a character are none.
-fn replaced(regex: &Regex, text: &str, to: &str, start: usize, nth: usize) -> Result<String> {
-    let Some((mut from, _)) = text.char_indices().chain([(text.len(), ' ')]).nth(start - 1) else {
+/// A text with its nth match replaced, or all matches for 0. Matches are counted from the character `start`.
+fn replaced(regex: &Regex, text: &str, template: &str, start: usize, nth: usize) -> Result<String> {
+    let Some((mut offset, _)) = text.char_indices().chain([(text.len(), ' ')]).nth(start - 1)
+    else {
         return Ok(text.to_owned());
     };
-    let (mut made, mut kept, mut count) = (String::new(), 0, 0);
-    while from <= text.len()
-        && let Some(found) = regex.captures_at(text, from)
-        && let Some(whole) = found.get(0)
+    let (mut output, mut copied_end, mut count) = (String::new(), 0, 0);
+    while offset <= text.len()
+        && let Some(captures) = regex.captures_at(text, offset)
+        && let Some(whole) = captures.get(0)
     {
         count += 1;
         if nth == 0 || count == nth {
-            made.push_str(&text[kept..whole.start()]);
-            found.expand(to, &mut made);
-            kept = whole.end();
-            check_size("regexp_replace", made.len() as u64)?;
+            output.push_str(&text[copied_end..whole.start()]);
+            captures.expand(template, &mut output);
+            copied_end = whole.end();
+            check_size("regexp_replace", output.len() as u64)?;
             if nth != 0 {
                 break;
             }
         }
-        from = whole.end();
+        offset = whole.end();
         if whole.is_empty() {
-            // Behind an empty match the next begins a character later.
-            from += text[from..].chars().next().map_or(1, char::len_utf8);
+            // After an empty match the search continues one character later.
+            offset += text[offset..].chars().next().map_or(1, char::len_utf8);
         }
     }
-    made.push_str(&text[kept..]);
-    Ok(made)
+    output.push_str(&text[copied_end..]);
+    Ok(output)
 }
 
-/// What `regexp_replace` puts in, as the regex crate reads it: `\1` is a group, `\&` the match, `\\` a backslash, and a
-/// dollar is a dollar.
+/// Translates a replacement of PostgreSQL to the regex crate's: `\1` is a group, `\&` the match, `\\` a backslash, and
+/// `$` a literal dollar.
 pub(crate) fn replacement(text: &str) -> String {
-    let mut made = String::with_capacity(text.len());
+    let mut template = String::with_capacity(text.len());
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
         match letter {
-            '$' => made.push_str("$$"),
+            '$' => template.push_str("$$"),
             '\\' => match letters.next() {
-                Some(digit @ '0'..='9') => made.push_str(&format!("${{{digit}}}")),
-                Some('&') => made.push_str("${0}"),
-                Some('\\') | None => made.push('\\'),
-                Some(other) => made.extend(['\\', other]),
+                Some(digit @ '0'..='9') => template.push_str(&format!("${{{digit}}}")),
+                Some('&') => template.push_str("${0}"),
+                Some('\\') | None => template.push('\\'),
+                Some(escaped) => template.extend(['\\', escaped]),
             },
-            other => made.push(other),
+            _ => template.push(letter),
         }
     }
-    made
+    template
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! SQL's own regular expressions: SIMILAR TO, and `substring` by a pattern.
 //!
 //! ```text
-//!   x SIMILAR TO p [ESCAPE e]           similar_to(x, p [, e])       the pattern is of the whole text
-//!   substring(x SIMILAR p ESCAPE e)     similar_part(x, p, e)        what lies between two `e"` of the pattern
-//!   substring(x FROM p)                 regexp_part(x, p)            p is POSIX's: the first group, or the match
+//!   x SIMILAR TO p [ESCAPE e]           similar_to(x, p [, e])       the pattern must match the whole text
+//!   substring(x SIMILAR p ESCAPE e)     similar_part(x, p, e)        the part between two `e"` of the pattern
+//!   substring(x FROM p)                 regexp_part(x, p)            POSIX pattern: the first group, or the match
 //! ```
 //!
-//! A pattern is written as one of the regex crate, as PostgreSQL writes it as one of POSIX: `%` is `.*`, `_` is `.`, groups
-//! are not captured, and what SQL knows no meaning of is a letter.
+//! A pattern is translated to the regex crate's syntax, as PostgreSQL translates it to POSIX: `%` becomes `.*`, `_`
+//! becomes `.`, groups do not capture, and characters without a meaning in SQL are literal.
 
 use std::sync::Arc;
 
@@ -20,40 +20,40 @@ use crate::error::SqlError;
 use crate::plain::{Plain, Texts, all, is_text, texts};
 use crate::regular::Compiled;
 
-/// The escape character where none is said.
+/// The default escape character.
 const ESCAPE: char = '\\';
-/// Parts of a pattern: what comes before, what is taken, what comes after.
+/// Parts of a pattern: the prefix, the part to return, the suffix.
 const PARTS_MAX: usize = 3;
 
-/// The functions.
+/// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [&SIMILAR_TO, &SIMILAR_PART, &REGEXP_PART].into_iter().map(Plain::function)
 }
 
-/// The parts of texts by patterns: with escape characters SQL's, else POSIX's.
-pub(crate) fn part(of: &[ArrayRef]) -> Result<ArrayRef> {
-    match of {
-        [_, _] => (REGEXP_PART.run)(of),
-        _ => (SIMILAR_PART.run)(of),
+/// Parts of texts by patterns: SQL's with an escape character, else POSIX's.
+pub(crate) fn part(arguments: &[ArrayRef]) -> Result<ArrayRef> {
+    match arguments {
+        [_, _] => (REGEXP_PART.run)(arguments),
+        _ => (SIMILAR_PART.run)(arguments),
     }
 }
 
-fn two_or_three_texts(of: &[DataType]) -> Option<Vec<DataType>> {
-    all(of, 2, is_text, &DataType::Utf8).or_else(|| all(of, 3, is_text, &DataType::Utf8))
+fn two_or_three_texts(types: &[DataType]) -> Option<Vec<DataType>> {
+    all(types, 2, is_text, &DataType::Utf8).or_else(|| all(types, 3, is_text, &DataType::Utf8))
 }
 
 static SIMILAR_TO: Plain = Plain {
     name: "similar_to",
     takes: two_or_three_texts,
     gives: |_| DataType::Boolean,
-    run: |of| {
+    run: |arguments| {
         let mut pattern = Pattern::default();
-        let values = texts(&of[0])?;
-        let made = (0..values.len()).map(|row| match pattern.of_row(of, row)? {
+        let values = texts(&arguments[0])?;
+        let results = (0..values.len()).map(|row| match pattern.of_row(arguments, row)? {
             Some(regex) => Ok(Some(regex.is_match(values.value(row)))),
             None => Ok(None),
         });
-        Ok(Arc::new(made.collect::<Result<BooleanArray, SqlError>>()?))
+        Ok(Arc::new(results.collect::<Result<BooleanArray, SqlError>>()?))
     },
 };
 
@@ -61,61 +61,65 @@ static SIMILAR_PART: Plain = Plain {
     name: "similar_part",
     takes: two_or_three_texts,
     gives: |_| DataType::Utf8,
-    run: |of| {
+    run: |arguments| {
         let mut pattern = Pattern::default();
-        let values = texts(&of[0])?;
-        let mut made = Texts::new("substring", values.len());
+        let values = texts(&arguments[0])?;
+        let mut results = Texts::new("substring", values.len());
         for row in 0..values.len() {
-            let found =
-                pattern.of_row(of, row)?.and_then(|regex| regex.captures(values.value(row)));
-            let part = found.and_then(|found| found.get(1).or_else(|| found.get(0)));
-            made.push(part.map(|part| part.as_str()))?;
+            let captures =
+                pattern.of_row(arguments, row)?.and_then(|regex| regex.captures(values.value(row)));
+            let part = captures.and_then(|captures| captures.get(1).or_else(|| captures.get(0)));
+            results.push(part.map(|part| part.as_str()))?;
         }
-        Ok(made.finish())
+        Ok(results.finish())
     },
 };
 
 static REGEXP_PART: Plain = Plain {
     name: "regexp_part",
-    takes: |of| all(of, 2, is_text, &DataType::Utf8),
+    takes: |types| all(types, 2, is_text, &DataType::Utf8),
     gives: |_| DataType::Utf8,
-    run: |of| {
-        let (values, patterns) = (texts(&of[0])?, texts(&of[1])?);
+    run: |arguments| {
+        let (values, patterns) = (texts(&arguments[0])?, texts(&arguments[1])?);
         let mut compiled = Compiled::default();
-        let mut made = Texts::new("substring", values.len());
+        let mut results = Texts::new("substring", values.len());
         for row in 0..values.len() {
             if values.is_null(row) || patterns.is_null(row) {
-                made.push(None::<&str>)?;
+                results.push(None::<&str>)?;
                 continue;
             }
             let regex = compiled.of(patterns.value(row), "")?;
             let group = usize::from(regex.captures_len() > 1);
-            let found = regex.captures(values.value(row));
-            let part = found.and_then(|found| found.get(group));
-            made.push(part.map(|part| part.as_str()))?;
+            let captures = regex.captures(values.value(row));
+            let part = captures.and_then(|captures| captures.get(group));
+            results.push(part.map(|part| part.as_str()))?;
         }
-        Ok(made.finish())
+        Ok(results.finish())
     },
 };
 
-/// The pattern of a row, compiled when it is another than before.
+/// Cache of the compiled pattern of the last row.
 #[derive(Default)]
 struct Pattern {
     compiled: Compiled,
 }
 
 impl Pattern {
-    /// `None` when an argument of the row is NULL.
-    fn of_row(&mut self, of: &[ArrayRef], row: usize) -> Result<Option<&regex::Regex>, SqlError> {
-        if of.iter().any(|of| of.is_null(row)) {
+    /// Returns the pattern of a row; `None` when an argument of the row is NULL.
+    fn of_row(
+        &mut self,
+        arguments: &[ArrayRef],
+        row: usize,
+    ) -> Result<Option<&regex::Regex>, SqlError> {
+        if arguments.iter().any(|argument| argument.is_null(row)) {
             return Ok(None);
         }
-        let text = |of: &ArrayRef| texts(of).map(|texts| texts.value(row).to_owned());
-        let escape = match of.get(2) {
+        let text = |argument: &ArrayRef| texts(argument).map(|texts| texts.value(row).to_owned());
+        let escape = match arguments.get(2) {
             Some(escape) => escape_of(&text(escape)?)?,
             None => Some(ESCAPE),
         };
-        self.compiled.of(&translated(&text(&of[1])?, escape)?, "").map(Some)
+        self.compiled.of(&translated(&text(&arguments[1])?, escape)?, "").map(Some)
     }
 }
 
@@ -129,12 +133,13 @@ fn escape_of(text: &str) -> Result<Option<char>, SqlError> {
     Ok(escape)
 }
 
-/// A pattern as one of the regex crate, of the whole text; the middle one of its parts is a group.
+/// Translates a pattern to one of the regex crate for the whole text; the middle one of its parts becomes a group.
 fn translated(pattern: &str, escape: Option<char>) -> Result<String, SqlError> {
     let mut parts = vec![String::new()];
     let mut letters = pattern.chars().peekable();
     let mut in_class = false;
     while let Some(letter) = letters.next() {
+        // An escaped quotation mark separates the parts; other escaped characters are literal or classes.
         if Some(letter) == escape {
             match letters.next() {
                 Some('"') if !in_class => {
@@ -159,19 +164,19 @@ fn translated(pattern: &str, escape: Option<char>) -> Result<String, SqlError> {
                 // A named class, `[:alpha:]`.
                 '[' if letters.peek() == Some(&':') => {
                     part.push(letter);
-                    for named in letters.by_ref() {
-                        part.push(named);
-                        if named == ']' {
+                    for class_letter in letters.by_ref() {
+                        part.push(class_letter);
+                        if class_letter == ']' {
                             break;
                         }
                     }
                 }
-                // These have a meaning inside of classes in the regex crate only.
+                // Special inside of classes in the regex crate only.
                 '[' | '&' | '~' | '\\' => {
                     part.push('\\');
                     part.push(letter);
                 }
-                other => part.push(other),
+                _ => part.push(letter),
             }
             continue;
         }
@@ -189,25 +194,25 @@ fn translated(pattern: &str, escape: Option<char>) -> Result<String, SqlError> {
                 if letters.next_if_eq(&'^').is_some() {
                     part.push('^');
                 }
-                // At the beginning it is a letter.
+                // A bracket in the first position is literal.
                 if letters.next_if_eq(&']').is_some() {
                     part.push(']');
                 }
             }
-            other => part.push(other),
+            _ => part.push(letter),
         }
     }
     Ok(match parts.as_slice() {
-        [before, taken, after @ ..] => {
-            // What comes before and after is as short as can be.
-            let after = after.first().map_or("", String::as_str);
-            format!(r"\A(?U:{before})({taken})(?U:{after})\z")
+        [prefix, middle, suffix @ ..] => {
+            // The prefix and the suffix match as little as possible.
+            let suffix = suffix.first().map_or("", String::as_str);
+            format!(r"\A(?U:{prefix})({middle})(?U:{suffix})\z")
         }
         _ => format!(r"\A(?:{})\z", parts.concat()),
     })
 }
 
-/// A letter behind the escape character: itself, or one of POSIX's classes, `\d`.
+/// Writes a character after the escape character: one of POSIX's classes such as `\d`, or a literal.
 fn push_escaped(parts: &mut [String], escaped: char) {
     let Some(part) = parts.last_mut() else { return };
     if escaped.is_ascii_alphanumeric() {

@@ -1,6 +1,7 @@
-//! Values as PostgreSQL writes them: what its output functions make of each type.
+//! Values formatted as by PostgreSQL's output functions, for each type.
 //!
-//! The door sends values so, and casts to TEXT, `||`, `concat` and `array_to_string` use the same (`value_texts.rs`).
+//! The PostgreSQL protocol sends values in this form, and casts to TEXT, `||`, `concat` and `array_to_string` use it
+//! too (`value_texts.rs`).
 
 use std::fmt::{Display, LowerExp, Write};
 use std::sync::Arc;
@@ -21,19 +22,19 @@ use crate::zone::Zone;
 const MILLIS_PER_DAY: i64 = 86_400_000;
 const MICROS_PER_DAY: i128 = 86_400_000_000;
 
-/// Above this, PostgreSQL writes a double with an exponent; of a real it is 6 digits.
+/// Digits above which PostgreSQL writes a double, or a real, with an exponent.
 const FLOAT8_DIGITS: i32 = 15;
 const FLOAT4_DIGITS: i32 = 6;
 /// Writes the value of one row, which is not NULL.
 pub type ValueWriter = Box<dyn Fn(usize, &mut BytesMut) -> Result<(), SqlError> + Send>;
 
-/// Gives the bytes of one row, which is not NULL, to a function.
+/// Passes the bytes of one row, which is not NULL, to a function.
 pub type BytesReader = Box<dyn Fn(usize, &mut dyn FnMut(&[u8])) + Send>;
 
-/// Gives months, days and microseconds of one row.
+/// Returns months, days and microseconds of one row.
 pub type IntervalReader = Box<dyn Fn(usize) -> (i32, i32, i64) + Send>;
 
-/// One column, ready to be written.
+/// A column that can be written as text.
 pub struct TextColumn {
     nulls: Option<NullBuffer>,
     write: ValueWriter,
@@ -57,7 +58,7 @@ impl TextColumn {
         Ok(Self { nulls, write })
     }
 
-    /// Whether a row is NULL.
+    /// Returns true if a row is NULL.
     pub fn is_null(&self, row: usize) -> bool {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
@@ -66,12 +67,12 @@ impl TextColumn {
     ///
     /// # Errors
     /// When the value has no text.
-    pub fn write(&self, row: usize, out: &mut BytesMut) -> Result<(), SqlError> {
-        (self.write)(row, out)
+    pub fn write(&self, row: usize, buffer: &mut BytesMut) -> Result<(), SqlError> {
+        (self.write)(row, buffer)
     }
 }
 
-/// Writes the values of a column without dictionaries, runs and views of lists (`plain`).
+/// Makes a writer for a column without dictionaries, runs and list views (see `plain`).
 ///
 /// # Errors
 /// When Arrow cannot show the type.
@@ -79,8 +80,8 @@ pub fn writer(array: &ArrayRef, zone: Zone) -> Result<ValueWriter, SqlError> {
     Ok(match array.data_type() {
         DataType::Boolean => {
             let array = array.as_boolean().clone();
-            Box::new(move |row, out| {
-                out.put_u8(if array.value(row) { b't' } else { b'f' });
+            Box::new(move |row, buffer| {
+                buffer.put_u8(if array.value(row) { b't' } else { b'f' });
                 Ok(())
             })
         }
@@ -94,15 +95,15 @@ pub fn writer(array: &ArrayRef, zone: Zone) -> Result<ValueWriter, SqlError> {
         DataType::UInt64 => number::<UInt64Type>(array),
         DataType::Float16 => {
             let array = array.as_primitive::<Float16Type>().clone();
-            Box::new(move |row, out| float(out, f32::from(array.value(row)), FLOAT4_DIGITS))
+            Box::new(move |row, buffer| float(buffer, f32::from(array.value(row)), FLOAT4_DIGITS))
         }
         DataType::Float32 => {
             let array = array.as_primitive::<Float32Type>().clone();
-            Box::new(move |row, out| float(out, array.value(row), FLOAT4_DIGITS))
+            Box::new(move |row, buffer| float(buffer, array.value(row), FLOAT4_DIGITS))
         }
         DataType::Float64 => {
             let array = array.as_primitive::<Float64Type>().clone();
-            Box::new(move |row, out| float(out, array.value(row), FLOAT8_DIGITS))
+            Box::new(move |row, buffer| float(buffer, array.value(row), FLOAT8_DIGITS))
         }
         DataType::Decimal32(..) => decimal::<Decimal32Type>(array),
         DataType::Decimal64(..) => decimal::<Decimal64Type>(array),
@@ -114,58 +115,58 @@ pub fn writer(array: &ArrayRef, zone: Zone) -> Result<ValueWriter, SqlError> {
         | DataType::BinaryView
         | DataType::FixedSizeBinary(_) => {
             let value = bytes_of(array)?;
-            Box::new(move |row, out| {
-                value(row, &mut |bytes| hex(out, bytes));
+            Box::new(move |row, buffer| {
+                value(row, &mut |bytes| hex(buffer, bytes));
                 Ok(())
             })
         }
         DataType::Date32 => {
             let array = array.as_primitive::<Date32Type>().clone();
-            Box::new(move |row, out| {
-                civil::date(out, i64::from(array.value(row)));
+            Box::new(move |row, buffer| {
+                civil::date(buffer, i64::from(array.value(row)));
                 Ok(())
             })
         }
         DataType::Date64 => {
             let array = array.as_primitive::<Date64Type>().clone();
-            Box::new(move |row, out| {
-                civil::date(out, array.value(row).div_euclid(MILLIS_PER_DAY));
+            Box::new(move |row, buffer| {
+                civil::date(buffer, array.value(row).div_euclid(MILLIS_PER_DAY));
                 Ok(())
             })
         }
-        DataType::Timestamp(unit, named) => {
-            let (unit, zone) = (*unit, named.as_ref().map(|_| zone));
+        DataType::Timestamp(unit, type_zone) => {
+            let (unit, zone) = (*unit, type_zone.as_ref().map(|_| zone));
             let ticks = ticks(array)?;
-            Box::new(move |row, out| {
-                civil::timestamp(out, ticks.value(row), unit, zone);
+            Box::new(move |row, buffer| {
+                civil::timestamp(buffer, ticks.value(row), unit, zone);
                 Ok(())
             })
         }
         DataType::Time32(unit) | DataType::Time64(unit) => {
             let unit = *unit;
             let ticks = ticks(array)?;
-            Box::new(move |row, out| {
-                civil::time(out, ticks.value(row), unit);
+            Box::new(move |row, buffer| {
+                civil::time(buffer, ticks.value(row), unit);
                 Ok(())
             })
         }
         DataType::Interval(_) | DataType::Duration(_) => {
             let parts = interval_parts(array)?;
-            Box::new(move |row, out| {
+            Box::new(move |row, buffer| {
                 let (months, days, micros) = parts(row);
-                civil::interval(out, months, days, micros);
+                civil::interval(buffer, months, days, micros);
                 Ok(())
             })
         }
         DataType::List(_) => list(array, zone)?,
         DataType::Struct(_) => record(array, zone)?,
-        // Every value is NULL, so nothing is ever written.
+        // Every value is NULL, so that nothing is ever written.
         DataType::Null => Box::new(|_, _| Ok(())),
         _ => shown(array)?,
     })
 }
 
-/// The ticks of timestamps and times, whatever their unit.
+/// Ticks of timestamps and times, in their own unit.
 ///
 /// # Errors
 /// For arrays of other types.
@@ -180,9 +181,9 @@ pub fn ticks(array: &ArrayRef) -> Result<arrow::array::Int64Array, SqlError> {
     Ok(array.as_primitive::<Int64Type>().clone())
 }
 
-/// Text into a buffer that grows.
-fn put(out: &mut BytesMut, text: std::fmt::Arguments<'_>) -> Result<(), SqlError> {
-    out.write_fmt(text).map_err(|_| SqlError::internal("a buffer did not grow"))
+/// Writes formatted text to the buffer.
+fn put(buffer: &mut BytesMut, text: std::fmt::Arguments<'_>) -> Result<(), SqlError> {
+    buffer.write_fmt(text).map_err(|_| SqlError::internal("could not write to a buffer"))
 }
 
 fn number<T>(array: &ArrayRef) -> ValueWriter
@@ -191,40 +192,40 @@ where
     T::Native: Display + Send,
 {
     let array = array.as_primitive::<T>().clone();
-    Box::new(move |row, out| put(out, format_args!("{}", array.value(row))))
+    Box::new(move |row, buffer| put(buffer, format_args!("{}", array.value(row))))
 }
 
-/// The shortest digits that give the same number back; an exponent where PostgreSQL has one.
-fn float<F>(out: &mut BytesMut, value: F, digits: i32) -> Result<(), SqlError>
+/// Writes the shortest digits that parse to the same number, with an exponent where PostgreSQL has one.
+fn float<F>(buffer: &mut BytesMut, value: F, digits: i32) -> Result<(), SqlError>
 where
     F: Display + LowerExp + Into<f64> + Copy,
 {
     let wide: f64 = value.into();
     if wide.is_nan() {
-        out.extend_from_slice(b"NaN");
+        buffer.extend_from_slice(b"NaN");
         return Ok(());
     }
     if wide.is_infinite() {
-        out.extend_from_slice(if wide < 0.0 { b"-Infinity" } else { b"Infinity" });
+        buffer.extend_from_slice(if wide < 0.0 { b"-Infinity" } else { b"Infinity" });
         return Ok(());
     }
     let size = wide.abs();
     // Most numbers are far from both bounds.
     let plain = size == 0.0 || (1e-4..1e5).contains(&size);
     if plain {
-        return put(out, format_args!("{value}"));
+        return put(buffer, format_args!("{value}"));
     }
     let scientific = format!("{value:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else {
-        return put(out, format_args!("{value}"));
+        return put(buffer, format_args!("{value}"));
     };
     let exponent: i32 =
         exponent.parse().map_err(|_| SqlError::internal("a float without an exponent"))?;
     if (-4..digits).contains(&exponent) {
-        return put(out, format_args!("{value}"));
+        return put(buffer, format_args!("{value}"));
     }
     let sign = if exponent < 0 { '-' } else { '+' };
-    put(out, format_args!("{mantissa}e{sign}{:02}", exponent.abs()))
+    put(buffer, format_args!("{mantissa}e{sign}{:02}", exponent.abs()))
 }
 
 fn decimal<T: DecimalType>(array: &ArrayRef) -> ValueWriter
@@ -232,13 +233,13 @@ where
     T::Native: Send,
 {
     let array = array.as_primitive::<T>().clone();
-    Box::new(move |row, out| {
-        out.extend_from_slice(array.value_as_string(row).as_bytes());
+    Box::new(move |row, buffer| {
+        buffer.extend_from_slice(array.value_as_string(row).as_bytes());
         Ok(())
     })
 }
 
-/// Strings are the same in the text and the binary format.
+/// Makes a writer of strings, which have the same text and binary format.
 ///
 /// # Errors
 /// For arrays of other types.
@@ -246,113 +247,115 @@ pub fn strings(array: &ArrayRef) -> Result<ValueWriter, SqlError> {
     Ok(match array.data_type() {
         DataType::Utf8 => {
             let array = array.as_string::<i32>().clone();
-            Box::new(move |row, out| {
-                out.extend_from_slice(array.value(row).as_bytes());
+            Box::new(move |row, buffer| {
+                buffer.extend_from_slice(array.value(row).as_bytes());
                 Ok(())
             })
         }
         DataType::LargeUtf8 => {
             let array = array.as_string::<i64>().clone();
-            Box::new(move |row, out| {
-                out.extend_from_slice(array.value(row).as_bytes());
+            Box::new(move |row, buffer| {
+                buffer.extend_from_slice(array.value(row).as_bytes());
                 Ok(())
             })
         }
         DataType::Utf8View => {
             let array = array.as_string_view().clone();
-            Box::new(move |row, out| {
-                out.extend_from_slice(array.value(row).as_bytes());
+            Box::new(move |row, buffer| {
+                buffer.extend_from_slice(array.value(row).as_bytes());
                 Ok(())
             })
         }
-        other => return Err(SqlError::internal(format!("{other} is no string"))),
+        data_type => return Err(SqlError::internal(format!("{data_type} is not a string type"))),
     })
 }
 
-fn hex(out: &mut BytesMut, bytes: &[u8]) {
+fn hex(buffer: &mut BytesMut, bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    out.reserve(2 + bytes.len() * 2);
-    out.extend_from_slice(b"\\x");
+    buffer.reserve(2 + bytes.len() * 2);
+    buffer.extend_from_slice(b"\\x");
     for byte in bytes {
-        out.put_u8(DIGITS[usize::from(byte >> 4)]);
-        out.put_u8(DIGITS[usize::from(byte & 15)]);
+        buffer.put_u8(DIGITS[usize::from(byte >> 4)]);
+        buffer.put_u8(DIGITS[usize::from(byte & 15)]);
     }
 }
 
-/// `{a,b,"c d",NULL}`.
+/// Writes an array, as `{a,b,"c d",NULL}`.
 fn list(array: &ArrayRef, zone: Zone) -> Result<ValueWriter, SqlError> {
     let lists = array.as_list::<i32>().clone();
     let items = TextColumn::new(lists.values(), zone)?;
     let nested = matches!(lists.values().data_type(), DataType::List(_));
-    Ok(Box::new(move |row, out| {
+    Ok(Box::new(move |row, buffer| {
         let offsets = lists.value_offsets();
         let range = (offsets[row], offsets[row + 1]);
-        out.put_u8(b'{');
+        buffer.put_u8(b'{');
         let mut item = BytesMut::new();
-        for at in range.0..range.1 {
-            if at > range.0 {
-                out.put_u8(b',');
+        for position in range.0..range.1 {
+            if position > range.0 {
+                buffer.put_u8(b',');
             }
-            let at =
-                usize::try_from(at).map_err(|_| SqlError::internal("a list before its start"))?;
-            if items.is_null(at) {
-                out.extend_from_slice(b"NULL");
+            let position = usize::try_from(position)
+                .map_err(|_| SqlError::internal("negative list offset"))?;
+            // NULL is a bare word; an element is quoted where it would not parse back.
+            if items.is_null(position) {
+                buffer.extend_from_slice(b"NULL");
                 continue;
             }
             item.clear();
-            items.write(at, &mut item)?;
+            items.write(position, &mut item)?;
             if nested || !needs_quotes(&item) {
-                out.extend_from_slice(&item);
+                buffer.extend_from_slice(&item);
                 continue;
             }
-            out.put_u8(b'"');
+            buffer.put_u8(b'"');
             for byte in &item {
                 if matches!(byte, b'"' | b'\\') {
-                    out.put_u8(b'\\');
+                    buffer.put_u8(b'\\');
                 }
-                out.put_u8(*byte);
+                buffer.put_u8(*byte);
             }
-            out.put_u8(b'"');
+            buffer.put_u8(b'"');
         }
-        out.put_u8(b'}');
+        buffer.put_u8(b'}');
         Ok(())
     }))
 }
 
-/// `(1,,"c d",t)`: a row, in which nothing stands for NULL.
+/// Writes a row, as `(1,,"c d",t)`; NULL is empty.
 fn record(array: &ArrayRef, zone: Zone) -> Result<ValueWriter, SqlError> {
     let fields = array.as_struct().columns().iter();
     let fields: Vec<TextColumn> =
         fields.map(|field| TextColumn::new(field, zone)).collect::<Result<_, _>>()?;
-    Ok(Box::new(move |row, out| {
-        out.put_u8(b'(');
+    Ok(Box::new(move |row, buffer| {
+        buffer.put_u8(b'(');
         let mut item = BytesMut::new();
         for (position, field) in fields.iter().enumerate() {
             if position > 0 {
-                out.put_u8(b',');
+                buffer.put_u8(b',');
             }
             if field.is_null(row) {
                 continue;
             }
             item.clear();
             field.write(row, &mut item)?;
+            // Quotation marks and backslashes are doubled in a row.
             let special = |byte: &u8| {
                 matches!(byte, b'(' | b')' | b',' | b'"' | b'\\') || byte.is_ascii_whitespace()
             };
             if !item.is_empty() && !item.iter().any(special) {
-                out.extend_from_slice(&item);
+                buffer.extend_from_slice(&item);
                 continue;
             }
-            out.put_u8(b'"');
+            buffer.put_u8(b'"');
             for byte in &item {
                 if matches!(byte, b'"' | b'\\') {
-                    out.put_u8(*byte);
+                    buffer.put_u8(*byte);
                 }
-                out.put_u8(*byte);
+                buffer.put_u8(*byte);
             }
-            out.put_u8(b'"');
+            buffer.put_u8(b'"');
         }
-        out.put_u8(b')');
+        buffer.put_u8(b')');
         Ok(())
     }))
 }
@@ -365,12 +368,12 @@ fn needs_quotes(item: &[u8]) -> bool {
         })
 }
 
-/// The array without dictionaries, runs and views of lists.
+/// Casts dictionaries, runs and list views to plain arrays.
 ///
 /// # Errors
-/// When a list is too large for one with offsets of 32 bits.
+/// When a list is too large for offsets of 32 bits.
 pub fn plain(array: &ArrayRef) -> Result<ArrayRef, SqlError> {
-    let to = match array.data_type() {
+    let data_type = match array.data_type() {
         DataType::Dictionary(_, values) => values.as_ref().clone(),
         DataType::RunEndEncoded(_, values) => values.data_type().clone(),
         DataType::LargeList(item)
@@ -379,12 +382,12 @@ pub fn plain(array: &ArrayRef) -> Result<ArrayRef, SqlError> {
         | DataType::FixedSizeList(item, _) => DataType::List(Arc::clone(item)),
         _ => return Ok(Arc::clone(array)),
     };
-    let array = arrow::compute::cast(array, &to)?;
-    // A dictionary's values may be a list of dictionaries.
+    let array = arrow::compute::cast(array, &data_type)?;
+    // The values of a dictionary may be dictionaries.
     plain(&array)
 }
 
-/// Reads the bytes of rows.
+/// Makes a reader of the bytes of rows.
 ///
 /// # Errors
 /// For arrays of other types.
@@ -406,11 +409,11 @@ pub fn bytes_of(array: &ArrayRef) -> Result<BytesReader, SqlError> {
             let array = array.as_fixed_size_binary().clone();
             Box::new(move |row, take| take(array.value(row)))
         }
-        other => return Err(SqlError::internal(format!("{other} is no bytes"))),
+        data_type => return Err(SqlError::internal(format!("{data_type} is not a binary type"))),
     })
 }
 
-/// Reads the months, days and microseconds of intervals and durations.
+/// Makes a reader of months, days and microseconds of intervals and durations.
 ///
 /// # Errors
 /// For arrays of other types.
@@ -443,27 +446,29 @@ pub fn interval_parts(array: &ArrayRef) -> Result<IntervalReader, SqlError> {
             let array = array.as_primitive::<Int64Type>().clone();
             Box::new(move |row| {
                 let micros = i128::from(array.value(row)) * 1_000_000 / i128::from(per_second);
-                // PostgreSQL's difference of two times is in days, too.
+                // PostgreSQL's difference of two times has days too.
                 let days = i32::try_from(micros / MICROS_PER_DAY).unwrap_or(i32::MAX);
                 let rest = micros - i128::from(days) * MICROS_PER_DAY;
                 (0, days, i64::try_from(rest).unwrap_or(if rest < 0 { i64::MIN } else { i64::MAX }))
             })
         }
-        other => return Err(SqlError::internal(format!("{other} is no interval"))),
+        data_type => {
+            return Err(SqlError::internal(format!("{data_type} is not an interval type")));
+        }
     })
 }
 
-/// Writes values as Arrow shows them; for types that PostgreSQL does not have.
+/// Makes a writer with Arrow's format, for types that PostgreSQL lacks.
 ///
 /// # Errors
 /// When Arrow cannot show the type.
 pub fn shown(array: &ArrayRef) -> Result<ValueWriter, SqlError> {
     let array = Arc::clone(array);
-    // Checked here, so that a type that cannot be shown is an error of the batch.
+    // Checked here, so that a type that Arrow cannot show is an error of the whole batch.
     arrow::util::display::ArrayFormatter::try_new(array.as_ref(), &Default::default())?;
-    Ok(Box::new(move |row, out| {
+    Ok(Box::new(move |row, buffer| {
         let text = arrow::util::display::array_value_to_string(array.as_ref(), row)?;
-        out.extend_from_slice(text.as_bytes());
+        buffer.extend_from_slice(text.as_bytes());
         Ok(())
     }))
 }

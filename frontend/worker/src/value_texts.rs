@@ -1,16 +1,17 @@
-//! Values as texts, in statements: what PostgreSQL makes of them (`value_text.rs`), where DataFusion shows them its way.
+//! Conversion of values to text in statements, in PostgreSQL's format (`value_text.rs`) where DataFusion's differs.
 //!
 //! ```text
-//!   text_of(value [, zone])       CAST(value AS TEXT), and what `||` makes of a value beside a text
-//!   text_out(value [, zone])      the same as the output function writes it: a boolean is `t`
-//!   texts_of(array [, zone])      an array of the texts of an array's elements: CAST(array AS TEXT[])
-//!   texts_out(array [, zone])     the same as output functions write them, of all dimensions in one
+//!   text_of(value [, zone])       CAST(value AS TEXT), and a value beside a text in `||`
+//!   text_out(value [, zone])      like `text_of`, but in the format of output functions: a boolean is `t`
+//!   texts_of(array [, zone])      an array of the texts of the elements: CAST(array AS TEXT[])
+//!   texts_out(array [, zone])     like `texts_of`, in the format of output functions, with all dimensions flattened
 //! ```
 //!
-//! No statement calls them: [`OutputTexts`] puts them around arguments of `concat` and its like before types are coerced,
-//! and the frontend in the place of casts. Instants are shown in the zone, which is UTC where there is none.
+//! Statements do not call these functions: [`OutputTexts`] wraps arguments of `concat` and similar functions in them
+//! before types are coerced, and the frontend replaces casts by them. Instants are shown in the zone, which defaults to
+//! UTC.
 //!
-//! Invariant: texts are bounded while they are written, as those of other functions are (`bounded.rs`).
+//! Invariant: texts are bounded while they are written, like those of other functions (`bounded.rs`).
 
 use std::sync::Arc;
 
@@ -35,20 +36,20 @@ use crate::functions::REGISTRY;
 use crate::value_text::{TextColumn, plain};
 use crate::zone::Zone;
 
-/// The functions.
+/// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     Kind::ALL.into_iter().map(|kind| {
         ScalarUDF::from(Texts { kind, signature: Signature::variadic_any(Volatility::Immutable) })
     })
 }
 
-/// A call of `text_of`, or of `texts_of` where an array of texts is asked for; cast to a type of texts. `None` where a cast
-/// writes what PostgreSQL does.
-pub fn text_of(value: &Expr, from: &DataType, to: &DataType, zone: Zone) -> Option<Expr> {
-    let kind = match (from, to) {
-        (from, to) if to.is_string() && has_own_text(from) => Kind::Text,
-        (from, DataType::List(to)) if to.data_type().is_string() => {
-            let element = element_of(from)?;
+/// A call of `text_of`, or of `texts_of` for an array, cast to the target type. `None` where Arrow's cast has
+/// PostgreSQL's format.
+pub fn text_of(value: &Expr, source: &DataType, target: &DataType, zone: Zone) -> Option<Expr> {
+    let kind = match (source, target) {
+        (source, target) if target.is_string() && has_own_text(source) => Kind::Text,
+        (source, DataType::List(item)) if item.data_type().is_string() => {
+            let element = element_of(source)?;
             if !has_own_text(element) || element_of(element).is_some() {
                 return None;
             }
@@ -57,14 +58,14 @@ pub fn text_of(value: &Expr, from: &DataType, to: &DataType, zone: Zone) -> Opti
         _ => return None,
     };
     let call = kind.call(value.clone(), zone)?;
-    Some(if kind.made() == *to {
+    Some(if kind.made() == *target {
         call
     } else {
-        Expr::Cast(datafusion::logical_expr::Cast::new(Box::new(call), to.clone()))
+        Expr::Cast(datafusion::logical_expr::Cast::new(Box::new(call), target.clone()))
     })
 }
 
-/// The call with the zone that instants are shown in, where it is one of these and says none.
+/// Adds the zone in which instants are shown to a call of one of these functions without a zone.
 pub fn call_with_zone(call: &ScalarFunction, zone: Zone) -> Option<Expr> {
     let is_own = Kind::ALL.iter().any(|kind| kind.name() == call.func.name());
     let [value] = call.args.as_slice() else { return None };
@@ -73,23 +74,23 @@ pub fn call_with_zone(call: &ScalarFunction, zone: Zone) -> Option<Expr> {
     is_own.then_some(Expr::ScalarFunction(zoned))
 }
 
-/// Whether Arrow's cast to text writes a type otherwise than PostgreSQL.
-fn has_own_text(of: &DataType) -> bool {
+/// Returns true if Arrow's cast of a type to text differs from PostgreSQL's.
+fn has_own_text(data_type: &DataType) -> bool {
     use DataType::{
         Date32, Date64, Dictionary, Duration, Float16, Float32, Float64, Interval, Struct, Time32,
         Time64, Timestamp,
     };
-    match of {
+    match data_type {
         Float16 | Float32 | Float64 | Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..)
         | Interval(_) | Duration(_) | Struct(_) => true,
         Dictionary(_, values) => has_own_text(values),
-        other => element_of(other).is_some(),
+        _ => element_of(data_type).is_some(),
     }
 }
 
-/// The type of an array's elements.
-fn element_of(of: &DataType) -> Option<&DataType> {
-    match of {
+/// Type of an array's elements; `None` for other types.
+fn element_of(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::ListView(item)
@@ -128,7 +129,7 @@ impl Kind {
         }
     }
 
-    /// The call, `None` if the function is not there.
+    /// Returns a call of the function; `None` if it is not registered.
     fn call(self, value: Expr, zone: Zone) -> Option<Expr> {
         let function = Arc::clone(REGISTRY.scalar.get(self.name())?);
         let mut args = vec![value];
@@ -138,7 +139,7 @@ impl Kind {
         Some(Expr::ScalarFunction(ScalarFunction::new_udf(function, args)))
     }
 
-    /// Whether booleans are `true` and not `t`.
+    /// Returns true if booleans are written `true` and not `t`.
     fn spells_booleans(self) -> bool {
         matches!(self, Self::Text | Self::Texts)
     }
@@ -157,7 +158,7 @@ impl ScalarUDFImpl for Texts {
 
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
         match arguments {
-            // As a cast is called.
+            // Named as a cast would be named.
             [value, ..] => Ok(value.schema_name().to_string()),
             [] => exec_err!("{} takes a value", self.name()),
         }
@@ -169,10 +170,10 @@ impl ScalarUDFImpl for Texts {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match (self.kind, types) {
-            (Kind::Texts | Kind::TextsOut, [of, ..])
-                if element_of(of).is_none() && !of.is_null() =>
+            (Kind::Texts | Kind::TextsOut, [data_type, ..])
+                if element_of(data_type).is_none() && !data_type.is_null() =>
             {
-                exec_err!("{} takes an array, not {of}", self.name())
+                exec_err!("{} takes an array, not {data_type}", self.name())
             }
             (_, [_] | [_, _]) => Ok(self.kind.made()),
             _ => exec_err!("{} takes a value and a zone", self.name()),
@@ -196,7 +197,7 @@ impl ScalarUDFImpl for Texts {
         };
         let constant = matches!(value, ColumnarValue::Scalar(_));
         let values = value.to_array(if constant { 1 } else { args.number_rows })?;
-        let made: ArrayRef = match self.kind {
+        let results: ArrayRef = match self.kind {
             _ if values.data_type().is_null() => {
                 arrow::array::new_null_array(&self.kind.made(), values.len())
             }
@@ -206,13 +207,13 @@ impl ScalarUDFImpl for Texts {
             Kind::Texts | Kind::TextsOut => Arc::new(elements(&values, self.kind, zone)?),
         };
         if constant {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?));
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&results, 0)?));
         }
-        Ok(ColumnarValue::Array(made))
+        Ok(ColumnarValue::Array(results))
     }
 }
 
-/// Values as a cast to TEXT has them, instants in the zone; texts and NULLs as they are.
+/// Casts values to TEXT, with instants in the zone; types that Arrow's cast formats correctly stay as they are.
 ///
 /// # Errors
 /// When the texts are too large, or Arrow cannot show the type.
@@ -223,7 +224,7 @@ pub fn cast_texts(values: &ArrayRef, zone: Zone) -> Result<ArrayRef> {
     Ok(Arc::new(texts(values, true, zone)?))
 }
 
-/// The texts of values.
+/// Formats values as text.
 pub(crate) fn texts(
     values: &ArrayRef,
     spells_booleans: bool,
@@ -234,12 +235,12 @@ pub(crate) fn texts(
         return Ok(spelt.collect());
     }
     let column = TextColumn::new(values, zone)?;
-    let mut made = StringBuilder::with_capacity(values.len(), values.len() * 8);
+    let mut builder = StringBuilder::with_capacity(values.len(), values.len() * 8);
     let mut text = BytesMut::new();
     let mut total = 0_u64;
     for row in 0..values.len() {
         if column.is_null(row) || values.is_null(row) {
-            made.append_null();
+            builder.append_null();
             continue;
         }
         text.clear();
@@ -250,12 +251,12 @@ pub(crate) fn texts(
         check_total("text()", values.len(), total)?;
         let text = std::str::from_utf8(&text)
             .map_err(|_| SqlError::internal("a value's text is not UTF-8"))?;
-        made.append_value(text);
+        builder.append_value(text);
     }
-    Ok(made.finish())
+    Ok(builder.finish())
 }
 
-/// Arrays of the texts of elements. Those that output functions write are of all dimensions, one behind the other.
+/// Formats the elements of arrays. Output functions flatten all dimensions.
 fn elements(lists: &ArrayRef, kind: Kind, zone: Zone) -> Result<ListArray> {
     let lists = plain(lists)?;
     let lists = lists.as_list::<i32>();
@@ -265,11 +266,11 @@ fn elements(lists: &ArrayRef, kind: Kind, zone: Zone) -> Result<ListArray> {
         if kind == Kind::Texts {
             return exec_err!("{} takes an array of one dimension", kind.name());
         }
-        // The elements of the inner arrays, under the offsets of the outer ones.
+        // The elements of the inner arrays are addressed by the offsets of the outer ones.
         let inner = elements(lists.values(), kind, zone)?;
-        let offset = |at: &i32| {
-            let at = usize::try_from(*at).unwrap_or(0);
-            inner.value_offsets().get(at).copied().unwrap_or(0)
+        let offset = |index: &i32| {
+            let index = usize::try_from(*index).unwrap_or(0);
+            inner.value_offsets().get(index).copied().unwrap_or(0)
         };
         let offsets: Vec<i32> = lists.value_offsets().iter().map(offset).collect();
         let offsets = OffsetBuffer::new(offsets.into());
@@ -283,11 +284,11 @@ fn elements(lists: &ArrayRef, kind: Kind, zone: Zone) -> Result<ListArray> {
     Ok(ListArray::try_new(field, lists.offsets().clone(), values, nulls)?)
 }
 
-/// Functions that take the text of whatever they are given, as output functions write it, and from which argument on.
+/// Functions that convert arguments to text as output functions do, and their first such argument.
 const OF_OUTPUT: [(&str, usize); 4] =
     [("concat", 0), ("concat_ws", 1), ("format", 1), ("array_to_string", 0)];
 
-/// Writes arguments of `concat` and its like as texts; to be applied before types are coerced.
+/// Converts arguments of `concat` and similar functions to text; to be applied before types are coerced.
 #[derive(Debug)]
 pub struct OutputTexts;
 
@@ -305,20 +306,23 @@ impl FunctionRewrite for OutputTexts {
         let Expr::ScalarFunction(ScalarFunction { func, args }) = expression else {
             return Ok(Transformed::no(expression));
         };
-        let from = OF_OUTPUT.iter().find(|(name, _)| *name == func.name()).map(|(_, from)| *from);
-        let Some(from) = from else {
+        let start =
+            OF_OUTPUT.iter().find(|(name, _)| *name == func.name()).map(|(_, start)| *start);
+        let Some(start) = start else {
             return Ok(Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })));
         };
         let of_elements = func.name() == "array_to_string";
+        // Only the array of `array_to_string` is converted; other functions take values of any type.
         let mut changed = false;
         let args = args.into_iter().enumerate().map(|(position, arg)| {
-            let Ok(of) = arg.get_type(schema) else { return arg };
+            let Ok(data_type) = arg.get_type(schema) else { return arg };
             let kind = if of_elements {
-                let is_other = element_of(&of).is_some_and(|element| !element.is_string());
+                let is_other = element_of(&data_type).is_some_and(|element| !element.is_string());
                 (position == 0 && is_other).then_some(Kind::TextsOut)
             } else {
-                let is_text = of.is_string() || of.is_null() || of.is_integer();
-                (position >= from && !is_text).then_some(Kind::TextOut)
+                let is_text =
+                    data_type.is_string() || data_type.is_null() || data_type.is_integer();
+                (position >= start && !is_text).then_some(Kind::TextOut)
             };
             match kind.and_then(|kind| kind.call(arg.clone(), Zone::UTC)) {
                 Some(text) => {
