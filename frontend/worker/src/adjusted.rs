@@ -1,15 +1,15 @@
-//! DataFusion's functions, where PostgreSQL's take other arguments, round otherwise, or refuse what has no value.
+//! DataFusion's functions where PostgreSQL's take other arguments, round otherwise, or refuse arguments.
 //!
 //! ```text
 //!   round(double)                                half to even
-//!   ln, log, exp, power, acos ..                 an error in the place of NaN and of infinities that no argument is
-//!   ceil, floor and trunc of a decimal           as many digits as are left, and room for one more before the point
+//!   ln, log, exp, power, acos ..                 an error instead of NaN or an infinity, unless an argument is one
+//!   ceil, floor and trunc of a decimal           as many digits as remain, and room for one more before the point
 //!   greatest and least of floats                 NaN is the greatest; of 0 and -0 the first
-//!   coalesce(timestamptz, 'text')                the text is a time
-//!   coalesce(bytea, bytea)                       whatever kind of bytes both are
-//!   concat, concat_ws                            anything, as its text
-//!   length, octet_length, bit_length             of bytes too
-//!   substr, strpos, overlay, btrim ..            of bytes too
+//!   coalesce(timestamptz, 'text')                the text is read as a time
+//!   coalesce(bytea, bytea)                       the binary types may differ
+//!   concat, concat_ws                            any argument, converted to text
+//!   length, octet_length, bit_length             also of bytes
+//!   substr, strpos, overlay, btrim ..            also of bytes
 //!   substr(text, text [, text])                  by a pattern
 //!   array_length, cardinality                    integers; an empty array has no length
 //! ```
@@ -39,7 +39,7 @@ use crate::functions::{REGISTRY, builtin};
 use crate::plain::{doubles, is_text, wholes};
 use crate::similar;
 
-/// The functions, and how each differs.
+/// Functions that are replaced, and the difference of each from DataFusion's.
 const ADJUSTED: &[(&str, Change)] = &[
     ("round", Change::HalfToEven),
     ("ceil", Change::Digits(Digits::Up)),
@@ -72,7 +72,7 @@ const ADJUSTED: &[(&str, Change)] = &[
     ("cardinality", Change::Count),
 ];
 
-/// How a function differs from DataFusion's.
+/// Difference of a function from DataFusion's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Change {
     HalfToEven,
@@ -107,8 +107,8 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     })
 }
 
-/// Plans `SUBSTRING(..)`, `POSITION(..)` and `OVERLAY(..)`, which are no calls in SQL's grammar, as calls of the functions
-/// of these names that are registered; DataFusion would take its own.
+/// Plans `SUBSTRING(..)`, `POSITION(..)` and `OVERLAY(..)`, which SQL's grammar does not parse as calls, as calls of
+/// the registered functions of these names; DataFusion would use its own.
 #[derive(Debug)]
 pub struct AdjustedCalls;
 
@@ -148,7 +148,7 @@ impl Adjusted {
         self.inner.inner().as_ref()
     }
 
-    /// Whether a call is of bytes, and no matter of DataFusion's.
+    /// Returns true if the call is on bytes, which is evaluated here.
     fn of_bytes(&self, types: &[DataType]) -> bool {
         let takes = matches!(
             self.change,
@@ -158,17 +158,17 @@ impl Adjusted {
                 | Change::BytesOverlay
                 | Change::BytesTrimmed { .. }
         );
-        takes && types.first().is_some_and(|of| of.is_binary())
+        takes && types.first().is_some_and(|data_type| data_type.is_binary())
     }
 
-    /// Whether a call takes a part of a text by a pattern.
+    /// Returns true if the call takes a part of a text by a pattern.
     fn by_pattern(&self, types: &[DataType]) -> bool {
         self.change == Change::BytesPart
-            && matches!(types, [of, pattern, rest @ ..]
-                if is_text(of) && pattern.is_string() && rest.iter().all(is_text))
+            && matches!(types, [text, pattern, rest @ ..]
+                if is_text(text) && pattern.is_string() && rest.iter().all(is_text))
     }
 
-    /// What a call cuts off decimals; `None` where that is a matter of DataFusion's.
+    /// Rounding of a call on decimals that is evaluated here; `None` if DataFusion evaluates the call.
     fn of_decimals(&self, types: &[DataType]) -> Option<Digits> {
         match (self.change, types) {
             (Change::Digits(digits), [DataType::Decimal128(_, 0..)]) => Some(digits),
@@ -189,7 +189,8 @@ impl Adjusted {
     }
 
     fn as_inner(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        let fields = types.iter().map(|of| Arc::new(Field::new("argument", of.clone(), true)));
+        let fields =
+            types.iter().map(|data_type| Arc::new(Field::new("argument", data_type.clone(), true)));
         let fields = fields_with_udf(&fields.collect::<Vec<_>>(), self.inner.as_ref())?;
         Ok(fields.iter().map(|field| field.data_type().clone()).collect())
     }
@@ -213,42 +214,56 @@ impl ScalarUDFImpl for Adjusted {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        // Functions of bytes: the other arguments are positions and counts.
         if self.of_bytes(types) {
-            let of_bytes = |at: usize| match self.change {
+            let of_bytes = |position: usize| match self.change {
                 Change::BytesPlace | Change::BytesTrimmed { .. } => true,
-                Change::BytesOverlay => at < 2,
-                _ => at == 0,
+                Change::BytesOverlay => position < 2,
+                _ => position == 0,
             };
-            let coerced = (0..types.len())
-                .map(|at| if of_bytes(at) { DataType::BinaryView } else { DataType::Int64 });
+            let coerced = (0..types.len()).map(|position| {
+                if of_bytes(position) { DataType::BinaryView } else { DataType::Int64 }
+            });
             return Ok(coerced.collect());
         }
         if self.by_pattern(types) {
             return Ok(vec![DataType::Utf8; types.len()]);
         }
+        // Decimals keep their type; the optional second argument is a count of digits.
         if self.of_decimals(types).is_some() {
             let mut coerced = types.to_vec();
             coerced.truncate(1);
             coerced.extend(types.get(1).map(|_| DataType::Int64));
             return Ok(coerced);
         }
+        // The remaining changes only widen the arguments that DataFusion's function accepts.
         match self.change {
             Change::AnyText => {
-                let types = types.iter().map(|of| {
-                    if of.is_string() || of.is_null() { of.clone() } else { DataType::Utf8 }
+                let types = types.iter().map(|data_type| {
+                    if data_type.is_string() || data_type.is_null() {
+                        data_type.clone()
+                    } else {
+                        DataType::Utf8
+                    }
                 });
                 self.as_inner(&types.collect::<Vec<_>>())
             }
             Change::Texts => {
-                let others: Vec<&DataType> =
-                    types.iter().filter(|of| !of.is_string() && !of.is_null()).collect();
-                match others.as_slice() {
+                let typed: Vec<&DataType> = types
+                    .iter()
+                    .filter(|data_type| !data_type.is_string() && !data_type.is_null())
+                    .collect();
+                match typed.as_slice() {
                     [first, rest @ ..]
-                        if others.len() < types.len() && rest.iter().all(|of| of == first) =>
+                        if typed.len() < types.len()
+                            && rest.iter().all(|data_type| data_type == first) =>
                     {
                         Ok(vec![(*first).clone(); types.len()])
                     }
-                    bytes if bytes.iter().all(|of| of.is_binary()) && !bytes.is_empty() => {
+                    bytes
+                        if bytes.iter().all(|data_type| data_type.is_binary())
+                            && !bytes.is_empty() =>
+                    {
                         Ok(vec![DataType::BinaryView; types.len()])
                     }
                     _ => self.as_inner(types),
@@ -278,7 +293,7 @@ impl ScalarUDFImpl for Adjusted {
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let types: Vec<DataType> =
             args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
-        let own = if self.of_bytes(&types) {
+        let return_type = if self.of_bytes(&types) {
             Some(self.made_of_bytes())
         } else if self.by_pattern(&types) {
             Some(DataType::Utf8)
@@ -288,8 +303,8 @@ impl ScalarUDFImpl for Adjusted {
         } else {
             matches!(self.change, Change::Dimension | Change::Count).then_some(DataType::Int32)
         };
-        match own {
-            Some(of) => Ok(Arc::new(Field::new(self.name(), of, true))),
+        match return_type {
+            Some(return_type) => Ok(Arc::new(Field::new(self.name(), return_type, true))),
             None => self.inner().return_field_from_args(args),
         }
     }
@@ -301,7 +316,7 @@ impl ScalarUDFImpl for Adjusted {
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         match self.change {
             Change::Texts | Change::AnyText => self.inner().simplify(args, info),
-            // What DataFusion makes of the others is its own function again.
+            // DataFusion simplifies the others to its own functions, which would undo the adjustment.
             _ => Ok(ExprSimplifyResult::Original(args)),
         }
     }
@@ -330,65 +345,68 @@ impl ScalarUDFImpl for Adjusted {
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let types: Vec<DataType> = args.args.iter().map(ColumnarValue::data_type).collect();
+        // A call on constants is evaluated once, and its value stays a constant.
         let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
-        let done = |made: ArrayRef| {
+        let finish = |array: ArrayRef| {
             Ok(if constant {
-                ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?)
+                ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?)
             } else {
-                ColumnarValue::Array(made)
+                ColumnarValue::Array(array)
             })
         };
+        // Calls that are evaluated here.
         if self.of_bytes(&types) {
             let arrays: Vec<ArrayRef> =
                 args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
-            return done(self.bytes(&arrays)?);
+            return finish(self.bytes(&arrays)?);
         }
         if self.by_pattern(&types) {
             let arrays: Vec<ArrayRef> =
                 args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
-            return done(similar::part(&arrays)?);
+            return finish(similar::part(&arrays)?);
         }
         if let Some(cut) = self.of_decimals(&types) {
             let count = args.args.get(1).map(|count| count.to_array(rows)).transpose()?;
-            let of = args.args[0].to_array(rows)?;
-            return done(cut.decimals(&of, count.as_ref(), args.return_type())?);
+            let numbers = args.args[0].to_array(rows)?;
+            return finish(cut.decimals(&numbers, count.as_ref(), args.return_type())?);
         }
+        // Calls that DataFusion's function evaluates, with arguments or results adjusted.
         match self.change {
             Change::HalfToEven => match (args.args.as_slice(), types.as_slice()) {
-                ([of], [DataType::Float64]) => {
-                    let of = of.to_array(rows)?;
-                    let of = of.as_primitive::<Float64Type>();
-                    done(Arc::new(of.unary::<_, Float64Type>(f64::round_ties_even)))
+                ([values], [DataType::Float64]) => {
+                    let values = values.to_array(rows)?;
+                    let values = values.as_primitive::<Float64Type>();
+                    finish(Arc::new(values.unary::<_, Float64Type>(f64::round_ties_even)))
                 }
-                ([of], [DataType::Float32]) => {
-                    let of = of.to_array(rows)?;
-                    let of = of.as_primitive::<Float32Type>();
-                    done(Arc::new(of.unary::<_, Float32Type>(f32::round_ties_even)))
+                ([values], [DataType::Float32]) => {
+                    let values = values.to_array(rows)?;
+                    let values = values.as_primitive::<Float32Type>();
+                    finish(Arc::new(values.unary::<_, Float32Type>(f32::round_ties_even)))
                 }
                 _ => self.inner().invoke_with_args(args),
             },
             Change::Extreme(end) if args.return_type().is_floating() => {
-                let of: Vec<ArrayRef> =
+                let arrays: Vec<ArrayRef> =
                     args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
-                done(extremes::of_floats(end, &of, args.return_type())?)
+                finish(extremes::of_floats(end, &arrays, args.return_type())?)
             }
             Change::Logarithm | Change::Finite | Change::Power => {
                 let inputs: Vec<ArrayRef> =
                     args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
-                let made = self.inner().invoke_with_args(args)?.to_array(rows)?;
-                self.check_values(&inputs, &made)?;
-                done(made)
+                let outputs = self.inner().invoke_with_args(args)?.to_array(rows)?;
+                self.check_values(&inputs, &outputs)?;
+                finish(outputs)
             }
             Change::Dimension | Change::Count => {
                 let least = u64::from(self.change == Change::Dimension);
                 args.return_field = Arc::new(Field::new(self.name(), DataType::UInt64, true));
-                let made = self.inner().invoke_with_args(args)?.to_array(rows)?;
-                let made = cast(&made, &DataType::UInt64)?;
-                let lengths = made.as_primitive::<UInt64Type>().iter();
+                let lengths = self.inner().invoke_with_args(args)?.to_array(rows)?;
+                let lengths = cast(&lengths, &DataType::UInt64)?;
+                let lengths = lengths.as_primitive::<UInt64Type>().iter();
                 let lengths: UInt64Array =
                     lengths.map(|length| length.filter(|length| *length >= least)).collect();
-                done(cast(&lengths, &DataType::Int32)?)
+                finish(cast(&lengths, &DataType::Int32)?)
             }
             _ => self.inner().invoke_with_args(args),
         }
@@ -396,16 +414,18 @@ impl ScalarUDFImpl for Adjusted {
 }
 
 impl Adjusted {
-    /// Refuses values that are not finite where all arguments are.
-    fn check_values(&self, inputs: &[ArrayRef], made: &ArrayRef) -> Result<()> {
-        if !made.data_type().is_floating() {
+    /// Refuses results that are not finite although all arguments are.
+    fn check_values(&self, inputs: &[ArrayRef], outputs: &ArrayRef) -> Result<()> {
+        if !outputs.data_type().is_floating() {
             return Ok(());
         }
-        let values = doubles(made)?;
+        let values = doubles(outputs)?;
+        // Most batches have finite results only.
         if values.values().iter().all(|value| value.is_finite()) {
             return Ok(());
         }
         let inputs: Vec<_> = inputs.iter().map(doubles).collect::<Result<_>>()?;
+        // A result that is not finite is correct if an argument is not finite either.
         for (row, value) in values.iter().enumerate() {
             let Some(value) = value.filter(|value| !value.is_finite()) else { continue };
             let finite = |input: &arrow::array::Float64Array| {
@@ -414,6 +434,7 @@ impl Adjusted {
             if !inputs.iter().all(finite) {
                 continue;
             }
+            // PostgreSQL's errors name the cause where the function has a pole.
             let (sqlstate, message) = match self.change {
                 Change::Logarithm if value.is_nan() => {
                     ("2201E", "cannot take logarithm of a negative number")
@@ -423,7 +444,7 @@ impl Adjusted {
                     "2201F",
                     "a negative number raised to a non-integer power yields a complex result",
                 ),
-                Change::Power if inputs.first().is_some_and(|of| of.value(row) == 0.0) => {
+                Change::Power if inputs.first().is_some_and(|base| base.value(row) == 0.0) => {
                     ("2201F", "zero raised to a negative power is undefined")
                 }
                 _ if value.is_nan() => (NUMERIC_OUT_OF_RANGE, "input is out of range"),
@@ -434,12 +455,12 @@ impl Adjusted {
         Ok(())
     }
 
-    /// A function of bytes.
-    fn bytes(&self, of: &[ArrayRef]) -> Result<ArrayRef> {
-        let bytes = cast(&of[0], &DataType::BinaryView)?;
+    /// Evaluates a function of bytes.
+    fn bytes(&self, arguments: &[ArrayRef]) -> Result<ArrayRef> {
+        let bytes = cast(&arguments[0], &DataType::BinaryView)?;
         let bytes = bytes.as_binary_view();
         let narrow = |length: usize| i32::try_from(length).unwrap_or(i32::MAX);
-        Ok(match (self.change, of) {
+        Ok(match (self.change, arguments) {
             (Change::BytesLength(times), [_]) => {
                 let lengths = bytes.iter().map(|bytes| Some(narrow(bytes?.len()) * times));
                 Arc::new(lengths.collect::<Int32Array>())
@@ -448,11 +469,12 @@ impl Adjusted {
                 let part = cast(part, &DataType::BinaryView)?;
                 let places = bytes.iter().zip(part.as_binary_view()).map(|(bytes, part)| {
                     let (bytes, part) = bytes.zip(part)?;
+                    // An empty part is found at the start.
                     if part.is_empty() {
                         return Some(1);
                     }
-                    let at = bytes.windows(part.len()).position(|window| window == part);
-                    Some(at.map_or(0, |at| narrow(at + 1)))
+                    let index = bytes.windows(part.len()).position(|window| window == part);
+                    Some(index.map_or(0, |index| narrow(index + 1)))
                 });
                 Arc::new(places.collect::<Int32Array>())
             }
@@ -460,13 +482,14 @@ impl Adjusted {
                 let starts = wholes(start)?;
                 let lengths = rest.first().map(wholes).transpose()?;
                 let part = |row: usize| {
-                    let is_null = |of: &arrow::array::Int64Array| of.is_null(row);
+                    let is_null = |array: &arrow::array::Int64Array| array.is_null(row);
                     if bytes.is_null(row)
                         || starts.is_null(row)
                         || lengths.as_ref().is_some_and(is_null)
                     {
                         return Ok(None);
                     }
+                    // Positions begin at 1, and may lie outside of the value.
                     let value = bytes.value(row);
                     let length = i64::try_from(value.len()).unwrap_or(i64::MAX);
                     let start = starts.value(row);
@@ -478,10 +501,14 @@ impl Adjusted {
                         Some(lengths) => start.saturating_add(lengths.value(row)),
                         None => i64::MAX,
                     };
-                    let at = |place: i64| {
+                    let offset = |place: i64| {
                         usize::try_from(place.saturating_sub(1).clamp(0, length)).unwrap_or(0)
                     };
-                    Ok(Some(value.get(at(start)..at(end).max(at(start))).unwrap_or_default()))
+                    Ok(Some(
+                        value
+                            .get(offset(start)..offset(end).max(offset(start)))
+                            .unwrap_or_default(),
+                    ))
                 };
                 let parts = (0..bytes.len()).map(part);
                 Arc::new(parts.collect::<Result<BinaryViewArray, SqlError>>()?)
@@ -495,6 +522,7 @@ impl Adjusted {
                 let which = which.as_binary_view();
                 let trimmed = bytes.iter().zip(which).map(|(bytes, which)| {
                     let (mut bytes, which) = bytes.zip(which)?;
+                    // The set of bytes to remove applies at either end.
                     while start && bytes.first().is_some_and(|byte| which.contains(byte)) {
                         bytes = &bytes[1..];
                     }
@@ -505,12 +533,12 @@ impl Adjusted {
                 });
                 Arc::new(trimmed.collect::<BinaryViewArray>())
             }
-            _ => return exec_err!("{} does not take so many arguments", self.name()),
+            _ => return exec_err!("unexpected number of arguments for {}()", self.name()),
         })
     }
 }
 
-/// Bytes with others in their place from a position on, as many as the others are unless it is said.
+/// Bytes overwritten from a start position on, by as many bytes as the replacement has unless a count is given.
 fn overlaid(
     bytes: &BinaryViewArray,
     part: &BinaryViewArray,
@@ -521,6 +549,7 @@ fn overlaid(
     let counts = counts.map(wholes).transpose()?;
     let mut total = 0_u64;
     let overlaid = (0..bytes.len()).map(|row| -> Result<Option<Vec<u8>>> {
+        // NULL if any argument is.
         let is_null = bytes.is_null(row)
             || part.is_null(row)
             || starts.is_null(row)
@@ -532,15 +561,18 @@ fn overlaid(
         if start < 1 {
             return Err(SqlError::new("22011", "negative substring length not allowed").into());
         }
+        // Positions begin at 1; bytes beyond the end are ignored.
         let width = i64::try_from(part.len()).unwrap_or(i64::MAX);
         let count = counts.as_ref().map_or(width, |counts| counts.value(row));
-        let at = |place: i64| usize::try_from(place.max(0)).unwrap_or(usize::MAX).min(value.len());
-        let (before, after) = (at(start - 1), at((start - 1).saturating_add(count)));
-        let size = (before + part.len() + value.len() - after) as u64;
+        let offset =
+            |place: i64| usize::try_from(place.max(0)).unwrap_or(usize::MAX).min(value.len());
+        let (head_end, tail_start) = (offset(start - 1), offset((start - 1).saturating_add(count)));
+        // The sizes are checked before the value is made.
+        let size = (head_end + part.len() + value.len() - tail_start) as u64;
         bounded::check_size("overlay", size)?;
         total = total.saturating_add(size);
         bounded::check_total("overlay()", bytes.len(), total)?;
-        Ok(Some([&value[..before], part, &value[after..]].concat()))
+        Ok(Some([&value[..head_end], part, &value[tail_start..]].concat()))
     });
     let overlaid: Vec<Option<Vec<u8>>> = overlaid.collect::<Result<_>>()?;
     Ok(Arc::new(overlaid.iter().map(Option::as_deref).collect::<BinaryViewArray>()))

@@ -1,7 +1,7 @@
-//! A function that gives back what it is given, under a name that tells it from others.
+//! `kept_apart(value, text)`: returns its first argument under a unique name.
 //!
-//! DataFusion calls a cast by the name of what is cast, and refuses to group by both. Behind this function, whose second
-//! argument is any constant text, each has a name; it is gone when a plan has been simplified.
+//! DataFusion names a cast after the expression that is cast, and refuses to group by both. A call of this function has
+//! a name of its own, which its constant second argument makes unique; simplification of the plan removes the call.
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::exec_err;
@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 /// The name of the function.
 pub const NAME: &str = "kept_apart";
 
-/// The function.
+/// The function to register.
 pub(crate) fn function() -> ScalarUDF {
     ScalarUDF::from(Apart { signature: Signature::any(2, Volatility::Immutable) })
 }
@@ -36,28 +36,28 @@ impl ScalarUDFImpl for Apart {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
-            [of, _] => Ok(of.clone()),
+            [value, _] => Ok(value.clone()),
             _ => exec_err!("{NAME} takes two arguments"),
         }
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         match args.arg_fields {
-            [of, _] => Ok(of.as_ref().clone().with_name(NAME).into()),
+            [field, _] => Ok(field.as_ref().clone().with_name(NAME).into()),
             _ => exec_err!("{NAME} takes two arguments"),
         }
     }
 
     fn simplify(&self, args: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
         match <[Expr; 2]>::try_from(args) {
-            Ok([of, _]) => Ok(ExprSimplifyResult::Simplified(of)),
+            Ok([value, _]) => Ok(ExprSimplifyResult::Simplified(value)),
             Err(args) => Ok(ExprSimplifyResult::Original(args)),
         }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match args.args.into_iter().next() {
-            Some(of) => Ok(of),
+            Some(value) => Ok(value),
             None => exec_err!("{NAME} takes two arguments"),
         }
     }

@@ -1,4 +1,4 @@
-//! Functions of arrays that DataFusion does not have, as PostgreSQL has them.
+//! Array functions of PostgreSQL that DataFusion lacks.
 
 use std::sync::Arc;
 
@@ -12,34 +12,34 @@ use crate::bounded::{check_size, check_total};
 use crate::error::SqlError;
 use crate::plain::{Plain, Texts, is_whole, wholes};
 
-/// The functions.
+/// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [&FILL, &TRIM, &DIMS].into_iter().map(Plain::function)
 }
 
-fn is_array(of: &DataType) -> bool {
-    matches!(of, DataType::List(_))
+fn is_array(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::List(_))
 }
 
-/// Bytes of an element, roughly.
+/// Approximate bytes of an element.
 const ELEMENT_BYTES: u64 = 16;
 
-/// An array of one value, of as many elements as another array of one number says.
+/// `array_fill(value, dimensions)`: an array of one repeated value. Only one dimension is supported.
 static FILL: Plain = Plain {
     name: "array_fill",
-    takes: |of| match of {
+    takes: |types| match types {
         [value, DataType::List(counts)] if is_whole(counts.data_type()) && !is_array(value) => {
             let counts = Arc::new(Field::new_list_field(DataType::Int64, true));
             Some(vec![value.clone(), DataType::List(counts)])
         }
         _ => None,
     },
-    gives: |of| {
-        let of = of.first().cloned().unwrap_or(DataType::Null);
-        DataType::List(Arc::new(Field::new_list_field(of, true)))
+    gives: |types| {
+        let item = types.first().cloned().unwrap_or(DataType::Null);
+        DataType::List(Arc::new(Field::new_list_field(item, true)))
     },
-    run: |of| {
-        let counts = of[1].as_list::<i32>();
+    run: |arguments| {
+        let counts = arguments[1].as_list::<i32>();
         let (mut indices, mut offsets, mut nulls) = (Vec::new(), vec![0_i32], Vec::new());
         for row in 0..counts.len() {
             let count = if counts.is_null(row) {
@@ -55,8 +55,8 @@ static FILL: Plain = Plain {
                     }
                     1 => Some(dimensions.value(0)),
                     _ => {
-                        let what = "array_fill of more than one dimension";
-                        return Err(SqlError::unsupported(what).into());
+                        let feature = "array_fill of more than one dimension";
+                        return Err(SqlError::unsupported(feature).into());
                     }
                 }
             };
@@ -68,30 +68,30 @@ static FILL: Plain = Plain {
             offsets.push(i32::try_from(indices.len()).unwrap_or(i32::MAX));
             nulls.push(count.is_some());
         }
-        // What is repeated may be large.
+        // The repeated value itself may be large.
         let indices = UInt64Array::from(indices);
-        let size = of[0].get_array_memory_size() as u64 / of[0].len().max(1) as u64;
+        let size = arguments[0].get_array_memory_size() as u64 / arguments[0].len().max(1) as u64;
         let size = size.saturating_mul(indices.len() as u64);
         check_total("array_fill()", counts.len(), size)?;
-        let values = take(&of[0], &indices, None)?;
+        let values = take(&arguments[0], &indices, None)?;
         let field = Arc::new(Field::new_list_field(values.data_type().clone(), true));
         let offsets = OffsetBuffer::new(offsets.into());
         Ok(Arc::new(ListArray::try_new(field, offsets, values, Some(NullBuffer::from(nulls)))?))
     },
 };
 
-/// An array without so many elements at its end.
+/// `trim_array(array, n)`: the array without its last n elements.
 static TRIM: Plain = Plain {
     name: "trim_array",
-    takes: |of| match of {
+    takes: |types| match types {
         [array, count] if is_array(array) && is_whole(count) => {
             Some(vec![array.clone(), DataType::Int64])
         }
         _ => None,
     },
-    gives: |of| of.first().cloned().unwrap_or(DataType::Null),
-    run: |of| {
-        let (arrays, counts) = (of[0].as_list::<i32>(), wholes(&of[1])?);
+    gives: |types| types.first().cloned().unwrap_or(DataType::Null),
+    run: |arguments| {
+        let (arrays, counts) = (arguments[0].as_list::<i32>(), wholes(&arguments[1])?);
         let mut indices = Vec::new();
         let (mut offsets, mut nulls) = (vec![0_i32], Vec::with_capacity(arrays.len()));
         for row in 0..arrays.len() {
@@ -106,23 +106,25 @@ static TRIM: Plain = Plain {
                         format!("number of elements to trim must be between 0 and {length}");
                     SqlError::new("2202E", message)
                 })?;
-                indices.extend((start..end - count).map(|at| u64::try_from(at).unwrap_or(0)));
+                indices.extend((start..end - count).map(|index| u64::try_from(index).unwrap_or(0)));
             }
             offsets.push(i32::try_from(indices.len()).unwrap_or(i32::MAX));
             nulls.push(!is_null);
         }
         let values = take(arrays.values(), &UInt64Array::from(indices), None)?;
-        let DataType::List(field) = arrays.data_type() else { return Ok(Arc::clone(&of[0])) };
+        let DataType::List(field) = arrays.data_type() else {
+            return Ok(Arc::clone(&arguments[0]));
+        };
         let offsets = OffsetBuffer::new(offsets.into());
         let nulls = Some(NullBuffer::from(nulls));
         Ok(Arc::new(ListArray::try_new(Arc::clone(field), offsets, values, nulls)?))
     },
 };
 
-/// The bounds of an array's dimensions, as a text: `[1:2][1:3]`.
+/// `array_dims(array)`: the bounds of the dimensions as a text, `[1:2][1:3]`.
 static DIMS: Plain = Plain {
     name: "array_dims",
-    takes: |of| match of {
+    takes: |types| match types {
         [array] if is_array(array) => Some(vec![array.clone()]),
         [DataType::LargeList(item) | DataType::FixedSizeList(item, _)] => {
             Some(vec![DataType::List(Arc::clone(item))])
@@ -130,11 +132,11 @@ static DIMS: Plain = Plain {
         _ => None,
     },
     gives: |_| DataType::Utf8,
-    run: |of| {
-        let mut made = Texts::new("array_dims", of[0].len());
-        for row in 0..of[0].len() {
+    run: |arguments| {
+        let mut dimensions = Texts::new("array_dims", arguments[0].len());
+        for row in 0..arguments[0].len() {
             let mut text = String::new();
-            let mut array: ArrayRef = of[0].slice(row, 1);
+            let mut array: ArrayRef = arguments[0].slice(row, 1);
             while let Some(lists) = array.as_list_opt::<i32>() {
                 if lists.is_empty() || lists.is_null(0) {
                     break;
@@ -146,9 +148,9 @@ static DIMS: Plain = Plain {
                 text.push_str(&format!("[1:{}]", inner.len()));
                 array = inner;
             }
-            made.push((!text.is_empty()).then_some(text))?;
+            dimensions.push((!text.is_empty()).then_some(text))?;
         }
-        Ok(made.finish())
+        Ok(dimensions.finish())
     },
 };
 

@@ -1,13 +1,13 @@
 //! Casts that round.
 //!
-//! Arrow's casts cut off what the target cannot hold: `CAST(2.5 AS INT)` is 2 there, and in PostgreSQL 3. After types are
-//! known, [`RoundedCasts`] puts a function around what is cast, which gives it the value that is nearest, in its own
-//! type; the cast is exact then.
+//! Arrow's casts truncate: `CAST(2.5 AS INT)` is 2 there, and 3 in PostgreSQL. Once types are known, [`RoundedCasts`]
+//! wraps the operand of such a cast in a function that rounds it to the nearest value that the target holds, in the
+//! operand's own type; the cast is then exact.
 //!
 //! Invariants, as in PostgreSQL:
-//! - doubles that lie between two whole numbers become the even one, decimals the one that is farther from zero;
-//! - a timestamp between two ticks becomes the one that is farther from 2000-01-01;
-//! - NaN, infinities and what is out of range are left for the cast to refuse.
+//! - a double halfway between two integers becomes the even one, a decimal the one that is farther from zero;
+//! - a timestamp halfway between two ticks becomes the one that is farther from 2000-01-01;
+//! - NaN, infinities and values out of range are left for the cast to refuse.
 
 use std::sync::Arc;
 
@@ -30,10 +30,10 @@ use datafusion::logical_expr::{
 
 use crate::functions::REGISTRY;
 
-/// From 1970-01-01 to 2000-01-01, from where PostgreSQL counts.
+/// Seconds from 1970-01-01 to 2000-01-01, PostgreSQL's epoch.
 const EPOCH_SECONDS: i64 = 946_684_800;
 
-/// The functions that stand around what is cast.
+/// Functions that round the operands of casts.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     Nearest::ALL.into_iter().map(|nearest| {
         let signature = Signature::any(1, Volatility::Immutable);
@@ -41,15 +41,15 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     })
 }
 
-/// A value as a value of a type with fewer digits, where that is a number or a time; any other as it is.
-pub fn rounded(values: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
-    match Nearest::between(values.data_type(), to) {
+/// Rounds values to the digits of the target type, without changing their own type.
+pub fn rounded(values: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
+    match Nearest::between(values.data_type(), target) {
         Some(nearest) => nearest.of(values),
         None => Ok(Arc::clone(values)),
     }
 }
 
-/// What a value is rounded to.
+/// Unit to which a value is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Nearest {
     Whole,
@@ -61,14 +61,18 @@ enum Nearest {
 impl Nearest {
     const ALL: [Self; 4] = [Self::Whole, Self::Second, Self::Millisecond, Self::Microsecond];
 
-    /// What a cast needs first; `None` where it cuts nothing off.
-    fn between(from: &DataType, to: &DataType) -> Option<Self> {
+    /// Rounding that a cast needs before it; `None` where the cast loses no digits.
+    fn between(source: &DataType, target: &DataType) -> Option<Self> {
         use DataType::{Decimal128, Decimal256, Float32, Float64, Timestamp};
-        match (from, to) {
-            (Float32 | Float64, to) if to.is_integer() => Some(Self::Whole),
-            (Decimal128(_, 1..) | Decimal256(_, 1..), to) if to.is_integer() => Some(Self::Whole),
-            (Timestamp(from, _), Timestamp(to, _)) if per_second(*from) > per_second(*to) => {
-                Some(match to {
+        match (source, target) {
+            (Float32 | Float64, target) if target.is_integer() => Some(Self::Whole),
+            (Decimal128(_, 1..) | Decimal256(_, 1..), target) if target.is_integer() => {
+                Some(Self::Whole)
+            }
+            (Timestamp(source, _), Timestamp(target, _))
+                if per_second(*source) > per_second(*target) =>
+            {
+                Some(match target {
                     TimeUnit::Second => Self::Second,
                     TimeUnit::Millisecond => Self::Millisecond,
                     TimeUnit::Microsecond | TimeUnit::Nanosecond => Self::Microsecond,
@@ -87,7 +91,7 @@ impl Nearest {
         }
     }
 
-    /// In a second.
+    /// Ticks in a second.
     fn ticks(self) -> i64 {
         match self {
             Self::Whole | Self::Second => 1,
@@ -105,46 +109,47 @@ impl Nearest {
                 unary::<Float32Type>(values, |value| value.round_ties_even())
             }
             (Self::Whole, DataType::Decimal128(_, scale)) => {
-                let Some(one) = power_of_ten(*scale).and_then(|one| one.to_i128()) else {
+                let Some(unit) = power_of_ten(*scale).and_then(|unit| unit.to_i128()) else {
                     return Ok(Arc::clone(values));
                 };
                 unary::<Decimal128Type>(values, |value| {
-                    let rest = value % one;
-                    // Beyond the type's digits the cast finds that no integer fits.
-                    let away = if rest.abs() >= one - rest.abs() { one * rest.signum() } else { 0 };
+                    let rest = value % unit;
+                    // A value that needs more digits than its type has fits no integer; the cast refuses it.
+                    let away =
+                        if rest.abs() >= unit - rest.abs() { unit * rest.signum() } else { 0 };
                     (value - rest).saturating_add(away)
                 })
             }
             (Self::Whole, DataType::Decimal256(_, scale)) => {
-                let Some(one) = power_of_ten(*scale) else { return Ok(Arc::clone(values)) };
+                let Some(unit) = power_of_ten(*scale) else { return Ok(Arc::clone(values)) };
                 unary::<Decimal256Type>(values, |value| {
-                    let rest = value % one;
+                    let rest = value % unit;
                     let size = rest.wrapping_abs();
                     let whole = value.wrapping_sub(rest);
-                    if size < one.wrapping_sub(size) {
+                    if size < unit.wrapping_sub(size) {
                         return whole;
                     }
                     if rest.is_negative() {
-                        whole.wrapping_sub(one)
+                        whole.wrapping_sub(unit)
                     } else {
-                        whole.wrapping_add(one)
+                        whole.wrapping_add(unit)
                     }
                 })
             }
             (_, DataType::Timestamp(unit, _)) if per_second(*unit) > self.ticks() => {
-                let one = i128::from(per_second(*unit) / self.ticks());
+                let step = i128::from(per_second(*unit) / self.ticks());
                 let epoch = i128::from(EPOCH_SECONDS) * i128::from(per_second(*unit));
                 let ticks = cast(values, &DataType::Int64)?;
                 let ticks = unary::<Int64Type>(&ticks, |tick| {
-                    let since = i128::from(tick) - epoch;
-                    let rest = since % one;
-                    let away = if rest.abs() * 2 >= one { one * rest.signum() } else { 0 };
-                    // At the end of the type there is nothing farther away.
-                    i64::try_from(epoch + since - rest + away).unwrap_or(tick)
+                    let elapsed = i128::from(tick) - epoch;
+                    let rest = elapsed % step;
+                    let away = if rest.abs() * 2 >= step { step * rest.signum() } else { 0 };
+                    // At the end of the type there is no value farther away.
+                    i64::try_from(epoch + elapsed - rest + away).unwrap_or(tick)
                 });
                 cast(&ticks, values.data_type())?
             }
-            (_, other) => return exec_err!("{} does not take {other}", self.name()),
+            (_, data_type) => return exec_err!("{} does not take {data_type}", self.name()),
         })
     }
 }
@@ -162,12 +167,12 @@ fn power_of_ten(exponent: i8) -> Option<i256> {
     i256::from_i128(10).checked_pow(u32::try_from(exponent).ok()?)
 }
 
-/// Row by row, in the same type.
+/// Applies a function to each row, in the same type.
 fn unary<T: ArrowPrimitiveType>(
     values: &ArrayRef,
-    of: impl Fn(T::Native) -> T::Native,
+    round: impl Fn(T::Native) -> T::Native,
 ) -> ArrayRef {
-    let rounded: PrimitiveArray<T> = values.as_primitive::<T>().unary(of);
+    let rounded: PrimitiveArray<T> = values.as_primitive::<T>().unary(round);
     Arc::new(rounded.with_data_type(values.data_type().clone()))
 }
 
@@ -184,8 +189,8 @@ impl ScalarUDFImpl for Rounded {
 
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
         match arguments {
-            // As a cast is called.
-            [of] => Ok(of.schema_name().to_string()),
+            // Named as the cast would be named.
+            [argument] => Ok(argument.schema_name().to_string()),
             _ => exec_err!("{} takes one argument", self.name()),
         }
     }
@@ -196,7 +201,7 @@ impl ScalarUDFImpl for Rounded {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
-            [of] => Ok(of.clone()),
+            [data_type] => Ok(data_type.clone()),
             _ => exec_err!("{} takes one argument", self.name()),
         }
     }
@@ -217,7 +222,7 @@ impl ScalarUDFImpl for Rounded {
     }
 }
 
-/// Puts the functions around what is cast; to be applied once types are coerced.
+/// Wraps the operands of casts that would truncate; to be applied once types are coerced.
 #[derive(Debug)]
 pub struct RoundedCasts;
 
@@ -232,28 +237,33 @@ impl FunctionRewrite for RoundedCasts {
         schema: &DFSchema,
         _: &ConfigOptions,
     ) -> Result<Transformed<Expr>> {
-        let (of, to) = match &expression {
+        let (operand, target) = match &expression {
             Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
                 (expr, field.data_type())
             }
             _ => return Ok(Transformed::no(expression)),
         };
-        let nearest = of.get_type(schema).ok().and_then(|from| Nearest::between(&from, to));
-        let Some(nearest) = nearest.filter(|nearest| !is_call(of, nearest.name())) else {
+        let nearest =
+            operand.get_type(schema).ok().and_then(|source| Nearest::between(&source, target));
+        // The rewrite may run again over its own result.
+        let Some(nearest) = nearest.filter(|nearest| !is_call(operand, nearest.name())) else {
             return Ok(Transformed::no(expression));
         };
         let Some(function) = REGISTRY.scalar.get(nearest.name()) else {
             return exec_err!("{} is not registered", nearest.name());
         };
-        let round = |of: Box<Expr>| {
-            Box::new(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), vec![*of])))
+        let round = |operand: Box<Expr>| {
+            Box::new(Expr::ScalarFunction(ScalarFunction::new_udf(
+                Arc::clone(function),
+                vec![*operand],
+            )))
         };
         Ok(Transformed::yes(match expression {
             Expr::Cast(Cast { expr, field }) => Expr::Cast(Cast { expr: round(expr), field }),
             Expr::TryCast(TryCast { expr, field }) => {
                 Expr::TryCast(TryCast { expr: round(expr), field })
             }
-            other => other,
+            expression => expression,
         }))
     }
 }
@@ -300,7 +310,7 @@ mod tests {
 
     #[test]
     fn timestamps_become_the_nearest_tick() {
-        // 1970-01-01 00:00:00.5 lies before 2000: what is farther away from there is earlier.
+        // 1970-01-01 00:00:00.5 is before 2000, so the farther tick is the earlier one.
         let values: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![
             Some(946_684_800_500),
             Some(946_684_800_499),

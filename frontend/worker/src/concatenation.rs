@@ -1,11 +1,11 @@
 //! `||` of texts, within bounds.
 //!
-//! Each `||` makes its values in memory that no pool sees, and a chain of them holds two intermediate results at a time:
-//! of a long text, `t || t || ..` takes gigabytes. After types are known, [`BoundedConcatenation`] puts a function in
-//! the operator's place that computes how large the values will be before it makes them (`bounded.rs`).
+//! Each `||` allocates its values outside of every memory pool, and a chain holds two intermediate results at a time:
+//! `t || t || ..` of a long text takes gigabytes. Once types are known, [`BoundedConcatenation`] replaces the operator
+//! by a function that computes the sizes of the values before it makes them (`bounded.rs`).
 //!
-//! Invariants: columns are named as they were; what is within the bounds is what it was; `||` of arrays is a function
-//! of DataFusion's already.
+//! Invariants: column names and values within the bounds stay the same; DataFusion itself plans `||` of arrays as a
+//! function.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -28,10 +28,10 @@ use datafusion::physical_expr::expressions::{self, Column};
 use crate::bounded::{Numbers, check_sizes};
 use crate::functions::REGISTRY;
 
-/// The name under which the function is found, at a node too.
+/// Name of the function; nodes know it too.
 pub(crate) const NAME: &str = "bounded_concatenation";
 
-/// The function that stands for the operator.
+/// Function that replaces the operator.
 pub(crate) fn function() -> ScalarUDF {
     ScalarUDF::from(Concatenation { signature: Signature::any(2, Volatility::Immutable) })
 }
@@ -96,7 +96,7 @@ impl ScalarUDFImpl for Concatenation {
     }
 }
 
-/// Puts the function in the place of the operator; to be applied once types are coerced.
+/// Replaces the operator by the function; to be applied once types are coerced.
 #[derive(Debug)]
 pub struct BoundedConcatenation;
 
@@ -117,7 +117,8 @@ impl FunctionRewrite for BoundedConcatenation {
         };
         let types = (left.get_type(schema), right.get_type(schema));
         match types {
-            (Ok(of), Ok(other)) if of.is_string() && of == other => {}
+            (Ok(left_type), Ok(right_type)) if left_type.is_string() && left_type == right_type => {
+            }
             _ => {
                 let same = BinaryExpr { left, op: Operator::StringConcat, right };
                 return Ok(Transformed::no(Expr::BinaryExpr(same)));

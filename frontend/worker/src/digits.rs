@@ -1,9 +1,10 @@
-//! Decimals without some of their digits behind the point: `ceil`, `floor` and `trunc`, as PostgreSQL has them.
+//! Decimals rounded to fewer digits after the point: `ceil`, `floor` and `trunc`, as in PostgreSQL.
 //!
-//! DataFusion's give back the type that they take, in which 100 is one digit too long for the `ceil` of 99.99, and which
-//! shows zeros behind the point.
+//! DataFusion's functions return the type of their argument, in which the `ceil` of 99.99, 100, is one digit too long,
+//! and whose digits after the point are shown as zeros.
 //!
-//! Invariant: the type has as many digits behind the point as are left where that is a constant, else as before.
+//! Invariant: the result type has as many digits after the point as the value keeps if their number is a constant,
+//! otherwise as many as the argument.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Int64
 use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
 
-/// What becomes of a decimal that lies between two that have the digits.
+/// Rounding of a decimal that lies between two that have the digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Digits {
     /// The greater one.
@@ -24,7 +25,8 @@ pub(crate) enum Digits {
     Off,
 }
 
-/// The type of a decimal with so many digits behind the point, if that is told: none where it is not asked for.
+/// Type of a decimal rounded to `count` digits after the point: 0 digits without the argument, the decimal's own type
+/// if the count is not a constant.
 pub(crate) fn type_of(types: &[DataType], count: Option<&ScalarValue>) -> DataType {
     let [DataType::Decimal128(precision, scale), rest @ ..] = types else { return DataType::Null };
     let whole = precision.saturating_sub(scale.unsigned_abs());
@@ -36,33 +38,33 @@ pub(crate) fn type_of(types: &[DataType], count: Option<&ScalarValue>) -> DataTy
         }
         (_, None) => return types[0].clone(),
     };
-    // What is rounded up may have a digit more.
+    // Rounding up may add a digit.
     let more = u8::from(count < scale.unsigned_abs());
     let precision = (whole + count + more).clamp(1, DECIMAL128_MAX_PRECISION);
     DataType::Decimal128(precision, i8::try_from(count).unwrap_or(*scale))
 }
 
-fn whole_number(of: &ScalarValue) -> Option<i64> {
-    match of.cast_to(&DataType::Int64) {
+fn whole_number(value: &ScalarValue) -> Option<i64> {
+    match value.cast_to(&DataType::Int64) {
         Ok(ScalarValue::Int64(number)) => number,
         _ => None,
     }
 }
 
 impl Digits {
-    /// Decimals with as many digits behind the point as `counts` says, or none.
+    /// Rounds decimals to `counts` digits after the point, or to none.
     pub(crate) fn decimals(
         self,
-        of: &ArrayRef,
+        array: &ArrayRef,
         counts: Option<&ArrayRef>,
-        to: &DataType,
+        data_type: &DataType,
     ) -> Result<ArrayRef> {
         let (DataType::Decimal128(_, scale), DataType::Decimal128(precision, digits)) =
-            (of.data_type(), to)
+            (array.data_type(), data_type)
         else {
-            return exec_err!("digits are cut off decimals only");
+            return exec_err!("only decimals can be rounded to digits");
         };
-        let values = of.as_primitive::<Decimal128Type>();
+        let values = array.as_primitive::<Decimal128Type>();
         let counts = counts.map(|counts| cast(counts, &DataType::Int64)).transpose()?;
         let counts: Option<&Int64Array> =
             counts.as_ref().map(|counts| counts.as_primitive::<Int64Type>());
@@ -73,22 +75,24 @@ impl Digits {
             let count = counts.map_or(0, |counts| counts.value(row));
             Some(self.of(values.value(row), i64::from(*scale), count, i64::from(*digits)))
         };
-        let made: Decimal128Array = (0..values.len()).map(cut).collect();
-        Ok(Arc::new(made.with_precision_and_scale(*precision, *digits)?))
+        let rounded: Decimal128Array = (0..values.len()).map(cut).collect();
+        Ok(Arc::new(rounded.with_precision_and_scale(*precision, *digits)?))
     }
 
-    /// A value of `scale` digits behind the point with `count` of them, as one of `digits`.
+    /// Rounds a value with `scale` digits after the point to `count` of them, and returns it with `digits` of them.
     fn of(self, value: i128, scale: i64, count: i64, digits: i64) -> i128 {
-        let power = |of: i64| u32::try_from(of).ok().and_then(|of| 10_i128.checked_pow(of));
+        let power = |exponent: i64| {
+            u32::try_from(exponent).ok().and_then(|exponent| 10_i128.checked_pow(exponent))
+        };
         let count = count.min(scale);
-        // A number beyond all digits has none of them.
+        // The power overflows only if the count drops more digits than a decimal has.
         let Some(unit) = power(scale.saturating_sub(count)) else { return 0 };
-        let kept = match self {
+        let units = match self {
             Self::Up => -(-value).div_euclid(unit),
             Self::Down => value.div_euclid(unit),
             Self::Off => value / unit,
         };
-        power(digits - count).map_or(0, |unit| kept.saturating_mul(unit))
+        power(digits - count).map_or(0, |unit| units.saturating_mul(unit))
     }
 }
 

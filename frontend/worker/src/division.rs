@@ -20,10 +20,10 @@ use datafusion::physical_expr_common::datum::apply;
 
 use crate::float_division::remainder;
 
-/// The type of quotients of decimals.
+/// Type of quotients of decimals.
 const WHOLE: DataType = DataType::Decimal128(38, 0);
 
-/// Both functions.
+/// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [Part::Quotient, Part::Remainder].into_iter().map(|part| {
         let signature = Signature::user_defined(Volatility::Immutable);
@@ -31,7 +31,7 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     })
 }
 
-/// A part of what a division gives.
+/// The part of a division's result that a function returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Part {
     Quotient,
@@ -58,10 +58,14 @@ impl ScalarUDFImpl for Division {
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         match types {
-            [left, right] if [left, right].iter().all(|of| of.is_numeric() || of.is_null()) => {
-                let coercer = BinaryTypeCoercer::new(left, &Operator::Modulo, right);
-                let (left, right) = coercer.get_input_types()?;
-                Ok(vec![left, right])
+            [dividend, divisor]
+                if [dividend, divisor]
+                    .iter()
+                    .all(|data_type| data_type.is_numeric() || data_type.is_null()) =>
+            {
+                let coercer = BinaryTypeCoercer::new(dividend, &Operator::Modulo, divisor);
+                let (dividend, divisor) = coercer.get_input_types()?;
+                Ok(vec![dividend, divisor])
             }
             _ => plan_err!("{}() takes two numbers", self.name()),
         }
@@ -69,10 +73,10 @@ impl ScalarUDFImpl for Division {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match (self.part, types) {
-            (Part::Quotient, [of, _]) if of.is_decimal() => Ok(WHOLE),
-            (Part::Quotient, [of, _]) => Ok(of.clone()),
-            (Part::Remainder, [left, right]) => {
-                BinaryTypeCoercer::new(left, &Operator::Modulo, right).get_result_type()
+            (Part::Quotient, [data_type, _]) if data_type.is_decimal() => Ok(WHOLE),
+            (Part::Quotient, [data_type, _]) => Ok(data_type.clone()),
+            (Part::Remainder, [dividend, divisor]) => {
+                BinaryTypeCoercer::new(dividend, &Operator::Modulo, divisor).get_result_type()
             }
             _ => exec_err!("{}() takes two numbers", self.name()),
         }
@@ -84,23 +88,23 @@ impl ScalarUDFImpl for Division {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match (self.part, args.args.as_slice()) {
-            (Part::Remainder, [left, right]) => apply(left, right, remainder),
-            (Part::Quotient, [left, right]) => apply(left, right, quotient),
+            (Part::Remainder, [dividend, divisor]) => apply(dividend, divisor, remainder),
+            (Part::Quotient, [dividend, divisor]) => apply(dividend, divisor, quotient),
             _ => exec_err!("{}() takes two numbers", self.name()),
         }
     }
 }
 
-/// Of integers the quotient; else `(a - a % b) / b`, which is exact.
-fn quotient(left: &dyn Datum, right: &dyn Datum) -> Result<ArrayRef, ArrowError> {
-    if left.get().0.data_type().is_integer() {
-        return numeric::div(left, right);
+/// The quotient of integers; otherwise `(a - a % b) / b`, which is exact.
+fn quotient(dividend: &dyn Datum, divisor: &dyn Datum) -> Result<ArrayRef, ArrowError> {
+    if dividend.get().0.data_type().is_integer() {
+        return numeric::div(dividend, divisor);
     }
-    let rest = remainder(left, right)?;
-    let whole = numeric::neg(&numeric::sub(&rest, left)?)?;
-    let quotient = numeric::div(&whole, right)?;
+    let rest = remainder(dividend, divisor)?;
+    let whole = numeric::neg(&numeric::sub(&rest, dividend)?)?;
+    let quotient = numeric::div(&whole, divisor)?;
     Ok(match quotient.data_type() {
-        of if of.is_decimal() => cast(&quotient, &WHOLE)?,
+        data_type if data_type.is_decimal() => cast(&quotient, &WHOLE)?,
         DataType::Float64 => {
             Arc::new(unary::<Float64Type, _, Float64Type>(quotient.as_primitive(), f64::round))
         }

@@ -1,17 +1,17 @@
-//! Decimals and doubles where they meet.
+//! Expressions that mix decimals and doubles.
 //!
-//! A number with a point is an exact one in PostgreSQL, and a double in DataFusion. Beside a decimal or an integer it is
-//! taken for the decimal that it was written as; beside a double a decimal becomes one, as PostgreSQL has it, where
-//! DataFusion would make decimals of 15 places of doubles:
+//! A number with a point is exact in PostgreSQL, and a double in DataFusion. Beside a decimal or an integer, a literal
+//! becomes the decimal that it was written as; beside a double, a decimal becomes a double, as in PostgreSQL, where
+//! DataFusion would cast doubles to decimals of 15 places:
 //!
 //! ```text
-//!   decimal = 0.3, decimal * 1.1, bigint = 1e18     of decimals
-//!   double < 0.1234567890123456789                  of doubles, the second the nearest to the number
-//!   real + integer                                  of doubles
+//!   decimal = 0.3, decimal * 1.1, bigint = 1e18     computed in decimals
+//!   double < 0.1234567890123456789                  computed in doubles; the literal is the nearest double
+//!   real + integer                                  computed in doubles
 //! ```
 //!
-//! [`ExactNumbers`] says so before types are coerced, and [`NearestDoubles`] afterwards puts `decimal_to_double(..)` in the
-//! place of casts: arrow's divides by a power of ten that a double may not hold.
+//! [`ExactNumbers`] decides this before types are coerced. Afterwards [`NearestDoubles`] replaces casts by
+//! `decimal_to_double(..)`: arrow's cast divides by a power of ten that a double may not hold exactly.
 
 use std::sync::Arc;
 
@@ -35,17 +35,17 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use crate::functions::REGISTRY;
 use crate::number_division;
 
-/// Functions whose arguments become one type.
+/// Functions whose arguments are coerced to one type.
 const MIXING: [&str; 5] = ["coalesce", "greatest", "least", "nullif", "nvl"];
-/// Powers of ten that doubles hold exactly.
+/// Greatest exponent of a power of ten that a double holds exactly.
 const EXACT_POWER_MAX: i8 = 22;
-/// Whole numbers that doubles hold exactly end here.
+/// Doubles hold all whole numbers below this one exactly.
 const EXACT_WHOLE_END: i128 = 1 << 53;
 
-/// The greatest number up to which a REAL holds all whole numbers exactly.
+/// REAL holds all whole numbers up to this one exactly.
 const EXACT_REAL_WHOLE_MAX: u64 = 1 << 24;
 
-/// The functions that stand for casts of decimals.
+/// Functions that replace casts of decimals.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [true, false].into_iter().map(|double| {
         let signature = Signature::any(1, Volatility::Immutable);
@@ -53,10 +53,10 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     })
 }
 
-/// A decimal as the nearest float.
+/// Converts a decimal to the nearest float.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Nearest {
-    /// Of 64 bits, not of 32.
+    /// Float64 if true, else Float32.
     double: bool,
     signature: Signature,
 }
@@ -89,50 +89,50 @@ impl ScalarUDFImpl for Nearest {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [of] = args.args.as_slice() else {
+        let [argument] = args.args.as_slice() else {
             return exec_err!("{} takes one argument", Self::name(self.double));
         };
-        let constant = matches!(of, ColumnarValue::Scalar(_));
-        let of = of.to_array(if constant { 1 } else { args.number_rows })?;
-        let made = nearest_floats(&of, self.double)?;
+        let constant = matches!(argument, ColumnarValue::Scalar(_));
+        let argument = argument.to_array(if constant { 1 } else { args.number_rows })?;
+        let floats = nearest_floats(&argument, self.double)?;
         if constant {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?));
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&floats, 0)?));
         }
-        Ok(ColumnarValue::Array(made))
+        Ok(ColumnarValue::Array(floats))
     }
 }
 
-/// The doubles, or else the reals, that are nearest to decimals.
+/// Returns the doubles, or else the reals, that are nearest to decimals.
 ///
 /// # Errors
-/// When the values are no decimals.
-pub fn nearest_floats(of: &ArrayRef, double: bool) -> Result<ArrayRef> {
-    let DataType::Decimal128(_, scale) = *of.data_type() else {
+/// When the values are not decimals.
+pub fn nearest_floats(decimals: &ArrayRef, double: bool) -> Result<ArrayRef> {
+    let DataType::Decimal128(_, scale) = *decimals.data_type() else {
         return exec_err!("{} takes a decimal", Nearest::name(double));
     };
-    let of = of.as_primitive::<Decimal128Type>();
+    let decimals = decimals.as_primitive::<Decimal128Type>();
     if double {
-        let made: Float64Array = of.unary::<_, Float64Type>(|value| nearest(value, scale));
-        return Ok(Arc::new(made));
+        let floats: Float64Array = decimals.unary::<_, Float64Type>(|value| nearest(value, scale));
+        return Ok(Arc::new(floats));
     }
-    // Any text of this form is a number.
+    // A text of this form always parses as a number.
     let text = |value| format!("{value}e{}", -i32::from(scale));
-    let made: Float32Array =
-        of.unary::<_, Float32Type>(|value| text(value).parse().unwrap_or(f32::NAN));
-    Ok(Arc::new(made))
+    let floats: Float32Array =
+        decimals.unary::<_, Float32Type>(|value| text(value).parse().unwrap_or(f32::NAN));
+    Ok(Arc::new(floats))
 }
 
-/// The double that is nearest to a decimal.
+/// Returns the double nearest to a decimal.
 pub(crate) fn nearest(value: i128, scale: i8) -> f64 {
     if value.abs() < EXACT_WHOLE_END && (0..=EXACT_POWER_MAX).contains(&scale) {
-        #[expect(clippy::cast_precision_loss, reason = "it is small enough to be exact")]
+        #[expect(clippy::cast_precision_loss, reason = "the value is small enough to be exact")]
         return value as f64 / 10_f64.powi(i32::from(scale));
     }
-    // Any text of this form is a number.
+    // A text of this form always parses as a number.
     format!("{value}e{}", -i32::from(scale)).parse().unwrap_or(f64::NAN)
 }
 
-/// Puts the functions in the place of casts of decimals; to be applied once types are coerced.
+/// Replaces casts of decimals by the functions; to be applied once types are coerced.
 #[derive(Debug)]
 pub struct NearestDoubles;
 
@@ -159,60 +159,62 @@ impl FunctionRewrite for NearestDoubles {
                 let call = ScalarFunction::new_udf(Arc::clone(function), vec![*expr]);
                 Ok(Transformed::yes(Expr::ScalarFunction(call)))
             }
-            other => Ok(Transformed::no(other)),
+            expression => Ok(Transformed::no(expression)),
         }
     }
 }
 
-/// Takes numbers with a point for what they were written as; to be applied before types are coerced.
+/// Reads literals with a point as the decimals that they were written as; to be applied before types are coerced.
 #[derive(Debug)]
 pub struct ExactNumbers;
 
-fn is_decimal(of: &Expr, schema: &DFSchema) -> bool {
-    of.get_type(schema).is_ok_and(|of| matches!(of, DataType::Decimal128(..)))
+fn is_decimal(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|data_type| matches!(data_type, DataType::Decimal128(..)))
 }
 
-fn is_float(of: &Expr, schema: &DFSchema) -> bool {
-    of.get_type(schema).is_ok_and(|of| of.is_floating())
+fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|data_type| data_type.is_floating())
 }
 
-/// Whether it is of type REAL. The left operand of a chain is looked at only where the right one is: a long chain of other
-/// numbers costs nothing.
-fn is_real(mut of: &Expr, schema: &DFSchema) -> bool {
-    let is_leaf_real =
-        |of: &Expr| of.get_type(schema).is_ok_and(|of| matches!(of, DataType::Float32));
-    while let Expr::BinaryExpr(binary) = of {
+/// Returns true if an expression is of type REAL. The left operand of a chain is examined only where the right one is
+/// REAL, so that a long chain of other numbers costs nothing.
+fn is_real(mut expr: &Expr, schema: &DFSchema) -> bool {
+    let is_leaf_real = |expr: &Expr| {
+        expr.get_type(schema).is_ok_and(|data_type| matches!(data_type, DataType::Float32))
+    };
+    while let Expr::BinaryExpr(binary) = expr {
         if !binary.op.is_numerical_operators() || !is_leaf_real(&binary.right) {
             return false;
         }
-        of = &binary.left;
+        expr = &binary.left;
     }
-    is_leaf_real(of)
+    is_leaf_real(expr)
 }
 
-/// Whether it is a whole number that makes a double of a REAL beside it, as PostgreSQL has it; `compared` with one, a
-/// literal that a REAL holds exactly is the same, and lets files be left out by their least and greatest values.
-fn is_whole(of: &Expr, compared: bool, schema: &DFSchema) -> bool {
-    if let Expr::Literal(ScalarValue::Int64(Some(number)), _) = of
+/// Returns true for a whole number that makes a REAL beside it a double, as in PostgreSQL. A literal that is `compared`
+/// with a REAL, and that a REAL holds exactly, stays as it is: the result is the same, and files can be pruned by their
+/// statistics.
+fn is_whole(expr: &Expr, compared: bool, schema: &DFSchema) -> bool {
+    if let Expr::Literal(ScalarValue::Int64(Some(number)), _) = expr
         && compared
         && number.unsigned_abs() <= EXACT_REAL_WHOLE_MAX
     {
         return false;
     }
-    of.get_type(schema).is_ok_and(|of| of.is_integer())
+    expr.get_type(schema).is_ok_and(|data_type| data_type.is_integer())
 }
 
-/// The decimal that a literal was written as; `None` if it is no double, or has too many digits.
-fn decimal(of: &Expr) -> Option<Expr> {
-    let number = match of {
+/// The decimal that a literal was written as; `None` if it is not a double, or has too many digits.
+fn decimal(expr: &Expr) -> Option<Expr> {
+    let number = match expr {
         Expr::Literal(ScalarValue::Float64(Some(number)), _) => *number,
-        Expr::Negative(of) => match of.as_ref() {
+        Expr::Negative(operand) => match operand.as_ref() {
             Expr::Literal(ScalarValue::Float64(Some(number)), _) => -number,
             _ => return None,
         },
         _ => return None,
     };
-    // The shortest text that is this double: what was written, if it had no more than 15 digits.
+    // The shortest text of the double, which equals what was written if that had at most 15 digits.
     let text = number.to_string();
     let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
     let digits = whole.trim_start_matches('-').trim_start_matches('0').len() + part.len();
@@ -225,18 +227,18 @@ fn decimal(of: &Expr) -> Option<Expr> {
     Some(lit(ScalarValue::Decimal128(Some(value), precision, scale)))
 }
 
-/// Whether an expression is a whole number that is written down.
-fn is_whole_literal(of: &Expr) -> bool {
-    matches!(of, Expr::Literal(value, _) if value.data_type().is_integer())
+/// Returns true if an expression is a literal whole number.
+fn is_whole_literal(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(value, _) if value.data_type().is_integer())
 }
 
-/// Whether an expression is a double that is not written down.
-fn is_computed(of: &Expr, schema: &DFSchema) -> bool {
-    is_float(of, schema) && decimal(of).is_none()
+/// Returns true if an expression is a double but not a literal.
+fn is_computed(expr: &Expr, schema: &DFSchema) -> bool {
+    is_float(expr, schema) && decimal(expr).is_none()
 }
 
-fn as_double(of: Expr) -> Expr {
-    Expr::Cast(Cast::new(Box::new(of), DataType::Float64))
+fn as_double(expr: Expr) -> Expr {
+    Expr::Cast(Cast::new(Box::new(expr), DataType::Float64))
 }
 
 impl ExprPlanner for ExactNumbers {
@@ -248,17 +250,18 @@ impl ExprPlanner for ExactNumbers {
         use BinaryOperator::{
             Divide, Eq, Gt, GtEq, Lt, LtEq, Minus, Modulo, Multiply, NotEq, Plus,
         };
+        // Only comparisons and arithmetic mix number types.
         let compares = matches!(raw.op, Eq | NotEq | Lt | LtEq | Gt | GtEq);
         let computes = matches!(raw.op, Plus | Minus | Multiply | Modulo);
         if !compares && !computes && raw.op != Divide {
             return Ok(PlannerResult::Original(raw));
         }
-        let exact = |of: &Expr| {
-            is_decimal(of, schema)
-                || compares && of.get_type(schema).is_ok_and(|of| of.is_integer())
+        let exact = |expr: &Expr| {
+            is_decimal(expr, schema)
+                || compares && expr.get_type(schema).is_ok_and(|data_type| data_type.is_integer())
         };
-        // Of two numbers that are written down, one with a point, the result is exact.
-        let written = |of: &Expr| decimal(of).is_some() || is_whole_literal(of);
+        // The result of two literals, at least one of them with a point, is exact.
+        let written = |expr: &Expr| decimal(expr).is_some() || is_whole_literal(expr);
         if (computes || raw.op == Divide)
             && written(&raw.left)
             && written(&raw.right)
@@ -267,10 +270,12 @@ impl ExprPlanner for ExactNumbers {
             raw.left = decimal(&raw.left).unwrap_or(raw.left);
             raw.right = decimal(&raw.right).unwrap_or(raw.right);
         }
+        // A literal becomes exact beside an exact operand; a quotient has a function of its own.
         if raw.op == Divide {
-            let divides = |of: &Expr| is_decimal(of, schema);
-            let exact = |of: &Expr| {
-                is_decimal(of, schema) || of.get_type(schema).is_ok_and(|of| of.is_integer())
+            let divides = |expr: &Expr| is_decimal(expr, schema);
+            let exact = |expr: &Expr| {
+                is_decimal(expr, schema)
+                    || expr.get_type(schema).is_ok_and(|data_type| data_type.is_integer())
             };
             if divides(&raw.left)
                 && !exact(&raw.right)
@@ -300,7 +305,7 @@ impl ExprPlanner for ExactNumbers {
                 return Ok(PlannerResult::Original(raw));
             }
         }
-        // The right operand of a chain is short: the type of the left one is asked for only where it matters.
+        // A chain of operators nests on the left, so the type of the left operand is computed only where it matters.
         let (left, right) = (&raw.left, &raw.right);
         if is_float(right, schema) && is_decimal(left, schema)
             || is_real(right, schema) && is_whole(left, compares, schema)
@@ -326,9 +331,10 @@ impl FunctionRewrite for ExactNumbers {
         schema: &DFSchema,
         _: &ConfigOptions,
     ) -> Result<Transformed<Expr>> {
-        let exact = |of: &Expr| {
-            of.get_type(schema)
-                .is_ok_and(|of| of.is_integer() || matches!(of, DataType::Decimal128(..)))
+        let exact = |expr: &Expr| {
+            expr.get_type(schema).is_ok_and(|data_type| {
+                data_type.is_integer() || matches!(data_type, DataType::Decimal128(..))
+            })
         };
         Ok(match expression {
             Expr::Between(Between { expr, negated, low, high })
@@ -353,7 +359,7 @@ impl FunctionRewrite for ExactNumbers {
                 let list = InList::new(expr, members.collect(), negated);
                 Transformed::new_transformed(Expr::InList(list), changed)
             }
-            // Beside a double a decimal is one too: DataFusion would make decimals of both, of 15 places.
+            // Beside a double a decimal becomes a double: DataFusion would cast both to decimals of 15 places.
             Expr::ScalarFunction(call)
                 if MIXING.contains(&call.func.name())
                     && call.args.iter().any(|arg| is_float(arg, schema))
@@ -366,12 +372,13 @@ impl FunctionRewrite for ExactNumbers {
                 let call = ScalarFunction::new_udf(func, args.collect());
                 Transformed::yes(Expr::ScalarFunction(call))
             }
-            // A literal that types are coerced of is none any more, and the digits of the result would be others.
+            // The count of digits must still be a literal once types are coerced, because the result's digits depend on
+            // it.
             Expr::ScalarFunction(mut call) if call.func.name() == "round" => {
                 let mut changed = false;
-                if let [of, Expr::Literal(ScalarValue::Int64(Some(places)), _)] =
+                if let [number, Expr::Literal(ScalarValue::Int64(Some(places)), _)] =
                     call.args.as_slice()
-                    && is_decimal(of, schema)
+                    && is_decimal(number, schema)
                     && let Ok(places) = i32::try_from(*places)
                 {
                     call.args[1] = lit(places);
@@ -379,19 +386,19 @@ impl FunctionRewrite for ExactNumbers {
                 }
                 Transformed::new_transformed(Expr::ScalarFunction(call), changed)
             }
-            other => Transformed::no(other),
+            expression => Transformed::no(expression),
         })
     }
 }
 
-/// What a double or an exact number is compared with, and whether it has changed.
-fn bound(of: Expr, of_double: bool, schema: &DFSchema) -> (Expr, bool) {
+/// Converts a value that a double or an exact number is compared with; the flag is true if it changed.
+fn bound(expr: Expr, of_double: bool, schema: &DFSchema) -> (Expr, bool) {
     if of_double {
-        return if is_decimal(&of, schema) { (as_double(of), true) } else { (of, false) };
+        return if is_decimal(&expr, schema) { (as_double(expr), true) } else { (expr, false) };
     }
-    match decimal(&of) {
+    match decimal(&expr) {
         Some(exact) => (exact, true),
-        None => (of, false),
+        None => (expr, false),
     }
 }
 

@@ -1,10 +1,10 @@
 //! Division of floats by zero.
 //!
-//! In PostgreSQL it is an error with SQLSTATE 22012, as it is of other numbers; arrow's quotient is infinite, and its
-//! remainder NaN. NaN divided by zero is NaN, there too. After types are known, [`CheckedDivision`] puts a function in the
-//! place of `/` and `%` of floats, but where the divisor is a number that is written down, and not zero.
+//! PostgreSQL refuses it with SQLSTATE 22012, as it does for other numbers; arrow's quotient is infinite, and its
+//! remainder NaN. NaN divided by zero is NaN in PostgreSQL too. Once types are known, [`CheckedDivision`] replaces `/`
+//! and `%` of floats by a function, unless the divisor is a literal other than zero.
 //!
-//! Invariant: columns are named as they were, and what has a divisor is what it was.
+//! Invariant: column names and results of other divisors stay the same.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use datafusion::physical_expr_common::datum::apply;
 
 use crate::functions::REGISTRY;
 
-/// The functions that stand for operators.
+/// Functions that replace operators.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [Part::Quotient, Part::Remainder].into_iter().map(|part| {
         let signature = Signature::any(2, Volatility::Immutable);
@@ -34,7 +34,7 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     })
 }
 
-/// A part of what a division gives.
+/// The part of a division's result that a function returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Part {
     Quotient,
@@ -50,7 +50,7 @@ impl Part {
         }
     }
 
-    /// The name under which the function is found, at a node too.
+    /// Name of the function; nodes know it too.
     fn name(self) -> &'static str {
         match self {
             Self::Quotient => "float_quotient",
@@ -98,50 +98,50 @@ impl ScalarUDFImpl for Division {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match (self.part, args.args.as_slice()) {
-            (Part::Quotient, [left, right]) => apply(left, right, quotient),
-            (Part::Remainder, [left, right]) => apply(left, right, remainder),
+            (Part::Quotient, [dividend, divisor]) => apply(dividend, divisor, quotient),
+            (Part::Remainder, [dividend, divisor]) => apply(dividend, divisor, remainder),
             _ => exec_err!("{} takes two arguments", self.name()),
         }
     }
 }
 
-fn is_float(of: &DataType) -> bool {
-    matches!(of, DataType::Float32 | DataType::Float64)
+fn is_float(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Float32 | DataType::Float64)
 }
 
-/// `/` of numbers of one type, of which none is divided by zero.
-pub(crate) fn quotient(left: &dyn Datum, right: &dyn Datum) -> Result<ArrayRef, ArrowError> {
-    check(left, right)?;
-    numeric::div(left, right)
+/// `/` of numbers of one type; an error if any of them is divided by zero.
+pub(crate) fn quotient(dividend: &dyn Datum, divisor: &dyn Datum) -> Result<ArrayRef, ArrowError> {
+    check(dividend, divisor)?;
+    numeric::div(dividend, divisor)
 }
 
-/// `%` of numbers of one type, of which none is divided by zero.
-pub(crate) fn remainder(left: &dyn Datum, right: &dyn Datum) -> Result<ArrayRef, ArrowError> {
-    check(left, right)?;
-    numeric::rem(left, right)
+/// `%` of numbers of one type; an error if any of them is divided by zero.
+pub(crate) fn remainder(dividend: &dyn Datum, divisor: &dyn Datum) -> Result<ArrayRef, ArrowError> {
+    check(dividend, divisor)?;
+    numeric::rem(dividend, divisor)
 }
 
-/// Refuses zero as the divisor of a float; those of other types arrow refuses by itself.
-fn check(left: &dyn Datum, right: &dyn Datum) -> Result<(), ArrowError> {
-    let by_zero = match right.get().0.data_type() {
-        DataType::Float64 => divides_by_zero::<Float64Type>(left, right),
-        DataType::Float32 => divides_by_zero::<Float32Type>(left, right),
+/// Refuses zero as the divisor of a float; arrow refuses it for other types.
+fn check(dividend: &dyn Datum, divisor: &dyn Datum) -> Result<(), ArrowError> {
+    let by_zero = match divisor.get().0.data_type() {
+        DataType::Float64 => divides_by_zero::<Float64Type>(dividend, divisor),
+        DataType::Float32 => divides_by_zero::<Float32Type>(dividend, divisor),
         _ => false,
     };
     if by_zero { Err(ArrowError::DivideByZero) } else { Ok(()) }
 }
 
-/// Whether a number, which may be infinite but not NaN, is divided by zero.
-fn divides_by_zero<T: ArrowPrimitiveType>(left: &dyn Datum, right: &dyn Datum) -> bool {
-    let ((dividends, one_dividend), (divisors, one_divisor)) = (left.get(), right.get());
+/// Returns true if any number, infinite or finite but not NaN, is divided by zero.
+fn divides_by_zero<T: ArrowPrimitiveType>(dividend: &dyn Datum, divisor: &dyn Datum) -> bool {
+    let ((dividends, one_dividend), (divisors, one_divisor)) = (dividend.get(), divisor.get());
     let (Some(dividends), Some(divisors)) =
         (dividends.as_primitive_opt::<T>(), divisors.as_primitive_opt::<T>())
     else {
         return false;
     };
-    // Of either sign: this is not the total order, in which they differ.
+    // True for both signs: unlike in the total order, they are equal.
     let is_zero = |value: T::Native| value == T::Native::ZERO;
-    // Of a NULL there may be any value below.
+    // A NULL may have any value in the buffer, so this test alone does not prove a division by zero.
     if !divisors.values().iter().any(|divisor| is_zero(*divisor)) {
         return false;
     }
@@ -163,16 +163,16 @@ fn divides_by_zero<T: ArrowPrimitiveType>(left: &dyn Datum, right: &dyn Datum) -
         .any(|row| divides(if one_dividend { 0 } else { row }, if one_divisor { 0 } else { row }))
 }
 
-/// Whether a divisor is written down, and not zero.
-fn divides(by: &Expr) -> bool {
-    match by {
+/// Returns true if a divisor is a literal other than zero.
+fn divides(divisor: &Expr) -> bool {
+    match divisor {
         Expr::Literal(ScalarValue::Float64(Some(value)), _) => *value != 0.0,
         Expr::Literal(ScalarValue::Float32(Some(value)), _) => *value != 0.0,
         _ => false,
     }
 }
 
-/// Puts the functions in the place of operators; to be applied once types are coerced.
+/// Replaces the operators by the functions; to be applied once types are coerced.
 #[derive(Debug)]
 pub struct CheckedDivision;
 
@@ -193,9 +193,11 @@ impl FunctionRewrite for CheckedDivision {
         let Some(part) = Part::of(*op).filter(|_| !divides(right)) else {
             return Ok(Transformed::no(expression));
         };
-        // The right operand of a chain is short.
+        // A chain of operators nests on the left: the right operand is cheap to examine.
         let floats = match right.get_type(schema) {
-            Ok(of) if is_float(&of) => left.get_type(schema).is_ok_and(|left| left == of),
+            Ok(divisor_type) if is_float(&divisor_type) => {
+                left.get_type(schema).is_ok_and(|dividend_type| dividend_type == divisor_type)
+            }
             _ => false,
         };
         if !floats {
@@ -243,7 +245,7 @@ mod tests {
         let made = made.as_primitive::<Float64Type>();
         assert!(made.is_null(0) && made.value(1).is_nan() && made.is_null(2));
         assert_eq!(made.value(3).to_bits(), 0.25_f64.to_bits());
-        // The value below a NULL is no divisor.
+        // The value in the buffer of a NULL does not divide.
         let hidden = Float64Array::new(vec![0.0].into(), Some(vec![false].into()));
         assert!(quotient(&array(&[Some(1.0)]), &hidden).unwrap().is_null(0));
     }

@@ -1,15 +1,15 @@
 //! `/` of exact numbers with PostgreSQL's digits.
 //!
-//! DataFusion's quotient of decimals has four digits more than its dividend, the rest cut off, and of numbers that are
-//! written down it is a double. PostgreSQL's has 16 significant digits at least:
+//! DataFusion's quotient of decimals has four digits more than its dividend, truncated, and the quotient of literals is
+//! a double. PostgreSQL's has at least 16 significant digits:
 //!
 //! ```text
-//!   1 / 3.0            0.33333333333333333333: of numbers that are written down, PostgreSQL's very digits
-//!   decimal / 3        as many digits behind the point as there is room for, 20 at most, rounded half away from zero
+//!   1 / 3.0            0.33333333333333333333: the quotient of literals has exactly PostgreSQL's digits
+//!   decimal / 3        as many digits after the point as fit, at most 20, rounded half away from zero
 //! ```
 //!
-//! A column has one number of digits for all of its rows, where PostgreSQL's follows each value; so there are at least
-//! those that PostgreSQL shows, and zeros or further right digits behind them.
+//! A column has one scale for all of its rows, where PostgreSQL's follows each value; so a quotient has at least the
+//! digits that PostgreSQL shows, followed by zeros or further correct digits.
 
 use std::sync::Arc;
 
@@ -27,22 +27,23 @@ use datafusion::logical_expr::{
 use crate::error::{DIVISION_BY_ZERO, NUMERIC_OUT_OF_RANGE, SqlError};
 use crate::functions::REGISTRY;
 
-/// The name under which the function is found, at a node too.
+/// Name of the function; nodes know it too.
 pub(crate) const NAME: &str = "numeric_quotient";
-/// Digits behind the point of a quotient of columns.
+/// Maximum digits after the point of a quotient of columns.
 const SCALE: u8 = 20;
-/// Significant digits that a quotient has at least, and decimal digits of one digit of PostgreSQL's.
+/// Minimum significant digits of a quotient.
 const SIGNIFICANT_DIGITS: i32 = 16;
+// PostgreSQL stores numbers in base 10000.
 const DIGITS_PER_WORD: i32 = 4;
 
-/// The function that stands for the operator.
+/// Function that replaces the operator.
 pub(crate) fn function() -> ScalarUDF {
     ScalarUDF::from(Quotient { signature: Signature::any(2, Volatility::Immutable) })
 }
 
-/// The digits of an exact number's type, and those of them behind the point.
-fn digits(of: &DataType) -> Option<(u8, u8)> {
-    Some(match of {
+/// Precision and scale of an exact number's type.
+fn digits(data_type: &DataType) -> Option<(u8, u8)> {
+    Some(match data_type {
         DataType::Int8 | DataType::UInt8 => (3, 0),
         DataType::Int16 | DataType::UInt16 => (5, 0),
         DataType::Int32 | DataType::UInt32 => (10, 0),
@@ -53,19 +54,18 @@ fn digits(of: &DataType) -> Option<(u8, u8)> {
     })
 }
 
-/// The type of a quotient.
-fn quotient_type(left: &DataType, right: &DataType) -> Option<DataType> {
-    let ((left, left_scale), (right, right_scale)) = (digits(left)?, digits(right)?);
-    let _ = right;
-    let whole = left.saturating_sub(left_scale).saturating_add(right_scale);
+/// Type of a quotient; `None` unless both operands are exact numbers.
+fn quotient_type(dividend: &DataType, divisor: &DataType) -> Option<DataType> {
+    let ((precision, dividend_scale), (_, divisor_scale)) = (digits(dividend)?, digits(divisor)?);
+    let whole = precision.saturating_sub(dividend_scale).saturating_add(divisor_scale);
     let room = DECIMAL128_MAX_PRECISION.saturating_sub(whole).min(SCALE);
-    let scale = room.max(left_scale).max(right_scale).clamp(6, DECIMAL128_MAX_PRECISION);
+    let scale = room.max(dividend_scale).max(divisor_scale).clamp(6, DECIMAL128_MAX_PRECISION);
     Some(DataType::Decimal128(DECIMAL128_MAX_PRECISION, i8::try_from(scale).ok()?))
 }
 
-/// A literal's exact value and its scale.
-fn constant(of: &Expr) -> Option<(i128, u8)> {
-    let Expr::Literal(value, _) = of else { return None };
+/// Exact value and scale of a literal.
+fn constant(expr: &Expr) -> Option<(i128, u8)> {
+    let Expr::Literal(value, _) = expr else { return None };
     match value {
         ScalarValue::Decimal128(Some(value), _, scale) => {
             Some((*value, u8::try_from(*scale).ok()?))
@@ -76,30 +76,31 @@ fn constant(of: &Expr) -> Option<(i128, u8)> {
     }
 }
 
-/// The quotient of two exact numbers, where one of them is a decimal; `None` for other types.
-pub(crate) fn quotient(left: &Expr, right: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
-    let types = (left.get_type(schema), right.get_type(schema));
-    let (Ok(left_type), Ok(right_type)) = types else { return Ok(None) };
-    let is_decimal = |of: &DataType| matches!(of, DataType::Decimal128(..));
-    if !is_decimal(&left_type) && !is_decimal(&right_type) {
+/// The quotient of two exact numbers, at least one of them a decimal; `None` for other types.
+pub(crate) fn quotient(dividend: &Expr, divisor: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+    let types = (dividend.get_type(schema), divisor.get_type(schema));
+    let (Ok(dividend_type), Ok(divisor_type)) = types else { return Ok(None) };
+    let is_decimal = |data_type: &DataType| matches!(data_type, DataType::Decimal128(..));
+    if !is_decimal(&dividend_type) && !is_decimal(&divisor_type) {
         return Ok(None);
     }
-    if let (Some(left), Some(right)) = (constant(left), constant(right))
-        && let Some(exact) = of_constants(left, right)
+    if let (Some(dividend), Some(divisor)) = (constant(dividend), constant(divisor))
+        && let Some(exact) = of_constants(dividend, divisor)
     {
         return Ok(Some(lit(exact)));
     }
-    if quotient_type(&left_type, &right_type).is_none() {
+    if quotient_type(&dividend_type, &divisor_type).is_none() {
         return Ok(None);
     }
     let Some(function) = REGISTRY.scalar.get(NAME) else {
         return exec_err!("{NAME} is not registered");
     };
-    let call = ScalarFunction::new_udf(Arc::clone(function), vec![left.clone(), right.clone()]);
+    let call =
+        ScalarFunction::new_udf(Arc::clone(function), vec![dividend.clone(), divisor.clone()]);
     Ok(Some(Expr::ScalarFunction(call)))
 }
 
-/// The place of a number's first digit of four, counted from the point, and that digit.
+/// Position of a number's first digit in base 10000, counted from the point, and that digit.
 fn first_word(value: i128, scale: u8) -> (i32, u128) {
     let size = value.unsigned_abs();
     if size == 0 {
@@ -109,47 +110,49 @@ fn first_word(value: i128, scale: u8) -> (i32, u128) {
     // Digits before the point; negative where zeros follow it.
     let whole = digits - i32::from(scale);
     let weight = (whole - 1).div_euclid(DIGITS_PER_WORD);
-    let below = (weight * DIGITS_PER_WORD) + i32::from(scale);
-    let word = match u32::try_from(below) {
-        Ok(below) => 10_u128.checked_pow(below).map_or(0, |unit| size / unit),
-        Err(_) => size.saturating_mul(10_u128.pow(below.unsigned_abs())),
+    let exponent = (weight * DIGITS_PER_WORD) + i32::from(scale);
+    let word = match u32::try_from(exponent) {
+        Ok(exponent) => 10_u128.checked_pow(exponent).map_or(0, |unit| size / unit),
+        Err(_) => size.saturating_mul(10_u128.pow(exponent.unsigned_abs())),
     };
     (weight, word)
 }
 
-/// A quotient with the digits that PostgreSQL gives it; `None` when it does not fit, or there is none.
-fn of_constants(left: (i128, u8), right: (i128, u8)) -> Option<ScalarValue> {
-    if right.0 == 0 {
+/// A quotient with PostgreSQL's digits; `None` when it does not fit, or the divisor is zero.
+fn of_constants(dividend: (i128, u8), divisor: (i128, u8)) -> Option<ScalarValue> {
+    if divisor.0 == 0 {
         return None;
     }
-    let (left_first, right_first) = (first_word(left.0, left.1), first_word(right.0, right.1));
-    let mut weight = left_first.0 - right_first.0;
-    if left_first.1 <= right_first.1 {
+    let (dividend_word, divisor_word) =
+        (first_word(dividend.0, dividend.1), first_word(divisor.0, divisor.1));
+    let mut weight = dividend_word.0 - divisor_word.0;
+    if dividend_word.1 <= divisor_word.1 {
         weight -= 1;
     }
     let scale = (SIGNIFICANT_DIGITS - weight * DIGITS_PER_WORD).max(0);
-    let scale = scale.max(i32::from(left.1)).max(i32::from(right.1));
+    let scale = scale.max(i32::from(dividend.1)).max(i32::from(divisor.1));
     let scale = u8::try_from(scale).ok().filter(|scale| *scale <= DECIMAL128_MAX_PRECISION)?;
-    let value = divided(left, right, scale)?;
+    let value = divided(dividend, divisor, scale)?;
     let scale = i8::try_from(scale).ok()?;
     Some(ScalarValue::Decimal128(Some(value), DECIMAL128_MAX_PRECISION, scale))
 }
 
-/// A quotient of so many digits behind the point, rounded half away from zero; `None` when it has too many before it.
-fn divided(left: (i128, u8), right: (i128, u8), scale: u8) -> Option<i128> {
+/// A quotient with `scale` digits after the point, rounded half away from zero; `None` when it has too many before it.
+fn divided(dividend: (i128, u8), divisor: (i128, u8), scale: u8) -> Option<i128> {
     let ten = i256::from_i128(10);
-    let shift = i32::from(scale) + i32::from(right.1) - i32::from(left.1);
+    let shift = i32::from(scale) + i32::from(divisor.1) - i32::from(dividend.1);
     let power = ten.checked_pow(shift.unsigned_abs())?;
-    let (mut over, mut under) = (i256::from_i128(left.0), i256::from_i128(right.0));
+    let (mut numerator, mut denominator) =
+        (i256::from_i128(dividend.0), i256::from_i128(divisor.0));
     if shift >= 0 {
-        over = over.checked_mul(power)?;
+        numerator = numerator.checked_mul(power)?;
     } else {
-        under = under.checked_mul(power)?;
+        denominator = denominator.checked_mul(power)?;
     }
-    let whole = over.checked_div(under)?;
-    let rest = over.checked_rem(under)?.wrapping_abs();
-    let is_half = rest >= under.wrapping_abs().wrapping_sub(rest);
-    let up = if (left.0 < 0) == (right.0 < 0) { i256::ONE } else { i256::MINUS_ONE };
+    let whole = numerator.checked_div(denominator)?;
+    let rest = numerator.checked_rem(denominator)?.wrapping_abs();
+    let is_half = rest >= denominator.wrapping_abs().wrapping_sub(rest);
+    let up = if (dividend.0 < 0) == (divisor.0 < 0) { i256::ONE } else { i256::MINUS_ONE };
     let value = if is_half { whole.wrapping_add(up) } else { whole };
     value.to_i128().filter(|value| value.unsigned_abs() < 10_u128.pow(38))
 }
@@ -166,7 +169,9 @@ impl ScalarUDFImpl for Quotient {
 
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
         match arguments {
-            [left, right] => Ok(format!("{} / {}", left.schema_name(), right.schema_name())),
+            [dividend, divisor] => {
+                Ok(format!("{} / {}", dividend.schema_name(), divisor.schema_name()))
+            }
             _ => exec_err!("{NAME} takes two arguments"),
         }
     }
@@ -176,12 +181,12 @@ impl ScalarUDFImpl for Quotient {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        let made = match types {
-            [left, right] => quotient_type(left, right),
+        let data_type = match types {
+            [dividend, divisor] => quotient_type(dividend, divisor),
             _ => None,
         };
-        match made {
-            Some(made) => Ok(made),
+        match data_type {
+            Some(data_type) => Ok(data_type),
             None => exec_err!("{NAME} takes two exact numbers, not {types:?}"),
         }
     }
@@ -192,42 +197,42 @@ impl ScalarUDFImpl for Quotient {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let DataType::Decimal128(precision, scale) = *args.return_type() else {
-            return exec_err!("{NAME} makes decimals");
+            return exec_err!("{NAME} returns a decimal");
         };
         let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
-        let [left, right] = args.args.as_slice() else {
+        let [dividends, divisors] = args.args.as_slice() else {
             return exec_err!("{NAME} takes two arguments");
         };
-        let (left, left_scale) = decimals(&left.to_array(rows)?)?;
-        let (right, right_scale) = decimals(&right.to_array(rows)?)?;
+        let (dividends, dividend_scale) = decimals(&dividends.to_array(rows)?)?;
+        let (divisors, divisor_scale) = decimals(&divisors.to_array(rows)?)?;
         let places = u8::try_from(scale).unwrap_or(0);
-        let of_row = |(left, right): (Option<i128>, Option<i128>)| {
-            let Some((left, right)) = left.zip(right) else { return Ok(None) };
-            if right == 0 {
+        let of_row = |(dividend, divisor): (Option<i128>, Option<i128>)| {
+            let Some((dividend, divisor)) = dividend.zip(divisor) else { return Ok(None) };
+            if divisor == 0 {
                 return Err(SqlError::new(DIVISION_BY_ZERO, "division by zero"));
             }
-            let value = divided((left, left_scale), (right, right_scale), places);
-            let overflow = || SqlError::new(NUMERIC_OUT_OF_RANGE, "a quotient is out of range");
+            let value = divided((dividend, dividend_scale), (divisor, divisor_scale), places);
+            let overflow = || SqlError::new(NUMERIC_OUT_OF_RANGE, "quotient is out of range");
             value.map(Some).ok_or_else(overflow)
         };
-        let made = left.iter().zip(&right).map(of_row);
-        let made: Decimal128Array = made.collect::<Result<_, SqlError>>()?;
-        let made: ArrayRef = Arc::new(made.with_precision_and_scale(precision, scale)?);
+        let quotients = dividends.iter().zip(&divisors).map(of_row);
+        let quotients: Decimal128Array = quotients.collect::<Result<_, SqlError>>()?;
+        let quotients: ArrayRef = Arc::new(quotients.with_precision_and_scale(precision, scale)?);
         if constant {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?));
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&quotients, 0)?));
         }
-        Ok(ColumnarValue::Array(made))
+        Ok(ColumnarValue::Array(quotients))
     }
 }
 
-/// Exact numbers as decimals, and how many digits are behind the point.
-fn decimals(of: &ArrayRef) -> Result<(Decimal128Array, u8)> {
-    if let DataType::Decimal128(_, scale) = of.data_type() {
+/// Converts exact numbers to decimals; also returns their digits after the point.
+fn decimals(numbers: &ArrayRef) -> Result<(Decimal128Array, u8)> {
+    if let DataType::Decimal128(_, scale) = numbers.data_type() {
         let scale = u8::try_from(*scale).unwrap_or(0);
-        return Ok((of.as_primitive::<Decimal128Type>().clone(), scale));
+        return Ok((numbers.as_primitive::<Decimal128Type>().clone(), scale));
     }
-    let whole = cast(of, &DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0))?;
+    let whole = cast(numbers, &DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0))?;
     Ok((whole.as_primitive::<Decimal128Type>().clone(), 0))
 }
 

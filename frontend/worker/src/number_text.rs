@@ -3,10 +3,10 @@
 //! ```text
 //!   9 0 . D , G     digits, the point, groups          S MI PL SG PR    signs
 //!   L               the currency (none here)           TH th RN rn V    ordinals, Roman numerals, shifts
-//!   EEEE            an exponent                        FM               no blanks and no zeros at the end
+//!   EEEE            an exponent                        FM               without blanks and trailing zeros
 //! ```
 //!
-//! The names of months and days, and signs of currency and of groups, are those of the locale C.
+//! Names of months and days, and the signs of currency and groups, are those of locale C.
 
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array};
 use arrow::datatypes::{DataType, Decimal128Type};
@@ -16,46 +16,46 @@ use std::sync::Arc;
 use crate::error::{SYNTAX_ERROR, SqlError};
 use crate::plain::{Plain, Texts, is_text, texts};
 
-/// Digits in a pattern; PostgreSQL has more, in more memory.
+/// Maximum digits in a pattern, to bound memory; PostgreSQL allows more.
 const DIGITS_MAX: usize = 400;
-/// The type of what texts are read as.
+/// Type of parsed numbers.
 const NUMBER: DataType = DataType::Decimal128(38, 10);
 
 /// `to_number(text, format)`.
 pub(crate) static TO_NUMBER: Plain = Plain {
     name: "to_number",
-    takes: |of| crate::plain::all(of, 2, is_text, &DataType::Utf8),
+    takes: |types| crate::plain::all(types, 2, is_text, &DataType::Utf8),
     gives: |_| NUMBER,
-    run: |of| {
-        let (values, formats) = (texts(&of[0])?, texts(&of[1])?);
+    run: |arguments| {
+        let (values, formats) = (texts(&arguments[0])?, texts(&arguments[1])?);
         let number = |(value, format): (Option<&str>, Option<&str>)| {
             let Some((value, format)) = value.zip(format) else { return Ok(None) };
             read(value, &Pattern::parse(format)?)
         };
-        let made = values.iter().zip(&formats).map(number);
-        let made: Decimal128Array = made.collect::<Result<_, SqlError>>()?;
-        Ok(Arc::new(made.with_precision_and_scale(38, 10)?))
+        let numbers = values.iter().zip(&formats).map(number);
+        let numbers: Decimal128Array = numbers.collect::<Result<_, SqlError>>()?;
+        Ok(Arc::new(numbers.with_precision_and_scale(38, 10)?))
     },
 };
 
-/// Numbers as texts; each of them has a format, or all have one.
+/// Formats numbers, by one format for all or one for each.
 pub(crate) fn written(numbers: &ArrayRef, formats: &ArrayRef) -> Result<ArrayRef> {
     let formats = texts(formats)?;
-    let mut known: Option<(String, Pattern)> = None;
-    let mut made = Texts::new("to_char", numbers.len());
+    let mut cached: Option<(String, Pattern)> = None;
+    let mut results = Texts::new("to_char", numbers.len());
     for row in 0..numbers.len() {
         if numbers.is_null(row) || formats.is_null(row) {
-            made.push(None::<&str>)?;
+            results.push(None::<&str>)?;
             continue;
         }
         let format = formats.value(row);
-        if known.as_ref().is_none_or(|(known, _)| known != format) {
-            known = Some((format.to_owned(), Pattern::parse(format)?));
+        if cached.as_ref().is_none_or(|(text, _)| text != format) {
+            cached = Some((format.to_owned(), Pattern::parse(format)?));
         }
-        let Some((_, pattern)) = &known else { continue };
-        made.push(Some(pattern.write(&Value::of(numbers, row, pattern)?)))?;
+        let Some((_, pattern)) = &cached else { continue };
+        results.push(Some(pattern.write(&Value::of(numbers, row, pattern)?)))?;
     }
-    Ok(made.finish())
+    Ok(results.finish())
 }
 
 /// A number in decimal digits.
@@ -66,7 +66,7 @@ enum Value {
         whole: String,
         part: String,
     },
-    /// In exponents.
+    /// Scientific notation.
     Scientific(String),
     Other(&'static str),
 }
@@ -86,7 +86,7 @@ impl Value {
                         "-Infinity"
                     }));
                 }
-                // As many digits as the type is sure of.
+                // As many digits as the type guarantees.
                 let digits = if *numbers.data_type() == DataType::Float64 { 15_usize } else { 6 };
                 if pattern.scientific {
                     return Ok(Self::Scientific(exponential(double, pattern.places)));
@@ -107,7 +107,7 @@ impl Value {
     }
 }
 
-/// Digits with an exponent of two digits or more.
+/// Formats a number with an exponent of at least two digits.
 fn exponential(value: f64, places: usize) -> String {
     let text = format!("{value:.places$e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -116,7 +116,7 @@ fn exponential(value: f64, places: usize) -> String {
     format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
-/// A number's digits, times a power of ten, rounded half away from zero.
+/// Shifts the decimal point, and rounds the digits half away from zero.
 fn rounded(text: &str, places: usize, shift: usize) -> Value {
     let negative = text.starts_with('-');
     let digits = text.trim_start_matches('-');
@@ -125,41 +125,42 @@ fn rounded(text: &str, places: usize, shift: usize) -> Value {
     while part.len() < places + shift {
         part.push('0');
     }
-    let mut all: Vec<u8> = whole.bytes().chain(part.bytes()).collect();
-    let kept = whole.len() + shift + places;
-    let up = all.get(kept).is_some_and(|digit| *digit >= b'5');
-    all.truncate(kept);
+    // Round by the first digit that is dropped, and carry.
+    let mut digits: Vec<u8> = whole.bytes().chain(part.bytes()).collect();
+    let kept_len = whole.len() + shift + places;
+    let up = digits.get(kept_len).is_some_and(|digit| *digit >= b'5');
+    digits.truncate(kept_len);
     if up {
-        let mut at = all.len();
+        let mut index = digits.len();
         loop {
-            if at == 0 {
-                all.insert(0, b'1');
+            if index == 0 {
+                digits.insert(0, b'1');
                 break;
             }
-            at -= 1;
-            if all[at] == b'9' {
-                all[at] = b'0';
+            index -= 1;
+            if digits[index] == b'9' {
+                digits[index] = b'0';
             } else {
-                all[at] += 1;
+                digits[index] += 1;
                 break;
             }
         }
     }
-    let all = String::from_utf8(all).unwrap_or_default();
-    let (whole, part) = all.split_at(all.len() - places);
+    let digits = String::from_utf8(digits).unwrap_or_default();
+    let (whole, part) = digits.split_at(digits.len() - places);
     let whole = whole.trim_start_matches('0').to_owned();
     let zero = whole.is_empty() && part.bytes().all(|digit| digit == b'0');
     Value::Finite { negative: negative && !zero, whole, part: part.to_owned() }
 }
 
-/// Where and how a sign is written.
+/// Position and form of a number's sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sign {
-    /// Beside the first digit, a blank for plus.
+    /// Before the first digit, with a blank for plus.
     Leading,
-    /// `S`, before or behind.
+    /// `S`, before or after the digits.
     Anchored,
-    /// `MI`, `PL`, `SG` at their own places.
+    /// `MI`, `PL`, `SG`, at their positions in the format.
     Placed,
     /// `PR`.
     Brackets,
@@ -180,16 +181,16 @@ enum Node {
     Text(String),
 }
 
-/// A format, read.
+/// A parsed format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
     nodes: Vec<Node>,
     fill: bool,
     sign: Sign,
-    /// Digits before and behind the point.
+    /// Digits before and after the point.
     whole: usize,
     places: usize,
-    /// Digits behind `V`.
+    /// Digits after `V`.
     shift: usize,
     scientific: bool,
     roman: Option<bool>,
@@ -199,23 +200,23 @@ fn wrong(message: &str) -> SqlError {
     SqlError::new(SYNTAX_ERROR, message)
 }
 
-/// What digits of a format stand behind.
+/// Part of a number to which a digit of a format belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Behind {
-    Nothing,
-    Point,
+enum Section {
+    Whole,
+    Fraction,
     Shift,
 }
 
 const SHIFT_AND_POINT: &str = "cannot use \"V\" and decimal point together";
 
-/// A text up to its closing quotation mark, and what follows that.
+/// Splits off a text up to its closing quotation mark.
 fn quoted(rest: &str) -> (String, &str) {
     let mut text = String::new();
     let mut letters = rest.char_indices();
-    while let Some((at, letter)) = letters.next() {
+    while let Some((index, letter)) = letters.next() {
         match letter {
-            '"' => return (text, &rest[at + 1..]),
+            '"' => return (text, &rest[index + 1..]),
             '\\' => text.extend(letters.next().map(|(_, letter)| letter)),
             _ => text.push(letter),
         }
@@ -239,15 +240,17 @@ impl Pattern {
             scientific: false,
             roman: None,
         };
-        let mut behind = Behind::Nothing;
+        let mut section = Section::Whole;
         let mut rest = format;
         while let Some(next) = rest.chars().next() {
+            // A quoted text is written as it is.
             if next == '"' {
-                let (text, behind) = quoted(&rest[1..]);
+                let (text, tail) = quoted(&rest[1..]);
                 pattern.nodes.push(Node::Text(text));
-                rest = behind;
+                rest = tail;
                 continue;
             }
+            // Letters that begin no word are literal.
             let word = WORDS.iter().find(|word| {
                 rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word))
             });
@@ -266,45 +269,46 @@ impl Pattern {
                 },
             };
             rest = &rest[word.len()..];
+            // Nothing but `FM` may follow an exponent.
             if pattern.scientific && !matches!(word.to_ascii_uppercase().as_str(), "FM") {
                 return Err(wrong("\"EEEE\" must be the last pattern used"));
             }
-            pattern.take(word, &mut behind)?;
+            pattern.take(word, &mut section)?;
         }
         Ok(pattern)
     }
 
-    /// Takes a word of the format for what it means behind those before it.
-    fn take(&mut self, word: &str, behind: &mut Behind) -> Result<(), SqlError> {
+    /// Adds a word of the format, whose meaning depends on the words before it.
+    fn take(&mut self, word: &str, section: &mut Section) -> Result<(), SqlError> {
         match word.to_ascii_uppercase().as_str() {
             "9" | "0" => {
                 if self.sign == Sign::Brackets {
                     return Err(wrong("\"9\" must be ahead of \"PR\""));
                 }
-                match behind {
-                    Behind::Nothing => self.whole += 1,
-                    Behind::Point => self.places += 1,
-                    Behind::Shift => self.shift += 1,
+                match section {
+                    Section::Whole => self.whole += 1,
+                    Section::Fraction => self.places += 1,
+                    Section::Shift => self.shift += 1,
                 }
                 self.nodes.push(if word == "9" { Node::Nine } else { Node::Zero });
                 if self.whole + self.places + self.shift > DIGITS_MAX {
-                    return Err(wrong("a number format has too many digits"));
+                    return Err(wrong("number format has too many digits"));
                 }
             }
             "." | "D" => {
-                match behind {
-                    Behind::Nothing => *behind = Behind::Point,
-                    Behind::Point => return Err(wrong("multiple decimal points")),
-                    Behind::Shift => return Err(wrong(SHIFT_AND_POINT)),
+                match section {
+                    Section::Whole => *section = Section::Fraction,
+                    Section::Fraction => return Err(wrong("multiple decimal points")),
+                    Section::Shift => return Err(wrong(SHIFT_AND_POINT)),
                 }
                 self.nodes.push(Node::Point);
             }
             "," | "G" => self.nodes.push(Node::Group),
             "V" => {
-                if *behind == Behind::Point {
+                if *section == Section::Fraction {
                     return Err(wrong(SHIFT_AND_POINT));
                 }
-                *behind = Behind::Shift;
+                *section = Section::Shift;
             }
             "S" => {
                 if self.sign == Sign::Anchored {
@@ -320,7 +324,7 @@ impl Pattern {
                 if self.sign == Sign::Anchored {
                     return Err(wrong(&format!("cannot use \"S\" and \"{sign}\" together")));
                 }
-                // A plus of its own place stands beside the sign of the number.
+                // `PL` at its own position may be combined with the number's sign.
                 self.sign = Sign::Placed;
                 self.nodes.push(match sign {
                     "MI" => Node::Minus,
@@ -339,31 +343,32 @@ impl Pattern {
             "RN" => self.roman = Some(word.starts_with('R')),
             "TH" => self.nodes.push(Node::Ordinal(word.starts_with('T'))),
             "L" => self.nodes.push(Node::Currency),
-            // An empty zero and the ISO currency are nothing here, as in PostgreSQL.
+            // PostgreSQL ignores `B` too.
             "B" => {}
-            other => {
-                return Err(SqlError::unsupported(format!("the pattern \"{other}\"")));
+            unknown => {
+                return Err(SqlError::unsupported(format!("the pattern \"{unknown}\"")));
             }
         }
         Ok(())
     }
 
-    /// A number as the format has it.
+    /// Formats a number.
     fn write(&self, value: &Value) -> String {
         if let Some(upper) = self.roman {
             return self.roman(value, upper);
         }
         let (negative, whole, part) = match value {
             Value::Finite { negative, whole, part } => (*negative, whole.as_str(), part.as_str()),
-            other => return self.write_as_text(other),
+            _ => return self.write_as_text(value),
         };
+        // Digits before the point are right-aligned in the positions of the format.
         let whole_digits = self.whole + self.shift;
         let overflows = whole.len() > whole_digits;
         let (first_zero, last_zero_place) = self.zeros();
         let padded = format!("{whole:>whole_digits$}");
         let padded: Vec<char> = padded.chars().collect();
         let blank_until = padded.iter().position(|digit| *digit != ' ').unwrap_or(whole_digits);
-        // The position of the first digit that is written.
+        // Position of the first digit to write.
         let mut start = blank_until.min(first_zero);
         if whole.is_empty() && self.places == 0 && start == whole_digits && whole_digits > 0 {
             start = whole_digits - 1;
@@ -373,86 +378,87 @@ impl Pattern {
         } else {
             part.trim_end_matches('0').len().max(last_zero_place)
         };
-        let mut made = String::new();
+        let mut output = String::new();
         let mut sign_done = false;
         let leading = self.leading(negative);
         let mut position = 0;
         let mut place = 0;
-        let mut behind = false;
+        let mut after_point = false;
         let mut seen_digit = false;
         for (index, node) in self.nodes.iter().enumerate() {
             match node {
-                Node::Nine | Node::Zero if !behind => {
+                Node::Nine | Node::Zero if !after_point => {
                     if position >= start && !sign_done {
-                        made.push_str(leading);
+                        output.push_str(leading);
                         sign_done = true;
                     }
                     if overflows {
                         if !sign_done {
-                            made.push_str(leading);
+                            output.push_str(leading);
                             sign_done = true;
                         }
-                        made.push('#');
+                        output.push('#');
                     } else if position < start {
                         if self.fill {
-                            made.push(' ');
+                            output.push(' ');
                         }
                     } else {
                         let digit = padded.get(position).copied().unwrap_or('0');
-                        made.push(if digit == ' ' { '0' } else { digit });
+                        output.push(if digit == ' ' { '0' } else { digit });
                         seen_digit = true;
                     }
                     position += 1;
                 }
                 Node::Point => {
                     if !sign_done {
-                        made.push_str(leading);
+                        output.push_str(leading);
                         sign_done = true;
                     }
-                    behind = true;
+                    after_point = true;
                     if self.fill || places_shown > 0 || self.places > 0 {
-                        made.push('.');
+                        output.push('.');
                     }
                 }
                 Node::Nine | Node::Zero => {
                     if place < places_shown {
                         let digit = part.as_bytes().get(place).copied().unwrap_or(b'0');
-                        made.push(if overflows { '#' } else { char::from(digit) });
+                        output.push(if overflows { '#' } else { char::from(digit) });
                     }
                     place += 1;
                 }
                 Node::Group => {
                     if seen_digit || overflows {
-                        made.push(',');
+                        output.push(',');
                     } else if self.fill {
-                        made.push(' ');
+                        output.push(' ');
                     }
                 }
                 Node::Sign | Node::Minus | Node::Plus | Node::Both | Node::Currency => {
-                    made.extend(self.mark(index, node, negative));
+                    output.extend(self.mark(index, node, negative));
                 }
                 Node::Ordinal(upper) => {
                     if !negative && self.places == 0 {
-                        made.push_str(ordinal(whole, *upper));
+                        output.push_str(ordinal(whole, *upper));
                     }
                 }
-                Node::Text(text) => made.push_str(text),
+                Node::Text(text) => output.push_str(text),
             }
         }
+        // A sign that no digit or point has triggered follows the pattern.
         if !sign_done {
-            made.push_str(leading);
+            output.push_str(leading);
         }
         if self.sign == Sign::Brackets {
             if negative {
-                made.push('>');
+                output.push('>');
             } else if self.fill {
-                made.push(' ');
+                output.push(' ');
             }
         }
-        made
+        output
     }
 
-    /// What is no digits: a number in scientific notation, an infinity, NaN.
+    /// Formats scientific notation, infinities and NaN, which are not written digit by digit.
     fn write_as_text(&self, value: &Value) -> String {
         match value {
             Value::Finite { .. } => String::new(),
@@ -469,28 +475,28 @@ impl Pattern {
         }
     }
 
-    /// The position of the first digit before the point that is written as a zero where there is none, and of the last
-    /// one behind it.
+    /// Position of the first digit before the point that is written as a zero if the number has none there, and number
+    /// of digits after the point that are always written.
     fn zeros(&self) -> (usize, usize) {
-        // Digits from where a zero was asked for.
-        let mut at = 0;
+        // Digits after the point so far.
+        let mut places = 0;
         let mut first_zero = self.whole + self.shift;
         let mut digits_seen = 0;
         let mut last_zero_place = 0;
-        let mut behind = false;
+        let mut after_point = false;
         for node in &self.nodes {
             match node {
-                Node::Point => behind = true,
-                Node::Nine | Node::Zero if !behind => {
+                Node::Point => after_point = true,
+                Node::Nine | Node::Zero if !after_point => {
                     if *node == Node::Zero {
                         first_zero = first_zero.min(digits_seen);
                     }
                     digits_seen += 1;
                 }
                 Node::Nine | Node::Zero => {
-                    at += 1;
+                    places += 1;
                     if *node == Node::Zero {
-                        last_zero_place = at;
+                        last_zero_place = places;
                     }
                 }
                 _ => {}
@@ -499,7 +505,7 @@ impl Pattern {
         (first_zero, last_zero_place)
     }
 
-    /// What stands at the place of a sign or of a currency; `None`: nothing, not even a blank.
+    /// Character at the position of a sign or of a currency; `None` writes nothing, not even a blank.
     fn mark(&self, index: usize, node: &Node, negative: bool) -> Option<char> {
         let sign = if negative { '-' } else { '+' };
         let blank = self.fill.then_some(' ');
@@ -515,7 +521,7 @@ impl Pattern {
         }
     }
 
-    /// What stands before the first digit.
+    /// Sign, bracket or blank before the first digit.
     fn leading(&self, negative: bool) -> &'static str {
         match self.sign {
             Sign::Leading => {
@@ -547,7 +553,7 @@ impl Pattern {
                     ""
                 }
             }
-            // An anchored sign before digits stands beside the first of them.
+            // An anchored sign before the digits is written next to the first of them.
             Sign::Anchored if self.anchored_first() => {
                 if negative {
                     "-"
@@ -559,7 +565,7 @@ impl Pattern {
         }
     }
 
-    /// Whether `S` stands before the digits.
+    /// Returns true if `S` is before the digits.
     fn anchored_first(&self) -> bool {
         let digit = self.nodes.iter().position(|node| matches!(node, Node::Nine | Node::Zero));
         let sign = self.nodes.iter().position(|node| *node == Node::Sign);
@@ -587,6 +593,7 @@ impl Pattern {
             (4, "IV"),
             (1, "I"),
         ];
+        // Roman numerals have neither zero nor numbers of 4000 and more.
         let number = match value {
             Value::Finite { negative: false, whole, .. } => whole.parse().unwrap_or(0),
             _ => 0,
@@ -595,21 +602,21 @@ impl Pattern {
             return "#".repeat(WIDTH);
         }
         let mut rest = number;
-        let mut made = String::new();
+        let mut text = String::new();
         for (size, numeral) in NUMERALS {
             while rest >= size {
-                made.push_str(numeral);
+                text.push_str(numeral);
                 rest -= size;
             }
         }
         if !upper {
-            made.make_ascii_lowercase();
+            text.make_ascii_lowercase();
         }
-        if self.fill { format!("{made:>WIDTH$}") } else { made }
+        if self.fill { format!("{text:>WIDTH$}") } else { text }
     }
 }
 
-/// The ending of an ordinal number.
+/// Ending of an ordinal number.
 pub(crate) fn ordinal(digits: &str, upper: bool) -> &'static str {
     let number = digits.as_bytes();
     let last = number.last().copied().unwrap_or(b'0');
@@ -626,7 +633,7 @@ pub(crate) fn ordinal(digits: &str, upper: bool) -> &'static str {
     }
 }
 
-/// A text as a number of 38 digits, ten of them behind the point. What a pattern has no digit for is cut off.
+/// Parses a number of 38 digits, ten of them after the point. Digits beyond the pattern's are dropped.
 fn read(text: &str, pattern: &Pattern) -> Result<Option<i128>, SqlError> {
     if pattern.scientific {
         return Err(SqlError::unsupported("\"EEEE\" for input"));
@@ -644,6 +651,7 @@ fn read(text: &str, pattern: &Pattern) -> Result<Option<i128>, SqlError> {
             rest.next_if(|c| matches!(c, '+' | '>'));
         }
     };
+    // The text is read along the pattern; missing digits and signs are tolerated.
     for node in &pattern.nodes {
         match node {
             Node::Nine | Node::Zero => {
@@ -689,6 +697,7 @@ fn read(text: &str, pattern: &Pattern) -> Result<Option<i128>, SqlError> {
         let message = "invalid input syntax for type numeric: \" \"";
         return Err(SqlError::new("22P02", message));
     }
+    // Scale the digits to the result type, without rounding.
     let places = places.unwrap_or(0) + pattern.shift;
     const SCALE: usize = 10;
     let out_of_range = || SqlError::new("22003", "value out of range");

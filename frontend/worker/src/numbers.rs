@@ -1,4 +1,4 @@
-//! Functions of numbers that DataFusion does not have, as PostgreSQL has them.
+//! Numeric functions of PostgreSQL that DataFusion lacks.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::error::SqlError;
 use crate::number_text::TO_NUMBER;
 use crate::plain::{Plain, all, doubles, is_number, is_whole, of_double, wholes};
 
-/// The functions.
+/// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [
         &WIDTH_BUCKET,
@@ -44,15 +44,16 @@ fn double(_: &[DataType]) -> DataType {
     DataType::Float64
 }
 
-fn one_double(of: &[DataType]) -> Option<Vec<DataType>> {
-    all(of, 1, is_number, &DataType::Float64)
+fn one_double(types: &[DataType]) -> Option<Vec<DataType>> {
+    all(types, 1, is_number, &DataType::Float64)
 }
 
-/// An argument is a decimal where all are exact, else a double.
-fn bucket_types(of: &[DataType]) -> Option<Vec<DataType>> {
-    match of {
+/// Types of the arguments of `width_bucket`: bounds and a count, or an array of thresholds.
+fn bucket_types(types: &[DataType]) -> Option<Vec<DataType>> {
+    match types {
         [value, low, high, count]
-            if [value, low, high].iter().all(|of| is_number(of)) && is_whole(count) =>
+            if [value, low, high].iter().all(|data_type| is_number(data_type))
+                && is_whole(count) =>
         {
             let mut types = vec![DataType::Float64; 3];
             types.push(DataType::Int64);
@@ -70,9 +71,9 @@ static WIDTH_BUCKET: Plain = Plain {
     name: "width_bucket",
     takes: bucket_types,
     gives: |_| DataType::Int32,
-    run: |of| {
-        let values = doubles(&of[0])?;
-        if let [_, bounds] = of {
+    run: |arguments| {
+        let values = doubles(&arguments[0])?;
+        if let [_, bounds] = arguments {
             let bounds = bounds.as_list::<i32>();
             let bucket = |row: usize| {
                 if values.is_null(row) || bounds.is_null(row) {
@@ -84,16 +85,17 @@ static WIDTH_BUCKET: Plain = Plain {
                     return Err(SqlError::new("22004", message).into());
                 }
                 let value = values.value(row);
-                let below = bounds
+                let rank = bounds
                     .values()
                     .partition_point(|bound| bound.total_cmp(&value).is_le() || *bound == value);
-                Ok(i32::try_from(below).ok())
+                Ok(i32::try_from(rank).ok())
             };
             return Ok(Arc::new((0..values.len()).map(bucket).collect::<Result<Int32Array>>()?));
         }
-        let (lows, highs, counts) = (doubles(&of[1])?, doubles(&of[2])?, wholes(&of[3])?);
+        let (lows, highs, counts) =
+            (doubles(&arguments[1])?, doubles(&arguments[2])?, wholes(&arguments[3])?);
         let bucket = |row: usize| {
-            if of.iter().any(|of| of.is_null(row)) {
+            if arguments.iter().any(|argument| argument.is_null(row)) {
                 return Ok(None);
             }
             let (value, low, high) = (values.value(row), lows.value(row), highs.value(row));
@@ -103,9 +105,10 @@ static WIDTH_BUCKET: Plain = Plain {
     },
 };
 
-/// The number of the bucket, of equal ones between two bounds, that a value lies in; 0 before them, one more behind.
+/// Number of the equal-width bucket of a value; 0 below the range, `count + 1` above it.
 fn width_bucket(value: f64, low: f64, high: f64, count: i64) -> Result<i32, SqlError> {
     let invalid = |message: &str| SqlError::new("2201G", message);
+    // Arguments that PostgreSQL refuses.
     if count <= 0 {
         return Err(invalid("count must be greater than zero"));
     }
@@ -115,61 +118,67 @@ fn width_bucket(value: f64, low: f64, high: f64, count: i64) -> Result<i32, SqlE
     if low.is_infinite() || high.is_infinite() {
         return Err(invalid("lower and upper bounds must be finite"));
     }
-    let beyond = count.checked_add(1).and_then(|count| i32::try_from(count).ok());
-    let beyond = beyond.ok_or_else(|| SqlError::new("22003", "integer out of range"))?;
-    let (before, behind) = match low.total_cmp(&high) {
+    let overflow_bucket = count.checked_add(1).and_then(|count| i32::try_from(count).ok());
+    let overflow_bucket =
+        overflow_bucket.ok_or_else(|| SqlError::new("22003", "integer out of range"))?;
+    // The bounds may be descending; the low one is inclusive, the high one exclusive.
+    let (is_below, is_above) = match low.total_cmp(&high) {
         std::cmp::Ordering::Less => (value < low, value >= high),
         std::cmp::Ordering::Greater => (value > low, value <= high),
         std::cmp::Ordering::Equal => {
             return Err(invalid("lower bound cannot equal upper bound"));
         }
     };
-    if before {
+    if is_below {
         return Ok(0);
     }
-    if behind {
-        return Ok(beyond);
+    if is_above {
+        return Ok(overflow_bucket);
     }
-    #[expect(clippy::cast_precision_loss, reason = "it fits 32 bits")]
+    #[expect(clippy::cast_precision_loss, reason = "fits 32 bits")]
     let share = count as f64 * ((value - low) / (high - low));
-    #[expect(clippy::cast_possible_truncation, reason = "not beyond the count")]
+    #[expect(clippy::cast_possible_truncation, reason = "at most the count")]
     let bucket = share.floor() as i32;
-    Ok((bucket + 1).min(beyond - 1))
+    Ok((bucket + 1).min(overflow_bucket - 1))
 }
 
 static SIND: Plain = Plain {
     name: "sind",
     takes: one_double,
     gives: double,
-    run: |of| of_double(&of[0], |degrees| of_degrees(degrees, sind)),
+    run: |arguments| of_double(&arguments[0], |degrees| of_degrees(degrees, sind)),
 };
 
 static COSD: Plain = Plain {
     name: "cosd",
     takes: one_double,
     gives: double,
-    run: |of| of_double(&of[0], |degrees| of_degrees(degrees, cosd)),
+    run: |arguments| of_double(&arguments[0], |degrees| of_degrees(degrees, cosd)),
 };
 
 static TAND: Plain = Plain {
     name: "tand",
     takes: one_double,
     gives: double,
-    run: |of| of_double(&of[0], |degrees| of_degrees(degrees, tand)),
+    run: |arguments| of_double(&arguments[0], |degrees| of_degrees(degrees, tand)),
 };
 
 static COTD: Plain = Plain {
     name: "cotd",
     takes: one_double,
     gives: double,
-    run: |of| of_double(&of[0], |degrees| of_degrees(degrees, |of| plus_zero(1.0 / tand(of)))),
+    run: |arguments| {
+        of_double(&arguments[0], |degrees| {
+            of_degrees(degrees, |degrees| plus_zero(1.0 / tand(degrees)))
+        })
+    },
 };
 
 fn of_degrees(degrees: f64, compute: fn(f64) -> f64) -> Result<f64, SqlError> {
     if degrees.is_infinite() { Err(out_of_range()) } else { Ok(compute(degrees)) }
 }
 
-/// Without the sign of zero.
+/// Makes -0 positive.
 fn plus_zero(value: f64) -> f64 {
     value + 0.0
 }
@@ -228,8 +237,8 @@ fn tand(degrees: f64) -> f64 {
     if rest > 90.0 {
         (sign, rest) = (-sign, 180.0 - rest);
     }
-    let of_45 = sine_to_90(45.0) / cosine_to_90(45.0);
-    plus_zero(sign * (sine_to_90(rest) / cosine_to_90(rest) / of_45))
+    let tangent_of_45 = sine_to_90(45.0) / cosine_to_90(45.0);
+    plus_zero(sign * (sine_to_90(rest) / cosine_to_90(rest) / tangent_of_45))
 }
 
 fn within_one(value: f64, compute: fn(f64) -> f64) -> Result<f64, SqlError> {
@@ -240,21 +249,26 @@ static ASIND: Plain = Plain {
     name: "asind",
     takes: one_double,
     gives: double,
-    run: |of| of_double(&of[0], |value| within_one(value, |of| asind(of.abs()).copysign(of))),
+    run: |arguments| {
+        of_double(&arguments[0], |value| within_one(value, |sine| asind(sine.abs()).copysign(sine)))
+    },
 };
 
 static ACOSD: Plain = Plain {
     name: "acosd",
     takes: one_double,
     gives: double,
-    run: |of| {
-        of_double(&of[0], |value| {
-            within_one(value, |of| if of >= 0.0 { acosd(of) } else { 90.0 + asind(-of) })
+    run: |arguments| {
+        of_double(&arguments[0], |value| {
+            within_one(
+                value,
+                |cosine| if cosine >= 0.0 { acosd(cosine) } else { 90.0 + asind(-cosine) },
+            )
         })
     },
 };
 
-/// The degrees of a sine from 0 to 1.
+/// Inverse sine in degrees, from 0 to 1.
 fn asind(sine: f64) -> f64 {
     if sine <= 0.5 {
         sine.asin() / 0.5_f64.asin() * 30.0
@@ -263,7 +277,7 @@ fn asind(sine: f64) -> f64 {
     }
 }
 
-/// The degrees of a cosine from 0 to 1.
+/// Inverse cosine in degrees, from 0 to 1.
 fn acosd(cosine: f64) -> f64 {
     if cosine <= 0.5 {
         90.0 - cosine.asin() / 0.5_f64.asin() * 30.0
@@ -276,74 +290,77 @@ static ATAND: Plain = Plain {
     name: "atand",
     takes: one_double,
     gives: double,
-    run: |of| of_double(&of[0], |value| Ok(value.atan() / 1_f64.atan() * 45.0)),
+    run: |arguments| of_double(&arguments[0], |value| Ok(value.atan() / 1_f64.atan() * 45.0)),
 };
 
 static ATAN2D: Plain = Plain {
     name: "atan2d",
-    takes: |of| all(of, 2, is_number, &DataType::Float64),
+    takes: |types| all(types, 2, is_number, &DataType::Float64),
     gives: double,
-    run: |of| {
-        let (left, right) = (doubles(&of[0])?, doubles(&of[1])?);
+    run: |arguments| {
+        let (ys, xs) = (doubles(&arguments[0])?, doubles(&arguments[1])?);
         let degrees = |y: f64, x: f64| y.atan2(x) / 1_f64.atan() * 45.0;
         Ok(Arc::new(arrow::compute::binary::<_, _, _, arrow::datatypes::Float64Type>(
-            &left, &right, degrees,
+            &ys, &xs, degrees,
         )?))
     },
 };
 
-/// Exact numbers as decimals.
-fn decimal_type(of: &[DataType]) -> Option<Vec<DataType>> {
-    match of {
-        [of @ DataType::Decimal128(..)] => Some(vec![of.clone()]),
-        [of] if is_whole(of) => Some(vec![DataType::Decimal128(20, 0)]),
-        // What is written with a point.
+/// Types of exact numbers, as decimals.
+fn decimal_type(types: &[DataType]) -> Option<Vec<DataType>> {
+    match types {
+        [data_type @ DataType::Decimal128(..)] => Some(vec![data_type.clone()]),
+        [data_type] if is_whole(data_type) => Some(vec![DataType::Decimal128(20, 0)]),
+        // A literal with a point.
         [DataType::Float64] => Some(vec![DataType::Float64]),
         _ => None,
     }
 }
 
-/// The digits behind the point of each number.
-fn scales(of: &ArrayRef, least: bool) -> Result<ArrayRef> {
+/// Digits after the point of each number, with or without trailing zeros.
+fn scales(numbers: &ArrayRef, least: bool) -> Result<ArrayRef> {
     let scale_of = |text: &str| {
         let part = text.split_once('.').map_or("", |(_, part)| part);
         let part = if least { part.trim_end_matches('0') } else { part };
         i32::try_from(part.len()).unwrap_or(i32::MAX)
     };
-    let made: Int32Array = match of.data_type() {
+    let scales: Int32Array = match numbers.data_type() {
         DataType::Decimal128(..) => {
-            let of = of.as_primitive::<Decimal128Type>();
-            (0..of.len())
-                .map(|row| of.is_valid(row).then(|| scale_of(&of.value_as_string(row))))
+            let decimals = decimals.as_primitive::<Decimal128Type>();
+            (0..decimals.len())
+                .map(|row| decimals.is_valid(row).then(|| scale_of(&decimals.value_as_string(row))))
                 .collect()
         }
-        _ => doubles(of)?.iter().map(|of| of.map(|of| scale_of(&of.to_string()))).collect(),
+        _ => doubles(numbers)?
+            .iter()
+            .map(|number| number.map(|number| scale_of(&number.to_string())))
+            .collect(),
     };
-    Ok(Arc::new(made))
+    Ok(Arc::new(scales))
 }
 
 static SCALE: Plain = Plain {
     name: "scale",
     takes: decimal_type,
     gives: |_| DataType::Int32,
-    run: |of| scales(&of[0], false),
+    run: |arguments| scales(&arguments[0], false),
 };
 
 static MIN_SCALE: Plain = Plain {
     name: "min_scale",
     takes: decimal_type,
     gives: |_| DataType::Int32,
-    run: |of| scales(&of[0], true),
+    run: |arguments| scales(&arguments[0], true),
 };
 
-fn any(of: &[DataType]) -> Option<Vec<DataType>> {
-    (!of.is_empty()).then(|| of.to_vec())
+fn any(types: &[DataType]) -> Option<Vec<DataType>> {
+    (!types.is_empty()).then(|| types.to_vec())
 }
 
-/// How many of the arguments of each row are NULL, or are not.
-fn count(of: &[ArrayRef], nulls: bool) -> ArrayRef {
-    let rows = of.first().map_or(0, |of| of.len());
-    let masks: Vec<_> = of.iter().map(|of| of.logical_nulls()).collect();
+/// Number of arguments in each row that are NULL, or that are not.
+fn count(arguments: &[ArrayRef], nulls: bool) -> ArrayRef {
+    let rows = arguments.first().map_or(0, |argument| argument.len());
+    let masks: Vec<_> = arguments.iter().map(|argument| argument.logical_nulls()).collect();
     let count = |row: usize| {
         let is_null = |mask: &&Option<arrow::buffer::NullBuffer>| {
             mask.as_ref().is_some_and(|mask| mask.is_null(row)) == nulls
@@ -357,56 +374,59 @@ static NUM_NULLS: Plain = Plain {
     name: "num_nulls",
     takes: any,
     gives: |_| DataType::Int32,
-    run: |of| Ok(count(of, true)),
+    run: |arguments| Ok(count(arguments, true)),
 };
 
 static NUM_NONNULLS: Plain = Plain {
     name: "num_nonnulls",
     takes: any,
     gives: |_| DataType::Int32,
-    run: |of| Ok(count(of, false)),
+    run: |arguments| Ok(count(arguments, false)),
 };
 
 static FACTORIAL: Plain = Plain {
     name: "factorial",
-    takes: |of| all(of, 1, is_whole, &DataType::Int64),
+    takes: |types| all(types, 1, is_whole, &DataType::Int64),
     gives: |_| DataType::Decimal128(38, 0),
-    run: |of| {
-        let factorial = |of: i64| {
-            if of < 0 {
+    run: |arguments| {
+        let factorial = |number: i64| {
+            if number < 0 {
                 let message = "factorial of a negative number is undefined";
                 return Err(SqlError::new("22003", message));
             }
-            let product = (1..=i128::from(of)).try_fold(1_i128, |product, factor| {
+            let product = (1..=i128::from(number)).try_fold(1_i128, |product, factor| {
                 product.checked_mul(factor).filter(|product| *product < 10_i128.pow(38))
             });
             product.ok_or_else(|| SqlError::new("22003", "value overflows numeric format"))
         };
-        let numbers = wholes(&of[0])?;
-        let made = numbers.iter().map(|of| of.map(factorial).transpose());
-        let made: Decimal128Array = made.collect::<Result<_, SqlError>>()?;
-        Ok(Arc::new(made.with_precision_and_scale(38, 0)?))
+        let numbers = wholes(&arguments[0])?;
+        let products = numbers.iter().map(|number| number.map(factorial).transpose());
+        let products: Decimal128Array = products.collect::<Result<_, SqlError>>()?;
+        Ok(Arc::new(products.with_precision_and_scale(38, 0)?))
     },
 };
 
 static CEILING: Plain = Plain {
     name: "ceiling",
-    takes: |of| match of {
-        [of @ DataType::Decimal128(..)] => Some(vec![of.clone()]),
-        _ => all(of, 1, is_number, &DataType::Float64),
+    takes: |types| match types {
+        [data_type @ DataType::Decimal128(..)] => Some(vec![data_type.clone()]),
+        _ => all(types, 1, is_number, &DataType::Float64),
     },
-    gives: |of| match of {
+    gives: |types| match types {
         [DataType::Decimal128(..)] => DataType::Decimal128(38, 0),
         _ => DataType::Float64,
     },
-    run: |of| {
-        if let DataType::Decimal128(_, scale) = of[0].data_type() {
+    run: |arguments| {
+        if let DataType::Decimal128(_, scale) = arguments[0].data_type() {
             let unit = 10_i128.pow(u32::from(scale.unsigned_abs()));
             let up = |value: i128| -(-value).div_euclid(unit);
-            let made: Decimal128Array = of[0].as_primitive::<Decimal128Type>().unary(up);
-            return Ok(cast(&made.with_precision_and_scale(38, 0)?, &DataType::Decimal128(38, 0))?);
+            let rounded: Decimal128Array = arguments[0].as_primitive::<Decimal128Type>().unary(up);
+            return Ok(cast(
+                &rounded.with_precision_and_scale(38, 0)?,
+                &DataType::Decimal128(38, 0),
+            )?);
         }
-        of_double(&of[0], |value| Ok(value.ceil()))
+        of_double(&arguments[0], |value| Ok(value.ceil()))
     },
 };
 

@@ -1,7 +1,7 @@
 //! `only_row(rows, value)`: the value of a subquery that has at most one row.
 //!
-//! A subquery that is an expression may have one row for each row of its outer query. Where it became a join, its rows are
-//! counted beside their value, and a second one is an error with SQLSTATE 21000, as in PostgreSQL.
+//! A subquery that is an expression must return at most one row for each row of its outer query. Where it became a
+//! join, its rows are counted beside their value, and a second row is an error with SQLSTATE 21000, as in PostgreSQL.
 
 use std::sync::Arc;
 
@@ -19,19 +19,19 @@ use crate::error::SqlError;
 use crate::functions::REGISTRY;
 
 const NAME: &str = "only_row";
-/// More rows than there may be.
+/// A subquery returned more than one row.
 const CARDINALITY_VIOLATION: &str = "21000";
 
-/// The function.
+/// The function to register.
 pub(crate) fn function() -> ScalarUDF {
-    // It does not fail before rows are there.
+    // Stable, so that a call on constants does not fail during planning.
     ScalarUDF::from(OnlyRow { signature: Signature::any(2, Volatility::Stable) })
 }
 
-/// A call of the function.
+/// Returns a call of the function.
 ///
 /// # Errors
-/// None, as long as the function is registered.
+/// If the function is not registered.
 pub fn only_row(rows: Expr, value: Expr) -> Result<Expr> {
     let Some(function) = REGISTRY.scalar.get(NAME) else {
         return plan_err!("{NAME} is not registered");

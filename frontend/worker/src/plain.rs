@@ -1,7 +1,7 @@
-//! Scalar functions that are written down as types and one computation over arrays.
+//! Scalar functions that are defined by types and one computation over arrays.
 //!
-//! Invariants: a function is NULL where an argument is, unless it says otherwise; texts that it makes are bounded as those
-//! of DataFusion's functions are (`bounded.rs`).
+//! Invariants: a function returns NULL where an argument is NULL, unless its own docs say otherwise; texts that it
+//! makes are bounded like those of DataFusion's functions (`bounded.rs`).
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -21,20 +21,20 @@ use datafusion::logical_expr::{
 use crate::bounded::{check_size, check_total};
 use crate::error::{SqlError, UNDEFINED_FUNCTION};
 
-/// A function.
+/// Definition of a function.
 pub(crate) struct Plain {
-    /// Its name.
+    /// Name in SQL.
     pub(crate) name: &'static str,
-    /// The types that arguments of these types become; `None` when there is no such function.
+    /// Coerced types of the arguments; `None` when there is no such function.
     pub(crate) takes: fn(&[DataType]) -> Option<Vec<DataType>>,
-    /// The type of its values, of arguments of those types.
+    /// Type of the result for coerced types.
     pub(crate) gives: fn(&[DataType]) -> DataType,
-    /// Its values. Every argument is as long as the result has to be.
+    /// Computes the result. Every argument has as many rows as the result.
     pub(crate) run: fn(&[ArrayRef]) -> Result<ArrayRef>,
 }
 
 impl Plain {
-    /// The function, as DataFusion has it.
+    /// Wraps the definition as a function of DataFusion.
     pub(crate) fn function(&'static self) -> ScalarUDF {
         let takes = vec![TypeSignature::UserDefined, TypeSignature::Nullary];
         let takes = if (self.takes)(&[]).is_some() {
@@ -93,11 +93,11 @@ impl ScalarUDFImpl for Function {
         let rows = if constant && !args.args.is_empty() { 1 } else { args.number_rows };
         let arrays: Vec<ArrayRef> =
             args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
-        let made = (self.plain.run)(&arrays)?;
+        let values = (self.plain.run)(&arrays)?;
         if constant {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?));
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?));
         }
-        Ok(ColumnarValue::Array(made))
+        Ok(ColumnarValue::Array(values))
     }
 }
 
@@ -109,103 +109,103 @@ fn undefined(name: &str, types: &[DataType]) -> datafusion::error::DataFusionErr
         .into()
 }
 
-/// Whether a value of the type may stand for a text without a cast.
-pub(crate) fn is_text(of: &DataType) -> bool {
-    of.is_string() || of.is_null()
+/// Returns true if a value of the type can be used as a text without a cast.
+pub(crate) fn is_text(data_type: &DataType) -> bool {
+    data_type.is_string() || data_type.is_null()
 }
 
-/// Whether a value of the type may stand for a number.
-pub(crate) fn is_number(of: &DataType) -> bool {
-    of.is_numeric() || of.is_null()
+/// Returns true if a value of the type can be used as a number.
+pub(crate) fn is_number(data_type: &DataType) -> bool {
+    data_type.is_numeric() || data_type.is_null()
 }
 
-/// Whether a value of the type may stand for a whole number.
-pub(crate) fn is_whole(of: &DataType) -> bool {
-    of.is_integer() || of.is_null()
+/// Returns true if a value of the type can be used as a whole number.
+pub(crate) fn is_whole(data_type: &DataType) -> bool {
+    data_type.is_integer() || data_type.is_null()
 }
 
-/// `count` arguments of `to`, when `of` are so many and each passes.
+/// Coerces exactly `count` arguments to `target`, if each passes.
 pub(crate) fn all(
-    of: &[DataType],
+    types: &[DataType],
     count: usize,
     passes: fn(&DataType) -> bool,
-    to: &DataType,
+    target: &DataType,
 ) -> Option<Vec<DataType>> {
-    (of.len() == count && of.iter().all(passes)).then(|| vec![to.clone(); count])
+    (types.len() == count && types.iter().all(passes)).then(|| vec![target.clone(); count])
 }
 
 /// An argument as texts.
-pub(crate) fn texts(of: &ArrayRef) -> Result<StringArray> {
-    Ok(cast(of, &DataType::Utf8)?.as_string::<i32>().clone())
+pub(crate) fn texts(argument: &ArrayRef) -> Result<StringArray> {
+    Ok(cast(argument, &DataType::Utf8)?.as_string::<i32>().clone())
 }
 
 /// An argument as whole numbers.
-pub(crate) fn wholes(of: &ArrayRef) -> Result<Int64Array> {
-    Ok(cast(of, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+pub(crate) fn wholes(argument: &ArrayRef) -> Result<Int64Array> {
+    Ok(cast(argument, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
 }
 
 /// An argument as doubles.
-pub(crate) fn doubles(of: &ArrayRef) -> Result<Float64Array> {
-    Ok(cast(of, &DataType::Float64)?.as_primitive::<Float64Type>().clone())
+pub(crate) fn doubles(argument: &ArrayRef) -> Result<Float64Array> {
+    Ok(cast(argument, &DataType::Float64)?.as_primitive::<Float64Type>().clone())
 }
 
-/// Doubles of doubles, each of which may be an error.
+/// Applies a function to doubles; each call may fail.
 pub(crate) fn of_double(
-    of: &ArrayRef,
+    argument: &ArrayRef,
     compute: impl Fn(f64) -> Result<f64, SqlError>,
 ) -> Result<ArrayRef> {
-    let values = doubles(of)?;
-    let made = values.iter().map(|value| value.map(&compute).transpose());
-    Ok(Arc::new(made.collect::<Result<Float64Array, SqlError>>()?))
+    let values = doubles(argument)?;
+    let results = values.iter().map(|value| value.map(&compute).transpose());
+    Ok(Arc::new(results.collect::<Result<Float64Array, SqlError>>()?))
 }
 
-/// Texts that are made one by one, within bounds.
+/// Builder of texts that bounds their size.
 pub(crate) struct Texts {
     name: &'static str,
-    made: StringBuilder,
+    builder: StringBuilder,
     rows: usize,
     total: u64,
 }
 
 impl Texts {
-    /// For the values of a function in so many rows.
+    /// `name` is the function for errors, `rows` the number of values.
     pub(crate) fn new(name: &'static str, rows: usize) -> Self {
-        Self { name, made: StringBuilder::with_capacity(rows, rows * 8), rows, total: 0 }
+        Self { name, builder: StringBuilder::with_capacity(rows, rows * 8), rows, total: 0 }
     }
 
     /// Adds a value.
     ///
     /// # Errors
-    /// When it is too large, or those so far are together.
+    /// When the value, or all values so far, are too large.
     pub(crate) fn push(&mut self, text: Option<impl AsRef<str>>) -> Result<()> {
         let Some(text) = text else {
-            self.made.append_null();
+            self.builder.append_null();
             return Ok(());
         };
         let size = u64::try_from(text.as_ref().len()).unwrap_or(u64::MAX);
         check_size(self.name, size)?;
         self.total = self.total.saturating_add(size);
         check_total(self.name, self.rows, self.total)?;
-        self.made.append_value(text);
+        self.builder.append_value(text);
         Ok(())
     }
 
-    /// All values.
+    /// Returns the array of all values.
     pub(crate) fn finish(mut self) -> ArrayRef {
-        Arc::new(self.made.finish())
+        Arc::new(self.builder.finish())
     }
 }
 
-/// The text that is made of each text.
+/// Applies a function to texts; each call may fail.
 pub(crate) fn text_of_text(
     name: &'static str,
-    of: &ArrayRef,
+    argument: &ArrayRef,
     make: impl Fn(&str) -> Result<String, SqlError>,
 ) -> Result<ArrayRef> {
-    let values = texts(of)?;
-    let mut made = Texts::new(name, values.len());
+    let values = texts(argument)?;
+    let mut results = Texts::new(name, values.len());
     for value in &values {
-        made.push(value.map(&make).transpose()?)?;
+        results.push(value.map(&make).transpose()?)?;
     }
-    Ok(made.finish())
+    Ok(results.finish())
 }

@@ -1,16 +1,17 @@
-//! Wide constants, which are not spread over more rows than there is memory for.
+//! Bounds on wide constants, which operators repeat in every row.
 //!
-//! A constant of a megabyte (a literal, a parameter, what `repeat('x', 1000000)` was computed to) costs nothing until an
-//! operator puts it into each of the 8,192 rows of a batch: a column of eight gigabytes, in memory that no pool sees.
-//! [`bounded`] puts a function around such constants, the last thing before a plan is made of operators. It knows how
-//! many rows it is asked for, and refuses with SQLSTATE 54000 when they would take too much together (`bounded.rs`).
-//! Where a constant is compared with rows, or handed to a function that computes its own bounds, it stays one value and
-//! is left alone.
+//! A constant of a megabyte (a literal, a parameter, a simplified `repeat('x', 1000000)`) costs nothing until an
+//! operator expands it to each of the 8,192 rows of a batch: a column of eight gigabytes, in memory that no pool
+//! accounts for. [`bounded`] wraps such constants in a function, as the last step before a physical plan is made. The
+//! function knows the number of rows, and fails with SQLSTATE 54000 when they would take too much together
+//! (`bounded.rs`). Where a constant is compared with rows, or passed to a function that computes its own bounds, it
+//! stays one value and is not wrapped.
 //!
-//! The value of a subquery, and what is computed from it without a column, is a constant too, whose size is known only when
-//! it runs: an array of a million numbers that `(SELECT array_agg(n) FROM t)` gives is gigabytes in the rows of a batch.
+//! The value of a subquery, and anything computed from it without a column, is a constant too, whose size is known only
+//! at run time: an array of a million numbers from `(SELECT array_agg(n) FROM t)` takes gigabytes in the rows of a
+//! batch.
 //!
-//! Invariants: columns are named as they were; what is within the bounds is what it was.
+//! Invariants: column names and values within the bounds stay the same.
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::exec_err;
@@ -25,33 +26,34 @@ use datafusion::logical_expr::{
 use crate::bounded::{bounds_itself, check_total};
 use crate::functions::REGISTRY;
 
-/// The name under which the function is found, at a node too.
+/// Name of the function; nodes know it too.
 pub(crate) const NAME: &str = "wide_constant";
-/// Bytes beyond which a constant is wide: in as many rows as a batch has, it reaches the bound of a call.
+/// Bytes above which a constant is wide: in all rows of a batch, it reaches the bound of a call.
 const WIDE_BYTES: usize = 16 << 10;
 
-/// The function around wide constants.
+/// The function that wraps wide constants.
 pub(crate) fn function() -> ScalarUDF {
-    // Were it immutable, the optimizer would compute it once, for one row.
+    // Stable, because the optimizer would evaluate an immutable call once, for one row.
     ScalarUDF::from(WideConstant { signature: Signature::any(1, Volatility::Stable) })
 }
 
-/// Puts the function around each wide constant of a plan that may be spread over rows.
+/// Wraps each wide constant of a plan that may be expanded to rows.
 ///
 /// # Errors
-/// None but those of walking the plan.
+/// Only those of walking the plan.
 pub fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
     plan.transform_up_with_subqueries(|node| match node {
-        // A scan compares constants with columns; rows of VALUES are made one by one.
+        // A scan compares constants with columns; rows of VALUES are evaluated one by one.
         LogicalPlan::TableScan(_) | LogicalPlan::Values(_) => Ok(Transformed::no(node)),
         node => node.map_expressions(|expression| expression.transform_up(wrapped)),
     })
     .data()
 }
 
-/// An expression, wrapped when it is a wide constant; directly below one that takes its constants as they are, not.
+/// Wraps a wide constant, and unwraps constants directly below an expression that takes them as one value.
 fn wrapped(expression: Expr) -> Result<Transformed<Expr>> {
     match expression {
+        // Constants.
         Expr::Literal(ref value, _) if is_wide(value) => Ok(Transformed::yes(around(expression)?)),
         Expr::ScalarSubquery(ref subquery) if subquery.outer_ref_columns.is_empty() => {
             let field = subquery.subquery.schema().fields().first();
@@ -60,6 +62,7 @@ fn wrapped(expression: Expr) -> Result<Transformed<Expr>> {
                 false => Ok(Transformed::no(expression)),
             }
         }
+        // Comparisons take their constants as one value.
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if op != Operator::StringConcat => {
             let (left, right) = (Box::new(bare(*left)), Box::new(bare(*right)));
             Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })))
@@ -83,7 +86,7 @@ fn wrapped(expression: Expr) -> Result<Transformed<Expr>> {
             between.high = Box::new(bare(*between.high));
             Ok(Transformed::yes(Expr::Between(between)))
         }
-        // Computed once from one value: not the value is spread, but the result.
+        // Computed once from one value: the result is expanded, not the argument.
         Expr::ScalarFunction(ScalarFunction { func, args })
             if func.name() != NAME
                 && args.iter().any(is_wrapped)
@@ -102,7 +105,7 @@ fn wrapped(expression: Expr) -> Result<Transformed<Expr>> {
             };
             Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args })))
         }
-        // What stands behind the first argument (a delimiter, a distance, a default) has to be a literal.
+        // Arguments after the first (a delimiter, a distance, a default) must be literals.
         Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
             params.args = bare_behind_first(params.args);
             Ok(Transformed::yes(Expr::AggregateFunction(AggregateFunction { func, params })))
@@ -112,14 +115,14 @@ fn wrapped(expression: Expr) -> Result<Transformed<Expr>> {
             params.args = bare_behind_first(params.args);
             Ok(Transformed::yes(Expr::WindowFunction(Box::new(WindowFunction { fun, params }))))
         }
-        other => Ok(Transformed::no(other)),
+        expression => Ok(Transformed::no(expression)),
     }
 }
 
-/// An expression with the function around it.
+/// Wraps an expression in the function.
 fn around(expression: Expr) -> Result<Expr> {
     let Some(function) = REGISTRY.scalar.get(NAME) else {
-        return exec_err!("the function {NAME} is missing");
+        return exec_err!("{NAME} is not registered");
     };
     let call = ScalarFunction::new_udf(std::sync::Arc::clone(function), vec![expression]);
     Ok(Expr::ScalarFunction(call))
@@ -129,17 +132,17 @@ fn is_wide(value: &datafusion::common::ScalarValue) -> bool {
     may_be_wide(&value.data_type()) && value.size() > WIDE_BYTES
 }
 
-/// Whether an expression has the function around it.
+/// Returns true if an expression is a call of the function.
 fn is_wrapped(expression: &Expr) -> bool {
     matches!(expression, Expr::ScalarFunction(call) if call.func.name() == NAME)
 }
 
-/// Whether an expression has one value for all rows.
+/// Returns true if an expression has one value for all rows.
 fn is_one_value(expression: &Expr) -> bool {
     !expression.any_column_refs() && !expression.is_volatile()
 }
 
-/// Whether values of a type differ in size.
+/// Returns true if values of a type differ in size.
 fn may_be_wide(data_type: &DataType) -> bool {
     data_type.is_nested()
         || matches!(
@@ -153,18 +156,18 @@ fn may_be_wide(data_type: &DataType) -> bool {
         )
 }
 
-/// The arguments of a function that stay one value where they are constants.
+/// Arguments of a function that stay one value where they are constants.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Compared {
-    /// None: constants are spread over the rows of the other arguments.
+    /// None of them: constants are expanded to the rows of the other arguments.
     None,
-    /// The value that is looked for. A constant array that rows' values are looked for in is spread over them.
+    /// The value that is searched for. A constant array that is searched is expanded to the rows.
     Needle,
-    /// All.
+    /// All arguments.
     All,
 }
 
-/// Which arguments stay one value in a function that looks for one in another.
+/// Arguments of a search function that stay one value.
 fn compares(function: &str) -> Compared {
     match function {
         "array_has" | "array_position" | "array_positions" => Compared::Needle,
@@ -175,7 +178,7 @@ fn compares(function: &str) -> Compared {
     }
 }
 
-/// An expression without the function around it.
+/// Removes the function around an expression.
 fn bare(expression: Expr) -> Expr {
     match expression {
         Expr::ScalarFunction(ScalarFunction { func, mut args }) if func.name() == NAME => {
@@ -184,12 +187,12 @@ fn bare(expression: Expr) -> Expr {
                 None => Expr::ScalarFunction(ScalarFunction { func, args }),
             }
         }
-        other => other,
+        expression => expression,
     }
 }
 
 fn bare_behind_first(args: Vec<Expr>) -> Vec<Expr> {
-    let bare_behind = |(at, arg)| if at == 0 { arg } else { bare(arg) };
+    let bare_behind = |(position, arg)| if position == 0 { arg } else { bare(arg) };
     args.into_iter().enumerate().map(bare_behind).collect()
 }
 
@@ -252,7 +255,7 @@ mod tests {
     use super::*;
     use crate::SqlError;
 
-    /// The first value of a query's answer over 100,000 numbers, or its SQLSTATE.
+    /// The first value of a query over 100,000 numbers, or its SQLSTATE.
     async fn answer(sql: &str) -> String {
         let context = SessionContext::new();
         for function in crate::functions::shared() {

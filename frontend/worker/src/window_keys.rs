@@ -1,7 +1,7 @@
-//! Zeros of either sign, and bytes, where they are compared otherwise than by an operator.
+//! Zeros of either sign, and bytes, where DataFusion does not compare them by an operator.
 //!
-//! `=` and GROUP BY take -0 for 0, as PostgreSQL does. Windows, `CASE x WHEN` and `nullif` look at the bits of floats, and
-//! windows cannot be ordered by bytes:
+//! `=` and GROUP BY treat -0 as 0, as PostgreSQL does. Windows, `CASE x WHEN` and `nullif` compare the bits of floats,
+//! and windows cannot be ordered by bytes:
 //!
 //! ```text
 //!   OVER (PARTITION BY f ORDER BY f)    OVER (PARTITION BY f + 0 ORDER BY f + 0)
@@ -10,7 +10,7 @@
 //!   OVER (ORDER BY bytes)               OVER (ORDER BY their hexadecimal text), which has the same order
 //! ```
 //!
-//! To be applied before types are coerced: frames over bytes are refused then.
+//! To be applied before types are coerced, because coercion refuses frames over bytes.
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
@@ -27,36 +27,36 @@ use crate::bytea::text_of_bytes;
 #[derive(Debug)]
 pub struct EqualZeros;
 
-fn type_of(of: &Expr, schema: &DFSchema) -> Option<DataType> {
-    of.get_type(schema).ok()
+fn type_of(expr: &Expr, schema: &DFSchema) -> Option<DataType> {
+    expr.get_type(schema).ok()
 }
 
-/// A float to which zero is added, which makes 0 of -0 and changes nothing else.
-fn unsigned_zero(of: Expr, schema: &DFSchema) -> Expr {
-    let zero = match type_of(&of, schema) {
+/// Adds zero to a float, which turns -0 into 0 and changes nothing else.
+fn unsigned_zero(expr: Expr, schema: &DFSchema) -> Expr {
+    let zero = match type_of(&expr, schema) {
         Some(DataType::Float64) => ScalarValue::Float64(Some(0.0)),
         Some(DataType::Float32) => ScalarValue::Float32(Some(0.0)),
-        _ => return of,
+        _ => return expr,
     };
-    if let Expr::Literal(ScalarValue::Float64(Some(value)), _) = of {
+    if let Expr::Literal(ScalarValue::Float64(Some(value)), _) = expr {
         return lit(value + 0.0);
     }
-    Expr::BinaryExpr(BinaryExpr::new(Box::new(of), Operator::Plus, Box::new(lit(zero))))
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(expr), Operator::Plus, Box::new(lit(zero))))
 }
 
-fn is_float(of: &Expr, schema: &DFSchema) -> bool {
-    type_of(of, schema).is_some_and(|of| of.is_floating())
+fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
+    type_of(expr, schema).is_some_and(|data_type| data_type.is_floating())
 }
 
-/// What a window is ordered or divided by, and whether it has changed.
-fn key(of: &mut Expr, schema: &DFSchema) -> Result<bool> {
-    let Some(data_type) = type_of(of, schema) else { return Ok(false) };
+/// Rewrites an expression that orders or partitions a window; returns true if it changed.
+fn key(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
+    let Some(data_type) = type_of(expr, schema) else { return Ok(false) };
     if data_type.is_floating() {
-        *of = unsigned_zero(of.clone(), schema);
+        *expr = unsigned_zero(expr.clone(), schema);
         return Ok(true);
     }
     if data_type.is_binary() {
-        *of = text_of_bytes(of.clone())?;
+        *expr = text_of_bytes(expr.clone())?;
         return Ok(true);
     }
     Ok(false)
@@ -74,43 +74,46 @@ impl FunctionRewrite for EqualZeros {
         _: &ConfigOptions,
     ) -> Result<Transformed<Expr>> {
         Ok(match expression {
-            Expr::Case(Case { expr: Some(of), when_then_expr, else_expr })
-                if is_float(&of, schema)
+            // CASE with an operand compares it with each WHEN.
+            Expr::Case(Case { expr: Some(operand), when_then_expr, else_expr })
+                if is_float(&operand, schema)
                     || when_then_expr.iter().any(|(when, _)| is_float(when, schema)) =>
             {
                 let cases = when_then_expr
                     .into_iter()
-                    .map(|(when, then)| (Box::new(unsigned_zero(*when, schema)), then))
+                    .map(|(when, result)| (Box::new(unsigned_zero(*when, schema)), result))
                     .collect();
-                let of = Box::new(unsigned_zero(*of, schema));
-                Transformed::yes(Expr::Case(Case::new(Some(of), cases, else_expr)))
+                let operand = Box::new(unsigned_zero(*operand, schema));
+                Transformed::yes(Expr::Case(Case::new(Some(operand), cases, else_expr)))
             }
+            // `nullif` becomes a comparison by `=`.
             Expr::ScalarFunction(ScalarFunction { func, args })
                 if func.name() == "nullif"
                     && args.len() == 2
                     && args.iter().any(|arg| is_float(arg, schema)) =>
             {
-                let (of, other) = (args[0].clone(), args[1].clone());
-                let null = match type_of(&of, schema) {
+                let (value, null_value) = (args[0].clone(), args[1].clone());
+                let null = match type_of(&value, schema) {
                     Some(data_type) => lit(ScalarValue::try_from(data_type)?),
                     None => lit(ScalarValue::Null),
                 };
-                let cases = vec![(Box::new(of.clone().eq(other)), Box::new(null))];
-                Transformed::yes(Expr::Case(Case::new(None, cases, Some(Box::new(of)))))
+                let cases = vec![(Box::new(value.clone().eq(null_value)), Box::new(null))];
+                Transformed::yes(Expr::Case(Case::new(None, cases, Some(Box::new(value)))))
             }
+            // The keys of windows.
             Expr::WindowFunction(call) => {
                 let WindowFunction { fun, mut params } = *call;
                 let mut changed = false;
-                for of in &mut params.partition_by {
-                    changed |= key(of, schema)?;
+                for expr in &mut params.partition_by {
+                    changed |= key(expr, schema)?;
                 }
-                for of in &mut params.order_by {
-                    changed |= key(&mut of.expr, schema)?;
+                for sort in &mut params.order_by {
+                    changed |= key(&mut sort.expr, schema)?;
                 }
                 let call = Expr::WindowFunction(Box::new(WindowFunction { fun, params }));
                 Transformed::new_transformed(call, changed)
             }
-            other => Transformed::no(other),
+            expression => Transformed::no(expression),
         })
     }
 }
