@@ -229,7 +229,7 @@ impl ScalarUDFImpl for Adjusted {
         if self.by_pattern(types) {
             return Ok(vec![DataType::Utf8; types.len()]);
         }
-        // Decimals keep their type; the optional second argument is a count of digits.
+        // Decimals are taken as they are; the optional second argument is a count of digits.
         if self.of_decimals(types).is_some() {
             let mut coerced = types.to_vec();
             coerced.truncate(1);

@@ -513,13 +513,13 @@ fn signed(arg: &ColumnarValue) -> Result<Numbers> {
     let flipped = |number: i64| number.cast_unsigned() ^ (1 << 63);
     match arg {
         ColumnarValue::Scalar(value) => match value.cast_to(&DataType::Int64)? {
-            ScalarValue::Int64(Some(number)) => Ok(Numbers::All(turned(number))),
-            _ => Ok(Numbers::All(turned(0))),
+            ScalarValue::Int64(Some(number)) => Ok(Numbers::All(flipped(number))),
+            _ => Ok(Numbers::All(flipped(0))),
         },
         ColumnarValue::Array(array) => {
             let numbers = cast(array, &DataType::Int64)?;
             let numbers = numbers.as_primitive::<Int64Type>();
-            Ok(Numbers::Each(numbers.iter().map(|number| turned(number.unwrap_or(0))).collect()))
+            Ok(Numbers::Each(numbers.iter().map(|number| flipped(number.unwrap_or(0))).collect()))
         }
     }
 }

@@ -117,7 +117,9 @@ impl GroupsAccumulator for LongGroups {
             (upper.as_primitive::<Decimal128Type>(), lower.as_primitive::<Decimal128Type>());
         let sum = |group: usize| {
             let is_valid = upper.is_valid(group) && lower.is_valid(group);
-            is_valid.then(|| whole(upper.value(group), lower.value(group), &self.to)).transpose()
+            is_valid
+                .then(|| whole(upper.value(group), lower.value(group), &self.sum_type))
+                .transpose()
         };
         let sums =
             (0..upper.len()).map(sum).collect::<Result<PrimitiveArray<Decimal128Type>, _>>()?;

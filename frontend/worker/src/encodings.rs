@@ -58,7 +58,7 @@ fn unrecognized(format: &str) -> SqlError {
 
 fn encoded(bytes: &[u8], format: &str) -> Result<String, SqlError> {
     let mut output = String::new();
-    // Each format appends to the text.
+    // Hexadecimal digits, base64 in lines, or the bytes with some of them escaped.
     match format.to_ascii_lowercase().as_str() {
         "hex" => {
             let mut text = String::new();

@@ -7,7 +7,7 @@
 //! - `to_char`: DataFusion's, with PostgreSQL's patterns (`to_char.rs`);
 //! - `string_agg` and `array_agg`: DataFusion's, bounded in windows (`gathered.rs`);
 //! - `avg` and `sum`: DataFusion's, faster over adjacent rows of a group (`runs.rs`), without wrapping sums of integers
-//! (`whole.rs`);
+//!   (`whole.rs`);
 //! - `repeat`, `lpad` and others that make large values: DataFusion's, bounded (`bounded.rs`);
 //! - replacements for `/` and `%` of floats, which refuse zero (`float_division.rs`);
 //! - `mod` and `div` (`division.rs`); `sign`, `every` and `variance`, which have other names in DataFusion;
@@ -24,14 +24,14 @@
 //! - replacements for casts between texts and bytes (`bytea.rs`), and of other values to texts (`value_texts.rs`);
 //! - replacements for `*` and `/` of intervals and numbers (`intervals.rs`);
 //! - `round`, `ln`, `length` and others that take more or refuse more in PostgreSQL (`adjusted.rs`), `ceil`, `floor`
-//! and `trunc` of decimals (`digits.rs`), a replacement for `/` of exact numbers (`number_division.rs`), and functions
-//! that DataFusion lacks: `quote_ident` and `format` (`quoting.rs`), `age` and `make_interval` (`made_times.rs`),
-//! `width_bucket` (`numbers.rs`), `encode` (`encodings.rs`);
+//!   and `trunc` of decimals (`digits.rs`), a replacement for `/` of exact numbers (`number_division.rs`), and
+//!   functions that DataFusion lacks: `quote_ident` and `format` (`quoting.rs`), `age` and `make_interval`
+//!   (`made_times.rs`), `width_bucket` (`numbers.rs`), `encode` (`encodings.rs`);
 //! - replacements for SIMILAR TO (`similar.rs`) and OVERLAPS (`overlaps.rs`), and `pg_sleep` (`sleep.rs`);
 //! - a replacement for casts to CHAR(n) (`padded.rs`);
 //! - the value of a subquery that became a join (`only_row.rs`);
 //! - replacements for intervals where they are compared (`interval_order.rs`), and for casts of texts to intervals
-//! (`interval_text.rs`);
+//!   (`interval_text.rs`);
 //! - wrappers of values that are cast to fewer digits (`casts.rs`), and of group expressions (`apart.rs`).
 //!
 //! Query fragments that run at a node find them there under the same names.

@@ -13,11 +13,11 @@
 //!
 //! Invariants:
 //! - the output has the schema of the replaced operator's partial states; a group may occur more than once, as it does
-//! when DataFusion's operator runs short of memory, and the final aggregate combines them;
+//!   when DataFusion's operator runs short of memory, and the final aggregate combines them;
 //! - the table is bounded by a batch of groups and by `BYTES_MAX`, plus one batch of rows: when either is reached, all
-//! groups are emitted. Aggregates that need more memory are left to DataFusion, under its rules;
-//! - rows form a run only if their groups are not distinct by SQL's rules; DataFusion's table of groups decides if two
-//! runs belong to one group.
+//!   groups are emitted. Aggregates that need more memory are left to DataFusion, under its rules;
+//! - rows form a run only if their groups are not distinct by SQL's rules; DataFusion's table of groups decides whether
+//!   two runs belong to one group.
 
 use std::fmt;
 use std::sync::Arc;
@@ -457,7 +457,7 @@ impl Attention {
         looks
     }
 
-    /// Records if the examined batch had long runs.
+    /// Records whether the examined batch had long runs.
     fn saw(&mut self, long: bool) {
         self.unseen = if long { 0 } else { (self.unseen * 2 + 1).min(UNSEEN_MAX - 1) };
         self.remaining = self.unseen;
@@ -674,7 +674,7 @@ mod tests {
         assert_eq!(looks(true), 200);
         // After 1, 3, 7, 15, 31, 63 batches that are not examined, and again 63.
         assert_eq!(looks(false), 8);
-        let mut attention = Attention { unseen: UNSEEN_MAX - 1, left: 0 };
+        let mut attention = Attention { unseen: UNSEEN_MAX - 1, remaining: 0 };
         assert!(attention.looks());
         attention.saw(true);
         assert!(attention.looks());

@@ -9,7 +9,7 @@
 //! Invariants:
 //! - multiplication by a whole number is exact: months, days and nanoseconds are multiplied separately;
 //! - the fraction of a month or of a day that another factor leaves goes to the next smaller unit, where a month is 30
-//! days and a day 24 hours, as in PostgreSQL;
+//!   days and a day 24 hours, as in PostgreSQL;
 //! - a result that does not fit is an error with SQLSTATE 22003, and a division by zero one with 22012.
 
 use std::sync::Arc;
@@ -85,7 +85,10 @@ impl Scale {
             _ => values
                 .zip(factors.as_primitive::<Float64Type>())
                 .map(|(value, factor)| {
-                    value.zip(factor).map(|(value, factor)| about(self, value, factor)).transpose()
+                    value
+                        .zip(factor)
+                        .map(|(value, factor)| rounded(self, value, factor))
+                        .transpose()
                 })
                 .collect(),
         };

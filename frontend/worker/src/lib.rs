@@ -12,7 +12,7 @@
 //!
 //! Invariants:
 //! - only those operators run, over one scan, with functions that the node knows: never a file, never a volatile
-//! function;
+//!   function;
 //! - a decoded fragment is bounded in size and depth, and bytes that are not a fragment are an error;
 //! - both ends have the same version, because names and encodings of DataFusion's operators may change;
 //! - errors are the same as at the frontend.

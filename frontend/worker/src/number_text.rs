@@ -444,7 +444,7 @@ impl Pattern {
                 Node::Text(text) => output.push_str(text),
             }
         }
-        // A sign that no digit or point has triggered follows the pattern.
+        // Without a digit or a point, the sign comes last.
         if !sign_done {
             output.push_str(leading);
         }

@@ -326,7 +326,7 @@ fn scales(numbers: &ArrayRef, least: bool) -> Result<ArrayRef> {
     };
     let scales: Int32Array = match numbers.data_type() {
         DataType::Decimal128(..) => {
-            let decimals = decimals.as_primitive::<Decimal128Type>();
+            let decimals = numbers.as_primitive::<Decimal128Type>();
             (0..decimals.len())
                 .map(|row| decimals.is_valid(row).then(|| scale_of(&decimals.value_as_string(row))))
                 .collect()

@@ -136,7 +136,7 @@ pub fn pattern<'a>(pattern: &'a str, flags: &str) -> Cow<'a, str> {
             }
             // Named classes, and classes that a translation wrote, stay; other brackets are escaped.
             '[' if in_brackets => {
-                let rest = &of[index..];
+                let rest = &pattern[index..];
                 let class = rest.starts_with("[:").then(|| rest.find(":]")).flatten();
                 if let Some(end) = class {
                     written.push_str(&rest[..end + 2]);

@@ -124,7 +124,7 @@ pub(crate) fn service_error(error: DataFusionError) -> Error {
     if let DataFusionError::External(inner) = root
         && let Some(scan_error) = inner.downcast_ref::<Error>()
     {
-        return own.clone();
+        return scan_error.clone();
     }
     let exhausted = matches!(root, DataFusionError::ResourcesExhausted(_));
     let error = SqlError::from(error);

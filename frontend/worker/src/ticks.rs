@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - results equal PostgreSQL's: days and longer steps start at local midnight, shorter ones keep the offset of the
-//! time;
+//!   time;
 //! - a result that the unit cannot represent is an error with SQLSTATE 22008.
 
 use std::cell::RefCell;

@@ -137,7 +137,9 @@ impl Accumulator for Whole {
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let sum = match self.inner.evaluate()? {
             ScalarValue::Decimal128(sum, ..) => sum,
-            value => return exec_err!("unexpected type {} of a sum of integers", value.data_type()),
+            value => {
+                return exec_err!("unexpected type {} of a sum of integers", value.data_type());
+            }
         };
         let narrow = |sum: i128| match self.sum_type {
             DataType::UInt64 => fits(sum, &self.sum_type).map(|sum| ScalarValue::UInt64(Some(sum))),

@@ -5,10 +5,10 @@
 //!
 //! Invariants:
 //! - every local time has one instant: the later one of two when clocks go back; a time that is skipped when clocks go
-//! forward has the offset from before;
+//!   forward has the offset from before;
 //! - the tz database's rules apply forever, as in PostgreSQL, although the compiled tables end;
 //! - offsets in names have POSIX's sign, as in PostgreSQL: `UTC+5` is west of Greenwich. A number alone, and an
-//! interval, count hours east.
+//!   interval, count hours east.
 
 use std::fmt;
 use std::str::FromStr;

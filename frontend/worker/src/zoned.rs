@@ -208,7 +208,7 @@ fn all_shifted(times: &ArrayRef, intervals: &ArrayRef, zone: Zone, sign: i64) ->
         shifted(ticks, unit, interval, (zone, sign)).map(Some).ok_or_else(out_of_range)
     };
     let results: Int64Array =
-        ticks.iter().zip(by).map(shift).collect::<std::result::Result<_, ArrowError>>()?;
+        ticks.iter().zip(intervals).map(shift).collect::<std::result::Result<_, ArrowError>>()?;
     Ok(cast(&results, times.data_type())?)
 }
 
