@@ -27,8 +27,8 @@ impl Measurement for CpuTime {
         start.elapsed()
     }
 
-    fn add(&self, one: &Duration, other: &Duration) -> Duration {
-        *one + *other
+    fn add(&self, first: &Duration, second: &Duration) -> Duration {
+        *first + *second
     }
 
     fn zero(&self) -> Duration {

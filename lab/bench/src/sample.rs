@@ -51,15 +51,15 @@ impl Sample {
     /// The next batch in the format of a door; binary COPY with header and trailer.
     pub fn bytes(&mut self, format: Format) -> Vec<u8> {
         let rows = self.generator.next(BATCH_ROWS).expect("the data set has no end");
-        let mut out = Vec::new();
+        let mut bytes = Vec::new();
         if format == Format::CopyBinary {
-            out.extend_from_slice(&BINARY_HEAD);
+            bytes.extend_from_slice(&BINARY_HEAD);
         }
-        Encoder::new(format, &self.hosts).append(&rows, &mut out);
+        Encoder::new(format, &self.hosts).append(&rows, &mut bytes);
         if format == Format::CopyBinary {
-            out.extend_from_slice(&BINARY_END);
+            bytes.extend_from_slice(&BINARY_END);
         }
-        out
+        bytes
     }
 
     /// The next batch as one INSERT.
@@ -67,9 +67,9 @@ impl Sample {
         let rows = self.bytes(Format::Csv);
         let rows = String::from_utf8(rows).expect("the data set is text");
         let values = rows.lines().map(|line| {
-            let cells = line.split(',').enumerate().map(|(at, cell)| {
+            let cells = line.split(',').enumerate().map(|(index, cell)| {
                 // Tags and the time are strings; fields are numbers.
-                if at <= TAGS.len() { format!("'{cell}'") } else { cell.to_owned() }
+                if index <= TAGS.len() { format!("'{cell}'") } else { cell.to_owned() }
             });
             format!("({})", cells.collect::<Vec<_>>().join(", "))
         });
@@ -86,9 +86,9 @@ impl Sample {
 
     /// The next batch with the table's stored columns, as a door passes it on and the log returns it.
     pub fn batch(&mut self) -> RecordBatch {
-        let sent = self.sent();
+        let batch = self.sent();
         let schema = schema().storage();
-        let stored = sent.columns().iter().zip(schema.fields());
+        let stored = batch.columns().iter().zip(schema.fields());
         let stored = stored.map(|(column, field)| cast(column, field.data_type()));
         let stored: Vec<ArrayRef> = stored.collect::<Result<_, _>>().expect("these types fit");
         RecordBatch::try_new(schema, stored).expect("as many columns")
@@ -101,9 +101,9 @@ pub fn schema() -> TableSchema {
     let time = ColumnType::Timestamp(Unit::Nanosecond, false);
     let tags = TAGS.into_iter().map(|name| (name, ColumnType::String, Semantic::Tag));
     let fields = FIELDS.into_iter().map(|name| (name, ColumnType::Int64, Semantic::Field));
-    let all = tags.chain([(TIME, time, Semantic::TimeIndex)]).chain(fields);
+    let definitions = tags.chain([(TIME, time, Semantic::TimeIndex)]).chain(fields);
     let columns: Vec<Column> = (1..)
-        .zip(all)
+        .zip(definitions)
         .map(|(id, (name, column_type, semantic))| Column {
             id: ColumnId(id),
             name: name.to_owned(),

@@ -235,8 +235,8 @@ impl Generator {
 
     /// The next rows, `count` at most; `None` after the last one.
     pub fn next(&mut self, count: usize) -> Option<Rows> {
-        let left = usize::try_from(self.spec.rows - self.made).unwrap_or(usize::MAX);
-        let count = count.min(left);
+        let remaining = usize::try_from(self.spec.rows - self.made).unwrap_or(usize::MAX);
+        let count = count.min(remaining);
         if count == 0 || self.walks.is_empty() {
             return None;
         }

@@ -73,17 +73,17 @@ impl Encoder {
 
     /// Appends rows. For COPY's binary format, neither header nor trailer is added here: rows of several calls make
     /// one file.
-    pub fn append(&mut self, rows: &Rows, out: &mut Vec<u8>) {
-        for at in 0..rows.len() {
-            out.extend_from_slice(&self.heads[rows.hosts[at] as usize]);
-            if self.time.0 != rows.times[at] {
-                self.set_time(rows.times[at]);
+    pub fn append(&mut self, rows: &Rows, buffer: &mut Vec<u8>) {
+        for row in 0..rows.len() {
+            buffer.extend_from_slice(&self.heads[rows.hosts[row] as usize]);
+            if self.time.0 != rows.times[row] {
+                self.set_time(rows.times[row]);
             }
             match self.format {
-                Format::LineProtocol => self.line(rows, at, out),
-                Format::CopyText => self.separated(rows, at, b'\t', out),
-                Format::Csv => self.separated(rows, at, b',', out),
-                Format::CopyBinary => self.binary(rows, at, out),
+                Format::LineProtocol => self.line(rows, row, buffer),
+                Format::CopyText => self.separated(rows, row, b'\t', buffer),
+                Format::Csv => self.separated(rows, row, b',', buffer),
+                Format::CopyBinary => self.binary(rows, row, buffer),
             }
         }
     }
@@ -102,40 +102,40 @@ impl Encoder {
         };
     }
 
-    fn line(&self, rows: &Rows, at: usize, out: &mut Vec<u8>) {
+    fn line(&self, rows: &Rows, row: usize, buffer: &mut Vec<u8>) {
         for (field, (label, column)) in self.labels.iter().zip(&rows.fields).enumerate() {
             if field > 0 {
-                out.push(b',');
+                buffer.push(b',');
             }
-            out.extend_from_slice(label.as_bytes());
-            out.extend_from_slice(self.digits_of(column[at]).as_bytes());
-            out.push(b'i');
+            buffer.extend_from_slice(label.as_bytes());
+            buffer.extend_from_slice(self.digits_of(column[row]).as_bytes());
+            buffer.push(b'i');
         }
-        out.push(b' ');
-        out.extend_from_slice(&self.time.1);
-        out.push(b'\n');
+        buffer.push(b' ');
+        buffer.extend_from_slice(&self.time.1);
+        buffer.push(b'\n');
     }
 
-    fn separated(&self, rows: &Rows, at: usize, separator: u8, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.time.1);
+    fn separated(&self, rows: &Rows, row: usize, separator: u8, buffer: &mut Vec<u8>) {
+        buffer.extend_from_slice(&self.time.1);
         for column in &rows.fields {
-            out.push(separator);
-            out.extend_from_slice(self.digits_of(column[at]).as_bytes());
+            buffer.push(separator);
+            buffer.extend_from_slice(self.digits_of(column[row]).as_bytes());
         }
-        out.push(b'\n');
+        buffer.push(b'\n');
     }
 
-    fn binary(&self, rows: &Rows, at: usize, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.time.1);
+    fn binary(&self, rows: &Rows, row: usize, buffer: &mut Vec<u8>) {
+        buffer.extend_from_slice(&self.time.1);
         for column in &rows.fields {
-            out.extend_from_slice(&8_i32.to_be_bytes());
-            out.extend_from_slice(&column[at].to_be_bytes());
+            buffer.extend_from_slice(&8_i32.to_be_bytes());
+            buffer.extend_from_slice(&column[row].to_be_bytes());
         }
     }
 
     fn digits_of(&self, value: i64) -> &str {
-        let at = usize::try_from(value).unwrap_or(usize::MAX);
-        self.digits.get(at).expect("a field is in 0..=100")
+        let index = usize::try_from(value).unwrap_or(usize::MAX);
+        self.digits.get(index).expect("a field is in 0..=100")
     }
 }
 

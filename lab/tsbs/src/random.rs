@@ -39,8 +39,8 @@ impl Random {
 
     /// A random element; the slice must not be empty.
     #[expect(clippy::cast_possible_truncation, reason = "less than the length of a slice")]
-    pub fn choose<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len() as u64) as usize]
+    pub fn choose<'a, T>(&mut self, elements: &'a [T]) -> &'a T {
+        &elements[self.below(elements.len() as u64) as usize]
     }
 
     /// Two independent numbers of the standard normal distribution (Marsaglia's polar method).

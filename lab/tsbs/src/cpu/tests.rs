@@ -13,32 +13,32 @@ pub(crate) fn spec(hosts: u32, rows: u64) -> Spec {
 
 fn all(spec: Spec, chunk: usize) -> Rows {
     let mut generator = Generator::new(spec);
-    let mut all = Rows::default();
+    let mut joined = Rows::default();
     while let Some(rows) = generator.next(chunk) {
-        all.hosts.extend(rows.hosts);
-        all.times.extend(rows.times);
-        for (to, from) in all.fields.iter_mut().zip(rows.fields) {
-            to.extend(from);
+        joined.hosts.extend(rows.hosts);
+        joined.times.extend(rows.times);
+        for (column, values) in joined.fields.iter_mut().zip(rows.fields) {
+            column.extend(values);
         }
     }
-    all
+    joined
 }
 
 #[test]
 fn rows_come_time_by_time_and_host_by_host() {
     let rows = all(spec(7, 7 * 30), 11);
     assert_eq!(rows.len(), 210);
-    for at in 0..rows.len() {
-        assert_eq!(rows.hosts[at] as usize, at % 7);
-        assert_eq!(rows.times[at], START + (at as i64 / 7) * 10 * SECOND_NS);
+    for row in 0..rows.len() {
+        assert_eq!(rows.hosts[row] as usize, row % 7);
+        assert_eq!(rows.times[row], START + (row as i64 / 7) * 10 * SECOND_NS);
     }
 }
 
 #[test]
 fn the_same_seed_gives_the_same_rows_however_they_are_cut() {
     assert_eq!(all(spec(5, 500), 1), all(spec(5, 500), 499));
-    let other = Spec { seed: 124, ..spec(5, 500) };
-    assert_ne!(all(spec(5, 500), 100).fields, all(other, 100).fields);
+    let reseeded = Spec { seed: 124, ..spec(5, 500) };
+    assert_ne!(all(spec(5, 500), 100).fields, all(reseeded, 100).fields);
 }
 
 #[test]
@@ -47,8 +47,8 @@ fn a_hosts_values_do_not_depend_on_the_other_hosts() {
     for interval in 0..100 {
         for host in 0..3 {
             for field in 0..10 {
-                let (one, other) = (few.fields[field][interval * 3 + host], &many.fields[field]);
-                assert_eq!(one, other[interval * 9 + host]);
+                let (value, column) = (few.fields[field][interval * 3 + host], &many.fields[field]);
+                assert_eq!(value, column[interval * 9 + host]);
             }
         }
     }
@@ -58,20 +58,20 @@ fn a_hosts_values_do_not_depend_on_the_other_hosts() {
 #[test]
 fn tags_have_the_documented_values_in_even_shares() {
     let hosts = hosts(&spec(20_000, 0));
-    let mut seen: Vec<BTreeMap<String, u32>> = vec![BTreeMap::new(); TAGS.len()];
+    let mut counts: Vec<BTreeMap<String, u32>> = vec![BTreeMap::new(); TAGS.len()];
     for host in &hosts {
-        for (at, value) in host.tags().into_iter().enumerate() {
-            *seen[at].entry(value.into_owned()).or_default() += 1;
+        for (tag, value) in host.tags().into_iter().enumerate() {
+            *counts[tag].entry(value.into_owned()).or_default() += 1;
         }
     }
-    let distinct: Vec<usize> = seen.iter().map(BTreeMap::len).collect();
+    let distinct: Vec<usize> = counts.iter().map(BTreeMap::len).collect();
     let datacenters: usize = REGIONS.iter().map(|(_, letters)| letters.len()).sum();
     assert_eq!(distinct, [20_000, 9, datacenters, 100, 3, 2, 4, 20, 2, 3]);
-    for at in [1, 3, 4, 5, 6, 7, 8, 9] {
-        let even = 20_000.0 / seen[at].len() as f64;
-        for (value, count) in &seen[at] {
+    for tag in [1, 3, 4, 5, 6, 7, 8, 9] {
+        let even = 20_000.0 / counts[tag].len() as f64;
+        for (value, count) in &counts[tag] {
             let deviation = (f64::from(*count) - even).abs() / even.sqrt();
-            assert!(deviation < 5.0, "{} {value}: {count} of about {even}", TAGS[at]);
+            assert!(deviation < 5.0, "{} {value}: {count} of about {even}", TAGS[tag]);
         }
     }
     for host in &hosts {
@@ -96,9 +96,9 @@ fn fields_begin_evenly_and_stay_within_bounds() {
     // Long walks reach both bounds and never pass them.
     let rows = all(spec(20, 20 * 20_000), 5_000);
     for field in &rows.fields {
-        let seen: BTreeSet<i64> = field.iter().copied().collect();
-        assert_eq!((seen.first(), seen.last()), (Some(&0), Some(&100)));
-        assert_eq!(seen.len(), 101);
+        let values: BTreeSet<i64> = field.iter().copied().collect();
+        assert_eq!((values.first(), values.last()), (Some(&0), Some(&100)));
+        assert_eq!(values.len(), 101);
     }
 }
 
@@ -110,10 +110,10 @@ fn steps_are_normal_with_variance_one() {
     let rows = all(spec(hosts, u64::from(hosts) * 2_000), 5_000);
     let (mut count, mut sum, mut squares, mut within_two) = (0_u32, 0.0, 0.0, 0_u32);
     for field in &rows.fields {
-        for at in hosts as usize..rows.len() {
-            let (before, now) = (field[at - hosts as usize], field[at]);
-            if (10..90).contains(&before) {
-                let step = (now - before) as f64;
+        for row in hosts as usize..rows.len() {
+            let (previous, current) = (field[row - hosts as usize], field[row]);
+            if (10..90).contains(&previous) {
+                let step = (current - previous) as f64;
                 count += 1;
                 sum += step;
                 squares += step * step;
@@ -134,13 +134,13 @@ fn the_rows_of_a_host_are_those_that_it_has_among_others() {
     let spec = spec(7, 7 * 30 + 3);
     let mixed = all(spec.clone(), 11);
     for host in 0..7 {
-        let alone = rows_of(&spec, host);
-        let places: Vec<usize> = (0..mixed.len()).filter(|at| mixed.hosts[*at] == host).collect();
-        assert_eq!(alone.len(), places.len());
-        for (row, at) in places.into_iter().enumerate() {
-            assert_eq!((alone.hosts[row], alone.times[row]), (host, mixed.times[at]));
-            for (one, other) in alone.fields.iter().zip(&mixed.fields) {
-                assert_eq!(one[row], other[at]);
+        let host_rows = rows_of(&spec, host);
+        let places: Vec<usize> = (0..mixed.len()).filter(|row| mixed.hosts[*row] == host).collect();
+        assert_eq!(host_rows.len(), places.len());
+        for (row, place) in places.into_iter().enumerate() {
+            assert_eq!((host_rows.hosts[row], host_rows.times[row]), (host, mixed.times[place]));
+            for (column, mixed_column) in host_rows.fields.iter().zip(&mixed.fields) {
+                assert_eq!(column[row], mixed_column[place]);
             }
         }
     }

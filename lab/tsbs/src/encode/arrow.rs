@@ -38,10 +38,10 @@ impl Batches {
     /// Never for rows of these hosts: Arrow checks lengths and types.
     pub fn of(&self, rows: Rows) -> Result<RecordBatch, ArrowError> {
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(21);
-        for at in 0..TAGS.len() {
+        for tag in 0..TAGS.len() {
             let mut builder = StringBuilder::with_capacity(rows.len(), rows.len() * 10);
             for host in &rows.hosts {
-                builder.append_value(&self.tags[*host as usize][at]);
+                builder.append_value(&self.tags[*host as usize][tag]);
             }
             columns.push(Arc::new(builder.finish()));
         }

@@ -24,17 +24,17 @@ fn rows() -> Rows {
 }
 
 fn encoded(format: Format) -> Vec<u8> {
-    let mut out = Vec::new();
-    Encoder::new(format, &hosts(&spec())).append(&rows(), &mut out);
-    out
+    let mut bytes = Vec::new();
+    Encoder::new(format, &hosts(&spec())).append(&rows(), &mut bytes);
+    bytes
 }
 
 fn told() -> Vec<Told> {
     let (rows, hosts) = (rows(), hosts(&spec()));
-    let row = |at: usize| {
-        let host = &hosts[rows.hosts[at] as usize];
+    let row = |index: usize| {
+        let host = &hosts[rows.hosts[index] as usize];
         let tags = host.tags().map(|tag| tag.into_owned()).to_vec();
-        (tags, rows.times[at], rows.fields.iter().map(|field| field[at]).collect())
+        (tags, rows.times[index], rows.fields.iter().map(|field| field[index]).collect())
     };
     (0..rows.len()).map(row).collect()
 }
@@ -77,22 +77,22 @@ fn text_and_csv_tell_all_rows() {
 
 /// Splits the first bytes off.
 fn take<'a>(bytes: &mut &'a [u8], count: usize) -> &'a [u8] {
-    let (taken, rest) = bytes.split_at(count);
+    let (head, rest) = bytes.split_at(count);
     *bytes = rest;
-    taken
+    head
 }
 
 #[test]
 fn binary_tells_all_rows() {
     let bytes = encoded(Format::CopyBinary);
-    let mut left = bytes.as_slice();
+    let mut remaining = bytes.as_slice();
     let mut read = Vec::new();
-    while !left.is_empty() {
-        let columns = i16::from_be_bytes(take(&mut left, 2).try_into().unwrap());
+    while !remaining.is_empty() {
+        let columns = i16::from_be_bytes(take(&mut remaining, 2).try_into().unwrap());
         assert_eq!(columns, 21);
         let mut cell = || {
-            let length = i32::from_be_bytes(take(&mut left, 4).try_into().unwrap());
-            take(&mut left, usize::try_from(length).unwrap())
+            let length = i32::from_be_bytes(take(&mut remaining, 4).try_into().unwrap());
+            take(&mut remaining, usize::try_from(length).unwrap())
         };
         let tags = (0..10).map(|_| String::from_utf8(cell().to_vec()).unwrap()).collect();
         let mut number = || i64::from_be_bytes(cell().try_into().unwrap());
@@ -104,11 +104,11 @@ fn binary_tells_all_rows() {
 }
 
 fn of_batch(batch: &RecordBatch) -> Vec<Told> {
-    let row = |at: usize| {
-        let tags = (0..10).map(|tag| batch.column(tag).as_string::<i32>().value(at).to_owned());
-        let time = batch.column(10).as_primitive::<TimestampNanosecondType>().value(at);
+    let row = |index: usize| {
+        let tags = (0..10).map(|tag| batch.column(tag).as_string::<i32>().value(index).to_owned());
+        let time = batch.column(10).as_primitive::<TimestampNanosecondType>().value(index);
         let fields =
-            (11..21).map(|field| batch.column(field).as_primitive::<Int64Type>().value(at));
+            (11..21).map(|field| batch.column(field).as_primitive::<Int64Type>().value(index));
         (tags.collect(), time, fields.collect())
     };
     (0..batch.num_rows()).map(row).collect()
