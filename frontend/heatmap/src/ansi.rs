@@ -1,8 +1,8 @@
 //! The picture in a terminal. With colours, a line of text shows two rows of cells; without, characters of growing
 //! weight stand for the shades.
 //!
-//! Invariants: no line is wider than the width asked for; keys and texts cannot steer the terminal; each mark is a
-//! letter on the map unless another one has its place, and the newest marks are put into words below the map.
+//! Invariants: no line is wider than the given width; keys and texts cannot steer the terminal; each mark is a
+//! letter on the map unless another one occupies the place; the newest marks are also described below the map.
 
 use unicode_width::UnicodeWidthChar as _;
 
@@ -59,10 +59,10 @@ const WORDED_MAX: usize = 8;
 pub fn ansi(heatmap: &Heatmap, options: Ansi) -> String {
     // Geometry: keys on the left, then the map. With colours a character shows two points, one above the other.
     let width = options.width.max(40);
-    let left = (width / 4).clamp(12, 28);
+    let margin = (width / 4).clamp(12, 28);
     let lines = options.height.max(4);
     let plain = options.ink == Ink::Plain;
-    let (columns, pixels) = (width - left - 2, if plain { lines } else { 2 * lines });
+    let (columns, pixels) = (width - margin - 2, if plain { lines } else { 2 * lines });
     let shades = sampled(heatmap, options.mode, columns, pixels);
     let letters = overlay(heatmap, columns, lines);
     let mut text = String::new();
@@ -74,15 +74,18 @@ pub fn ansi(heatmap: &Heatmap, options: Ansi) -> String {
     line(&fit(&balance(heatmap), width));
     let mut labelled = String::new();
     // A key is written on every third line, and only if it differs from the one written before.
-    for at in 0..lines {
-        let label =
-            label(heatmap, lines, at).filter(|label| *label != labelled && (lines - at) % 3 == 1);
+    for index in 0..lines {
+        let label = label(heatmap, lines, index)
+            .filter(|label| *label != labelled && (lines - index) % 3 == 1);
         labelled = label.clone().unwrap_or(labelled);
-        let mut content = format!("{} |", padded(&label.unwrap_or_default(), left));
-        let (upper, lower) =
-            if plain { (&shades[at], &shades[at]) } else { (&shades[2 * at], &shades[2 * at + 1]) };
+        let mut content = format!("{} |", padded(&label.unwrap_or_default(), margin));
+        let (upper, lower) = if plain {
+            (&shades[index], &shades[index])
+        } else {
+            (&shades[2 * index], &shades[2 * index + 1])
+        };
         for column in 0..columns {
-            content.push_str(&cell(options, upper[column], lower[column], letters[at][column]));
+            content.push_str(&cell(options, upper[column], lower[column], letters[index][column]));
         }
         if !plain {
             content.push_str(RESET);
@@ -90,7 +93,7 @@ pub fn ansi(heatmap: &Heatmap, options: Ansi) -> String {
         line(&content);
     }
     // Below the map: time, legend, and the marks and verdicts in words.
-    line(&time_axis(heatmap, left, columns));
+    line(&time_axis(heatmap, margin, columns));
     line(&legend(heatmap, options, width));
     for note in notes(heatmap, width) {
         line(&note);
@@ -109,18 +112,21 @@ fn sampled(heatmap: &Heatmap, mode: Mode, columns: usize, pixels: usize) -> Vec<
         let (first, last) = (place(low, pixels), place((high - 1e-6).max(low), pixels));
         low = high;
         for column in 0..columns {
-            let from = column * count / columns;
-            let to = ((column + 1) * count).div_ceil(columns).clamp(from + 1, count.max(from + 1));
-            let known = (from..to.min(count)).filter(|at| heatmap.gaps.binary_search(at).is_err());
-            let known: Vec<f32> = known.map(|at| line[at]).collect();
-            if known.is_empty() {
+            let start = column * count / columns;
+            let end =
+                ((column + 1) * count).div_ceil(columns).clamp(start + 1, count.max(start + 1));
+            let covered =
+                (start..end.min(count)).filter(|index| heatmap.gaps.binary_search(index).is_err());
+            let values: Vec<f32> = covered.map(|index| line[index]).collect();
+            if values.is_empty() {
                 continue;
             }
-            let mean = known.iter().sum::<f32>() / known.len() as f32;
+            let mean = values.iter().sum::<f32>() / values.len() as f32;
             // Where several rows fall on one point, the brightest is shown, so that one hot key is not averaged
             // away.
             for point in points.iter_mut().rev().take(last + 1).skip(first) {
-                point[column] = Some(point[column].map_or(mean, |other: f32| other.max(mean)));
+                point[column] =
+                    Some(point[column].map_or(mean, |brightest: f32| brightest.max(mean)));
             }
         }
     }
@@ -131,8 +137,8 @@ fn sampled(heatmap: &Heatmap, mode: Mode, columns: usize, pixels: usize) -> Vec<
 fn overlay(heatmap: &Heatmap, columns: usize, lines: usize) -> Vec<Vec<Option<char>>> {
     let mut letters = vec![vec![None; columns]; lines];
     let line_of = |row: usize| {
-        let below: f64 = heatmap.rows.iter().take(row).map(|row| f64::from(row.height)).sum();
-        lines - 1 - place(below, lines)
+        let height: f64 = heatmap.rows.iter().take(row).map(|row| f64::from(row.height)).sum();
+        lines - 1 - place(height, lines)
     };
     for mark in &heatmap.marks {
         letters[line_of(mark.row)][place(across(heatmap, mark.at), columns)]
@@ -201,21 +207,21 @@ fn code(ink: Ink, ground: u8, colour: Rgb) -> String {
 }
 
 /// The key at the lower edge of a line of the map.
-fn label(heatmap: &Heatmap, lines: usize, at: usize) -> Option<String> {
-    let wanted = (lines - 1 - at) as f64 / lines as f64;
-    let mut below = 0.0;
+fn label(heatmap: &Heatmap, lines: usize, line: usize) -> Option<String> {
+    let target = (lines - 1 - line) as f64 / lines as f64;
+    let mut height = 0.0;
     let row = heatmap.rows.iter().find(|row| {
-        below += f64::from(row.height);
-        below > wanted + 1e-6
+        height += f64::from(row.height);
+        height > target + 1e-6
     });
     row.map(|row| clean(&row.start))
 }
 
-fn time_axis(heatmap: &Heatmap, left: usize, columns: usize) -> String {
-    let mut axis = vec![' '; left + 2 + columns];
-    let from = heatmap.times.first().copied().unwrap_or(0);
-    for (at, label) in ticks(from, heatmap.end(), columns / 12) {
-        let start = left + 2 + place(across(heatmap, at), columns);
+fn time_axis(heatmap: &Heatmap, margin: usize, columns: usize) -> String {
+    let mut axis = vec![' '; margin + 2 + columns];
+    let begin = heatmap.times.first().copied().unwrap_or(0);
+    for (time, label) in ticks(begin, heatmap.end(), columns / 12) {
+        let start = margin + 2 + place(across(heatmap, time), columns);
         if start + label.len() <= axis.len()
             && axis[start - 1..].iter().all(|letter| *letter == ' ')
         {
@@ -227,7 +233,9 @@ fn time_axis(heatmap: &Heatmap, left: usize, columns: usize) -> String {
 
 fn legend(heatmap: &Heatmap, options: Ansi, width: usize) -> String {
     let steps = [0.0, 0.01, 0.05, 0.25, 0.5, 1.0];
-    let of = match heatmap.known_capacity().filter(|_| heatmap.mode(options.mode) == Mode::Absolute)
+    let reference = match heatmap
+        .known_capacity()
+        .filter(|_| heatmap.mode(options.mode) == Mode::Absolute)
     {
         Some(capacity) => format!("of one partition's {}", rate(heatmap.metric, capacity)),
         None => format!("of the brightest row's {}", rate(heatmap.metric, heatmap.density_max())),
@@ -244,7 +252,7 @@ fn legend(heatmap: &Heatmap, options: Ansi, width: usize) -> String {
         used <= width + 2
     };
     let scales: Vec<String> = steps.iter().take_while(fits).map(|step| scale(*step)).collect();
-    let rest = format!("{of}   S split M merge > move ^ leader");
+    let rest = format!("{reference}   S split M merge > move ^ leader");
     let rest = fit(&rest, width.saturating_sub(used + 1));
     format!("{}   {rest}", scales.join("  ")).trim_end().to_owned()
 }

@@ -83,15 +83,15 @@ impl Theme {
             Self::Dark => &DARK,
             Self::Light => &LIGHT,
         };
-        let at = if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) } * 4.0;
-        let left = floor(at).min(3);
-        let part = at - left as f64;
+        let position = if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) } * 4.0;
+        let index = floor(position).min(3);
+        let part = position - index as f64;
         let mix = |which: usize| {
-            points[left][which] + part * (points[left + 1][which] - points[left][which])
+            points[index][which] + part * (points[index + 1][which] - points[index][which])
         };
         // The shorter way round the circle of hues.
-        let turn = (points[left + 1][2] - points[left][2] + 540.0).rem_euclid(360.0) - 180.0;
-        shown(mix(0), mix(1), (points[left][2] + part * turn).to_radians())
+        let turn = (points[index + 1][2] - points[index][2] + 540.0).rem_euclid(360.0) - 180.0;
+        shown(mix(0), mix(1), (points[index][2] + part * turn).to_radians())
     }
 
     /// All colours of the ramp in 256 steps.

@@ -38,14 +38,14 @@ impl Heatmap {
     /// Capacity of one partition, in the metric's unit; `None` if unknown. Busy shares always have 1.
     #[must_use]
     pub fn known_capacity(&self) -> Option<f64> {
-        let given = self.capacity.map(f64::from).filter(|capacity| *capacity > 0.0);
-        given.or((self.metric == Metric::Busy).then_some(1.0))
+        let configured = self.capacity.map(f64::from).filter(|capacity| *capacity > 0.0);
+        configured.or((self.metric == Metric::Busy).then_some(1.0))
     }
 
-    /// The mode to draw in: the wanted one, or [`Mode::Relative`] without a known capacity.
+    /// The mode to draw in: `mode`, or [`Mode::Relative`] without a known capacity.
     #[must_use]
-    pub fn mode(&self, wanted: Mode) -> Mode {
-        if self.known_capacity().is_some() { wanted } else { Mode::Relative }
+    pub fn mode(&self, mode: Mode) -> Mode {
+        if self.known_capacity().is_some() { mode } else { Mode::Relative }
     }
 
     /// Intensities from 0 to 1, by row, then by column.
@@ -80,8 +80,9 @@ impl Heatmap {
     fn absolute(&self, capacity: f64) -> Vec<Vec<f32>> {
         let mut shades = vec![vec![0.0; self.times.len()]; self.rows.len()];
         for column in 0..self.times.len() {
-            let known = self.bounds.iter().any(|bound| bound.from <= column && column < bound.to);
-            if !known {
+            let has_bounds =
+                self.bounds.iter().any(|bound| bound.from <= column && column < bound.to);
+            if !has_bounds {
                 for (row, line) in shades.iter_mut().enumerate() {
                     let bears = capacity * f64::from(self.rows[row].partitions.max(1));
                     line[column] = narrow((f64::from(self.cells[row][column]) / bears).min(1.0));

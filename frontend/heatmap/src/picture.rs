@@ -190,8 +190,8 @@ impl Heatmap {
 
     /// The column that contains a time; times outside belong to the first or the last.
     #[must_use]
-    pub fn column_of(&self, at: u64) -> usize {
-        self.times.partition_point(|start| *start <= at).saturating_sub(1)
+    pub fn column_of(&self, time: u64) -> usize {
+        self.times.partition_point(|start| *start <= time).saturating_sub(1)
     }
 
     /// The groups of rows that were one partition in a column: first row and row after the last.
@@ -210,24 +210,26 @@ impl Heatmap {
 }
 
 /// Serializes rates with three digits, which is more than a colour shows, to keep answers small.
-fn short<S: Serializer>(cells: &[Vec<f32>], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(cells.iter().map(|row| row.iter().map(|rate| Short(*rate)).collect::<Vec<_>>()))
+fn short<S: Serializer>(cells: &[Vec<f32>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(
+        cells.iter().map(|row| row.iter().map(|rate| Short(*rate)).collect::<Vec<_>>()),
+    )
 }
 
 struct Short(f32);
 
 impl Serialize for Short {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let rate = f64::from(self.0);
         if !rate.is_finite() || rate <= 0.0 {
-            return to.serialize_u8(0);
+            return serializer.serialize_u8(0);
         }
         let unit = 10f64.powf(rate.log10().floor() - 2.0);
         if unit >= 1.0 {
-            to.serialize_u64((round(rate / unit) * round(unit)) as u64)
+            serializer.serialize_u64((round(rate / unit) * round(unit)) as u64)
         } else {
             let digits = (1.0 / unit).round();
-            to.serialize_f64((rate * digits).round() / digits)
+            serializer.serialize_f64((rate * digits).round() / digits)
         }
     }
 }

@@ -20,8 +20,8 @@ use crate::scene::{Anchor, Area, Letters, Scene, Shape, Style};
 pub struct PngError(::png::EncodingError);
 
 impl std::fmt::Display for PngError {
-    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(to, "cannot encode the picture: {}", self.0)
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "cannot encode the picture: {}", self.0)
     }
 }
 
@@ -117,9 +117,9 @@ impl Sheet {
         }
     }
 
-    fn sign(&mut self, kind: MarkKind, at: Point, size: i32, colour: Rgb) {
+    fn sign(&mut self, kind: MarkKind, centre: Point, size: i32, colour: Rgb) {
         let style = PrimitiveStyle::with_fill(shade(colour));
-        let corner = |x: i32, y: i32| at + Point::new(x * size, y * size);
+        let corner = |x: i32, y: i32| centre + Point::new(x * size, y * size);
         let triangles = match kind {
             MarkKind::Split => [[(-1, 0), (0, -1), (1, 0)], [(-1, 0), (0, 1), (1, 0)]],
             MarkKind::Merge => [[(-1, -1), (1, -1), (1, 1)], [(-1, -1), (-1, 1), (1, 1)]],
@@ -152,8 +152,10 @@ impl DrawTarget for Sheet {
         pixels: I,
     ) -> Result<(), Infallible> {
         let sheet = self.bounding_box();
-        for Pixel(at, colour) in pixels.into_iter().filter(|Pixel(at, _)| sheet.contains(*at)) {
-            let place = (at.y.unsigned_abs() * self.width + at.x.unsigned_abs()) as usize * 3;
+        for Pixel(point, colour) in
+            pixels.into_iter().filter(|Pixel(point, _)| sheet.contains(*point))
+        {
+            let place = (point.y.unsigned_abs() * self.width + point.x.unsigned_abs()) as usize * 3;
             self.bytes[place..place + 3].copy_from_slice(&[colour.r(), colour.g(), colour.b()]);
         }
         Ok(())

@@ -82,11 +82,11 @@ pub(crate) struct Area {
 }
 
 impl Area {
-    fn touches(&self, other: &Self) -> bool {
-        self.x < other.x + other.width
-            && other.x < self.x + self.width
-            && self.y < other.y + other.height
-            && other.y < self.y + self.height
+    fn touches(&self, area: &Self) -> bool {
+        self.x < area.x + area.width
+            && area.x < self.x + self.width
+            && self.y < area.y + area.height
+            && area.y < self.y + self.height
     }
 }
 
@@ -146,8 +146,8 @@ impl<'a> Map<'a> {
         self.edges.get(row).copied().unwrap_or(self.area.y)
     }
 
-    fn x(&self, at: u64) -> i32 {
-        self.area.x + pixel(across(self.heatmap, at) * f64::from(self.area.width))
+    fn x(&self, time: u64) -> i32 {
+        self.area.x + pixel(across(self.heatmap, time) * f64::from(self.area.width))
     }
 
     fn column_x(&self, column: usize) -> i32 {

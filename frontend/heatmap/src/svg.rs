@@ -45,10 +45,11 @@ pub fn svg(heatmap: &Heatmap, style: Style) -> String {
     text
 }
 
-fn draw(to: &mut String, shape: &Shape) {
+fn draw(output: &mut String, shape: &Shape) {
+    // One element for each shape. Outlines and lines lie at half pixels, so that they are one pixel wide and sharp.
     match shape {
         Shape::Box(area, colour) => append(
-            to,
+            output,
             format_args!(
                 "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n",
                 area.x,
@@ -59,7 +60,7 @@ fn draw(to: &mut String, shape: &Shape) {
             ),
         ),
         Shape::Frame(area, colour) => append(
-            to,
+            output,
             format_args!(
                 "<rect x=\"{}.5\" y=\"{}.5\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"{}\"/>\n",
                 area.x,
@@ -70,7 +71,7 @@ fn draw(to: &mut String, shape: &Shape) {
             ),
         ),
         Shape::Line([x, y, to_x, to_y], colour) => append(
-            to,
+            output,
             format_args!(
                 "<path d=\"M{x}.5 {y}.5L{to_x}.5 {to_y}.5\" stroke=\"{}\"/>\n",
                 hex(*colour)
@@ -88,7 +89,7 @@ fn draw(to: &mut String, shape: &Shape) {
                 Anchor::End => "end",
             };
             append(
-                to,
+                output,
                 format_args!(
                     "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\" font-weight=\"{weight}\" text-anchor=\"{anchor}\" \
                  fill=\"{}\" xml:space=\"preserve\">{}</text>\n",
@@ -98,7 +99,7 @@ fn draw(to: &mut String, shape: &Shape) {
             );
         }
         Shape::Mark { x, y, kind, colour, edge, title } => append(
-            to,
+            output,
             format_args!(
                 "<path class=\"mark\" d=\"{}\" fill=\"{}\" stroke=\"{}\"><title>{}</title></path>\n",
                 sign(*kind, *x, *y),
@@ -141,6 +142,6 @@ pub(crate) fn escaped(text: &str) -> String {
 }
 
 /// Appends formatted text; writing to a string does not fail.
-fn append(to: &mut String, text: std::fmt::Arguments<'_>) {
-    let _infallible = to.write_fmt(text);
+fn append(output: &mut String, text: std::fmt::Arguments<'_>) {
+    let _infallible = output.write_fmt(text);
 }

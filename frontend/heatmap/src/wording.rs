@@ -24,35 +24,35 @@ fn date(day: u64) -> (u64, u64, u64) {
 }
 
 /// `2026-01-31 23:59:59`.
-pub(crate) fn moment(at: u64) -> String {
-    let (year, month, day) = date(at / 86_400);
-    format!("{year}-{month:02}-{day:02} {}", clock(at))
+pub(crate) fn moment(time: u64) -> String {
+    let (year, month, day) = date(time / 86_400);
+    format!("{year}-{month:02}-{day:02} {}", clock(time))
 }
 
 /// `23:59:59`.
-pub(crate) fn clock(at: u64) -> String {
-    let second = at % 86_400;
+pub(crate) fn clock(time: u64) -> String {
+    let second = time % 86_400;
     format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// At most `most` + 1 times between two others, at round values, each with its label.
-pub(crate) fn ticks(from: u64, to: u64, most: usize) -> Vec<(u64, String)> {
-    let span = to.saturating_sub(from);
+/// At most `most` + 1 times from `start` to `end`, at round values, each with its label.
+pub(crate) fn ticks(start: u64, end: u64, most: usize) -> Vec<(u64, String)> {
+    let span = end.saturating_sub(start);
     let least = span.div_ceil(most.max(1) as u64);
     let step = TICKS.into_iter().find(|step| *step >= least);
     let step = step.unwrap_or_else(|| least.div_ceil(86_400) * 86_400);
-    let label = |at: u64| match step {
+    let label = |time: u64| match step {
         86_400.. => {
-            let (_, month, day) = date(at / 86_400);
+            let (_, month, day) = date(time / 86_400);
             format!("{month:02}-{day:02}")
         }
-        60.. => clock(at)[..5].to_owned(),
-        _ => clock(at),
+        60.. => clock(time)[..5].to_owned(),
+        _ => clock(time),
     };
-    let first = from.div_ceil(step) * step;
-    (first..=to)
+    let first = start.div_ceil(step) * step;
+    (first..=end)
         .step_by(usize::try_from(step).unwrap_or(usize::MAX))
-        .map(|at| (at, label(at)))
+        .map(|time| (time, label(time)))
         .collect()
 }
 
@@ -95,8 +95,8 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
-    let kept: String = text.chars().take(most.saturating_sub(2)).collect();
-    format!("{kept}..")
+    let beginning: String = text.chars().take(most.saturating_sub(2)).collect();
+    format!("{beginning}..")
 }
 
 /// Lines of at most this many characters (at least 8), broken between words where possible.
@@ -135,10 +135,10 @@ pub(crate) fn balance(heatmap: &Heatmap) -> String {
 }
 
 /// Position of a time in a picture, as a share of its width, 0 to 1.
-pub(crate) fn across(heatmap: &Heatmap, at: u64) -> f64 {
-    let from = heatmap.times.first().copied().unwrap_or(0);
-    let span = heatmap.end().saturating_sub(from).max(1);
-    (at.saturating_sub(from) as f64 / span as f64).min(1.0)
+pub(crate) fn across(heatmap: &Heatmap, time: u64) -> f64 {
+    let start = heatmap.times.first().copied().unwrap_or(0);
+    let span = heatmap.end().saturating_sub(start).max(1);
+    (time.saturating_sub(start) as f64 / span as f64).min(1.0)
 }
 
 /// Index of the place, out of `places`, that a position from 0 to 1 falls on.
@@ -165,9 +165,9 @@ mod tests {
 
     #[test]
     fn ticks_are_few_and_inside() {
-        let found = ticks(1003, 1063, 7);
-        assert!((2..=7).contains(&found.len()), "{found:?}");
-        assert!(found.iter().all(|(at, _)| (1003..=1063).contains(at)));
+        let times = ticks(1003, 1063, 7);
+        assert!((2..=7).contains(&times.len()), "{times:?}");
+        assert!(times.iter().all(|(time, _)| (1003..=1063).contains(time)));
         assert_eq!(ticks(0, 86_400 * 14, 7).last().unwrap().1, "01-15");
     }
 

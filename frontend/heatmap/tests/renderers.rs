@@ -1,7 +1,7 @@
 //! Requirements on every renderer: it shows all marks and verdicts, its output is well-formed for any text, and
 //! bright cells are where the load is.
 
-#![allow(clippy::unwrap_used, reason = "what a test cannot go on without, it fails by")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use partita_heatmap::{
     Ansi, Event, Finding, Heatmap, History, Ink, Key, MarkKind, Metric, Mode, PartitionLoad,
@@ -21,6 +21,7 @@ fn key(number: u64) -> Key {
 
 /// Two partitions, the upper one busy, with `marks` marks and two verdicts.
 fn picture(marks: usize) -> Heatmap {
+    // A minute of load, all of it on the upper half of the keys.
     let mut history = History::default();
     for second in 0..60 {
         let half = |id, start, end, rate: f32| PartitionLoad {
@@ -36,9 +37,15 @@ fn picture(marks: usize) -> Heatmap {
             vec![half(1, Key::from([]), Some(key(50)), 0.0), half(2, key(50), None, 900.0)];
         history.push(&Report { from: START + second, seconds: 1, partitions });
     }
+    // Marks of all kinds, and two verdicts, all with text that must be escaped.
     for mark in 0..marks {
-        let (at, kind) = (START + 2 + 4 * mark as u64, KINDS[mark % KINDS.len()]);
-        history.mark(Event { at, key: key(50), kind, text: format!("{NASTY} number {mark}") });
+        let (time, kind) = (START + 2 + 4 * mark as u64, KINDS[mark % KINDS.len()]);
+        history.mark(Event {
+            at: time,
+            key: key(50),
+            kind,
+            text: format!("{NASTY} number {mark}"),
+        });
     }
     for class in ["MOVING_RIGHT", "<HOT&KEY>"] {
         history.find(Finding {
@@ -52,6 +59,7 @@ fn picture(marks: usize) -> Heatmap {
             advice: "ALTER TABLE t SET ('hash_buckets' = '8')".to_owned(),
         });
     }
+    // The picture of exactly that minute.
     let view = View {
         table: format!("table {NASTY}"),
         metric: Metric::WriteRows,
@@ -97,8 +105,8 @@ fn json_holds_the_whole_picture() {
     let drawn = picture(7);
     let read: Heatmap = serde_json::from_str(&serde_json::to_string(&drawn).unwrap()).unwrap();
     assert_eq!(Heatmap { cells: drawn.cells.clone(), ..read.clone() }, drawn);
-    for (left, right) in read.cells.iter().flatten().zip(drawn.cells.iter().flatten()) {
-        assert!((left - right).abs() <= right.abs() * 0.006, "{left} for {right}");
+    for (rounded, exact) in read.cells.iter().flatten().zip(drawn.cells.iter().flatten()) {
+        assert!((rounded - exact).abs() <= exact.abs() * 0.006, "{rounded} for {exact}");
     }
 }
 
@@ -112,20 +120,20 @@ fn svg_is_well_formed_and_has_every_mark_and_verdict() {
         // The legend has one mark of each kind.
         assert_eq!(marks.count(), 9 + KINDS.len());
         for number in 0..9 {
-            let wanted = format!("number {number}");
-            let told = document.descendants().any(|node| {
+            let ending = format!("number {number}");
+            let has_title = document.descendants().any(|node| {
                 node.has_tag_name("title")
-                    && node.text().is_some_and(|text| text.ends_with(&wanted))
+                    && node.text().is_some_and(|text| text.ends_with(&ending))
             });
-            assert!(told, "mark {number}");
+            assert!(has_title, "mark {number}");
         }
         let texts: Vec<_> = document
             .descendants()
             .filter(|node| node.has_tag_name("text"))
             .filter_map(|node| node.text())
             .collect();
-        for wanted in ["MOVING_RIGHT", "<HOT&KEY>", "-> ALTER TABLE t SET ('hash_buckets' = '8')"] {
-            assert!(texts.contains(&wanted), "{wanted} in {texts:#?}");
+        for line in ["MOVING_RIGHT", "<HOT&KEY>", "-> ALTER TABLE t SET ('hash_buckets' = '8')"] {
+            assert!(texts.contains(&line), "{line} in {texts:#?}");
         }
         assert!(texts.iter().any(|text| text.contains("N_eff 1 of 2 partitions")), "{texts:#?}");
     }
@@ -144,30 +152,30 @@ fn nothing_in_an_svg_lies_off_the_sheet() {
         let (x, y, text) = (number(node, "x"), number(node, "y"), node.text().unwrap());
         // Only Latin letters are measured; wider ones are skipped.
         let width = text.chars().count() as f64 * number(node, "font-size") * 0.6;
-        let left = match node.attribute("text-anchor").unwrap() {
+        let left_x = match node.attribute("text-anchor").unwrap() {
             "start" => x,
             "middle" => x - width / 2.0,
             _ => x - width,
         };
-        assert!(left >= 0.0 && left + width <= sheet.0, "{text} from {left}, {width} wide");
+        assert!(left_x >= 0.0 && left_x + width <= sheet.0, "{text} from {left_x}, {width} wide");
         assert!((0.0..=sheet.1).contains(&y), "{text} at {y}");
     }
 }
 
 #[test]
 fn png_decodes_is_as_large_as_the_svg_and_has_every_mark() {
-    let (with, without) = (picture(5), picture(0));
+    let (with_marks, without_marks) = (picture(5), picture(0));
     for style in styles() {
-        let sheet = Decoded::of(&png(&with, style).unwrap());
-        let text = svg(&with, style);
+        let sheet = Decoded::of(&png(&with_marks, style).unwrap());
+        let text = svg(&with_marks, style);
         let document = roxmltree::Document::parse(&text).unwrap();
         let size =
             |name| document.root_element().attribute(name).unwrap().parse::<usize>().unwrap();
         assert_eq!((sheet.width, sheet.height), (size("width"), size("height")));
-        let bare = Decoded::of(&png(&without, style).unwrap());
+        let bare = Decoded::of(&png(&without_marks, style).unwrap());
         // The line of pixels through the middle of each mark must differ from the same line without marks.
         let map_width = sheet.width - 196 - 156;
-        for mark in &with.marks {
+        for mark in &with_marks.marks {
             let second = usize::try_from(mark.at - START).unwrap();
             let middle = 196 + (second * map_width + 30) / 60;
             let column =
@@ -252,8 +260,10 @@ fn the_page_needs_nothing_else_and_takes_no_text_for_markup() {
             assert!(!text.contains(outside), "{outside}");
         }
         assert_eq!(text.matches("</script").count(), 1);
-        for left in ["/*STYLE*/", "/*DARK*/", "/*LIGHT*/", "/*SCRIPT*/", "/*DATA*/", "innerHTML"] {
-            assert!(!text.contains(left), "{left}");
+        for placeholder in
+            ["/*STYLE*/", "/*DARK*/", "/*LIGHT*/", "/*SCRIPT*/", "/*DATA*/", "innerHTML"]
+        {
+            assert!(!text.contains(placeholder), "{placeholder}");
         }
         let (_, rest) = text.split_once("const PICTURES = ").unwrap();
         let data = rest.split_once(";\n").unwrap().0;

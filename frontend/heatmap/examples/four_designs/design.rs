@@ -105,12 +105,14 @@ impl Design {
 
     /// The key in SQL values.
     pub(crate) fn label(self, key: &[u8]) -> String {
-        let number = |at: usize| {
-            key.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes)
+        let number = |offset: usize| {
+            key.get(offset..offset + 8)
+                .and_then(|bytes| bytes.try_into().ok())
+                .map(u64::from_be_bytes)
         };
-        let user = |at| number(at).map(|user| format!("userid={user}"));
-        let time = |at| {
-            number(at).map(|micros| {
+        let user = |offset| number(offset).map(|user| format!("userid={user}"));
+        let time = |offset| {
+            number(offset).map(|micros| {
                 let second = micros / 1_000_000 % 86_400;
                 let (hour, minute) = (second / 3600, second / 60 % 60);
                 format!("ts={hour:02}:{minute:02}:{:02}.{:03}", second % 60, micros / 1000 % 1000)

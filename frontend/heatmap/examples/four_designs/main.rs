@@ -5,7 +5,7 @@
 //! `NAME.ansi`, `NAME.txt`, `NAME.json` and one `index.html` in the folder. The streams are seeded: the files are the same
 //! each time.
 
-#![allow(clippy::print_stdout, reason = "a program speaks to who started it")]
+#![allow(clippy::print_stdout, reason = "an example prints its results")]
 
 mod design;
 mod table;

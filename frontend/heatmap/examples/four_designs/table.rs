@@ -52,23 +52,31 @@ impl Table {
         let mut keys: Vec<Key> =
             (0..DRAWN).map(|_| self.design.key(second, &mut self.random, &self.zipf)).collect();
         keys.sort_unstable();
-        let at = START + second;
+        let time = START + second;
         let mut loads = Vec::new();
         let mut hot = Vec::new();
         // Each partition serves up to its capacity; after some seconds at capacity it gets a verdict.
         for index in 0..self.partitions.len() {
             let end = self.partitions.get(index + 1).map(|next| Key::clone(&next.start));
             let partition = &mut self.partitions[index];
-            let from = keys.partition_point(|key| *key < partition.start);
-            let to = end.as_ref().map_or(keys.len(), |end| keys.partition_point(|key| key < end));
-            let own = &keys[from..to];
-            let offered = OFFERED * own.len() as f32 / DRAWN as f32;
+            let keys_start = keys.partition_point(|key| *key < partition.start);
+            let keys_end =
+                end.as_ref().map_or(keys.len(), |end| keys.partition_point(|key| key < end));
+            let partition_keys = &keys[keys_start..keys_end];
+            let offered = OFFERED * partition_keys.len() as f32 / DRAWN as f32;
             let served = offered.min(CAPACITY);
-            partition.hot_since = (offered >= CAPACITY).then(|| partition.hot_since.unwrap_or(at));
-            if let Some(since) = partition.hot_since.filter(|since| at >= since + VERDICT_AFTER) {
-                hot.push((index, since, own.get(own.len() / 2).cloned()));
+            partition.hot_since =
+                (offered >= CAPACITY).then(|| partition.hot_since.unwrap_or(time));
+            if let Some(hot_since) =
+                partition.hot_since.filter(|hot_since| time >= hot_since + VERDICT_AFTER)
+            {
+                hot.push((index, hot_since, partition_keys.get(partition_keys.len() / 2).cloned()));
             }
-            let samples = own.iter().step_by((own.len() / SAMPLES).max(1)).cloned().collect();
+            let samples = partition_keys
+                .iter()
+                .step_by((partition_keys.len() / SAMPLES).max(1))
+                .cloned()
+                .collect();
             loads.push(PartitionLoad {
                 id: partition.id,
                 leader: Some(partition.leader),
@@ -80,23 +88,23 @@ impl Table {
             });
         }
         // Verdicts come after the report, from the right: a split moves the indexes of the partitions to its right.
-        history.push(&Report { from: at, seconds: 1, partitions: loads });
-        for (index, since, middle) in hot.into_iter().rev() {
-            self.react(at, index, since, middle, history);
+        history.push(&Report { from: time, seconds: 1, partitions: loads });
+        for (index, hot_since, middle) in hot.into_iter().rev() {
+            self.react(time, index, hot_since, middle, history);
         }
         // A monotonic key fills the last partition, which is then cut by size in front of the keys to come.
         if self.design.kind == Kind::Monotonic && second % 60 == 44 {
             let last = self.partitions.len() - 1;
-            let tail = Key::from(((at + 1) * 1_000_000).to_be_bytes());
-            self.split(at, last, tail, "by size, at the right edge", history);
+            let tail = Key::from(((time + 1) * 1_000_000).to_be_bytes());
+            self.split(time, last, tail, "by size, at the right edge", history);
         }
     }
 
     fn react(
         &mut self,
-        at: u64,
+        time: u64,
         index: usize,
-        since: u64,
+        hot_since: u64,
         middle: Option<Key>,
         history: &mut History,
     ) {
@@ -123,7 +131,7 @@ impl Table {
         };
         history.find(Finding {
             partition: None,
-            since: since + VERDICT_AFTER,
+            since: hot_since + VERDICT_AFTER,
             until: None,
             start: Key::clone(&start),
             end,
@@ -134,22 +142,22 @@ impl Table {
         // Only a static hot range gains from a split; the other findings stay.
         if class == "STATIC_RANGE" {
             if let Some(middle) = middle.filter(|middle| *middle > start) {
-                self.split(at, index, middle, "by load, predicted 0.55", history);
+                self.split(time, index, middle, "by load, predicted 0.55", history);
             }
-            history.clear(&start, at + 1);
+            history.clear(&start, time + 1);
             self.partitions[index].hot_since = None;
         }
     }
 
-    fn split(&mut self, at: u64, index: usize, key: Key, why: &str, history: &mut History) {
+    fn split(&mut self, time: u64, index: usize, key: Key, why: &str, history: &mut History) {
         let parent = self.partitions[index].id;
         let id = self.partitions.iter().map(|partition| partition.id).max().unwrap_or(0) + 1;
         let leader = id % 3 + 1;
         let text = format!("partition {parent} cut, {id} on its right; {why}");
-        history.mark(Event { at: at + 1, key: Key::clone(&key), kind: MarkKind::Split, text });
+        history.mark(Event { at: time + 1, key: Key::clone(&key), kind: MarkKind::Split, text });
         let text = format!("partition {id} is led by node {leader}");
-        history.mark(Event { at: at + 2, key: Key::clone(&key), kind: MarkKind::Transfer, text });
-        history.clear(&Key::clone(&self.partitions[index].start), at + 1);
+        history.mark(Event { at: time + 2, key: Key::clone(&key), kind: MarkKind::Transfer, text });
+        history.clear(&Key::clone(&self.partitions[index].start), time + 1);
         let hot_since = None;
         self.partitions.insert(index + 1, Partition { id, leader, start: key, hot_since });
     }

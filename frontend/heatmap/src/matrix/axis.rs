@@ -13,24 +13,24 @@ pub(crate) fn whole() -> Vec<Key> {
 }
 
 /// The union of the first keys of both axes.
-pub(crate) fn union(left: &[Key], right: &[Key]) -> Vec<Key> {
-    let mut joined = Vec::with_capacity(left.len() + right.len());
-    let (mut one, mut other) = (left.iter().peekable(), right.iter().peekable());
+pub(crate) fn union(first: &[Key], second: &[Key]) -> Vec<Key> {
+    let mut joined = Vec::with_capacity(first.len() + second.len());
+    let (mut first_keys, mut second_keys) = (first.iter().peekable(), second.iter().peekable());
     loop {
-        let order = match (one.peek(), other.peek()) {
+        let order = match (first_keys.peek(), second_keys.peek()) {
             (Some(a), Some(b)) => a.cmp(b),
             (Some(_), None) => std::cmp::Ordering::Less,
             (None, Some(_)) => std::cmp::Ordering::Greater,
             (None, None) => break,
         };
         if order.is_ge() {
-            let key = other.next();
+            let key = second_keys.next();
             if order.is_eq() {
-                one.next();
+                first_keys.next();
             }
             joined.extend(key.cloned());
         } else {
-            joined.extend(one.next().cloned());
+            joined.extend(first_keys.next().cloned());
         }
     }
     joined.shrink_to_fit();
@@ -45,16 +45,16 @@ pub(crate) fn row_of(axis: &[Key], key: &[u8]) -> usize {
 /// For each row of a coarse axis, the index of its first row in a finer axis, which has all keys of the coarse one.
 /// The last entry, the length of the finer axis, closes the last row.
 pub(crate) fn offsets(coarse: &[Key], fine: &[Key]) -> Vec<usize> {
-    let mut at = 0;
-    let mut found = Vec::with_capacity(coarse.len() + 1);
+    let mut row = 0;
+    let mut offsets = Vec::with_capacity(coarse.len() + 1);
     for start in coarse {
-        while at < fine.len() && fine[at] < *start {
-            at += 1;
+        while row < fine.len() && fine[row] < *start {
+            row += 1;
         }
-        found.push(at);
+        offsets.push(row);
     }
-    found.push(fine.len());
-    found
+    offsets.push(fine.len());
+    offsets
 }
 
 /// Divides each coarse row evenly among its finer rows. Cuts are made where load was seen to divide, so equal parts
@@ -134,8 +134,8 @@ pub(crate) fn position(key: &[u8], low: &[u8], high: &[u8]) -> f64 {
             .take(8)
             .fold(0.0, |sum, byte| sum * 256.0 + f64::from(byte))
     };
-    let (from, to) = (number(low), number(high));
-    if to <= from { 0.0 } else { ((number(key) - from) / (to - from)).clamp(0.0, 1.0) }
+    let (low, high) = (number(low), number(high));
+    if high <= low { 0.0 } else { ((number(key) - low) / (high - low)).clamp(0.0, 1.0) }
 }
 
 #[cfg(test)]

@@ -89,16 +89,16 @@ impl Block {
     }
 
     /// Appends the columns of another block.
-    pub(crate) fn append(&mut self, other: &Self) {
-        let mut other = other.columns_on(&self.take_axis(&other.axis));
-        self.columns.append(&mut other);
+    pub(crate) fn append(&mut self, block: &Self) {
+        let mut columns = block.columns_on(&self.take_axis(&block.axis));
+        self.columns.append(&mut columns);
         self.reduce();
     }
 
     /// Adds the last column of another block to the last column here; both cover the same time.
-    pub(crate) fn add(&mut self, other: &Self) {
-        let other = other.columns_on(&self.take_axis(&other.axis));
-        if let (Some(ours), Some(theirs)) = (self.columns.back_mut(), other.back()) {
+    pub(crate) fn add(&mut self, block: &Self) {
+        let columns = block.columns_on(&self.take_axis(&block.axis));
+        if let (Some(ours), Some(theirs)) = (self.columns.back_mut(), columns.back()) {
             ours.covered = (ours.covered + theirs.covered).min(ours.seconds);
             ours.bounds.clone_from(&theirs.bounds);
             sum_into(&mut ours.cells, &theirs.cells);
@@ -107,7 +107,7 @@ impl Block {
     }
 
     /// A block over the same rows whose only column is the sum of all columns.
-    pub(crate) fn compacted(&self, from: u64, seconds: u32) -> Self {
+    pub(crate) fn compacted(&self, start: u64, seconds: u32) -> Self {
         let mut cells = vec![[0.0; METRICS]; self.axis.len()];
         let mut covered = 0;
         for column in &self.columns {
@@ -115,7 +115,7 @@ impl Block {
             sum_into(&mut cells, &column.cells);
         }
         let bounds = self.columns.back().map_or_else(Vec::new, |last| last.bounds.clone());
-        let column = Column { from, seconds, covered: covered.min(seconds), bounds, cells };
+        let column = Column { from: start, seconds, covered: covered.min(seconds), bounds, cells };
         Self { axis: self.axis.clone(), columns: VecDeque::from([column]) }
     }
 
@@ -131,8 +131,8 @@ impl Block {
     }
 
     /// Cuts the rows where rows of another axis begin. Returns the new axis.
-    fn take_axis(&mut self, other: &[Key]) -> Vec<Key> {
-        let joined = union(&self.axis, other);
+    fn take_axis(&mut self, axis: &[Key]) -> Vec<Key> {
+        let joined = union(&self.axis, axis);
         if joined.len() != self.axis.len() {
             self.columns = self.columns_on(&joined);
             self.axis.clone_from(&joined);
@@ -228,15 +228,15 @@ fn place(axis: &[Key], cells: &mut [Cell], partition: &PartitionLoad) {
     let (writes, reads) =
         (spots(axis, rows, &partition.writes), spots(axis, rows, &partition.reads));
     for metric in Metric::ALL {
-        let at = metric.index();
-        let rate = f64::from(partition.rates[at]);
+        let metric_index = metric.index();
+        let rate = f64::from(partition.rates[metric_index]);
         if !rate.is_finite() || rate <= 0.0 {
             continue;
         }
-        for (from, to, share) in if metric.is_of_reads() { &reads } else { &writes } {
-            let each = narrow(rate * share / (to - from) as f64);
-            for cell in &mut cells[*from..*to] {
-                cell[at] += each;
+        for (start, stop, share) in if metric.is_of_reads() { &reads } else { &writes } {
+            let amount = narrow(rate * share / (stop - start) as f64);
+            for cell in &mut cells[*start..*stop] {
+                cell[metric_index] += amount;
             }
         }
     }
@@ -251,14 +251,14 @@ fn spots(axis: &[Key], (first, end): (usize, usize), shares: &Shares) -> Vec<(us
     }
     // A key outside the partition counts as the nearest row.
     let row = |key: &Key| first + row_of(&axis[first..end], key);
-    let mut found = Vec::with_capacity(shares.0.len());
-    let mut to = end;
+    let mut ranges = Vec::with_capacity(shares.0.len());
+    let mut stop = end;
     for (key, share) in shares.0.iter().rev() {
-        let from = row(key);
+        let start = row(key);
         if weight(*share) > 0.0 {
-            found.push((from, to.max(from + 1), weight(*share) / total));
+            ranges.push((start, stop.max(start + 1), weight(*share) / total));
         }
-        to = from;
+        stop = start;
     }
-    found
+    ranges
 }

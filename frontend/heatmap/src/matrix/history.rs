@@ -156,22 +156,22 @@ impl History {
         self.note_present(report);
         let second = Block::of_report(report);
         let step = u64::from(self.layers[0].0.step);
-        let (mut at, end) = (report.from, report.from + u64::from(report.seconds.max(1)));
-        while at < end {
-            let from = at / step * step;
-            let until = end.min(from + step);
+        let (mut time, end) = (report.from, report.from + u64::from(report.seconds.max(1)));
+        while time < end {
+            let start = time / step * step;
+            let stop = end.min(start + step);
             let mut column = second.clone();
-            let share = until - at;
+            let share = stop - time;
             for column in &mut column.columns {
-                column.from = from;
+                column.from = start;
                 column.seconds = self.layers[0].0.step;
                 column.covered = u32::try_from(share).unwrap_or(u32::MAX);
                 for amount in column.cells.iter_mut().flatten() {
                     *amount *= share as f32;
                 }
             }
-            self.push_column(&column, from);
-            at = until;
+            self.push_column(&column, start);
+            time = stop;
         }
     }
 
@@ -190,12 +190,14 @@ impl History {
         for text in [&mut finding.class, &mut finding.evidence, &mut finding.advice] {
             shorten(text);
         }
-        let same = |known: &&mut Finding| {
-            known.until.is_none() && known.start == finding.start && known.class == finding.class
+        let same = |candidate: &&mut Finding| {
+            candidate.until.is_none()
+                && candidate.start == finding.start
+                && candidate.class == finding.class
         };
-        if let Some(known) = self.findings.iter_mut().find(same) {
-            finding.since = known.since;
-            *known = finding;
+        if let Some(earlier) = self.findings.iter_mut().find(same) {
+            finding.since = earlier.since;
+            *earlier = finding;
             return;
         }
         self.findings.push_back(finding);
@@ -205,10 +207,10 @@ impl History {
     }
 
     /// Ends all open findings about the partition that begins at a key.
-    pub fn clear(&mut self, start: &[u8], until: u64) {
+    pub fn clear(&mut self, start: &[u8], end: u64) {
         for finding in &mut self.findings {
             if finding.until.is_none() && *finding.start == *start {
-                finding.until = Some(until.max(finding.since));
+                finding.until = Some(end.max(finding.since));
             }
         }
     }
@@ -258,14 +260,14 @@ impl History {
     }
 
     fn note_present(&mut self, report: &Report) {
-        let mut before: BTreeMap<u64, Present> = std::mem::take(&mut self.present)
+        let mut previous: BTreeMap<u64, Present> = std::mem::take(&mut self.present)
             .into_values()
-            .map(|known| (known.id, known))
+            .map(|partition| (partition.id, partition))
             .collect();
         for load in &report.partitions {
             let mut rates = load.rates;
-            if let Some(known) = before.remove(&load.id) {
-                for (rate, old) in rates.iter_mut().zip(known.rates) {
+            if let Some(partition) = previous.remove(&load.id) {
+                for (rate, old) in rates.iter_mut().zip(partition.rates) {
                     *rate = old + NEWEST_WEIGHT * (*rate - old);
                 }
             }
@@ -275,11 +277,11 @@ impl History {
         }
     }
 
-    fn push_column(&mut self, column: &Block, from: u64) {
+    fn push_column(&mut self, column: &Block, start: u64) {
         let blocks = &mut self.layers[0].1;
         let newest = blocks.back().and_then(|block| block.columns.back()).map(|last| last.from);
         match blocks.back_mut() {
-            Some(block) if newest.is_some_and(|newest| from <= newest) => block.add(column),
+            Some(block) if newest.is_some_and(|newest| start <= newest) => block.add(column),
             _ => add_to_layer(blocks, column),
         }
         for layer in 1..self.layers.len() {
@@ -300,18 +302,18 @@ impl History {
     /// their sum.
     fn leave(&mut self, layer: usize, step: u32) -> Option<Block> {
         let (limit, blocks) = &mut self.layers[layer];
-        let held: usize = blocks.iter().map(|block| block.columns.len()).sum();
+        let count: usize = blocks.iter().map(|block| block.columns.len()).sum();
         let first = blocks.front()?.columns.front()?.from / u64::from(step);
         let columns = blocks.iter().flat_map(|block| &block.columns);
         let group = columns.take_while(|column| column.from / u64::from(step) == first).count();
-        if held < limit.columns.max(1) + group {
+        if count < limit.columns.max(1) + group {
             return None;
         }
-        let mut taken = Block::empty();
+        let mut block = Block::empty();
         for _ in 0..group {
-            taken.append(&take_first(blocks)?);
+            block.append(&take_first(blocks)?);
         }
-        Some(taken.compacted(first * u64::from(step), step))
+        Some(block.compacted(first * u64::from(step), step))
     }
 }
 
@@ -319,11 +321,11 @@ impl History {
 fn take_first(blocks: &mut VecDeque<Block>) -> Option<Block> {
     let block = blocks.front_mut()?;
     let column = block.columns.pop_front();
-    let one = Block { axis: block.axis.clone(), columns: column.into_iter().collect() };
+    let single = Block { axis: block.axis.clone(), columns: column.into_iter().collect() };
     if block.columns.is_empty() {
         blocks.pop_front();
     }
-    Some(one)
+    Some(single)
 }
 
 fn add_to_layer(blocks: &mut VecDeque<Block>, column: &Block) {

@@ -17,9 +17,9 @@ pub(crate) struct Notes<'a, L> {
 impl<L: Fn(&[u8]) -> String> Notes<'_, L> {
     pub(crate) fn add(&self, history: &History, heatmap: &mut Heatmap, heights: &[f32]) {
         heatmap.rows = self.rows(history, heights);
-        let (from, to) = (heatmap.times[0], heatmap.end());
+        let (start, stop) = (heatmap.times[0], heatmap.end());
         for event in history.events() {
-            if (from..=to).contains(&event.at) && self.contains(&event.key) {
+            if (start..=stop).contains(&event.at) && self.contains(&event.key) {
                 heatmap.marks.push(Mark {
                     at: event.at,
                     row: row_of(self.axis, &event.key),
@@ -29,35 +29,36 @@ impl<L: Fn(&[u8]) -> String> Notes<'_, L> {
                 });
             }
         }
-        let shown = |finding: &&Finding| {
-            finding.since < to
-                && finding.until.is_none_or(|until| until >= from)
+        let visible = |finding: &&Finding| {
+            finding.since < stop
+                && finding.until.is_none_or(|end| end >= start)
                 && self.end.is_none_or(|end| finding.start < *end)
                 && finding.end.as_ref().is_none_or(|end| *end > self.axis[0])
         };
         heatmap.verdicts =
-            history.findings().filter(shown).map(|finding| self.note(finding)).collect();
+            history.findings().filter(visible).map(|finding| self.note(finding)).collect();
     }
 
     fn rows(&self, history: &History, heights: &[f32]) -> Vec<Row> {
         let ends = self.axis.iter().skip(1).map(Some).chain([self.end]);
         let mut rows = Vec::with_capacity(self.axis.len());
         for ((start, end), height) in self.axis.iter().zip(ends).zip(heights) {
-            let mut before = history.present().range::<Key, _>(..=start).rev();
-            let own =
-                before.next().filter(|(_, known)| known.end.as_ref().is_none_or(|end| end > start));
+            let mut preceding = history.present().range::<Key, _>(..=start).rev();
+            let owner = preceding
+                .next()
+                .filter(|(_, partition)| partition.end.as_ref().is_none_or(|end| end > start));
             let inner = history.present().range::<Key, _>(start..);
             let inner = inner
                 .filter(|(key, _)| *key > start)
                 .take_while(|(key, _)| end.is_none_or(|end| *key < end));
-            let partitions = usize::from(own.is_some()) + inner.count();
+            let partitions = usize::from(owner.is_some()) + inner.count();
             rows.push(Row {
                 start: self.name(start),
                 end: end.map_or_else(|| "(highest)".to_owned(), |end| self.name(end)),
                 key: start.iter().map(|byte| format!("{byte:02x}")).collect(),
                 height: *height,
-                partition: own.map(|(_, known)| known.id),
-                leader: own.and_then(|(_, known)| known.leader),
+                partition: owner.map(|(_, partition)| partition.id),
+                leader: owner.and_then(|(_, partition)| partition.leader),
                 partitions: u32::try_from(partitions).unwrap_or(u32::MAX),
             });
         }

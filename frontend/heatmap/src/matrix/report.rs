@@ -36,7 +36,7 @@ pub struct Report {
     pub partitions: Vec<PartitionLoad>,
 }
 
-/// The load of one partition.
+/// Rates of one partition, and the distribution of its load over its keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionLoad {
     /// Partition id.
@@ -83,24 +83,25 @@ impl Shares {
         let weight = |count: f64| narrow(count / total as f64);
         // Weight that the key before left for the space between it and this one.
         let mut carried = 0.0;
-        for (at, (key, count)) in keys.iter().enumerate() {
-            let own = *count as f64;
-            let (alone, left, right) = match (heavy(*count), at, keys.len() - 1 - at) {
-                (true, _, _) => (own, 0.0, 0.0),
-                (false, 0, _) => (0.0, 0.0, own),
-                (false, _, 0) => (0.0, own, 0.0),
-                (false, _, _) => (0.0, own / 2.0, own / 2.0),
-            };
+        for (index, (key, count)) in keys.iter().enumerate() {
+            let amount = *count as f64;
+            let (key_weight, left_weight, right_weight) =
+                match (heavy(*count), index, keys.len() - 1 - index) {
+                    (true, _, _) => (amount, 0.0, 0.0),
+                    (false, 0, _) => (0.0, 0.0, amount),
+                    (false, _, 0) => (0.0, amount, 0.0),
+                    (false, _, _) => (0.0, amount / 2.0, amount / 2.0),
+                };
             if let Some((_, share)) = buckets.last_mut() {
-                *share = weight(carried + left);
+                *share = weight(carried + left_weight);
             }
-            if alone > 0.0 {
-                buckets.push((Arc::clone(key), weight(alone)));
+            if key_weight > 0.0 {
+                buckets.push((Arc::clone(key), weight(key_weight)));
                 buckets.push((after(key), 0.0));
             } else {
                 buckets.push((Arc::clone(key), 0.0));
             }
-            carried = right;
+            carried = right_weight;
         }
         Self(buckets)
     }
@@ -133,9 +134,9 @@ mod tests {
         let mut samples = vec![key(&[7]); 16];
         samples.extend((0..16).map(|byte| key(&[byte * 8])));
         let Shares(buckets) = Shares::of_samples(samples);
-        let at = buckets.iter().position(|(start, _)| *start == key(&[7])).unwrap();
-        assert!((buckets[at].1 - 0.5).abs() < 1e-6);
-        assert_eq!(buckets[at + 1].0, key(&[7, 0]));
+        let index = buckets.iter().position(|(start, _)| *start == key(&[7])).unwrap();
+        assert!((buckets[index].1 - 0.5).abs() < 1e-6);
+        assert_eq!(buckets[index + 1].0, key(&[7, 0]));
         assert!((buckets.iter().map(|(_, share)| share).sum::<f32>() - 1.0).abs() < 1e-6);
     }
 

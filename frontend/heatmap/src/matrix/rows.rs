@@ -57,14 +57,14 @@ fn widths(fine: &[Key], end: Option<&Key>, forced: &[bool]) -> Vec<f64> {
         // The lowest and the highest known key: with an open end, everything else would become narrow.
         let low = if rows[0].is_empty() { rows.get(1).unwrap_or(&rows[0]) } else { &rows[0] };
         let high = fine.get(stop).or(end).unwrap_or(&rows[rows.len() - 1]);
-        let at = |key: &Key| position(key, low, high);
-        let nexts = rows.iter().skip(1).map(at).chain([1.0]);
-        let own: Vec<f64> =
-            rows.iter().zip(nexts).map(|(key, next)| (next - at(key)).max(0.0)).collect();
-        let sum: f64 = own.iter().sum();
+        let place = |key: &Key| position(key, low, high);
+        let nexts = rows.iter().skip(1).map(place).chain([1.0]);
+        let distances: Vec<f64> =
+            rows.iter().zip(nexts).map(|(key, next)| (next - place(key)).max(0.0)).collect();
+        let sum: f64 = distances.iter().sum();
         let even = 1.0 / rows.len() as f64;
         let share = |width: f64| if sum > 0.0 { width / sum } else { even };
-        widths.extend(own.into_iter().map(|width| share(width) / starts.len() as f64));
+        widths.extend(distances.into_iter().map(|width| share(width) / starts.len() as f64));
     }
     widths
 }

@@ -16,32 +16,32 @@ fn key(number: u64) -> Key {
 
 fn partition(
     id: u64,
-    from: Option<u64>,
-    to: Option<u64>,
+    start: Option<u64>,
+    end: Option<u64>,
     rate: f32,
     samples: &[u64],
 ) -> PartitionLoad {
     PartitionLoad {
         id,
         leader: Some(id % 3),
-        start: from.map_or_else(|| Key::from([]), key),
-        end: to.map(key),
+        start: start.map_or_else(|| Key::from([]), key),
+        end: end.map(key),
         rates: [rate, rate / 2.0, rate * 100.0, 0.5],
         writes: Shares::of_samples(samples.iter().copied().map(key).collect()),
         reads: Shares::default(),
     }
 }
 
-fn report(from: u64, partitions: Vec<PartitionLoad>) -> Report {
-    Report { from, seconds: 1, partitions }
+fn report(start: u64, partitions: Vec<PartitionLoad>) -> Report {
+    Report { from: start, seconds: 1, partitions }
 }
 
-fn view(from: u64, to: u64) -> View {
+fn view(start: u64, end: u64) -> View {
     View {
         table: "t".to_owned(),
         metric: Metric::WriteRows,
-        from,
-        to,
+        from: start,
+        to: end,
         columns_max: 240,
         rows_max: 256,
         keys: None,
@@ -64,8 +64,8 @@ fn shown(picture: &Heatmap) -> f64 {
     picture.cells.iter().flatten().map(|rate| f64::from(*rate) * f64::from(picture.step)).sum()
 }
 
-fn near(left: f64, right: f64) -> bool {
-    (left - right).abs() <= 1e-3 * left.abs().max(right.abs()).max(1.0)
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-3 * a.abs().max(b.abs()).max(1.0)
 }
 
 fn numbers(seed: u64) -> impl Iterator<Item = u64> {
@@ -174,8 +174,8 @@ fn memory_has_a_bound_however_many_partitions_and_keys_there_are() {
         let partitions = starts.iter().enumerate().map(|(index, start)| {
             let samples: Vec<u64> =
                 random.by_ref().take(32).map(|number| start + number % 1_000_000).collect();
-            let from = (index > 0).then_some(*start);
-            partition(index as u64, from, starts.get(index + 1).copied(), 10.0, &samples)
+            let first_key = (index > 0).then_some(*start);
+            partition(index as u64, first_key, starts.get(index + 1).copied(), 10.0, &samples)
         });
         let partitions = partitions.collect();
         history.push(&report(START + step * 7200, partitions));
@@ -199,8 +199,8 @@ fn what_leaves_the_last_layer_is_forgotten() {
     for second in 0..100 {
         history.push(&report(START + second, vec![partition(1, None, None, 1.0, &[])]));
     }
-    let kept = mass(&history, 0);
-    assert!((10.0..=12.0).contains(&kept), "{kept}");
+    let remaining = mass(&history, 0);
+    assert!((10.0..=12.0).contains(&remaining), "{remaining}");
 }
 
 #[test]
@@ -229,9 +229,9 @@ fn a_moving_tail_is_a_line_that_rises() {
         assert!(centre(column) > centre(column - 3), "column {column}");
     }
     // Above the tail there is nothing, though all of it is one partition.
-    let above =
+    let rate =
         picture.cells.iter().skip(picture.rows.len() / 2).map(|row| row[10]).fold(0.0, f32::max);
-    assert!(above < 5.0, "{above} rows/s above the tail");
+    assert!(rate < 5.0, "{rate} rows/s above the tail");
 }
 
 #[test]
@@ -245,8 +245,8 @@ fn a_hot_key_is_thin_and_bright() {
     let picture = history.view(&view(START, START + 30), label);
     let row = picture.rows.iter().position(|row| row.start == "4711" && row.end == "4711").unwrap();
     let sum = |row: usize| picture.cells[row].iter().sum::<f32>();
-    let all: f32 = (0..picture.rows.len()).map(sum).sum();
-    assert!(sum(row) / all > 0.7, "{}", sum(row) / all);
+    let total: f32 = (0..picture.rows.len()).map(sum).sum();
+    assert!(sum(row) / total > 0.7, "{}", sum(row) / total);
     assert!((0.02..0.08).contains(&picture.rows[row].height), "{}", picture.rows[row].height);
 }
 
@@ -280,6 +280,7 @@ fn marks_and_findings_stand_where_they_belong() {
             vec![partition(1, None, Some(50), 80.0, &[]), partition(2, Some(50), None, 20.0, &[])];
         history.push(&report(START + second, children));
     }
+    // One mark inside the time of the picture, one after it.
     history.mark(Event {
         at: START + 5,
         key: key(50),
@@ -292,6 +293,7 @@ fn marks_and_findings_stand_where_they_belong() {
         kind: MarkKind::Merge,
         text: "later".to_owned(),
     });
+    // The second finding about the same partition replaces the first.
     let finding = |evidence: &str| Finding {
         partition: Some(4),
         since: START + 6,
@@ -309,6 +311,7 @@ fn marks_and_findings_stand_where_they_belong() {
     assert_eq!((picture.marks[0].row, picture.marks[0].key.as_str()), (1, "50"));
     let [verdict] = &picture.verdicts[..] else { panic!("{:?}", picture.verdicts) };
     assert_eq!((verdict.from_row, verdict.to_row, verdict.evidence.as_str()), (1, 2, "second"));
+    // A cleared finding keeps its place and gets an end.
     history.clear(&key(50), START + 9);
     assert_eq!(history.view(&view(START, START + 20), label).verdicts[0].until, Some(START + 9));
     assert!((picture.balance.n_eff - 1.470_6).abs() < 0.01, "{}", picture.balance.n_eff);
@@ -367,8 +370,8 @@ fn rows_are_named_in_hexadecimal() {
 fn a_picture_has_a_largest_size_whoever_asks() {
     let mut history = History::default();
     history.push(&report(START, vec![partition(1, None, None, 1.0, &[])]));
-    let asked = View { columns_max: usize::MAX, rows_max: usize::MAX, ..view(0, START + 1) };
-    let picture = history.view(&asked, label);
+    let request = View { columns_max: usize::MAX, rows_max: usize::MAX, ..view(0, START + 1) };
+    let picture = history.view(&request, label);
     assert!(picture.times.len() <= 1000, "{} columns", picture.times.len());
     assert!(near(shown(&picture) / f64::from(picture.step), 1.0));
 }
@@ -377,12 +380,12 @@ fn a_picture_has_a_largest_size_whoever_asks() {
 fn keys_of_any_length_are_taken_in() {
     let mut history = History::default();
     let long = Key::from(vec![7; 5000]);
-    let mut left = partition(1, None, None, 10.0, &[]);
-    left.end = Some(Arc::clone(&long));
-    left.writes = Shares::of_samples(vec![Key::from(vec![6; 4000]), key(3)]);
-    let mut right = partition(2, None, None, 30.0, &[]);
-    right.start = long;
-    history.push(&report(START, vec![left, right]));
+    let mut low = partition(1, None, None, 10.0, &[]);
+    low.end = Some(Arc::clone(&long));
+    low.writes = Shares::of_samples(vec![Key::from(vec![6; 4000]), key(3)]);
+    let mut high = partition(2, None, None, 30.0, &[]);
+    high.start = long;
+    history.push(&report(START, vec![low, high]));
     assert!(near(mass(&history, 0), 40.0));
     assert!(history.bytes() < 100_000);
 }

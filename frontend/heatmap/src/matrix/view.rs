@@ -54,7 +54,7 @@ impl History {
     pub fn view(&self, view: &View, label: impl Fn(&[u8]) -> String) -> Heatmap {
         // The columns of the picture, and the parts of the history that fall into them.
         let times = Times::of(view, self.blocks().flat_map(|block| &block.columns));
-        let seen = |block| -> (&Block, Vec<&Column>) {
+        let visible = |block| -> (&Block, Vec<&Column>) {
             (
                 block,
                 block
@@ -65,7 +65,7 @@ impl History {
             )
         };
         let blocks: Vec<_> =
-            self.blocks().map(seen).filter(|(_, columns)| !columns.is_empty()).collect();
+            self.blocks().map(visible).filter(|(_, columns)| !columns.is_empty()).collect();
         // All rows known there are candidates; the hottest and the widest get the most rows of the picture.
         let keys = Keys::of(&blocks, self, view);
         let heat = keys.heat(&blocks, &times, view.metric);
@@ -103,7 +103,7 @@ impl History {
     #[must_use]
     pub fn balance(&self, metric: Metric) -> Balance {
         let rates: Vec<f32> =
-            self.present().values().map(|known| known.rates[metric.index()]).collect();
+            self.present().values().map(|partition| partition.rates[metric.index()]).collect();
         Balance::of(&rates)
     }
 }
@@ -130,19 +130,19 @@ impl Times {
 
     /// The picture's columns that overlap a column of the history, each with the fraction of that column inside it.
     fn parts(&self, column: &Column) -> impl Iterator<Item = (usize, f64)> {
-        let (from, to) = (column.from, column.from + u64::from(column.seconds));
-        let clip = |at: u64| at.saturating_sub(self.from).div_euclid(self.step);
+        let (column_start, column_end) = (column.from, column.from + u64::from(column.seconds));
+        let clip = |time: u64| time.saturating_sub(self.from).div_euclid(self.step);
         let count = self.count as u64;
-        let span = if to <= self.from {
+        let span = if column_end <= self.from {
             0..0
         } else {
-            clip(from).min(count)..(clip(to - 1) + 1).min(count)
+            clip(column_start).min(count)..(clip(column_end - 1) + 1).min(count)
         };
         let (start, step, seconds) = (self.from, self.step, f64::from(column.seconds));
-        span.map(move |at| {
-            let begin = start + at * step;
-            let overlap = to.min(begin + step) - from.max(begin);
-            (usize::try_from(at).unwrap_or(usize::MAX), overlap as f64 / seconds)
+        span.map(move |index| {
+            let begin = start + index * step;
+            let overlap = column_end.min(begin + step) - column_start.max(begin);
+            (usize::try_from(index).unwrap_or(usize::MAX), overlap as f64 / seconds)
         })
     }
 }
@@ -152,15 +152,15 @@ impl Times {
 fn common_step<'a>(view: &View, columns: impl Iterator<Item = &'a Column>) -> u64 {
     let mut seconds: BTreeMap<u64, u64> = BTreeMap::new();
     for column in columns {
-        let to = (column.from + u64::from(column.seconds)).min(view.to);
-        let seen = to.saturating_sub(column.from.max(view.from));
-        *seconds.entry(u64::from(column.seconds)).or_default() += seen;
+        let end = (column.from + u64::from(column.seconds)).min(view.to);
+        let overlap = end.saturating_sub(column.from.max(view.from));
+        *seconds.entry(u64::from(column.seconds)).or_default() += overlap;
     }
     let whole: u64 = seconds.values().sum();
-    let mut known = 0;
-    let enough = |(_, seen): &(&u64, &u64)| {
-        known += **seen;
-        known * 4 >= whole * 3
+    let mut sum = 0;
+    let enough = |(_, amount): &(&u64, &u64)| {
+        sum += **amount;
+        sum * 4 >= whole * 3
     };
     seconds.iter().find(enough).map_or(1, |(step, _)| *step)
 }
@@ -180,26 +180,26 @@ impl Keys {
     fn of(blocks: &[Seen<'_>], history: &History, view: &View) -> Self {
         let (low, end) = view.keys.clone().unwrap_or_else(|| (Key::from([]), None));
         let end = end.filter(|end| *end > low);
-        let mut all: Vec<Key> = vec![Key::from([]), Key::clone(&low)];
-        all.extend(end.clone());
-        all.extend(history.present().keys().cloned());
-        all.sort_unstable();
-        all.dedup();
+        let mut axis: Vec<Key> = vec![Key::from([]), Key::clone(&low)];
+        axis.extend(end.clone());
+        axis.extend(history.present().keys().cloned());
+        axis.sort_unstable();
+        axis.dedup();
         for (block, _) in blocks {
-            all = union(&all, &block.axis);
+            axis = union(&axis, &block.axis);
         }
-        let first = row_of(&all, &low);
-        let last = end.as_ref().map_or(all.len(), |end| row_of(&all, end));
-        Self { fine: all[first..last].to_vec(), all, first, end }
+        let first = row_of(&axis, &low);
+        let last = end.as_ref().map_or(axis.len(), |end| row_of(&axis, end));
+        Self { fine: axis[first..last].to_vec(), all: axis, first, end }
     }
 
     /// For each row of a block, the fine rows that its load is spread over, each with its share.
     fn shares<'a>(&'a self, axis: &[Key]) -> impl Iterator<Item = (usize, usize, f64)> + 'a {
         let offsets = offsets(axis, &self.all);
         (0..axis.len()).flat_map(move |row| {
-            let (from, to) = (offsets[row], offsets[row + 1]);
-            let inside = from.max(self.first)..to.min(self.first + self.fine.len());
-            inside.map(move |at| (row, at - self.first, 1.0 / (to - from) as f64))
+            let (start, end) = (offsets[row], offsets[row + 1]);
+            let inside = start.max(self.first)..end.min(self.first + self.fine.len());
+            inside.map(move |index| (row, index - self.first, 1.0 / (end - start) as f64))
         })
     }
 
@@ -213,8 +213,8 @@ impl Keys {
                     *sum += f64::from(cell[metric.index()]) * part;
                 }
             }
-            for (row, at, share) in self.shares(&block.axis) {
-                heat[at] += sums[row] * share;
+            for (row, index, share) in self.shares(&block.axis) {
+                heat[index] += sums[row] * share;
             }
         }
         heat
@@ -226,15 +226,15 @@ impl Keys {
         let mut covered = vec![0.0_f64; times.count];
         for (block, columns) in blocks {
             let mut mapped: BTreeMap<(usize, usize), f64> = BTreeMap::new();
-            for (row, at, share) in self.shares(&block.axis) {
-                let group = groups.partition_point(|start| *start <= at) - 1;
+            for (row, index, share) in self.shares(&block.axis) {
+                let group = groups.partition_point(|start| *start <= index) - 1;
                 *mapped.entry((group, row)).or_default() += share;
             }
             for column in columns {
-                for (to, part) in times.parts(column) {
-                    covered[to] += f64::from(column.covered) * part;
+                for (slot, part) in times.parts(column) {
+                    covered[slot] += f64::from(column.covered) * part;
                     for ((group, row), share) in &mapped {
-                        cells[*group][to] += f64::from(column.cells[*row][metric]) * share * part;
+                        cells[*group][slot] += f64::from(column.cells[*row][metric]) * share * part;
                     }
                 }
             }
@@ -255,9 +255,9 @@ fn bounds(blocks: &[Seen<'_>], times: &Times, axis: &[Key], gaps: &[usize]) -> V
         for column in columns {
             let row = |bound: &u16| axis.binary_search(&block.axis[usize::from(*bound)]).ok();
             let rows: BTreeSet<usize> = column.bounds.iter().filter_map(row).collect();
-            for (to, _) in times.parts(column) {
-                if newest[to].0 <= column.from {
-                    newest[to] = (column.from, rows.clone());
+            for (slot, _) in times.parts(column) {
+                if newest[slot].0 <= column.from {
+                    newest[slot] = (column.from, rows.clone());
                 }
             }
         }
@@ -266,14 +266,14 @@ fn bounds(blocks: &[Seen<'_>], times: &Times, axis: &[Key], gaps: &[usize]) -> V
         newest[gap] = newest[gap - 1].clone();
     }
     let mut open: BTreeMap<usize, usize> = BTreeMap::new();
-    let mut found = Vec::new();
+    let mut bounds = Vec::new();
     for (column, (_, rows)) in newest.iter().enumerate() {
         let ended: Vec<_> = open.extract_if(.., |row, _| !rows.contains(row)).collect();
-        found.extend(ended.into_iter().map(|(row, from)| Bound { row, from, to: column }));
+        bounds.extend(ended.into_iter().map(|(row, start)| Bound { row, from: start, to: column }));
         for row in rows {
             open.entry(*row).or_insert(column);
         }
     }
-    found.extend(open.into_iter().map(|(row, from)| Bound { row, from, to: times.count }));
-    found
+    bounds.extend(open.into_iter().map(|(row, start)| Bound { row, from: start, to: times.count }));
+    bounds
 }

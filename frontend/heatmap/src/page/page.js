@@ -35,7 +35,7 @@ function repaint() {
   const mode = byId("mode").value, map = shown.map;
   shown.layout = paint(byId("map"), map, mode, chosen.theme);
   paintLegend(byId("legend"), chosen.theme, getComputedStyle(document.body).color);
-  byId("of").textContent = modeOf(map, mode) === "absolute" ? `of what one partition can bear (${rateText(map.metric, capacityOf(map))})` : `of the brightest row (${rateText(map.metric, densityMax(map))})`;
+  byId("of").textContent = modeOf(map, mode) === "absolute" ? `of one partition's capacity (${rateText(map.metric, capacityOf(map))})` : `of the brightest row (${rateText(map.metric, densityMax(map))})`;
 }
 
 function show(map) {

@@ -20,7 +20,7 @@ type Run = (usize, usize, Shade);
 /// For each colour, the areas of that colour; the map's ground comes first.
 pub(crate) fn cells(map: &Map<'_>, style: Style) -> Vec<(Rgb, Vec<Area>)> {
     let shades = map.heatmap.intensity(style.mode);
-    let mut found: BTreeMap<Shade, Vec<Area>> = BTreeMap::new();
+    let mut areas: BTreeMap<Shade, Vec<Area>> = BTreeMap::new();
     // Runs of the rows below that can still grow, with their lower edge.
     let mut open: BTreeMap<Run, i32> = BTreeMap::new();
     for (row, line) in shades.iter().enumerate() {
@@ -30,30 +30,30 @@ pub(crate) fn cells(map: &Map<'_>, style: Style) -> Vec<(Rgb, Vec<Area>)> {
         let runs = runs(line, &map.heatmap.gaps);
         let ended: Vec<_> = open.extract_if(.., |run, _| !runs.contains(run)).collect();
         for (run, low) in ended {
-            found.entry(run.2).or_default().push(area(map, run, low, map.y(row)));
+            areas.entry(run.2).or_default().push(area(map, run, low, map.y(row)));
         }
         for run in runs {
             open.entry(run).or_insert(map.y(row));
         }
     }
     for (run, low) in open {
-        found.entry(run.2).or_default().push(area(map, run, low, map.area.y));
+        areas.entry(run.2).or_default().push(area(map, run, low, map.area.y));
     }
     // Cells without load are the ground, which is drawn already.
-    found.remove(&Some(0));
+    areas.remove(&Some(0));
     let palette = style.theme.palette();
     let colour = |shade: Shade| match shade {
         Some(shade) => style.theme.colour(shade as f64 / SHADES as f64),
         None => palette.gap,
     };
     let ground = (style.theme.colour(0.0), vec![map.area]);
-    let rest = found.into_iter().map(|(shade, areas)| (colour(shade), areas));
+    let rest = areas.into_iter().map(|(shade, areas)| (colour(shade), areas));
     std::iter::once(ground).chain(rest).collect()
 }
 
-fn area(map: &Map<'_>, (from, to, _): Run, low: i32, high: i32) -> Area {
-    let (left, right) = (map.column_x(from), map.column_x(to));
-    Area { x: left, y: high, width: right - left, height: low - high }
+fn area(map: &Map<'_>, (start, end, _): Run, low: i32, high: i32) -> Area {
+    let (left_x, right_x) = (map.column_x(start), map.column_x(end));
+    Area { x: left_x, y: high, width: right_x - left_x, height: low - high }
 }
 
 fn runs(line: &[f32], gaps: &[usize]) -> Vec<Run> {
@@ -64,7 +64,7 @@ fn runs(line: &[f32], gaps: &[usize]) -> Vec<Run> {
         let least = usize::from(*shade > 0.0);
         let shade = (!gap).then(|| round(tone(*shade) * SHADES as f64).max(least));
         match runs.last_mut() {
-            Some((_, to, last)) if *last == shade => *to = column + 1,
+            Some((_, end, last)) if *last == shade => *end = column + 1,
             _ => runs.push((column, column + 1, shade)),
         }
     }

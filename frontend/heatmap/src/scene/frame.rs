@@ -21,10 +21,10 @@ impl Scene {
         self.text(MARGIN, 22, cut(&self.title.clone(), 90), Letters::Title, palette.ink);
         let letters = usize::try_from((self.width - 2 * MARGIN) / LETTER).unwrap_or(0);
         self.text(MARGIN, 40, cut(&balance(heatmap), letters), Letters::Bold, palette.ink);
-        let from = heatmap.times.first().copied().unwrap_or(0);
+        let start = heatmap.times.first().copied().unwrap_or(0);
         let span = format!(
             "{} to {} UTC, {} s a column",
-            moment(from),
+            moment(start),
             moment(heatmap.end()),
             heatmap.step
         );
@@ -42,19 +42,19 @@ impl Scene {
             return;
         }
         for bound in bounds.iter().filter(|bound| bound.row > 0) {
-            let (y, from, to) =
+            let (y, start, end) =
                 (map.y(bound.row), map.column_x(bound.from), map.column_x(bound.to));
-            self.shapes.push(Shape::Line([from, y, to, y], style.theme.palette().bound));
+            self.shapes.push(Shape::Line([start, y, end, y], style.theme.palette().bound));
         }
     }
 
     fn times(&mut self, map: &Map<'_>, style: Style) {
         let palette = style.theme.palette();
-        let from = map.heatmap.times.first().copied().unwrap_or(0);
+        let start = map.heatmap.times.first().copied().unwrap_or(0);
         let bottom = map.area.y + map.area.height;
         let most = usize::try_from(map.area.width / 90).unwrap_or(1);
-        for (at, label) in ticks(from, map.heatmap.end(), most) {
-            let x = map.x(at);
+        for (time, label) in ticks(start, map.heatmap.end(), most) {
+            let x = map.x(time);
             self.shapes.push(Shape::Line([x, bottom, x, bottom + 4], palette.faint));
             self.anchored(x, bottom + 17, label, Letters::Small, Anchor::Middle, palette.faint);
         }
@@ -65,24 +65,24 @@ impl Scene {
         let heatmap = map.heatmap;
         let last = heatmap.times.len();
         // Partitions that exist at the end of the time shown.
-        let own: Vec<usize> =
+        let partition_rows: Vec<usize> =
             heatmap.bounds.iter().filter(|bound| bound.to == last).map(|bound| bound.row).collect();
         // Rows at even distances, for the room between partitions.
-        let mut between: Vec<usize> = Vec::new();
+        let mut even_rows: Vec<usize> = Vec::new();
         let parts = usize::try_from(map.area.height / 44).unwrap_or(1).max(1);
         for part in 1..parts {
             let y = map.area.y + map.area.height - map.area.height * signed(part) / signed(parts);
-            between.push(map.edges.partition_point(|edge| *edge > y));
+            even_rows.push(map.edges.partition_point(|edge| *edge > y));
         }
         // A label must not touch one that is placed already, nor repeat a text close to it.
         let mut placed: Vec<(i32, String)> = Vec::new();
-        for row in std::iter::once(0).chain(own).chain(between) {
+        for row in std::iter::once(0).chain(partition_rows).chain(even_rows) {
             let Some(label) = heatmap.rows.get(row).map(|row| cut(&row.start, 29)) else {
                 continue;
             };
             let y = map.y(row);
-            let crowded = placed.iter().any(|(other, text)| {
-                (other - y).abs() < LINE || (*text == label && (other - y).abs() < 4 * LINE)
+            let crowded = placed.iter().any(|(placed_y, text)| {
+                (placed_y - y).abs() < LINE || (*text == label && (placed_y - y).abs() < 4 * LINE)
             });
             if !crowded {
                 placed.push((y, label));
@@ -103,9 +103,9 @@ impl Scene {
             heatmap.known_capacity().filter(|_| heatmap.mode(style.mode) == Mode::Absolute);
         let last = at_the_end(heatmap);
         let most = last.iter().map(|(_, _, rate)| *rate).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
-        let left = map.area.x + map.area.width + 8;
+        let bar_x = map.area.x + map.area.width + 8;
         let room = RIGHT - 8 - MARGIN;
-        self.text(left, map.area.y - 7, "at the right edge", Letters::Small, palette.faint);
+        self.text(bar_x, map.area.y - 7, "at the right edge", Letters::Small, palette.faint);
         let mut labelled = i32::MAX;
         for (start, end, load) in last {
             let (low, high) = (map.y(start), map.y(end));
@@ -115,7 +115,7 @@ impl Scene {
                 if tall { (middle + 3, 8) } else { (high + 1, (low - high - 2).max(1)) };
             let width = pixel(share * f64::from(room)).max(1);
             let colour = style.theme.colour(tone(narrow(share)));
-            self.shapes.push(Shape::Box(Area { x: left, y: top, width, height: thick }, colour));
+            self.shapes.push(Shape::Box(Area { x: bar_x, y: top, width, height: thick }, colour));
             let baseline = if tall { middle - 1 } else { middle + 4 };
             if !tall && low - high < LINE - 1 && (labelled - baseline < LINE || share < 0.02) {
                 continue;
@@ -132,20 +132,20 @@ impl Scene {
             if !tall {
                 // The text stands on the ground, not on the bar, to stay readable.
                 let width = signed(text.chars().count()) * LETTER + 4;
-                let area = Area { x: left + 2, y: baseline - 11, width, height: 14 };
+                let area = Area { x: bar_x + 2, y: baseline - 11, width, height: 14 };
                 self.shapes.push(Shape::Box(area, palette.ground));
             }
-            self.text(left + 4, baseline, text, Letters::Small, palette.ink);
+            self.text(bar_x + 4, baseline, text, Letters::Small, palette.ink);
         }
     }
 }
 
 /// First row, row after the last, and load at the end, of each partition.
 fn at_the_end(heatmap: &Heatmap) -> Vec<(usize, usize, f64)> {
-    let known =
+    let covered =
         (0..heatmap.times.len()).rev().filter(|column| heatmap.gaps.binary_search(column).is_err());
     let step = usize::try_from(heatmap.step).unwrap_or(usize::MAX).max(1);
-    let columns: Vec<usize> = known.take((END_SECONDS / step).max(1)).collect();
+    let columns: Vec<usize> = covered.take((END_SECONDS / step).max(1)).collect();
     let Some(last) = columns.first() else { return Vec::new() };
     let load = |(start, end): (usize, usize)| {
         let rows = heatmap.cells[start..end].iter();

@@ -52,23 +52,24 @@ impl Scene {
     /// Verdicts: the outline of their range and time, with the class on it.
     fn labels(&mut self, map: &Map<'_>, style: Style) {
         let palette = style.theme.palette();
-        let around = |mark: &Mark| {
+        let sign_area = |mark: &Mark| {
             let (x, y) = mark_point(map, mark);
             Area { x: x - 6, y: y - 6, width: 12, height: 12 }
         };
-        let mut placed: Vec<Area> = map.heatmap.marks.iter().map(around).collect();
+        let mut placed: Vec<Area> = map.heatmap.marks.iter().map(sign_area).collect();
         for verdict in &map.heatmap.verdicts {
-            let (left, right) = (map.x(verdict.since), map.x(verdict.until.unwrap_or(u64::MAX)));
+            let (left_x, right_x) =
+                (map.x(verdict.since), map.x(verdict.until.unwrap_or(u64::MAX)));
             let (low, high) = (map.y(verdict.from_row), map.y(verdict.to_row));
             let outline = Area {
-                x: left,
+                x: left_x,
                 y: high,
-                width: (right - left).max(2),
+                width: (right_x - left_x).max(2),
                 height: (low - high).max(2),
             };
             self.shapes.push(Shape::Frame(outline, palette.alarm));
             let label =
-                free_place(map, &mut placed, &verdict.class, left, i32::midpoint(low, high));
+                free_place(map, &mut placed, &verdict.class, left_x, i32::midpoint(low, high));
             self.shapes.push(Shape::Box(label, palette.alarm));
             self.text(label.x + 4, label.y + 12, &*verdict.class, Letters::Bold, palette.alarm_ink);
         }
@@ -91,7 +92,7 @@ impl Scene {
             let text = if share > 0.0 { percent(share) } else { "0".to_owned() };
             self.anchored(x, top + 25, text, Letters::Small, anchor, palette.faint);
         }
-        let of = match heatmap.known_capacity().filter(|_| absolute) {
+        let reference = match heatmap.known_capacity().filter(|_| absolute) {
             Some(capacity) => format!("of one partition's {}", rate(heatmap.metric, capacity)),
             None => {
                 format!("of the brightest row's {}", rate(heatmap.metric, heatmap.density_max()))
@@ -105,7 +106,7 @@ impl Scene {
             ((MARGIN, top + 42), MARGIN, top + 50)
         };
         let letters = usize::try_from((self.width - words.0 - MARGIN) / LETTER).unwrap_or(0);
-        self.text(words.0, words.1, cut(&of, letters), Letters::Small, palette.faint);
+        self.text(words.0, words.1, cut(&reference, letters), Letters::Small, palette.faint);
         for (kind, name) in KINDS {
             let (colour, edge, title) = (palette.mark, palette.ground, name.to_owned());
             self.shapes.push(Shape::Mark { x: x + 5, y: signs + 6, kind, colour, edge, title });
@@ -164,16 +165,16 @@ fn mark_point(map: &Map<'_>, mark: &Mark) -> (i32, i32) {
 fn free_place(map: &Map<'_>, placed: &mut Vec<Area>, text: &str, x: i32, y: i32) -> Area {
     let (width, height) = (signed(text.chars().count()) * 7 + 8, 16);
     let right = map.area.x + map.area.width - width - 2;
-    let at = |x: i32, y: i32| Area {
+    let area_at = |x: i32, y: i32| Area {
         x: x.clamp(map.area.x + 2, right.max(map.area.x + 2)),
         y: (y - height / 2).clamp(map.area.y + 2, map.area.y + map.area.height - height - 2),
         width,
         height,
     };
     let steps = (0..40).flat_map(|step| [step * (height + 2), -step * (height + 2)]);
-    let mut tried = steps.map(|step| at(x + 4, y + step));
-    let free = tried.find(|area| !placed.iter().any(|other| other.touches(area)));
-    let label = free.unwrap_or_else(|| at(x + 4, y));
+    let mut tried = steps.map(|step| area_at(x + 4, y + step));
+    let free = tried.find(|area| !placed.iter().any(|neighbour| neighbour.touches(area)));
+    let label = free.unwrap_or_else(|| area_at(x + 4, y));
     placed.push(label);
     label
 }
