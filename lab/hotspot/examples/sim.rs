@@ -4,7 +4,7 @@
 //! cargo run --release -p partita-hotspot --example sim -- --nodes 1000 --partitions 100000 --hours 1
 //! ```
 
-#![expect(clippy::print_stdout, reason = "its figures are what it is for")]
+#![expect(clippy::print_stdout, reason = "the example prints its results")]
 
 use clap::Parser;
 

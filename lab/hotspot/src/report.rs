@@ -24,16 +24,16 @@ pub use shown::{Advised, Shown, pictures};
 #[must_use]
 pub fn align(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |at: usize| {
-        lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max()
+    let width = |column: usize| {
+        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max()
     };
-    let widths: Vec<usize> = (0..columns).map(|at| width(at).unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
     for line in lines {
-        for (at, cell) in line.iter().enumerate() {
-            let width = widths[at];
+        for (column, cell) in line.iter().enumerate() {
+            let width = widths[column];
             // Writing to a string cannot fail.
-            let _ok = if at == 0 {
+            let _ok = if column == 0 {
                 write!(text, "{cell:<width$}")
             } else {
                 write!(text, "  {cell:>width$}")
@@ -50,8 +50,8 @@ fn latency(summary: &Summary, ms: f64) -> String {
     format!("{sign}{ms:.0} ms")
 }
 
-fn time(at: Option<u64>) -> String {
-    at.map_or_else(|| "never".to_owned(), |at| format!("{at} s"))
+fn time(second: Option<u64>) -> String {
+    second.map_or_else(|| "never".to_owned(), |second| format!("{second} s"))
 }
 
 /// Compares runs: a header line, and a line for each run.
@@ -91,7 +91,7 @@ pub fn lines(rows: &[(String, &Summary)]) -> Vec<Vec<String>> {
             summary
                 .fan_out
                 .as_ref()
-                .map_or_else(|| "-".to_owned(), |own| format!("{:.1}", own.mean[query]))
+                .map_or_else(|| "-".to_owned(), |values| format!("{:.1}", values.mean[query]))
         };
         lines.push(vec![
             name.clone(),
@@ -104,7 +104,7 @@ pub fn lines(rows: &[(String, &Summary)]) -> Vec<Vec<String>> {
             latency(summary, summary.p99_ms),
             summary.verdict().unwrap_or("-").to_owned(),
             time(summary.t_verdict_s),
-            summary.rekeyed.map_or_else(|| "-".to_owned(), |(at, _)| format!("{at} s")),
+            summary.rekeyed.map_or_else(|| "-".to_owned(), |(second, _)| format!("{second} s")),
             fan_out(0),
             fan_out(1),
             summary.partitions.to_string(),

@@ -121,11 +121,12 @@ impl Options {
         if let Some(at_s) = self.slow_at {
             faults.push(Fault { at_s, node: 1, kind: FaultKind::Speed(1.0 / 3.0) });
         }
-        let own = u32::try_from(loads).unwrap_or(u32::MAX).saturating_mul(self.start_partitions);
+        let table_partitions =
+            u32::try_from(loads).unwrap_or(u32::MAX).saturating_mul(self.start_partitions);
         ClusterOptions {
             nodes: self.nodes.max(1),
             lane_rows_per_s: self.partition_rate,
-            background: self.partitions.saturating_sub(own),
+            background: self.partitions.saturating_sub(table_partitions),
             beats_lost: self.beats_lost,
             policy,
             faults,
@@ -146,7 +147,9 @@ impl Options {
 /// If there is no such workload, or a file cannot be written.
 pub fn run(options: &Options) -> anyhow::Result<String> {
     if options.list {
-        let line = |own: crate::workload::Workload| vec![own.name.to_owned(), own.about.to_owned()];
+        let line = |workload: crate::workload::Workload| {
+            vec![workload.name.to_owned(), workload.about.to_owned()]
+        };
         return Ok(all()
             .into_iter()
             .map(line)
@@ -158,8 +161,8 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
     let mut runs = Vec::new();
     let mut pages = Page::default();
     if options.reference {
-        for (own, design, policy) in reference(options) {
-            one(&own, design, policy, &mut runs, &mut pages)?;
+        for (row_options, design, policy) in reference(options) {
+            one(&row_options, design, policy, &mut runs, &mut pages)?;
         }
     } else {
         for design in &options.design {
@@ -176,19 +179,19 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
     text.push_str(&align(&fan_out_lines(&rows)));
     for run in &runs {
         text.push_str(&format!(
-            "{}: {} events in {:.2} s of a core ({:.2} s by the wall), {:.0} times real time, log {}\n",
+            "{}: {} events in {:.2} s of CPU time ({:.2} s of wall time), {:.0} times real time, log hash {}\n",
             run.name, run.events, run.cpu_s, run.wall_s, run.times_real, run.summary.log_hash
         ));
     }
     // Files, if a folder was given.
-    if let Some(out) = &options.out {
+    if let Some(folder) = &options.out {
         let write = |name: &str, text: String| {
-            let path = out.join(name);
+            let path = folder.join(name);
             std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
         };
         write("report.json", serde_json::to_string_pretty(&runs)?)?;
         let note = format!(
-            "{} nodes, {} partitions, {:.2} virtual hours, seed {}. One lane writes {:.0} rows/s. Load is computed; latencies are estimates.",
+            "{} nodes, {} partitions, {:.2} virtual hours, seed {}. One lane writes {:.0} rows/s. Load is simulated; latencies are estimates.",
             options.nodes,
             options.partitions.max(options.start_partitions),
             options.hours,
@@ -196,7 +199,7 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
             options.partition_rate
         );
         write("report.html", page("What a key design does", &note, &rows, &[], &pages))?;
-        text.push_str(&format!("written to {}\n", out.display()));
+        text.push_str(&format!("written to {}\n", folder.display()));
     }
     Ok(text)
 }
@@ -232,9 +235,9 @@ fn one(
     if options.remedy_auto {
         loads.iter_mut().for_each(|load| load.facts.remedy = Remedy::Auto);
     }
-    let shown = if workload.designs { format!(" {}", design.name()) } else { String::new() };
+    let design_label = if workload.designs { format!(" {}", design.name()) } else { String::new() };
     let remedy = if options.remedy_auto { " + auto" } else { "" };
-    let name = format!("{}{shown} {}{remedy}", workload.name, policy.name());
+    let name = format!("{}{design_label} {}{remedy}", workload.name, policy.name());
     let (began, worked) = (Instant::now(), spent_s());
     let count = loads.len();
     let mut cluster = Cluster::new(options.cluster(policy, count), loads);
@@ -242,15 +245,16 @@ fn one(
     cluster.run(seconds);
     let wall_s = began.elapsed().as_secs_f64();
     // CPU time excludes other work of the machine; without kernel statistics, wall time is used.
-    let cpu_s = spent_s().zip(worked).map_or(wall_s, |(now, then)| now - then);
+    let cpu_s = spent_s().zip(worked).map_or(wall_s, |(end_s, start_s)| end_s - start_s);
     let summary = Summary::of(&cluster);
-    if let Some(out) = &options.out {
-        std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
+    if let Some(folder) = &options.out {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
         let file = name.replace([' ', ':', '+'], "-").to_lowercase();
         let lines: Result<Vec<String>, _> =
             cluster.books().seconds.iter().map(serde_json::to_string).collect();
-        std::fs::write(out.join(format!("{file}.jsonl")), lines?.join("\n") + "\n")?;
-        std::fs::write(out.join(format!("{file}.csv")), csv(&cluster.books().seconds))?;
+        std::fs::write(folder.join(format!("{file}.jsonl")), lines?.join("\n") + "\n")?;
+        std::fs::write(folder.join(format!("{file}.csv")), csv(&cluster.books().seconds))?;
         pages.add(&Shown::of(&name, &cluster, &summary));
     }
     let times_real = seconds as f64 / cpu_s.max(1e-9);

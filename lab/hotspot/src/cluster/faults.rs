@@ -10,14 +10,14 @@ use super::events::Event;
 /// Time until other nodes lead what a dead node led.
 const ELECTION_MS: u64 = 3_000;
 
-/// Kind of a fault.
+/// A crash, a return, or a change of speed of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultKind {
     /// The node stops.
     Crash,
     /// The node returns.
     Return,
-    /// The node runs at this share of its speed (1: normal). The scheduler is not told.
+    /// The node runs at this share of its speed (1: normal). The scheduler does not know it.
     Speed(f64),
 }
 
@@ -36,7 +36,7 @@ impl Cluster {
     pub(super) fn on_fault(&mut self, number: u32) {
         let fault = self.options.faults[number as usize];
         let Some(node) = self.nodes.get_mut(fault.node as usize) else { return };
-        let told = match fault.kind {
+        let new_state = match fault.kind {
             FaultKind::Crash => Some(false),
             FaultKind::Return => Some(true),
             FaultKind::Speed(speed) => {
@@ -45,7 +45,7 @@ impl Cluster {
             }
         };
         self.note(&[3, u64::from(fault.node), u64::from(number)]);
-        let Some(up) = told else { return };
+        let Some(up) = new_state else { return };
         self.nodes[fault.node as usize].up = up;
         let facts = NodeFacts { up, capacity: self.options.cores, ..NodeFacts::default() };
         self.scheduler.set_node(Self::node_id(fault.node), facts);
@@ -74,11 +74,11 @@ impl Cluster {
     }
 
     /// Makes a voter the leader.
-    pub(super) fn elect(&mut self, id: u32, to: u32) {
+    pub(super) fn elect(&mut self, id: u32, voter: u32) {
         let live = self.tables[self.parts[id as usize].table as usize].live;
         self.join_nodes(id, live, -1.0);
-        self.parts[id as usize].lead(to, self.now_ms);
+        self.parts[id as usize].lead(voter, self.now_ms);
         self.join_nodes(id, live, 1.0);
-        self.note(&[4, u64::from(id), u64::from(to)]);
+        self.note(&[4, u64::from(id), u64::from(voter)]);
     }
 }

@@ -48,35 +48,37 @@ impl Cluster {
         let lane = self.options.lane_rows_per_s;
         let sources = &entry.load.sources;
         let count = entry.order.len();
-        let (mut asked, mut written) = (vec![0.0; count], vec![0.0; count]);
+        let (mut demand, mut written) = (vec![0.0; count], vec![0.0; count]);
         for source in sources {
             let rows = source.rate.at(at_us) * source.cost;
-            let mut below = 0.0;
-            for (at, id) in entry.order.iter().enumerate() {
+            let mut begin = 0.0;
+            for (index, id) in entry.order.iter().enumerate() {
                 let part = &self.parts[*id as usize];
                 let end = part.high.as_deref().map_or(1.0, |key| source.law.below(at_us, key));
-                let own = rows * (end - below).max(0.0);
-                below = end;
-                asked[at] += own;
-                written[at] += if source.is_write() { own } else { 0.0 };
+                let part_rows = rows * (end - begin).max(0.0);
+                begin = end;
+                demand[index] += part_rows;
+                written[index] += if source.is_write() { part_rows } else { 0.0 };
             }
         }
-        let offered: f64 = asked.iter().sum();
+        let offered: f64 = demand.iter().sum();
         let (mut held_back, mut patience) = (false, 1.0);
         if self.options.patient && offered > 0.0 {
-            let wanted = 1.0 + entry.backlog / offered;
-            let room = entry.order.iter().zip(&asked).filter(|(_, asked)| **asked > 0.0);
-            let room = room.map(|(id, asked)| self.capacity_of(*id) * lane / asked);
+            let requested = 1.0 + entry.backlog / offered;
+            let room = entry.order.iter().zip(&demand).filter(|(_, rows)| **rows > 0.0);
+            let room = room.map(|(id, rows)| self.capacity_of(*id) * lane / rows);
             let room = room.fold(f64::INFINITY, f64::min);
-            (held_back, patience) = (wanted > room, wanted.min(room));
+            (held_back, patience) = (requested > room, requested.min(room));
         }
-        for (at, id) in entry.order.iter().enumerate() {
-            let full = held_back && asked[at] * patience >= self.capacity_of(*id) * lane * NEARLY;
+        for (index, id) in entry.order.iter().enumerate() {
+            let full =
+                held_back && demand[index] * patience >= self.capacity_of(*id) * lane * NEARLY;
             let part = &mut self.parts[*id as usize];
             part.count(self.now_ms);
             part.is_waited_for = full;
-            part.offered = asked[at] * patience / lane;
-            part.written_share = if asked[at] > 0.0 { written[at] / asked[at] } else { 1.0 };
+            part.offered = demand[index] * patience / lane;
+            part.written_share =
+                if demand[index] > 0.0 { written[index] / demand[index] } else { 1.0 };
             let leader = part.leader;
             let lane_share = part.offered.min(self.nodes[leader as usize].speed);
             for voter in part.voters.into_iter().filter(|voter| *voter != NONE) {

@@ -79,7 +79,7 @@ impl Cluster {
                     self.scheduler.split_by_hand(partition, right, self.now_ms);
                 }
             }
-            Ok(done) => self.scheduler.done(id, done, self.now_ms),
+            Ok(effect) => self.scheduler.done(id, effect, self.now_ms),
             Err(failed) => self.scheduler.failed(id, failed, self.now_ms),
         }
         if let (Step::Rekey { table, .. }, true) = (&action.step, ended.is_ok()) {
@@ -98,13 +98,15 @@ impl Cluster {
             }
         }
         match step {
-            Step::Split { at, why, right_leader, .. } => {
-                let right = self.split(ids[0], at, *why, right_leader.map(|node| node.0))?;
+            Step::Split { at: cut, why, right_leader, .. } => {
+                let right = self.split(ids[0], cut, *why, right_leader.map(|node| node.0))?;
                 return Ok(Done::Split { right: Self::partition_id(right) });
             }
             Step::Merge { .. } => self.merge(ids[0], ids[1])?,
-            Step::TransferLeader { to, .. } => self.transfer(ids[0], *to)?,
-            Step::MoveReplica { from, to, .. } => self.move_replica(ids[0], from.0, to.0)?,
+            Step::TransferLeader { to: target, .. } => self.transfer(ids[0], *target)?,
+            Step::MoveReplica { from: source, to: target, .. } => {
+                self.move_replica(ids[0], source.0, target.0)?
+            }
             Step::Rekey { table, buckets, .. } => self.rekey(table.0 as usize, *buckets)?,
         }
         Ok(Done::AsProposed)
@@ -113,25 +115,25 @@ impl Cluster {
     fn split(
         &mut self,
         id: u32,
-        at: &At,
+        cut: &At,
         why: SplitWhy,
         leader: Option<u32>,
     ) -> Result<u32, Failed> {
-        let (key, left_share) = self.cut_key(id, at).ok_or(Failed::AtEdge)?;
+        let (key, left_share) = self.cut_key(id, cut).ok_or(Failed::AtEdge)?;
         let now_ms = self.now_ms;
         let table = self.parts[id as usize].table;
         let live = self.tables[table as usize].live;
         self.join_nodes(id, live, -1.0);
         self.parts[id as usize].count(now_ms);
-        let mut right: Partition = self.parts[id as usize].clone();
-        let left = &mut self.parts[id as usize];
-        (left.high, right.low) = (Some(key.clone()), key.clone());
-        let bytes = left.bytes;
-        (left.bytes, right.bytes) = (bytes * left_share, bytes * (1.0 - left_share));
-        right.begin(now_ms);
-        let up = |node: &u32| self.nodes[*node as usize].up && right.voters.contains(node);
-        right.leader = leader.filter(up).unwrap_or(right.leader);
-        for part in [&mut *left, &mut right] {
+        let mut right_part: Partition = self.parts[id as usize].clone();
+        let left_part = &mut self.parts[id as usize];
+        (left_part.high, right_part.low) = (Some(key.clone()), key.clone());
+        let bytes = left_part.bytes;
+        (left_part.bytes, right_part.bytes) = (bytes * left_share, bytes * (1.0 - left_share));
+        right_part.begin(now_ms);
+        let up = |node: &u32| self.nodes[*node as usize].up && right_part.voters.contains(node);
+        right_part.leader = leader.filter(up).unwrap_or(right_part.leader);
+        for part in [&mut *left_part, &mut right_part] {
             part.stall_ms = part.stall_ms.max(self.options.split_ms.1);
             if matches!(why, SplitWhy::Load | SplitWhy::IsolateKey) {
                 part.cut_by_load_ms = now_ms;
@@ -140,12 +142,12 @@ impl Cluster {
             (part.offered, part.busy, part.served_rows) =
                 (part.offered / 2.0, part.busy / 2.0, part.served_rows / 2.0);
         }
-        let (low, high) = (left.low.clone(), right.high.clone());
+        let (low, high) = (left_part.low.clone(), right_part.high.clone());
         self.join_nodes(id, live, 1.0);
-        let new = self.add_part(right, live);
+        let new = self.add_part(right_part, live);
         let entry = &mut self.tables[table as usize];
-        if let Some(at) = entry.order.iter().position(|known| *known == id) {
-            entry.order.insert(at + 1, new);
+        if let Some(index) = entry.order.iter().position(|candidate| *candidate == id) {
+            entry.order.insert(index + 1, new);
         }
         self.pickers.forget_both([id, new]);
         if table == 0 {
@@ -154,71 +156,77 @@ impl Cluster {
         Ok(new)
     }
 
-    fn merge(&mut self, left: u32, right: u32) -> Result<(), Failed> {
-        let table = self.parts[left as usize].table as usize;
+    fn merge(&mut self, left_id: u32, right_id: u32) -> Result<(), Failed> {
+        let table = self.parts[left_id as usize].table as usize;
         let live = self.tables[table].live;
         let entry = &mut self.tables[table];
         // Partitions of an older placement may be merged, too.
-        let list = if entry.order.contains(&left) { &mut entry.order } else { &mut entry.past };
-        let at = list.iter().position(|known| *known == left).ok_or(Failed::Other)?;
-        if list.get(at + 1) != Some(&right) {
+        let list = if entry.order.contains(&left_id) { &mut entry.order } else { &mut entry.past };
+        let index = list.iter().position(|candidate| *candidate == left_id).ok_or(Failed::Other)?;
+        if list.get(index + 1) != Some(&right_id) {
             return Err(Failed::Other);
         }
-        list.remove(at + 1);
-        for id in [left, right] {
+        list.remove(index + 1);
+        for id in [left_id, right_id] {
             self.join_nodes(id, live, -1.0);
             self.parts[id as usize].count(self.now_ms);
         }
-        let gone = &mut self.parts[right as usize];
-        gone.gone = true;
-        let (high, bytes, busy, rows, offered) =
-            (gone.high.take(), gone.bytes, gone.busy, gone.served_rows, gone.offered);
-        let cut_ms = gone.cut_by_load_ms;
-        let kept = &mut self.parts[left as usize];
-        kept.high = high;
-        kept.bytes += bytes;
-        kept.busy += busy;
-        kept.served_rows += rows;
-        kept.offered += offered;
-        let cut_ms = kept.cut_by_load_ms.max(cut_ms);
-        let key = kept.low.clone();
-        self.join_nodes(left, live, 1.0);
-        self.pickers.forget_both([left, right]);
+        let right_part = &mut self.parts[right_id as usize];
+        right_part.gone = true;
+        let (high, bytes, busy, rows, offered) = (
+            right_part.high.take(),
+            right_part.bytes,
+            right_part.busy,
+            right_part.served_rows,
+            right_part.offered,
+        );
+        let cut_ms = right_part.cut_by_load_ms;
+        let left_part = &mut self.parts[left_id as usize];
+        left_part.high = high;
+        left_part.bytes += bytes;
+        left_part.busy += busy;
+        left_part.served_rows += rows;
+        left_part.offered += offered;
+        let cut_ms = left_part.cut_by_load_ms.max(cut_ms);
+        let key = left_part.low.clone();
+        self.join_nodes(left_id, live, 1.0);
+        self.pickers.forget_both([left_id, right_id]);
         if table == 0 {
             self.books.was_merged(self.now_ms, cut_ms, &key);
         }
         Ok(())
     }
 
-    fn transfer(&mut self, id: u32, to: NodeId) -> Result<(), Failed> {
-        if !self.nodes[to.0 as usize].up || !self.parts[id as usize].voters.contains(&to.0) {
+    fn transfer(&mut self, id: u32, target: NodeId) -> Result<(), Failed> {
+        if !self.nodes[target.0 as usize].up || !self.parts[id as usize].voters.contains(&target.0)
+        {
             return Err(Failed::Other);
         }
-        self.elect(id, to.0);
+        self.elect(id, target.0);
         let part = &mut self.parts[id as usize];
         part.stall_ms = part.stall_ms.max(self.options.transfer_ms.1);
-        let (own, key) = (part.table == 0, part.low.clone());
-        self.books.was_transferred(self.now_ms, id, to.0, own.then_some(&*key));
+        let (is_measured, key) = (part.table == 0, part.low.clone());
+        self.books.was_transferred(self.now_ms, id, target.0, is_measured.then_some(&*key));
         Ok(())
     }
 
-    fn move_replica(&mut self, id: u32, from: u32, to: u32) -> Result<(), Failed> {
+    fn move_replica(&mut self, id: u32, source: u32, target: u32) -> Result<(), Failed> {
         let part = &self.parts[id as usize];
-        let place = part.voters.iter().position(|voter| *voter == from).ok_or(Failed::Other)?;
-        if !self.nodes[to as usize].up || part.voters.contains(&to) {
+        let place = part.voters.iter().position(|voter| *voter == source).ok_or(Failed::Other)?;
+        if !self.nodes[target as usize].up || part.voters.contains(&target) {
             return Err(Failed::Other);
         }
         let live = self.tables[part.table as usize].live;
         self.join_nodes(id, live, -1.0);
         let now_ms = self.now_ms;
         let part = &mut self.parts[id as usize];
-        part.voters[place] = to;
-        if part.leader == from {
-            part.lead(to, now_ms);
+        part.voters[place] = target;
+        if part.leader == source {
+            part.lead(target, now_ms);
         }
-        let (own, key, bytes) = (part.table == 0, part.low.clone(), part.bytes);
+        let (is_measured, key, bytes) = (part.table == 0, part.low.clone(), part.bytes);
         self.join_nodes(id, live, 1.0);
-        self.books.was_moved(now_ms, id, to, bytes, own.then_some(&*key));
+        self.books.was_moved(now_ms, id, target, bytes, is_measured.then_some(&*key));
         Ok(())
     }
 
@@ -246,9 +254,9 @@ impl Cluster {
             (part.offered, part.busy, part.served_rows) = (0.0, 0.0, 0.0);
         }
         for bucket in 0..buckets {
-            let cut = |at: u32| -> Option<Box<[u8]>> {
-                let value = u64::from(at) * (1 << 16) / u64::from(buckets);
-                (at > 0 && at < buckets).then(|| value.to_be_bytes()[6..].into())
+            let cut = |number: u32| -> Option<Box<[u8]>> {
+                let value = u64::from(number) * (1 << 16) / u64::from(buckets);
+                (number > 0 && number < buckets).then(|| value.to_be_bytes()[6..].into())
             };
             let voters = self.voters(table as u64, now_ms ^ u64::from(bucket), Spread::Even);
             let low = cut(bucket).unwrap_or_default();

@@ -158,10 +158,10 @@ impl Cluster {
         let table = &self.tables[part.table as usize];
         let mut op = Op::default();
         for number in 0..count {
-            let at = at_us - SECOND_US + number * SECOND_US / count;
+            let op_us = at_us - SECOND_US + number * SECOND_US / count;
             let range = (&*part.low, part.high.as_deref());
-            if draw(table, at, range, &mut self.random, &mut op) {
-                see(at, &op);
+            if draw(table, op_us, range, &mut self.random, &mut op) {
+                see(op_us, &op);
             }
         }
     }
@@ -187,14 +187,14 @@ impl Cluster {
             Watcher { picker, begun_us: at_us - SECOND_US }
         });
         let begun_us = watcher.begun_us;
-        self.show(id, at_us, SAMPLES_PER_SECOND as u64, |at, op| {
-            watcher.picker.observe(at - begun_us, op)
+        self.show(id, at_us, SAMPLES_PER_SECOND as u64, |op_us, op| {
+            watcher.picker.observe(op_us - begun_us, op)
         });
         self.pickers.ours.insert(id, watcher);
     }
 
     fn show_other(&mut self, id: u32, at_us: u64) {
-        if self.pickers.resting_us.get(&id).is_some_and(|until| at_us < *until) {
+        if self.pickers.resting_us.get(&id).is_some_and(|end_us| at_us < *end_us) {
             return;
         }
         let watcher = self.pickers.others.remove(&id);
@@ -205,7 +205,7 @@ impl Cluster {
         let served = whole(self.parts[id as usize].served_rows.min(OTHERS_RATE_MAX)).max(1);
         let begun_us = watcher.begun_us;
         let count = watcher.picker.rate().min(served);
-        self.show(id, at_us, count, |at, op| watcher.picker.observe(at - begun_us, op));
+        self.show(id, at_us, count, |op_us, op| watcher.picker.observe(op_us - begun_us, op));
         let policy = self.pickers.policy;
         match watcher.picker.poll(at_us - begun_us) {
             Answer::Wait => {

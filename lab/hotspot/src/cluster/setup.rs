@@ -44,21 +44,21 @@ impl Cluster {
             options,
         };
         // The scheduler learns the nodes first, then the measured tables.
-        for at in 0..cluster.nodes.len() {
+        for index in 0..cluster.nodes.len() {
             let facts = NodeFacts { capacity: cluster.options.cores, ..NodeFacts::default() };
-            cluster.scheduler.set_node(Self::node_id(small(at)), facts);
+            cluster.scheduler.set_node(Self::node_id(small(index)), facts);
         }
         for load in loads {
             cluster.add_table(load, true);
         }
         // The rest of a large cluster: tables with constant load.
         let rows = cluster.options.background_busy * cluster.options.lane_rows_per_s;
-        let mut left = cluster.options.background;
-        while left > 0 {
-            let own = left.min(BACKGROUND_TABLE);
-            let load = background("background", own, rows * f64::from(own));
+        let mut remaining = cluster.options.background;
+        while remaining > 0 {
+            let count = remaining.min(BACKGROUND_TABLE);
+            let load = background("background", count, rows * f64::from(count));
             cluster.add_table(load, false);
-            left -= own;
+            remaining -= count;
         }
         cluster.begin();
         cluster
@@ -67,11 +67,11 @@ impl Cluster {
     fn begin(&mut self) {
         self.events.add(BEGIN_MS, Event::Flow);
         self.events.add(BEGIN_MS + 1_000, Event::Tick);
-        for at in 0..self.nodes.len() as u64 {
-            let phase = at * 7_919 % 1_000;
+        for node in 0..self.nodes.len() as u64 {
+            let phase = node * 7_919 % 1_000;
             self.events.add(
                 BEGIN_MS + 1_000 + phase,
-                Event::Beat { node: small(usize::try_from(at).unwrap_or(0)) },
+                Event::Beat { node: small(usize::try_from(node).unwrap_or(0)) },
             );
         }
         for (number, fault) in self.options.faults.iter().enumerate() {
@@ -87,19 +87,19 @@ impl Cluster {
             Spread::Even => mix(table << 32 ^ part ^ self.options.seed) % nodes,
             Spread::OneNode => 0,
         };
-        let mut found = 0;
+        let mut count = 0;
         for draw in 0_u64.. {
-            let at = if draw == 0 {
+            let node = if draw == 0 {
                 first
             } else {
                 mix(first ^ part << 20 ^ table << 44 ^ draw) % nodes
             };
-            let at = u32::try_from(at).unwrap_or(NONE);
-            if !voters.contains(&at) {
-                voters[found] = at;
-                found += 1;
+            let node = u32::try_from(node).unwrap_or(NONE);
+            if !voters.contains(&node) {
+                voters[count] = node;
+                count += 1;
             }
-            if found == voters.len().min(self.nodes.len()) {
+            if count == voters.len().min(self.nodes.len()) {
                 break;
             }
         }
@@ -127,8 +127,8 @@ impl Cluster {
         let spread = entry.load.spread;
         let lows = std::iter::once(Vec::new()).chain(cuts.iter().cloned());
         let highs = cuts.iter().cloned().map(Some).chain(std::iter::once(None));
-        for (at, (low, high)) in lows.zip(highs).enumerate() {
-            let voters = self.voters(table as u64, at as u64, spread);
+        for (index, (low, high)) in lows.zip(highs).enumerate() {
+            let voters = self.voters(table as u64, index as u64, spread);
             let high = high.map(Vec::into_boxed_slice);
             let mut part = Partition::new(small(table), low.into(), high, voters, BEGIN_MS);
             part.row_bytes = if live { entry.load.row_bytes } else { 0.0 };
@@ -170,8 +170,8 @@ impl Cluster {
         let list = if live { &mut node.live } else { &mut node.still };
         if sign > 0.0 {
             list.push(id);
-        } else if let Some(at) = list.iter().position(|known| *known == id) {
-            list.swap_remove(at);
+        } else if let Some(index) = list.iter().position(|candidate| *candidate == id) {
+            list.swap_remove(index);
         }
     }
 

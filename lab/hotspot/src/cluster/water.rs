@@ -26,14 +26,14 @@ pub(super) fn draw(
 ) -> bool {
     let sources = &table.load.sources;
     let weight = |source: &Source| {
-        let (from, to) = span(source, at_us, low, high);
-        source.rate.at(at_us) * source.cost * (to - from).max(0.0)
+        let (start, end) = span(source, at_us, low, high);
+        source.rate.at(at_us) * source.cost * (end - start).max(0.0)
     };
-    let all: f64 = sources.iter().map(weight).sum();
-    if all <= 0.0 {
+    let total: f64 = sources.iter().map(weight).sum();
+    if total <= 0.0 {
         return false;
     }
-    let mut spot = random.unit() * all;
+    let mut spot = random.unit() * total;
     let chosen = sources.iter().find(|source| {
         spot -= weight(source);
         spot < 0.0
@@ -45,33 +45,36 @@ pub(super) fn draw(
 
 impl Cluster {
     /// The key of a cut, and the share of the bytes left of it.
-    pub(super) fn cut_key(&mut self, id: u32, at: &At) -> Option<(Box<[u8]>, f64)> {
+    pub(super) fn cut_key(&mut self, id: u32, cut: &At) -> Option<(Box<[u8]>, f64)> {
         let part = &self.parts[id as usize];
         let at_us = self.at_us();
         let table = &self.tables[part.table as usize];
         let writes = table.load.sources.iter().find(|source| source.is_write());
         let source = writes.or(table.load.sources.first())?;
-        let (from, to) = span(source, at_us, &part.low, part.high.as_deref());
-        let (spot, left) = match at {
+        let (start, end) = span(source, at_us, &part.low, part.high.as_deref());
+        let (spot, left_share) = match cut {
             At::Key(key) => {
-                let here = source.law.below(at_us, key);
-                let left =
-                    if to > from { ((here - from) / (to - from)).clamp(0.0, 1.0) } else { 0.5 };
-                return self.inside(id, key.clone()).map(|key| (key, left));
+                let key_share = source.law.below(at_us, key);
+                let left_share = if end > start {
+                    ((key_share - start) / (end - start)).clamp(0.0, 1.0)
+                } else {
+                    0.5
+                };
+                return self.inside(id, key.clone()).map(|key| (key, left_share));
             }
-            At::HighWater => (to - (to - from) * EDGE, 1.0),
-            At::LowWater => (from + (to - from) * EDGE, 0.0),
-            At::Middle => (f64::midpoint(from, to), 0.5),
+            At::HighWater => (end - (end - start) * EDGE, 1.0),
+            At::LowWater => (start + (end - start) * EDGE, 0.0),
+            At::Middle => (f64::midpoint(start, end), 0.5),
         };
-        if to <= from {
+        if end <= start {
             return None;
         }
         let mut key = Vec::new();
         source.law.draw(at_us, spot, spot, &mut self.random, &mut key);
-        if matches!(at, At::HighWater) {
+        if matches!(cut, At::HighWater) {
             key.push(0);
         }
-        self.inside(id, key.into()).map(|key| (key, left))
+        self.inside(id, key.into()).map(|key| (key, left_share))
     }
 
     fn inside(&self, id: u32, key: Box<[u8]>) -> Option<Box<[u8]>> {

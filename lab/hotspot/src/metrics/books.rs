@@ -121,12 +121,12 @@ impl Books {
 
     fn note_move(&mut self, now_ms: u64, id: u32) {
         let moved = self.moved_ms.entry(id).or_default();
-        moved.retain(|at| now_ms - at < THRASH_MS);
+        moved.retain(|time_ms| now_ms - time_ms < THRASH_MS);
         moved.push(now_ms);
         self.counts.thrashed += u64::from(moved.len() >= 3);
     }
 
-    pub(crate) fn was_transferred(&mut self, now_ms: u64, id: u32, to: u32, key: Option<&[u8]>) {
+    pub(crate) fn was_transferred(&mut self, now_ms: u64, id: u32, node: u32, key: Option<&[u8]>) {
         self.counts.transfers += 1;
         self.note_move(now_ms, id);
         if let Some(key) = key {
@@ -134,7 +134,7 @@ impl Books {
                 now_ms,
                 key,
                 MarkKind::Transfer,
-                format!("partition {id} is led by node {to}"),
+                format!("partition {id} is led by node {node}"),
             );
         }
     }
@@ -143,7 +143,7 @@ impl Books {
         &mut self,
         now_ms: u64,
         id: u32,
-        to: u32,
+        node: u32,
         bytes: f64,
         key: Option<&[u8]>,
     ) {
@@ -155,7 +155,7 @@ impl Books {
                 now_ms,
                 key,
                 MarkKind::Move,
-                format!("a replica of partition {id} went to node {to}"),
+                format!("a replica of partition {id} went to node {node}"),
             );
         }
     }
@@ -186,14 +186,14 @@ impl Books {
                 watch.right += offered * load.share(at_us, &watch.key, watch.high.as_deref());
             }
         }
-        let (over, going): (Vec<_>, Vec<_>) = std::mem::take(&mut self.watches)
+        let (finished, going): (Vec<_>, Vec<_>) = std::mem::take(&mut self.watches)
             .into_iter()
             .partition(|watch| watch.looks == LOOKS.len());
         self.watches = going;
-        for watch in over {
-            let all = watch.left + watch.right;
-            if all > 0.0 {
-                let share = watch.left.max(watch.right) / all;
+        for watch in finished {
+            let total = watch.left + watch.right;
+            if total > 0.0 {
+                let share = watch.left.max(watch.right) / total;
                 self.counts.splits_in_vain += u64::from(share > IN_VAIN_SHARE);
                 if self.outcomes.len() < OUTCOMES_MAX {
                     self.outcomes.push(share);

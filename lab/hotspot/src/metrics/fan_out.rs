@@ -53,32 +53,32 @@ impl Placed<'_> {
             key
         };
         let (low, high) = (key(low), key(high));
-        let from = self.bounds.partition_point(|bound| **bound <= *low).max(1);
-        let to = self.bounds.partition_point(|bound| **bound < *high);
-        (to + 1 - from.min(to)) as f64
+        let first = self.bounds.partition_point(|bound| **bound <= *low).max(1);
+        let end = self.bounds.partition_point(|bound| **bound < *high);
+        (end + 1 - first.min(end)) as f64
     }
 
     /// Number of partitions that each of [`QUERIES`] touches.
-    fn touched(&self, asked: &Asked) -> [f64; 6] {
-        let every = self.bounds.len() as f64;
-        let &Asked { entity, from, to } = asked;
-        let of = |own: &[u64]| {
-            let with = |more: &[u64]| [own, more].concat();
-            let next = [&own[..own.len() - 1], &[entity.saturating_add(1)]].concat();
-            let recent = self.between(&with(&[from]), &with(&[to]));
-            let last = self.between(&with(&[to - 1]), &with(&[to]));
-            [self.between(own, &next), every, recent, last, every, every]
+    fn touched(&self, request: &Asked) -> [f64; 6] {
+        let partitions = self.bounds.len() as f64;
+        let &Asked { entity, from: start, to: end } = request;
+        let touched_by = |prefix: &[u64]| {
+            let extended = |more: &[u64]| [prefix, more].concat();
+            let next = [&prefix[..prefix.len() - 1], &[entity.saturating_add(1)]].concat();
+            let recent = self.between(&extended(&[start]), &extended(&[end]));
+            let last = self.between(&extended(&[end - 1]), &extended(&[end]));
+            [self.between(prefix, &next), partitions, recent, last, partitions, partitions]
         };
         match self.design {
             _ if self.bounds.is_empty() => [0.0; 6],
             Design::TsUid | Design::TsUidAuto => {
-                let range = self.between(&[from], &[to]);
-                [every, range, range, every, 1.0, every]
+                let range = self.between(&[start], &[end]);
+                [partitions, range, range, partitions, 1.0, partitions]
             }
-            Design::UidTs | Design::Single => of(&[entity]),
-            Design::HashUid => of(&[bucket_of(entity), entity]),
+            Design::UidTs | Design::Single => touched_by(&[entity]),
+            Design::HashUid => touched_by(&[bucket_of(entity), entity]),
             // The time is hashed, too: an entity's rows may be in any partition.
-            Design::HashAll => [every; 6],
+            Design::HashAll => [partitions; 6],
         }
     }
 }
@@ -98,11 +98,11 @@ impl Cluster {
             },
             Placed { design: events.design, bounds: lows(&table.past) },
         ];
-        let now = BEGIN_US + self.at_us();
+        let now_us = BEGIN_US + self.at_us();
         let grain = events.time.grain_us;
         let time =
             |us: u64| if events.time.descending { u64::MAX - us / grain } else { us / grain };
-        let (mut old, mut new) = (time(now - RANGE_US), time(now));
+        let (mut old, mut new) = (time(now_us - RANGE_US), time(now_us));
         if old > new {
             std::mem::swap(&mut old, &mut new);
         }
@@ -110,23 +110,23 @@ impl Cluster {
         let mut random = Random::new(self.options.seed);
         let mut counts: Vec<[f64; 6]> = Vec::with_capacity(ENTITIES);
         let shape = &self.load().shape;
-        let entity_at = shape.names.iter().position(|own| own == events.entity);
+        let entity_at = shape.names.iter().position(|name| name == events.entity);
         for _ in 0..ENTITIES {
             let mut drawn = Vec::new();
             let source = &self.load().sources[0];
             source.law.draw(self.at_us(), 0.0, 1.0, &mut random, &mut drawn);
             let columns = columns_of(&drawn, &shape.widths);
-            let entity = entity_at.and_then(|at| columns.get(at)).copied().unwrap_or(0);
-            let asked = Asked { entity, from: old, to: new };
-            let [ours, before] = placed.each_ref().map(|placed| placed.touched(&asked));
-            counts.push(std::array::from_fn(|query| ours[query] + before[query]));
+            let entity = entity_at.and_then(|index| columns.get(index)).copied().unwrap_or(0);
+            let request = Asked { entity, from: old, to: new };
+            let [ours, former] = placed.each_ref().map(|placed| placed.touched(&request));
+            counts.push(std::array::from_fn(|query| ours[query] + former[query]));
         }
         let mut fan_out = FanOut::default();
         for query in 0..QUERIES.len() {
-            let mut own: Vec<f64> = counts.iter().map(|count| count[query]).collect();
-            own.sort_unstable_by(f64::total_cmp);
-            fan_out.mean[query] = own.iter().sum::<f64>() / own.len() as f64;
-            fan_out.p99[query] = own[own.len() * 99 / 100];
+            let mut values: Vec<f64> = counts.iter().map(|count| count[query]).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            fan_out.mean[query] = values.iter().sum::<f64>() / values.len() as f64;
+            fan_out.p99[query] = values[values.len() * 99 / 100];
         }
         Some(fan_out)
     }

@@ -37,8 +37,8 @@ impl Latency {
 
     /// Latency percentiles, in milliseconds.
     pub(crate) fn percentiles(&self, shares: [f64; 3]) -> [f64; 3] {
-        let all: f64 = self.rows.iter().sum();
-        if all <= 0.0 {
+        let total: f64 = self.rows.iter().sum();
+        if total <= 0.0 {
             return [0.0; 3];
         }
         shares.map(|share| {
@@ -49,7 +49,7 @@ impl Latency {
                 let late: f64 = classes
                     .map(|(class, rows)| rows * (-middle / Self::mean_ms(class)).exp())
                     .sum();
-                if late / all > 1.0 - share { low = middle } else { high = middle }
+                if late / total > 1.0 - share { low = middle } else { high = middle }
             }
             high
         })

@@ -36,20 +36,20 @@ impl Cluster {
             leaders[part.leader as usize] += part.served_rows;
             latency.add(part.busy, part.served_rows);
         }
-        let all: f64 = served.iter().sum();
+        let total: f64 = served.iter().sum();
         let shape = Shape::of(served.iter().copied());
         let nodes = Shape::of(self.nodes.iter().map(|node| node.load));
         // Mean waiting time of clients before they could send a request.
-        let wait_ms = if all > 0.0 { 1_000.0 * table.backlog / all } else { 0.0 };
-        let [p50, p99, p999] = latency.percentiles([0.5, 0.99, 0.999]).map(|of| of + wait_ms);
+        let wait_ms = if total > 0.0 { 1_000.0 * table.backlog / total } else { 0.0 };
+        let [p50, p99, p999] = latency.percentiles([0.5, 0.99, 0.999]).map(|ms| ms + wait_ms);
         served.sort_unstable_by(|a, b| b.total_cmp(a));
-        let share = |rows: &f64| if all > 0.0 { rows / all } else { 0.0 };
+        let share = |rows: &f64| if total > 0.0 { rows / total } else { 0.0 };
         let led = Some(&leaders).filter(|leaders| leaders.len() <= NODES_MAX);
         let led = led.map(|leaders| leaders.iter().map(share).collect()).unwrap_or_default();
         let second = Second {
             second: at_us / 1_000_000,
             offered: table.offered,
-            served: all,
+            served: total,
             partitions: served.len(),
             shares: served.iter().take(SHARES_MAX).map(share).collect(),
             max_over_mean: shape.max_over_mean,
@@ -75,7 +75,7 @@ impl Cluster {
 
     fn note_verdicts(&mut self) {
         let now_ms = self.now_ms;
-        let mut said = std::collections::BTreeMap::new();
+        let mut classes = std::collections::BTreeMap::new();
         for hot in self.scheduler.hot(now_ms) {
             let PartitionId(id) = hot.partition;
             let Ok(id) = u32::try_from(id) else { continue };
@@ -91,9 +91,9 @@ impl Cluster {
                 let finding = finding(now_ms, &part.low, part.high.as_deref(), verdict);
                 self.books.was_judged(now_ms, verdict, finding);
             }
-            said.insert(id, class);
+            classes.insert(id, class);
         }
-        self.books.said = said;
+        self.books.said = classes;
     }
 
     /// Adds a column to the heatmap.
@@ -137,14 +137,14 @@ impl Cluster {
 
 /// Distribution of a source's load within a partition: keys that divide it evenly.
 fn shares(source: &Source, at_us: u64, low: &[u8], high: Option<&[u8]>) -> Shares {
-    let (from, to) =
+    let (start, end) =
         (source.law.below(at_us, low), high.map_or(1.0, |key| source.law.below(at_us, key)));
-    if to <= from {
+    if end <= start {
         return Shares::default();
     }
     let mut random = Random::new(1);
-    let keys = (0..INSIDE).map(|at| {
-        let spot = from + (to - from) * (f64::from(at) + 0.5) / f64::from(INSIDE);
+    let keys = (0..INSIDE).map(|index| {
+        let spot = start + (end - start) * (f64::from(index) + 0.5) / f64::from(INSIDE);
         let mut key = Vec::new();
         source.law.draw(at_us, spot, spot, &mut random, &mut key);
         Key::from(key)

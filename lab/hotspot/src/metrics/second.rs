@@ -76,21 +76,21 @@ pub struct Second {
 #[must_use]
 pub fn csv(seconds: &[Second]) -> String {
     let mut text = String::new();
-    for (at, second) in seconds.iter().enumerate() {
+    for (index, second) in seconds.iter().enumerate() {
         let Ok(serde_json::Value::Object(mut fields)) = serde_json::to_value(second) else {
             continue;
         };
         for list in ["shares", "leaders", "cpu"] {
             fields.remove(list);
         }
-        if at == 0 {
+        if index == 0 {
             text.push_str(&fields.keys().cloned().collect::<Vec<_>>().join(","));
             text.push('\n');
         }
         let cell = |value: &serde_json::Value| match value {
             serde_json::Value::String(text) => text.clone(),
             serde_json::Value::Null => String::new(),
-            other => other.to_string(),
+            value => value.to_string(),
         };
         text.push_str(&fields.values().map(cell).collect::<Vec<_>>().join(","));
         text.push('\n');

@@ -67,9 +67,9 @@ pub struct Summary {
     pub log_hash: String,
 }
 
-fn mean(seconds: &[Second], of: impl Fn(&Second) -> f64) -> f64 {
+fn mean(seconds: &[Second], figure: impl Fn(&Second) -> f64) -> f64 {
     let last = &seconds[seconds.len() * 4 / 5..];
-    if last.is_empty() { 0.0 } else { last.iter().map(of).sum::<f64>() / last.len() as f64 }
+    if last.is_empty() { 0.0 } else { last.iter().map(figure).sum::<f64>() / last.len() as f64 }
 }
 
 fn first_held(seconds: &[Second], is_so: impl Fn(&Second) -> bool) -> Option<u64> {
@@ -128,29 +128,30 @@ impl Summary {
     #[must_use]
     pub fn of(cluster: &Cluster) -> Self {
         let books = cluster.books();
-        let told = Told {
+        let facts = Told {
             policy: cluster.options.policy.name(),
             measured: false,
             t_detect_s: books.detected_s,
-            t_verdict_s: books.verdict.as_ref().map(|(at, _)| *at),
+            t_verdict_s: books.verdict.as_ref().map(|(second, _)| *second),
             verdicts: books.classes.clone(),
             load_splits_after_moving: books.load_splits_after_moving,
             rekeyed: books.rekeyed,
             fan_out: cluster.fan_out(),
             log_hash: format!("{:016x}", cluster.log_hash()),
         };
-        Self { partitions: cluster.partitions(), ..Self::of_seconds(&books.seconds, told) }
+        Self { partitions: cluster.partitions(), ..Self::of_seconds(&books.seconds, facts) }
     }
 
     /// Summarises seconds, from a virtual or a real cluster.
     #[must_use]
-    pub fn of_seconds(seconds: &[Second], told: Told) -> Self {
+    pub fn of_seconds(seconds: &[Second], facts: Told) -> Self {
+        // Rates and latencies are means over the last fifth; counts are those of the last second.
         let offered = mean(seconds, |second| second.offered);
         let served_rows = mean(seconds, |second| second.served);
         let late = &seconds[seconds.len() * 4 / 5..];
         let last = seconds.last().cloned().unwrap_or_default();
         Self {
-            policy: told.policy,
+            policy: facts.policy,
             served_share: if offered > 0.0 { served_rows / offered } else { 1.0 },
             served_rows,
             n_eff: mean(seconds, |second| second.n_eff),
@@ -159,20 +160,20 @@ impl Summary {
             max_share: mean(seconds, |second| second.shares.first().copied().unwrap_or(0.0)),
             leaders: means(late.iter().map(|second| &second.leaders)),
             cpu: means(late.iter().map(|second| &second.cpu)),
-            latency: if told.measured { "measured" } else { "estimated" },
+            latency: if facts.measured { "measured" } else { "estimated" },
             p50_ms: mean(seconds, |second| second.p50_ms),
             p99_ms: mean(seconds, |second| second.p99_ms),
             partitions: last.partitions,
             last,
-            t_detect_s: told.t_detect_s,
-            t_verdict_s: told.t_verdict_s,
-            verdicts: told.verdicts,
+            t_detect_s: facts.t_detect_s,
+            t_verdict_s: facts.t_verdict_s,
+            verdicts: facts.verdicts,
             t95_s: first_held(seconds, |second| second.served >= SERVED * second.offered),
             t_bal_s: first_held(seconds, |second| second.node_max_over_mean <= BALANCED),
-            load_splits_after_moving: told.load_splits_after_moving,
-            rekeyed: told.rekeyed,
-            fan_out: told.fan_out,
-            log_hash: told.log_hash,
+            load_splits_after_moving: facts.load_splits_after_moving,
+            rekeyed: facts.rekeyed,
+            fan_out: facts.fan_out,
+            log_hash: facts.log_hash,
         }
     }
 }

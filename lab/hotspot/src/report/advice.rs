@@ -16,9 +16,11 @@ const ROWS: usize = 4_000;
 pub fn advice(cluster: &Cluster) -> Vec<(String, Choice)> {
     let Some(events) = cluster.load().events.as_ref() else { return Vec::new() };
     let shape = &cluster.load().shape;
-    let at = |name: &str| shape.names.iter().position(|own| own == name);
+    let column_of = |name: &str| shape.names.iter().position(|column| column == name);
     // The key must name both the entity and the time.
-    let (Some(entity), Some(time)) = (at(events.entity), at("ts")) else { return Vec::new() };
+    let (Some(entity), Some(time)) = (column_of(events.entity), column_of("ts")) else {
+        return Vec::new();
+    };
     let mut stream = Stream::new(&cluster.load().sources, cluster.options.seed);
     let mut op = partita_load::streams::Op::default();
     let mut rows = Vec::with_capacity(ROWS);
@@ -62,13 +64,13 @@ pub fn advice(cluster: &Cluster) -> Vec<(String, Choice)> {
 
 fn statement(table: &str, names: [&str; 2], design: &Placing) -> String {
     let list = |columns: &[usize]| {
-        columns.iter().filter_map(|at| names.get(*at)).copied().collect::<Vec<_>>().join(", ")
+        columns.iter().filter_map(|index| names.get(*index)).copied().collect::<Vec<_>>().join(", ")
     };
     let entity = if names[0] == "ts" { names[1] } else { names[0] };
     let (order, placed) = match design {
         Placing::Range { order } => (order, String::new()),
-        Placing::Hash { of, buckets, order } => {
-            (order, format!(" PARTITION BY HASH ({}) PARTITIONS {buckets}", list(of)))
+        Placing::Hash { of: hashed, buckets, order } => {
+            (order, format!(" PARTITION BY HASH ({}) PARTITIONS {buckets}", list(hashed)))
         }
     };
     format!(

@@ -55,13 +55,13 @@ pub(super) fn chart(title: &str, lines: &[Line<'_>]) -> String {
         HEIGHT - 6.0
     );
     for (number, line) in lines.iter().enumerate() {
-        let each = line.values.len().div_ceil(POINTS_MAX).max(1);
+        let chunk_seconds = line.values.len().div_ceil(POINTS_MAX).max(1);
         let mut path = String::new();
-        for (at, chunk) in line.values.chunks(each).enumerate() {
+        for (index, chunk) in line.values.chunks(chunk_seconds).enumerate() {
             let mean = chunk.iter().sum::<f64>() / chunk.len() as f64;
-            let x = LEFT + (WIDTH - LEFT) * (at * each) as f64 / (seconds - 1) as f64;
+            let x = LEFT + (WIDTH - LEFT) * (index * chunk_seconds) as f64 / (seconds - 1) as f64;
             let y = floor - (floor - TOP) * mean / most;
-            let _ok = write!(path, "{}{x:.1} {y:.1}", if at == 0 { "M" } else { "L" });
+            let _ok = write!(path, "{}{x:.1} {y:.1}", if index == 0 { "M" } else { "L" });
         }
         let x = LEFT + f64::max(150.0, 6.6 * title.len() as f64 + 24.0) + 110.0 * number as f64;
         let _ok = write!(
@@ -88,7 +88,7 @@ pub(super) fn scatter(title: &str, dots: &[Dot<'_>]) -> String {
     /// Approximate width of a letter.
     const LETTER: f64 = 7.0;
     // Axes with a margin, so that no dot lies at the edge.
-    let most = |of: fn(&Dot<'_>) -> f64| dots.iter().map(of).fold(1.0, f64::max) * 1.15;
+    let most = |figure: fn(&Dot<'_>) -> f64| dots.iter().map(figure).fold(1.0, f64::max) * 1.15;
     let (most_x, most_y) = (most(|dot| dot.x), most(|dot| dot.y));
     let floor = TALL - BOTTOM;
     let x_of = |x: f64| LEFT + (WIDTH - LEFT) * x / most_x;
@@ -113,26 +113,28 @@ pub(super) fn scatter(title: &str, dots: &[Dot<'_>]) -> String {
         );
     }
     // Names go beside their dots; a name moves up while it would cover a dot or another name.
-    let mut taken: Vec<(f64, f64)> = Vec::new();
+    let mut places: Vec<(f64, f64)> = Vec::new();
     for dot in dots {
         let (x, y) = (x_of(dot.x), y_of(dot.y));
-        let left = x > WIDTH * 0.6;
-        let (mut text_y, text_x) = (y + 4.0, if left { x - 8.0 } else { x + 8.0 });
+        let is_left = x > WIDTH * 0.6;
+        let (mut text_y, text_x) = (y + 4.0, if is_left { x - 8.0 } else { x + 8.0 });
         let wide = LETTER * dot.name.chars().fold(0.0, |wide, _| wide + 1.0);
-        let (from, to) = if left { (text_x - wide, text_x) } else { (text_x, text_x + wide) };
+        let (start, end) = if is_left { (text_x - wide, text_x) } else { (text_x, text_x + wide) };
         let covers = |text_y: f64| {
-            dots.iter().map(|other| (x_of(other.x), y_of(other.y))).any(|(x, y)| {
-                (from - RADIUS..to + RADIUS).contains(&x) && (y + 4.0 - text_y).abs() < 10.0
+            dots.iter().map(|neighbour| (x_of(neighbour.x), y_of(neighbour.y))).any(|(x, y)| {
+                (start - RADIUS..end + RADIUS).contains(&x) && (y + 4.0 - text_y).abs() < 10.0
             })
         };
         while covers(text_y)
-            || taken.iter().any(|at| (at.0 - text_x).abs() < 160.0 && (at.1 - text_y).abs() < 13.0)
+            || places
+                .iter()
+                .any(|place| (place.0 - text_x).abs() < 160.0 && (place.1 - text_y).abs() < 13.0)
         {
             text_y -= 13.0;
         }
-        taken.push((text_x, text_y));
+        places.push((text_x, text_y));
         let name = dot.name.replace('&', "&amp;").replace('<', "&lt;");
-        let anchor = if left { "end" } else { "start" };
+        let anchor = if is_left { "end" } else { "start" };
         let _ok = write!(
             svg,
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{RADIUS}\" fill=\"var(--a)\"/><text x=\"{text_x:.1}\" y=\"{text_y:.1}\" text-anchor=\"{anchor}\">{name}</text>"
@@ -151,9 +153,9 @@ mod tests {
         let dot = |name| Dot { name, x: 1.0, y: 8.0 };
         let svg = scatter("t", &[dot("one"), dot("two"), dot("three <")]);
         let place = |name: &str| {
-            let until = &svg[..svg.find(&format!(">{name}</text>")).unwrap()];
-            let at = &until[until.rfind(" y=\"").unwrap() + 4..];
-            at[..at.find('"').unwrap()].parse::<f64>().unwrap()
+            let head = &svg[..svg.find(&format!(">{name}</text>")).unwrap()];
+            let value = &head[head.rfind(" y=\"").unwrap() + 4..];
+            value[..value.find('"').unwrap()].parse::<f64>().unwrap()
         };
         assert!((place("one") - place("two")).abs() >= 12.9);
         assert!((place("three &lt;") - place("two")).abs() >= 12.9);
@@ -163,15 +165,15 @@ mod tests {
     fn no_name_covers_the_dot_of_another() {
         let dot = |name, x| Dot { name, x, y: 8.0 };
         let svg = scatter("t", &[dot("first", 8.0), dot("a longer name", 8.8)]);
-        let of = |element: &str, name: &str, attribute: &str| {
-            let until = &svg[..svg.find(name).unwrap()];
-            let from = until.rfind(element).unwrap();
-            let at = &until[from..];
-            let at = &at[at.find(attribute).unwrap() + attribute.len()..];
-            at[..at.find('"').unwrap()].parse::<f64>().unwrap()
+        let number = |element: &str, name: &str, attribute: &str| {
+            let head = &svg[..svg.find(name).unwrap()];
+            let start = head.rfind(element).unwrap();
+            let tag = &head[start..];
+            let value = &tag[tag.find(attribute).unwrap() + attribute.len()..];
+            value[..value.find('"').unwrap()].parse::<f64>().unwrap()
         };
-        let dot_y = of("<circle", ">first</text>", "cy=\"");
-        let text_y = of("<text", ">a longer name</text>", " y=\"");
+        let dot_y = number("<circle", ">first</text>", "cy=\"");
+        let text_y = number("<text", ">a longer name</text>", " y=\"");
         assert!((dot_y + 4.0 - text_y).abs() >= 10.0, "{svg}");
     }
 }

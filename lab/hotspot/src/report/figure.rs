@@ -20,15 +20,15 @@ fn line<'a>(
     name: &'a str,
     colour: &'a str,
     seconds: &[Second],
-    of: impl Fn(&Second) -> f64,
+    value: impl Fn(&Second) -> f64,
 ) -> Line<'a> {
-    Line { name, colour, values: seconds.iter().map(of).collect() }
+    Line { name, colour, values: seconds.iter().map(value).collect() }
 }
 
 /// Demanded and served rows per second.
 pub(super) fn rates(seconds: &[Second]) -> String {
-    let asked = line("asked for", B, seconds, |s| s.offered);
-    chart("rows/s", &[asked, line("served", A, seconds, |s| s.served)])
+    let demand = line("demand", B, seconds, |s| s.offered);
+    chart("rows/s", &[demand, line("served", A, seconds, |s| s.served)])
 }
 
 /// Effective numbers of partitions and nodes.
@@ -45,8 +45,8 @@ pub(super) fn latency(seconds: &[Second], kind: &str) -> String {
 
 /// Cumulative splits by load.
 pub(super) fn splits(seconds: &[Second]) -> String {
-    let all = line("all", A, seconds, |s| s.splits_load as f64);
-    chart("splits by load", &[all, line("in vain", B, seconds, |s| s.splits_in_vain as f64)])
+    let total = line("all", A, seconds, |s| s.splits_load as f64);
+    chart("splits by load", &[total, line("in vain", B, seconds, |s| s.splits_in_vain as f64)])
 }
 
 /// Leaders and CPU usage by node; empty if unknown.
@@ -56,11 +56,11 @@ pub(super) fn nodes(seconds: &[Second]) -> Vec<String> {
         return Vec::new();
     }
     let names: Vec<String> = (1..=nodes).map(|node| format!("node {node}")).collect();
-    let of = |list: &[f64], node: usize| list.get(node).copied().unwrap_or(0.0);
+    let value = |list: &[f64], node: usize| list.get(node).copied().unwrap_or(0.0);
     let pick = |list: fn(&Second) -> &Vec<f64>| -> Vec<Line<'_>> {
-        let named = names.iter().zip([A, B, C].into_iter().cycle()).enumerate().take(4);
-        named
-            .map(|(node, (name, colour))| line(name, colour, seconds, |s| of(list(s), node)))
+        let coloured = names.iter().zip([A, B, C].into_iter().cycle()).enumerate().take(4);
+        coloured
+            .map(|(node, (name, colour))| line(name, colour, seconds, |s| value(list(s), node)))
             .collect()
     };
     vec![
@@ -71,12 +71,12 @@ pub(super) fn nodes(seconds: &[Second]) -> Vec<String> {
 
 /// The trade-off between evenly spread writes and the cost of reading one user; `None` if no reads are known.
 pub(super) fn trade_off(rows: &[(String, &Summary)]) -> Option<String> {
-    let known =
+    let with_reads =
         rows.iter().filter_map(|(name, summary)| Some((name, summary, summary.fan_out.as_ref()?)));
-    let dots: Vec<Dot<'_>> = known
+    let dots: Vec<Dot<'_>> = with_reads
         .map(|(name, summary, fan_out)| Dot { name, x: fan_out.mean[0], y: summary.n_eff })
         .collect();
-    let title = "partitions that write (N_eff) against partitions that a user's read asks";
+    let title = "partitions that write (N_eff) by partitions that a read of one user touches";
     (!dots.is_empty()).then(|| scatter(title, &dots))
 }
 
@@ -98,9 +98,9 @@ pub(super) fn alone(charts: &[String], theme: Theme) -> String {
          <style>text{{font:11px system-ui,sans-serif;fill:{ink}}}.title{{font-weight:600}}.grid{{stroke:{rule}}}</style>\n\
          <rect width=\"{wide}\" height=\"{tall}\" fill=\"{soft}\"/>\n"
     );
-    for (at, chart) in charts.iter().enumerate() {
-        let (x, own) = (at as f64 * (WIDTH + GAP), height(chart).unwrap_or(tall));
-        let placed = format!("<svg x=\"{x}\" y=\"0\" width=\"{WIDTH}\" height=\"{own}\" ");
+    for (index, chart) in charts.iter().enumerate() {
+        let (x, chart_height) = (index as f64 * (WIDTH + GAP), height(chart).unwrap_or(tall));
+        let placed = format!("<svg x=\"{x}\" y=\"0\" width=\"{WIDTH}\" height=\"{chart_height}\" ");
         // Writing to a string cannot fail.
         let _ok = writeln!(svg, "{}", chart.replacen("<svg ", &placed, 1));
     }

@@ -88,11 +88,11 @@ fn quoted(text: &str) -> String {
 /// A Markdown table; the first line is the header.
 fn table(lines: &[Vec<String>]) -> String {
     let mut text = String::new();
-    for (at, line) in lines.iter().enumerate() {
+    for (index, line) in lines.iter().enumerate() {
         let cells: Vec<String> = line.iter().map(|cell| plain(cell)).collect();
         // Writing to a string cannot fail.
         let _ok = writeln!(text, "| {} |", cells.join(" | "));
-        if at == 0 {
+        if index == 0 {
             let _ok = writeln!(text, "|---|{}", "---:|".repeat(line.len().saturating_sub(1)));
         }
     }
@@ -119,8 +119,8 @@ fn bullets(sentences: &[String]) -> String {
 
 impl Guided<'_> {
     /// Names of its pictures: the first is `NAME`; after a repartition, the second is `NAME-2`.
-    fn map_name(&self, at: usize) -> String {
-        if at == 0 { self.slug.to_owned() } else { format!("{}-{}", self.slug, at + 1) }
+    fn map_name(&self, index: usize) -> String {
+        if index == 0 { self.slug.to_owned() } else { format!("{}-{}", self.slug, index + 1) }
     }
 
     fn lines_name(&self) -> String {
@@ -128,8 +128,8 @@ impl Guided<'_> {
     }
 
     fn files(&self, files: &mut Vec<Written>) {
-        for (at, [light, dark]) in self.shown.pictures.iter().enumerate() {
-            let name = self.map_name(at);
+        for (index, [light, dark]) in self.shown.pictures.iter().enumerate() {
+            let name = self.map_name(index);
             for (theme, text) in [("light", light), ("dark", dark)] {
                 files.push(Written { name: format!("{name}-{theme}.svg"), text: text.clone() });
             }
@@ -140,29 +140,29 @@ impl Guided<'_> {
     }
 
     fn text(&self) -> String {
-        let shown = self.shown;
-        let mut text = format!("## {}\n\n", plain(&shown.name));
-        if !shown.about.is_empty() {
-            let _ok = write!(text, "{}\n\n", plain(&shown.about));
+        let run = self.shown;
+        let mut text = format!("## {}\n\n", plain(&run.name));
+        if !run.about.is_empty() {
+            let _ok = write!(text, "{}\n\n", plain(&run.about));
         }
         self.created.iter().for_each(|sql| text.push_str(&statement(sql)));
-        let seen = words::seen(shown, self.design);
-        for at in 0..shown.pictures.len() {
-            let alt = format!("Load of {} by key and time. {}", shown.name, seen.join(" "));
-            text.push_str(&picture(&self.map_name(at), &alt));
+        let sentences = words::seen(run, self.design);
+        for index in 0..run.pictures.len() {
+            let alt = format!("Load of {} by key and time. {}", run.name, sentences.join(" "));
+            text.push_str(&picture(&self.map_name(index), &alt));
         }
-        text.push_str(&bullets(&seen));
-        let lines = format!("Rows a second and latency of {} over time", shown.name);
+        text.push_str(&bullets(&sentences));
+        let lines = format!("Rows per second and latency of {} over time", run.name);
         text.push_str(&picture(&self.lines_name(), &lines));
-        text.push_str(&bullets(&words::found(shown, self.entity)));
+        text.push_str(&bullets(&words::found(run, self.entity)));
         // A table that is fine at the end needs no advice; and designs after the present one in the list are no
         // improvement.
-        let ill = shown.seconds.last().is_some_and(|second| second.verdict.is_some());
-        let advice = shown.advice.iter().filter(|_| ill);
-        let better = advice.map_while(|own| Some((own, own.ddl.as_ref()?)));
-        for (at, (advised, ddl)) in better.enumerate() {
-            if at == 0 {
-                text.push_str("What the store advised, the best first:\n\n");
+        let ill = run.seconds.last().is_some_and(|second| second.verdict.is_some());
+        let advice = run.advice.iter().filter(|_| ill);
+        let better = advice.map_while(|advised| Some((advised, advised.ddl.as_ref()?)));
+        for (index, (advised, ddl)) in better.enumerate() {
+            if index == 0 {
+                text.push_str("Recommendations of the store, best first:\n\n");
             }
             let _ok = write!(text, "{}\n\n", plain(&advised.text));
             text.push_str(&statement(ddl));
@@ -181,6 +181,7 @@ fn both(name: &str, charts: &[String]) -> [Written; 2] {
 
 /// Figures of all runs.
 fn figures(guide: &Guide<'_>) -> String {
+    // The columns, in the order of the cells below.
     let head = [
         "run",
         "served",
@@ -190,12 +191,12 @@ fn figures(guide: &Guide<'_>) -> String {
         "p99",
         "verdict",
         "splits by load",
-        "a read of one's rows asks",
+        "partitions per read of one entity",
     ];
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     for run in guide.runs {
         let summary = &run.shown.summary;
-        let asks = summary.fan_out.as_ref().map(|own| format!("{:.1}", own.mean[0]));
+        let asks = summary.fan_out.as_ref().map(|fan_out| format!("{:.1}", fan_out.mean[0]));
         lines.push(vec![
             run.shown.name.clone(),
             format!("{:.0} %", summary.served_share * 100.0),
@@ -218,7 +219,7 @@ pub fn guide(guide: &Guide<'_>) -> Vec<Written> {
     // Introduction: the runs, how to read a heatmap, and the figures.
     let mut text = format!(
         "# What a key does, in pictures\n\n\
-         `{}` wrote this page from one run of it: every figure and every sentence below is of that run.\n\n\
+         `{}` wrote this page after one run; every figure and every sentence below describes that run.\n\n\
          ## What was written\n\n{}\n\n{}\n\n",
         guide.command.replace('`', "'"),
         plain(guide.about),
@@ -238,7 +239,7 @@ pub fn guide(guide: &Guide<'_>) -> Vec<Written> {
     let sums = words::sums(guide.runs);
     let drawn = trade_off(&rows);
     if drawn.is_some() || !sums.is_empty() {
-        text.push_str("## What it comes to\n\n");
+        text.push_str("## Summary\n\n");
     }
     if let Some(drawn) = drawn {
         files.extend(both("trade-off", &[drawn]));
@@ -257,8 +258,8 @@ pub fn guide(guide: &Guide<'_>) -> Vec<Written> {
         );
     }
     if !guide.not_yet.is_empty() {
-        let said: Vec<String> = guide.not_yet.iter().map(|one| plain(one)).collect();
-        let _ok = write!(text, "## Not yet\n\n{}", bullets(&said));
+        let topics: Vec<String> = guide.not_yet.iter().map(|topic| plain(topic)).collect();
+        let _ok = write!(text, "## Not yet\n\n{}", bullets(&topics));
     }
     let text = text.trim_end().to_owned() + "\n";
     files.insert(0, Written { name: PAGE.to_owned(), text });

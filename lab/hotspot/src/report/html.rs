@@ -50,8 +50,8 @@ fn plain(text: &str) -> String {
 
 fn table(lines: &[Vec<String>]) -> String {
     let mut html = "<div class=\"wide\"><table>".to_owned();
-    for (at, line) in lines.iter().enumerate() {
-        let tag = if at == 0 { "th" } else { "td" };
+    for (index, line) in lines.iter().enumerate() {
+        let tag = if index == 0 { "th" } else { "td" };
         html.push_str("<tr>");
         for cell in line {
             // Writing to a string cannot fail.
@@ -93,8 +93,8 @@ impl Page {
         body.push_str(&charts(&run.seconds, run.summary.latency));
         if !run.findings.is_empty() {
             body.push_str("<ul>");
-            for found in &run.findings {
-                let _ok = write!(body, "<li>{}</li>", plain(found));
+            for finding in &run.findings {
+                let _ok = write!(body, "<li>{}</li>", plain(finding));
             }
             body.push_str("</ul>");
         }
@@ -125,11 +125,16 @@ pub fn page(
     sections: &[Section],
     runs: &Page,
 ) -> String {
-    let mut own = String::new();
+    let mut section_html = String::new();
     for section in sections {
-        let _ok = write!(own, "<h2>{}</h2><p>{}</p>", plain(&section.title), plain(&section.text));
+        let _ok = write!(
+            section_html,
+            "<h2>{}</h2><p>{}</p>",
+            plain(&section.title),
+            plain(&section.text)
+        );
         if !section.lines.is_empty() {
-            own.push_str(&table(&section.lines));
+            section_html.push_str(&table(&section.lines));
         }
     }
     format!(
@@ -139,7 +144,7 @@ pub fn page(
         table(&lines(rows)),
         table(&fan_out_lines(rows)),
         trade_off(rows),
-        own,
+        section_html,
         runs.body
     )
 }

@@ -54,10 +54,10 @@ impl Shown {
     #[must_use]
     pub fn of(name: &str, cluster: &Cluster, summary: &Summary) -> Self {
         // The first verdict, with its evidence.
-        let found = cluster.books().verdict.as_ref().map(|(at, verdict)| {
+        let finding = cluster.books().verdict.as_ref().map(|(second, verdict)| {
             let evidence = &verdict.evidence;
             format!(
-                "{:?} after {at} s: {:.0} % of rows above all before, the best cut leaves {:.0} % on one side, the most frequent key has {:.0} %.",
+                "{:?} after {second} s: {:.0} % of rows above all before, the best cut leaves {:.0} % on one side, the most frequent key has {:.0} %.",
                 verdict.class,
                 evidence.append_high * 100.0,
                 evidence.p_out * 100.0,
@@ -82,7 +82,7 @@ impl Shown {
             seconds: cluster.books().seconds.clone(),
             summary: summary.clone(),
             pictures: heatmap(name, cluster).iter().map(pictures).collect(),
-            findings: found.into_iter().collect(),
+            findings: finding.into_iter().collect(),
             advice: advice.collect(),
             note: format!("log {}", summary.log_hash),
         }

@@ -99,11 +99,11 @@ pub fn find(name: &str) -> Option<Workload> {
 /// The workloads of a name: `W6` selects it and its variants, `W6:` it alone, `W6:latest` the variant, `all` all.
 #[must_use]
 pub fn group(name: &str) -> Vec<Workload> {
-    let alone = name.strip_suffix(':');
-    let belongs = |own: &str| {
-        let family = own.split_once(':').map_or(own, |(family, _)| family);
-        let named = own.eq_ignore_ascii_case(alone.unwrap_or(name));
-        named || (alone.is_none() && family.eq_ignore_ascii_case(name)) || name == "all"
+    let exact_name = name.strip_suffix(':');
+    let belongs = |candidate: &str| {
+        let family = candidate.split_once(':').map_or(candidate, |(family, _)| family);
+        let is_exact = candidate.eq_ignore_ascii_case(exact_name.unwrap_or(name));
+        is_exact || (exact_name.is_none() && family.eq_ignore_ascii_case(name)) || name == "all"
     };
     all().into_iter().filter(|workload| belongs(workload.name)).collect()
 }
@@ -168,8 +168,8 @@ fn records(knobs: &Knobs, sources: Vec<Source>, end: u64) -> Vec<TableLoad> {
 
 /// The record at this many hundred-thousandths of all records.
 fn record(knobs: &Knobs, hundred_thousandths: u64) -> u64 {
-    let at = u128::from(knobs.records) * u128::from(hundred_thousandths) / 100_000;
-    u64::try_from(at).unwrap_or(u64::MAX)
+    let index = u128::from(knobs.records) * u128::from(hundred_thousandths) / 100_000;
+    u64::try_from(index).unwrap_or(u64::MAX)
 }
 
 /// Sets the records that exist before the first operation.
@@ -216,19 +216,20 @@ pub fn all() -> Vec<Workload> {
 
 fn kind(
     name: &'static str,
-    about: &'static str,
+    description: &'static str,
     designs: bool,
     make: fn(&Knobs) -> Vec<TableLoad>,
 ) -> Workload {
-    Workload { name, about, designs, make }
+    Workload { name, about: description, designs, make }
 }
 
 fn events() -> Vec<Workload> {
     vec![
+        // Many users or devices, each with rows of its own.
         kind("W1", "user events: (ts, userid) and its alternatives", true, |k| {
             table(k, "events", "userid", users(k), stamp(k))
         }),
-        kind("W1:ordered", "the same of users who are numbered by how much they do", true, |k| {
+        kind("W1:ordered", "the same, with users numbered by their activity", true, |k| {
             let users = Arc::new(Listed::zipf(k.entities, k.theta, |rank| rank));
             table(k, "events", "userid", users, stamp(k))
         }),
@@ -253,18 +254,20 @@ fn events() -> Vec<Workload> {
                 stamp(k),
             )
         }),
+        // Leading columns with few values.
         kind("W4", "eight air sensors: fewer values than nodes", true, |k| {
             table(k, "air_sensors", "sensor_id", Arc::new(Listed::zipf(8, 0.0, mix)), stamp(k))
         }),
         kind("W4:home", "two rooms", true, |k| {
             table(k, "home", "room", Arc::new(Listed::zipf(2, 0.0, mix)), stamp(k))
         }),
+        // Keys visited in order, and times that descend or advance in steps.
         kind("W5", "TSBS cpu-only: hosts in order, every 10 s", true, |k| hosts_sweep(k, 10)),
         kind("W5:minute", "the same every 60 s", true, |k| hosts_sweep(k, 60)),
         kind("W8", "newest first: time descending", true, |k| {
             table(k, "events", "userid", users(k), Stamp { descending: true, ..stamp(k) })
         }),
-        kind("W9", "(hour, userid): the hour turns", true, |k| {
+        kind("W9", "(hour, userid): the hour advances", true, |k| {
             table(
                 k,
                 "events",
@@ -273,6 +276,7 @@ fn events() -> Vec<Workload> {
                 Stamp { grain_us: k.hour_s * SECOND_US, ..stamp(k) },
             )
         }),
+        // Rates that change.
         kind("W10", "W1 over days: ten times as much by noon", true, |k| {
             let day =
                 Rate::Diurnal { least: k.rate / 10.0, times: 10.0, period_us: k.day_s * SECOND_US };
@@ -284,6 +288,7 @@ fn events() -> Vec<Workload> {
                 flash_crowd(k.rate / 20.0, k.crowd_s),
             )
         }),
+        // Two tables or two kinds of operations.
         kind("W14", "a table by user with a secondary index by time", false, |k| {
             let main = Knobs { design: Design::HashUid, ..k.clone() };
             let index = Knobs { design: Design::TsUid, ..k.clone() };
@@ -292,7 +297,7 @@ fn events() -> Vec<Workload> {
             tables[1].mirrors = true;
             tables
         }),
-        kind("W15", "dashboards of the last five minutes, over what is written", true, |k| {
+        kind("W15", "dashboards of the last five minutes, beside the writes", true, |k| {
             let mut tables = table(k, "events", "userid", users(k), stamp(k));
             let by_time =
                 Source { rate: Rate::Steady(k.rate / 2.0), ..tables[0].sources[0].clone() };
@@ -313,20 +318,22 @@ fn events() -> Vec<Workload> {
 
 fn ycsb() -> Vec<Workload> {
     vec![
+        // Reads and updates of existing records.
         kind("W6", "YCSB A, zipfian scrambled", false, |k| updates(k, zipf(k, mix), u64::MAX)),
         kind("W6:ordered", "YCSB A, zipfian in order", false, |k| {
             updates(k, zipf(k, |rank| rank), k.records)
         }),
-        kind("W6:uniform", "YCSB C, evenly", false, |k| {
-            let all = Part::Even(0, k.records);
-            let reads = source(all.clone(), k.rate, Kind::Read);
-            with_records(records(k, vec![reads], k.records), all)
+        kind("W6:uniform", "YCSB C, uniform", false, |k| {
+            let keys = Part::Even(0, k.records);
+            let reads = source(keys.clone(), k.rate, Kind::Read);
+            with_records(records(k, vec![reads], k.records), keys)
         }),
         kind("W6:hotspot", "80 % of operations on 20 % of the keys", false, |k| {
             let hot = source(Part::Even(0, k.records / 5), k.rate * 0.8, Kind::Write);
             let cold = source(Part::Even(k.records / 5, k.records), k.rate * 0.2, Kind::Write);
             records(k, vec![hot, cold], k.records)
         }),
+        // Inserts at a growing end, with and without reads.
         kind("W6:latest", "YCSB D: 95 % reads of the latest, 5 % inserts", false, |k| {
             let behind = Arc::new(Listed::zipf(k.records, YCSB_THETA, |rank| rank));
             let latest = Part::Latest { behind, first: k.records, per_s: k.rate * 0.05 };
@@ -356,6 +363,7 @@ fn ycsb() -> Vec<Workload> {
 
 fn shapes() -> Vec<Workload> {
     vec![
+        // Hot keys and a hot range.
         kind("W7", "one key with 80 % of the load", false, |k| {
             let hot = source(
                 Part::Even(record(k, 3_217), record(k, 3_217) + 1),
@@ -370,9 +378,9 @@ fn shapes() -> Vec<Workload> {
         }),
         kind("W7:two", "two keys with 45 % each", false, |k| {
             let hot = |key| source(Part::Even(key, key + 1), k.rate * 0.45, Kind::Write);
-            let [one, other] = [3_217, 70_001].map(|at| record(k, at));
+            let [first, second] = [3_217, 70_001].map(|place| record(k, place));
             let rest = source(Part::Even(0, k.records), k.rate * 0.1, Kind::Write);
-            records(k, vec![hot(one), hot(other), rest], k.records)
+            records(k, vec![hot(first), hot(second), rest], k.records)
         }),
         kind("W7:range", "90 % of the load on 1 % of the keys", false, |k| {
             let hot = source(
@@ -386,13 +394,14 @@ fn shapes() -> Vec<Workload> {
                 k.records,
             )
         }),
+        // Loads that no split by load helps.
         kind("W11", "a sorted load into an empty table", false, |k| {
             let load = Part::Counter { first: 0, per_s: k.rate * 3.0 };
             let mut tables = records(k, vec![source(load, k.rate, Kind::Write)], u64::MAX);
             tables[0].cuts.clear();
             tables
         }),
-        kind("W12", "reads of nothing: an empty range is asked for", false, |k| {
+        kind("W12", "reads of an empty range", false, |k| {
             let reads = source(Part::Even(1 << 40, (1 << 40) + 1_000), k.rate, Kind::Read);
             records(k, vec![reads], u64::MAX)
         }),
@@ -416,9 +425,9 @@ pub fn background(name: &str, partitions: u32, rows_per_s: f64) -> TableLoad {
         1,
     );
     let step = u64::MAX / u64::from(partitions.max(1));
-    let cut = |at: u32| {
-        let off = mix(u64::from(at)) % (step / 2).max(1);
-        (u64::from(at) * step + off).to_be_bytes().to_vec()
+    let cut = |number: u32| {
+        let offset = mix(u64::from(number)) % (step / 2).max(1);
+        (u64::from(number) * step + offset).to_be_bytes().to_vec()
     };
     table.cuts = (1..partitions).map(cut).collect();
     table.facts.partitions_max = usize::MAX;
@@ -432,8 +441,8 @@ pub(crate) const BEGIN_S: u64 = BEGIN_US / SECOND_US;
 mod tests {
     use super::*;
 
-    fn names(of: &str) -> Vec<&'static str> {
-        group(of).into_iter().map(|workload| workload.name).collect()
+    fn names(name: &str) -> Vec<&'static str> {
+        group(name).into_iter().map(|workload| workload.name).collect()
     }
 
     #[test]
@@ -448,14 +457,16 @@ mod tests {
 
     #[test]
     fn every_workload_says_what_it_shows_and_has_a_name_of_its_own() {
-        let all = all();
-        for workload in &all {
+        let workloads = all();
+        for workload in &workloads {
             assert!(!workload.shows().is_empty(), "{}", workload.name);
-            let same = all.iter().filter(|own| own.name.eq_ignore_ascii_case(workload.name));
+            let same = workloads
+                .iter()
+                .filter(|candidate| candidate.name.eq_ignore_ascii_case(workload.name));
             assert_eq!(same.count(), 1, "{}", workload.name);
         }
         let numbers: std::collections::BTreeSet<&str> =
-            all.iter().map(|own| own.name.split(':').next().unwrap()).collect();
+            workloads.iter().map(|workload| workload.name.split(':').next().unwrap()).collect();
         assert_eq!(numbers.len(), 15, "W1 to W15: {numbers:?}");
     }
 

@@ -129,8 +129,8 @@ impl Shape {
     #[must_use]
     pub fn label(&self, key: &[u8]) -> String {
         let columns = super::law::columns_of(key, &self.widths);
-        let named = self.names.iter().zip(columns).map(|(name, value)| format!("{name}={value}"));
-        named.collect::<Vec<_>>().join(" ")
+        let cells = self.names.iter().zip(columns).map(|(name, value)| format!("{name}={value}"));
+        cells.collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -149,8 +149,8 @@ pub(crate) fn keys(
         Design::TsUid | Design::TsUidAuto => (vec![stamp, entity], vec!["ts", name], 0, grows),
         Design::UidTs | Design::Single => (vec![entity, stamp], vec![name, "ts"], 0, Tail::None),
         Design::HashUid => {
-            let both = Part::Listed(Arc::new(entities.bucketed()));
-            (vec![both, stamp], vec!["hash", name, "ts"], 1, Tail::None)
+            let pairs = Part::Listed(Arc::new(entities.bucketed()));
+            (vec![pairs, stamp], vec!["hash", name, "ts"], 1, Tail::None)
         }
         Design::HashAll => (vec![bucket, entity, stamp], vec!["hash", name, "ts"], 1, Tail::None),
     };

@@ -15,33 +15,33 @@ pub fn lacking(loads: &[TableLoad]) -> Vec<&'static str> {
     let parts = || reads().flat_map(|source| &source.law.parts);
     let events = || loads.iter().filter_map(|load| load.events.as_ref());
     // Each condition on the tables with its sentence.
-    let said = [
+    let sentences = [
         (
             events().any(|events| events.time.descending),
-            "Key columns cannot descend, PRIMARY KEY (ts DESC, ..) is refused: a column that counts down stands in its place, with the time beside it.",
+            "Key columns cannot descend (PRIMARY KEY (ts DESC, ..) is refused), so a column that counts down replaces the time in the key, with the time beside it.",
         ),
         (
             loads.iter().any(|load| load.mirrors),
-            "There are no secondary indexes: the writers keep the index as a table of its own, by a second INSERT that is not one with the first.",
+            "There are no secondary indexes, so the writers maintain the index as a separate table, with a second INSERT that is not atomic with the first.",
         ),
         (
             loads.iter().any(|load| load.spread == Spread::OneNode),
-            "A table cannot be made with its leaders on one node: they are moved there before the clock starts, one by one. Meta deals leaders out by their number as well as by load, and has taken them apart within seconds, whatever they bear: what load alone does, the virtual cluster shows.",
+            "A table cannot be created with all leaders on one node, so they are moved there one by one before the clock starts. Meta balances leaders by number as well as by load and spreads them again within seconds, whatever their load; the virtual cluster shows the effect of load alone.",
         ),
         (
             reads().next().is_some(),
-            "Reads do not pass a partition's write lane, so that no bound holds them and none of them makes a partition hot. In the virtual cluster they do: it does not stand beside such a run.",
+            "Reads do not pass a partition's write lane, so they are not limited and do not make a partition hot. In the virtual cluster they do, so it is not compared with such a run.",
         ),
         (
             reads().any(|source| source.kind == Kind::Read) && events().next().is_some(),
-            "Dashboards look back on what the run itself wrote: there is nothing from before.",
+            "Dashboards look back on rows that the run itself wrote; there are no earlier rows.",
         ),
         (
             parts().any(|part| matches!(part, Part::Latest { .. })),
-            "A counter's keys are drawn from its last second: some are written twice and some never, so that some reads of the latest find nothing.",
+            "A counter's keys are drawn from its last second: some are written twice and some never, so some reads of the latest keys find nothing.",
         ),
     ];
-    said.into_iter().filter(|(so, _)| *so).map(|(_, text)| text).collect()
+    sentences.into_iter().filter(|(holds, _)| *holds).map(|(_, text)| text).collect()
 }
 
 #[cfg(test)]

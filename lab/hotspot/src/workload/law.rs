@@ -25,20 +25,20 @@ impl Law {
     pub(crate) fn below(&self, at_us: u64, key: &[u8]) -> f64 {
         let mut columns = [0; 8];
         let complete = decode(key, &self.widths, &mut columns);
-        let (mut sum, mut weight, mut at) = (0.0, 1.0, 0);
+        let (mut sum, mut weight, mut index) = (0.0, 1.0, 0);
         for part in &self.parts {
-            if at > complete {
+            if index > complete {
                 break;
             }
-            let end = at + part.columns();
-            let known = &columns[at..end.min(complete.max(at + 1))];
-            let (below, here) = part.before(at_us, known);
-            sum += weight * below;
-            if here <= 0.0 || end > complete {
+            let end = index + part.columns();
+            let prefix = &columns[index..end.min(complete.max(index + 1))];
+            let (share_below, share_at) = part.before(at_us, prefix);
+            sum += weight * share_below;
+            if share_at <= 0.0 || end > complete {
                 break;
             }
-            weight *= here;
-            at = end;
+            weight *= share_at;
+            index = end;
         }
         sum.clamp(0.0, 1.0)
     }
@@ -63,17 +63,17 @@ impl Law {
 
 /// Decodes the columns of a key, truncated ones filled with zeros; returns the number of complete ones.
 fn decode(key: &[u8], widths: &[usize], columns: &mut [u64; 8]) -> usize {
-    let mut at = 0;
+    let mut offset = 0;
     let mut complete = 0;
     for (column, width) in columns.iter_mut().zip(widths) {
-        let own = &key[at.min(key.len())..(at + width).min(key.len())];
-        *column = own
+        let bytes = &key[offset.min(key.len())..(offset + width).min(key.len())];
+        *column = bytes
             .iter()
             .chain(std::iter::repeat(&0))
             .take(*width)
             .fold(0, |value, byte| value << 8 | u64::from(*byte));
-        complete += usize::from(own.len() == *width);
-        at += width;
+        complete += usize::from(bytes.len() == *width);
+        offset += width;
     }
     complete
 }

@@ -20,18 +20,18 @@ pub(crate) fn bucket_of(value: u64) -> u64 {
 impl Listed {
     fn new(mut weights: Vec<([u64; 2], f64)>, columns: usize) -> Self {
         weights.sort_by_key(|(value, _)| *value);
-        weights.dedup_by(|next, kept| {
-            let same = next.0 == kept.0;
+        weights.dedup_by(|next, previous| {
+            let same = next.0 == previous.0;
             if same {
-                kept.1 += next.1;
+                previous.1 += next.1;
             }
             same
         });
-        let all: f64 = weights.iter().map(|(_, weight)| weight).sum();
+        let total: f64 = weights.iter().map(|(_, weight)| weight).sum();
         let mut sum = 0.0;
         let mut sums: Vec<f64> = Vec::with_capacity(weights.len());
         for (_, weight) in &weights {
-            sum += weight / all;
+            sum += weight / total;
             sums.push(sum);
         }
         if let Some(last) = sums.last_mut() {
@@ -49,8 +49,11 @@ impl Listed {
 
     /// The same values with their hash buckets before them.
     pub(crate) fn bucketed(&self) -> Self {
-        let share = |at: usize| self.sums[at] - if at == 0 { 0.0 } else { self.sums[at - 1] };
-        let pair = |at: usize| ([bucket_of(self.values[at][0]), self.values[at][0]], share(at));
+        let share =
+            |index: usize| self.sums[index] - if index == 0 { 0.0 } else { self.sums[index - 1] };
+        let pair = |index: usize| {
+            ([bucket_of(self.values[index][0]), self.values[index][0]], share(index))
+        };
         Self::new((0..self.values.len()).map(pair).collect(), 2)
     }
 
@@ -67,17 +70,17 @@ impl Listed {
         let whole = value.len() >= self.columns;
         let second = if self.columns == 2 { value.get(1).copied().unwrap_or(0) } else { 0 };
         let sought = [value[0], second];
-        let at = self.values.partition_point(|known| *known < sought);
-        let below = if at == 0 { 0.0 } else { self.sums[at - 1] };
-        let here = whole && self.values.get(at) == Some(&sought);
-        (below, if here { self.sums[at] - below } else { 0.0 })
+        let index = self.values.partition_point(|entry| *entry < sought);
+        let share_below = if index == 0 { 0.0 } else { self.sums[index - 1] };
+        let is_listed = whole && self.values.get(index) == Some(&sought);
+        (share_below, if is_listed { self.sums[index] - share_below } else { 0.0 })
     }
 
     /// See [`super::part::Part::place`].
     pub(crate) fn place(&self, u: f64, columns: &mut Vec<u64>) -> f64 {
-        let at = self.sums.partition_point(|sum| *sum <= u).min(self.values.len() - 1);
-        columns.extend_from_slice(&self.values[at][..self.columns]);
-        let below = if at == 0 { 0.0 } else { self.sums[at - 1] };
-        ((u - below) / (self.sums[at] - below)).clamp(0.0, 1.0)
+        let index = self.sums.partition_point(|sum| *sum <= u).min(self.values.len() - 1);
+        columns.extend_from_slice(&self.values[index][..self.columns]);
+        let share_below = if index == 0 { 0.0 } else { self.sums[index - 1] };
+        ((u - share_below) / (self.sums[index] - share_below)).clamp(0.0, 1.0)
     }
 }

@@ -41,11 +41,11 @@ fn seconds(at_us: u64) -> f64 {
 }
 
 /// Position of a value between two others, 0 to 1.
-pub(crate) fn ramp(value: f64, from: f64, to: f64) -> f64 {
-    if to <= from {
-        f64::from(u8::from(value > from))
+pub(crate) fn ramp(value: f64, start: f64, end: f64) -> f64 {
+    if end <= start {
+        f64::from(u8::from(value > start))
     } else {
-        ((value - from) / (to - from)).clamp(0.0, 1.0)
+        ((value - start) / (end - start)).clamp(0.0, 1.0)
     }
 }
 
@@ -67,29 +67,29 @@ impl Part {
     pub(crate) fn before(&self, at_us: u64, value: &[u64]) -> (f64, f64) {
         let first = value[0];
         match self {
-            Self::Even(from, to) => {
-                let all = (to - from).max(1) as f64;
-                let below = first.clamp(*from, *to) - from;
-                let weighs = (to - from) < VALUES_MANY && (*from..*to).contains(&first);
-                (below as f64 / all, if weighs { 1.0 / all } else { 0.0 })
+            Self::Even(start, end) => {
+                let count = (end - start).max(1) as f64;
+                let offset = first.clamp(*start, *end) - start;
+                let weighs = (end - start) < VALUES_MANY && (*start..*end).contains(&first);
+                (offset as f64 / count, if weighs { 1.0 / count } else { 0.0 })
             }
             Self::Listed(listed) => listed.before(value),
             Self::Stamp(stamp) => stamp.before(at_us, first),
             Self::Sweep { items, period_us } => {
-                let (from, length) = sweep(at_us, *period_us);
-                let below = |v: u64| swept(v as f64 / *items as f64, from, length);
-                let (low, high) = (below(first), below(first.saturating_add(1)));
+                let (start, length) = sweep(at_us, *period_us);
+                let share_below = |v: u64| swept(v as f64 / *items as f64, start, length);
+                let (low, high) = (share_below(first), share_below(first.saturating_add(1)));
                 (low, high - low)
             }
             Self::Counter { first: begin, per_s } => {
-                let (from, to) = counter(at_us, *begin, *per_s);
-                (ramp(first as f64, from, to), 0.0)
+                let (old, new) = counter(at_us, *begin, *per_s);
+                (ramp(first as f64, old, new), 0.0)
             }
-            Self::Latest { behind, first: begin, per_s } => {
+            Self::Latest { behind: distances, first: begin, per_s } => {
                 let newest = whole(counter(at_us, *begin, *per_s).1);
                 let Some(rank) = newest.checked_sub(first) else { return (1.0, 0.0) };
-                let (nearer, here) = behind.before(&[rank]);
-                ((1.0 - nearer - here).max(0.0), here)
+                let (nearer, share_at) = distances.before(&[rank]);
+                ((1.0 - nearer - share_at).max(0.0), share_at)
             }
         }
     }
@@ -97,30 +97,30 @@ impl Part {
     /// Writes the columns at the share `u`; returns the position within their weight, if that is not negligible.
     pub(crate) fn place(&self, at_us: u64, u: f64, columns: &mut Vec<u64>) -> Option<f64> {
         match self {
-            Self::Even(from, to) => {
-                let spot = u * (to - from) as f64;
-                columns.push((from + whole(spot)).min(to.saturating_sub(1)).max(*from));
-                ((to - from) < VALUES_MANY).then(|| spot.fract())
+            Self::Even(start, end) => {
+                let spot = u * (end - start) as f64;
+                columns.push((start + whole(spot)).min(end.saturating_sub(1)).max(*start));
+                ((end - start) < VALUES_MANY).then(|| spot.fract())
             }
             Self::Listed(listed) => Some(listed.place(u, columns)),
             Self::Stamp(stamp) => stamp.place(at_us, u, columns),
             Self::Sweep { items, period_us } => {
-                let (from, length) = sweep(at_us, *period_us);
-                let spot = unswept(u, from, length) * *items as f64;
+                let (start, length) = sweep(at_us, *period_us);
+                let spot = unswept(u, start, length) * *items as f64;
                 columns.push(whole(spot).min(items - 1));
                 (*items < VALUES_MANY).then(|| spot.fract())
             }
             Self::Counter { first, per_s } => {
-                let (from, to) = counter(at_us, *first, *per_s);
-                columns.push(whole(from + u * (to - from)));
+                let (old, new) = counter(at_us, *first, *per_s);
+                columns.push(whole(old + u * (new - old)));
                 None
             }
-            Self::Latest { behind, first, per_s } => {
+            Self::Latest { behind: distances, first, per_s } => {
                 let newest = whole(counter(at_us, *first, *per_s).1);
                 let mut rank = Vec::with_capacity(1);
-                let within = behind.place((1.0 - u).min(1.0 - f64::EPSILON), &mut rank);
+                let position = distances.place((1.0 - u).min(1.0 - f64::EPSILON), &mut rank);
                 columns.push(newest.saturating_sub(rank[0]));
-                Some(1.0 - within)
+                Some(1.0 - position)
             }
         }
     }
@@ -128,30 +128,30 @@ impl Part {
 
 /// Value of a counter a second ago, and now.
 fn counter(at_us: u64, first: u64, per_s: f64) -> (f64, f64) {
-    let to = first as f64 + per_s * seconds(at_us);
-    ((to - per_s).max(first as f64), to)
+    let current = first as f64 + per_s * seconds(at_us);
+    ((current - per_s).max(first as f64), current)
 }
 
 /// Position of a sweep a second ago, as a share of its round, and the share that it covers in that second.
 fn sweep(at_us: u64, period_us: u64) -> (f64, f64) {
     let length = (SECOND_US as f64 / period_us as f64).min(1.0);
-    let now = (at_us % period_us) as f64 / period_us as f64;
-    ((now - length).rem_euclid(1.0), length)
+    let position = (at_us % period_us) as f64 / period_us as f64;
+    ((position - length).rem_euclid(1.0), length)
 }
 
-/// Share of an arc (of this length, from `from`, around a circle of length 1) that lies below `value`.
-fn swept(value: f64, from: f64, length: f64) -> f64 {
+/// Share of an arc (of this length, from `start`, around a circle of length 1) that lies below `value`.
+fn swept(value: f64, start: f64, length: f64) -> f64 {
     let value = value.min(1.0);
-    let beyond = (from + length - 1.0).max(0.0);
-    let first = (value.min(from + length) - from).max(0.0);
-    (first.min(length) + value.min(beyond)) / length
+    let wrapped = (start + length - 1.0).max(0.0);
+    let first = (value.min(start + length) - start).max(0.0);
+    (first.min(length) + value.min(wrapped)) / length
 }
 
 /// The inverse of [`swept`].
-fn unswept(u: f64, from: f64, length: f64) -> f64 {
-    let beyond = (from + length - 1.0).max(0.0);
+fn unswept(u: f64, start: f64, length: f64) -> f64 {
+    let wrapped = (start + length - 1.0).max(0.0);
     let arc = u * length;
-    if arc < beyond { arc } else { (from + arc - beyond).min(1.0) }
+    if arc < wrapped { arc } else { (start + arc - wrapped).min(1.0) }
 }
 
 #[cfg(test)]
@@ -183,10 +183,10 @@ mod tests {
                     let u = (f64::from(step) + 0.5) / 200.0;
                     let mut value = Vec::new();
                     part.place(at_us, u, &mut value);
-                    let (below, here) = part.before(at_us, &value);
+                    let (share_below, share_at) = part.before(at_us, &value);
                     assert!(
-                        below <= u + 2e-3 && u <= below + here + 2e-3,
-                        "{part:?} {at_us} {u} {below} {here}"
+                        share_below <= u + 2e-3 && u <= share_below + share_at + 2e-3,
+                        "{part:?} {at_us} {u} {share_below} {share_at}"
                     );
                     let wraps = matches!(part, Part::Sweep { .. });
                     assert!(wraps || last.is_none_or(|last| last <= value), "{part:?} falls");
@@ -200,8 +200,8 @@ mod tests {
     fn a_sweep_passes_the_end_and_begins_again() {
         let part = Part::Sweep { items: 100, period_us: 10 * SECOND_US };
         // Half a second into the next round: items 95 to 99 and 0 to 4 were visited in the last second.
-        let below = |v| part.before(10_500_000, &[v]).0;
-        assert!((below(5) - 0.5).abs() < 1e-9 && (below(95) - 0.5).abs() < 1e-9);
-        assert!((below(100) - 1.0).abs() < 1e-9 && below(0) < 1e-9);
+        let share_below = |v| part.before(10_500_000, &[v]).0;
+        assert!((share_below(5) - 0.5).abs() < 1e-9 && (share_below(95) - 0.5).abs() < 1e-9);
+        assert!((share_below(100) - 1.0).abs() < 1e-9 && share_below(0) < 1e-9);
     }
 }

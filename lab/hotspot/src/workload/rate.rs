@@ -43,11 +43,11 @@ impl Rate {
                 let turn = (at_us % period_us) as f64 / period_us as f64 * std::f64::consts::TAU;
                 least * (1.0 + (times - 1.0) * (1.0 - turn.cos()) / 2.0)
             }
-            Self::Flash { base, times, at_us: from, within_us, for_us } => {
-                if at_us < from || at_us >= from + for_us {
+            Self::Flash { base, times, at_us: begin_us, within_us, for_us } => {
+                if at_us < begin_us || at_us >= begin_us + for_us {
                     return base;
                 }
-                let grown = ((at_us - from) as f64 / within_us.max(1) as f64).min(1.0);
+                let grown = ((at_us - begin_us) as f64 / within_us.max(1) as f64).min(1.0);
                 base * (1.0 + (times - 1.0) * grown)
             }
         }
@@ -55,14 +55,14 @@ impl Rate {
 
     /// The same shape, multiplied by a factor.
     #[must_use]
-    pub fn scaled(self, by: f64) -> Self {
+    pub fn scaled(self, factor: f64) -> Self {
         match self {
-            Self::Steady(rate) => Self::Steady(rate * by),
+            Self::Steady(rate) => Self::Steady(rate * factor),
             Self::Diurnal { least, times, period_us } => {
-                Self::Diurnal { least: least * by, times, period_us }
+                Self::Diurnal { least: least * factor, times, period_us }
             }
             Self::Flash { base, times, at_us, within_us, for_us } => {
-                Self::Flash { base: base * by, times, at_us, within_us, for_us }
+                Self::Flash { base: base * factor, times, at_us, within_us, for_us }
             }
         }
     }

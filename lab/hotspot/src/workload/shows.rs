@@ -4,61 +4,62 @@
 
 /// The line of a workload; empty for an unknown name.
 pub(super) fn shows(name: &str) -> &'static str {
+    // The pattern of the load, then its consequence.
     match name {
         "W1" => {
-            "time first: one partition takes all that is new; user first or a hash: each takes its part"
+            "time first: one partition takes all new rows; user first or a hash: each partition takes its share"
         }
         "W1:ordered" => {
-            "skew in order: user first, the first partition bears most until load cuts it; a hash spreads the same users"
+            "skew in key order: with the user first, the first partition has most of the load until splits divide it; a hash spreads the same users"
         }
         "W2" => {
-            "a coarse prefix before a fine one: balloons still spread, though locations are few"
+            "a coarse prefix before a fine one: balloons still spread, although there are few locations"
         }
         "W2:week" => {
-            "a time that hardly moves in front: whatever comes this week lies together, told apart by balloon"
+            "a leading time that hardly moves: all rows of this week lie together, ordered by balloon"
         }
         "W3" => {
-            "skew over few values: the largest application is more than its partition's part, and no cut between applications helps"
+            "skew over few values: the largest application exceeds its partition's share, and no split between applications helps"
         }
-        "W3:metrics" => "many equal hosts: the host first in the key spreads by itself",
-        "W4" => "a leading column with fewer values than nodes: some nodes have nothing to do",
-        "W4:home" => "two values: two partitions work at most, unless more of the key is hashed",
+        "W3:metrics" => "many equal hosts: a key that begins with the host spreads them",
+        "W4" => "a leading column with fewer values than nodes: some nodes are idle",
+        "W4:home" => "two values: at most two partitions work, unless more of the key is hashed",
         "W5" => {
-            "a sweep: each moment is one place of the key space, though over ten seconds all is even"
+            "a sweep: each moment is one place of the key space, although the load is even over ten seconds"
         }
-        "W5:minute" => "the same, too slow for a window of some seconds to see it come around",
-        "W6" => "skew without order: popular keys lie anywhere, and so does the load",
+        "W5:minute" => "the same, too slow for a window of a few seconds to cover a whole round",
+        "W6" => "skew without order: popular keys are anywhere, and so is the load",
         "W6:ordered" => {
-            "skew in order: the first partition bears most, and cuts help until one key is left"
+            "skew in key order: the first partition has most of the load, and splits help until one key is left"
         }
-        "W6:uniform" => "reads only, everywhere alike: nothing to be done",
-        "W6:hotspot" => "a hot range that stays: cuts by load even it out",
+        "W6:uniform" => "reads only, evenly distributed: nothing to be done",
+        "W6:hotspot" => "a hot range that stays: splits by load even it out",
         "W6:latest" => {
-            "reads follow the end at which rows are inserted: cuts come too late for them"
+            "reads follow the end at which rows are inserted: splits come too late for them"
         }
-        "W6:scans" => "long reads over every partition's keys beside a growing end",
+        "W6:scans" => "long reads over the keys of every partition, beside a growing end",
         "W6:sequential" => {
-            "a key that only grows: one partition takes every insert, wherever it is cut"
+            "a key that only grows: one partition takes every insert, wherever it is split"
         }
-        "W7" => "one hot key: no cut divides it, and it is said to be so",
-        "W7:two" => "two hot keys: a cut between them helps once, and no more",
-        "W7:range" => "a narrow hot range: few good cuts spread it",
-        "W8" => "a counted-down time first: the first partition takes all that is new",
+        "W7" => "one hot key: no split divides it, and the verdict says so",
+        "W7:two" => "two hot keys: a split between them helps once, and no further one does",
+        "W7:range" => "a narrow hot range: a few good splits spread it",
+        "W8" => "a descending time first: the first partition takes all new rows",
         "W9" => {
-            "an hour in front: load is even within the hour, and moves to another place as it turns"
+            "an hour first: load is even within the hour, and moves to another place with the next hour"
         }
         "W10" => {
-            "load that comes and goes: what was cut by noon is not merged and cut again each day"
+            "load that comes and goes: partitions split at noon are not merged and split again each day"
         }
-        "W10:flash" => "how long it takes until cuts help, once a crowd is there",
+        "W10:flash" => "the time until splits help, once a crowd has come",
         "W11" => {
-            "an empty table of one partition, and a load in order: cuts behind the end are in vain"
+            "an empty table of one partition, loaded in order: splits behind the end are in vain"
         }
-        "W12" => "reads that find nothing load a partition all the same, which no row of it says",
-        "W13" => "no partition is hot, and one node is: leaders have to move",
-        "W14" => "an index by time is hot although the table itself is not",
+        "W12" => "reads that find nothing still load a partition, although no row of it shows that",
+        "W13" => "no partition is hot, but one node is: leaders have to move",
+        "W14" => "an index by time is hot, although the table itself is not",
         "W15" => {
-            "reads of what is new lie where writes do, under time first; under the user they spread"
+            "reads of new rows: with time first they go where the writes go, with the user first they spread"
         }
         _ => "",
     }

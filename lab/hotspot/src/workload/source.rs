@@ -59,23 +59,23 @@ impl Source {
                 op.end = Some(end);
             }
             Kind::ScanRecent(us) => {
-                let now = BEGIN_US + at_us;
-                encode(&[now - us], &self.law.widths, &mut op.key);
-                encode(&[now], &self.law.widths, op.end.get_or_insert_default());
+                let now_us = BEGIN_US + at_us;
+                encode(&[now_us - us], &self.law.widths, &mut op.key);
+                encode(&[now_us], &self.law.widths, op.end.get_or_insert_default());
             }
         }
     }
 }
 
 /// Adds to the last eight bytes of a key.
-fn add(key: &mut [u8], by: u64) {
-    let from = key.len().saturating_sub(8);
-    let value = key[from..]
+fn add(key: &mut [u8], amount: u64) {
+    let start = key.len().saturating_sub(8);
+    let value = key[start..]
         .iter()
         .fold(0_u64, |value, byte| value << 8 | u64::from(*byte))
-        .saturating_add(by);
-    let width = key.len() - from;
-    key[from..].copy_from_slice(&value.to_be_bytes()[8 - width..]);
+        .saturating_add(amount);
+    let width = key.len() - start;
+    key[start..].copy_from_slice(&value.to_be_bytes()[8 - width..]);
 }
 
 /// The operations on a table, as a stream.
@@ -98,23 +98,23 @@ impl<'a> Stream<'a> {
     pub fn next(&mut self, op: &mut Op) -> Option<(u64, Kind)> {
         // While all rates are zero, time advances in steps of a second, up to a day.
         for _ in 0..86_400 {
-            let now = crate::number::whole(self.at);
-            let rate: f64 = self.sources.iter().map(|source| source.rate.at(now)).sum();
+            let now_us = crate::number::whole(self.at);
+            let rate: f64 = self.sources.iter().map(|source| source.rate.at(now_us)).sum();
             if rate <= 0.0 {
                 self.at += SECOND_US as f64;
                 continue;
             }
             // Poisson arrivals: the gaps are exponential.
             self.at += -(1.0 - self.random.unit()).ln() / rate * SECOND_US as f64;
-            let now = crate::number::whole(self.at);
+            let now_us = crate::number::whole(self.at);
             let mut spot = self.random.unit() * rate;
             let chosen = self.sources.iter().find(|source| {
-                spot -= source.rate.at(now);
+                spot -= source.rate.at(now_us);
                 spot < 0.0
             });
             let source = chosen.or(self.sources.last())?;
-            source.draw(now, (0.0, 1.0), &mut self.random, op);
-            return Some((now, source.kind));
+            source.draw(now_us, (0.0, 1.0), &mut self.random, op);
+            return Some((now_us, source.kind));
         }
         None
     }

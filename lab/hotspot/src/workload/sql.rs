@@ -103,7 +103,7 @@ fn quoted(name: &str) -> String {
 /// Largest value of a part of a key.
 fn top(part: &Part) -> u64 {
     match part {
-        Part::Even(_, to) => to.saturating_sub(1),
+        Part::Even(_, end) => end.saturating_sub(1),
         Part::Listed(listed) => listed.values().max().unwrap_or(0),
         Part::Stamp(_) => 0,
         Part::Sweep { items, .. } => *items,
@@ -127,7 +127,7 @@ impl SqlTable {
     /// A table with this name, for a run that begins at this time.
     #[must_use]
     pub fn of(load: &TableLoad, name: &str, begin_us: i64) -> Self {
-        let at = |name: &str| load.shape.names.iter().position(|own| own == name);
+        let position = |name: &str| load.shape.names.iter().position(|column| column == name);
         let lead = load.events.as_ref().map(|events| Lead::of(&events.time));
         let id = load.events.as_ref().map_or(load.shape.names[0].as_str(), |events| events.entity);
         let key_bytes: usize = load.shape.widths.iter().sum();
@@ -136,9 +136,9 @@ impl SqlTable {
             name: name.to_owned(),
             widths: load.shape.widths.clone(),
             id: quoted(id),
-            id_at: at(id).unwrap_or(0),
+            id_at: position(id).unwrap_or(0),
             halved: largest(load) > i64::MAX.unsigned_abs(),
-            time: lead.zip(at("ts")),
+            time: lead.zip(position("ts")),
             text: if lead.is_some() { "event" } else { "field" },
             repeats: index(room / TEXT.len() as f64).max(1),
             placed: String::new(),
@@ -193,7 +193,7 @@ impl SqlTable {
     fn key(&self) -> Vec<&str> {
         match self.time {
             None => vec![&self.id],
-            Some((lead, at)) if at < self.id_at => vec![lead.name(), &self.id],
+            Some((lead, time_at)) if time_at < self.id_at => vec![lead.name(), &self.id],
             Some((lead, _)) => vec![&self.id, lead.name()],
         }
     }
@@ -224,7 +224,7 @@ impl SqlTable {
     pub fn row(&self, at_us: u64, op: &Op) -> Option<Row> {
         let columns = columns_of(&op.key, &self.widths);
         let id = *columns.get(self.id_at)?;
-        let time = self.time.map_or(Some(0), |(_, at)| columns.get(at).copied())?;
+        let time = self.time.map_or(Some(0), |(_, position)| columns.get(position).copied())?;
         Some(Row { at_us, id, time })
     }
 
@@ -232,13 +232,14 @@ impl SqlTable {
     #[must_use]
     pub fn prior(load: &TableLoad) -> Vec<Row> {
         let ids: Vec<u64> = match &load.prior {
-            Some(Part::Even(from, to)) => (*from..*to).collect(),
+            Some(Part::Even(start, end)) => (*start..*end).collect(),
             Some(Part::Listed(listed)) => listed.values().collect(),
             _ => Vec::new(),
         };
-        let apart = ids.len().div_ceil(PLACES);
-        let order = (0..apart).flat_map(|off| (0..PLACES).map(move |place| place * apart + off));
-        order.filter_map(|at| Some(Row { at_us: 0, id: *ids.get(at)?, time: 0 })).collect()
+        let stride = ids.len().div_ceil(PLACES);
+        let order =
+            (0..stride).flat_map(|offset| (0..PLACES).map(move |place| place * stride + offset));
+        order.filter_map(|index| Some(Row { at_us: 0, id: *ids.get(index)?, time: 0 })).collect()
     }
 
     /// The INSERT statement for rows.
@@ -251,8 +252,8 @@ impl SqlTable {
         };
         let text = TEXT.repeat(self.repeats);
         let mut sql = format!("INSERT INTO {} ({columns}, {}) VALUES ", self.name, self.text);
-        for (at, row) in rows.iter().enumerate() {
-            let comma = if at == 0 { "" } else { ", " };
+        for (index, row) in rows.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
             let (id, number) = (self.number(row.id), row.at_us % 10_000);
             // Writing to a string cannot fail.
             let _ok = match self.time {
@@ -278,10 +279,10 @@ impl SqlTable {
     pub fn read(&self, op: &Op) -> Option<String> {
         let (name, text, id) = (&self.name, self.text, &self.id);
         if let Some(end) = &op.end {
-            let (from, to) = (self.bound(&op.key)?, self.bound(end)?);
+            let (start, end) = (self.bound(&op.key)?, self.bound(end)?);
             let first = self.key()[0];
             return Some(format!(
-                "SELECT count({text}) FROM {name} WHERE {first} >= {from} AND {first} < {to}"
+                "SELECT count({text}) FROM {name} WHERE {first} >= {start} AND {first} < {end}"
             ));
         }
         let row = self.row(0, op)?;
@@ -303,7 +304,7 @@ impl SqlTable {
     /// A bound on the key's first column, as an SQL literal; `None` for a bound on more columns.
     fn bound(&self, key: &[u8]) -> Option<String> {
         let whole = self.widths.first() == Some(&key.len());
-        let placed_by_hash = self.id_at.min(self.time.map_or(0, |(_, at)| at)) > 0;
+        let placed_by_hash = self.id_at.min(self.time.map_or(0, |(_, position)| position)) > 0;
         if !whole || placed_by_hash {
             return None;
         }

@@ -33,10 +33,10 @@ impl Default for Stamp {
 }
 
 impl Stamp {
-    /// Share of the rows with a time before `at`, in microseconds.
-    fn earlier(&self, now_us: u64, at: f64) -> f64 {
-        let now = now_us as f64;
-        let ramp_of = |by_us: u64| ramp(at, now - by_us as f64, now);
+    /// Share of the rows with a time before `time`, in microseconds.
+    fn earlier(&self, now_us: u64, time: f64) -> f64 {
+        let newest = now_us as f64;
+        let ramp_of = |by_us: u64| ramp(time, newest - by_us as f64, newest);
         (1.0 - self.late_share) * ramp_of(self.disorder_us)
             + self.late_share * ramp_of(self.late_us)
     }
@@ -46,23 +46,23 @@ impl Stamp {
     fn span(&self, value: u64) -> (f64, f64) {
         let ticks = if self.descending { u64::MAX - value } else { value };
         // Relative to the begin, so that a double is exact to the microsecond.
-        let from = ticks as f64 * self.grain_us as f64 - BEGIN_US as f64;
+        let start = ticks as f64 * self.grain_us as f64 - BEGIN_US as f64;
         if self.grain_us == 1 {
-            let from = if ticks >= BEGIN_US {
+            let start = if ticks >= BEGIN_US {
                 (ticks - BEGIN_US) as f64
             } else {
                 -((BEGIN_US - ticks) as f64)
             };
-            return (from, from + 1.0);
+            return (start, start + 1.0);
         }
-        (from, from + self.grain_us as f64)
+        (start, start + self.grain_us as f64)
     }
 
     pub(crate) fn before(&self, at_us: u64, value: u64) -> (f64, f64) {
-        let (from, to) = self.span(value);
-        let (low, high) = (self.earlier(at_us, from), self.earlier(at_us, to));
-        let here = if self.grain_us > GRAIN_FINE_US { high - low } else { 0.0 };
-        (if self.descending { 1.0 - high } else { low }, here)
+        let (start, end) = self.span(value);
+        let (low, high) = (self.earlier(at_us, start), self.earlier(at_us, end));
+        let share_at = if self.grain_us > GRAIN_FINE_US { high - low } else { 0.0 };
+        (if self.descending { 1.0 - high } else { low }, share_at)
     }
 
     pub(crate) fn place(&self, at_us: u64, u: f64, columns: &mut Vec<u64>) -> Option<f64> {
@@ -82,7 +82,7 @@ impl Stamp {
         };
         let value = if self.descending { u64::MAX - ticks } else { ticks };
         columns.push(value);
-        let (below, here) = self.before(at_us, value);
-        (here > 0.0).then(|| ((u - below) / here).clamp(0.0, 1.0))
+        let (share_below, share_at) = self.before(at_us, value);
+        (share_at > 0.0).then(|| ((u - share_below) / share_at).clamp(0.0, 1.0))
     }
 }

@@ -121,14 +121,14 @@ impl TableLoad {
     /// weighted by their cost for the lane.
     #[must_use]
     pub fn share(&self, at_us: u64, low: &[u8], high: Option<&[u8]>) -> f64 {
-        let (mut within, mut all) = (0.0, 0.0);
+        let (mut inside, mut total) = (0.0, 0.0);
         for source in &self.sources {
             let load = source.rate.at(at_us) * source.cost;
             let end = high.map_or(1.0, |key| source.law.below(at_us, key));
-            within += load * (end - source.law.below(at_us, low)).max(0.0);
-            all += load;
+            inside += load * (end - source.law.below(at_us, low)).max(0.0);
+            total += load;
         }
-        if all > 0.0 { within / all } else { 0.0 }
+        if total > 0.0 { inside / total } else { 0.0 }
     }
 
     /// Present demand, in rows written per second (other operations by their cost).
@@ -161,8 +161,8 @@ impl TableLoad {
 
 /// Evenly spaced cuts of a column of `width` bytes below `end`.
 pub(crate) fn even_cuts(end: u64, width: usize, partitions: u32) -> Vec<Vec<u8>> {
-    let cut = |at: u32| {
-        let value = u128::from(end) * u128::from(at) / u128::from(partitions.max(1));
+    let cut = |number: u32| {
+        let value = u128::from(end) * u128::from(number) / u128::from(partitions.max(1));
         let value = u64::try_from(value).unwrap_or(u64::MAX);
         value.to_be_bytes()[8 - width..].to_vec()
     };

@@ -1,12 +1,12 @@
 //! A file of operations, for replay.
 //!
 //! ```text
-//!   "PARTRC2\n"  what it is of: bytes, then that many bytes of UTF-8; columns: count, then the width of each; CRC-32C
-//!                of all this but the first eight bytes
+//!   "PARTRC2\n"  description: bytes, then that many bytes of UTF-8; columns: count, then the width of each; CRC-32C
+//!                of all of this except the first eight bytes
 //!   block*:      operations (1..), bytes, then that many bytes, then CRC-32C of these (4 bytes, little-endian)
-//!   the end:     0, operations in all
-//!   operation:   microseconds since the one before, kind (0 write, 1 read, 2 scan), key; for a scan its end
-//!   key:         bytes shared with the key before, bytes that follow, those
+//!   the end:     0, total number of operations
+//!   operation:   microseconds since the previous one, kind (0 write, 1 read, 2 scan), key; for a scan its end
+//!   key:         number of bytes shared with the previous key, number of further bytes, these bytes
 //! ```
 //!
 //! All numbers are varints (seven bits a byte, the lowest first), unless said otherwise.
@@ -55,20 +55,20 @@ impl From<io::Error> for TraceError {
 
 /// Writes operations to a trace.
 pub struct Writer<W: Write> {
-    out: W,
+    output: W,
     block: Vec<u8>,
     ops: usize,
-    all: u64,
+    total: u64,
     at_us: u64,
     last: Vec<u8>,
 }
 
-fn put(out: &mut Vec<u8>, mut value: u64) {
+fn put(buffer: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
-        out.push((value & 0x7f | 0x80).to_le_bytes()[0]);
+        buffer.push((value & 0x7f | 0x80).to_le_bytes()[0]);
         value >>= 7;
     }
-    out.push((value & 0x7f) as u8);
+    buffer.push((value & 0x7f) as u8);
 }
 
 impl<W: Write> Writer<W> {
@@ -76,16 +76,16 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn new(mut out: W, about: &str, widths: &[usize]) -> io::Result<Self> {
+    pub fn new(mut output: W, description: &str, widths: &[usize]) -> io::Result<Self> {
         let mut head = Vec::new();
-        put(&mut head, about.len() as u64);
-        head.extend_from_slice(about.as_bytes());
+        put(&mut head, description.len() as u64);
+        head.extend_from_slice(description.as_bytes());
         put(&mut head, widths.len() as u64);
         widths.iter().for_each(|width| put(&mut head, *width as u64));
-        out.write_all(MAGIC)?;
-        out.write_all(&head)?;
-        out.write_all(&crc32c::crc32c(&head).to_le_bytes())?;
-        Ok(Self { out, block: Vec::new(), ops: 0, all: 0, at_us: 0, last: Vec::new() })
+        output.write_all(MAGIC)?;
+        output.write_all(&head)?;
+        output.write_all(&crc32c::crc32c(&head).to_le_bytes())?;
+        Ok(Self { output, block: Vec::new(), ops: 0, total: 0, at_us: 0, last: Vec::new() })
     }
 
     /// Adds an operation; its time must not be before the previous one.
@@ -123,10 +123,10 @@ impl<W: Write> Writer<W> {
             let mut head = Vec::new();
             put(&mut head, self.ops as u64);
             put(&mut head, self.block.len() as u64);
-            self.out.write_all(&head)?;
-            self.out.write_all(&self.block)?;
-            self.out.write_all(&crc32c::crc32c(&self.block).to_le_bytes())?;
-            self.all += self.ops as u64;
+            self.output.write_all(&head)?;
+            self.output.write_all(&self.block)?;
+            self.output.write_all(&crc32c::crc32c(&self.block).to_le_bytes())?;
+            self.total += self.ops as u64;
             (self.ops, self.last) = (0, Vec::new());
             self.block.clear();
         }
@@ -140,10 +140,10 @@ impl<W: Write> Writer<W> {
     pub fn finish(mut self) -> io::Result<W> {
         self.flush_block()?;
         let mut end = vec![0];
-        put(&mut end, self.all);
-        self.out.write_all(&end)?;
-        self.out.flush()?;
-        Ok(self.out)
+        put(&mut end, self.total);
+        self.output.write_all(&end)?;
+        self.output.flush()?;
+        Ok(self.output)
     }
 }
 
@@ -153,9 +153,9 @@ pub struct Reader<R: Read> {
     about: String,
     widths: Vec<usize>,
     block: Vec<u8>,
-    at: usize,
-    left: u64,
-    all: u64,
+    position: usize,
+    remaining: u64,
+    total: u64,
     at_us: u64,
     last: Vec<u8>,
     ended: bool,
@@ -197,20 +197,21 @@ impl<R: Read> Reader<R> {
         let mut magic = [0; 8];
         input.read_exact(&mut magic)?;
         if &magic != MAGIC {
-            return Err(TraceError::Damaged("it does not begin as one"));
+            return Err(TraceError::Damaged("the magic bytes are wrong"));
         }
         // Bytes of the header so far, for its checksum.
         let mut head = Vec::new();
         let length = noted(&mut input, &mut head)?;
         if length > ABOUT_BYTES_MAX {
-            return Err(TraceError::Damaged("the text about it is too long"));
+            return Err(TraceError::Damaged("the description is too long"));
         }
         let begin = head.len();
         input.by_ref().take(length).read_to_end(&mut head)?;
-        let about = String::from_utf8(head[begin..].to_vec());
-        let about = about.map_err(|_| TraceError::Damaged("the text about it is none"))?;
-        if about.len() as u64 != length {
-            return Err(TraceError::Damaged("the text about it is cut short"));
+        let description = String::from_utf8(head[begin..].to_vec());
+        let description =
+            description.map_err(|_| TraceError::Damaged("the description is not UTF-8"))?;
+        if description.len() as u64 != length {
+            return Err(TraceError::Damaged("the description is truncated"));
         }
         let columns = noted(&mut input, &mut head)?;
         if columns > COLUMNS_MAX {
@@ -224,11 +225,22 @@ impl<R: Read> Reader<R> {
         let mut sum = [0; 4];
         input.read_exact(&mut sum)?;
         if crc32c::crc32c(&head) != u32::from_le_bytes(sum) {
-            return Err(TraceError::Damaged("its head's checksum is wrong"));
+            return Err(TraceError::Damaged("the checksum of the header is wrong"));
         }
         let (block, last) = (Vec::new(), Vec::new());
-        let (at, left, all, at_us, ended) = (0, 0, 0, 0, false);
-        Ok(Self { input, about, widths, block, at, left, all, at_us, last, ended })
+        let (position, remaining, total, at_us, ended) = (0, 0, 0, 0, false);
+        Ok(Self {
+            input,
+            about: description,
+            widths,
+            block,
+            position,
+            remaining,
+            total,
+            at_us,
+            last,
+            ended,
+        })
     }
 
     /// Description that the writer gave.
@@ -248,10 +260,10 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// If the file cannot be read, or is damaged.
     pub fn next(&mut self, op: &mut Op) -> Result<Option<(u64, Kind)>, TraceError> {
-        if self.left == 0 && !self.open_block()? {
+        if self.remaining == 0 && !self.open_block()? {
             return Ok(None);
         }
-        self.left -= 1;
+        self.remaining -= 1;
         self.at_us = self.at_us.saturating_add(self.number()?);
         let kind = match self.next_byte()? {
             0 => Kind::Write,
@@ -266,7 +278,7 @@ impl<R: Read> Reader<R> {
             self.key(&mut end)?;
             op.end = Some(end);
         }
-        if self.left == 0 && self.at != self.block.len() {
+        if self.remaining == 0 && self.position != self.block.len() {
             return Err(TraceError::Damaged("a block is longer than its operations"));
         }
         Ok(Some((self.at_us, kind)))
@@ -280,9 +292,9 @@ impl<R: Read> Reader<R> {
         let input = &mut self.input;
         let ops = get(|| Ok(byte(input)?))?;
         if ops == 0 {
-            let said = get(|| Ok(byte(input)?))?;
+            let count = get(|| Ok(byte(input)?))?;
             self.ended = true;
-            return if said == self.all {
+            return if count == self.total {
                 Ok(false)
             } else {
                 Err(TraceError::Damaged("operations are missing"))
@@ -296,47 +308,51 @@ impl<R: Read> Reader<R> {
         self.block.clear();
         input.by_ref().take(length).read_to_end(&mut self.block)?;
         if self.block.len() as u64 != length {
-            return Err(TraceError::Damaged("a block is cut short"));
+            return Err(TraceError::Damaged("a block is truncated"));
         }
         // The checksum covers the block's bytes.
         let mut sum = [0; 4];
         input.read_exact(&mut sum)?;
         if crc32c::crc32c(&self.block) != u32::from_le_bytes(sum) {
-            return Err(TraceError::Damaged("a block's checksum is wrong"));
+            return Err(TraceError::Damaged("the checksum of a block is wrong"));
         }
-        (self.at, self.left) = (0, ops);
-        self.all += ops;
+        (self.position, self.remaining) = (0, ops);
+        self.total += ops;
         self.last.clear();
         Ok(true)
     }
 
     fn next_byte(&mut self) -> Result<u8, TraceError> {
-        let byte =
-            self.block.get(self.at).copied().ok_or(TraceError::Damaged("a block ends early"))?;
-        self.at += 1;
+        let byte = self
+            .block
+            .get(self.position)
+            .copied()
+            .ok_or(TraceError::Damaged("a block ends early"))?;
+        self.position += 1;
         Ok(byte)
     }
 
     fn number(&mut self) -> Result<u64, TraceError> {
-        let (block, at) = (&self.block, &mut self.at);
+        let (block, position) = (&self.block, &mut self.position);
         get(|| {
-            let byte = block.get(*at).copied().ok_or(TraceError::Damaged("a block ends early"))?;
-            *at += 1;
+            let byte =
+                block.get(*position).copied().ok_or(TraceError::Damaged("a block ends early"))?;
+            *position += 1;
             Ok(byte)
         })
     }
 
     fn key(&mut self, key: &mut Vec<u8>) -> Result<(), TraceError> {
-        let broken = || TraceError::Damaged("a key reaches beyond its block");
+        let broken = || TraceError::Damaged("a key exceeds its block");
         let shared = usize::try_from(self.number()?).map_err(|_| broken())?;
         let more = usize::try_from(self.number()?).map_err(|_| broken())?;
         let head = self.last.get(..shared).ok_or_else(broken)?;
-        let end = self.at.checked_add(more).ok_or_else(broken)?;
-        let tail = self.block.get(self.at..end).ok_or_else(broken)?;
+        let end = self.position.checked_add(more).ok_or_else(broken)?;
+        let tail = self.block.get(self.position..end).ok_or_else(broken)?;
         key.clear();
         key.extend_from_slice(head);
         key.extend_from_slice(tail);
-        self.at = end;
+        self.position = end;
         self.last.clone_from(key);
         Ok(())
     }

@@ -18,12 +18,12 @@ fn time_first_stays_one_hotspot_and_is_named_within_twenty_seconds() {
         assert_eq!(summary.load_splits_after_moving, 0, "seed {seed}");
         assert_eq!(summary.last.splits_load, 0, "seed {seed}");
         assert!(
-            summary.t_verdict_s.is_some_and(|at| at <= 20),
+            summary.t_verdict_s.is_some_and(|second| second <= 20),
             "seed {seed}: {:?}",
             summary.t_verdict_s
         );
-        let named: Vec<&str> = summary.verdicts.keys().copied().collect();
-        assert_eq!(named, ["MOVING_RIGHT"], "seed {seed}");
+        let classes: Vec<&str> = summary.verdicts.keys().copied().collect();
+        assert_eq!(classes, ["MOVING_RIGHT"], "seed {seed}");
         let (ddl, best) = advice(&cluster).into_iter().next().unwrap();
         assert!(!best.is_today && best.carries, "seed {seed}: {best:?}");
         assert!(ddl.starts_with("CREATE TABLE events_new (") && ddl.ends_with(';'), "{ddl}");
@@ -183,20 +183,20 @@ fn who_is_patient_waits_ever_longer_for_one_partition_and_is_served_once_there_a
     let summary = Summary::of(&cluster);
     let (cured, _) = summary.rekeyed.expect("buckets were given");
     let seconds = &cluster.books().seconds;
-    let of = |at: u64| seconds.iter().find(|second| second.second == at).unwrap();
-    let (early, late, after) = (of(10), of(cured - 1), of(cured + 10));
+    let second_at = |number: u64| seconds.iter().find(|second| second.second == number).unwrap();
+    let (early, late, recovered) = (second_at(10), second_at(cured - 1), second_at(cured + 10));
     assert!(early.served <= 1_000.0 && late.served <= 1_000.0, "{} {}", early.served, late.served);
     assert!(late.p50_ms > 2.0 * early.p50_ms && early.p50_ms > 1_000.0, "{}", late.p50_ms);
     // Requests that were held back come in addition.
-    assert_eq!(after.offered, 3_000.0);
-    assert!(after.served > 4_000.0, "{}", after.served);
+    assert_eq!(recovered.offered, 3_000.0);
+    assert!(recovered.served > 4_000.0, "{}", recovered.served);
     let last = seconds.last().unwrap();
     assert!(last.served <= 3_000.1 && last.p50_ms < 100.0, "{} {}", last.served, last.p50_ms);
-    let (asked, got): (f64, f64) = (
+    let (demanded, got): (f64, f64) = (
         seconds.iter().map(|second| second.offered).sum(),
         seconds.iter().map(|second| second.served).sum(),
     );
-    assert!((asked - got).abs() < 1.0, "nothing is given up: {asked} {got}");
+    assert!((demanded - got).abs() < 1.0, "nothing is given up: {demanded} {got}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The lab's claims in a short and deterministic form: workloads have their stated densities, and a virtual cluster
 //! reacts to them as a real one should.
 
-#![allow(clippy::unwrap_used, reason = "what a test cannot go on without, it fails by")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod claims;
 mod repeats;

@@ -31,9 +31,9 @@ fn run(seed: u64, policy: Policy) -> Cluster {
 #[test]
 fn a_seed_repeats_its_log_and_another_does_not() {
     for policy in [Policy::Ours, Policy::CrdbLike] {
-        let (first, second, other) = (run(7, policy), run(7, policy), run(8, policy));
+        let (first, second, reseeded) = (run(7, policy), run(7, policy), run(8, policy));
         assert_eq!(first.log_hash(), second.log_hash(), "{}", policy.name());
-        assert_ne!(first.log_hash(), other.log_hash(), "{}", policy.name());
+        assert_ne!(first.log_hash(), reseeded.log_hash(), "{}", policy.name());
         let lines = |cluster: &Cluster| serde_json::to_string(&cluster.books().seconds).unwrap();
         assert_eq!(lines(&first), lines(&second), "{}", policy.name());
     }
@@ -44,8 +44,13 @@ fn a_crashed_node_leads_nothing_a_few_seconds_later() {
     let cluster = run(3, Policy::Ours);
     let seconds = &cluster.books().seconds;
     assert!(seconds[41].served < seconds[39].served, "the crash is felt");
-    let after = &seconds[50];
-    assert!(after.served >= 0.8 * seconds[39].served, "{} of {}", after.served, seconds[39].served);
+    let recovered = &seconds[50];
+    assert!(
+        recovered.served >= 0.8 * seconds[39].served,
+        "{} of {}",
+        recovered.served,
+        seconds[39].served
+    );
 }
 
 #[test]

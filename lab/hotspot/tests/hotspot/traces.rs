@@ -28,8 +28,8 @@ fn what_is_written_is_read_again() {
         assert!(reader.widths().iter().sum::<usize>() >= 8);
         let mut op = Op::default();
         for (at_us, written) in ops {
-            let (at, kind) = reader.next(&mut op).unwrap().expect("as many as were written");
-            assert_eq!((at, &op), (at_us, &written), "{}", workload.name);
+            let (time_us, kind) = reader.next(&mut op).unwrap().expect("as many as were written");
+            assert_eq!((time_us, &op), (at_us, &written), "{}", workload.name);
             assert_eq!(kind == Kind::ScanAhead(0), written.end.is_some(), "{}", workload.name);
         }
         assert!(reader.next(&mut op).unwrap().is_none());
@@ -56,10 +56,10 @@ fn damage_anywhere_is_noticed_and_never_a_panic() {
         Some(count)
     };
     assert_eq!(count(&bytes), Some(ops.len()));
-    for at in 0..bytes.len() {
-        assert_eq!(count(&bytes[..at]), None, "cut at {at}");
-        let mut other = bytes.clone();
-        other[at] ^= 0x40;
-        assert!(count(&other).is_none(), "changed at {at}");
+    for index in 0..bytes.len() {
+        assert_eq!(count(&bytes[..index]), None, "cut at {index}");
+        let mut damaged = bytes.clone();
+        damaged[index] ^= 0x40;
+        assert!(count(&damaged).is_none(), "changed at {index}");
     }
 }

@@ -46,22 +46,22 @@ fn a_stream_falls_where_the_fluid_says() {
             let mut expected = vec![0.0; counts.len()];
             let mut op = Op::default();
             let mut looked = u64::MAX;
-            let mut now = vec![0.0; counts.len()];
+            let mut current = vec![0.0; counts.len()];
             for _ in 0..draws {
                 let (at_us, _) = stream.next(&mut op).unwrap();
                 counts[load.cuts.partition_point(|cut| *cut <= op.key)] += 1.0;
                 if at_us / 50_000 != looked {
                     looked = at_us / 50_000;
-                    now = shares(load, at_us);
+                    current = shares(load, at_us);
                 }
-                expected.iter_mut().zip(&now).for_each(|(sum, share)| *sum += share);
+                expected.iter_mut().zip(&current).for_each(|(sum, share)| *sum += share);
             }
-            for (at, (count, expected)) in counts.iter().zip(&expected).enumerate() {
+            for (part, (count, expected)) in counts.iter().zip(&expected).enumerate() {
                 // Six standard deviations, and the movement within a twentieth of a second.
                 let room = 6.0 * expected.max(1.0).sqrt() + 0.02 * f64::from(draws);
                 assert!(
                     (count - expected).abs() < room,
-                    "{} {} part {at}: {count} for {expected}",
+                    "{} {} part {part}: {count} for {expected}",
                     workload.name,
                     design.name()
                 );
@@ -121,22 +121,22 @@ fn zipf_has_the_constants_that_ycsb_publishes() {
 }
 
 /// Keys of a workload's reads (or writes) of one column.
-fn drawn(name: &str, wanted: Kind, count: usize) -> Vec<u64> {
+fn drawn(name: &str, selected: Kind, count: usize) -> Vec<u64> {
     let loads = find(name).unwrap().tables(&knobs(Design::UidTs));
     let mut stream = Stream::new(&loads[0].sources, 3);
     let mut op = Op::default();
     let mut keys = Vec::new();
     while keys.len() < count {
         let (_, kind) = stream.next(&mut op).unwrap();
-        if kind == wanted {
+        if kind == selected {
             keys.push(u64::from_be_bytes(op.key[..8].try_into().unwrap()));
         }
     }
     keys
 }
 
-fn share(keys: &[u64], of: impl Fn(u64) -> bool) -> f64 {
-    keys.iter().filter(|key| of(**key)).count() as f64 / keys.len() as f64
+fn share(keys: &[u64], matches: impl Fn(u64) -> bool) -> f64 {
+    keys.iter().filter(|key| matches(**key)).count() as f64 / keys.len() as f64
 }
 
 #[test]
@@ -145,8 +145,8 @@ fn choosers_are_ycsbs() {
     let ordered = drawn("W6:ordered", Kind::Write, 40_000);
     for ranks in [1, 10, 100, 1_000, 10_000] {
         let expected = zipf.share_of_first(usize::try_from(ranks).unwrap());
-        let found = share(&ordered, |key| key < ranks);
-        assert!((found - expected).abs() < 0.015, "{ranks}: {found} for {expected}");
+        let measured = share(&ordered, |key| key < ranks);
+        assert!((measured - expected).abs() < 0.015, "{ranks}: {measured} for {expected}");
     }
     // 80 % of the operations on the first fifth.
     let hotspot = drawn("W6:hotspot", Kind::Write, 40_000);

@@ -14,12 +14,18 @@ fn shown(design: Design) -> Shown {
     Shown::of(design.name(), &cluster, &Summary::of(&cluster))
 }
 
-fn files(shown: &[(Design, Shown)]) -> Vec<Written> {
+fn files(results: &[(Design, Shown)]) -> Vec<Written> {
     let created = [CREATED.to_owned()];
     let mut runs = Vec::new();
-    for (design, shown) in shown {
+    for (design, result) in results {
         let (design, slug) = (Some(*design), design.name());
-        runs.push(Guided { shown, slug, design, entity: Some("userid"), created: &created });
+        runs.push(Guided {
+            shown: result,
+            slug,
+            design,
+            entity: Some("userid"),
+            created: &created,
+        });
     }
     let section = Section {
         title: "Leaders".to_owned(),
@@ -40,29 +46,29 @@ fn files(shown: &[(Design, Shown)]) -> Vec<Written> {
 
 /// Section of a page about a run.
 fn part<'a>(page: &'a str, name: &str) -> &'a str {
-    let from = page.find(&format!("## {name}\n")).expect(name);
-    let rest = &page[from + 3..];
+    let start = page.find(&format!("## {name}\n")).expect(name);
+    let rest = &page[start + 3..];
     &rest[..rest.find("\n## ").unwrap_or(rest.len())]
 }
 
 #[test]
 fn a_guide_says_of_each_run_what_it_showed_and_has_all_of_its_pictures() {
     let designs = [Design::TsUid, Design::TsUidAuto, Design::UidTs, Design::HashAll];
-    let shown: Vec<(Design, Shown)> = designs.map(|design| (design, shown(design))).into();
-    let files = files(&shown);
+    let results: Vec<(Design, Shown)> = designs.map(|design| (design, shown(design))).into();
+    let files = files(&results);
     assert_eq!(files[0].name, "README.md");
     let page = &files[0].text;
 
     // Every picture that is named is there, in both themes, and none besides.
-    let mut named: Vec<&str> = Vec::new();
-    for (before, _) in page.match_indices(".svg\"") {
-        let from = page[..before].rfind('"').unwrap() + 1;
-        named.push(&page[from..before + 4]);
+    let mut references: Vec<&str> = Vec::new();
+    for (end, _) in page.match_indices(".svg\"") {
+        let start = page[..end].rfind('"').unwrap() + 1;
+        references.push(&page[start..end + 4]);
     }
     let mut written: Vec<&str> = files[1..].iter().map(|file| file.name.as_str()).collect();
-    named.sort_unstable();
+    references.sort_unstable();
     written.sort_unstable();
-    assert_eq!(named, written);
+    assert_eq!(references, written);
     assert_eq!(written.len(), 2 * (2 * designs.len() + 1), "{written:?}");
     for file in &files[1..] {
         assert!(
@@ -80,27 +86,25 @@ fn a_guide_says_of_each_run_what_it_showed_and_has_all_of_its_pictures() {
         "{time}"
     );
     assert!(
-        time.contains("What the store advised") && time.contains("CREATE TABLE events_new"),
+        time.contains("Recommendations of the store") && time.contains("CREATE TABLE events_new"),
         "{time}"
     );
-    assert!(cured.contains("without being asked"), "{cured}");
-    let (_, buckets) = shown[1].1.summary.rekeyed.expect("it cured itself");
-    let all = format!("All {buckets} partitions work");
-    assert!(buckets > 3 && !cured.contains("Only ") && cured.contains(&all), "{cured}");
-    for (calm, why) in
-        [(user, "whose row it is leads the key"), (hash, "deals out every single row")]
-    {
+    assert!(cured.contains("by itself"), "{cured}");
+    let (_, buckets) = results[1].1.summary.rekeyed.expect("it cured itself");
+    let sentence = format!("All {buckets} partitions work");
+    assert!(buckets > 3 && !cured.contains("Only ") && cured.contains(&sentence), "{cured}");
+    for (calm, why) in [(user, "the key begins with the entity"), (hash, "distributes every row")] {
         assert!(calm.contains(why) && calm.contains("All 8 partitions work"), "{calm}");
-        for other in ["MOVING", "The line that", "Only ", "waits"] {
-            assert!(!calm.contains(other), "{other}: {calm}");
+        for phrase in ["MOVING", "The line that", "Only ", "waits"] {
+            assert!(!calm.contains(phrase), "{phrase}: {calm}");
         }
     }
-    assert!(user.contains("A query for the rows of one `userid` asks 1.0 partitions"), "{user}");
-    assert!(hash.contains("A query for the rows of one `userid` asks 8.0 partitions"), "{hash}");
-    let sums = part(page, "What it comes to");
-    assert!(sums.contains("Behind what was asked for: `ts-uid`."), "{sums}");
-    assert!(sums.contains("Cured itself on the way: `ts-uid-auto`."), "{sums}");
-    assert!(sums.contains("cheapest to read in `uid-ts`: 1.0 partition is asked."), "{sums}");
+    assert!(user.contains("A query for the rows of one `userid` touches 1.0 partitions"), "{user}");
+    assert!(hash.contains("A query for the rows of one `userid` touches 8.0 partitions"), "{hash}");
+    let sums = part(page, "Summary");
+    assert!(sums.contains("Fell behind: `ts-uid`."), "{sums}");
+    assert!(sums.contains("Repartitioned itself: `ts-uid-auto`."), "{sums}");
+    assert!(sums.contains("cheapest in `uid-ts`: 1.0 partition is touched."), "{sums}");
 }
 
 #[test]
@@ -108,10 +112,17 @@ fn a_guide_of_calm_runs_shows_no_line_that_moves() {
     let files = files(&[(Design::HashUid, shown(Design::HashUid))]);
     let page = &files[0].text;
     assert!(page.contains("**Stripes over the whole height"), "{page}");
-    for other in
-        ["MOVING", "climbs", "falls", "HOT_KEY", "level line**", "Behind", "Cured", "advised"]
-    {
-        assert!(!page.contains(other), "{other}: {page}");
+    for phrase in [
+        "MOVING",
+        "climbs",
+        "falls",
+        "HOT_KEY",
+        "horizontal line**",
+        "Fell behind",
+        "Repartitioned",
+        "Recommendations",
+    ] {
+        assert!(!page.contains(phrase), "{phrase}: {page}");
     }
 }
 

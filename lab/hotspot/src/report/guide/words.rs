@@ -9,11 +9,11 @@ use crate::metrics::{Second, Summary};
 use crate::workload::Design;
 
 /// Text about all runs.
-pub(super) const WRITTEN: &str = "Every run has tables of its own, and all runs of a workload are given the same rows at the same times: what differs is the key, and with it where rows lie.";
+pub(super) const WRITTEN: &str = "Every run has tables of its own, and all runs of a workload get the same rows at the same times; only the key differs, and with it the placement of the rows.";
 /// Explanation of the figures.
-pub(super) const FIGURES: &str = "**served** is what was done of what was asked for. **N_eff** says over how many equally busy partitions the load would be as concentrated as it is: 1 where one bears it all, as many as there are where all bear the same. **busiest** is the share of the busiest partition. Latency counts from when a statement was due, not from when it was sent: where the store is behind, waiting is part of it. **verdict** is what the store itself said of its busiest partition.";
+pub(super) const FIGURES: &str = "**served** is the served share of the demand. **N_eff** is the effective number of partitions: that many equally busy partitions would have the same concentration of load (1 if one partition has all of it, the number of partitions if all have the same). **busiest** is the share of the busiest partition. Latency counts from the time at which a statement was due, not from when it was sent, so it includes waiting for a store that is behind. **verdict** is the store's own verdict on its busiest partition.";
 /// Explanation of the last picture.
-pub(super) const TRADE_OFF: &str = "Further up more partitions take part in writing; further to the right more of them have to be asked for the rows of one. Up and to the left is where a key should be.";
+pub(super) const TRADE_OFF: &str = "Further up, more partitions take part in writing; further to the right, a read of one entity touches more partitions. The best keys are at the upper left.";
 
 /// Share of its partitions from which a table's load counts as even.
 const EVEN: f64 = 0.9;
@@ -45,7 +45,7 @@ fn spread(summary: &Summary) -> Spread {
     match summary.partitions {
         0 | 1 => Spread::Alone,
         _ if summary.n_eff <= ONE => Spread::One,
-        all if summary.n_eff >= EVEN * all as f64 => Spread::Even,
+        count if summary.n_eff >= EVEN * count as f64 => Spread::Even,
         _ => Spread::Uneven,
     }
 }
@@ -54,20 +54,20 @@ fn spread(summary: &Summary) -> Spread {
 fn meaning(class: &str) -> &'static str {
     match class {
         "MOVING_RIGHT" => {
-            "each new key is above those before, so that wherever the table is cut, all that is new lies on one side"
+            "each new key is above all earlier ones, so wherever the table is split, all new rows are on one side"
         }
         "MOVING_LEFT" => {
-            "each new key is below those before, so that wherever the table is cut, all that is new lies on one side"
+            "each new key is below all earlier ones, so wherever the table is split, all new rows are on one side"
         }
-        "HOT_KEY" => "one key has most of the load, and no cut divides a key",
-        "STATIC_RANGE" => "the load lies where it lay before, so that a cut divides it",
+        "HOT_KEY" => "one key has most of the load, and no split divides a key",
+        "STATIC_RANGE" => "the load stays where it is, so a split divides it",
         "MULTI_TAIL" => {
-            "many series grow, each at its own end, so that a cut between them divides the load"
+            "many series grow, each at its own end, so a split between them divides the load"
         }
-        "SWEEP" => "writers pass through the keys in order, and will be elsewhere soon",
-        "SCAN_BOUND" => "reads of whole ranges are what keeps it busy",
-        "UNSPLITTABLE" => "no cut was found that would divide the load",
-        _ => "nothing more is known of it",
+        "SWEEP" => "writers pass through the keys in order and will soon be elsewhere",
+        "SCAN_BOUND" => "reads of whole ranges keep it busy",
+        "UNSPLITTABLE" => "no split was found that would divide the load",
+        _ => "nothing more is known about it",
     }
 }
 
@@ -85,17 +85,18 @@ fn times(count: u64) -> String {
 
 /// Instructions for reading the pictures, with examples among these runs.
 pub(super) fn legend(runs: &[Guided<'_>]) -> Vec<String> {
-    let names = |wanted: &dyn Fn(&Shown) -> bool| {
-        let named = runs.iter().filter(|run| !run.shown.pictures.is_empty() && wanted(run.shown));
-        named
+    let names = |matches: &dyn Fn(&Shown) -> bool| {
+        let matching =
+            runs.iter().filter(|run| !run.shown.pictures.is_empty() && matches(run.shown));
+        matching
             .map(|run| format!("[{0}](#{1})", run.shown.name, anchor(&run.shown.name)))
             .collect::<Vec<_>>()
     };
-    let said =
-        |class: &'static str| move |shown: &Shown| shown.summary.verdicts.contains_key(class);
-    let even = |shown: &Shown| spread(&shown.summary) == Spread::Even;
-    let marked = |shown: &Shown| {
-        let last = &shown.summary.last;
+    let has_class =
+        |class: &'static str| move |run: &Shown| run.summary.verdicts.contains_key(class);
+    let even = |run: &Shown| spread(&run.summary) == Spread::Even;
+    let marked = |run: &Shown| {
+        let last = &run.summary.last;
         last.splits_load
             + last.splits_isolate
             + last.splits_size
@@ -106,39 +107,39 @@ pub(super) fn legend(runs: &[Guided<'_>]) -> Vec<String> {
     };
     // What every picture has in common.
     let mut lines = vec![
-        "Time runs from left to right. Keys ascend from the bottom to the top: a point of the picture is a range of keys at a moment. Thin level lines are where partitions begin; the bars to the right are what each partition did at the end, and which node led it.".to_owned(),
-        "The more a colour stands out from the ground, the more was written to those keys: dark on a light page, bright on a dark one. The scale below a picture says what the strongest colour stands for.".to_owned(),
+        "Time runs from left to right, and keys ascend from the bottom to the top: a point of the picture is a range of keys at a moment. Thin horizontal lines are the starts of partitions; the bars to the right show the load of each partition at the end, and the node of its leader.".to_owned(),
+        "The more a colour stands out from the background, the more was written to those keys: dark on a light page, bright on a dark one. The scale below a picture gives the meaning of the strongest colour.".to_owned(),
     ];
     // Each shape with the runs in which it can be seen; a shape without a run is left out.
     let shapes = [
         (
-            names(&said("MOVING_RIGHT")),
-            "**A line that climbs** is a key that only grows. At any moment all that comes lies in one place, which one partition has, and a moment later just above it. Cutting the table leaves the whole line on one side of the cut.",
+            names(&has_class("MOVING_RIGHT")),
+            "**A line that climbs** is a key that only grows: at any moment all new rows are in one place, in one partition, and a moment later just above it. A split leaves the whole line on one side.",
         ),
         (
-            names(&said("MOVING_LEFT")),
-            "**A line that falls** is a key that only shrinks: the same, at the lower end.",
+            names(&has_class("MOVING_LEFT")),
+            "**A line that falls** is a key that only shrinks: the same at the lower end.",
         ),
         (
-            names(&said("HOT_KEY")),
-            "**A thin level line** that stands out from everything else is one key, or a few, with most of the load. A cut moves it into another partition and divides nothing.",
+            names(&has_class("HOT_KEY")),
+            "**A thin horizontal line** that stands out from everything else is one key, or a few, with most of the load. A split moves it into another partition and divides nothing.",
         ),
         (
             names(&even),
-            "**Stripes over the whole height, about as strong everywhere**, are a load that lies everywhere alike, and stays there: at any moment each partition has its part of it. The grain in them is that of samples: a fainter stripe is keys of which few were among those that were looked at.",
+            "**Stripes over the whole height, about as strong everywhere**, are an even load that stays even: at any moment each partition has its share of it. The grain comes from sampling: fainter stripes are keys with few samples.",
         ),
         (
-            names(&|shown: &Shown| shown.summary.verdict().is_some()),
-            "**A frame with a word in it** is where, and from when on, the store said what it makes of the load.",
+            names(&|run: &Shown| run.summary.verdict().is_some()),
+            "**A frame with a word in it** is a verdict of the store, with its keys, its time and its class.",
         ),
         (
             names(&marked),
-            "**Small signs** are what the store did about it: a diamond where it cut a partition, a square where it put two together, an arrow where a replica moved, a triangle where another node took the lead.",
+            "**Small signs** are actions of the store: a diamond for a split, a square for a merge, an arrow for a move of a replica, a triangle for a transfer of a leader.",
         ),
     ];
     for (names, text) in shapes {
         if !names.is_empty() {
-            lines.push(format!("{text} To be seen in {}.", names.join(", ")));
+            lines.push(format!("{text} Examples: {}.", names.join(", ")));
         }
     }
     lines
@@ -146,28 +147,28 @@ pub(super) fn legend(runs: &[Guided<'_>]) -> Vec<String> {
 
 /// Anchor of a heading, as code hosts generate it.
 fn anchor(name: &str) -> String {
-    let kept = |c: &char| c.is_alphanumeric() || ['-', '_', ' '].contains(c);
-    name.to_lowercase().chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect()
+    let is_kept = |c: &char| c.is_alphanumeric() || ['-', '_', ' '].contains(c);
+    name.to_lowercase().chars().filter(is_kept).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
 /// Reason why a design spreads rows evenly.
 fn because(design: Option<Design>, rekeyed: bool) -> &'static str {
     match design {
         Some(Design::UidTs) => {
-            "whose row it is leads the key, and there are so many of them, none much busier than the next, that each range of them writes as much as another"
+            "the key begins with the entity, and there are many entities of similar activity, so each range of them has about the same load"
         }
-        Some(Design::HashUid) => "a hash of whose row it is deals them out over the partitions",
-        Some(Design::HashAll) => "a hash of the whole key deals out every single row",
+        Some(Design::HashUid) => "a hash of the entity distributes the rows over the partitions",
+        Some(Design::HashAll) => "a hash of the whole key distributes every row",
         Some(Design::TsUidAuto) if rekeyed => {
-            "new rows are dealt out by a hash of whose they are, though the time still leads the key of the rows from before"
+            "new rows are placed by a hash of the entity, although the key of earlier rows begins with the time"
         }
-        _ => "no range of keys is written more than another",
+        _ => "no range of keys gets more writes than another",
     }
 }
 
 /// Description of a run's pictures.
-pub(super) fn seen(shown: &Shown, design: Option<Design>) -> Vec<String> {
-    let summary = &shown.summary;
+pub(super) fn seen(run: &Shown, design: Option<Design>) -> Vec<String> {
+    let summary = &run.summary;
     let (class, spread) = (summary.verdict(), spread(summary));
     let mut lines = Vec::new();
     // What moves, or stands out.
@@ -175,28 +176,33 @@ pub(super) fn seen(shown: &Shown, design: Option<Design>) -> Vec<String> {
         (Some(class @ ("MOVING_RIGHT" | "MOVING_LEFT")), rekeyed) => {
             let (moves, end) =
                 if class == "MOVING_RIGHT" { ("climbs", "highest") } else { ("falls", "lowest") };
-            let until = match rekeyed {
-                Some((at, _)) => {
-                    format!(" until {at} s after the begin, when new rows went elsewhere,")
+            let period = match rekeyed {
+                Some((second, _)) => {
+                    format!(
+                        " until {second} s after the start, when new rows were placed elsewhere,"
+                    )
                 }
                 None if spread == Spread::One => " from the first second to the last".to_owned(),
                 None => String::new(),
             };
             lines.push(format!(
-                "The line that {moves}{until} is what is newest: it has the {end} keys, and so one partition takes all of it."
+                "The line that {moves}{period} is the newest rows: they have the {end} keys, so one partition takes all of them."
             ));
         }
         (Some("HOT_KEY"), _) => {
-            lines.push("What stands out is one key, whose rows no cut divides.".to_owned());
+            lines.push("The line that stands out is one key, which no split divides.".to_owned());
         }
         _ => {}
     }
     // A repartition, then the distribution.
     if let Some((_, buckets)) = summary.rekeyed {
-        let second =
-            if shown.pictures.len() > 1 { "The second picture is" } else { "From then on it is" };
+        let second = if run.pictures.len() > 1 {
+            "The second picture shows"
+        } else {
+            "From then on it shows"
+        };
         lines.push(format!(
-            "{second} of where new rows went: {buckets} partitions, each with a range of a hash."
+            "{second} the new placement: {buckets} partitions, each with a range of hash values."
         ));
     }
     if spread == Spread::Even {
@@ -206,7 +212,7 @@ pub(super) fn seen(shown: &Shown, design: Option<Design>) -> Vec<String> {
         ));
     }
     if spread == Spread::Uneven && class.is_none() {
-        lines.push("The stronger stripes are keys that are written more than others.".to_owned());
+        lines.push("Stronger stripes are keys with more writes than others.".to_owned());
     }
     lines
 }
@@ -214,76 +220,76 @@ pub(super) fn seen(shown: &Shown, design: Option<Design>) -> Vec<String> {
 /// Mean of the median latencies in a fifth of a run.
 #[expect(clippy::cast_precision_loss, reason = "seconds of a run")]
 fn fifth_p50(seconds: &[Second], fifth: usize) -> f64 {
-    let of = &seconds[seconds.len() * fifth / 5..seconds.len() * (fifth + 1) / 5];
-    of.iter().map(|second| second.p50_ms).sum::<f64>() / of.len().max(1) as f64
+    let part = &seconds[seconds.len() * fifth / 5..seconds.len() * (fifth + 1) / 5];
+    part.iter().map(|second| second.p50_ms).sum::<f64>() / part.len().max(1) as f64
 }
 
 fn grows(seconds: &[Second]) -> bool {
-    let (before, last) = (fifth_p50(seconds, 3), fifth_p50(seconds, 4));
-    last > GROWS_MS && last > GROWS * before
+    let (previous, last) = (fifth_p50(seconds, 3), fifth_p50(seconds, 4));
+    last > GROWS_MS && last > GROWS * previous
 }
 
 fn served(summary: &Summary) -> String {
     let (share, rows) = (summary.served_share, summary.served_rows);
     let rejected = match summary.last.rejected {
         0 => String::new(),
-        _ => " Some statements were turned away, and sent again.".to_owned(),
+        _ => " Some statements were rejected and retried.".to_owned(),
     };
-    let said = match share {
+    let sentence = match share {
         MORE.. => format!(
-            "{} of what was asked for was served at the end, {rows:.0} a second: what had waited came through as well.",
+            "{} of the demand was served at the end, {rows:.0} rows/s, including rows that had waited.",
             percent(share)
         ),
-        ALL.. => format!("All that was asked for was served, {rows:.0} a second."),
+        ALL.. => format!("The whole demand was served, {rows:.0} rows/s."),
         NEARLY_ALL.. => {
-            format!("{} of what was asked for was served, {rows:.0} a second.", percent(share))
+            format!("{} of the demand was served, {rows:.0} rows/s.", percent(share))
         }
         _ => format!(
-            "Only {} of what was asked for was served, {rows:.0} a second; the rest waits, and goes on waiting.",
+            "Only {} of the demand was served, {rows:.0} rows/s; the rest keeps waiting.",
             percent(share)
         ),
     };
-    said + &rejected
+    sentence + &rejected
 }
 
 fn bears(summary: &Summary) -> String {
-    let (n_eff, all) = (summary.n_eff, summary.partitions);
+    let (n_eff, count) = (summary.n_eff, summary.partitions);
     let busiest = percent(summary.max_share);
     match spread(summary) {
-        Spread::Alone => "The table has one partition, which bears all there is.".to_owned(),
+        Spread::Alone => "The table has one partition, which has the whole load.".to_owned(),
         Spread::One => format!(
-            "One of {all} partitions does the work: the busiest has {busiest} of it, N_eff is {n_eff:.1}. The others, and the nodes that lead them, look on."
+            "One of {count} partitions does the work: the busiest has {busiest} of the load, N_eff is {n_eff:.1}. The others and their leaders are idle."
         ),
         Spread::Even => format!(
-            "All {all} partitions work: N_eff is {n_eff:.1}, and the busiest has {busiest}."
+            "All {count} partitions work: N_eff is {n_eff:.1}, and the busiest has {busiest}."
         ),
         Spread::Uneven => format!(
-            "N_eff is {n_eff:.1} of {all} partitions, and the busiest has {busiest} of the load."
+            "N_eff is {n_eff:.1} of {count} partitions, and the busiest has {busiest} of the load."
         ),
     }
 }
 
-fn waits(shown: &Shown) -> String {
-    let summary = &shown.summary;
+fn waits(run: &Shown) -> String {
+    let summary = &run.summary;
     let measured = if summary.latency == "measured" { "" } else { " (estimated)" };
-    let grows = if grows(&shown.seconds) { ", and growing by the second" } else { "" };
+    let grows = if grows(&run.seconds) { " (rising)" } else { "" };
     format!(
-        "Half of the statements of the last fifth were answered within {:.0} ms{grows}, 99 of 100 within {:.0} ms{measured}.",
+        "Half of the statements in the last fifth were answered within {:.0} ms{grows}, 99 % within {:.0} ms{measured}.",
         summary.p50_ms, summary.p99_ms
     )
 }
 
 fn said(summary: &Summary) -> String {
-    let hot = summary.t_detect_s.map(|at| format!("After {at} s a partition was hot"));
+    let hot = summary.t_detect_s.map(|second| format!("After {second} s a partition was hot"));
     match (hot, summary.verdict(), summary.t_verdict_s) {
-        (Some(hot), Some(class), Some(at)) => {
-            format!("{hot}, and after {at} s the store said why, {class}: {}.", meaning(class))
+        (Some(hot), Some(class), Some(second)) => {
+            format!("{hot}; after {second} s the verdict was {class}: {}.", meaning(class))
         }
-        (None, Some(class), Some(at)) => {
-            format!("After {at} s the store said {class}: {}.", meaning(class))
+        (None, Some(class), Some(second)) => {
+            format!("After {second} s the verdict was {class}: {}.", meaning(class))
         }
-        (Some(hot), ..) => format!("{hot}; why, the store did not say."),
-        (None, ..) => "No partition was hot, and the store had nothing to say.".to_owned(),
+        (Some(hot), ..) => format!("{hot}, and the store gave no verdict."),
+        (None, ..) => "No partition was hot, and the store gave no verdict.".to_owned(),
     }
 }
 
@@ -296,29 +302,33 @@ fn cuts(summary: &Summary) -> Option<String> {
             0 => "none of them in vain".to_owned(),
             vain => format!("{vain} of them in vain"),
         };
-        return Some(format!("It was cut {} because of load, {vain}.", times(count)));
+        return Some(format!("It was split {} by load, {vain}.", times(count)));
     }
     let useless = summary.verdicts.keys().any(|class| moving.contains(class));
-    useless.then(|| "It was not cut because of load: that would have divided nothing.".to_owned())
+    useless.then(|| {
+        "It was not split by load, because no split would have divided the load.".to_owned()
+    })
 }
 
 /// Description of a run's figures.
-pub(super) fn found(shown: &Shown, entity: Option<&str>) -> Vec<String> {
-    let summary = &shown.summary;
-    let mut lines = vec![served(summary), bears(summary), waits(shown), said(summary)];
+pub(super) fn found(run: &Shown, entity: Option<&str>) -> Vec<String> {
+    let summary = &run.summary;
+    let mut lines = vec![served(summary), bears(summary), waits(run), said(summary)];
     lines.extend(cuts(summary));
-    if let Some((at, partitions)) = summary.rekeyed {
+    if let Some((second, partitions)) = summary.rekeyed {
         lines.push(format!(
-            "After {at} s the store placed new rows by hash, over {partitions} partitions, without being asked. Nothing was copied: rows from before are read where they are."
+            "After {second} s the store placed new rows by hash in {partitions} partitions by itself. Nothing was copied; existing rows are read where they are."
         ));
     }
     if let Some(fan_out) = &summary.fan_out {
-        let whose = entity
-            .map_or_else(|| "one's rows".to_owned(), |name| format!("the rows of one `{name}`"));
-        let before =
-            if summary.rekeyed.is_some() { ", counting those with rows from before" } else { "" };
+        let whose = entity.map_or_else(
+            || "the rows of one entity".to_owned(),
+            |name| format!("the rows of one `{name}`"),
+        );
+        let remark =
+            if summary.rekeyed.is_some() { ", including those with earlier rows" } else { "" };
         lines.push(format!(
-            "A query for {whose} asks {:.1} partitions{before}; one for the last five minutes of all {:.1}.",
+            "A query for {whose} touches {:.1} partitions{remark}; one for the last five minutes touches {:.1}.",
             fan_out.mean[0], fan_out.mean[1]
         ));
     }
@@ -327,36 +337,38 @@ pub(super) fn found(shown: &Shown, entity: Option<&str>) -> Vec<String> {
 
 /// Comparison of the runs.
 pub(super) fn sums(runs: &[Guided<'_>]) -> Vec<String> {
-    let list = |wanted: &dyn Fn(&Summary) -> bool| {
-        let named = runs.iter().filter(|run| wanted(&run.shown.summary));
-        named.map(|run| format!("`{}`", run.shown.name)).collect::<Vec<_>>().join(", ")
+    let list = |matches: &dyn Fn(&Summary) -> bool| {
+        let matching = runs.iter().filter(|run| matches(&run.shown.summary));
+        matching.map(|run| format!("`{}`", run.shown.name)).collect::<Vec<_>>().join(", ")
     };
     let mut lines = Vec::new();
     // Which runs kept up, and which did by a repartition.
-    let behind = list(&|own| own.served_share < NEARLY_ALL);
-    if !behind.is_empty() {
-        lines.push(format!("Behind what was asked for: {behind}."));
+    let late = list(&|summary| summary.served_share < NEARLY_ALL);
+    if !late.is_empty() {
+        lines.push(format!("Fell behind: {late}."));
     }
-    let kept = list(&|own| own.served_share >= NEARLY_ALL);
-    if !kept.is_empty() {
-        lines.push(format!("Kept up with it: {kept}."));
+    let on_time = list(&|summary| summary.served_share >= NEARLY_ALL);
+    if !on_time.is_empty() {
+        lines.push(format!("Kept up: {on_time}."));
     }
-    let cured = list(&|own| own.rekeyed.is_some() && own.served_share >= NEARLY_ALL);
+    let cured = list(&|summary| summary.rekeyed.is_some() && summary.served_share >= NEARLY_ALL);
     if !cured.is_empty() {
-        lines.push(format!("Cured itself on the way: {cured}."));
+        lines.push(format!("Repartitioned itself: {cured}."));
     }
     // Of the runs that kept up, the ones with the cheapest reads.
-    let reads = |own: &Summary| own.fan_out.as_ref().map(|fan_out| fan_out.mean[0]);
-    let able =
-        runs.iter().map(|run| &run.shown.summary).filter(|own| own.served_share >= NEARLY_ALL);
+    let reads = |summary: &Summary| summary.fan_out.as_ref().map(|fan_out| fan_out.mean[0]);
+    let able = runs
+        .iter()
+        .map(|run| &run.shown.summary)
+        .filter(|summary| summary.served_share >= NEARLY_ALL);
     let cheapest = able.filter_map(reads).fold(f64::INFINITY, f64::min);
     if cheapest.is_finite() {
-        let best = list(&|own| {
-            own.served_share >= NEARLY_ALL
-                && reads(own).is_some_and(|reads| reads < cheapest + 0.05)
+        let best = list(&|summary| {
+            summary.served_share >= NEARLY_ALL
+                && reads(summary).is_some_and(|reads| reads < cheapest + 0.05)
         });
         lines.push(format!(
-            "Of those that kept up, the rows of one are cheapest to read in {best}: {cheapest:.1} {} asked.",
+            "Of those that kept up, reads of one entity are cheapest in {best}: {cheapest:.1} {} touched.",
             if cheapest < 1.05 { "partition is" } else { "partitions are" }
         ));
     }
@@ -371,9 +383,9 @@ mod tests {
     use crate::metrics::Told;
 
     fn summary(n_eff: f64, partitions: usize, served_share: f64) -> Summary {
-        let own =
+        let empty =
             Summary::of_seconds(&[], Told { policy: "ours", measured: true, ..Told::default() });
-        Summary { n_eff, partitions, served_share, ..own }
+        Summary { n_eff, partitions, served_share, ..empty }
     }
 
     fn shown(summary: Summary) -> Shown {
@@ -389,12 +401,12 @@ mod tests {
         }
     }
 
-    fn with_verdict(own: Summary, class: &'static str) -> Summary {
+    fn with_verdict(summary: Summary, class: &'static str) -> Summary {
         Summary {
             verdicts: BTreeMap::from([(class, 1)]),
             t_verdict_s: Some(12),
             t_detect_s: Some(9),
-            ..own
+            ..summary
         }
     }
 
@@ -410,18 +422,14 @@ mod tests {
 
     #[test]
     fn what_was_served_is_told_as_it_was() {
-        let told = |share| served(&summary(1.0, 8, share));
+        let text = |share| served(&summary(1.0, 8, share));
+        assert!(text(0.333).starts_with("Only 33 % of the demand was served"), "{}", text(0.333));
+        assert!(text(0.96).starts_with("96 % of"), "{}", text(0.96));
+        assert!(text(1.0).starts_with("The whole demand"), "{}", text(1.0));
         assert!(
-            told(0.333).starts_with("Only 33 % of what was asked for was served"),
+            text(1.5).starts_with("150 % of") && text(1.5).contains("had waited"),
             "{}",
-            told(0.333)
-        );
-        assert!(told(0.96).starts_with("96 % of"), "{}", told(0.96));
-        assert!(told(1.0).starts_with("All that was asked for"), "{}", told(1.0));
-        assert!(
-            told(1.5).starts_with("150 % of") && told(1.5).contains("had waited"),
-            "{}",
-            told(1.5)
+            text(1.5)
         );
     }
 
@@ -429,24 +437,24 @@ mod tests {
     fn only_the_class_that_was_named_is_named() {
         let classes = ["MOVING_RIGHT", "MOVING_LEFT", "HOT_KEY", "SWEEP", "UNSPLITTABLE"];
         for class in classes {
-            let own = shown(with_verdict(summary(1.0, 8, 0.3), class));
-            let all =
-                [seen(&own, Some(Design::TsUid)), found(&own, Some("userid"))].concat().join(" ");
-            assert!(all.contains(&format!("after 12 s the store said why, {class}: ")), "{all}");
-            for other in classes.iter().filter(|other| **other != class) {
-                assert!(!all.contains(other), "{class}: {all}");
+            let run = shown(with_verdict(summary(1.0, 8, 0.3), class));
+            let text =
+                [seen(&run, Some(Design::TsUid)), found(&run, Some("userid"))].concat().join(" ");
+            assert!(text.contains(&format!("after 12 s the verdict was {class}: ")), "{text}");
+            for absent in classes.iter().filter(|absent| **absent != class) {
+                assert!(!text.contains(absent), "{class}: {text}");
             }
-            assert_eq!(all.contains("The line that climbs"), class == "MOVING_RIGHT", "{all}");
-            assert_eq!(all.contains("The line that falls"), class == "MOVING_LEFT", "{all}");
-            assert_eq!(all.contains("divided nothing"), class.starts_with("MOVING"), "{all}");
+            assert_eq!(text.contains("The line that climbs"), class == "MOVING_RIGHT", "{text}");
+            assert_eq!(text.contains("The line that falls"), class == "MOVING_LEFT", "{text}");
+            assert_eq!(text.contains("would have divided"), class.starts_with("MOVING"), "{text}");
         }
         let calm = shown(summary(8.0, 8, 1.0));
-        let all = [seen(&calm, Some(Design::HashUid)), found(&calm, None)].concat().join(" ");
+        let text = [seen(&calm, Some(Design::HashUid)), found(&calm, None)].concat().join(" ");
         assert!(
-            all.contains("No partition was hot") && all.contains("a hash of whose row"),
-            "{all}"
+            text.contains("No partition was hot") && text.contains("a hash of the entity"),
+            "{text}"
         );
-        assert!(!all.contains("line"), "{all}");
+        assert!(!text.contains("line"), "{text}");
     }
 
     #[test]
@@ -455,23 +463,28 @@ mod tests {
         let well = with_verdict(summary(6.0, 6, 1.2), "MOVING_RIGHT");
         let mut well = shown(Summary { rekeyed: Some((44, 6)), ..well });
         well.pictures.push([String::new(), String::new()]);
-        let told = |own: &Shown| seen(own, Some(Design::TsUidAuto)).join(" ");
-        assert!(told(&ill).contains("climbs from the first second to the last"), "{}", told(&ill));
-        assert!(!told(&ill).contains("second picture"), "{}", told(&ill));
-        assert!(told(&well).contains("climbs until 44 s after the begin"), "{}", told(&well));
-        assert!(told(&well).contains("The second picture is of where new rows went: 6 partitions"));
-        assert!(told(&well).contains("even because new rows are dealt out"), "{}", told(&well));
-        let guided = |shown| Guided { shown, slug: "a", design: None, entity: None, created: &[] };
-        let all = sums(&[guided(&ill), guided(&well)]).join(" ");
-        assert!(all.contains("Cured itself on the way: `one`."), "{all}");
-        assert!(!sums(&[guided(&ill)]).join(" ").contains("Cured"));
+        let text = |run: &Shown| seen(run, Some(Design::TsUidAuto)).join(" ");
+        assert!(text(&ill).contains("climbs from the first second to the last"), "{}", text(&ill));
+        assert!(!text(&ill).contains("second picture"), "{}", text(&ill));
+        assert!(text(&well).contains("climbs until 44 s after the start"), "{}", text(&well));
+        assert!(text(&well).contains("The second picture shows the new placement: 6 partitions"));
+        assert!(
+            text(&well).contains("even because new rows are placed by a hash"),
+            "{}",
+            text(&well)
+        );
+        let guided =
+            |run| Guided { shown: run, slug: "a", design: None, entity: None, created: &[] };
+        let text = sums(&[guided(&ill), guided(&well)]).join(" ");
+        assert!(text.contains("Repartitioned itself: `one`."), "{text}");
+        assert!(!sums(&[guided(&ill)]).join(" ").contains("Repartitioned"));
     }
 
     #[test]
     fn latency_grows_where_the_end_is_worse_than_what_came_before_it() {
         let seconds = |p50: fn(u32) -> f64| -> Vec<Second> {
-            let of = |at| Second { p50_ms: p50(at), ..Second::default() };
-            (0..60).map(of).collect()
+            let second = |index| Second { p50_ms: p50(index), ..Second::default() };
+            (0..60).map(second).collect()
         };
         assert!(grows(&seconds(|at| f64::from(at) * 600.0)));
         assert!(!grows(&seconds(|_| 30_000.0)));

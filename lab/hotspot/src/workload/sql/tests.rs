@@ -38,13 +38,14 @@ fn user_events_have_the_table_of_each_design() {
     let cuts: Vec<String> = (1..8).rev().map(|ago| format!("({})", BEGIN - ago * hour)).collect();
     let cuts = cuts.join(", ");
     assert_eq!(by_time, format!("{head}ts, userid)) PARTITION BY RANGE (ts) SPLIT AT ({cuts})"));
-    let kept = " WITH ('append_mode' = 'true', 'hotspot_remedy' = 'auto')";
-    assert_eq!(made("W1", Design::TsUidAuto), format!("{by_time}{kept}"));
+    let options = " WITH ('append_mode' = 'true', 'hotspot_remedy' = 'auto')";
+    assert_eq!(made("W1", Design::TsUidAuto), format!("{by_time}{options}"));
     let by_user = made("W1", Design::UidTs);
     assert!(by_user.starts_with(&format!("{head}userid, ts)) PARTITION BY RANGE (userid) SPLIT")));
     assert_eq!(by_user.matches("), (").count(), 6, "{by_user}");
     assert_eq!(made("W1", Design::Single), format!("{head}userid, ts))"));
-    let hashed = |of: &str| format!("{head}userid, ts)) PARTITION BY HASH ({of}) PARTITIONS 8");
+    let hashed =
+        |columns: &str| format!("{head}userid, ts)) PARTITION BY HASH ({columns}) PARTITIONS 8");
     assert_eq!(made("W1", Design::HashUid), hashed("userid"));
     assert_eq!(made("W1", Design::HashAll), hashed("ts, userid"));
 }
@@ -108,7 +109,9 @@ fn rows_compare_as_their_keys_do() {
                     let (id, time) = (table.number(row.id), table.time);
                     let values = match time {
                         None => [id, 0],
-                        Some((lead, at)) if at < table.id_at => [table.lead(lead, row.time), id],
+                        Some((lead, position)) if position < table.id_at => {
+                            [table.lead(lead, row.time), id]
+                        }
                         Some((lead, _)) => [id, table.lead(lead, row.time)],
                     };
                     // Without its bucket a key compares as the columns do.
@@ -148,8 +151,8 @@ fn rows_are_a_little_earlier_than_they_arrive_and_repeat_by_the_seed() {
         let drawn = rows();
         assert_eq!(drawn, rows());
         for row in &drawn {
-            let behind = BEGIN + row.at_us.cast_signed() - table.time_of(Lead::Time, row);
-            assert!((0..=50_001).contains(&behind), "{design:?} {row:?}");
+            let delay = BEGIN + row.at_us.cast_signed() - table.time_of(Lead::Time, row);
+            assert!((0..=50_001).contains(&delay), "{design:?} {row:?}");
         }
         let users: BTreeSet<i64> = drawn.iter().map(|row| table.entity_of(row)).collect();
         assert_eq!(users.len() > 1, design != Design::Single, "{design:?}");
@@ -167,8 +170,8 @@ fn every_operation_of_every_workload_has_its_statement() {
                     let row = table.row(at_us, &op).expect(workload.name);
                     // An index has the columns of the table that it is an index of.
                     for mirror in &load[1..] {
-                        let other = SqlTable::of(mirror, "other", BEGIN).insert(&[row]);
-                        assert_eq!(other.replace(" other ", " t "), table.insert(&[row]));
+                        let statement = SqlTable::of(mirror, "other", BEGIN).insert(&[row]);
+                        assert_eq!(statement.replace(" other ", " t "), table.insert(&[row]));
                     }
                 } else {
                     assert!(table.read(&op).is_some(), "{} {design:?} {op:?}", workload.name);
@@ -181,7 +184,7 @@ fn every_operation_of_every_workload_has_its_statement() {
 #[test]
 fn reads_ask_for_what_the_operation_reads() {
     let point = |key: u64| Op { key: key.to_be_bytes().to_vec(), end: None };
-    let range = |from: u64, to: u64| Op { end: Some(to.to_be_bytes().to_vec()), ..point(from) };
+    let range = |start: u64, end: u64| Op { end: Some(end.to_be_bytes().to_vec()), ..point(start) };
     let records = table("W6:ordered", Design::UidTs);
     let read = |table: &SqlTable, op: &Op| table.read(op).unwrap();
     assert_eq!(read(&records, &point(17)), "SELECT field FROM t WHERE \"key\" = 17");
