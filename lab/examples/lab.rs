@@ -17,7 +17,7 @@ struct Cli {
 }
 
 #[tokio::main]
-#[expect(clippy::print_stderr, reason = "the last word of a command goes to its terminal")]
+#[expect(clippy::print_stderr, reason = "a command reports its error on its terminal")]
 async fn main() -> ExitCode {
     match partita_lab::run(Cli::parse().command).await {
         Ok(()) => ExitCode::SUCCESS,

@@ -116,10 +116,10 @@ pub(crate) fn failure(claims: &[Claim]) -> Option<String> {
 /// machine, which all share, and by clients that wait for one partition while another is idle.
 pub(crate) fn grows(partitions: &[u32], rates: &[f64]) -> bool {
     let mut pairs = partitions.windows(2).zip(rates.windows(2));
-    let wanted = |more: &[u32]| (f64::from(more[1]) / f64::from(more[0])).sqrt();
+    let min_growth = |more: &[u32]| (f64::from(more[1]) / f64::from(more[0])).sqrt();
     rates.len() > 1
         && rates.len() == partitions.len()
-        && pairs.all(|(of, rate)| rate[1] >= wanted(of) * rate[0] && rate[1] > 0.0)
+        && pairs.all(|(counts, rate)| rate[1] >= min_growth(counts) * rate[0] && rate[1] > 0.0)
 }
 
 /// True if all values are within this factor of the smallest.
@@ -131,8 +131,8 @@ pub(crate) fn is_flat(values: &[f64], factor: f64) -> bool {
 
 /// Rates as a list.
 pub(crate) fn list(values: &[f64]) -> String {
-    let each: Vec<String> = values.iter().map(|value| format!("{value:.0}")).collect();
-    each.join(", ")
+    let texts: Vec<String> = values.iter().map(|value| format!("{value:.0}")).collect();
+    texts.join(", ")
 }
 
 #[cfg(test)]
@@ -167,8 +167,8 @@ mod tests {
         assert_eq!(failure(&claims), None);
         let wrong = Claim::judged("it is flat", "1, 9".to_owned(), false);
         assert_eq!(wrong.line(), "FAILS  it is flat: 1, 9");
-        let said = failure(&[wrong]).unwrap();
-        assert_eq!(said, "the shape does not hold: it is flat, but measured was 1, 9");
+        let sentence = failure(&[wrong]).unwrap();
+        assert_eq!(sentence, "the shape does not hold: it is flat, but measured was 1, 9");
     }
 
     #[test]

@@ -97,16 +97,16 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     for path in &options.files {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
-        for (at, line) in text.lines().enumerate() {
+        for (index, line) in text.lines().enumerate() {
             // Points of a time series are not results.
             if line.trim().is_empty() || !line.contains("\"what\"") {
                 continue;
             }
             let line = serde_json::from_str(line)
-                .with_context(|| format!("{}:{}: no result", path.display(), at + 1))?;
+                .with_context(|| format!("{}:{}: not a result", path.display(), index + 1))?;
             match line {
                 Line::Ingest(load) => all_loads.push(*load),
-                Line::Query(asked) => all_asked.push(asked),
+                Line::Query(queries) => all_asked.push(queries),
             }
         }
     }

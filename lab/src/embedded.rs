@@ -50,11 +50,12 @@ impl Embedded {
     /// If a process does not start.
     pub(crate) async fn start(
         binary: &Path,
-        below: &Path,
+        folder: &Path,
         partition_rate: Option<f64>,
     ) -> anyhow::Result<Self> {
-        let dir = below.join(format!("partita-lab-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let dir = folder.join(format!("partita-lab-{}", std::process::id()));
+        std::fs::create_dir_all(&dir)
+            .with_context(|| format!("cannot create {}", dir.display()))?;
         let mut cluster = Self {
             dir,
             binary: binary.to_owned(),
@@ -79,13 +80,14 @@ impl Embedded {
             cluster.run(&name, &options)?;
             cluster.ready(&name).await?;
         }
-        let any = "127.0.0.1:0";
+        let any_port = "127.0.0.1:0";
         let spill = cluster.dir.join("spill").display().to_string();
-        let options = ["--meta", &meta, "--http", any, "--postgres", any, "--spill-dir", &spill];
+        let options =
+            ["--meta", &meta, "--http", any_port, "--postgres", any_port, "--spill-dir", &spill];
         cluster.run("frontend", &[&["frontend"][..], &options[..]].concat())?;
-        let said = cluster.ready("frontend").await?;
-        (cluster.postgres, cluster.http) =
-            doors(&said).with_context(|| format!("the frontend said only this: {said}"))?;
+        let output = cluster.ready("frontend").await?;
+        (cluster.postgres, cluster.http) = doors(&output)
+            .with_context(|| format!("unexpected output of the frontend: {output}"))?;
         cluster.until_live().await?;
         Ok(cluster)
     }
@@ -96,11 +98,11 @@ impl Embedded {
         if options[0] != "frontend" {
             command.arg("--data-dir").arg(self.dir.join(name));
         }
-        let (out, log) =
+        let (stdout, log) =
             (File::create(self.file(name, "out"))?, File::create(self.file(name, "log"))?);
         // The pipe's other end closes when this process ends.
         command.env(ENDS_WITH_STDIN, "1").stdin(Stdio::piped());
-        let child = command.stdout(out).stderr(log).spawn();
+        let child = command.stdout(stdout).stderr(log).spawn();
         let child = child.with_context(|| format!("cannot run {}", self.binary.display()))?;
         self.processes.push(Process { name: name.to_owned(), child });
         Ok(())
@@ -114,13 +116,13 @@ impl Embedded {
     async fn ready(&mut self, name: &str) -> anyhow::Result<String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let said = std::fs::read_to_string(self.file(name, "out")).unwrap_or_default();
-            if said.contains("is ready") && said.ends_with('\n') {
-                return Ok(said);
+            let output = std::fs::read_to_string(self.file(name, "out")).unwrap_or_default();
+            if output.contains("is ready") && output.ends_with('\n') {
+                return Ok(output);
             }
             self.check()?;
             if Instant::now() > deadline {
-                bail!("{name} does not start:\n{}", self.log(name));
+                bail!("{name} did not start:\n{}", self.log(name));
             }
             tokio::time::sleep(POLL).await;
         }
@@ -128,8 +130,9 @@ impl Embedded {
 
     /// Process ids of the datanodes.
     pub(crate) fn datanodes(&self) -> Vec<u32> {
-        let datanodes = self.processes.iter().filter(|own| own.name.starts_with("datanode"));
-        datanodes.map(|own| own.child.id()).collect()
+        let datanodes =
+            self.processes.iter().filter(|process| process.name.starts_with("datanode"));
+        datanodes.map(|process| process.child.id()).collect()
     }
 
     /// Checks that all processes run.
@@ -165,7 +168,7 @@ impl Embedded {
             }
             self.check()?;
             if Instant::now() > deadline {
-                bail!("the datanodes do not all come up: {live:?}");
+                bail!("not all datanodes became live: {live:?}");
             }
             tokio::time::sleep(POLL).await;
         }
@@ -173,8 +176,8 @@ impl Embedded {
 }
 
 /// Parses the PostgreSQL and the HTTP address from a frontend's output.
-fn doors(said: &str) -> Option<(String, String)> {
-    let line = |word: &str| said.lines().map(str::trim).find(|line| line.starts_with(word));
+fn doors(output: &str) -> Option<(String, String)> {
+    let line = |word: &str| output.lines().map(str::trim).find(|line| line.starts_with(word));
     let words: Vec<&str> = line("postgres")?.split_whitespace().collect();
     let (host, port) = (words.get(3)?, words.get(5)?);
     let http = line("http ")?.split("http://").nth(1)?;
@@ -200,9 +203,9 @@ mod tests {
 
     #[test]
     fn a_frontend_says_where_its_doors_are() {
-        let said = "partita 0.1.0 is ready\n  postgres  psql -h 127.0.0.1 -p 4003 -U partita public\n  \
+        let output = "partita 0.1.0 is ready\n  postgres  psql -h 127.0.0.1 -p 4003 -U partita public\n  \
                     load      http://127.0.0.1:4000/heatmap\n  http      http://127.0.0.1:4000\n";
-        let (postgres, http) = doors(said).unwrap();
+        let (postgres, http) = doors(output).unwrap();
         assert_eq!((postgres.as_str(), http.as_str()), ("127.0.0.1:4003", "127.0.0.1:4000"));
         assert_eq!(doors("partita is ready"), None);
     }

@@ -1,11 +1,11 @@
 //! `partita lab experiment`: repeats published experiments on hot partitions with a Partita cluster.
 //!
 //! ```text
-//!   hash-index        CockroachDB's RFC: what a hash before the key costs reads, and gives to writes
+//!   hash-index        CockroachDB's RFC: cost of a hash before the key for reads, and its benefit for writes
 //!   overloaded-shard  YDB's walk-through: one partition under load, before and after it is split
 //!   scaling           cockroachdb#38160: more writers on a key that only grows
 //!
-//!   site (a cluster) <── clients (closed loops) ── experiment ─▶ told: figures beside theirs, claims, JSON
+//!   site (a cluster) <── clients (closed loops) ── experiment ─▶ told: our figures beside the published ones, claims, JSON
 //!                                                      └─ claim: does the shape hold?
 //! ```
 //!
@@ -14,7 +14,7 @@
 //!
 //! Invariants: claims are judged only by figures of this run; a claim without enough evidence is open, and
 //! unsupported features are named; an experiment removes its tables from a cluster that it did not start, even
-//! after an error; if it is interrupted, it says that they may be left.
+//! after an error; if it is interrupted, a message says that they may remain.
 
 mod clients;
 mod hash_index;
@@ -44,7 +44,7 @@ pub enum Experiment {
 /// # Errors
 /// If the cluster cannot be started or reached, a request fails permanently, or the shape does not hold.
 pub(crate) async fn run(experiment: &Experiment) -> anyhow::Result<()> {
-    let done = async {
+    let work = async {
         match experiment {
             Experiment::HashIndex(options) => Box::pin(hash_index::run(options)).await,
             Experiment::OverloadedShard(options) => Box::pin(overloaded::run(options)).await,
@@ -52,10 +52,10 @@ pub(crate) async fn run(experiment: &Experiment) -> anyhow::Result<()> {
         }
     };
     tokio::select! {
-        done = Box::pin(done) => done,
+        result = Box::pin(work) => result,
         stopped = stopped() => {
             stopped?;
-            bail!("stopped; nothing was reported, and a cluster that ran before may still have the tables lab_experiment_*");
+            bail!("stopped before the report; a cluster that was already running may still have the tables lab_experiment_*");
         }
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
 }
 
-fn write(options: &Options, mut out: impl Write) -> std::io::Result<()> {
+fn write(options: &Options, mut writer: impl Write) -> std::io::Result<()> {
     let spec = options.data.spec(None);
     let hosts = hosts(&spec);
     let format = match options.format {
@@ -65,8 +65,8 @@ fn write(options: &Options, mut out: impl Write) -> std::io::Result<()> {
         FileFormat::Csv => Format::Csv,
     };
     match options.format {
-        FileFormat::CopyBinary => out.write_all(&BINARY_HEAD)?,
-        FileFormat::Csv => writeln!(out, "{}", columns().collect::<Vec<_>>().join(","))?,
+        FileFormat::CopyBinary => writer.write_all(&BINARY_HEAD)?,
+        FileFormat::Csv => writeln!(writer, "{}", columns().collect::<Vec<_>>().join(","))?,
         FileFormat::Lp | FileFormat::CopyText => {}
     }
     let mut encoder = Encoder::new(format, &hosts);
@@ -75,10 +75,10 @@ fn write(options: &Options, mut out: impl Write) -> std::io::Result<()> {
     while let Some(rows) = generator.next(CHUNK_ROWS) {
         chunk.clear();
         encoder.append(&rows, &mut chunk);
-        out.write_all(&chunk)?;
+        writer.write_all(&chunk)?;
     }
     if options.format == FileFormat::CopyBinary {
-        out.write_all(&BINARY_END)?;
+        writer.write_all(&BINARY_END)?;
     }
-    out.flush()
+    writer.flush()
 }

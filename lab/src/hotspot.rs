@@ -3,10 +3,10 @@
 //!
 //! ```text
 //!   case: a workload (lab/hotspot) under a design
-//!     ├─▶ before: its tables, what is read later, where leaders are
-//!     ├─▶ offer: what is asked, by law and seed or recorded ─▶ drive: INSERTs and SELECTs in an open loop ─▶ a cluster
-//!     │                                                        watch: what the store says each second ◀─┘
-//!     │                                                        ask: why, what would help, the picture, what queries touch
+//!     ├─▶ before: its tables, the rows to read, the placement of leaders
+//!     ├─▶ offer: operations, drawn by law and seed or recorded ─▶ drive: INSERTs and SELECTs in an open loop ─▶ a cluster
+//!     │                                                        watch: the store's statistics each second ◀─┘
+//!     │                                                        ask: verdict, advice, heatmap, fan-out of queries
 //!     └─▶ twin: the virtual cluster                              ─▶ report: terminal, html, json; guide: Markdown
 //! ```
 //!
@@ -69,10 +69,10 @@ impl Target {
             live.say(&format!("starting a cluster of {NODES} datanodes on this machine"));
             let binary = match &options.binary {
                 Some(binary) => binary.clone(),
-                None => std::env::current_exe().context("this binary is not to be found")?,
+                None => std::env::current_exe().context("cannot find this binary")?,
             };
-            let below = options.data_dir.clone().unwrap_or_else(std::env::temp_dir);
-            let embedded = Embedded::start(&binary, &below, bound).await?;
+            let folder = options.data_dir.clone().unwrap_or_else(std::env::temp_dir);
+            let embedded = Embedded::start(&binary, &folder, bound).await?;
             let servers = vec![connection(&embedded.postgres)?];
             let http = HttpDoor::new(&format!("http://{}", embedded.http));
             return Ok(Self { servers, http, embedded: Some(embedded) });
@@ -133,13 +133,13 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     // Checked before runs of several minutes: can the report be written?
     for folder in std::iter::once(&options.out).chain(&options.guide) {
         std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make {}", folder.display()))?;
+            .with_context(|| format!("cannot create {}", folder.display()))?;
     }
     tokio::select! {
         done = Box::pin(all(options, &cases)) => done,
         stopped = stopped() => {
             stopped?;
-            bail!("stopped; nothing was reported");
+            bail!("stopped before the report");
         }
     }
 }
@@ -196,7 +196,7 @@ async fn one(
     let (lead_us, connections) = (i64::try_from(LEAD.as_micros())?, options.connections as usize);
     let tables = before::tables(case, now_us()? + lead_us);
     if case.loads.iter().any(|load| !SqlTable::prior(load).is_empty()) {
-        live.say(&format!("{}: loading what it reads", case.name));
+        live.say(&format!("{}: loading the rows that it reads", case.name));
     }
     let (created, remarks) =
         before::prepare(&client, case, &tables, &target.servers, connections).await?;
@@ -224,18 +224,18 @@ async fn one(
         let map = ask::picture(&target.http, name, case.seconds + 5).await;
         drawn.extend(map.as_ref().map(pictures));
     }
-    let asked = match tables[0].entity() {
+    let entity_reads = match tables[0].entity() {
         Some(entity) => {
             let users = entities(case, &tables[0], options.seed);
             ask::fan_out(&client, &table, entity, &users, now_us()?).await
         }
         None => None,
     };
-    let found = rows(&client, &format!("SELECT count(*) FROM {table}")).await;
-    let found = found.ok().and_then(|rows| rows.first()?.first()?.clone());
+    let count_rows = rows(&client, &format!("SELECT count(*) FROM {table}")).await;
+    let row_count = count_rows.ok().and_then(|rows| rows.first()?.first()?.clone());
     let mut findings = explained.findings;
     findings.extend(findings_of(&watch, &counts));
-    if let (Some((_, times)), Some(entity)) = (&asked, tables[0].entity()) {
+    if let (Some((_, times)), Some(entity)) = (&entity_reads, tables[0].entity()) {
         let whose = if entity == "userid" { "user" } else { entity };
         findings.push(format!("a {whose}'s rows were read in {:.0} ms (median)", times[0]));
     }
@@ -244,11 +244,11 @@ async fn one(
         Some(Shows::OneHotspot) => ask::try_advice(&client, &table, &explained.advice).await,
         _ => None,
     };
-    let summary = summary(&watch, asked.map(|(fan_out, _)| fan_out));
-    let shown = Shown {
+    let summary = summary(&watch, entity_reads.map(|(fan_out, _)| fan_out));
+    let section = Shown {
         name: case.name.clone(),
         about: case.about.clone(),
-        note: note(options, case, &counts, found.as_deref(), &watch, &created.join("; ")),
+        note: note(options, case, &counts, row_count.as_deref(), &watch, &created.join("; ")),
         pictures: drawn,
         findings,
         advice: explained.advice,
@@ -263,7 +263,7 @@ async fn one(
     }
     let lacking = lacking(&case.loads).into_iter().map(str::to_owned).chain(remarks);
     Ok(Run {
-        shown,
+        shown: section,
         slug: case.slug('-'),
         workload: case.workload,
         design: case.design,
@@ -281,7 +281,7 @@ async fn one(
 
 /// Summary of a run.
 fn summary(watch: &Watch, fan_out: Option<FanOut>) -> Summary {
-    let told = Told {
+    let observed = Told {
         policy: "partita",
         measured: true,
         t_detect_s: watch.first.hot_s,
@@ -292,20 +292,23 @@ fn summary(watch: &Watch, fan_out: Option<FanOut>) -> Summary {
         fan_out,
         ..Told::default()
     };
-    Summary::of_seconds(&watch.seconds, told)
+    Summary::of_seconds(&watch.seconds, observed)
 }
 
 /// Observations during the run.
 fn findings_of(watch: &Watch, counts: &Counts) -> Vec<String> {
-    let rekeyed = watch.first.rekeyed.map(|(at, partitions)| {
+    let rekeyed = watch.first.rekeyed.map(|(second, partitions)| {
         format!(
-            "after {at} s the store dealt new rows out over {partitions} partitions by hash; those from before stay where they are, in a table whose name ends in $former"
+            "after {second} s the store placed new rows by hash in {partitions} partitions; existing rows stay in a table whose name ends in $former"
         )
     });
     let mut findings: Vec<String> = rekeyed.into_iter().collect();
-    findings.extend(counts.messages().into_iter().map(|text| format!("turned away: {text}")));
+    findings.extend(counts.messages().into_iter().map(|text| format!("rejected: {text}")));
     if counts.unsaid() > 0 {
-        findings.push(format!("{} operations had no statement and were left out", counts.unsaid()));
+        findings.push(format!(
+            "{} operations cannot be expressed in SQL and were left out",
+            counts.unsaid()
+        ));
     }
     findings
 }
@@ -344,22 +347,22 @@ fn note(
     options: &Options,
     case: &Case,
     counts: &Counts,
-    found: Option<&str>,
+    row_count: Option<&str>,
     watch: &Watch,
     created: &str,
 ) -> String {
     let whole = watch.all.summary();
     let batch = options.batch;
-    let (answered, of) = if case.reads() {
+    let (answered, statement) = if case.reads() {
         let answered = format!("{} reads were answered. ", counts.answered());
         (answered, format!("a read, or an INSERT of up to {batch} rows,"))
     } else {
         (String::new(), format!("an INSERT of {batch} rows"))
     };
     format!(
-        "{} rows were acknowledged, the table has {}. {answered}Latency of {of} over the whole run, from when it was due: p50 {:.0} ms, p99 {:.0} ms, max {:.0} ms. {created}",
+        "{} rows were acknowledged, the table has {}. {answered}Latency of {statement} over the whole run, from its due time: p50 {:.0} ms, p99 {:.0} ms, max {:.0} ms. {created}",
         counts.stored(),
-        found.unwrap_or("an unknown number"),
+        row_count.unwrap_or("an unknown number"),
         whole.p50_ms,
         whole.p99_ms,
         whole.max_ms

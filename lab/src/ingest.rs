@@ -125,7 +125,7 @@ pub(crate) struct Metering {
 /// If the server cannot be reached, or rows were rejected.
 pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     if options.rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
-        bail!("--rate is rows a second, more than 0");
+        bail!("--rate must be above 0 rows per second");
     }
     let loaded = load(options).await?;
     let report = Report::of(options, &loaded);
@@ -183,7 +183,7 @@ async fn load(options: &Options) -> anyhow::Result<Loaded> {
     // The server is metered from here on.
     let mut meter =
         Meter::new(options.metering.server_pid.clone(), options.metering.server_pid_tree);
-    let before = meter.read()?;
+    let usage_before = meter.read()?;
     let cpu_before = own_cpu_s();
     let began = Instant::now();
     let load = Arc::new(Load {
@@ -195,22 +195,30 @@ async fn load(options: &Options) -> anyhow::Result<Loaded> {
         source,
         report_every: options.report_every,
         meter: Mutex::new(meter),
-        before,
+        before: usage_before,
         stored: AtomicU64::new(0),
     });
     let tally = worker::run(&load, senders).await?;
     let elapsed = began.elapsed();
     let client_cpu_s = own_cpu_s() - cpu_before;
-    let beside = load.source.finish().await?;
+    let encoded_beside = load.source.finish().await?;
     // The settled usage includes the server's background work.
-    let mut server = report::ServerUsage::new(before, load.usage().await?);
+    let mut server = report::ServerUsage::new(usage_before, load.usage().await?);
     if let Some(settle) = options.settle {
         tokio::time::sleep(settle).await;
         server.settled(load.usage().await?);
     }
     server.disk = disk(&options.metering.data_dir);
     let prepared_rows = load.prepared_rows;
-    Ok(Loaded { tally, elapsed, encoded_before_s, prepared_rows, beside, client_cpu_s, server })
+    Ok(Loaded {
+        tally,
+        elapsed,
+        encoded_before_s,
+        prepared_rows,
+        beside: encoded_beside,
+        client_cpu_s,
+        server,
+    })
 }
 
 async fn make_table(options: &Options) -> anyhow::Result<()> {

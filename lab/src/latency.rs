@@ -42,8 +42,8 @@ impl Latencies {
     }
 
     /// Adds the latencies of another worker.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.micros.add(&other.micros).expect("all have the same bounds");
+    pub(crate) fn add(&mut self, latencies: &Self) {
+        self.micros.add(&latencies.micros).expect("all have the same bounds");
     }
 
     /// Number of latencies.
@@ -53,21 +53,21 @@ impl Latencies {
 
     /// Quantile for a share from 0 to 1; `None` if there are no latencies.
     pub(crate) fn quantile(&self, share: f64) -> Option<Duration> {
-        let any = !self.micros.is_empty();
-        any.then(|| Duration::from_micros(self.micros.value_at_quantile(share)))
+        let has_values = !self.micros.is_empty();
+        has_values.then(|| Duration::from_micros(self.micros.value_at_quantile(share)))
     }
 
     /// Share, from 0 to 1, of latencies up to a limit; `None` if there are none.
     #[expect(clippy::cast_precision_loss, reason = "requests of a run fit 53 bits")]
     pub(crate) fn share_within(&self, limit: Duration) -> Option<f64> {
         let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
-        let within = self.micros.count_between(0, limit.min(self.micros.high())) as f64;
-        (!self.micros.is_empty()).then(|| within / self.micros.len() as f64)
+        let count = self.micros.count_between(0, limit.min(self.micros.high())) as f64;
+        (!self.micros.is_empty()).then(|| count / self.micros.len() as f64)
     }
 
     #[expect(clippy::cast_precision_loss, reason = "microseconds up to ten minutes fit")]
     pub(crate) fn summary(&self) -> Summary {
-        let at = |quantile: f64| self.micros.value_at_quantile(quantile) as f64 / 1e3;
+        let quantile_ms = |quantile: f64| self.micros.value_at_quantile(quantile) as f64 / 1e3;
         if self.micros.is_empty() {
             return Summary::default();
         }
@@ -75,10 +75,10 @@ impl Latencies {
             count: self.micros.len(),
             mean_ms: self.micros.mean() / 1e3,
             min_ms: self.micros.min() as f64 / 1e3,
-            p50_ms: at(0.5),
-            p90_ms: at(0.9),
-            p99_ms: at(0.99),
-            p999_ms: at(0.999),
+            p50_ms: quantile_ms(0.5),
+            p90_ms: quantile_ms(0.9),
+            p99_ms: quantile_ms(0.99),
+            p999_ms: quantile_ms(0.999),
             max_ms: self.micros.max() as f64 / 1e3,
         }
     }
@@ -90,16 +90,16 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_all_workers() {
-        let (mut one, mut other) = (Latencies::default(), Latencies::default());
-        (1..=500).for_each(|at| one.record(Duration::from_millis(at)));
-        (501..=1_000).for_each(|at| other.record(Duration::from_millis(at)));
-        one.add(&other);
-        let summary = one.summary();
+        let (mut first, mut second) = (Latencies::default(), Latencies::default());
+        (1..=500).for_each(|millis| first.record(Duration::from_millis(millis)));
+        (501..=1_000).for_each(|millis| second.record(Duration::from_millis(millis)));
+        first.add(&second);
+        let summary = first.summary();
         assert_eq!(summary.count, 1_000);
-        for (told, real) in
+        for (measured, real) in
             [(summary.p50_ms, 500.0), (summary.p99_ms, 990.0), (summary.max_ms, 1_000.0)]
         {
-            assert!((told - real).abs() / real < 0.002, "{told} for {real}");
+            assert!((measured - real).abs() / real < 0.002, "{measured} for {real}");
         }
     }
 
@@ -108,7 +108,7 @@ mod tests {
         let mut latencies = Latencies::default();
         assert_eq!(latencies.share_within(Duration::from_secs(1)), None);
         assert_eq!(latencies.quantile(0.5), None);
-        (1..=1_000).for_each(|at| latencies.record(Duration::from_millis(at)));
+        (1..=1_000).for_each(|millis| latencies.record(Duration::from_millis(millis)));
         let limit = latencies.quantile(0.226).unwrap();
         assert!((226..=227).contains(&limit.as_millis()), "{limit:?}");
         let share = latencies.share_within(limit).unwrap();

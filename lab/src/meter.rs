@@ -109,7 +109,7 @@ impl Stat {
     fn parse(text: &str) -> Option<Self> {
         // The name in parentheses may contain anything; fields are counted after it.
         let fields: Vec<&str> = text[text.rfind(')')? + 2..].split_ascii_whitespace().collect();
-        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
         Some(Self {
             parent: u32::try_from(number(1)?).ok()?,
             own_ticks: number(11)? + number(12)?,
@@ -125,7 +125,7 @@ impl Stat {
 }
 
 /// All descendants of processes, without the processes themselves.
-fn descendants(of: &[u32]) -> Vec<u32> {
+fn descendants(roots: &[u32]) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
@@ -135,14 +135,14 @@ fn descendants(of: &[u32]) -> Vec<u32> {
             children.entry(stat.parent).or_default().push(pid);
         }
     }
-    let (mut found, mut next) = (Vec::new(), of.to_vec());
+    let (mut pids, mut next) = (Vec::new(), roots.to_vec());
     while let Some(pid) = next.pop() {
-        let below = children.remove(&pid).unwrap_or_default();
-        next.extend(&below);
-        found.extend(below);
+        let child_pids = children.remove(&pid).unwrap_or_default();
+        next.extend(&child_pids);
+        pids.extend(child_pids);
     }
-    found.retain(|pid| !of.contains(pid));
-    found
+    pids.retain(|pid| !roots.contains(pid));
+    pids
 }
 
 /// A value in kB of `/proc/PID/<file>`, in bytes; 0 if it is not there.
@@ -192,12 +192,12 @@ pub(crate) fn disk(folders: &[PathBuf]) -> Disk {
 fn allocated(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let Ok(metadata) = path.symlink_metadata() else { return 0 };
-    let own = metadata.blocks() * BLOCK_BYTES;
+    let bytes = metadata.blocks() * BLOCK_BYTES;
     if !metadata.is_dir() {
-        return own;
+        return bytes;
     }
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    own + entries.map(|entry| allocated(&entry.path())).sum::<u64>()
+    bytes + entries.map(|entry| allocated(&entry.path())).sum::<u64>()
 }
 
 #[cfg(test)]
@@ -228,10 +228,10 @@ mod tests {
     #[test]
     fn descendants_count() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let found = descendants(&[std::process::id()]);
+        let pids = descendants(&[std::process::id()]);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(found.contains(&child.id()));
+        assert!(pids.contains(&child.id()));
     }
 
     #[test]

@@ -47,8 +47,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_closed_loop_waits_for_nothing() {
-        let before = Instant::now();
-        let from = Pace::new(None).due(1e300).await;
-        assert!(before <= from && from <= Instant::now());
+        let start = Instant::now();
+        let due = Pace::new(None).due(1e300).await;
+        assert!(start <= due && due <= Instant::now());
     }
 }

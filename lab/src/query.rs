@@ -122,13 +122,13 @@ impl Options {
 pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     let is_rate = |rate: Option<f64>| rate.is_none_or(|rate| rate.is_finite() && rate > 0.0);
     if !is_rate(options.rate) {
-        bail!("--rate is questions a second, more than 0");
+        bail!("--rate must be above 0 questions per second");
     }
     if !is_rate(options.while_ingesting) {
-        bail!("--while-ingesting is rows a second, more than 0");
+        bail!("--while-ingesting must be above 0 rows per second");
     }
     if options.yardstick.is_wanted() && (options.connections > 1 || options.rate.is_some()) {
-        bail!("--yardstick is for one connection in a closed loop");
+        bail!("--yardstick needs a single connection and no --rate");
     }
     let queries = named(&options.query)?;
     if options.show {
@@ -136,7 +136,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     }
     // First the server without other load, alternating with the yardstick.
     let yardstick = Yardstick::open(&options.yardstick, &options.data).await?;
-    let (alone, beside) = round(options, &queries, yardstick).await?;
+    let (server_report, yardstick_report) = round(options, &queries, yardstick).await?;
     // Then the server while rows are loaded.
     let busy = match options.while_ingesting {
         None => None,
@@ -149,7 +149,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
             Some(Report { label, ingested, ..busy })
         }
     };
-    let reports = Reports { alone, yardstick: beside, busy };
+    let reports = Reports { alone: server_report, yardstick: yardstick_report, busy };
     reports.print(options.json)?;
     let failed = reports.failed();
     if failed > 0 {
@@ -172,7 +172,7 @@ async fn round(
     let mut meter =
         Meter::new(options.metering.server_pid.clone(), options.metering.server_pid_tree);
     let cpu_before = own_cpu_s();
-    let (mut results, mut besides) = (Vec::new(), Vec::new());
+    let (mut results, mut yardstick_results) = (Vec::new(), Vec::new());
     for query in queries {
         progress(query.name);
         let first = query.question(&options.data, options.query_seed, 0);
@@ -182,7 +182,7 @@ async fn round(
         let measured = measure(options, *query, askers, yardstick.as_ref(), &mut meter).await?;
         askers = measured.askers;
         results.push(measured.server);
-        besides.push(measured.yardstick);
+        yardstick_results.push(measured.yardstick);
     }
     progress("");
     let usage = meter.read()?;
@@ -203,24 +203,28 @@ async fn round(
         server_memory_peak_bytes: usage.memory_peak_bytes,
         ingested: None,
     };
-    let beside = yardstick.map(|_| Report {
+    let yardstick_report = yardstick.map(|_| Report {
         server: "datafusion",
         door: "in-process".to_owned(),
-        queries: besides,
+        queries: yardstick_results,
         // The yardstick runs within the client.
         metered: false,
         server_memory_bytes: 0,
         server_memory_peak_bytes: 0,
         ..report.clone()
     });
-    Ok((report, beside))
+    Ok((report, yardstick_report))
 }
 
 fn show(options: &Options, queries: &[Query]) -> anyhow::Result<()> {
     for query in queries {
         let question = query.question(&options.data, options.query_seed, options.warmup);
         let text = text(&question, options.dialect());
-        say(&format!("-- {}\n{}", query.name, text.as_deref().unwrap_or("-- cannot be asked")))?;
+        say(&format!(
+            "-- {}\n{}",
+            query.name,
+            text.as_deref().unwrap_or("-- not expressible in this language")
+        ))?;
     }
     Ok(())
 }
@@ -242,14 +246,14 @@ async fn measure(
     meter: &mut Meter,
 ) -> anyhow::Result<Measured> {
     let options = Arc::new(options.clone());
-    let (mut warm, mut warm_beside) = (Asked::default(), Asked::default());
+    let (mut warm, mut warm_yardstick) = (Asked::default(), Asked::default());
     for run in 0..options.warmup {
         warm.ask(&options, query, run, &askers[0], None).await;
         if let Some(yardstick) = yardstick {
-            warm_beside.ask_yardstick(&options, query, run, yardstick).await;
+            warm_yardstick.ask_yardstick(&options, query, run, yardstick).await;
         }
     }
-    let before = meter.read()?;
+    let usage_before = meter.read()?;
     let pace = Pace::new(options.rate);
     let next = Arc::new(AtomicU64::new(0));
     let mut workers = JoinSet::new();
@@ -257,37 +261,38 @@ async fn measure(
         let (options, next) = (Arc::clone(&options), Arc::clone(&next));
         let yardstick = yardstick.cloned();
         workers.spawn(async move {
-            let (mut asked, mut beside) = (Asked::default(), Asked::default());
+            let (mut by_server, mut by_yardstick) = (Asked::default(), Asked::default());
             loop {
                 let run = next.fetch_add(1, Ordering::Relaxed);
                 if run >= options.runs {
-                    return (asker, asked, beside);
+                    return (asker, by_server, by_yardstick);
                 }
                 let number = options.warmup + run;
                 // The second of the two finds the caches as the first left them, so they alternate in that, too.
                 let second = run % 2 == 1;
                 if second && let Some(yardstick) = &yardstick {
-                    beside.ask_yardstick(&options, query, number, yardstick).await;
+                    by_yardstick.ask_yardstick(&options, query, number, yardstick).await;
                 }
-                asked.ask(&options, query, number, &asker, Some((pace, run))).await;
+                by_server.ask(&options, query, number, &asker, Some((pace, run))).await;
                 if !second && let Some(yardstick) = &yardstick {
-                    beside.ask_yardstick(&options, query, number, yardstick).await;
+                    by_yardstick.ask_yardstick(&options, query, number, yardstick).await;
                 }
             }
         });
     }
-    let (mut askers, mut all, mut beside) = (Vec::new(), Asked::default(), Asked::default());
+    let (mut askers, mut server_total, mut yardstick_total) =
+        (Vec::new(), Asked::default(), Asked::default());
     while let Some(worker) = workers.join_next().await {
-        let (asker, asked, by_yardstick) = worker?;
+        let (asker, by_server, by_yardstick) = worker?;
         askers.push(asker);
-        all.add(asked);
-        beside.add(by_yardstick);
+        server_total.add(by_server);
+        yardstick_total.add(by_yardstick);
     }
-    let after = meter.read()?;
+    let usage_after = meter.read()?;
     Ok(Measured {
         askers,
-        server: all.result(query, after.cpu_s - before.cpu_s),
-        yardstick: beside.result(query, 0.0),
+        server: server_total.result(query, usage_after.cpu_s - usage_before.cpu_s),
+        yardstick: yardstick_total.result(query, 0.0),
     })
 }
 
@@ -312,12 +317,12 @@ impl Asked {
         paced: Option<(Pace, u64)>,
     ) {
         let Some((question, text)) = asked(options, query, run, options.dialect()) else { return };
-        let from = match paced {
-            Some((pace, before)) => pace.due(before as f64).await,
+        let start = match paced {
+            Some((pace, questions_before)) => pace.due(questions_before as f64).await,
             None => tokio::time::Instant::now(),
         };
         let answer = asker.ask(&question, &text).await;
-        let latency = from.elapsed();
+        let latency = start.elapsed();
         self.take(latency, answer.map_err(anyhow::Error::from));
     }
 
@@ -330,9 +335,9 @@ impl Asked {
         yardstick: &Yardstick,
     ) {
         let Some((_, text)) = asked(options, query, run, Dialect::Sql) else { return };
-        let from = tokio::time::Instant::now();
+        let start = tokio::time::Instant::now();
         let answer = yardstick.ask(&text).await;
-        let latency = from.elapsed();
+        let latency = start.elapsed();
         self.take(latency, answer);
     }
 
@@ -361,11 +366,11 @@ impl Asked {
         }
     }
 
-    fn add(&mut self, other: Self) {
-        self.latencies.add(&other.latencies);
-        self.digest.add(other.digest);
-        self.failed += other.failed;
-        self.messages.extend(other.messages);
+    fn add(&mut self, results: Self) {
+        self.latencies.add(&results.latencies);
+        self.digest.add(results.digest);
+        self.failed += results.failed;
+        self.messages.extend(results.messages);
         self.messages.truncate(MESSAGES_MAX);
     }
 }

@@ -17,9 +17,9 @@ pub(crate) fn say_json(value: &impl Serialize) -> anyhow::Result<()> {
 /// # Errors
 /// If it cannot be written.
 pub(crate) fn say(text: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}")?;
-    out.flush()?;
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{text}")?;
+    stdout.flush()?;
     Ok(())
 }
 
@@ -41,13 +41,14 @@ pub(crate) fn warn(text: &str) {
 /// Aligns cells in columns; all but the first column to the right.
 pub(crate) fn align(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let width =
-        |at: usize| lines.iter().filter_map(move |line| line.get(at)).map(|c| c.chars().count());
-    let widths: Vec<usize> = (0..columns).map(|at| width(at).max().unwrap_or(0)).collect();
+    let width = |column: usize| {
+        lines.iter().filter_map(move |line| line.get(column)).map(|c| c.chars().count())
+    };
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).max().unwrap_or(0)).collect();
     let aligned = lines.iter().map(|line| {
-        let cells = line.iter().enumerate().map(|(at, cell)| {
-            let width = widths[at];
-            if at == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        let cells = line.iter().enumerate().map(|(column, cell)| {
+            let width = widths[column];
+            if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
         });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     });

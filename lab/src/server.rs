@@ -69,7 +69,7 @@ impl Target {
         Ok(match self.server {
             Server::Partita => format!("/api/v3/write_lp?db={db}&precision=nanosecond"),
             Server::Influxdb | Server::VictoriaMetrics => format!("/write?db={db}&precision=ns"),
-            server => bail!("{} takes no line protocol", server.name()),
+            server => bail!("{} does not accept line protocol", server.name()),
         })
     }
 
@@ -79,7 +79,7 @@ impl Target {
     /// If the server is not ClickHouse.
     pub(crate) fn tab_separated_path(&self) -> anyhow::Result<String> {
         if self.server != Server::ClickHouse {
-            bail!("only ClickHouse takes rows through this door");
+            bail!("only ClickHouse accepts rows as TabSeparated");
         }
         let columns = crate::encode::columns().collect::<Vec<_>>().join(", ");
         let insert = format!("INSERT INTO {TABLE} ({columns}) FORMAT TabSeparated");
@@ -119,8 +119,8 @@ impl Target {
     async fn sql(&self, statements: &[String]) -> anyhow::Result<()> {
         let client = postgres::connect(&self.pg, &self.db).await?;
         for statement in statements {
-            let done = client.batch_execute(statement).await;
-            done.map_err(|error| postgres::failure(&error))?;
+            let outcome = client.batch_execute(statement).await;
+            outcome.map_err(|error| postgres::failure(&error))?;
         }
         Ok(())
     }
@@ -143,8 +143,8 @@ impl Target {
 fn definitions(tag: &str, time: &str, field: &str) -> String {
     let tags = TAGS.iter().map(|name| format!("{name} {tag}"));
     let fields = FIELDS.iter().map(|name| format!("{name} {field}"));
-    let all: Vec<_> = tags.chain([format!("{TIME} {time}")]).chain(fields).collect();
-    all.join(", ")
+    let columns: Vec<_> = tags.chain([format!("{TIME} {time}")]).chain(fields).collect();
+    columns.join(", ")
 }
 
 /// Same columns as line protocol creates, but with the host first in the key.

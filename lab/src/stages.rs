@@ -22,7 +22,7 @@ use crate::report::{align, say, short};
 
 /// The pieces in the order of the path: a title, and criterion's name, which [`bench`] completes.
 const PIECES: [(&str, &str); 7] = [
-    ("decode what came", "decode/"),
+    ("decode the request", "decode/"),
     ("complete, place, cut", "ingest/1 partition"),
     ("encode a log entry", "entry/encode"),
     ("append it to the log", "append CPU/batch, synced"),
@@ -72,7 +72,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             .with_context(|| format!("cannot read {}", path.display()))?;
         text.lines().try_for_each(|line| add_load(line, &mut wholes))?;
     }
-    say("CPU of each piece of the write path, microseconds a row:")?;
+    say("CPU of each piece of the write path, microseconds per row:")?;
     say(&align(&lines(&costs, &wholes)))
 }
 
@@ -102,18 +102,18 @@ fn collect(folder: &Path, costs: &mut Costs) -> anyhow::Result<()> {
         if !path.is_dir() {
             continue;
         }
-        let about = path.join("benchmark.json");
-        if path.file_name().is_none_or(|name| name != "new") || !about.exists() {
+        let description_path = path.join("benchmark.json");
+        if path.file_name().is_none_or(|name| name != "new") || !description_path.exists() {
             collect(&path, costs)?;
             continue;
         }
         let read = |path: &Path| {
             std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
         };
-        let about: Benchmark = serde_json::from_slice(&read(&about)?)?;
+        let description: Benchmark = serde_json::from_slice(&read(&description_path)?)?;
         let estimates: Estimates = serde_json::from_slice(&read(&path.join("estimates.json"))?)?;
-        if let Some(rows) = about.throughput["Elements"].as_f64().filter(|rows| *rows > 0.0) {
-            costs.insert(about.full_id, estimates.median.point_estimate / rows / 1e3);
+        if let Some(rows) = description.throughput["Elements"].as_f64().filter(|rows| *rows > 0.0) {
+            costs.insert(description.full_id, estimates.median.point_estimate / rows / 1e3);
         }
     }
     Ok(())
@@ -136,7 +136,7 @@ fn add_load(line: &str, wholes: &mut BTreeMap<String, Whole>) -> anyhow::Result<
     if line.trim().is_empty() || !line.contains("\"what\"") {
         return Ok(());
     }
-    let line: Line = serde_json::from_str(line).context("no result")?;
+    let line: Line = serde_json::from_str(line).context("not a result")?;
     let is_load = line.what == "ingest" && line.server == "partita" && line.metered == Some(true);
     if let (true, Some(door), Some(acknowledged), Some(settled)) =
         (is_load, line.door, line.server_cpu_s_per_mrow, line.server_cpu_settled_s_per_mrow)
@@ -160,9 +160,9 @@ fn bench(name: &str, door: &str) -> String {
 
 fn lines(costs: &Costs, wholes: &BTreeMap<String, Whole>) -> Vec<Vec<String>> {
     let cost = |name: &str, door: &str| costs.get(&bench(name, door)).copied();
-    let told = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), short);
+    let cell = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), short);
     let row = |title: &str, value: &dyn Fn(&str) -> Option<f64>| {
-        let values = DOORS.iter().map(|door| told(value(door)));
+        let values = DOORS.iter().map(|door| cell(value(door)));
         std::iter::once(title.to_owned()).chain(values).collect::<Vec<_>>()
     };
     // A sum that lacks one of its parts would look like a cheap path.
@@ -194,8 +194,8 @@ mod tests {
     fn measured(folder: &Path, name: &str, rows: &str, nanos: f64) {
         let folder = folder.join(name.replace(' ', "_")).join("new");
         std::fs::create_dir_all(&folder).unwrap();
-        let about = format!(r#"{{"group_id":"g","full_id":"{name}","throughput":{rows}}}"#);
-        std::fs::write(folder.join("benchmark.json"), about).unwrap();
+        let description = format!(r#"{{"group_id":"g","full_id":"{name}","throughput":{rows}}}"#);
+        std::fs::write(folder.join("benchmark.json"), description).unwrap();
         let estimates = format!(
             r#"{{"mean":{{"point_estimate":1.0}},"median":{{"point_estimate":{nanos}}},"slope":null}}"#
         );
@@ -239,10 +239,11 @@ mod tests {
         add_load(r#"{"rows":5}"#, &mut wholes).unwrap();
         add_load(r#"{"what":"query","server":"partita"}"#, &mut wholes).unwrap();
         let lines = lines(&costs, &wholes);
-        let of = |title: &str| lines.iter().find(|line| line[0] == title).unwrap()[1..3].to_vec();
-        assert_eq!(of("sum"), ["1.00", "-"]);
-        assert_eq!(of("server, settled"), ["2.00", "-"]);
-        assert_eq!(of("not explained: settled - sum"), ["1.00", "-"]);
+        let cells =
+            |title: &str| lines.iter().find(|line| line[0] == title).unwrap()[1..3].to_vec();
+        assert_eq!(cells("sum"), ["1.00", "-"]);
+        assert_eq!(cells("server, settled"), ["2.00", "-"]);
+        assert_eq!(cells("not explained: settled - sum"), ["1.00", "-"]);
         assert!(lines.iter().all(|line| line.len() == 1 + DOORS.len()));
     }
 }

@@ -59,11 +59,15 @@ impl Spread {
         spread
     }
 
-    /// Statistics of a figure computed in each round from two measurements.
-    pub(crate) fn of_pairs(of: &[f64], to: &[f64], each: impl Fn(f64, f64) -> f64) -> Self {
-        let pairs = of.iter().zip(to).filter(|(_, to)| **to > 0.0);
-        let each: Vec<f64> = pairs.map(|(of, to)| each(*of, *to)).collect();
-        Self::of(&each)
+    /// Statistics of a figure computed in each round from two measurements; rounds with a base of 0 are left out.
+    pub(crate) fn of_pairs(
+        values: &[f64],
+        bases: &[f64],
+        figure: impl Fn(f64, f64) -> f64,
+    ) -> Self {
+        let pairs = values.iter().zip(bases).filter(|(_, base)| **base > 0.0);
+        let figures: Vec<f64> = pairs.map(|(value, base)| figure(*value, *base)).collect();
+        Self::of(&figures)
     }
 }
 
@@ -79,9 +83,9 @@ fn confidence(rounds: usize, from_end: usize) -> f64 {
     (1.0 - 2.0 * outside / 2_f64.powf(count(rounds))).max(0.0)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "rounds that somebody waits for")]
-fn count(of: usize) -> f64 {
-    of as f64
+#[expect(clippy::cast_precision_loss, reason = "the number of rounds is small")]
+fn count(number: usize) -> f64 {
+    number as f64
 }
 
 #[cfg(test)]
@@ -100,8 +104,8 @@ mod tests {
         for (rounds, from_end, sure) in
             [(5, 1, 0.9375), (5, 2, 0.625), (9, 2, 0.9609), (9, 3, 0.8203), (1, 1, 0.0)]
         {
-            let told = confidence(rounds, from_end);
-            assert!((told - sure).abs() < 1e-4, "{told} for {rounds}, {from_end}");
+            let probability = confidence(rounds, from_end);
+            assert!((probability - sure).abs() < 1e-4, "{probability} for {rounds}, {from_end}");
         }
     }
 
@@ -119,7 +123,8 @@ mod tests {
     #[test]
     fn pairs_are_judged_round_by_round() {
         // The machine was half as fast in the second round, for both measurements.
-        let spread = Spread::of_pairs(&[90.0, 45.0], &[100.0, 50.0], |of, to| 1.0 - of / to);
+        let spread =
+            Spread::of_pairs(&[90.0, 45.0], &[100.0, 50.0], |value, base| 1.0 - value / base);
         assert!((spread.median - 0.1).abs() < 1e-9 && (spread.high - spread.low).abs() < 1e-9);
         assert_eq!(Spread::of_pairs(&[1.0], &[0.0], |of, to| of / to).rounds, 0);
     }

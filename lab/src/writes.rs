@@ -95,7 +95,7 @@ impl Writer {
     async fn postgres(address: &str) -> anyhow::Result<Self> {
         let client = postgres::connect(address, "public").await?;
         let text = format!("INSERT INTO {TABLE} (id, value) VALUES ($1, $2)");
-        let insert = client.prepare(&text).await.context("the INSERT cannot be prepared")?;
+        let insert = client.prepare(&text).await.context("cannot prepare the INSERT")?;
         Ok(Self::Postgres { client, insert })
     }
 
@@ -155,24 +155,24 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
         });
     }
     let seconds = Duration::from_secs(u64::from(options.seconds));
-    let from = Instant::now() + seconds / 10;
-    let until = from + seconds;
+    let measure_start = Instant::now() + seconds / 10;
+    let measure_end = measure_start + seconds;
     let mut tasks = JoinSet::new();
     for (number, writer) in (0..).zip(writers) {
         let (next, bytes) = (Arc::clone(&next), options.bytes);
-        tasks.spawn(work(writer, Random::new(7, number), next, bytes, from, until));
+        tasks.spawn(work(writer, Random::new(7, number), next, bytes, measure_start, measure_end));
     }
-    let mut all = Counted::default();
+    let mut totals = Counted::default();
     while let Some(counted) = tasks.join_next().await {
         let counted = counted?;
-        all.latencies.add(&counted.latencies);
-        all.failed += counted.failed;
-        all.messages.extend(counted.messages);
+        totals.latencies.add(&counted.latencies);
+        totals.failed += counted.failed;
+        totals.messages.extend(counted.messages);
     }
-    all.messages.sort_unstable();
-    all.messages.dedup();
-    all.messages.truncate(MESSAGES_MAX);
-    let latency = all.latencies.summary();
+    totals.messages.sort_unstable();
+    totals.messages.dedup();
+    totals.messages.truncate(MESSAGES_MAX);
+    let latency = totals.latencies.summary();
     let report = Report {
         server: if etcd { "etcd" } else { "postgres" },
         clients: options.clients,
@@ -182,8 +182,8 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
         writes: latency.count,
         #[expect(clippy::cast_precision_loss, reason = "a rate")]
         per_second: latency.count as f64 / seconds.as_secs_f64(),
-        failed: all.failed,
-        messages: all.messages,
+        failed: totals.failed,
+        messages: totals.messages,
         latency,
     };
     tell(&report, options.json)?;
@@ -195,7 +195,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
 
 /// Drops the table if it exists, and creates it.
 async fn prepare(options: &Options) -> anyhow::Result<()> {
-    let address = options.postgres.first().context("no server is named")?;
+    let address = options.postgres.first().context("no server given")?;
     let client = postgres::connect(address, "public").await?;
     let partitioned = match options.plain {
         true => String::new(),
@@ -217,14 +217,14 @@ async fn work(
     mut random: Random,
     next: Arc<AtomicU64>,
     bytes: usize,
-    from: Instant,
-    until: Instant,
+    measure_start: Instant,
+    measure_end: Instant,
 ) -> Counted {
     let mut counted = Counted::default();
     let mut value = String::with_capacity(bytes);
     loop {
         let begin = Instant::now();
-        if begin >= until {
+        if begin >= measure_end {
             return counted;
         }
         // A new random value for each row.
@@ -237,7 +237,9 @@ async fn work(
         let end = Instant::now();
         // Writes during the warm-up, or answered after the end, are not counted.
         match written {
-            Ok(()) if begin >= from && end <= until => counted.latencies.record(end - begin),
+            Ok(()) if begin >= measure_start && end <= measure_end => {
+                counted.latencies.record(end - begin)
+            }
             Ok(()) => {}
             Err(message) => {
                 counted.failed += 1;

@@ -43,26 +43,31 @@ pub(super) fn compare(loads: &[Load], base: &str) -> Vec<Medians> {
         let key = (&load.label, load.connections, load.server != base, &load.server, &load.door);
         rounds.entry(key).or_default().push(load);
     }
-    let mut all: Vec<Medians> = rounds.values().map(|rounds| medians(rounds)).collect();
-    let bases: Vec<Medians> = all.iter().filter(|one| one.server == base).cloned().collect();
-    for one in &mut all {
+    let mut measurements: Vec<Medians> = rounds.values().map(|rounds| medians(rounds)).collect();
+    let bases: Vec<Medians> =
+        measurements.iter().filter(|measurement| measurement.server == base).cloned().collect();
+    for measurement in &mut measurements {
         let same = |door: &str| {
-            let alike = |b: &&Medians| b.label == one.label && b.connections == one.connections;
+            let alike = |b: &&Medians| {
+                b.label == measurement.label && b.connections == measurement.connections
+            };
             bases.iter().filter(alike).find(|b| b.door == door)
         };
         // The base's other doors are compared with its common one.
-        let own = if one.server == base { None } else { same(&one.door) };
-        if let Some(base) = own.or_else(|| same(COMMON_DOOR)) {
-            one.base_rate_ratio = ratio(base.rows_per_s, one.rows_per_s);
-            one.base_cpu_ratio =
-                ratio(one.server_cpu_settled_s_per_mrow, base.server_cpu_settled_s_per_mrow);
+        let counterpart = if measurement.server == base { None } else { same(&measurement.door) };
+        if let Some(base) = counterpart.or_else(|| same(COMMON_DOOR)) {
+            measurement.base_rate_ratio = ratio(base.rows_per_s, measurement.rows_per_s);
+            measurement.base_cpu_ratio = ratio(
+                measurement.server_cpu_settled_s_per_mrow,
+                base.server_cpu_settled_s_per_mrow,
+            );
         }
     }
-    all
+    measurements
 }
 
-fn ratio(above: f64, below: f64) -> Option<f64> {
-    (above > 0.0 && below > 0.0).then(|| above / below)
+fn ratio(numerator: f64, denominator: f64) -> Option<f64> {
+    (numerator > 0.0 && denominator > 0.0).then(|| numerator / denominator)
 }
 
 #[expect(
@@ -73,8 +78,9 @@ fn ratio(above: f64, below: f64) -> Option<f64> {
 )]
 fn medians(rounds: &[&Load]) -> Medians {
     let first = rounds[0];
-    let all = |value: fn(&Load) -> f64| rounds.iter().map(|load| value(load)).collect::<Vec<_>>();
-    let rates = all(|load| load.rows_per_s);
+    let values =
+        |value: fn(&Load) -> f64| rounds.iter().map(|load| value(load)).collect::<Vec<_>>();
+    let rates = values(|load| load.rows_per_s);
     Medians {
         label: first.label.clone(),
         connections: first.connections,
@@ -84,22 +90,22 @@ fn medians(rounds: &[&Load]) -> Medians {
         slowest_rows_per_s: rates.iter().copied().fold(f64::INFINITY, f64::min),
         fastest_rows_per_s: rates.iter().copied().fold(0.0, f64::max),
         rows_per_s: median(rates),
-        p50_ms: median(all(|load| load.latency.p50_ms)),
-        p99_ms: median(all(|load| load.latency.p99_ms)),
-        client_cpu_s: median(all(|load| load.client_cpu_s)),
+        p50_ms: median(values(|load| load.latency.p50_ms)),
+        p99_ms: median(values(|load| load.latency.p99_ms)),
+        client_cpu_s: median(values(|load| load.client_cpu_s)),
         metered: first.metered,
-        server_cpu_s_per_mrow: median(all(|load| load.server_cpu_s_per_mrow)),
-        server_cpu_settled_s_per_mrow: median(all(|load| load.server_cpu_settled_s_per_mrow)),
-        memory_peak_bytes: median(all(|load| load.server_usage.memory_peak_bytes as f64)) as u64,
-        disk_bytes_per_row: median(all(|load| load.disk_bytes_per_row)),
-        written_bytes_per_row: median(all(|load| load.written_bytes_per_row)),
+        server_cpu_s_per_mrow: median(values(|load| load.server_cpu_s_per_mrow)),
+        server_cpu_settled_s_per_mrow: median(values(|load| load.server_cpu_settled_s_per_mrow)),
+        memory_peak_bytes: median(values(|load| load.server_usage.memory_peak_bytes as f64)) as u64,
+        disk_bytes_per_row: median(values(|load| load.disk_bytes_per_row)),
+        written_bytes_per_row: median(values(|load| load.written_bytes_per_row)),
         base_rate_ratio: None,
         base_cpu_ratio: None,
     }
 }
 
 /// The comparison as a table.
-pub(super) fn lines(all: &[Medians], base: &str) -> Vec<Vec<String>> {
+pub(super) fn lines(measurements: &[Medians], base: &str) -> Vec<Vec<String>> {
     let head = [
         "load",
         "rounds",
@@ -120,26 +126,29 @@ pub(super) fn lines(all: &[Medians], base: &str) -> Vec<Vec<String>> {
     // Server figures are shown only if the server was metered.
     let times =
         |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |r| format!("{}x", short(r)));
-    let line = |one: &Medians| {
-        let metered = |text: String| if one.metered { text } else { "-".to_owned() };
+    let line = |measurement: &Medians| {
+        let metered = |text: String| if measurement.metered { text } else { "-".to_owned() };
         vec![
-            format!("{} {} x{} {}", one.label, one.server, one.connections, one.door),
-            one.rounds.to_string(),
-            short(one.rows_per_s),
-            short(one.slowest_rows_per_s),
-            short(one.fastest_rows_per_s),
-            short(one.p50_ms),
-            short(one.p99_ms),
-            metered(short(one.server_cpu_s_per_mrow)),
-            metered(short(one.server_cpu_settled_s_per_mrow)),
-            metered(mib(one.memory_peak_bytes)),
-            short(one.disk_bytes_per_row),
-            metered(short(one.written_bytes_per_row)),
-            times(one.base_rate_ratio),
-            times(one.base_cpu_ratio),
+            format!(
+                "{} {} x{} {}",
+                measurement.label, measurement.server, measurement.connections, measurement.door
+            ),
+            measurement.rounds.to_string(),
+            short(measurement.rows_per_s),
+            short(measurement.slowest_rows_per_s),
+            short(measurement.fastest_rows_per_s),
+            short(measurement.p50_ms),
+            short(measurement.p99_ms),
+            metered(short(measurement.server_cpu_s_per_mrow)),
+            metered(short(measurement.server_cpu_settled_s_per_mrow)),
+            metered(mib(measurement.memory_peak_bytes)),
+            short(measurement.disk_bytes_per_row),
+            metered(short(measurement.written_bytes_per_row)),
+            times(measurement.base_rate_ratio),
+            times(measurement.base_cpu_ratio),
         ]
     };
-    std::iter::once(head.to_vec()).chain(all.iter().map(line)).collect()
+    std::iter::once(head.to_vec()).chain(measurements.iter().map(line)).collect()
 }
 
 #[cfg(test)]
@@ -178,15 +187,23 @@ mod tests {
             load("partita", "copy-text", 500.0, 1.0),
             load("clickhouse", "tab-separated", 150.0, 6.0),
         ];
-        let told: Vec<_> = compare(&loads, "partita")
+        let ratios: Vec<_> = compare(&loads, "partita")
             .into_iter()
-            .map(|one| (one.server, one.door, one.rounds, one.base_rate_ratio, one.base_cpu_ratio))
+            .map(|measurement| {
+                (
+                    measurement.server,
+                    measurement.door,
+                    measurement.rounds,
+                    measurement.base_rate_ratio,
+                    measurement.base_cpu_ratio,
+                )
+            })
             .collect();
         let row = |server: &str, door: &str, rounds, rate, cpu| {
             (server.to_owned(), door.to_owned(), rounds, Some(rate), Some(cpu))
         };
         assert_eq!(
-            told,
+            ratios,
             [
                 row("partita", "copy-text", 1, 0.6, 0.5),
                 row("partita", "line-protocol", 1, 1.0, 1.0),

@@ -29,19 +29,19 @@ pub(super) struct Medians {
 }
 
 /// Medians of each query on each server, with ratios to the base's.
-pub(super) fn compare(asked: &[Asked], base: &str) -> Vec<Medians> {
+pub(super) fn compare(runs: &[Asked], base: &str) -> Vec<Medians> {
     // Rounds of one measurement share data set, connections, query, server and door.
     let mut rounds: BTreeMap<_, Vec<&AskedQuery>> = BTreeMap::new();
-    for run in asked {
+    for run in runs {
         for (place, query) in run.queries.iter().enumerate() {
             let measurement = (&run.label, run.connections);
             let server = (run.server != base, &run.server, &run.door);
             rounds.entry((measurement, place, &query.name, server)).or_default().push(query);
         }
     }
-    let mut all = Vec::new();
+    let mut measurements = Vec::new();
     for (((label, connections), _, name, (_, server, door)), rounds) in rounds {
-        all.push(Medians {
+        measurements.push(Medians {
             label: label.clone(),
             connections,
             query: name.clone(),
@@ -57,62 +57,73 @@ pub(super) fn compare(asked: &[Asked], base: &str) -> Vec<Medians> {
         });
     }
     // Ratios and answers are compared with the base's run of the same query.
-    let bases: Vec<Medians> = all.iter().filter(|one| one.server == base).cloned().collect();
-    for one in &mut all {
+    let bases: Vec<Medians> =
+        measurements.iter().filter(|measurement| measurement.server == base).cloned().collect();
+    for measurement in &mut measurements {
         let alike = |b: &&Medians| {
-            b.label == one.label && b.connections == one.connections && b.query == one.query
+            b.label == measurement.label
+                && b.connections == measurement.connections
+                && b.query == measurement.query
         };
         if let Some(base) = bases.iter().find(alike) {
-            one.base_ratio = (base.p50_ms > 0.0).then(|| one.p50_ms / base.p50_ms);
-            one.same_as_base = Some(base.answer.agrees(one.answer));
+            measurement.base_ratio = (base.p50_ms > 0.0).then(|| measurement.p50_ms / base.p50_ms);
+            measurement.same_as_base = Some(base.answer.agrees(measurement.answer));
         }
     }
-    all
+    measurements
 }
 
 /// A table for each data set and number of connections: a row per query, a column per server.
-pub(super) fn tables(all: &[Medians], base: &str) -> Vec<Vec<Vec<String>>> {
-    let kinds: BTreeSet<_> = all.iter().map(|one| (&one.label, one.connections)).collect();
+pub(super) fn tables(measurements: &[Medians], base: &str) -> Vec<Vec<Vec<String>>> {
+    let kinds: BTreeSet<_> = measurements
+        .iter()
+        .map(|measurement| (&measurement.label, measurement.connections))
+        .collect();
     kinds
         .into_iter()
         .map(|(label, connections)| {
-            let here: Vec<&Medians> = all
+            let group: Vec<&Medians> = measurements
                 .iter()
-                .filter(|one| &one.label == label && one.connections == connections)
+                .filter(|measurement| {
+                    &measurement.label == label && measurement.connections == connections
+                })
                 .collect();
-            table(&format!("{label} queries x{connections}, median ms"), &here, base)
+            table(&format!("{label} queries x{connections}, median ms"), &group, base)
         })
         .collect()
 }
 
-fn table(title: &str, here: &[&Medians], base: &str) -> Vec<Vec<String>> {
+fn table(title: &str, measurements: &[&Medians], base: &str) -> Vec<Vec<String>> {
     // The base's columns come first; queries keep their order.
-    let mut columns: Vec<_> = here.iter().map(|one| (&one.server, &one.door)).collect();
+    let mut columns: Vec<_> =
+        measurements.iter().map(|measurement| (&measurement.server, &measurement.door)).collect();
     columns.sort_by_key(|(server, door)| (*server != base, *server, *door));
     columns.dedup();
     let mut queries: Vec<&String> = Vec::new();
-    for one in here {
-        if !queries.contains(&&one.query) {
-            queries.push(&one.query);
+    for measurement in measurements {
+        if !queries.contains(&&measurement.query) {
+            queries.push(&measurement.query);
         }
     }
     let names = columns.iter().map(|(server, door)| format!("{server} {door}"));
     let mut lines = vec![std::iter::once(title.to_owned()).chain(names).collect::<Vec<_>>()];
     for query in queries {
         let cell = |(server, door): &(&String, &String)| {
-            let found = here
-                .iter()
-                .find(|one| &one.query == query && &one.server == *server && &one.door == *door);
-            let Some(one) = found else { return "-".to_owned() };
-            if one.failed > 0 {
+            let entry = measurements.iter().find(|measurement| {
+                &measurement.query == query
+                    && &measurement.server == *server
+                    && &measurement.door == *door
+            });
+            let Some(measurement) = entry else { return "-".to_owned() };
+            if measurement.failed > 0 {
                 return "failed".to_owned();
             }
-            let ratio = match one.base_ratio {
+            let ratio = match measurement.base_ratio {
                 Some(ratio) if *server != base => format!(" {}x", short(ratio)),
                 _ => String::new(),
             };
-            let differs = if one.same_as_base == Some(false) { " differs" } else { "" };
-            format!("{}{ratio}{differs}", short(one.p50_ms))
+            let differs = if measurement.same_as_base == Some(false) { " differs" } else { "" };
+            format!("{}{ratio}{differs}", short(measurement.p50_ms))
         };
         lines.push(std::iter::once(query.clone()).chain(columns.iter().map(cell)).collect());
     }
@@ -147,8 +158,8 @@ mod tests {
             asked("partita", 11.0, 1_000.0),
             asked("clickhouse", 5.0, 1_001.0),
         ];
-        let all = compare(&runs, "partita");
-        let lines = tables(&all, "partita").remove(0);
+        let measurements = compare(&runs, "partita");
+        let lines = tables(&measurements, "partita").remove(0);
         assert_eq!(lines[0][1..], ["partita http", "clickhouse http", "influxdb http"]);
         assert_eq!(lines[1], ["lastpoint", "10.0", "5.00 0.50x differs", "30.0 3.00x"]);
     }

@@ -60,16 +60,16 @@ impl FlightDoor {
     async fn exchange(&mut self, batch: &FlightData) -> Result<u64, Failure> {
         if self.open.is_none() {
             let (sender, receiver) = mpsc::channel(2);
-            let gone = |_| Failure::lost("the stream is closed");
-            sender.send(flight_head(self.path.clone())).await.map_err(gone)?;
+            let closed = |_| Failure::lost("the stream is closed");
+            sender.send(flight_head(self.path.clone())).await.map_err(closed)?;
             // Sent before the call: the server may answer only after it has seen the first batch.
-            sender.send(batch.clone()).await.map_err(gone)?;
+            sender.send(batch.clone()).await.map_err(closed)?;
             let answers = self.client.do_put(ReceiverStream::new(receiver)).await;
             let answers = answers.map_err(|status| failure(&status))?.into_inner();
             self.open = Some((sender, Box::pin(answers)));
         } else if let Some((sender, _)) = &self.open {
-            let sent = sender.send(batch.clone()).await;
-            sent.map_err(|_| Failure::lost("the stream is closed"))?;
+            let outcome = sender.send(batch.clone()).await;
+            outcome.map_err(|_| Failure::lost("the stream is closed"))?;
         }
         let Some((_, answers)) = &mut self.open else {
             return Err(Failure::lost("the stream is closed"));
@@ -88,11 +88,11 @@ impl FlightDoor {
 /// broken connection.
 fn failure(status: &tonic::Status) -> Failure {
     let code = status.code();
-    let said = status.metadata().contains_key("sqlstate");
+    let from_server = status.metadata().contains_key("sqlstate");
     Failure {
         message: format!("{code:?}: {}", status.message()),
-        retryable: code == Code::Unavailable && said,
-        lost: !said && matches!(code, Code::Unavailable | Code::Unknown | Code::Cancelled),
+        retryable: code == Code::Unavailable && from_server,
+        lost: !from_server && matches!(code, Code::Unavailable | Code::Unknown | Code::Cancelled),
     }
 }
 

@@ -66,14 +66,14 @@ impl HttpDoor {
             Failure::lost(format!("cannot reach {}: {}", self.base, causes(&error)))
         })?;
         let status = response.status();
-        let later = response.headers().contains_key(RETRY_AFTER);
+        let has_retry_after = response.headers().contains_key(RETRY_AFTER);
         let body = response.into_body().collect().await;
         let body = body.map_err(|error| Failure::lost(causes(&error)))?.to_bytes();
         if status.is_success() {
             return Ok(body);
         }
         let text = String::from_utf8_lossy(&body[..body.len().min(MESSAGE_BYTES_MAX)]);
-        let retryable = later
+        let retryable = has_retry_after
             || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         Err(Failure { message: format!("{status}: {}", text.trim()), retryable, lost: false })
     }
@@ -116,8 +116,8 @@ mod tests {
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
-            let mut seen = vec![0; 4_096];
-            assert!(stream.read(&mut seen).await.unwrap() > 0);
+            let mut request = vec![0; 4_096];
+            assert!(stream.read(&mut request).await.unwrap() > 0);
             stream.write_all(answer.as_bytes()).await.unwrap();
             stream.shutdown().await.unwrap();
             // Unread bytes would cause a reset of the connection before the answer is read.

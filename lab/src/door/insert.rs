@@ -20,13 +20,17 @@ pub(crate) type Tags = Arc<Vec<[Box<str>; 10]>>;
 struct Time(i64);
 
 impl ToSql for Time {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
-        out.put_i64(self.0.div_euclid(1_000) - EPOCH_2000_US);
+    fn to_sql(
+        &self,
+        _: &Type,
+        buffer: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        buffer.put_i64(self.0.div_euclid(1_000) - EPOCH_2000_US);
         Ok(IsNull::No)
     }
 
-    fn accepts(wanted: &Type) -> bool {
-        matches!(*wanted, Type::TIMESTAMP | Type::TIMESTAMPTZ)
+    fn accepts(column_type: &Type) -> bool {
+        matches!(*column_type, Type::TIMESTAMP | Type::TIMESTAMPTZ)
     }
 
     to_sql_checked!();
@@ -46,7 +50,7 @@ impl InsertDoor {
     /// If the server refuses the statement.
     pub(crate) async fn new(client: Client, table: &str, tags: Tags) -> Result<Self, Failure> {
         let names: Vec<_> = columns().collect();
-        let values: Vec<_> = (1..=names.len()).map(|at| format!("${at}")).collect();
+        let values: Vec<_> = (1..=names.len()).map(|number| format!("${number}")).collect();
         let text =
             format!("INSERT INTO {table} ({}) VALUES ({})", names.join(", "), values.join(", "));
         let statement = client.prepare(&text).await.map_err(|error| failure(&error))?;
@@ -59,15 +63,15 @@ impl InsertDoor {
     /// If the server refuses one or is gone; earlier ones are stored.
     pub(crate) async fn send(&self, rows: &Rows) -> Result<u64, Failure> {
         let mut inserted = 0;
-        for at in 0..rows.len() {
-            let time = Time(rows.times[at]);
-            let tags = self.tags[rows.hosts[at] as usize].each_ref().map(|tag| &**tag);
+        for row in 0..rows.len() {
+            let time = Time(rows.times[row]);
+            let tags = self.tags[rows.hosts[row] as usize].each_ref().map(|tag| &**tag);
             let mut values: Vec<&(dyn ToSql + Sync)> = Vec::with_capacity(21);
             values.extend(tags.iter().map(|tag| tag as &(dyn ToSql + Sync)));
             values.push(&time);
-            values.extend(rows.fields.iter().map(|field| &field[at] as &(dyn ToSql + Sync)));
-            let done = self.client.execute(&self.statement, &values).await;
-            inserted += done.map_err(|error| failure(&error))?;
+            values.extend(rows.fields.iter().map(|field| &field[row] as &(dyn ToSql + Sync)));
+            let outcome = self.client.execute(&self.statement, &values).await;
+            inserted += outcome.map_err(|error| failure(&error))?;
         }
         Ok(inserted)
     }

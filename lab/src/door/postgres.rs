@@ -27,7 +27,7 @@ pub(crate) fn connection(address: &str) -> anyhow::Result<String> {
 /// If the string is invalid, or the server cannot be reached.
 pub(crate) async fn connect(address: &str, database: &str) -> anyhow::Result<Client> {
     let mut config: Config =
-        address.parse().with_context(|| format!("\"{address}\" is no connection string"))?;
+        address.parse().with_context(|| format!("\"{address}\" is not a connection string"))?;
     if config.get_dbname().is_none() {
         config.dbname(database);
     }
@@ -45,12 +45,12 @@ pub(crate) async fn connect(address: &str, database: &str) -> anyhow::Result<Cli
 
 /// Classifies an error of a request.
 pub(crate) fn failure(error: &tokio_postgres::Error) -> Failure {
-    let Some(said) = error.as_db_error() else {
+    let Some(db_error) = error.as_db_error() else {
         return Failure::lost(super::http::causes(error));
     };
-    let state = said.code().code();
-    let mut message = format!("{} (SQLSTATE {state})", said.message());
-    if let Some(detail) = said.detail() {
+    let state = db_error.code().code();
+    let mut message = format!("{} (SQLSTATE {state})", db_error.message());
+    if let Some(detail) = db_error.detail() {
         message.push_str("; ");
         message.push_str(detail);
     }

@@ -195,9 +195,9 @@ impl Clients {
             bail!("{failure}");
         }
         let mut span = std::mem::take(&mut *lock(&self.shared.tally));
-        let now = Instant::now();
-        span.seconds = now.duration_since(self.looked).as_secs_f64();
-        self.looked = now;
+        let time = Instant::now();
+        span.seconds = time.duration_since(self.looked).as_secs_f64();
+        self.looked = time;
         Ok(span)
     }
 
@@ -214,9 +214,9 @@ impl Clients {
     /// Waits for the requests in flight, and ends the clients.
     pub(super) async fn finish(mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        let all = async { while self.tasks.join_next().await.is_some() {} };
+        let remaining = async { while self.tasks.join_next().await.is_some() {} };
         // Requests without an answer by then are aborted with the set.
-        tokio::time::timeout(LAST_WAIT, all).await.ok();
+        tokio::time::timeout(LAST_WAIT, remaining).await.ok();
     }
 
     /// Work of this number of clients during this time, after a warm-up of a fifth of it.
@@ -254,8 +254,8 @@ impl Statements {
 
 async fn prepared(client: &Client, ask: Option<&Ask>) -> anyhow::Result<Option<Statement>> {
     let Some(ask) = ask else { return Ok(None) };
-    let made = client.prepare(&ask.text).await;
-    Ok(Some(made.with_context(|| format!("{} cannot be prepared", ask.text))?))
+    let statement = client.prepare(&ask.text).await;
+    Ok(Some(statement.with_context(|| format!("{} cannot be prepared", ask.text))?))
 }
 
 struct Worker {
@@ -279,13 +279,15 @@ impl Worker {
                 tokio::time::sleep(self.work.pause(&mut self.random)).await;
             }
             let values = (ask.draw)(&mut self.random);
-            let given: Vec<&(dyn ToSql + Sync)> = values.iter().map(Value::as_sql).collect();
-            let begun = Instant::now();
+            let parameters: Vec<&(dyn ToSql + Sync)> = values.iter().map(Value::as_sql).collect();
+            let start = Instant::now();
             let answer = match kind {
-                Kind::Read => self.client.query(statement, &given).await.map(|rows| rows.len()),
-                Kind::Write => self.client.execute(statement, &given).await.map(|_| 1),
+                Kind::Read => {
+                    self.client.query(statement, &parameters).await.map(|rows| rows.len())
+                }
+                Kind::Write => self.client.execute(statement, &parameters).await.map(|_| 1),
             };
-            let took = begun.elapsed();
+            let took = start.elapsed();
             // Only rows that were found or written count; a rejected request is retried.
             match (answer, kind) {
                 (Ok(0), _) => shared.failed(format!("a read of {values:?} found nothing")),

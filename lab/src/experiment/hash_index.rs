@@ -1,6 +1,6 @@
 //! Cost of a hash before a sequential key for point reads, and its benefit for writes (CockroachDB's RFC).
 //!
-//! | table | key | a read of one k asks |
+//! | table | key | a read of one k touches |
 //! |---|---|---|
 //! | plain | `(k)`, cut by ranges of k | the one partition whose range it is |
 //! | hashed | `(k)`, `PARTITION BY HASH (k)` | the one partition of its bucket, which the planner computes |
@@ -105,7 +105,7 @@ impl Kind {
         let table = self.table();
         let cuts = |width: u64| -> String {
             let cuts: Vec<String> =
-                (1..u64::from(partitions)).map(|at| format!("({})", at * width)).collect();
+                (1..u64::from(partitions)).map(|number| format!("({})", number * width)).collect();
             if cuts.is_empty() { String::new() } else { format!("SPLIT AT ({})", cuts.join(", ")) }
         };
         let (columns, key, placed) = match self {
@@ -158,11 +158,11 @@ impl Sequence {
     /// Creates a table with this number of rows.
     async fn make(site: &Site, kind: Kind, partitions: u32, rows: u64) -> anyhow::Result<Self> {
         site.make(kind.table(), &kind.create(partitions, rows)).await?;
-        let into = format!("{} {}", kind.table(), kind.columns());
-        site.fill(&into, rows, |number| {
+        let target = format!("{} {}", kind.table(), kind.columns());
+        site.fill(&target, rows, |number| {
             let k = number.cast_signed();
             let shard =
-                kind.shard(k, partitions).map_or_else(String::new, |own| format!("{own}, "));
+                kind.shard(k, partitions).map_or_else(String::new, |shard| format!("{shard}, "));
             format!("({shard}{k}, '{}')", value(k))
         })
         .await?;
@@ -264,16 +264,16 @@ pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
     let mut runs = Runs::default();
     // Reads are measured without a limit on write lanes; a cluster that was not started here is used as it is.
     let mut site = Site::open(&options.site, None).await?;
-    let all = KINDS.map(Kind::table);
+    let tables = KINDS.map(Kind::table);
     let ran = Box::pin(reads(options, &site, &mut runs)).await;
-    site.remove(&all).await;
+    site.remove(&tables).await;
     site.checked(ran)?;
     if options.site.embedded() {
         drop(site);
         site = Site::open(&options.site, options.site.bound()).await?;
     }
     let ran = Box::pin(writes(options, &site, &write_partitions, &mut runs)).await;
-    site.remove(&all).await;
+    site.remove(&tables).await;
     site.checked(ran)?;
     drop(site);
     told(options, runs).tell(&options.site)
@@ -289,8 +289,8 @@ async fn reads(options: &Options, site: &Site, runs: &mut Runs) -> anyhow::Resul
     let (seed, time) = (options.site.seed, Duration::from_secs(options.seconds));
     for round in 1..=options.rounds {
         let turned = round.is_multiple_of(2);
-        for at in 0..tables.len() {
-            let table = &tables[if turned { tables.len() - 1 - at } else { at }];
+        for index in 0..tables.len() {
+            let table = &tables[if turned { tables.len() - 1 - index } else { index }];
             progress(&format!("round {round} of {}, {}", options.rounds, table.kind.table()));
             let work = Work {
                 read: Some(table.read(options.rows)),
@@ -308,17 +308,16 @@ async fn reads(options: &Options, site: &Site, runs: &mut Runs) -> anyhow::Resul
         let turned = round.is_multiple_of(2);
         progress(&format!("reads alone, round {round} of {}", options.rounds * FINER));
         // The naive table is left out.
-        for at in [usize::from(turned), usize::from(!turned)] {
-            let work = Work::reading(tables[at].read(options.rows));
+        for index in [usize::from(turned), usize::from(!turned)] {
+            let work = Work::reading(tables[index].read(options.rows));
             let seed = seed.wrapping_add(u64::from(round));
             let measured = Clients::measure(&site.servers, options.clients, &work, seed, time);
-            runs.alone.push(Slice::of(round, tables[at].kind, measured.await?));
+            runs.alone.push(Slice::of(round, tables[index].kind, measured.await?));
         }
     }
     for kind in KINDS {
-        let partitions = asked(site, kind, options.partitions)
-            .await
-            .context("the log of queries cannot be read")?;
+        let partitions =
+            asked(site, kind, options.partitions).await.context("cannot read the query log")?;
         runs.asked.push(Asked { table: kind, partitions });
     }
     runs.compare();
@@ -384,8 +383,8 @@ async fn writes(
 
 fn told(options: &Options, runs: Runs) -> Told<Runs> {
     let bound = options.site.bound();
-    let about = format!(
-        "{} clients in closed loops, 9 of 10 statements read a key and 1 writes the next one; {} rows in {} partitions before; {} rounds of {} s for each table, medians and what rounds say of each other. Then reads alone, and writes alone, {} s for each number of partitions{}.",
+    let description = format!(
+        "{} clients in closed loops; 9 of 10 statements read a key, 1 writes the next one; {} initial rows in {} partitions; {} rounds of {} s for each table, reported as medians with confidence intervals. Then reads alone, and writes alone, {} s for each number of partitions{}.",
         options.clients,
         options.rows,
         options.partitions,
@@ -393,13 +392,13 @@ fn told(options: &Options, runs: Runs) -> Told<Runs> {
         options.seconds,
         options.seconds,
         match bound {
-            Some(bound) => format!(", each of which takes at most {bound:.0} rows/s"),
+            Some(bound) => format!(", each limited to {bound:.0} rows/s"),
             None => String::new(),
         }
     );
     let (figures, claims) = (figures(&runs), claims(&runs, options.partitions, bound));
     let (read, written) = (read_table(&runs), written_table(&runs.written));
-    Told::new("hash-index", about, SOURCE, &options.site, bound, runs)
+    Told::new("hash-index", description, SOURCE, &options.site, bound, runs)
         .figures(figures)
         .claims(claims)
         .table(read)

@@ -136,7 +136,7 @@ pub(super) struct Runs {
 
 fn demand_of(text: &str) -> Result<f64, String> {
     let demand = text.parse().ok().filter(|demand| (0.1..=100.0).contains(demand));
-    demand.ok_or_else(|| "it is a number from 0.1 to 100".to_owned())
+    demand.ok_or_else(|| "expected a number from 0.1 to 100".to_owned())
 }
 
 /// Think time of a client. Without it, all clients would always wait, for one partition or the other: their p99
@@ -151,9 +151,9 @@ fn thinks(options: &Options) -> Duration {
 }
 
 /// Published share of requests under 2 ms, and all requests per second.
-fn published(at: usize) -> (f64, f64) {
-    let all: f64 = PUBLISHED[at].iter().sum();
-    ((PUBLISHED[at][0] + PUBLISHED[at][1]) / all, all)
+fn published(phase: usize) -> (f64, f64) {
+    let total: f64 = PUBLISHED[phase].iter().sum();
+    ((PUBLISHED[phase][0] + PUBLISHED[phase][1]) / total, total)
 }
 
 /// Keys of the initial rows.
@@ -212,21 +212,21 @@ async fn phases(options: &Options, site: &Site) -> anyhow::Result<Runs> {
     }
     let (seed, time) = (options.site.seed, Duration::from_secs(options.seconds));
     let mut clients = Clients::start(&site.servers, options.clients, &work(options), seed).await?;
-    progress("one partition bears all of it");
+    progress("measuring one partition");
     tokio::time::sleep(time / 5).await;
-    let before = clients.during(time).await?;
-    progress("it may be split now");
+    let span_before = clients.during(time).await?;
+    progress("waiting for the split");
     let split_after_s = split(options, site, &mut clients).await?;
     tokio::time::sleep(time / 5).await;
-    progress("it is split");
-    let after = clients.during(time).await?;
+    progress("measuring after the split");
+    let span_after = clients.during(time).await?;
     clients.finish().await;
     let partitions = site.partitions(TABLE).await?;
     let why = format!(
         "SELECT why FROM sys.split_events WHERE \"table\" = '{TABLE}' AND outcome = 'done' ORDER BY at DESC LIMIT 1"
     );
     let why = site.ask(&why).await?.first().and_then(|row| row.first()).cloned().flatten();
-    let limit = latencies(options, &before).quantile(published(0).0).unwrap_or_default();
+    let limit = latencies(options, &span_before).quantile(published(0).0).unwrap_or_default();
     let phase = |span: Span| Phase::of(latencies(options, &span), &span, limit);
     Ok(Runs {
         operation: options.operation,
@@ -235,8 +235,8 @@ async fn phases(options: &Options, site: &Site) -> anyhow::Result<Runs> {
         split_after_s,
         partitions,
         why,
-        before: phase(before),
-        after: phase(after),
+        before: phase(span_before),
+        after: phase(span_after),
     })
 }
 
@@ -267,7 +267,7 @@ async fn split(
     site: &Site,
     clients: &mut Clients,
 ) -> anyhow::Result<Option<f64>> {
-    let begun = Instant::now();
+    let start = Instant::now();
     match options.split {
         Cut::Load => {
             site.run(&format!("ALTER TABLE {TABLE} SET (AUTO_PARTITIONING_BY_LOAD = ENABLED)"))
@@ -277,14 +277,14 @@ async fn split(
             site.run(&format!("ALTER TABLE {TABLE} SPLIT AT (({}))", KEYS / 2)).await?;
         }
     }
-    let wanted = match options.split {
+    let partitions = match options.split {
         Cut::Load => f64::from(options.partitions),
         Cut::Hand => 2.0,
     };
     // Reads are not limited, so they may never overload a partition: then the wait ends without a split.
-    while begun.elapsed() < SPLIT_WITHIN {
-        if site.partitions(TABLE).await? >= wanted {
-            return Ok(Some(begun.elapsed().as_secs_f64()));
+    while start.elapsed() < SPLIT_WITHIN {
+        if site.partitions(TABLE).await? >= partitions {
+            return Ok(Some(start.elapsed().as_secs_f64()));
         }
         // A client that cannot continue ends the wait with its error.
         clients.look()?;
@@ -299,26 +299,26 @@ async fn split(
 fn told(options: &Options, runs: Runs) -> Told<Runs> {
     let bound = options.site.bound().filter(|_| options.operation == Operation::Insert);
     // Operation, cause of the split and think time, for the description.
-    let what = match (options.operation, bound) {
+    let operation = match (options.operation, bound) {
         (Operation::Insert, Some(bound)) => format!(
-            "INSERTs of one row each, not reads: what a partition does one after another are writes, here at most {bound:.0} rows/s"
+            "INSERTs of one row each instead of reads, because a partition executes writes one after another, here at most {bound:.0} rows/s"
         ),
         (Operation::Insert, None) => {
-            "INSERTs of one row each, not reads: what a partition does one after another are writes; whether they were bounded is not known here".to_owned()
+            "INSERTs of one row each instead of reads, because a partition executes writes one after another, with an unknown limit".to_owned()
         }
         (Operation::Select, _) => {
-            "SELECTs of one row by its key, which nothing bounds but the machine".to_owned()
+            "SELECTs of one row by its key, limited only by the machine".to_owned()
         }
     };
     let when = match (runs.split, runs.split_after_s) {
-        (Cut::Load, Some(after)) => format!(
-            "split by load into {:.0} within {after:.1} s of being allowed ({})",
+        (Cut::Load, Some(seconds)) => format!(
+            "split by load into {:.0} partitions within {seconds:.1} s of the permission ({})",
             runs.partitions,
-            runs.why.as_deref().unwrap_or("the store does not say why")
+            runs.why.as_deref().unwrap_or("no reason recorded")
         ),
         (Cut::Hand, _) => "split by hand in the middle of its keys".to_owned(),
         (Cut::Load, None) => format!(
-            "allowed to be split by load, and {:.0} partitions after {} s",
+            "permitted to split by load, with {:.0} partitions after {} s",
             runs.partitions,
             SPLIT_WITHIN.as_secs()
         ),
@@ -326,13 +326,13 @@ fn told(options: &Options, runs: Runs) -> Told<Runs> {
     let thought = match thinks(options) {
         Duration::ZERO => String::new(),
         thinks => format!(
-            ", who think {:.0} ms between requests on average (they would ask for {:.1} times what a partition takes),",
+            " with a mean think time of {:.0} ms (a demand of {:.1} times the limit of a partition)",
             thinks.as_secs_f64() * 1e3,
             options.demand
         ),
     };
-    let about = format!(
-        "{} clients in closed loops{thought} on a table of one partition: {what}. {} s before, then {when}, and {} s after. Our limit is {:.1} ms: before, it was kept by as large a share of ours as kept 2 ms of theirs.",
+    let description = format!(
+        "{} clients in closed loops{thought} on a table of one partition: {operation}. {} s before, then {when}, and {} s after. Our limit is {:.1} ms: before the split, the share of our requests within it equals the published share within 2 ms.",
         options.clients, options.seconds, options.seconds, runs.limit_ms
     );
     // The results before and after, then figures and claims.
@@ -350,39 +350,39 @@ fn told(options: &Options, runs: Runs) -> Told<Runs> {
         ]);
     }
     let (figures, claims) = (figures(&runs), claims(&runs));
-    let told = Told::new("overloaded-shard", about, SOURCE, &options.site, bound, runs)
+    let report = Told::new("overloaded-shard", description, SOURCE, &options.site, bound, runs)
         .figures(figures)
         .claims(claims)
         .table(table);
     match options.operation {
-        Operation::Insert => told.not_yet(
-            "reads are not bounded for each partition, so that this is shown with writes; --operation select shows what reads do.",
+        Operation::Insert => report.not_yet(
+            "reads have no limit per partition, so writes are measured; --operation select measures reads.",
         ),
-        Operation::Select => told.not_yet(
-            "reads of a partition share the machine with everything else, so that its split does not have to give them anything; the shape is left open.",
+        Operation::Select => report.not_yet(
+            "reads share the machine with all other work, so a split need not speed them up; the shape is left open.",
         ),
     }
 }
 
 fn figures(runs: &Runs) -> Vec<Figure> {
-    let (before, after) = (&runs.before, &runs.after);
-    let ratio = |of: f64, to: f64| (to > 0.0).then(|| of / to);
+    let (old, new) = (&runs.before, &runs.after);
+    let ratio = |value: f64, base: f64| (base > 0.0).then(|| value / base);
     let [(share_before, all_before), (share_after, all_after)] = [published(0), published(1)];
     vec![
-        Figure::new("served before, requests/s", Some(before.per_s), Some(all_before)),
-        Figure::new("served after, requests/s", Some(after.per_s), Some(all_after)),
+        Figure::new("served before, requests/s", Some(old.per_s), Some(all_before)),
+        Figure::new("served after, requests/s", Some(new.per_s), Some(all_after)),
         Figure::new(
             "served, after / before",
-            ratio(after.per_s, before.per_s),
+            ratio(new.per_s, old.per_s),
             ratio(all_after, all_before),
         ),
-        Figure::new("share in the limit before", Some(before.share_in_limit), Some(share_before)),
-        Figure::new("share in the limit after", Some(after.share_in_limit), Some(share_after)),
-        Figure::new("share under 2 ms before", Some(before.share_under_2_ms), Some(share_before)),
-        Figure::new("share under 2 ms after", Some(after.share_under_2_ms), Some(share_after)),
+        Figure::new("share in the limit before", Some(old.share_in_limit), Some(share_before)),
+        Figure::new("share in the limit after", Some(new.share_in_limit), Some(share_after)),
+        Figure::new("share under 2 ms before", Some(old.share_under_2_ms), Some(share_before)),
+        Figure::new("share under 2 ms after", Some(new.share_under_2_ms), Some(share_after)),
         Figure::new(
             "p99, after / before",
-            ratio(after.latency.p99_ms, before.latency.p99_ms),
+            ratio(new.latency.p99_ms, old.latency.p99_ms),
             Some(PUBLISHED_P99_RATIO),
         ),
         Figure::new("seconds until it was split", runs.split_after_s, None),
@@ -390,28 +390,28 @@ fn figures(runs: &Runs) -> Vec<Figure> {
 }
 
 fn claims(runs: &Runs) -> Vec<Claim> {
-    let (before, after) = (&runs.before, &runs.after);
+    let (old, new) = (&runs.before, &runs.after);
     // Claims about reads stay open, since their rate is not limited.
     let judged = [
         (
             "more is served after the split",
-            format!("{:.0} and {:.0} requests/s", before.per_s, after.per_s),
-            after.per_s > CLEARLY * before.per_s,
+            format!("{:.0} and {:.0} requests/s", old.per_s, new.per_s),
+            new.per_s > CLEARLY * old.per_s,
         ),
         (
-            "a greater share keeps the limit after the split",
+            "a greater share is within the limit after the split",
             format!(
                 "{:.1} % and {:.1} % of requests within {:.1} ms",
-                before.share_in_limit * 100.0,
-                after.share_in_limit * 100.0,
+                old.share_in_limit * 100.0,
+                new.share_in_limit * 100.0,
                 runs.limit_ms
             ),
-            after.share_in_limit >= before.share_in_limit + SHARE_RISES,
+            new.share_in_limit >= old.share_in_limit + SHARE_RISES,
         ),
         (
             "p99 falls with the split",
-            format!("{:.1} and {:.1} ms", before.latency.p99_ms, after.latency.p99_ms),
-            after.latency.p99_ms * CLEARLY < before.latency.p99_ms,
+            format!("{:.1} and {:.1} ms", old.latency.p99_ms, new.latency.p99_ms),
+            new.latency.p99_ms * CLEARLY < old.latency.p99_ms,
         ),
     ];
     judged
@@ -419,8 +419,8 @@ fn claims(runs: &Runs) -> Vec<Claim> {
         .map(|(claim, measured, holds)| match runs.operation {
             Operation::Insert => Claim::judged(claim, measured, holds),
             Operation::Select => {
-                let so = if holds { "it does" } else { "it does not" };
-                Claim::open(claim, &format!("{measured}: {so}, and nothing bounds reads"))
+                let outcome = if holds { "holds" } else { "does not hold" };
+                Claim::open(claim, &format!("{measured}: {outcome}, but reads have no limit"))
             }
         })
         .collect()
@@ -431,7 +431,7 @@ mod tests {
     use super::*;
     use crate::claim::Verdict;
 
-    fn runs(operation: Operation, after: (f64, f64, f64)) -> Runs {
+    fn runs(operation: Operation, figures: (f64, f64, f64)) -> Runs {
         let phase = |(per_s, share_in_limit, p99_ms)| Phase {
             per_s,
             share_under_2_ms: 0.0,
@@ -448,21 +448,22 @@ mod tests {
             partitions: 2.0,
             why: None,
             before: phase((100.0, 0.226, 320.0)),
-            after: phase(after),
+            after: phase(figures),
         }
     }
 
     #[test]
     fn the_published_shares_are_those_of_its_table() {
-        let [(before, all_before), (after, all_after)] = [published(0), published(1)];
-        assert!((before - 0.226).abs() < 0.001 && (after - 0.822).abs() < 0.001);
+        let [(share_before, all_before), (share_after, all_after)] = [published(0), published(1)];
+        assert!((share_before - 0.226).abs() < 0.001 && (share_after - 0.822).abs() < 0.001);
         assert!((all_before - 33_547.8).abs() < 0.1 && (all_after - 36_634.0).abs() < 0.1);
     }
 
     #[test]
     fn a_split_that_gives_nothing_fails_for_writes_and_is_told_of_reads() {
         use Verdict::{Fails, Holds, Open};
-        let verdicts = |runs: &Runs| claims(runs).iter().map(|own| own.verdict).collect::<Vec<_>>();
+        let verdicts =
+            |runs: &Runs| claims(runs).iter().map(|claim| claim.verdict).collect::<Vec<_>>();
         let good = runs(Operation::Insert, (195.0, 0.99, 165.0));
         assert_eq!(verdicts(&good), [Holds, Holds, Holds]);
         let figures = figures(&good);

@@ -83,7 +83,7 @@ fn create(key: Key, partitions: u32, now_us: i64) -> String {
         Key::Growing => {
             let cuts: Vec<String> = (1..partitions)
                 .rev()
-                .map(|before| format!("({})", now_us - i64::from(before) * CUT_EVERY_US))
+                .map(|count| format!("({})", now_us - i64::from(count) * CUT_EVERY_US))
                 .collect();
             format!("PARTITION BY RANGE (ts) SPLIT AT ({})", cuts.join(", "))
         }
@@ -118,9 +118,9 @@ pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
     let mut cells = Vec::new();
     let hashed = partitions.iter().map(|count| (Key::Hashed, *count));
     for (key, count) in std::iter::once((Key::Growing, most)).chain(hashed) {
-        for of in &writers {
-            progress(&format!("{key:?} key, {count} partitions, {of} writers"));
-            let ran = Box::pin(cell(options, &site, key, count, *of)).await;
+        for writer_count in &writers {
+            progress(&format!("{key:?} key, {count} partitions, {writer_count} writers"));
+            let ran = Box::pin(cell(options, &site, key, count, *writer_count)).await;
             if ran.is_err() {
                 site.remove(&[TABLE]).await;
             }
@@ -147,8 +147,8 @@ async fn cell(
     partitions: u32,
     writers: u32,
 ) -> anyhow::Result<Cell> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros();
-    site.make(TABLE, &create(key, partitions, i64::try_from(now)?)).await?;
+    let now_us = SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros();
+    site.make(TABLE, &create(key, partitions, i64::try_from(now_us)?)).await?;
     let time = Duration::from_secs(options.seconds);
     let span = Clients::measure(&site.servers, writers, &work(), options.site.seed, time).await?;
     Ok(Cell {
@@ -163,23 +163,27 @@ async fn cell(
 }
 
 /// Rates of a key for cells that match, in order of the cells.
-fn rates(cells: &[Cell], key: Key, of: impl Fn(&Cell) -> bool) -> Vec<f64> {
-    cells.iter().filter(|cell| cell.key == key && of(cell)).map(|cell| cell.rows_per_s).collect()
+fn rates(cells: &[Cell], key: Key, matches: impl Fn(&Cell) -> bool) -> Vec<f64> {
+    cells
+        .iter()
+        .filter(|cell| cell.key == key && matches(cell))
+        .map(|cell| cell.rows_per_s)
+        .collect()
 }
 
 fn told(options: &Options, cells: Vec<Cell>) -> Told<Vec<Cell>> {
     let bound = options.site.bound();
-    let about = format!(
+    let description = format!(
         "Rows were inserted one by one by closed loops of writers, {} s for each cell; {}.",
         options.seconds,
         match bound {
-            Some(bound) => format!("one partition takes at most {bound:.0} rows/s"),
-            None => "what one partition takes was not bounded, as far as is known here".to_owned(),
+            Some(bound) => format!("one partition is limited to {bound:.0} rows/s"),
+            None => "the limit of one partition is unknown".to_owned(),
         }
     );
     let (figures, claims) = (figures(&cells), claims(&cells, bound));
     let table = matrix(&cells);
-    Told::new("scaling", about, SOURCE, &options.site, bound, cells)
+    Told::new("scaling", description, SOURCE, &options.site, bound, cells)
         .figures(figures)
         .claims(claims)
         .table(table)
@@ -187,9 +191,9 @@ fn told(options: &Options, cells: Vec<Cell>) -> Told<Vec<Cell>> {
 
 /// Rates with about 4 writers and with the most: the issue reports 4 threads, and more than 10.
 fn few_and_many(cells: &[Cell], key: Key, partitions: u32) -> Option<(f64, f64)> {
-    let of = |cell: &&Cell| cell.key == key && cell.partitions == partitions;
-    let few = cells.iter().filter(of).min_by_key(|cell| cell.writers.abs_diff(4))?;
-    let many = cells.iter().filter(of).max_by_key(|cell| cell.writers)?;
+    let matches = |cell: &&Cell| cell.key == key && cell.partitions == partitions;
+    let few = cells.iter().filter(matches).min_by_key(|cell| cell.writers.abs_diff(4))?;
+    let many = cells.iter().filter(matches).max_by_key(|cell| cell.writers)?;
     (few.rows_per_s > 0.0).then_some((few.rows_per_s, many.rows_per_s))
 }
 
@@ -201,12 +205,12 @@ fn figures(cells: &[Cell]) -> Vec<Figure> {
     vec![
         Figure::new(
             "growing key, about 4 writers, rows/s",
-            growing.map(|own| own.0),
+            growing.map(|pair| pair.0),
             Some(PUBLISHED_FEW),
         ),
         Figure::new(
             "growing key, most writers, rows/s",
-            growing.map(|own| own.1),
+            growing.map(|pair| pair.1),
             Some(PUBLISHED_MANY),
         ),
         Figure::new(
@@ -214,18 +218,19 @@ fn figures(cells: &[Cell]) -> Vec<Figure> {
             growing.map(grown),
             Some(PUBLISHED_MANY / PUBLISHED_FEW),
         ),
-        Figure::new("hashed key, about 4 writers, rows/s", hashed.map(|own| own.0), None),
-        Figure::new("hashed key, most writers, rows/s", hashed.map(|own| own.1), None),
+        Figure::new("hashed key, about 4 writers, rows/s", hashed.map(|pair| pair.0), None),
+        Figure::new("hashed key, most writers, rows/s", hashed.map(|pair| pair.1), None),
         Figure::new("hashed key, most / about 4 writers", hashed.map(grown), None),
     ]
 }
 
 fn claims(cells: &[Cell], bound: Option<f64>) -> Vec<Claim> {
-    let flat = "more writers of a growing key write no more than one partition takes";
-    let spread = "more writers of a hashed key write what its partitions take together";
-    let wider = "the hashed key grows with its partitions";
+    let flat =
+        "a growing key stays within the limit of one partition, whatever the number of writers";
+    let spread = "a hashed key reaches the joint limit of its partitions with more writers";
+    let wider = "the rate of the hashed key grows with the number of partitions";
     let Some(bound) = bound else {
-        let why = "what one partition takes is not known; give --partition-rate with --connect";
+        let why = "the limit of one partition is unknown; give --partition-rate with --connect";
         return [flat, spread, wider].map(|claim| Claim::open(claim, why)).into();
     };
     // The growing key has the largest number of partitions.
@@ -235,7 +240,7 @@ fn claims(cells: &[Cell], bound: Option<f64>) -> Vec<Claim> {
     let top = growing.iter().copied().fold(0.0, f64::max);
     let hashed = rates(cells, Key::Hashed, |cell| cell.partitions == most);
     let could = f64::from(most) * bound;
-    let all = hashed.last().copied().unwrap_or(0.0);
+    let hashed_last = hashed.last().copied().unwrap_or(0.0);
     let last = growing.last().copied().unwrap_or(0.0);
     // The hashed key must use all its partitions, and grow with them.
     let by_partitions = rates(cells, Key::Hashed, |cell| cell.writers == most_writers);
@@ -248,7 +253,9 @@ fn claims(cells: &[Cell], bound: Option<f64>) -> Vec<Claim> {
         Claim::judged(
             spread,
             format!("{} rows/s of {could:.0}, the growing key {last:.0}", list(&hashed)),
-            all > 0.0 && all >= REACHED * could && (most < 2 || all > OVER * last),
+            hashed_last > 0.0
+                && hashed_last >= REACHED * could
+                && (most < 2 || hashed_last > OVER * last),
         ),
     ];
     claims.push(if by_partitions.len() > 1 {
@@ -257,7 +264,7 @@ fn claims(cells: &[Cell], bound: Option<f64>) -> Vec<Claim> {
         partitions = sorted(&partitions);
         Claim::judged(wider, text, grows(&partitions, &by_partitions))
     } else {
-        Claim::open(wider, "there was one number of partitions")
+        Claim::open(wider, "only one number of partitions was measured")
     });
     claims
 }
@@ -345,8 +352,8 @@ mod tests {
 
     #[test]
     fn all_new_rows_lie_behind_the_last_cut() {
-        let made = create(Key::Growing, 3, 10_000_000_000);
-        assert!(made.contains("SPLIT AT ((2800000000), (6400000000)) WITH ("), "{made}");
+        let statement = create(Key::Growing, 3, 10_000_000_000);
+        assert!(statement.contains("SPLIT AT ((2800000000), (6400000000)) WITH ("), "{statement}");
         assert!(create(Key::Hashed, 4, 0).contains("HASH (ts, userid) PARTITIONS 4 WITH ("));
         assert!(!create(Key::Growing, 1, 0).contains("SPLIT"));
         assert_eq!(sorted(&[4, 1, 0, 4]), [1, 4]);

@@ -54,7 +54,7 @@ impl SiteOptions {
     /// If the rate is invalid.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         if self.partition_rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
-            bail!("--partition-rate is rows a second, more than 0");
+            bail!("--partition-rate must be above 0 rows per second");
         }
         Ok(())
     }
@@ -91,10 +91,10 @@ impl Site {
             progress("starting a cluster on this machine");
             let binary = match &options.binary {
                 Some(binary) => binary.clone(),
-                None => std::env::current_exe().context("this binary is not to be found")?,
+                None => std::env::current_exe().context("cannot find this binary")?,
             };
-            let below = options.data_dir.clone().unwrap_or_else(std::env::temp_dir);
-            let embedded = Embedded::start(&binary, &below, bound).await?;
+            let folder = options.data_dir.clone().unwrap_or_else(std::env::temp_dir);
+            let embedded = Embedded::start(&binary, &folder, bound).await?;
             (vec![connection(&embedded.postgres)?], Some(embedded))
         } else {
             let servers: anyhow::Result<Vec<String>> =
@@ -109,11 +109,11 @@ impl Site {
     ///
     /// # Errors
     /// If the part failed, or a process of the cluster has ended.
-    pub(super) fn checked<T>(&mut self, done: anyhow::Result<T>) -> anyhow::Result<T> {
+    pub(super) fn checked<T>(&mut self, result: anyhow::Result<T>) -> anyhow::Result<T> {
         if let Some(embedded) = &mut self.embedded {
             embedded.check()?;
         }
-        done
+        result
     }
 
     /// Runs a statement.
@@ -121,8 +121,8 @@ impl Site {
     /// # Errors
     /// If it is refused.
     pub(super) async fn run(&self, text: &str) -> anyhow::Result<()> {
-        let done = self.client.batch_execute(text).await;
-        done.map_err(|error| anyhow::anyhow!("{}: {text}", postgres::failure(&error).message))
+        let outcome = self.client.batch_execute(text).await;
+        outcome.map_err(|error| anyhow::anyhow!("{}: {text}", postgres::failure(&error).message))
     }
 
     /// The cells of a query, as text.
@@ -158,7 +158,7 @@ impl Site {
         // A cluster that was started here is removed as a whole.
         for table in tables.iter().filter(|_| self.embedded.is_none()) {
             if let Err(error) = self.run(&format!("DROP TABLE IF EXISTS {table}")).await {
-                warn(&format!("table {table} is left behind: {error}"));
+                warn(&format!("cannot drop table {table}: {error}"));
             }
         }
     }
@@ -169,16 +169,16 @@ impl Site {
     /// If an INSERT is refused.
     pub(super) async fn fill(
         &self,
-        into: &str,
+        target: &str,
         rows: u64,
         values: impl Fn(u64) -> String,
     ) -> anyhow::Result<()> {
-        let mut from = 0;
-        while from < rows {
-            let until = rows.min(from + FILL_ROWS);
-            let some: Vec<String> = (from..until).map(&values).collect();
-            self.run(&format!("INSERT INTO {into} VALUES {}", some.join(", "))).await?;
-            from = until;
+        let mut start = 0;
+        while start < rows {
+            let end = rows.min(start + FILL_ROWS);
+            let tuples: Vec<String> = (start..end).map(&values).collect();
+            self.run(&format!("INSERT INTO {target} VALUES {}", tuples.join(", "))).await?;
+            start = end;
         }
         Ok(())
     }

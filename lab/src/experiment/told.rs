@@ -61,7 +61,7 @@ impl<R: Serialize> Told<R> {
     /// Report of an experiment with this description and limit in rows per second for each partition.
     pub(super) fn new(
         experiment: &'static str,
-        about: String,
+        description: String,
         source: &'static str,
         site: &SiteOptions,
         bound: Option<f64>,
@@ -70,7 +70,7 @@ impl<R: Serialize> Told<R> {
         Self {
             what: "experiment",
             experiment,
-            about,
+            about: description,
             source,
             embedded: site.embedded(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
@@ -111,9 +111,9 @@ impl<R: Serialize> Told<R> {
         let cell = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), short);
         let mut figures = heads(&[self.experiment, "ours", "published"]);
         figures.extend(
-            self.figures
-                .iter()
-                .map(|own| vec![own.figure.clone(), cell(own.ours), cell(own.published)]),
+            self.figures.iter().map(|figure| {
+                vec![figure.figure.clone(), cell(figure.ours), cell(figure.published)]
+            }),
         );
         let mut parts = vec![self.about.clone(), align(&figures)];
         parts.push(format!("published: {}", self.source));
@@ -130,8 +130,8 @@ impl<R: Serialize> Told<R> {
     /// If it cannot be written, or the shape does not hold.
     pub(super) fn tell(&self, site: &SiteOptions) -> anyhow::Result<()> {
         progress("");
-        if let Some(out) = &site.out {
-            put(out, &serde_json::to_string_pretty(self)?)?;
+        if let Some(path) = &site.out {
+            put(path, &serde_json::to_string_pretty(self)?)?;
         }
         if site.json {
             say_json(self)?;
@@ -145,9 +145,9 @@ impl<R: Serialize> Told<R> {
     }
 }
 
-fn put(out: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(out, format!("{text}\n"))
-        .with_context(|| format!("cannot write {}", out.display()))
+fn put(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, format!("{text}\n"))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]
@@ -192,13 +192,13 @@ mod tests {
     #[test]
     fn a_shape_that_does_not_hold_is_an_error_after_the_result_was_written() {
         let dir = tempfile::tempdir().unwrap();
-        let out = dir.path().join("out.json");
-        let path = out.display().to_string();
+        let file = dir.path().join("out.json");
+        let path = file.display().to_string();
         let site = Line::parse_from(["line", "--connect", "127.0.0.1:1", "--out", &path]).site;
         assert!(told(true).tell(&site).is_ok());
         let error = told(false).tell(&site).unwrap_err().to_string();
         assert_eq!(error, "the shape does not hold: it grows, but measured was 1, 2");
-        let json: Value = serde_json::from_str(&std::fs::read_to_string(out).unwrap()).unwrap();
+        let json: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
         assert_eq!(json["claims"][0]["verdict"], "fails");
         assert_eq!(json["figures"][1]["ours"], Value::Null);
         assert_eq!((&json["embedded"], &json["bound_rows_per_s"]), (&false.into(), &Value::Null));

@@ -27,8 +27,8 @@ pub(super) struct Explained {
     pub(super) advice: Vec<Advised>,
 }
 
-fn cell(row: &[Option<String>], at: usize) -> &str {
-    row.get(at).and_then(Option::as_deref).unwrap_or_default()
+fn cell(row: &[Option<String>], column: usize) -> &str {
+    row.get(column).and_then(Option::as_deref).unwrap_or_default()
 }
 
 fn read(cells: &Cells) -> Explained {
@@ -38,9 +38,9 @@ fn read(cells: &Cells) -> Explained {
         if item.starts_with("option") {
             if explained.advice.len() < ADVICE_MAX {
                 let today = if item.contains("as it is") { " (as it is)" } else { "" };
-                let number = |at| cell(row, at).parse::<f64>().unwrap_or(0.0);
+                let number = |column| cell(row, column).parse::<f64>().unwrap_or(0.0);
                 let text = format!(
-                    "{value}{today}: N_eff {:.1}, busiest {:.0} %, up to {:.0} rows/s; a read asks {}",
+                    "{value}{today}: N_eff {:.1}, busiest {:.0} %, up to {:.0} rows/s; a read touches {}",
                     number(3),
                     number(2) * 100.0,
                     number(5),
@@ -82,8 +82,8 @@ pub(super) async fn try_advice(
     let ddl = advice.iter().find_map(|advised| advised.ddl.clone())?;
     let ran = client.batch_execute(&ddl).await;
     let ran = ran.map_err(|error| format!("{}: {ddl}", failure(&error).message));
-    for made in [format!("{table}_new"), format!("{table}_before"), former(table)] {
-        client.batch_execute(&format!("DROP TABLE IF EXISTS \"{made}\"")).await.ok();
+    for name in [format!("{table}_new"), format!("{table}_before"), former(table)] {
+        client.batch_execute(&format!("DROP TABLE IF EXISTS \"{name}\"")).await.ok();
     }
     Some(ran.map(|()| ddl))
 }
@@ -99,9 +99,9 @@ pub(super) async fn picture(http: &HttpDoor, table: &str, seconds: u64) -> Optio
 /// The six queries for a user (or another entity, by the name of the column), in the order of [`QUERIES`]; the last
 /// two do not depend on the user.
 fn queries(table: &str, entity: &str, user: i64, now_us: i64) -> [String; 6] {
-    let from = now_us - RANGE_US;
+    let start = now_us - RANGE_US;
     let time = |us: i64| format!("to_timestamp_micros({us})");
-    let recent = format!("ts >= {} AND ts < {}", time(from), time(now_us));
+    let recent = format!("ts >= {} AND ts < {}", time(start), time(now_us));
     [
         format!("SELECT count(event) FROM {table} WHERE {entity} = {user}"),
         format!("SELECT count(event) FROM {table} WHERE {recent}"),
@@ -122,7 +122,7 @@ pub(super) async fn fan_out(
 ) -> Option<(FanOut, [f64; 6])> {
     // Queries that depend on the user run for each of them, the others once.
     let users: Vec<i64> = users.iter().copied().take(USERS).collect();
-    let mut asked: Vec<[String; 6]> = Vec::with_capacity(users.len());
+    let mut user_queries: Vec<[String; 6]> = Vec::with_capacity(users.len());
     for (number, user) in users.iter().enumerate() {
         let texts = queries(table, entity, *user, now_us);
         for (query, text) in texts.iter().enumerate() {
@@ -130,7 +130,7 @@ pub(super) async fn fan_out(
                 client.simple_query(text).await.map_err(|error| said(query, &error)).ok()?;
             }
         }
-        asked.push(texts);
+        user_queries.push(texts);
     }
     // The store's log has the partitions and the time of each statement.
     let log = format!(
@@ -141,14 +141,14 @@ pub(super) async fn fan_out(
         .ok()?
         .iter()
         .filter_map(|row| {
-            let number = |at| cell(row, at).parse::<f64>().ok();
+            let number = |column| cell(row, column).parse::<f64>().ok();
             Some((cell(row, 0).to_owned(), (number(1)?, number(2)?)))
         })
         .collect();
     // Mean and 99th percentile over the users.
     let (mut fan_out, mut times) = (FanOut::default(), [0.0; 6]);
     for query in 0..QUERIES.len() {
-        let of_query = asked.iter().filter_map(|texts| log.get(&texts[query]));
+        let of_query = user_queries.iter().filter_map(|texts| log.get(&texts[query]));
         let (mut touched, mut took): (Vec<f64>, Vec<f64>) = of_query.copied().unzip();
         if touched.is_empty() {
             return None;

@@ -19,8 +19,8 @@ const POLL: Duration = Duration::from_millis(200);
 
 /// Tables of a run that begins at this time.
 pub(super) fn tables(case: &Case, begin_us: i64) -> Vec<SqlTable> {
-    let of = |(at, load)| SqlTable::of(load, &case.table(at), begin_us);
-    case.loads.iter().enumerate().map(of).collect()
+    let table_of = |(index, load)| SqlTable::of(load, &case.table(index), begin_us);
+    case.loads.iter().enumerate().map(table_of).collect()
 }
 
 /// Creates the tables, and loads the rows that exist before the first operation. Returns the CREATE TABLE
@@ -35,14 +35,16 @@ pub(super) async fn prepare(
     servers: &[String],
     connections: usize,
 ) -> anyhow::Result<(Vec<String>, Vec<String>)> {
-    let (mut made, mut remarks) = (Vec::new(), Vec::new());
+    let (mut statements, mut remarks) = (Vec::new(), Vec::new());
     for (table, load) in tables.iter().zip(&case.loads) {
         let created = table.create();
         for text in [format!("DROP TABLE IF EXISTS {}", table.name()), created.clone()] {
-            let done = client.batch_execute(&text).await;
-            done.map_err(|error| anyhow::anyhow!("{}: {text}", postgres::failure(&error).message))?;
+            let outcome = client.batch_execute(&text).await;
+            outcome.map_err(|error| {
+                anyhow::anyhow!("{}: {text}", postgres::failure(&error).message)
+            })?;
         }
-        made.push(created);
+        statements.push(created);
         // Rows that reads will find.
         let prior = SqlTable::prior(load);
         if !prior.is_empty() {
@@ -50,15 +52,15 @@ pub(super) async fn prepare(
         }
         // The workload may want all leaders on one node.
         let partitions = load.cuts.len() + 1;
-        let one = load.spread == Spread::OneNode;
-        if one && !on_one_node(client, table.name(), partitions).await {
+        let one_node = load.spread == Spread::OneNode;
+        if one_node && !on_one_node(client, table.name(), partitions).await {
             remarks.push(format!(
                 "{} did not begin with all of its leaders on one node.",
                 table.name()
             ));
         }
     }
-    Ok((made, remarks))
+    Ok((statements, remarks))
 }
 
 /// Moves all leaders of a table with this number of partitions to one node; true if that succeeded.
@@ -67,20 +69,23 @@ async fn on_one_node(client: &Client, table: &str, partitions: usize) -> bool {
         "SELECT partition, node FROM sys.replicas WHERE \"table\" = '{table}' AND role = 'leader' ORDER BY partition"
     );
     let deadline = Instant::now() + LEADERS_WAIT;
-    let mut to: Option<String> = None;
+    let mut target: Option<String> = None;
     loop {
-        let found = rows(client, &leaders).await.unwrap_or_default();
-        let cell = |row: &[Option<String>], at: usize| row.get(at).cloned().flatten();
-        to = to.or_else(|| cell(found.first()?, 1));
-        let away: Vec<String> =
-            found.iter().filter(|row| cell(row, 1) != to).filter_map(|row| cell(row, 0)).collect();
-        if let Some(to) = &to {
-            if away.is_empty() && found.len() >= partitions {
+        let replicas = rows(client, &leaders).await.unwrap_or_default();
+        let cell = |row: &[Option<String>], column: usize| row.get(column).cloned().flatten();
+        target = target.or_else(|| cell(replicas.first()?, 1));
+        let away: Vec<String> = replicas
+            .iter()
+            .filter(|row| cell(row, 1) != target)
+            .filter_map(|row| cell(row, 0))
+            .collect();
+        if let Some(target) = &target {
+            if away.is_empty() && replicas.len() >= partitions {
                 return true;
             }
             for partition in away {
                 // A transfer that is refused now may succeed at the next attempt.
-                let order = format!("ADMIN transfer_leader({partition}, {to})");
+                let order = format!("ADMIN transfer_leader({partition}, {target})");
                 client.batch_execute(&order).await.ok();
             }
         }

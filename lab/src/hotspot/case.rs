@@ -49,8 +49,8 @@ pub(super) struct Cases {
 
 /// Shares of operations on a workload's first table.
 fn mix(workload: &Workload, design: Design) -> Mix {
-    let of = workload.tables(&Knobs::of(design, 1.0));
-    of.first().map_or_else(Mix::default, |load| load.mix(0))
+    let tables = workload.tables(&Knobs::of(design, 1.0));
+    tables.first().map_or_else(Mix::default, |load| load.mix(0))
 }
 
 fn reads(mix: &Mix) -> bool {
@@ -76,10 +76,10 @@ fn rate(options: &Options, workload: &Workload, bound: Option<f64>) -> f64 {
 }
 
 impl Case {
-    fn of(workload: &Workload, named: bool, knobs: Knobs, seconds: u64, offer: Offer) -> Self {
+    fn of(workload: &Workload, is_named: bool, knobs: Knobs, seconds: u64, offer: Offer) -> Self {
         let design = workload.designs.then_some(knobs.design);
         let loads = workload.tables(&knobs);
-        let Some(known) = design.filter(|_| !named) else {
+        let Some(demo_design) = design.filter(|_| !is_named) else {
             let (name, clauses) = match design {
                 Some(design) => {
                     let table = SqlTable::of(&loads[0], "", 0);
@@ -88,10 +88,10 @@ impl Case {
                 }
                 None => (workload.name.to_owned(), String::new()),
             };
-            let about = format!("{}. {clauses}To be seen: {}.", workload.about, workload.shows());
+            let description = format!("{}. {clauses}Shows: {}.", workload.about, workload.shows());
             return Self {
                 name,
-                about,
+                about: description,
                 workload: Some(workload.name),
                 design,
                 knobs,
@@ -101,20 +101,31 @@ impl Case {
                 shows: None,
             };
         };
-        let (name, about) = (known.name().to_owned(), about(known).to_owned());
-        Self { name, about, workload: None, design, knobs, seconds, loads, offer, shows: None }
+        let (name, description) = (demo_design.name().to_owned(), about(demo_design).to_owned());
+        Self {
+            name,
+            about: description,
+            workload: None,
+            design,
+            knobs,
+            seconds,
+            loads,
+            offer,
+            shows: None,
+        }
     }
 
-    /// A name for files and tables: lowercase letters and digits, other characters replaced by `between`.
-    pub(super) fn slug(&self, between: char) -> String {
+    /// A name for files and tables: lowercase letters and digits, other characters replaced by `separator`.
+    pub(super) fn slug(&self, separator: char) -> String {
         let small = self.name.to_ascii_lowercase();
-        small.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { between }).collect()
+        small.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { separator }).collect()
     }
 
     /// Name of one of its tables, with a prefix that no other tables have.
-    pub(super) fn table(&self, at: usize) -> String {
-        let own = if at == 0 { String::new() } else { format!("_{}", self.loads[at].name) };
-        format!("lab_hotspot_{}{own}", self.slug('_'))
+    pub(super) fn table(&self, index: usize) -> String {
+        let suffix =
+            if index == 0 { String::new() } else { format!("_{}", self.loads[index].name) };
+        format!("lab_hotspot_{}{suffix}", self.slug('_'))
     }
 
     /// True if the run has reads.
@@ -127,39 +138,39 @@ impl Case {
 fn about(design: Design) -> &'static str {
     match design {
         Design::TsUid => {
-            "PRIMARY KEY (ts, userid): all that is new has the highest key, so that one partition takes it."
+            "PRIMARY KEY (ts, userid): new rows have the highest keys, so one partition takes all of them."
         }
         Design::TsUidAuto => {
-            "PRIMARY KEY (ts, userid) again, of a table with 'append_mode' = 'true' and 'hotspot_remedy' = 'auto': once its end has stayed hot for half a minute, the store deals new rows out by user, and leaves old ones where they are."
+            "PRIMARY KEY (ts, userid) again, with 'append_mode' = 'true' and 'hotspot_remedy' = 'auto': once the growing end has been hot for half a minute, the store places new rows by a hash of the user and leaves existing rows where they are."
         }
         Design::UidTs => {
-            "PRIMARY KEY (userid, ts): users spread over the partitions, and what belongs to one lies together."
+            "PRIMARY KEY (userid, ts): users are spread over the partitions, and the rows of one user lie together."
         }
         Design::HashUid => {
-            "PARTITION BY HASH (userid): users are dealt out, however unevenly their numbers lie."
+            "PARTITION BY HASH (userid): users are distributed evenly, even if their numbers are not."
         }
         Design::HashAll => {
-            "PARTITION BY HASH (ts, userid): every row goes anywhere; so do the rows of one user."
+            "PARTITION BY HASH (ts, userid): a row may be in any partition, so the rows of one user are in all of them."
         }
         Design::Single => {
-            "PRIMARY KEY (userid, ts), and all rows are one user's: no key spreads what has only one value."
+            "PRIMARY KEY (userid, ts) with the rows of a single user: no key spreads a single value."
         }
     }
 }
 
 /// The selected workloads, without duplicates.
 fn named(options: &Options) -> anyhow::Result<Vec<Workload>> {
-    let mut named: Vec<Workload> = Vec::new();
+    let mut workloads: Vec<Workload> = Vec::new();
     for name in &options.workload {
-        let found = group(name);
-        ensure!(!found.is_empty(), "there is no workload {name}; --list shows all");
-        for workload in found {
-            if !named.iter().any(|own| own.name == workload.name) {
-                named.push(workload);
+        let members = group(name);
+        ensure!(!members.is_empty(), "there is no workload {name}; --list shows all");
+        for workload in members {
+            if !workloads.iter().any(|selected| selected.name == workload.name) {
+                workloads.push(workload);
             }
         }
     }
-    Ok(named)
+    Ok(workloads)
 }
 
 impl Cases {
@@ -169,22 +180,23 @@ impl Cases {
     /// If there is no such workload, if more than one run is to be recorded, or if the file to replay is invalid.
     pub(super) fn of(options: &Options) -> anyhow::Result<Self> {
         if let Some(path) = &options.replay {
-            let (about, offered) = recorded::scan(path)?;
-            let workload = find(&about.workload)
-                .with_context(|| format!("there is no workload {} any more", about.workload))?;
+            let (description, offered) = recorded::scan(path)?;
+            let workload = find(&description.workload).with_context(|| {
+                format!("there is no workload {} any more", description.workload)
+            })?;
             let offer = Offer::Recorded { path: path.clone(), offered };
-            let case = Case::of(&workload, true, about.knobs, about.seconds, offer);
+            let case = Case::of(&workload, true, description.knobs, description.seconds, offer);
             let bound = options.bound(case.reads());
-            return Ok(Self { all: vec![case], seconds: about.seconds, bound });
+            return Ok(Self { all: vec![case], seconds: description.seconds, bound });
         }
         if options.claims {
             return Self::claimed(options);
         }
-        let mut all = Vec::new();
-        let named = if options.workload.is_empty() { vec![] } else { named(options)? };
-        let is_named = !named.is_empty();
+        let mut cases = Vec::new();
+        let selected = if options.workload.is_empty() { vec![] } else { named(options)? };
+        let is_named = !selected.is_empty();
         let workloads =
-            if is_named { named } else { vec![find("W1").context("the workload is there")?] };
+            if is_named { selected } else { vec![find("W1").context("the workload is there")?] };
         let bound = options.bound(workloads.iter().any(any_reads));
         for workload in &workloads {
             let rate = rate(options, workload, bound);
@@ -196,16 +208,16 @@ impl Cases {
                 // A run in which the store repartitions has to last longer than the detection.
                 let times = if workload.designs && design.cures_itself() { 2 } else { 1 };
                 let seconds = options.seconds * times;
-                all.push(Case::of(workload, is_named, knobs, seconds, offer));
+                cases.push(Case::of(workload, is_named, knobs, seconds, offer));
             }
         }
-        if options.record.is_some() && all.len() != 1 {
+        if options.record.is_some() && cases.len() != 1 {
             bail!(
-                "--record is of one run, and these are {}: name one workload and one --design",
-                all.len()
+                "--record needs exactly one run, and {} are selected; name one workload and one --design",
+                cases.len()
             );
         }
-        Ok(Self { all, seconds: options.seconds, bound })
+        Ok(Self { all: cases, seconds: options.seconds, bound })
     }
 }
 
@@ -224,7 +236,7 @@ const CLAIMED: [(&str, Design, Shows, u64, Option<u32>); 5] = [
 impl Cases {
     fn claimed(options: &Options) -> anyhow::Result<Self> {
         let bound = options.bound(false);
-        let mut all = Vec::new();
+        let mut cases = Vec::new();
         for (name, design, shows, times, partitions) in CLAIMED {
             let workload = find(name).context("the workload is there")?;
             let mut knobs = options.knobs(design, rate(options, &workload, bound));
@@ -232,21 +244,22 @@ impl Cases {
             let first = workload.tables(&knobs).into_iter().next().context("it has a table")?;
             let offer = Offer::Drawn { load: Box::new(first), seed: options.seed };
             let case = Case::of(&workload, true, knobs, options.seconds * times, offer);
-            all.push(Case { shows: Some(shows), ..case });
+            cases.push(Case { shows: Some(shows), ..case });
         }
-        Ok(Self { all, seconds: options.seconds, bound })
+        Ok(Self { all: cases, seconds: options.seconds, bound })
     }
 }
 
 /// The catalogue as text: a line for each workload.
 pub(super) fn list() -> String {
-    let all = all();
-    let width = all.iter().map(|own| own.name.chars().count()).max().unwrap_or(0) + 1;
-    let line = |own: &Workload| {
-        let name = format!("{}{}", own.name, if own.designs { "*" } else { "" });
-        format!("{name:<width$}  {} -- {}\n", own.about, own.shows())
+    let workloads = all();
+    let width =
+        workloads.iter().map(|workload| workload.name.chars().count()).max().unwrap_or(0) + 1;
+    let line = |workload: &Workload| {
+        let name = format!("{}{}", workload.name, if workload.designs { "*" } else { "" });
+        format!("{name:<width$}  {} -- {}\n", workload.about, workload.shows())
     };
-    let lines: String = all.iter().map(line).collect();
+    let lines: String = workloads.iter().map(line).collect();
     format!("{lines}* under each --design")
 }
 
@@ -264,8 +277,8 @@ pub(super) mod tests {
 
     /// Cases of a command line.
     pub(in crate::hotspot) fn cases(arguments: &[&str]) -> anyhow::Result<Cases> {
-        let all = [&["hotspot"][..], arguments].concat();
-        Cases::of(&Command::try_parse_from(all)?.options)
+        let words = [&["hotspot"][..], arguments].concat();
+        Cases::of(&Command::try_parse_from(words)?.options)
     }
 
     fn names(cases: &Cases) -> Vec<&str> {
@@ -309,7 +322,7 @@ pub(super) mod tests {
         let tables: std::collections::BTreeSet<String> = cases
             .all
             .iter()
-            .flat_map(|case| (0..case.loads.len()).map(|at| case.table(at)))
+            .flat_map(|case| (0..case.loads.len()).map(|index| case.table(index)))
             .collect();
         let files: std::collections::BTreeSet<String> =
             cases.all.iter().map(|case| case.slug('-')).collect();
@@ -328,8 +341,8 @@ pub(super) mod tests {
             .collect();
         assert_eq!(rates[..6], [100.0; 6]);
         assert!((rates[6] - 50.0 / 0.95).abs() < 1e-9, "{rates:?}");
-        let said = cases(&["--workload", "W15", "--rate", "7"]).unwrap();
-        assert!(said.all.iter().all(|case| case.knobs.rate == 7.0));
+        let explicit = cases(&["--workload", "W15", "--rate", "7"]).unwrap();
+        assert!(explicit.all.iter().all(|case| case.knobs.rate == 7.0));
     }
 
     #[test]
@@ -352,7 +365,7 @@ pub(super) mod tests {
     #[test]
     fn only_one_run_is_recorded() {
         let error = cases(&["--record", "x", "--workload", "W7"]).err().expect("three runs");
-        assert!(error.to_string().contains("these are 3"), "{error}");
+        assert!(error.to_string().contains("3 are selected"), "{error}");
         assert!(cases(&["--record", "x", "--workload", "W7:"]).is_ok());
         assert!(cases(&["--replay", "x", "--seconds", "5"]).is_err(), "the file says how long");
     }

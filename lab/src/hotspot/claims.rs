@@ -49,8 +49,8 @@ pub(super) struct Judged<'a> {
     pub(super) advice_ran: Option<&'a Result<String, String>>,
 }
 
-fn seconds(at: Option<u64>) -> String {
-    at.map_or_else(|| "never".to_owned(), |at| format!("after {at} s"))
+fn seconds(second: Option<u64>) -> String {
+    second.map_or_else(|| "never".to_owned(), |second| format!("after {second} s"))
 }
 
 /// Claims of a run.
@@ -67,68 +67,69 @@ pub(super) fn claims(judged: &Judged<'_>) -> Vec<Claim> {
 fn one_hotspot(judged: &Judged<'_>) -> Vec<Claim> {
     let Judged { name, summary, advice_ran, .. } = judged;
     let ran = match advice_ran {
-        Some(Ok(ddl)) => (format!("the store ran: {ddl}"), true),
+        Some(Ok(ddl)) => (format!("the store accepted: {ddl}"), true),
         Some(Err(error)) => (error.clone(), false),
-        None => ("no statement was advised".to_owned(), false),
+        None => ("no statement was recommended".to_owned(), false),
     };
-    let after = summary.load_splits_after_moving;
+    let splits = summary.load_splits_after_moving;
     vec![
         Claim::judged(
-            &format!("{name}: one partition at a time takes all (N_eff at most 1.05)"),
+            &format!("{name}: one partition at a time takes all rows (N_eff at most 1.05)"),
             format!("N_eff {:.3}", summary.n_eff),
             summary.n_eff <= 1.05,
         ),
         Claim::judged(
-            &format!("{name}: it is said within {VERDICT_S} s why"),
+            &format!("{name}: the store gives a verdict within {VERDICT_S} s"),
             format!("{} ({})", seconds(summary.t_verdict_s), classes(summary)),
-            summary.t_verdict_s.is_some_and(|at| at <= VERDICT_S),
+            summary.t_verdict_s.is_some_and(|second| second <= VERDICT_S),
         ),
         Claim::judged(
-            &format!("{name}: nothing is cut by load after that"),
-            format!("{after} cuts"),
-            after == 0,
+            &format!("{name}: no split by load follows"),
+            format!("{splits} splits"),
+            splits == 0,
         ),
-        Claim::judged(&format!("{name}: what is advised can be run as it is"), ran.0, ran.1),
+        Claim::judged(&format!("{name}: the recommended statement runs unchanged"), ran.0, ran.1),
     ]
 }
 
 fn classes(summary: &Summary) -> String {
-    let all: Vec<&str> = summary.verdicts.keys().copied().collect();
-    if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
+    let names: Vec<&str> = summary.verdicts.keys().copied().collect();
+    if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
 }
 
 /// Second from which 95 % of the demand was served: in the seconds right after it, and in all that remained.
 fn served_from(seconds: &[Second]) -> Option<u64> {
     let enough = |seconds: &[Second]| {
-        let sum = |of: fn(&Second) -> f64| seconds.iter().map(of).sum::<f64>();
+        let sum = |value: fn(&Second) -> f64| seconds.iter().map(value).sum::<f64>();
         sum(|second| second.served) >= 0.95 * sum(|second| second.offered)
     };
     let mut windows = seconds.windows(SERVED_OVER_S).enumerate();
-    let found = windows.find(|(at, window)| enough(window) && enough(&seconds[*at..]));
-    found.map(|(_, window)| window[0].second)
+    let stable = windows.find(|(index, window)| enough(window) && enough(&seconds[*index..]));
+    stable.map(|(_, window)| window[0].second)
 }
 
 fn cure(judged: &Judged<'_>) -> Claim {
     let Judged { name, summary, .. } = judged;
-    let claim =
-        format!("{name}: 95 % is served within {CURED_S} s of the verdict, and from then on");
+    let claim = format!(
+        "{name}: from {CURED_S} s after the verdict at the latest, 95 % of the demand is served"
+    );
     let Some(verdict) = summary.t_verdict_s else {
         return Claim::judged(&claim, "there was no verdict".to_owned(), false);
     };
     let served = served_from(judged.seconds);
     let measured = format!(
-        "verdict after {verdict} s, new rows dealt out {}, 95 % {}, {:.1} % in the end",
-        seconds(summary.rekeyed.map(|(at, _)| at)),
+        "verdict after {verdict} s, new rows repartitioned {}, 95 % served {}, {:.1} % at the end",
+        seconds(summary.rekeyed.map(|(second, _)| second)),
         seconds(served),
         summary.served_share * 100.0
     );
-    Claim::judged(&claim, measured, served.is_some_and(|at| at <= verdict + CURED_S))
+    Claim::judged(&claim, measured, served.is_some_and(|second| second <= verdict + CURED_S))
 }
 
 fn static_load(judged: &Judged<'_>) -> Vec<Claim> {
     let Judged { name, summary, .. } = judged;
     let served = Claim::judged(
-        &format!("{name}: what was too much for one partition is served in the end"),
+        &format!("{name}: a load above the limit of one partition is served at the end"),
         format!("{:.1} %", summary.served_share * 100.0),
         summary.served_share >= 0.95,
     );
@@ -138,27 +139,27 @@ fn static_load(judged: &Judged<'_>) -> Vec<Claim> {
 /// Claims that soon after the verdict the first split is made and another node leads the new partition.
 fn relief(judged: &Judged<'_>) -> Claim {
     let claim = format!(
-        "{}: within {RELIEF_S} s of the verdict it is cut and another node leads the new part",
+        "{}: within {RELIEF_S} s of the verdict the partition is split and another node leads the new one",
         judged.name
     );
     let Some(cut) = judged.splits_at.first() else {
-        return Claim::open(&claim, "nothing had to be cut");
+        return Claim::open(&claim, "no split was needed");
     };
     // A split made before the verdict was observed was decided together with it.
-    let seen = judged.summary.t_verdict_s.filter(|verdict| verdict < cut);
-    let waited = seen.map_or(0.0, |verdict| as_seconds(cut - verdict));
+    let earlier_verdict = judged.summary.t_verdict_s.filter(|verdict| verdict < cut);
+    let waited = earlier_verdict.map_or(0.0, |verdict| as_seconds(cut - verdict));
     let by_load = judged.reshaped.iter().filter(|event| event.is_by_load());
     let handed: Vec<f64> = by_load.filter_map(|event| event.relief_ms).collect();
     let Some(first) = handed.first() else {
-        return Claim::open(&claim, "no new part was given to another node");
+        return Claim::open(&claim, "no new partition got a leader on another node");
     };
-    let all = waited + first / 1e3;
+    let total = waited + first / 1e3;
     let most = handed.iter().copied().fold(0.0, f64::max);
     let measured = format!(
-        "{all:.1} s: {waited:.0} s until the order, {first:.0} ms from it on; {most:.0} ms at most of {} cuts",
+        "{total:.1} s: {waited:.0} s until the order, {first:.0} ms after it; at most {most:.0} ms in {} splits",
         handed.len()
     );
-    Claim::judged(&claim, measured, all <= as_seconds(RELIEF_S))
+    Claim::judged(&claim, measured, total <= as_seconds(RELIEF_S))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "seconds of a run")]
@@ -169,39 +170,39 @@ fn as_seconds(seconds: u64) -> f64 {
 /// Claims a maximum share of useless ones among the judged splits by load.
 fn in_vain(judged: &Judged<'_>) -> Claim {
     let claim =
-        format!("{}: at most {:.1} % of cuts are in vain", judged.name, IN_VAIN_SHARE * 100.0);
+        format!("{}: at most {:.1} % of splits are in vain", judged.name, IN_VAIN_SHARE * 100.0);
     let by_load = judged.reshaped.iter().filter(|event| event.is_by_load());
-    let known: Vec<bool> = by_load.clone().filter_map(|event| event.in_vain).collect();
-    if known.is_empty() {
+    let judgements: Vec<bool> = by_load.clone().filter_map(|event| event.in_vain).collect();
+    if judgements.is_empty() {
         return Claim::open(&claim, &format!("none of {} is judged yet", by_load.count()));
     }
-    let vain = known.iter().filter(|vain| **vain).count();
+    let vain = judgements.iter().filter(|vain| **vain).count();
     let shares: Vec<String> = by_load
         .clone()
         .filter_map(|event| event.actual_share)
         .map(|share| format!("{:.0} %", share * 100.0))
         .collect();
     let measured = format!(
-        "{vain} of {} judged ({} in all); the busier parts bear {}",
-        known.len(),
+        "{vain} of {} judged ({} in all); shares of the busier sides: {}",
+        judgements.len(),
         by_load.count(),
         shares.join(", ")
     );
-    #[expect(clippy::cast_precision_loss, reason = "cuts of minutes")]
-    let holds = vain as f64 <= IN_VAIN_SHARE * known.len() as f64;
+    #[expect(clippy::cast_precision_loss, reason = "splits of a few minutes")]
+    let holds = vain as f64 <= IN_VAIN_SHARE * judgements.len() as f64;
     Claim::judged(&claim, measured, holds)
 }
 
 /// Claims a limit on the write stall of splits; also reports the longest total time from an order.
 fn stall(judged: &Judged<'_>) -> Claim {
-    let claim = format!("{}: no cut holds writes up for 50 ms", judged.name);
+    let claim = format!("{}: no split stalls writes for 50 ms", judged.name);
     let mut stalls: Vec<f64> = judged.reshaped.iter().filter_map(|event| event.stall_ms).collect();
     stalls.sort_unstable_by(f64::total_cmp);
-    let Some(most) = stalls.last() else { return Claim::open(&claim, "nothing was cut") };
+    let Some(most) = stalls.last() else { return Claim::open(&claim, "there was no split") };
     let middle = stalls[stalls.len() / 2];
     let took = judged.reshaped.iter().filter_map(|event| event.took_ms).fold(0.0, f64::max);
     let measured = format!(
-        "{} cuts, median {middle:.0} ms, most {most:.0} ms; {took:.0} ms at most from the order on",
+        "{} splits, median {middle:.0} ms, maximum {most:.0} ms; at most {took:.0} ms from the order",
         stalls.len()
     );
     Claim::judged(&claim, measured, *most < 50.0)
@@ -214,34 +215,36 @@ fn no_flaps(judged: &Judged<'_>) -> Claim {
         .filter(|event| !event.is_merge)
         .map(|event| event.key.as_str())
         .collect();
-    let again = judged.reshaped.iter().filter(|event| event.is_merge);
-    let flaps = again.clone().filter(|event| cut.contains(&event.key.as_str())).count();
+    let merges = judged.reshaped.iter().filter(|event| event.is_merge);
+    let flaps = merges.clone().filter(|event| cut.contains(&event.key.as_str())).count();
     Claim::judged(
-        &format!("{}: nothing that was cut is merged again", judged.name),
-        format!("{flaps} of {} cuts, {} merges in all", cut.len(), again.count()),
+        &format!("{}: no merge undoes a split", judged.name),
+        format!("{flaps} of {} splits, {} merges in total", cut.len(), merges.count()),
         flaps == 0,
     )
 }
 
 fn lukewarm(judged: &Judged<'_>) -> Vec<Claim> {
     let Judged { name, summary, .. } = judged;
-    let begun = judged.seconds.first().map_or(0.0, |second| second.node_max_over_mean);
+    let initial = judged.seconds.first().map_or(0.0, |second| second.node_max_over_mean);
     let hot = match summary.t_detect_s {
-        Some(at) => format!("one was hot after {at} s"),
+        Some(second) => format!("one was hot after {second} s"),
         None => "none was hot".to_owned(),
     };
     let moved =
-        format!("{begun:.2} times in the beginning, {:.2} in the end", summary.node_max_over_mean);
+        format!("{initial:.2} times at the start, {:.2} at the end", summary.node_max_over_mean);
     let cuts = summary.last.splits_load;
     vec![
         Claim::judged(
-            &format!("{name}: leaders move until no node leads {NODE_MAX} times the mean"),
+            &format!(
+                "{name}: leaders move until no node has more than {NODE_MAX} times the mean load"
+            ),
             moved,
-            begun > NODE_MAX && summary.node_max_over_mean <= NODE_MAX,
+            initial > NODE_MAX && summary.node_max_over_mean <= NODE_MAX,
         ),
         Claim::judged(
-            &format!("{name}: no partition is hot, and none is cut"),
-            format!("{hot}, {cuts} cuts"),
+            &format!("{name}: no partition is hot, and none is split"),
+            format!("{hot}, {cuts} splits"),
             summary.t_detect_s.is_none() && cuts == 0,
         ),
     ]
@@ -291,24 +294,24 @@ mod tests {
     fn a_hotspot_is_to_be_one_named_soon_left_alone_and_told_what_helps() {
         let ran = Ok("ALTER TABLE t".to_owned());
         let good = Summary { n_eff: 1.01, t_verdict_s: Some(12), ..summary() };
-        let one = judged(Shows::OneHotspot, &good, &[]);
+        let run = judged(Shows::OneHotspot, &good, &[]);
         assert_eq!(
-            verdicts(&Judged { advice_ran: Some(&ran), ..one }),
+            verdicts(&Judged { advice_ran: Some(&ran), ..run }),
             [Holds, Holds, Holds, Holds]
         );
         let refused = Err("no such column".to_owned());
         let bad =
             Summary { n_eff: 2.0, t_verdict_s: Some(21), load_splits_after_moving: 1, ..summary() };
-        let one = Judged { advice_ran: Some(&refused), ..judged(Shows::OneHotspot, &bad, &[]) };
-        assert_eq!(verdicts(&one), [Fails, Fails, Fails, Fails]);
+        let run = Judged { advice_ran: Some(&refused), ..judged(Shows::OneHotspot, &bad, &[]) };
+        assert_eq!(verdicts(&run), [Fails, Fails, Fails, Fails]);
         let silent = summary();
         assert_eq!(verdicts(&judged(Shows::OneHotspot, &silent, &[]))[1], Fails);
     }
 
     /// Seconds in which these numbers of 100 rows were served.
     fn served(rows: &[f64]) -> Vec<Second> {
-        let second = |(at, served): (u64, &f64)| Second {
-            second: at,
+        let second = |(number, served): (u64, &f64)| Second {
+            second: number,
             offered: 100.0,
             served: *served,
             ..Second::default()
@@ -320,11 +323,11 @@ mod tests {
     fn a_cure_is_judged_from_the_verdict_on_and_by_what_stays() {
         let lumps = [[90.0, 101.0]; 60].concat();
         let late = [vec![30.0; 60], lumps.clone()].concat();
-        let later = [vec![30.0; 80], lumps.clone()].concat();
+        let too_late = [vec![30.0; 80], lumps.clone()].concat();
         let relapse = [lumps.clone(), vec![30.0; 60]].concat();
         let summary = Summary { t_verdict_s: Some(2), ..summary() };
         for (rows, verdict) in
-            [(lumps, Holds), (late, Holds), (later, Fails), (relapse, Fails), (vec![], Fails)]
+            [(lumps, Holds), (late, Holds), (too_late, Fails), (relapse, Fails), (vec![], Fails)]
         {
             let seconds = served(&rows);
             let judged = Judged { seconds: &seconds, ..judged(Shows::Cure, &summary, &[]) };
@@ -364,16 +367,16 @@ mod tests {
 
     #[test]
     fn a_lukewarm_node_is_relieved_by_its_leaders_alone() {
-        let begun = |node_max_over_mean| [Second { node_max_over_mean, ..Second::default() }];
+        let seconds = |node_max_over_mean| [Second { node_max_over_mean, ..Second::default() }];
         let moved = Summary { node_max_over_mean: 1.1, ..summary() };
-        let (all, none) = (begun(3.0), begun(1.0));
+        let (skewed, even) = (seconds(3.0), seconds(1.0));
         let node = judged(Shows::LukewarmNode, &moved, &[]);
-        assert_eq!(verdicts(&Judged { seconds: &all, ..node }), [Holds, Holds]);
+        assert_eq!(verdicts(&Judged { seconds: &skewed, ..node }), [Holds, Holds]);
         let node = judged(Shows::LukewarmNode, &moved, &[]);
-        assert_eq!(verdicts(&Judged { seconds: &none, ..node }), [Fails, Holds], "it never was");
+        assert_eq!(verdicts(&Judged { seconds: &even, ..node }), [Fails, Holds], "it never was");
         let mut cut = Summary { node_max_over_mean: 2.0, t_detect_s: Some(9), ..summary() };
         cut.last.splits_load = 1;
         let node = judged(Shows::LukewarmNode, &cut, &[]);
-        assert_eq!(verdicts(&Judged { seconds: &all, ..node }), [Fails, Fails]);
+        assert_eq!(verdicts(&Judged { seconds: &skewed, ..node }), [Fails, Fails]);
     }
 }

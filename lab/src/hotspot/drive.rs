@@ -108,16 +108,17 @@ impl Counts {
     fn turned_away(&self, message: String) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let mut messages = self.messages.lock();
-        if messages.len() < MESSAGES_MAX && !messages.iter().any(|own| alike(own, &message)) {
+        if messages.len() < MESSAGES_MAX && !messages.iter().any(|earlier| alike(earlier, &message))
+        {
             messages.push(message);
         }
     }
 }
 
 /// True if two texts differ only in their digits.
-fn alike(one: &str, other: &str) -> bool {
+fn alike(first: &str, second: &str) -> bool {
     let letters = |text: &str| -> String { text.chars().filter(|c| !c.is_ascii_digit()).collect() };
-    letters(one) == letters(other)
+    letters(first) == letters(second)
 }
 
 /// Statements to send, and their servers.
@@ -146,7 +147,8 @@ impl Drive {
     pub(super) async fn start(plan: Plan, begin: Instant) -> anyhow::Result<Self> {
         let span = (begin, begin + Duration::from_secs(plan.seconds));
         let servers = (plan.servers.clone(), plan.connections);
-        Self::of(&servers.0, servers.1, span, move |made, counts| make(&plan, made, counts)).await
+        Self::of(&servers.0, servers.1, span, move |sender, counts| make(&plan, sender, counts))
+            .await
     }
 
     /// Connects, and sends the batches that `make` produces, between two times.
@@ -161,7 +163,7 @@ impl Drive {
             connected.push((postgres::connect(server, "public").await?, server.clone()));
         }
         let counts = Arc::new(Counts::default());
-        let (made, batches) = mpsc::channel(AHEAD * connected.len());
+        let (sender, batches) = mpsc::channel(AHEAD * connected.len());
         let batches = Arc::new(Mutex::new(batches));
         let mut clients = JoinSet::new();
         for (client, server) in connected {
@@ -170,14 +172,14 @@ impl Drive {
         }
         // The thread ends with the clients, which close the channel.
         let noted = Arc::clone(&counts);
-        std::thread::spawn(move || make(&made, &noted));
+        std::thread::spawn(move || make(&sender, &noted));
         Ok(Self { counts, clients })
     }
 
     /// Waits for the answers of statements in flight.
     pub(super) async fn finish(mut self) -> Arc<Counts> {
-        let all = async { while self.clients.join_next().await.is_some() {} };
-        if tokio::time::timeout(LAST_WAIT, all).await.is_err() {
+        let remaining = async { while self.clients.join_next().await.is_some() {} };
+        if tokio::time::timeout(LAST_WAIT, remaining).await.is_err() {
             self.clients.abort_all();
         }
         self.counts
@@ -194,13 +196,13 @@ pub(super) async fn load(
     servers: &[String],
     connections: usize,
 ) -> anyhow::Result<()> {
-    let all = rows.len() as u64;
+    let total = rows.len() as u64;
     let begin = Instant::now();
-    let make = move |made: &mpsc::Sender<Batch>, _: &Counts| {
+    let make = move |sender: &mpsc::Sender<Batch>, _: &Counts| {
         for rows in rows.chunks(LOAD_ROWS) {
             let text = insert(std::slice::from_ref(&table), rows);
             let batch = Batch { text, rows: rows.len() as u64, due: Duration::ZERO };
-            if made.blocking_send(batch).is_err() {
+            if sender.blocking_send(batch).is_err() {
                 return;
             }
         }
@@ -210,23 +212,25 @@ pub(super) async fn load(
     let stored = drive.counts.stored();
     match drive.counts.failure() {
         Some(failure) => bail!("{failure}"),
-        None if stored < all => bail!("{stored} of {all} rows were loaded in {LOAD_WAIT:?}"),
+        None if stored < total => {
+            bail!("only {stored} of {total} rows were loaded within {LOAD_WAIT:?}")
+        }
         None => Ok(()),
     }
 }
 
-fn make(plan: &Plan, made: &mpsc::Sender<Batch>, counts: &Counts) {
+fn make(plan: &Plan, sender: &mpsc::Sender<Batch>, counts: &Counts) {
     let mut batcher = Batcher::new(&plan.tables, plan.batch);
-    let done = plan.offer.each(plan.seconds, |at_us, kind, op| {
+    let outcome = plan.offer.each(plan.seconds, |at_us, kind, op| {
         for batch in batcher.take(at_us, kind, op).into_iter().flatten() {
-            if made.blocking_send(batch).is_err() {
+            if sender.blocking_send(batch).is_err() {
                 return ControlFlow::Break(());
             }
         }
         counts.unsaid.store(batcher.unsaid, Ordering::Relaxed);
         ControlFlow::Continue(())
     });
-    if let Err(error) = done {
+    if let Err(error) = outcome {
         counts.fail(format!("{error:#}"));
     }
 }
@@ -249,10 +253,10 @@ async fn work(
                 return;
             }
             let Err(error) = client.batch_execute(&batch.text).await else {
-                let now = Instant::now();
+                let answer_time = Instant::now();
                 // A statement answered after the end was not served within the run.
-                if now < end {
-                    counts.latencies.lock().record(now - due);
+                if answer_time < end {
+                    counts.latencies.lock().record(answer_time - due);
                 }
                 if batch.rows > 0 {
                     counts.stored.fetch_add(batch.rows, Ordering::Relaxed);
@@ -265,7 +269,7 @@ async fn work(
             counts.turned_away(failure.message.clone());
             if failure.lost {
                 match postgres::connect(&server, "public").await {
-                    Ok(again) => client = again,
+                    Ok(new_client) => client = new_client,
                     Err(error) => {
                         counts.fail(format!("{error:#}"));
                         return;

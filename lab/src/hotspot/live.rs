@@ -47,10 +47,16 @@ impl Live {
     }
 
     /// Shows a second of a run.
-    pub(super) fn second(&mut self, name: &str, of: u64, second: &Second, map: Option<&Heatmap>) {
-        let line = line(name, of, second);
+    pub(super) fn second(
+        &mut self,
+        name: &str,
+        total_s: u64,
+        second: &Second,
+        map: Option<&Heatmap>,
+    ) {
+        let line = line(name, total_s, second);
         if !self.terminal {
-            if second.second.is_multiple_of(LINE_EVERY_S) || second.second == of {
+            if second.second.is_multiple_of(LINE_EVERY_S) || second.second == total_s {
                 self.say(&line);
             }
             return;
@@ -77,15 +83,15 @@ impl Live {
 
     fn write(&self, text: &str) {
         // A run must not fail because its progress cannot be shown.
-        let mut to = std::io::stderr();
-        to.write_all(text.as_bytes()).and_then(|()| to.flush()).ok();
+        let mut stderr = std::io::stderr();
+        stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()).ok();
     }
 }
 
-fn line(name: &str, of: u64, second: &Second) -> String {
-    let share = |own: f64, all: f64| if all > 0.0 { own / all * 100.0 } else { 0.0 };
+fn line(name: &str, total_s: u64, second: &Second) -> String {
+    let share = |part: f64, whole: f64| if whole > 0.0 { part / whole * 100.0 } else { 0.0 };
     format!(
-        "{name} {:>3}/{of} s  {:>6.0} of {:.0} rows/s ({:>3.0} %)  N_eff {:.1} of {}  splits {} ({} in vain)  p99 {:.0} ms  {}",
+        "{name} {:>3}/{total_s} s  {:>6.0} of {:.0} rows/s ({:>3.0} %)  N_eff {:.1} of {}  splits {} ({} in vain)  p99 {:.0} ms  {}",
         second.second,
         second.served,
         second.offered,
@@ -116,8 +122,8 @@ mod tests {
             ..Second::default()
         };
         let line = line("ts-uid", 60, &second);
-        for said in ["12/60 s", "1000 of 3000 rows/s ( 33 %)", "N_eff 1.0 of 8", "MOVING_RIGHT"] {
-            assert!(line.contains(said), "{said} in {line}");
+        for part in ["12/60 s", "1000 of 3000 rows/s ( 33 %)", "N_eff 1.0 of 8", "MOVING_RIGHT"] {
+            assert!(line.contains(part), "{part} in {line}");
         }
     }
 }

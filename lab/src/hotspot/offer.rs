@@ -39,7 +39,7 @@ impl Offer {
         seconds: u64,
         mut take: impl FnMut(u64, Kind, &Op) -> ControlFlow<()>,
     ) -> anyhow::Result<()> {
-        let mut until = |at_us: u64, kind: Kind, op: &Op| {
+        let mut take_within = |at_us: u64, kind: Kind, op: &Op| {
             if at_us < seconds.saturating_mul(SECOND_US) {
                 take(at_us, kind, op)
             } else {
@@ -47,11 +47,11 @@ impl Offer {
             }
         };
         match self {
-            Self::Recorded { path, .. } => recorded::each(path, until),
+            Self::Recorded { path, .. } => recorded::each(path, take_within),
             Self::Drawn { load, seed } => {
                 let (mut stream, mut op) = (Stream::new(&load.sources, *seed), Op::default());
                 while let Some((at_us, kind)) = stream.next(&mut op) {
-                    if until(at_us, kind, &op).is_break() {
+                    if take_within(at_us, kind, &op).is_break() {
                         break;
                     }
                 }
@@ -71,12 +71,12 @@ impl Offer {
     /// Operations due in a second; the first is 1.
     #[expect(clippy::cast_precision_loss, reason = "operations of a second")]
     pub(super) fn offered(&self, second: u64) -> f64 {
-        let before = second.saturating_sub(1);
+        let elapsed_s = second.saturating_sub(1);
         match self {
-            Self::Drawn { load, .. } => load.offered(before * SECOND_US),
+            Self::Drawn { load, .. } => load.offered(elapsed_s * SECOND_US),
             Self::Recorded { offered, .. } => {
-                let at = usize::try_from(before).unwrap_or(usize::MAX);
-                offered.get(at).copied().unwrap_or(0) as f64
+                let index = usize::try_from(elapsed_s).unwrap_or(usize::MAX);
+                offered.get(index).copied().unwrap_or(0) as f64
             }
         }
     }
@@ -159,16 +159,16 @@ mod tests {
     }
 
     fn batches(name: &str, size: usize, seconds: u64) -> Vec<Batch> {
-        let (tables, mut made) = (tables(name), Vec::new());
+        let (tables, mut batches) = (tables(name), Vec::new());
         let mut batcher = Batcher::new(&tables, size);
         let offer = Offer::Drawn { load: Box::new(loads(name).remove(0)), seed: 3 };
         let take = |at_us, kind, op: &Op| {
-            made.extend(batcher.take(at_us, kind, op).into_iter().flatten());
+            batches.extend(batcher.take(at_us, kind, op).into_iter().flatten());
             ControlFlow::Continue(())
         };
         offer.each(seconds, take).unwrap();
         assert_eq!(batcher.unsaid, 0, "{name}");
-        made
+        batches
     }
 
     #[test]
@@ -198,17 +198,17 @@ mod tests {
     #[test]
     fn statements_come_in_the_order_in_which_they_are_due_and_repeat() {
         for name in ["W1", "W6", "W6:scans", "W10:flash", "W12", "W15"] {
-            let made = batches(name, 7, 20);
-            assert!(made.is_sorted_by_key(|batch| batch.due), "{name}");
-            assert!(!made.is_empty() && made == batches(name, 7, 20), "{name}");
+            let statements = batches(name, 7, 20);
+            assert!(statements.is_sorted_by_key(|batch| batch.due), "{name}");
+            assert!(!statements.is_empty() && statements == batches(name, 7, 20), "{name}");
         }
     }
 
     #[test]
     fn an_index_gets_every_row_with_the_table_that_it_is_of() {
-        let made = batches("W14", 10, 2);
-        assert!(!made.is_empty());
-        for batch in made {
+        let batches = batches("W14", 10, 2);
+        assert!(!batches.is_empty());
+        for batch in batches {
             let (index, table) = batch.text.split_once("; INSERT INTO b ").expect("two statements");
             let values = |text: &str| text.split_once(" VALUES ").unwrap().1.to_owned();
             assert_eq!(values(index), values(table));

@@ -117,10 +117,10 @@ impl Options {
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let positive = |rate: Option<f64>| rate.is_none_or(|rate| rate.is_finite() && rate > 0.0);
         if !positive(self.rate) || !positive(self.partition_rate) {
-            bail!("rates are rows a second, more than 0");
+            bail!("rates must be above 0 rows per second");
         }
         if self.design.is_empty() {
-            bail!("--design names none");
+            bail!("--design must name at least one design");
         }
         Ok(())
     }

@@ -38,15 +38,15 @@ pub(super) struct About {
 /// If it cannot be written.
 pub(super) fn record(path: &Path, case: &Case) -> anyhow::Result<u64> {
     let seconds = case.seconds;
-    let of = || format!("cannot write {}", path.display());
-    let about = About {
+    let message = || format!("cannot write {}", path.display());
+    let description = About {
         workload: case.workload.unwrap_or("W1").to_owned(),
         knobs: case.knobs.clone(),
         seconds,
     };
-    let file = BufWriter::with_capacity(BUFFER_BYTES, File::create(path).with_context(of)?);
-    let about = serde_json::to_string(&about)?;
-    let mut writer = Writer::new(file, &about, &case.loads[0].shape.widths).with_context(of)?;
+    let file = BufWriter::with_capacity(BUFFER_BYTES, File::create(path).with_context(message)?);
+    let text = serde_json::to_string(&description)?;
+    let mut writer = Writer::new(file, &text, &case.loads[0].shape.widths).with_context(message)?;
     let (mut count, mut failed) = (0, None);
     case.offer.each(seconds, |at_us, kind, op| match writer.add(at_us, kind, op) {
         Ok(()) => {
@@ -59,8 +59,8 @@ pub(super) fn record(path: &Path, case: &Case) -> anyhow::Result<u64> {
         }
     })?;
     match failed {
-        Some(error) => Err(error).with_context(of),
-        None => writer.finish().map(|_| count).with_context(of),
+        Some(error) => Err(error).with_context(message),
+        None => writer.finish().map(|_| count).with_context(message),
     }
 }
 
@@ -74,10 +74,10 @@ fn open(path: &Path) -> anyhow::Result<Reader<BufReader<File>>> {
 /// # Errors
 /// If it cannot be read to its end, or is not the trace of a run.
 pub(super) fn scan(path: &Path) -> anyhow::Result<(About, Vec<u64>)> {
-    let about: About = serde_json::from_str(open(path)?.about())
-        .with_context(|| format!("{} does not say of which run it is", path.display()))?;
-    let seconds = about.seconds;
-    let knobs = &about.knobs;
+    let description: About = serde_json::from_str(open(path)?.about())
+        .with_context(|| format!("{} has no valid description of a run", path.display()))?;
+    let seconds = description.seconds;
+    let knobs = &description.knobs;
     // The contents of a file from anywhere must not exhaust memory.
     let bounded = (1..=SECONDS_MAX).contains(&seconds)
         && knobs.entities <= ENTITIES_MAX
@@ -86,7 +86,7 @@ pub(super) fn scan(path: &Path) -> anyhow::Result<(About, Vec<u64>)> {
         && knobs.day_s.min(knobs.hour_s) > 0
         && knobs.rate.is_finite()
         && knobs.rate > 0.0;
-    ensure!(bounded, "{} is of a run that nobody could make: {about:?}", path.display());
+    ensure!(bounded, "{} describes an impossible run: {description:?}", path.display());
     let mut offered = vec![0; usize::try_from(seconds)?];
     each(path, |at_us, _, _| {
         let second = usize::try_from(at_us / SECOND_US).unwrap_or(usize::MAX);
@@ -95,7 +95,7 @@ pub(super) fn scan(path: &Path) -> anyhow::Result<(About, Vec<u64>)> {
         }
         ControlFlow::Continue(())
     })?;
-    Ok((about, offered))
+    Ok((description, offered))
 }
 
 /// Passes the operations of a file to `take`, until it breaks.
@@ -121,13 +121,13 @@ mod tests {
     use super::*;
 
     fn operations(case: &Case, seconds: u64) -> Vec<(u64, bool, Op)> {
-        let mut all = Vec::new();
+        let mut operations = Vec::new();
         let take = |at_us, kind, op: &Op| {
-            all.push((at_us, kind == Kind::Write, op.clone()));
+            operations.push((at_us, kind == Kind::Write, op.clone()));
             ControlFlow::Continue(())
         };
         case.offer.each(seconds, take).unwrap();
-        all
+        operations
     }
 
     #[test]
@@ -140,17 +140,17 @@ mod tests {
             let recorded = cases(&run).unwrap();
             let case = &recorded.all[0];
             let count = record(&path, case).unwrap();
-            let again = cases(&["--replay", &file]).unwrap();
-            let other = &again.all[0];
-            assert_eq!((&other.name, again.seconds), (&case.name, 5));
-            assert_eq!(other.table(0), case.table(0));
+            let replayed = cases(&["--replay", &file]).unwrap();
+            let replay = &replayed.all[0];
+            assert_eq!((&replay.name, replayed.seconds), (&case.name, 5));
+            assert_eq!(replay.table(0), case.table(0));
             // A rate may lose its last digit in JSON.
-            assert!((other.knobs.rate - case.knobs.rate).abs() < 1e-9, "{name}");
+            assert!((replay.knobs.rate - case.knobs.rate).abs() < 1e-9, "{name}");
             let rate = case.knobs.rate;
-            assert_eq!(Knobs { rate, ..other.knobs.clone() }, case.knobs, "{name}");
-            let (was, is) = (operations(case, 5), operations(other, 5));
+            assert_eq!(Knobs { rate, ..replay.knobs.clone() }, case.knobs, "{name}");
+            let (was, is) = (operations(case, 5), operations(replay, 5));
             assert_eq!((was.len() as u64, &was), (count, &is), "{name}");
-            let offered: f64 = (1..=5).map(|second| other.offer.offered(second)).sum();
+            let offered: f64 = (1..=5).map(|second| replay.offer.offered(second)).sum();
             assert!((offered - was.len() as f64).abs() < 0.5, "{offered}");
         }
     }
@@ -163,10 +163,10 @@ mod tests {
         let refused = || cases(&["--replay", &file]).err().expect("refused").to_string();
         assert!(refused().contains("cannot read"));
         std::fs::write(&path, "no trace at all").unwrap();
-        assert!(refused().contains("does not begin as one"), "{}", refused());
-        let other = Writer::new(Vec::new(), "of something", &[8]).unwrap();
-        std::fs::write(&path, other.finish().unwrap()).unwrap();
-        assert!(refused().contains("does not say of which run"), "{}", refused());
+        assert!(refused().contains("magic bytes"), "{}", refused());
+        let foreign = Writer::new(Vec::new(), "of something", &[8]).unwrap();
+        std::fs::write(&path, foreign.finish().unwrap()).unwrap();
+        assert!(refused().contains("no valid description"), "{}", refused());
         let recorded = cases(&["--workload", "W7:", "--seconds", "2"]).unwrap();
         record(&path, &recorded.all[0]).unwrap();
         let mut bytes = std::fs::read(&path).unwrap();

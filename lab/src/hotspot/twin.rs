@@ -31,10 +31,10 @@ pub(super) fn run(
     let mut cluster = Cluster::new(options, loads);
     cluster.run(seconds);
     let mut splits = Vec::new();
-    let mut before = 0;
+    let mut previous = 0;
     for second in &cluster.books().seconds {
-        splits.extend((before..second.splits_load).map(|_| second.second));
-        before = second.splits_load;
+        splits.extend((previous..second.splits_load).map(|_| second.second));
+        previous = second.splits_load;
     }
     (Summary::of(&cluster), splits)
 }
@@ -57,8 +57,8 @@ fn times(splits: &[u64]) -> String {
 }
 
 /// Relative difference of a value from another.
-fn off(value: f64, from: f64) -> f64 {
-    if from > 0.0 { (value - from) / from } else { 0.0 }
+fn off(value: f64, base: f64) -> f64 {
+    if base > 0.0 { (value - base) / base } else { 0.0 }
 }
 
 /// The comparison of all pairs; `None` if there are none.
@@ -84,7 +84,9 @@ pub(super) fn section(pairs: &[Pair<'_>]) -> Option<Section> {
     for pair in pairs {
         let error = off(pair.twin.n_eff, pair.real.n_eff);
         far += usize::from(error.abs() > AGREED);
-        let at = |at: Option<u64>| at.map_or_else(|| "-".to_owned(), |at| format!("{at} s"));
+        let cell = |seconds: Option<u64>| {
+            seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds} s"))
+        };
         lines.push(vec![
             pair.name.to_owned(),
             format!("{:.2}", pair.real.n_eff),
@@ -92,18 +94,18 @@ pub(super) fn section(pairs: &[Pair<'_>]) -> Option<Section> {
             format!("{:+.1} %", error * 100.0),
             format!("{:.0} %", pair.real.served_share * 100.0),
             format!("{:.0} %", pair.twin.served_share * 100.0),
-            at(pair.real.t_verdict_s),
-            at(pair.twin.t_verdict_s),
+            cell(pair.real.t_verdict_s),
+            cell(pair.twin.t_verdict_s),
             times(pair.real_splits),
             times(pair.twin_splits),
         ]);
     }
-    let said = match far {
+    let verdict = match far {
         0 => "N_eff agrees within 10 % in all of them.".to_owned(),
         far => format!("N_eff is off by more than 10 % in {far} of {}.", pairs.len()),
     };
     let text = format!(
-        "The same scenario computed by the virtual cluster, with the same scheduler and detector. {said}"
+        "The same scenario simulated by the virtual cluster, with the same scheduler and detector. {verdict}"
     );
     Some(Section { title: "Real and virtual".to_owned(), text, lines })
 }
@@ -119,12 +121,15 @@ mod tests {
         let (real, near, far) = (summary(8.0), summary(7.5), summary(6.0));
         let pair =
             |twin| Pair { name: "one", real: &real, real_splits: &[3, 40], twin, twin_splits: &[] };
-        let told = section(&[pair(&near)]).unwrap();
-        assert!(told.text.contains("within 10 % in all"), "{}", told.text);
-        assert_eq!(told.lines[1][3], "-6.2 %");
-        assert_eq!((told.lines[1][8].as_str(), told.lines[1][9].as_str()), ("3, 40 s", "none"));
-        let told = section(&[pair(&near), pair(&far)]).unwrap();
-        assert!(told.text.contains("more than 10 % in 1 of 2"), "{}", told.text);
+        let comparison = section(&[pair(&near)]).unwrap();
+        assert!(comparison.text.contains("within 10 % in all"), "{}", comparison.text);
+        assert_eq!(comparison.lines[1][3], "-6.2 %");
+        assert_eq!(
+            (comparison.lines[1][8].as_str(), comparison.lines[1][9].as_str()),
+            ("3, 40 s", "none")
+        );
+        let comparison = section(&[pair(&near), pair(&far)]).unwrap();
+        assert!(comparison.text.contains("more than 10 % in 1 of 2"), "{}", comparison.text);
         assert!(section(&[]).is_none());
     }
 }

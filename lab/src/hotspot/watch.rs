@@ -38,12 +38,12 @@ const CLASSES: [&str; 9] = [
 ];
 const MOVING: [&str; 2] = ["MOVING_RIGHT", "MOVING_LEFT"];
 
-fn text(row: &[Option<String>], at: usize) -> &str {
-    row.get(at).and_then(Option::as_deref).unwrap_or_default()
+fn text(row: &[Option<String>], column: usize) -> &str {
+    row.get(column).and_then(Option::as_deref).unwrap_or_default()
 }
 
-fn float(row: &[Option<String>], at: usize) -> f64 {
-    text(row, at).parse().unwrap_or(0.0)
+fn float(row: &[Option<String>], column: usize) -> f64 {
+    text(row, column).parse().unwrap_or(0.0)
 }
 
 /// One partition, as the store shows it.
@@ -97,7 +97,7 @@ pub(super) struct Reshaped {
 
 impl Reshaped {
     fn of(row: &[Option<String>]) -> Self {
-        let number = |at| text(row, at).parse::<f64>().ok();
+        let number = |column| text(row, column).parse::<f64>().ok();
         Self {
             is_merge: text(row, 0) == "merge",
             why: text(row, 1).to_owned(),
@@ -160,8 +160,8 @@ pub(super) struct Watch {
 impl Watch {
     /// Splits and merges of the table so far; the previous ones if the store does not answer.
     pub(super) async fn reshaped(&mut self) -> Vec<Reshaped> {
-        if let Ok(told) = self.ask().await {
-            self.told = told;
+        if let Ok(stats) = self.ask().await {
+            self.told = stats;
         }
         self.told.reshaped.clone()
     }
@@ -193,8 +193,8 @@ impl Watch {
             first: First::default(),
             seconds: Vec::new(),
         };
-        let told = watch.ask().await?;
-        watch.balances_before = (told.transfers, told.moves);
+        let stats = watch.ask().await?;
+        watch.balances_before = (stats.transfers, stats.moves);
         watch.cores();
         Ok(watch)
     }
@@ -202,22 +202,22 @@ impl Watch {
     async fn ask(&self) -> Result<Told, tokio_postgres::Error> {
         // Rows of the former table show only that the table was repartitioned.
         let table = &self.table;
-        let of = format!("\"table\" IN ('{table}', '{}')", former(table));
+        let condition = format!("\"table\" IN ('{table}', '{}')", former(table));
         let partitions = format!(
             "SELECT leader, write_rows_per_s, rho_10s, verdict, point_reads_per_s, scans_per_s, \"table\", \
-             date_part('epoch', now()) - date_part('epoch', since) FROM sys.partition_load WHERE {of}"
+             date_part('epoch', now()) - date_part('epoch', since) FROM sys.partition_load WHERE {condition}"
         );
         let events = format!(
-            "SELECT kind, why, in_vain, key, actual_share, stall_ms, took_ms, relief_ms FROM sys.split_events WHERE {of} AND outcome = 'done'"
+            "SELECT kind, why, in_vain, key, actual_share, stall_ms, took_ms, relief_ms FROM sys.split_events WHERE {condition} AND outcome = 'done'"
         );
-        let mut told = Told::default();
+        let mut stats = Told::default();
         for row in rows(&self.client, &partitions).await? {
             if text(&row, 6) != table {
-                told.rekeyed = true;
+                stats.rekeyed = true;
                 continue;
             }
             let class = CLASSES.iter().find(|class| **class == text(&row, 3)).copied();
-            told.partitions.push(Partition {
+            stats.partitions.push(Partition {
                 leader: text(&row, 0).parse().unwrap_or(0),
                 rows_per_s: float(&row, 1)
                     + if self.reads { float(&row, 4) + float(&row, 5) } else { 0.0 },
@@ -229,33 +229,38 @@ impl Watch {
         // CPU as nodes report it, then events.
         let nodes = "SELECT node, cpu_cores FROM sys.node_load ORDER BY node";
         for row in rows(&self.client, nodes).await? {
-            told.nodes.push(text(&row, 0).parse().unwrap_or(0));
-            told.cores.extend(text(&row, 1).parse::<f64>().ok());
+            stats.nodes.push(text(&row, 0).parse().unwrap_or(0));
+            stats.cores.extend(text(&row, 1).parse::<f64>().ok());
         }
         for row in rows(&self.client, &events).await? {
-            told.add(Reshaped::of(&row));
+            stats.add(Reshaped::of(&row));
         }
         let balances = "SELECT kind, count(*) FROM sys.balance_events GROUP BY kind";
         for row in rows(&self.client, balances).await? {
             let count = text(&row, 1).parse().unwrap_or(0);
             if text(&row, 0) == "transfer" {
-                told.transfers += count;
+                stats.transfers += count;
             } else {
-                told.moves += count;
+                stats.moves += count;
             }
         }
-        Ok(told)
+        Ok(stats)
     }
 
     /// Cores used by each process since the last call; empty if one of them is gone.
     fn cores(&mut self) -> Vec<f64> {
         let used = self.meters.iter_mut().map(|meter| meter.read().map(|usage| usage.cpu_s));
-        let (now, Ok(used)) = (Instant::now(), used.collect::<Result<Vec<f64>, _>>()) else {
+        let (time, Ok(used)) = (Instant::now(), used.collect::<Result<Vec<f64>, _>>()) else {
             return Vec::new();
         };
-        let (before, at) = std::mem::replace(&mut self.used, (used, now));
-        let passed = now.duration_since(at).as_secs_f64().max(0.1);
-        self.used.0.iter().zip(before).map(|(now, before)| (now - before) / passed).collect()
+        let (previous, previous_time) = std::mem::replace(&mut self.used, (used, time));
+        let passed = time.duration_since(previous_time).as_secs_f64().max(0.1);
+        self.used
+            .0
+            .iter()
+            .zip(previous)
+            .map(|(current, previous)| (current - previous) / passed)
+            .collect()
     }
 
     /// Marks the begin of the first second.
@@ -271,15 +276,15 @@ impl Watch {
         self.all.add(&latencies);
         let (stored, refused) = (counts.stored() + counts.answered(), counts.refused());
         // A second may have been longer on a busy machine.
-        let (now, before) = (Instant::now(), self.looked);
-        let passed = now.duration_since(before).as_secs_f64().max(0.1);
+        let (time, previous) = (Instant::now(), self.looked);
+        let passed = time.duration_since(previous).as_secs_f64().max(0.1);
         let served = (stored - self.stored) as f64 / passed;
         let rejected = refused - self.refused;
-        (self.stored, self.refused, self.looked) = (stored, refused, now);
+        (self.stored, self.refused, self.looked) = (stored, refused, time);
         let cpu = self.cores();
         // Without an answer of the store, its previous statistics are used.
-        if let Ok(told) = self.ask().await {
-            self.told = told;
+        if let Ok(stats) = self.ask().await {
+            self.told = stats;
         }
         // Nodes on other machines, or of other processes, are measured by their own reports.
         let cpu = if self.meters.is_empty() { self.told.cores.clone() } else { cpu };
@@ -298,14 +303,15 @@ impl Watch {
         rejected: u64,
         latencies: &Latencies,
     ) -> Second {
-        let told = &self.told;
-        let shape = Shape::of(told.partitions.iter().map(|partition| partition.rows_per_s));
-        let mut shares: Vec<f64> = told.partitions.iter().map(|own| own.rows_per_s).collect();
-        let all: f64 = shares.iter().sum();
-        let share = |rows: f64| if all > 0.0 { rows / all } else { 0.0 };
+        let stats = &self.told;
+        let shape = Shape::of(stats.partitions.iter().map(|partition| partition.rows_per_s));
+        let mut shares: Vec<f64> =
+            stats.partitions.iter().map(|partition| partition.rows_per_s).collect();
+        let total: f64 = shares.iter().sum();
+        let share = |rows: f64| if total > 0.0 { rows / total } else { 0.0 };
         shares.sort_unstable_by(|a, b| b.total_cmp(a));
-        let mut leaders: BTreeMap<u64, f64> = told.nodes.iter().map(|node| (*node, 0.0)).collect();
-        for partition in &told.partitions {
+        let mut leaders: BTreeMap<u64, f64> = stats.nodes.iter().map(|node| (*node, 0.0)).collect();
+        for partition in &stats.partitions {
             *leaders.entry(partition.leader).or_default() += partition.rows_per_s;
         }
         let led = Shape::of(leaders.values().copied());
@@ -314,14 +320,14 @@ impl Watch {
             second,
             offered,
             served,
-            partitions: told.partitions.len(),
+            partitions: stats.partitions.len(),
             shares: shares.iter().take(SHARES_MAX).map(|rows| share(*rows)).collect(),
             max_over_mean: shape.max_over_mean,
             variation: shape.variation,
             gini: shape.gini,
             // Without writes there is no even distribution.
-            n_eff: if all > 0.0 { shape.effective } else { 0.0 },
-            n_eff_leaders: if all > 0.0 { led.effective } else { 0.0 },
+            n_eff: if total > 0.0 { shape.effective } else { 0.0 },
+            n_eff_leaders: if total > 0.0 { led.effective } else { 0.0 },
             leaders: leaders.values().map(|rows| share(*rows)).collect(),
             node_max_over_mean: led.max_over_mean,
             p50_ms: summary.p50_ms,
@@ -329,15 +335,15 @@ impl Watch {
             p999_ms: summary.p999_ms,
             max_ms: Some(summary.max_ms),
             rejected,
-            hot: told.partitions.iter().filter(|own| own.busy >= HOT).count(),
-            verdict: told.hottest(),
-            splits_load: told.splits_load,
-            splits_in_vain: told.splits_in_vain,
-            splits_size: told.splits_size,
-            splits_isolate: told.splits_isolate,
-            merges: told.merges,
-            transfers: told.transfers.saturating_sub(self.balances_before.0),
-            moves: told.moves.saturating_sub(self.balances_before.1),
+            hot: stats.partitions.iter().filter(|partition| partition.busy >= HOT).count(),
+            verdict: stats.hottest(),
+            splits_load: stats.splits_load,
+            splits_in_vain: stats.splits_in_vain,
+            splits_size: stats.splits_size,
+            splits_isolate: stats.splits_isolate,
+            merges: stats.merges,
+            transfers: stats.transfers.saturating_sub(self.balances_before.0),
+            moves: stats.moves.saturating_sub(self.balances_before.1),
             ..Second::default()
         }
     }
@@ -348,13 +354,13 @@ impl Watch {
         if !hot.is_empty() {
             self.first.hot_s.get_or_insert(second);
         }
-        let said: BTreeSet<&'static str> =
+        let classes: BTreeSet<&'static str> =
             hot.iter().filter_map(|partition| partition.verdict).collect();
         self.first.verdict_s = self.first.verdict_s.or_else(|| self.told.judged_since(second));
-        for class in said.difference(&self.said) {
+        for class in classes.difference(&self.said) {
             *self.first.classes.entry(class).or_default() += 1;
         }
-        self.said = said;
+        self.said = classes;
         if self.told.rekeyed {
             let partitions = u32::try_from(self.told.partitions.len()).unwrap_or(u32::MAX);
             self.first.rekeyed.get_or_insert((second, partitions));
@@ -385,14 +391,20 @@ impl Told {
     /// Second since which a verdict on a hot partition holds, if there is one now. The store's time is more exact
     /// than that of an observer who asks once a second, and may be late on a busy machine.
     fn judged_since(&self, second: u64) -> Option<u64> {
-        let judged = self.partitions.iter().filter(|own| own.verdict.is_some() && own.busy >= HOT);
-        judged.map(|own| second.saturating_sub(own.said_for_s)).min()
+        let judged = self
+            .partitions
+            .iter()
+            .filter(|partition| partition.verdict.is_some() && partition.busy >= HOT);
+        judged.map(|partition| second.saturating_sub(partition.said_for_s)).min()
     }
 
     /// Verdict on the busiest partition that has one.
     fn hottest(&self) -> Option<&'static str> {
-        let judged = self.partitions.iter().filter(|own| own.verdict.is_some() && own.busy >= HOT);
-        judged.max_by(|a, b| a.busy.total_cmp(&b.busy)).and_then(|own| own.verdict)
+        let judged = self
+            .partitions
+            .iter()
+            .filter(|partition| partition.verdict.is_some() && partition.busy >= HOT);
+        judged.max_by(|a, b| a.busy.total_cmp(&b.busy)).and_then(|partition| partition.verdict)
     }
 }
 
@@ -411,7 +423,7 @@ mod tests {
 
     #[test]
     fn the_busiest_of_those_that_are_judged_speaks_for_the_table() {
-        let told = Told {
+        let stats = Told {
             partitions: vec![
                 partition(1, 9.0, 0.9, None),
                 partition(1, 5.0, 0.6, Some("HOT_KEY")),
@@ -420,25 +432,25 @@ mod tests {
             ],
             ..Told::default()
         };
-        assert_eq!(told.hottest(), Some("MOVING_RIGHT"));
+        assert_eq!(stats.hottest(), Some("MOVING_RIGHT"));
         assert_eq!(Told::default().hottest(), None);
     }
 
     #[test]
     fn a_verdict_is_as_old_as_the_store_says() {
-        let said_for = |said_for_s, of: Partition| Partition { said_for_s, ..of };
-        let told = |partitions| Told { partitions, ..Told::default() };
+        let said_for = |said_for_s, partition: Partition| Partition { said_for_s, ..partition };
+        let stats = |partitions| Told { partitions, ..Told::default() };
         let idle = said_for(9, partition(1, 1.0, 0.3, Some("MULTI_TAIL")));
         let hot = partition(2, 50.0, 0.9, Some("MOVING_RIGHT"));
-        assert_eq!(told(vec![idle.clone(), said_for(4, hot.clone())]).judged_since(18), Some(14));
-        assert_eq!(told(vec![said_for(40, hot.clone()), hot]).judged_since(18), Some(0));
+        assert_eq!(stats(vec![idle.clone(), said_for(4, hot.clone())]).judged_since(18), Some(14));
+        assert_eq!(stats(vec![said_for(40, hot.clone()), hot]).judged_since(18), Some(0));
         let silent = partition(2, 50.0, 0.9, None);
-        assert_eq!(told(vec![idle, silent]).judged_since(18), None, "of what is hot");
+        assert_eq!(stats(vec![idle, silent]).judged_since(18), None, "of what is hot");
     }
 
     #[test]
     fn events_are_counted_by_why_they_were() {
-        let mut told = Told::default();
+        let mut stats = Told::default();
         for (kind, why, in_vain) in [
             ("split", "load: its write lane", "t"),
             ("split", "load", ""),
@@ -448,20 +460,20 @@ mod tests {
         ] {
             let cells = [kind, why, in_vain, "7", "0.5", "12.5", "", "250"];
             let cells = cells.map(|cell| Some(cell.to_owned()).filter(|cell| !cell.is_empty()));
-            told.add(Reshaped::of(&cells));
+            stats.add(Reshaped::of(&cells));
         }
         let counts = [
-            told.splits_load,
-            told.splits_in_vain,
-            told.splits_isolate,
-            told.splits_size,
-            told.merges,
+            stats.splits_load,
+            stats.splits_in_vain,
+            stats.splits_isolate,
+            stats.splits_size,
+            stats.merges,
         ];
         assert_eq!(counts, [2, 1, 1, 1, 1]);
-        let first = &told.reshaped[0];
+        let first = &stats.reshaped[0];
         assert_eq!((first.in_vain, first.actual_share), (Some(true), Some(0.5)));
         assert_eq!((first.stall_ms, first.took_ms), (Some(12.5), None));
         assert_eq!(first.relief_ms, Some(250.0));
-        assert_eq!(told.reshaped.iter().filter(|event| event.is_by_load()).count(), 2);
+        assert_eq!(stats.reshaped.iter().filter(|event| event.is_by_load()).count(), 2);
     }
 }

@@ -57,20 +57,22 @@ struct WrittenRun<'a> {
 
 impl<'a> WrittenRun<'a> {
     fn of(run: &'a Run) -> Self {
-        let Run { shown, splits_at, reshaped, twin, workload, design, rate, lacking, .. } = run;
+        let Run {
+            shown: section, splits_at, reshaped, twin, workload, design, rate, lacking, ..
+        } = run;
         Self {
-            name: &shown.name,
+            name: &section.name,
             workload: *workload,
             design: *design,
             rows_per_s: *rate,
-            about: &shown.about,
-            summary: &shown.summary,
+            about: &section.about,
+            summary: &section.summary,
             virtual_summary: twin.as_ref().map(|(summary, _)| summary),
             splits_by_load_s: splits_at,
             cuts_and_merges: reshaped,
-            findings: &shown.findings,
-            advice: &shown.advice,
-            note: &shown.note,
+            findings: &section.findings,
+            advice: &section.advice,
+            note: &section.note,
             not_yet: lacking,
         }
     }
@@ -81,25 +83,25 @@ fn about(options: &Options, cases: &Cases, cores: usize) -> String {
     // The cluster and the limit of its partitions.
     let cluster = match options.connect.is_empty() {
         true => format!(
-            "A cluster of {NODES} datanodes, three replicas of each partition, on one machine of {cores} cores, which the writers share."
+            "A cluster of {NODES} datanodes, three replicas of each partition, on one machine of {cores} cores, shared with the writers."
         ),
         false => "A running cluster.".to_owned(),
     };
     let bound = match (cases.bound, options.connect.is_empty()) {
         (Some(rate), true) => format!(
-            "Each partition was bounded to {rate:.0} rows/s, as if it had a small core to itself: so few cores would not show the difference otherwise."
+            "Each partition was limited to {rate:.0} rows/s, as if it had a small core of its own; otherwise so few cores would not show the difference."
         ),
-        (Some(rate), false) => format!("Each partition is said to be bounded to {rate:.0} rows/s."),
-        (None, true) => {
-            "Partitions were not bounded: they share what the machine bears.".to_owned()
+        (Some(rate), false) => {
+            format!("Each partition is limited to {rate:.0} rows/s, according to --partition-rate.")
         }
-        (None, false) => "Whether its nodes bound their partitions is not known here.".to_owned(),
+        (None, true) => "Partitions were not limited; they share the machine.".to_owned(),
+        (None, false) => "The limits of its partitions are unknown.".to_owned(),
     };
     // The load, and where it came from.
     let (seconds, batch) = (cases.seconds, options.batch);
-    let asked = match &options.replay {
+    let load = match &options.replay {
         Some(path) => format!(
-            "What {} recorded was asked again, for {seconds} s, in INSERTs of up to {batch} rows and reads of their own",
+            "The operations recorded in {} were replayed for {seconds} s, in INSERTs of up to {batch} rows and one statement per read",
             path.display()
         ),
         None if options.workload.is_empty() => format!(
@@ -108,7 +110,7 @@ fn about(options: &Options, cases: &Cases, cores: usize) -> String {
             longer(cases)
         ),
         None => format!(
-            "Each workload was run for {seconds} s{} ({}), in INSERTs of up to {batch} rows and reads of their own; a day is {} s here and an hour {} s",
+            "Each workload was run for {seconds} s{} ({}), in INSERTs of up to {batch} rows and one statement per read; a day takes {} s and an hour {} s",
             longer(cases),
             rates(cases),
             seconds,
@@ -119,9 +121,9 @@ fn about(options: &Options, cases: &Cases, cores: usize) -> String {
         Some(_) => String::new(),
         None => format!(" {} users, Zipf {}.", options.users, options.zipf),
     };
-    let each = if cases.all.iter().any(Case::reads) { "a request" } else { "an INSERT" };
+    let unit = if cases.all.iter().any(Case::reads) { "a request" } else { "an INSERT" };
     format!(
-        "{cluster} {bound} {asked}, in an open loop: latency counts from when {each} was due.{users} Figures are means over the last fifth of a run."
+        "{cluster} {bound} {load}, in an open loop: latency counts from the due time of {unit}.{users} Figures are means over the last fifth of a run."
     )
 }
 
@@ -147,45 +149,45 @@ fn rows_per_s(cases: &Cases) -> f64 {
 
 /// Demand of each workload.
 fn rates(cases: &Cases) -> String {
-    let mut said: Vec<String> = Vec::new();
+    let mut texts: Vec<String> = Vec::new();
     for case in &cases.all {
         let workload = case.workload.unwrap_or(&case.name);
-        let what = if case.reads() { "operations" } else { "rows" };
-        let one = format!("{workload}: {:.0} {what}/s", case.knobs.rate);
-        if !said.contains(&one) {
-            said.push(one);
+        let unit = if case.reads() { "operations" } else { "rows" };
+        let text = format!("{workload}: {:.0} {unit}/s", case.knobs.rate);
+        if !texts.contains(&text) {
+            texts.push(text);
         }
     }
-    said.join(", ")
+    texts.join(", ")
 }
 
 /// Aspects that were not shown, by workload, without duplicates.
 fn not_yet(runs: &[Run]) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
+    let mut texts: Vec<String> = Vec::new();
     for run in runs {
-        let named = |text: &String| match run.workload {
+        let labelled = |text: &String| match run.workload {
             Some(name) => format!("{name}: {text}"),
             None => text.clone(),
         };
-        for text in run.lacking.iter().map(named) {
-            if !all.contains(&text) {
-                all.push(text);
+        for text in run.lacking.iter().map(labelled) {
+            if !texts.contains(&text) {
+                texts.push(text);
             }
         }
     }
-    all
+    texts
 }
 
 /// Leaders and CPU usage.
 fn nodes_section(runs: &[Run]) -> Section {
-    let head = ["design", "rows by leading node", "cores by node", "cores in all"];
+    let head = ["design", "rows by leading node", "cores by node", "cores in total"];
     let mut table = vec![head.map(str::to_owned).to_vec()];
     for run in runs {
         let summary = &run.shown.summary;
         let list = |values: &[f64], unit: f64, digits: usize| {
-            let each: Vec<String> =
+            let texts: Vec<String> =
                 values.iter().map(|value| format!("{:.digits$}", value * unit)).collect();
-            if each.is_empty() { "-".to_owned() } else { each.join(" / ") }
+            if texts.is_empty() { "-".to_owned() } else { texts.join(" / ") }
         };
         table.push(vec![
             run.shown.name.clone(),
@@ -196,7 +198,7 @@ fn nodes_section(runs: &[Run]) -> Section {
     }
     Section {
         title: "Leaders and cores".to_owned(),
-        text: "Where the load lies whatever the machine bears: the share of the rows that each node's leaders wrote, and the cores that each datanode used. Followers apply what leaders write, so that cores are more even than leaders are.".to_owned(),
+        text: "The share of the rows that each node's leaders wrote, and the cores that each datanode used. Followers apply the same writes, so cores are more even than leaders.".to_owned(),
         lines: table,
     }
 }
@@ -221,7 +223,7 @@ fn pairs(runs: &[Run]) -> Vec<twin::Pair<'_>> {
 /// If a file cannot be written, or a claim fails.
 pub(super) fn write(options: &Options, cases: &Cases, runs: &[Run]) -> anyhow::Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let (about, not_yet) = (about(options, cases, cores), not_yet(runs));
+    let (description, not_yet) = (about(options, cases, cores), not_yet(runs));
     let rows: Vec<(String, &Summary)> =
         runs.iter().map(|run| (run.shown.name.clone(), &run.shown.summary)).collect();
     let mut sections = vec![nodes_section(runs)];
@@ -242,16 +244,16 @@ pub(super) fn write(options: &Options, cases: &Cases, runs: &[Run]) -> anyhow::R
         put(&options.out, &format!("{name}.csv"), &csv(&run.shown.seconds))?;
     }
     if let Some(folder) = &options.guide {
-        write_guide(folder, &about, &sections, &not_yet, runs)?;
+        write_guide(folder, &description, &sections, &not_yet, runs)?;
     }
     if !not_yet.is_empty() {
         let (title, text) = ("Not yet".to_owned(), not_yet.join(" "));
         sections.push(Section { title, text, lines: Vec::new() });
     }
-    let html = page("What a key design does to a cluster", &about, &rows, &sections, &pages);
+    let html = page("What a key design does to a cluster", &description, &rows, &sections, &pages);
     put(&options.out, "report.html", &html)?;
     let written = Written {
-        about: &about,
+        about: &description,
         bound_rows_per_s: cases.bound,
         rows_per_s: rows_per_s(cases),
         seconds: cases.seconds,
@@ -262,7 +264,7 @@ pub(super) fn write(options: &Options, cases: &Cases, runs: &[Run]) -> anyhow::R
         claims: runs.iter().filter_map(judged).flat_map(|judged| claims(&judged)).collect(),
     };
     put(&options.out, "report.json", &serde_json::to_string_pretty(&written)?)?;
-    say(&about)?;
+    say(&description)?;
     say(&text)?;
     for run in runs {
         if let Some(verdict) = last(run).and_then(|second| second.verdict) {
@@ -297,17 +299,23 @@ fn judged(run: &Run) -> Option<Judged<'_>> {
 /// Writes the page that explains the heatmaps.
 fn write_guide(
     folder: &Path,
-    about: &str,
+    description: &str,
     sections: &[Section],
     not_yet: &[String],
     runs: &[Run],
 ) -> anyhow::Result<()> {
     let mut guided = Vec::new();
-    for Run { shown, slug, design, entity, created, .. } in runs {
-        guided.push(Guided { shown, slug, design: *design, entity: entity.as_deref(), created });
+    for Run { shown: section, slug, design, entity, created, .. } in runs {
+        guided.push(Guided {
+            shown: section,
+            slug,
+            design: *design,
+            entity: entity.as_deref(),
+            created,
+        });
     }
     let command = "partita lab hotspot --guide DIR";
-    for file in guide(&Guide { about, command, runs: &guided, sections, not_yet }) {
+    for file in guide(&Guide { about: description, command, runs: &guided, sections, not_yet }) {
         put(folder, &file.name, &file.text)?;
     }
     Ok(())

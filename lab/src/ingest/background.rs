@@ -59,14 +59,14 @@ pub(crate) struct Ingested {
 impl Ingested {
     /// One line of text.
     pub(crate) fn line(&self) -> String {
-        let (rate, asked) = (short(self.rows_per_s), short(self.asked_rows_per_s));
+        let (rate, requested) = (short(self.rows_per_s), short(self.asked_rows_per_s));
         let (p50, p99) = (short(self.latency.p50_ms), short(self.latency.p99_ms));
         let refused = match self.rejected_batches {
             0 => String::new(),
             count => format!(", {count} batches refused: {}", self.messages.join("; ")),
         };
         format!(
-            "meanwhile {} rows came in {} s by {}: {rate} of {asked} rows/s, \
+            "meanwhile {} rows were loaded in {} s by {}: {rate} of {requested} rows/s, \
              batch latency p50 {p50} ms, p99 {p99} ms{refused}",
             self.rows,
             short(self.seconds),
@@ -142,7 +142,7 @@ impl Background {
         let seconds = self.load.began.elapsed().as_secs_f64();
         self.load.source.finish().await?;
         if tally.rows == 0 {
-            bail!("no rows came in meanwhile: {}", tally.messages.join("; "));
+            bail!("no rows were loaded meanwhile: {}", tally.messages.join("; "));
         }
         let door = clap::ValueEnum::to_possible_value(&self.door);
         Ok(Ingested {
@@ -186,7 +186,9 @@ mod tests {
             messages: Vec::new(),
         };
         assert!(
-            ingested.line().starts_with("meanwhile 990 rows came in 10.0 s by copy-text: 99.0")
+            ingested
+                .line()
+                .starts_with("meanwhile 990 rows were loaded in 10.0 s by copy-text: 99.0")
         );
         let messages = vec!["the disk is full".to_owned()];
         let refused = Ingested { rejected_batches: 2, messages, ..ingested };

@@ -26,19 +26,19 @@ pub(super) struct ServerUsage {
 }
 
 impl ServerUsage {
-    pub(super) fn new(before: Usage, after: Usage) -> Self {
-        let mut usage = Self { before, ..Self::default() };
-        usage.settled(after);
+    pub(super) fn new(first: Usage, last: Usage) -> Self {
+        let mut usage = Self { before: first, ..Self::default() };
+        usage.settled(last);
         usage.cpu_s = usage.cpu_settled_s;
         usage
     }
 
     /// Takes over a later measurement.
-    pub(super) fn settled(&mut self, after: Usage) {
-        self.cpu_settled_s = after.cpu_s - self.before.cpu_s;
-        self.written_bytes = after.written_bytes.saturating_sub(self.before.written_bytes);
-        self.memory_bytes = after.memory_bytes;
-        self.memory_peak_bytes = after.memory_peak_bytes;
+    pub(super) fn settled(&mut self, usage: Usage) {
+        self.cpu_settled_s = usage.cpu_s - self.before.cpu_s;
+        self.written_bytes = usage.written_bytes.saturating_sub(self.before.written_bytes);
+        self.memory_bytes = usage.memory_bytes;
+        self.memory_peak_bytes = usage.memory_peak_bytes;
     }
 }
 
@@ -147,7 +147,7 @@ impl Report {
         line("server, door", format!("{}, {}", self.server, self.door));
         line("connections, batch", format!("{}, {} rows", self.connections, self.batch_rows));
         if let Some(rate) = self.rate {
-            line("asked for (open loop)", format!("{} rows/s", short(rate)));
+            line("requested (open loop)", format!("{} rows/s", short(rate)));
         }
         line("stored", format!("{} rows in {} s", self.rows, short(self.seconds)));
         line("", format!("{} rows/s", short(self.rows_per_s)));
@@ -166,16 +166,16 @@ impl Report {
         if self.encoding_cpu_s > 0.0 {
             let (cpu, waited) = (short(self.encoding_cpu_s), short(self.encoder_waited_s));
             let rows = self.encoded_beside_rows;
-            line("encoded beside the clock", format!("{rows} rows, {cpu} s CPU"));
-            line("workers waited for that", format!("{waited} s"));
+            line("encoded while measuring", format!("{rows} rows, {cpu} s CPU"));
+            line("workers waited for it", format!("{waited} s"));
         }
         if self.metered {
             self.server_lines(&mut line);
         }
         if self.server_usage.disk.bytes > 0 {
             let disk = &self.server_usage.disk;
-            let all = mib(disk.bytes);
-            line("on disk", format!("{all}, {} bytes/row", short(self.disk_bytes_per_row)));
+            let total = mib(disk.bytes);
+            line("on disk", format!("{total}, {} bytes/row", short(self.disk_bytes_per_row)));
             for (name, bytes) in &disk.entries {
                 line(&format!("  {name}"), mib(*bytes));
             }
@@ -195,7 +195,7 @@ impl Report {
     fn server_lines(&self, line: &mut impl FnMut(&str, String)) {
         let usage = &self.server_usage;
         let per = short(self.server_cpu_s_per_mrow);
-        line("server CPU", format!("{} s, {per} s a million rows", short(usage.cpu_s)));
+        line("server CPU", format!("{} s, {per} s per million rows", short(usage.cpu_s)));
         let per = short(self.server_cpu_settled_s_per_mrow);
         line("server CPU, settled", format!("{} s, {per}", short(usage.cpu_settled_s)));
         line("server memory now, peak", {

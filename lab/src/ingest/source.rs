@@ -84,17 +84,17 @@ impl Maker {
         let count = rows.len() as u64;
         let (bytes, payload) = match &mut self.shape {
             Shape::Bytes(format, encoder) => {
-                let mut out = Vec::with_capacity(rows.len() * 384);
+                let mut buffer = Vec::with_capacity(rows.len() * 384);
                 let binary = *format == Format::CopyBinary;
                 if binary {
-                    out.extend_from_slice(&BINARY_HEAD);
+                    buffer.extend_from_slice(&BINARY_HEAD);
                 }
-                encoder.append(&rows, &mut out);
+                encoder.append(&rows, &mut buffer);
                 if binary {
-                    out.extend_from_slice(&BINARY_END);
+                    buffer.extend_from_slice(&BINARY_END);
                 }
-                out.shrink_to_fit();
-                (out.len(), Payload::Bytes(out.into()))
+                buffer.shrink_to_fit();
+                (buffer.len(), Payload::Bytes(buffer.into()))
             }
             Shape::Flight(batches) => {
                 let message = flight_message(&batches.of(rows)?)?;
@@ -192,7 +192,7 @@ impl Source {
         let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
         let Some(thread) = thread else { return Ok(Beside::default()) };
         match tokio::task::spawn_blocking(move || thread.join()).await? {
-            Ok(beside) => beside,
+            Ok(cost) => cost,
             Err(_) => anyhow::bail!("the encoder's thread panicked"),
         }
     }
@@ -231,23 +231,23 @@ mod tests {
         let hosts = hosts(&spec);
         let maker = Maker::new(Door::LineProtocol, Generator::new(spec), &hosts, 100);
         let source = Source::prepare(maker, budget_bytes).unwrap();
-        let mut taken = Vec::new();
+        let mut batches = Vec::new();
         while let Some((batch, _)) = source.next().await {
-            taken.push((batch.number, batch.rows));
+            batches.push((batch.number, batch.rows));
         }
-        let beside = source.finish().await.unwrap();
-        assert_eq!(beside.rows + source.prepared_rows, 1_005);
-        (taken, beside.rows)
+        let cost = source.finish().await.unwrap();
+        assert_eq!(cost.rows + source.prepared_rows, 1_005);
+        (batches, cost.rows)
     }
 
     #[tokio::test]
     async fn batches_come_in_order_whether_prepared_or_not() {
-        let expected: Vec<_> = (0..10).map(|at| (at, 100)).chain([(10, 5)]).collect();
+        let expected: Vec<_> = (0..10).map(|number| (number, 100)).chain([(10, 5)]).collect();
         assert_eq!(numbers(u64::MAX).await, (expected.clone(), 0));
         assert_eq!(numbers(0).await, (expected.clone(), 1_005));
-        let (taken, beside) = numbers(100_000).await;
-        assert_eq!(taken, expected);
-        assert!((1..1_005).contains(&beside), "{beside}");
+        let (batches, encoded_rows) = numbers(100_000).await;
+        assert_eq!(batches, expected);
+        assert!((1..1_005).contains(&encoded_rows), "{encoded_rows}");
     }
 
     #[tokio::test]

@@ -52,7 +52,7 @@ impl Sender {
             (Self::Copy(door), Payload::Bytes(bytes)) => door.send(bytes).await?,
             (Self::Flight(door), Payload::Flight(message)) => door.send(message).await?,
             (Self::Insert(door), Payload::Rows(rows)) => door.send(rows).await?,
-            _ => return Err(Failure::refused("this door takes no such batch")),
+            _ => return Err(Failure::refused("the door does not accept this form of batch")),
         };
         if stored == batch.rows {
             return Ok(());
@@ -79,16 +79,16 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, other: Self) {
-        self.latencies.add(&other.latencies);
-        self.rows += other.rows;
-        self.bytes += other.bytes;
-        self.retries += other.retries;
-        self.rejected_batches += other.rejected_batches;
-        self.rejected_rows += other.rejected_rows;
-        self.workers_lost += other.workers_lost;
-        self.waited += other.waited;
-        self.messages.extend(other.messages);
+    fn add(&mut self, tally: Self) {
+        self.latencies.add(&tally.latencies);
+        self.rows += tally.rows;
+        self.bytes += tally.bytes;
+        self.retries += tally.retries;
+        self.rejected_batches += tally.rejected_batches;
+        self.rejected_rows += tally.rejected_rows;
+        self.workers_lost += tally.workers_lost;
+        self.waited += tally.waited;
+        self.messages.extend(tally.messages);
         self.messages.truncate(MESSAGES_MAX);
     }
 }
@@ -132,15 +132,17 @@ impl Load {
 
     /// Counts stored rows; prints a point when they pass a multiple of `report_every`.
     async fn count(&self, rows: u64) -> anyhow::Result<()> {
-        let before = self.stored.fetch_add(rows, Ordering::Relaxed);
-        let Some(every) = self.report_every.filter(|every| *every > 0) else { return Ok(()) };
-        if before / every == (before + rows) / every {
+        let stored_before = self.stored.fetch_add(rows, Ordering::Relaxed);
+        let Some(interval) = self.report_every.filter(|interval| *interval > 0) else {
+            return Ok(());
+        };
+        if stored_before / interval == (stored_before + rows) / interval {
             return Ok(());
         }
         let seconds = self.began.elapsed().as_secs_f64();
         let usage = self.usage().await?;
         say_json(&Point {
-            rows: before + rows,
+            rows: stored_before + rows,
             seconds,
             server_cpu_s: usage.cpu_s - self.before.cpu_s,
             server_memory_bytes: usage.memory_bytes,
@@ -158,10 +160,10 @@ pub(crate) async fn run(load: &Arc<Load>, senders: Vec<Sender>) -> anyhow::Resul
         let load = Arc::clone(load);
         async move { watch(&load).await }
     });
-    let done = drive(load, senders).await;
+    let tally = drive(load, senders).await;
     watching.abort();
     progress("");
-    done
+    tally
 }
 
 /// As [`run`], without progress reports.
@@ -178,7 +180,7 @@ pub(crate) async fn drive(load: &Arc<Load>, senders: Vec<Sender>) -> anyhow::Res
     let mut failed = None;
     while let Some(worker) = workers.join_next().await {
         match worker? {
-            Ok(done) => tally.add(done),
+            Ok(worker_tally) => tally.add(worker_tally),
             Err(error) => failed = Some(error),
         }
     }
@@ -206,10 +208,10 @@ async fn work(load: &Load, mut sender: Sender) -> anyhow::Result<Tally> {
     while load.goes_on() {
         let Some((batch, waited)) = load.source.next().await else { break };
         tally.waited += waited;
-        let from = load.pace.due(batch.rows_before as f64).await;
+        let start = load.pace.due(batch.rows_before as f64).await;
         match patiently(&mut sender, &batch, &mut tally.retries).await {
             Ok(()) => {
-                tally.latencies.record(from.elapsed());
+                tally.latencies.record(start.elapsed());
                 tally.rows += batch.rows;
                 tally.bytes += batch.bytes;
                 load.count(batch.rows).await?;

@@ -40,25 +40,25 @@ pub(crate) struct Digest {
 }
 
 impl Digest {
-    pub(crate) fn add(&mut self, other: Self) {
-        self.rows += other.rows;
-        self.sum += other.sum;
+    pub(crate) fn add(&mut self, digest: Self) {
+        self.rows += digest.rows;
+        self.sum += digest.sum;
     }
 
     /// True if the two may be the same answer.
-    pub(crate) fn agrees(self, other: Self) -> bool {
-        let size = self.sum.abs().max(other.sum.abs()).max(1.0);
-        self.rows == other.rows && (self.sum - other.sum).abs() <= SUM_TOLERANCE * size
+    pub(crate) fn agrees(self, digest: Self) -> bool {
+        let size = self.sum.abs().max(digest.sum.abs()).max(1.0);
+        self.rows == digest.rows && (self.sum - digest.sum).abs() <= SUM_TOLERANCE * size
     }
 
     /// Adds a row, given its values to sum.
     fn row(&mut self, values: impl Iterator<Item = Option<f64>>) {
-        let mut any = false;
+        let mut has_value = false;
         for value in values.flatten() {
             self.sum += value;
-            any = true;
+            has_value = true;
         }
-        self.rows += u64::from(any);
+        self.rows += u64::from(has_value);
     }
 }
 
@@ -88,12 +88,13 @@ fn of_messages(messages: &[SimpleQueryMessage]) -> anyhow::Result<Digest> {
         match message {
             SimpleQueryMessage::RowDescription(columns) => {
                 let places = columns.iter().enumerate();
-                summed = places.filter(|(_, c)| is_summed(c.name())).map(|(at, _)| at).collect();
+                summed =
+                    places.filter(|(_, c)| is_summed(c.name())).map(|(column, _)| column).collect();
             }
             SimpleQueryMessage::Row(row) => {
                 let mut values = Vec::with_capacity(summed.len());
-                for at in &summed {
-                    values.push(row.get(*at).map(number).transpose()?);
+                for column in &summed {
+                    values.push(row.get(*column).map(number).transpose()?);
                 }
                 digest.row(values.into_iter());
             }
@@ -151,7 +152,7 @@ fn of_influx(answer: &Value) -> anyhow::Result<Digest> {
 
 fn of_matrix(answer: &Value) -> anyhow::Result<Digest> {
     if answer["status"] != "success" {
-        bail!("{}", answer["error"].as_str().unwrap_or("the answer is no success"));
+        bail!("{}", answer["error"].as_str().unwrap_or("the answer has no status \"success\""));
     }
     let mut digest = Digest::default();
     for series in array(&answer["data"]["result"]) {

@@ -74,9 +74,9 @@ impl Reports {
         }
         say(&align(&self.lines()))?;
         if self.alone.metered {
-            let (now, peak) =
+            let (current, peak) =
                 (mib(self.alone.server_memory_bytes), mib(self.alone.server_memory_peak_bytes));
-            say(&format!("server memory now {now}, peak {peak}"))?;
+            say(&format!("server memory now {current}, peak {peak}"))?;
         }
         if let Some(ingested) = self.busy.as_ref().and_then(|busy| busy.ingested.as_ref()) {
             say(&ingested.line())?;
@@ -100,7 +100,7 @@ impl Reports {
             head.extend(["ingesting: median ms", "p99 ms", "max ms"]);
         }
         let mut lines = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
-        for (at, result) in self.alone.queries.iter().enumerate() {
+        for (index, result) in self.alone.queries.iter().enumerate() {
             let metered = self.alone.metered;
             let mut line = vec![
                 result.name.to_owned(),
@@ -112,10 +112,12 @@ impl Reports {
                 if metered { short(result.server_cpu_s) } else { "-".to_owned() },
             ];
             // All runs have the same queries in the same order.
-            if let Some(other) = self.yardstick.as_ref().and_then(|all| all.queries.get(at)) {
-                line.extend(beside(result, other));
+            if let Some(reference) =
+                self.yardstick.as_ref().and_then(|report| report.queries.get(index))
+            {
+                line.extend(beside(result, reference));
             }
-            if let Some(busy) = self.busy.as_ref().and_then(|all| all.queries.get(at)) {
+            if let Some(busy) = self.busy.as_ref().and_then(|report| report.queries.get(index)) {
                 let latency = &busy.latency;
                 line.extend([latency.p50_ms, latency.p99_ms, latency.max_ms].map(short));
             }
@@ -126,10 +128,10 @@ impl Reports {
 }
 
 /// A query's yardstick, the ratio of the server's time to it, and whether the answers agree.
-fn beside(result: &Result, other: &Result) -> [String; 3] {
-    let (ours, theirs) = (result.latency.p50_ms, other.latency.p50_ms);
+fn beside(result: &Result, reference: &Result) -> [String; 3] {
+    let (ours, theirs) = (result.latency.p50_ms, reference.latency.p50_ms);
     let times = if theirs > 0.0 { format!("{}x", short(ours / theirs)) } else { "-".to_owned() };
-    let same = if result.answer.agrees(other.answer) { "same" } else { "differ" };
+    let same = if result.answer.agrees(reference.answer) { "same" } else { "differ" };
     [short(theirs), times, same.to_owned()]
 }
 
@@ -166,8 +168,8 @@ mod tests {
 
     #[test]
     fn what_is_asked_along_stands_behind_the_server() {
-        let alone = report("partita", 6.0, 9.0);
-        let reports = Reports { alone, yardstick: None, busy: None };
+        let baseline = report("partita", 6.0, 9.0);
+        let reports = Reports { alone: baseline, yardstick: None, busy: None };
         assert_eq!(reports.lines()[1].len(), 7);
         let reports = Reports {
             yardstick: Some(report("datafusion", 4.0, 9.0)),

@@ -30,14 +30,14 @@ pub(crate) fn text(question: &Question, dialect: Dialect) -> Option<String> {
 
 /// `max(a) AS a, max(b) AS b`.
 fn each(function: &str, fields: &[&str], alias: bool) -> String {
-    let one = |field: &&str| {
+    let term = |field: &&str| {
         if alias {
             format!("{function}({field}) AS {function}_{field}")
         } else {
             format!("{function}({field})")
         }
     };
-    fields.iter().map(one).collect::<Vec<_>>().join(", ")
+    fields.iter().map(term).collect::<Vec<_>>().join(", ")
 }
 
 fn sql(question: &Question, dialect: Dialect) -> String {
@@ -106,8 +106,9 @@ fn influxql(question: &Question) -> String {
     let hosts = if question.hosts.is_empty() {
         String::new()
     } else {
-        let each: Vec<_> = question.hosts.iter().map(|h| format!("hostname = '{h}'")).collect();
-        format!("({}) and ", each.join(" or "))
+        let conditions: Vec<_> =
+            question.hosts.iter().map(|h| format!("hostname = '{h}'")).collect();
+        format!("({}) and ", conditions.join(" or "))
     };
     match question.query.kind {
         Kind::Maximum { step_s, .. } => format!(
@@ -204,8 +205,8 @@ mod tests {
                 }
             }
         }
-        let asked = QUERIES.map(|query| query.question(&data, 42, 0));
-        let known = asked.iter().filter(|q| text(q, Dialect::Metricsql).is_some()).count();
-        assert_eq!(known, 11);
+        let questions = QUERIES.map(|query| query.question(&data, 42, 0));
+        let count = questions.iter().filter(|q| text(q, Dialect::Metricsql).is_some()).count();
+        assert_eq!(count, 11);
     }
 }

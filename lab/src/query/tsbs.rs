@@ -142,17 +142,17 @@ fn draw(random: &mut Random, hosts: u32, count: u32) -> Vec<String> {
 pub(crate) fn named(names: &str) -> anyhow::Result<Vec<Query>> {
     let mut chosen: Vec<Query> = Vec::new();
     for name in names.split(',').map(str::trim) {
-        let before = chosen.len();
-        let wanted = |query: &&Query| match name {
+        let count = chosen.len();
+        let selected = |query: &&Query| match name {
             "all" => true,
             "light" => query.is_light(),
             "heavy" => query.heavy,
             _ => query.name == name,
         };
-        chosen.extend(QUERIES.iter().filter(wanted));
-        if chosen.len() == before {
-            let known: Vec<_> = QUERIES.iter().map(|query| query.name).collect();
-            anyhow::bail!("no query \"{name}\"; there are {}", known.join(", "));
+        chosen.extend(QUERIES.iter().filter(selected));
+        if chosen.len() == count {
+            let available: Vec<_> = QUERIES.iter().map(|query| query.name).collect();
+            anyhow::bail!("there is no query \"{name}\"; the queries are {}", available.join(", "));
         }
     }
     Ok(chosen)
@@ -179,12 +179,12 @@ pub(crate) mod tests {
         let data = data(100, 24);
         for query in QUERIES {
             for run in 0..200 {
-                let asked = query.question(&data, 42, run);
-                assert_eq!(asked, query.question(&data, 42, run));
-                assert!(asked.start_s >= data.start);
-                assert!(asked.end_s <= data.start + 24 * HOUR, "{} {run}", query.name);
-                assert_eq!(asked.end_s - asked.start_s, query.hours * HOUR);
-                let mut hosts = asked.hosts.clone();
+                let question = query.question(&data, 42, run);
+                assert_eq!(question, query.question(&data, 42, run));
+                assert!(question.start_s >= data.start);
+                assert!(question.end_s <= data.start + 24 * HOUR, "{} {run}", query.name);
+                assert_eq!(question.end_s - question.start_s, query.hours * HOUR);
+                let mut hosts = question.hosts.clone();
                 hosts.sort();
                 hosts.dedup();
                 assert_eq!(hosts.len(), query.hosts.unwrap_or(0) as usize);
@@ -198,8 +198,8 @@ pub(crate) mod tests {
     #[test]
     fn windows_are_cut_to_the_span() {
         let data = data(4, 3);
-        let asked = named("double-groupby-1").unwrap()[0].question(&data, 1, 0);
-        assert_eq!((asked.start_s, asked.end_s), (data.start, data.start + 3 * HOUR));
+        let question = named("double-groupby-1").unwrap()[0].question(&data, 1, 0);
+        assert_eq!((question.start_s, question.end_s), (data.start, data.start + 3 * HOUR));
         let few = named("cpu-max-all-8").unwrap()[0].question(&data, 1, 0);
         assert_eq!(few.hosts.len(), 4);
     }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use super::answer::Answer;
 use crate::data::Data;
 
-/// Options of the yardstick.
+/// File of the yardstick, if requested.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct YardstickOptions {
     /// Write the same rows to this Parquet file, sorted by the key, and run the queries on plain DataFusion, too:
@@ -52,9 +52,9 @@ mod with {
         ) -> anyhow::Result<Option<Self>> {
             let Some(path) = options.yardstick.clone() else { return Ok(None) };
             progress("writing the yardstick's file");
-            let (spec, to) = (data.spec(None), path.clone());
+            let (spec, target) = (data.spec(None), path.clone());
             tokio::task::spawn_blocking(move || {
-                partita_yardstick::write(&to, &schema(), sorted(&spec))
+                partita_yardstick::write(&target, &schema(), sorted(&spec))
             })
             .await?
             .context("cannot write the yardstick's file")?;
@@ -101,7 +101,7 @@ mod with {
                 let batch = batch.unwrap();
                 let (names, times) = (batch.column(0).as_string::<i32>(), batch.column(10));
                 let times = times.as_primitive::<TimestampNanosecondType>();
-                let rows = (0..batch.num_rows()).map(|at| (names.value(at), times.value(at)));
+                let rows = (0..batch.num_rows()).map(|row| (names.value(row), times.value(row)));
                 keys.extend(rows.map(|(name, time)| (name.to_owned(), time)));
             }
             assert_eq!(keys.len() as u64, spec.rows);

@@ -27,14 +27,14 @@ pub(super) fn of_table(slices: &[Slice], table: Kind, figure: impl Fn(&Slice) ->
 }
 
 fn rates(written: &[Written], table: Kind) -> Vec<f64> {
-    written.iter().filter(|own| own.table == table).map(|own| own.rows_per_s).collect()
+    written.iter().filter(|run| run.table == table).map(|run| run.rows_per_s).collect()
 }
 
 /// Our figures beside the published ones.
 pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
     let middle = |kind, figure: fn(&Slice) -> f64| {
-        let all = of_table(&runs.slices, kind, figure);
-        (!all.is_empty()).then(|| median(&all))
+        let values = of_table(&runs.slices, kind, figure);
+        (!values.is_empty()).then(|| median(&values))
     };
     // The mix, table by table.
     let mut figures = Vec::new();
@@ -51,23 +51,23 @@ pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
             ("read p99 ms", |slice| slice.read.p99_ms),
             ("write p99 ms", |slice| slice.write.p99_ms),
         ];
-        for (at, (part, figure)) in parts.into_iter().enumerate() {
-            let published = published.map(|published| published[at]);
+        for (index, (part, figure)) in parts.into_iter().enumerate() {
+            let published = published.map(|published| published[index]);
             figures.push(Figure::new(&format!("{name}, {part}"), middle(kind, figure), published));
         }
     }
     // The price of a hash, from pairs of rounds.
-    let known = |spread: &Spread| (spread.rounds > 0).then_some(spread.median);
+    let measured = |spread: &Spread| (spread.rounds > 0).then_some(spread.median);
     figures.push(Figure::new(
         "price of naive hashing",
-        known(&runs.price),
+        measured(&runs.price),
         Some(PUBLISHED_PLAIN[0] / PUBLISHED_NAIVE[0]),
     ));
     for (figure, loss) in [
         ("reads lost by hashing, %", &runs.loss),
-        ("reads lost in the mix, where hashed writes go to all logs, %", &runs.loss_in_mix),
+        ("reads lost in the mix, where hashed writes use all logs, %", &runs.loss_in_mix),
     ] {
-        figures.push(Figure::new(figure, known(loss).map(|loss| loss * 100.0), None));
+        figures.push(Figure::new(figure, measured(loss).map(|loss| loss * 100.0), None));
     }
     // The growth of write-only runs.
     let growth = |kind| {
@@ -91,20 +91,20 @@ pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
 /// Claims about tables with this number of partitions.
 pub(super) fn claims(runs: &Runs, partitions: u32, bound: Option<f64>) -> Vec<Claim> {
     // Partitions touched, as the store logged them.
-    let of = |kind| {
-        let asked = runs.asked.iter().find(|asked| asked.table == kind);
-        asked.and_then(|asked| asked.partitions)
+    let partitions_of = |kind| {
+        let entry = runs.asked.iter().find(|entry| entry.table == kind);
+        entry.and_then(|entry| entry.partitions)
     };
     let inferred =
-        "a point read asks one partition where the bucket is inferred, and all where it is not";
-    let asked = [Kind::Plain, Kind::Hashed, Kind::Naive].map(of);
-    let first = match asked {
+        "a point read touches one partition if its bucket is inferred, and all otherwise";
+    let touched = [Kind::Plain, Kind::Hashed, Kind::Naive].map(partitions_of);
+    let first = match touched {
         [Some(plain), Some(hashed), Some(naive)] => Claim::judged(
             inferred,
             format!("plain {plain:.0}, hashed {hashed:.0}, naive {naive:.0} of {partitions}"),
             plain == 1.0 && hashed == 1.0 && naive == f64::from(partitions),
         ),
-        _ => Claim::open(inferred, "the log of queries does not say"),
+        _ => Claim::open(inferred, "the query log has no figures"),
     };
     let mut claims = vec![
         first,
@@ -114,21 +114,28 @@ pub(super) fn claims(runs: &Runs, partitions: u32, bound: Option<f64>) -> Vec<Cl
             LOSS_MAX,
             Unit::Percent,
         ),
-        Claim::at_least("naive hashing costs them a multiple", &runs.price, PRICE_MIN, Unit::Times),
+        Claim::at_least(
+            "naive hashing slows point reads by a multiple",
+            &runs.price,
+            PRICE_MIN,
+            Unit::Times,
+        ),
     ];
     // Writes can be judged only if the limit of one partition is known.
     let grown = "hashed writes grow with the number of partitions";
-    let flat = "sequential writes do not";
+    let flat = "sequential writes do not grow with it";
     let (hashed, plain) = (rates(&runs.written, Kind::Hashed), rates(&runs.written, Kind::Plain));
     if bound.is_none() {
-        let why = "what one partition takes is not known; give --partition-rate with --connect";
+        let why = "the limit of one partition is unknown; give --partition-rate with --connect";
         claims.extend([grown, flat].map(|claim| Claim::open(claim, why)));
     } else if hashed.len() < 2 {
-        claims
-            .extend([grown, flat].map(|claim| Claim::open(claim, "there was one number of them")));
+        claims.extend(
+            [grown, flat]
+                .map(|claim| Claim::open(claim, "only one number of partitions was measured")),
+        );
     } else {
-        let hashed_on = runs.written.iter().filter(|own| own.table == Kind::Hashed);
-        let partitions: Vec<u32> = hashed_on.map(|own| own.partitions).collect();
+        let hashed_on = runs.written.iter().filter(|run| run.table == Kind::Hashed);
+        let partitions: Vec<u32> = hashed_on.map(|run| run.partitions).collect();
         let text = format!("{} rows/s", list(&hashed));
         claims.push(Claim::judged(grown, text, grows(&partitions, &hashed)));
         claims.push(Claim::judged(flat, format!("{} rows/s", list(&plain)), is_flat(&plain, FLAT)));
@@ -146,7 +153,7 @@ pub(super) fn read_table(runs: &Runs) -> Table {
         "writes/s",
         "read p50 ms",
         "read p99 ms",
-        "partitions asked",
+        "partitions touched",
         "failed",
     ]);
     // One line for each table, with medians over the rounds.
@@ -154,8 +161,8 @@ pub(super) fn read_table(runs: &Runs) -> Table {
         let reads = of_table(&runs.slices, kind, |slice| slice.reads_per_s);
         let middle =
             |figure: fn(&Slice) -> f64| short(median(&of_table(&runs.slices, kind, figure)));
-        let asked = runs.asked.iter().find(|asked| asked.table == kind);
-        let asked = asked.and_then(|asked| asked.partitions);
+        let entry = runs.asked.iter().find(|entry| entry.table == kind);
+        let touched = entry.and_then(|entry| entry.partitions);
         let failed: u64 =
             runs.slices.iter().filter(|slice| slice.table == kind).map(|slice| slice.failed).sum();
         table.push(vec![
@@ -166,7 +173,7 @@ pub(super) fn read_table(runs: &Runs) -> Table {
             middle(|slice| slice.writes_per_s),
             middle(|slice| slice.read.p50_ms),
             middle(|slice| slice.read.p99_ms),
-            asked.map_or_else(|| "-".to_owned(), |asked| format!("{asked:.0}")),
+            touched.map_or_else(|| "-".to_owned(), |touched| format!("{touched:.0}")),
             failed.to_string(),
         ]);
     }
@@ -177,13 +184,13 @@ pub(super) fn read_table(runs: &Runs) -> Table {
 pub(super) fn written_table(written: &[Written]) -> Table {
     let mut table = heads(&["written, rows/s (p99 ms), by partitions"]);
     for (kind, name) in [(Kind::Plain, "sequential"), (Kind::Hashed, "hashed")] {
-        let own = written.iter().filter(|own| own.table == kind);
+        let runs = written.iter().filter(|run| run.table == kind);
         if kind == Kind::Plain {
-            table[0].extend(own.clone().map(|own| own.partitions.to_string()));
+            table[0].extend(runs.clone().map(|run| run.partitions.to_string()));
         }
         let mut line = vec![name.to_owned()];
         line.extend(
-            own.map(|own| format!("{} ({})", short(own.rows_per_s), short(own.latency.p99_ms))),
+            runs.map(|run| format!("{} ({})", short(run.rows_per_s), short(run.latency.p99_ms))),
         );
         table.push(line);
     }

@@ -20,9 +20,10 @@ fn runs(reads: [[f64; 3]; 3], written: [[f64; 2]; 2]) -> Runs {
         runs.slices.extend(KINDS.iter().zip(rates).map(|(kind, rate)| slice(round, *kind, rate)));
     }
     // Without writes there are twice as many reads.
-    let both = runs.slices.iter().filter(|slice| slice.table != Kind::Naive);
-    let alone = both.map(|slice| Slice { reads_per_s: slice.reads_per_s * 2.0, ..slice.clone() });
-    runs.alone = alone.collect();
+    let slices = runs.slices.iter().filter(|slice| slice.table != Kind::Naive);
+    let reads_only =
+        slices.map(|slice| Slice { reads_per_s: slice.reads_per_s * 2.0, ..slice.clone() });
+    runs.alone = reads_only.collect();
     runs.compare();
     runs.asked = KINDS
         .map(|table| Asked {
@@ -76,8 +77,8 @@ fn the_expected_shape_holds_and_each_other_is_noticed() {
 fn ratios_are_of_rounds_and_stand_beside_the_published_one() {
     // A round in which the machine was half as fast changes neither.
     let rounds = [[1_000.0, 980.0, 400.0], [500.0, 490.0, 200.0], [1_000.0, 980.0, 400.0]];
-    let told = figures(&runs(rounds, [[100.0, 100.0], [101.0, 800.0]]));
-    let find = |name: &str| told.iter().find(|own| own.figure == name).unwrap();
+    let figures = figures(&runs(rounds, [[100.0, 100.0], [101.0, 800.0]]));
+    let find = |name: &str| figures.iter().find(|figure| figure.figure == name).unwrap();
     assert_eq!(find("price of naive hashing").ours, Some(2.5));
     assert!((find("price of naive hashing").published.unwrap() - 2.69).abs() < 0.01);
     assert!((find("reads lost by hashing, %").ours.unwrap() - 2.0).abs() < 1e-9);
@@ -91,13 +92,17 @@ fn ratios_are_of_rounds_and_stand_beside_the_published_one() {
 
 #[test]
 fn tables_differ_in_nothing_but_where_rows_go() {
-    let made = Kind::Plain.create(4, 100);
-    assert!(made.contains("PRIMARY KEY (k)) SPLIT AT ((25), (50), (75)) WITH ("), "{made}");
-    let made = Kind::Naive.create(3, 100);
+    let statement = Kind::Plain.create(4, 100);
     assert!(
-        made.contains("(shard BIGINT NOT NULL, k BIGINT NOT NULL, v TEXT, PRIMARY KEY (shard, k))")
+        statement.contains("PRIMARY KEY (k)) SPLIT AT ((25), (50), (75)) WITH ("),
+        "{statement}"
     );
-    assert!(made.contains("SPLIT AT ((1), (2)) WITH ("), "{made}");
+    let statement = Kind::Naive.create(3, 100);
+    assert!(
+        statement
+            .contains("(shard BIGINT NOT NULL, k BIGINT NOT NULL, v TEXT, PRIMARY KEY (shard, k))")
+    );
+    assert!(statement.contains("SPLIT AT ((1), (2)) WITH ("), "{statement}");
     assert!(Kind::Hashed.create(8, 100).contains("PARTITION BY HASH (k) PARTITIONS 8 WITH ("));
     assert!(!Kind::Plain.create(1, 0).contains("SPLIT"));
 }
