@@ -76,13 +76,13 @@ impl Client {
 
     /// Fetches the catalog from a random meta.
     async fn refresh(&self) {
-        let to = NodeId(METAS.start() + self.below(3));
-        let meta = self.cluster.meta(to);
-        let asked = self.cluster.net.call(self.address(), to, CALL_WAIT, async move {
-            let meta = meta.ok_or_else(|| Error::Unavailable("it is down".to_owned()))?;
+        let member = NodeId(METAS.start() + self.below(3));
+        let meta = self.cluster.meta(member);
+        let call = self.cluster.net.call(self.address(), member, CALL_WAIT, async move {
+            let meta = meta.ok_or_else(|| Error::Unavailable("the meta is down".to_owned()))?;
             Ok(Arc::clone(&meta.catalog().borrow()))
         });
-        if let Ok(newer) = asked.await {
+        if let Ok(newer) = call.await {
             let mut catalog = self.catalog.lock();
             if newer.version > catalog.version {
                 *catalog = newer;
@@ -95,34 +95,34 @@ impl Client {
     pub(crate) async fn change(&self, ddl: Ddl, patience: Duration) -> Result<(), Error> {
         use partita_proto::service::ClusterService;
         let id = self.identity();
-        let until = Instant::now() + patience;
-        let mut to = *METAS.start() + self.below(3);
+        let deadline = Instant::now() + patience;
+        let mut member = *METAS.start() + self.below(3);
         loop {
-            let (meta, ddl) = (self.cluster.meta(NodeId(to)), ddl.clone());
+            let (meta, ddl) = (self.cluster.meta(NodeId(member)), ddl.clone());
             let wait = Duration::from_secs(65);
-            let asked = self.cluster.net.call(self.address(), NodeId(to), wait, async move {
-                let meta = meta.ok_or_else(|| Error::Unavailable("it is down".to_owned()))?;
+            let call = self.cluster.net.call(self.address(), NodeId(member), wait, async move {
+                let meta = meta.ok_or_else(|| Error::Unavailable("the meta is down".to_owned()))?;
                 meta.change_once(id, ddl).await
             });
-            let Err(error) = asked.await else { return Ok(()) };
-            if !error.is_retryable() || Instant::now() >= until {
+            let Err(error) = call.await else { return Ok(()) };
+            if !error.is_retryable() || Instant::now() >= deadline {
                 return Err(error);
             }
-            to = match error {
+            member = match error {
                 Error::NotLeader { leader: Some(leader), .. } => leader.0,
-                _ => METAS.start() + (to + 1 - METAS.start()) % 3,
+                _ => METAS.start() + (member + 1 - METAS.start()) % 3,
             };
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    async fn table(&self, name: &str, until: Instant) -> Result<Arc<Table>, Error> {
+    async fn table(&self, name: &str, deadline: Instant) -> Result<Arc<Table>, Error> {
         loop {
-            let known = self.catalog.lock().table(DATABASE, name).cloned();
-            if let Some(table) = known {
+            let cached = self.catalog.lock().table(DATABASE, name).cloned();
+            if let Some(table) = cached {
                 return Ok(table);
             }
-            if Instant::now() >= until {
+            if Instant::now() >= deadline {
                 return Err(Error::NotFound { kind: "table", name: name.to_owned() });
             }
             self.refresh().await;
@@ -130,15 +130,15 @@ impl Client {
         }
     }
 
-    fn service(&self, to: NodeId) -> Remote {
-        let (cluster, from) = (Arc::clone(&self.cluster), self.address());
-        Remote { cluster, from, to, wait: CALL_WAIT, catalog: None }
+    fn service(&self, node: NodeId) -> Remote {
+        let (cluster, caller) = (Arc::clone(&self.cluster), self.address());
+        Remote { cluster, from: caller, to: node, wait: CALL_WAIT, catalog: None }
     }
 
     /// The node to ask first: the partition's leader if known, else any replica's.
     fn ask_first(&self, route: &Route) -> Option<NodeId> {
-        let known = self.leaders.lock().get(&route.partition).copied();
-        known.or_else(|| self.any_replica(route))
+        let leader = self.leaders.lock().get(&route.partition).copied();
+        leader.or_else(|| self.any_replica(route))
     }
 
     fn any_replica(&self, route: &Route) -> Option<NodeId> {
@@ -162,9 +162,9 @@ impl Client {
     }
 
     /// Reports errors that no fault may cause as violations.
-    fn check_error(&self, what: &str, error: &Error) {
+    fn check_error(&self, operation: &str, error: &Error) {
         if matches!(error, Error::Corrupted(_) | Error::InvalidInput(_) | Error::Unsupported(_)) {
-            self.cluster.history.violation(format!("client {}: {what}: {error}", self.number));
+            self.cluster.history.violation(format!("client {}: {operation}: {error}", self.number));
         }
     }
 

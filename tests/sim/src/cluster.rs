@@ -122,7 +122,7 @@ impl Cluster {
             .values()
             .filter_map(|node| Some((node.id, Arc::clone(&node.up.as_ref()?.host))))
             .collect();
-        let all_up = nodes.keys().all(|known| *known == node || hosts.contains_key(known));
+        let all_up = nodes.keys().all(|id| *id == node || hosts.contains_key(id));
         drop(nodes);
         let tables = self.tables();
         let routes: BTreeMap<PartitionId, _> = tables
@@ -130,8 +130,8 @@ impl Cluster {
             .flat_map(|table| table.partitions.routes())
             .map(|route| (route.partition, &route.replicas))
             .collect();
-        let works = |partition: PartitionId, at: &NodeId| {
-            let group = hosts.get(at).and_then(|host| host.group(partition.into()));
+        let works = |partition: PartitionId, holder: &NodeId| {
+            let group = hosts.get(holder).and_then(|host| host.group(partition.into()));
             group.is_some_and(|group| group.status().stopped.is_none())
         };
         let born = |host: &Host| {
@@ -141,7 +141,7 @@ impl Cluster {
         all_up
             && hosts.values().all(|host| born(host))
             && routes.iter().all(|(partition, replicas)| {
-                replicas.values().all(|at| *at == node || works(*partition, at))
+                replicas.values().all(|holder| *holder == node || works(*partition, holder))
             })
     }
 }

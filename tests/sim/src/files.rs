@@ -124,7 +124,8 @@ impl SimFiles {
     fn remove_below(&self, root: &Path) -> std::result::Result<(), ServiceError> {
         let removed = async {
             let listed: Vec<_> = self.kept.list(Some(root)).try_collect().await?;
-            let places = futures::stream::iter(listed.into_iter().map(|one| Ok(one.location)));
+            let places =
+                futures::stream::iter(listed.into_iter().map(|object| Ok(object.location)));
             self.kept.delete_stream(places.boxed()).try_collect::<Vec<_>>().await
         };
         let removed = removed.now_or_never().ok_or_else(|| unavailable("the removal waits"))?;
@@ -158,7 +159,7 @@ impl ObjectStore for SimFiles {
         tokio::time::sleep(pause).await;
         self.check()?;
         let lazy = options.extensions.get::<Lazy>().is_some();
-        let before = options.extensions.get::<After>().cloned();
+        let predecessors = options.extensions.get::<After>().cloned();
         let put = self.kept.put_opts(location, payload, options).await?;
         let mut lost = self.lazy.lock();
         // The name may have belonged to an earlier object.
@@ -166,7 +167,7 @@ impl ObjectStore for SimFiles {
             true => lost.insert(location.clone()),
             false => lost.remove(location),
         };
-        for path in before.into_iter().flat_map(|After(paths)| paths) {
+        for path in predecessors.into_iter().flat_map(|After(paths)| paths) {
             lost.remove(&path);
         }
         Ok(put)
@@ -204,10 +205,10 @@ impl ObjectStore for SimFiles {
         self.kept.list_with_delimiter(prefix).await
     }
 
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+    async fn copy_opts(&self, source: &Path, target: &Path, options: CopyOptions) -> Result<()> {
         self.check()?;
-        self.kept.copy_opts(from, to, options).await?;
-        self.lazy.lock().insert(to.clone());
+        self.kept.copy_opts(source, target, options).await?;
+        self.lazy.lock().insert(target.clone());
         Ok(())
     }
 }

@@ -59,8 +59,8 @@ impl History {
     /// Begins an operation; returns its index.
     pub(crate) fn begin(&self, client: u64, key: i64, action: Action) -> usize {
         let mut state = self.0.lock();
-        let begun = Self::tick(&mut state);
-        state.operations.push(Operation { client, key, action, begun, ended: None });
+        let sequence = Self::tick(&mut state);
+        state.operations.push(Operation { client, key, action, begun: sequence, ended: None });
         state.operations.len() - 1
     }
 
@@ -115,9 +115,9 @@ impl History {
     }
 
     /// Records a violation of an invariant.
-    pub(crate) fn violation(&self, what: String) {
-        self.note(format!("VIOLATION {what}"));
-        self.0.lock().violations.push(what);
+    pub(crate) fn violation(&self, text: String) {
+        self.note(format!("VIOLATION {text}"));
+        self.0.lock().violations.push(text);
     }
 
     pub(crate) fn violations(&self) -> Vec<String> {
@@ -125,9 +125,9 @@ impl History {
     }
 
     /// Records an event, which also goes into the digest.
-    pub(crate) fn note(&self, what: impl std::fmt::Display) {
-        let now = tokio::time::Instant::now();
-        let line = format!("{:>10.6} {what}", now.duration_since(start()).as_secs_f64());
+    pub(crate) fn note(&self, event: impl std::fmt::Display) {
+        let time = tokio::time::Instant::now();
+        let line = format!("{:>10.6} {event}", time.duration_since(start()).as_secs_f64());
         let mut state = self.0.lock();
         state.digest = xxhash_rust::xxh3::xxh3_64_with_seed(line.as_bytes(), state.digest);
         if state.print {

@@ -3,10 +3,10 @@
 //! ```text
 //!   main ── run ──┬── nodes: metas and datanodes, over simulated disks, files and networks
 //!                 ├── client: writes and reads, into the history
-//!                 ├── reshapes: cuts and merges partitions
-//!                 ├── nemesis: what goes wrong
-//!                 └── invariants: what must hold all the same
-//!   time, random: take the place of the system's clock and chance
+//!                 ├── reshapes: splits and merges partitions
+//!                 ├── nemesis: faults
+//!                 └── invariants: conditions that must hold at all times
+//!   time, random: replace the system's clock and random numbers
 //! ```
 //!
 //! The production code of meta, datanodes, engine and replication runs unchanged on top of simulated
@@ -78,7 +78,7 @@ fn plant(options: &Options) -> Result<(), String> {
         Some("keep-failed") => plant(Plant::KeepFailed),
         Some("trust-old") => plant(Plant::TrustOld),
         Some("ack-unopened") => plant(Plant::AckUnopened),
-        Some(other) => return Err(format!("there is no bug {other} to plant")),
+        Some(name) => return Err(format!("there is no bug {name} to plant")),
     }
     Ok(())
 }
@@ -117,7 +117,7 @@ fn main() -> ExitCode {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("no runtime: {error}");
+            eprintln!("cannot start the runtime: {error}");
             return ExitCode::from(2);
         }
     };
@@ -158,8 +158,8 @@ fn report(options: &Options, outcome: &run::Outcome) -> ExitCode {
         }
     }
     // The first violations; what follows them is often a consequence.
-    for what in violations.iter().take(20) {
-        println!("  {what}");
+    for violation in violations.iter().take(20) {
+        println!("  {violation}");
     }
     if panics > 0 {
         println!("  {panics} panics");

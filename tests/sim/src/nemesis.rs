@@ -103,14 +103,14 @@ pub(crate) struct Limits {
 /// Causes faults for a while; returns when all of them are over and undone.
 pub(crate) async fn rage(cluster: &Arc<Cluster>, client: &Arc<Client>, seed: u64, limits: Limits) {
     let mut random = Random::new(seed, 2);
-    let until = tokio::time::Instant::now() + limits.length;
+    let deadline = tokio::time::Instant::now() + limits.length;
     let mut under_way = JoinSet::new();
     let mut lost = !limits.lose;
     // Runs differ in the kinds of faults: some bugs show only without certain others.
     let muted = random.draw();
     let active: Vec<(Fault, u64)> = (0..)
         .zip(FAULTS)
-        .filter(|(at, _)| (muted >> at) & 3 != 0)
+        .filter(|(index, _)| (muted >> index) & 3 != 0)
         .map(|(_, fault)| fault)
         .collect();
     let weights: u64 = active.iter().map(|(_, weight)| weight).sum();
@@ -126,13 +126,13 @@ pub(crate) async fn rage(cluster: &Arc<Cluster>, client: &Arc<Client>, seed: u64
             }
         });
     }
-    while tokio::time::Instant::now() < until && weights > 0 {
+    while tokio::time::Instant::now() < deadline && weights > 0 {
         tokio::time::sleep(random.millis(100, 2500)).await;
         let mut drawn = random.below(weights);
         let chosen = active.iter().find(|(_, weight)| {
-            let here = drawn < *weight;
+            let is_hit = drawn < *weight;
             drawn = drawn.saturating_sub(*weight);
-            here
+            is_hit
         });
         let Some((fault, _)) = chosen.copied() else { continue };
         // Rotten or outdated data counts as a lost disk.
@@ -159,7 +159,7 @@ fn millis(length: Duration) -> u64 {
 }
 
 /// A meta loses its disk. At first the loss is unknown and it returns as a new member: it must not take part in the
-/// group. Then it is told to join again.
+/// group. Then it is ordered to rejoin.
 async fn wipe(cluster: &Arc<Cluster>, mut random: Random) {
     let meta = NodeId(METAS.start() + random.below(3));
     let patience = tokio::time::Instant::now() + Duration::from_secs(30);
@@ -182,29 +182,31 @@ async fn wipe(cluster: &Arc<Cluster>, mut random: Random) {
     if let Some(standing) = cluster.meta(meta).and_then(|meta| meta.standing().ok())
         && (standing.applied > 0 || standing.leads)
     {
-        cluster.history.violation(format!("meta {meta} takes part without its data: {standing:?}"));
+        cluster.history.violation(format!(
+            "meta {meta} takes part in the group without its data: {standing:?}"
+        ));
     }
     while !nodes::crash_meta(cluster, meta, random.clone()).await {
         tokio::time::sleep(random.millis(20, 200)).await;
     }
     nodes::wipe_meta(cluster, meta, true);
-    cluster.history.note(format_args!("meta {meta} joins again"));
+    cluster.history.note(format_args!("meta {meta} rejoins"));
     start_meta(cluster, meta).await;
 }
 
-/// A meta returns with an older copy of its disk: it must not take part in the group. Then it is told to join
-/// again.
+/// A meta returns with an older copy of its disk: it must not take part in the group. Then it is ordered to
+/// rejoin.
 async fn put_back_meta(cluster: &Arc<Cluster>, mut random: Random) {
     let meta = NodeId(METAS.start() + random.below(3));
     let Some(copy) = cluster.metas.lock().get(&meta).map(MetaNode::copy) else { return };
     tokio::time::sleep(random.millis(1000, 8000)).await;
     let patience = tokio::time::Instant::now() + Duration::from_secs(30);
-    let known = || {
+    let is_old_enough = || {
         let up = cluster.metas_up();
-        up.len() == METAS.count() && up.iter().all(|(_, one)| copy.is_outlived(meta, one))
+        up.len() == METAS.count() && up.iter().all(|(_, member)| copy.is_outlived(meta, member))
     };
     // A member that lags behind could not tell that the copy is old.
-    while !known() || !cluster.metas_are_whole() {
+    while !is_old_enough() || !cluster.metas_are_whole() {
         if tokio::time::Instant::now() > patience {
             cluster.history.note(format_args!("no copy of meta {meta} is old enough"));
             return;
@@ -230,7 +232,7 @@ async fn put_back_meta(cluster: &Arc<Cluster>, mut random: Random) {
         tokio::time::sleep(random.millis(20, 200)).await;
     }
     nodes::wipe_meta(cluster, meta, true);
-    cluster.history.note(format_args!("meta {meta} joins again"));
+    cluster.history.note(format_args!("meta {meta} rejoins"));
     start_meta(cluster, meta).await;
 }
 
@@ -279,8 +281,8 @@ async fn happen(
             cluster.net.heal();
         }
         Fault::OneWay => {
-            let other = random.pick(&up).filter(|other| *other != node).unwrap_or(meta);
-            cluster.net.cut(node, other);
+            let peer = random.pick(&up).filter(|peer| *peer != node).unwrap_or(meta);
+            cluster.net.cut(node, peer);
             tokio::time::sleep(random.millis(300, 6000)).await;
             cluster.net.heal();
         }
@@ -296,9 +298,9 @@ async fn happen(
             trouble(&cluster, node, fault, random).await
         }
         Fault::ClockJump => {
-            let by = i64::try_from(random.below(7_200_000)).unwrap_or_default() - 3_600_000;
+            let offset_ms = i64::try_from(random.below(7_200_000)).unwrap_or_default() - 3_600_000;
             if let Some(node) = cluster.data.lock().get(&node) {
-                node.clock.wrong_by_ms.store(by, Ordering::Relaxed);
+                node.clock.wrong_by_ms.store(offset_ms, Ordering::Relaxed);
             }
         }
         Fault::BrokenDisk => {
@@ -317,9 +319,9 @@ async fn happen(
             let name = random.pick(&[KEYED, EVENTS]).unwrap_or(KEYED);
             let change = TableChange::SetOptions(tables::options(name, factor));
             let (database, name) = (DATABASE.to_owned(), name.to_owned());
-            let done =
+            let outcome =
                 client.change(Ddl::AlterTable { database, name, change }, CHANGE_PATIENCE).await;
-            cluster.history.note(format_args!("replication factor {factor}: {done:?}"));
+            cluster.history.note(format_args!("replication factor {factor}: {outcome:?}"));
         }
         Fault::Flush => {
             for (_, node) in cluster.data_up() {
@@ -378,29 +380,31 @@ async fn bounce_most(cluster: &Arc<Cluster>, mut random: Random) {
     if nodes.len() > 2 {
         nodes.remove(usize::try_from(random.below(3)).unwrap_or_default());
     }
-    let mut own = || Random::new(random.draw(), 4);
-    let bounced = nodes.iter().map(|node| bounce(cluster, *node, own()));
+    let mut next_random = || Random::new(random.draw(), 4);
+    let bounced = nodes.iter().map(|node| bounce(cluster, *node, next_random()));
     futures::future::join_all(bounced).await;
 }
 
 async fn blackout(cluster: &Arc<Cluster>, up: &[NodeId], mut random: Random) {
-    let mut own = || Random::new(random.draw(), 4);
-    let data: Vec<_> = up.iter().map(|node| nodes::crash_data(cluster, *node, own())).collect();
-    let meta: Vec<_> = METAS.map(|meta| nodes::crash_meta(cluster, NodeId(meta), own())).collect();
+    let mut next_random = || Random::new(random.draw(), 4);
+    let data: Vec<_> =
+        up.iter().map(|node| nodes::crash_data(cluster, *node, next_random())).collect();
+    let meta: Vec<_> =
+        METAS.map(|meta| nodes::crash_meta(cluster, NodeId(meta), next_random())).collect();
     let (data, meta) =
         futures::future::join(futures::future::join_all(data), futures::future::join_all(meta))
             .await;
     tokio::time::sleep(random.millis(5, 2000)).await;
-    for (meta, _) in METAS.zip(meta).filter(|(_, taken)| *taken) {
+    for (meta, _) in METAS.zip(meta).filter(|(_, crashed)| *crashed) {
         start_meta(cluster, NodeId(meta)).await;
     }
-    for (node, _) in up.iter().zip(data).filter(|(_, taken)| *taken) {
+    for (node, _) in up.iter().zip(data).filter(|(_, crashed)| *crashed) {
         start_data(cluster, *node).await;
     }
 }
 
 async fn trouble(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random: Random) {
-    let with = |change: &dyn Fn(&DataNode)| {
+    let apply = |change: &dyn Fn(&DataNode)| {
         if let Some(node) = cluster.data.lock().get(&node) {
             change(node);
         }
@@ -409,16 +413,16 @@ async fn trouble(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random:
     match fault {
         Fault::SlowDisk => {
             let pause = random.millis(20, 800);
-            with(&|node: &DataNode| {
+            apply(&|node: &DataNode| {
                 node.disk.set_pause(pause);
                 node.files.set_pause(pause);
             });
         }
-        Fault::OutOfFiles => with(&|node: &DataNode| {
+        Fault::OutOfFiles => apply(&|node: &DataNode| {
             node.disk.set_out_of_files(true);
             node.files.set_out_of_files(true);
         }),
-        _ => with(&|node: &DataNode| {
+        _ => apply(&|node: &DataNode| {
             node.disk.set_space(Some(node.disk.used()));
             node.files.set_full(true);
         }),
@@ -428,7 +432,7 @@ async fn trouble(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random:
     }
     // The trouble lasts for a while and is then undone.
     tokio::time::sleep(random.millis(500, 8000)).await;
-    with(&|node: &DataNode| {
+    apply(&|node: &DataNode| {
         node.disk.set_pause(Duration::ZERO);
         node.files.set_pause(Duration::ZERO);
         node.disk.set_space(None);
@@ -442,8 +446,8 @@ async fn trouble(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random:
 /// affected.
 async fn until_refused(cluster: &Arc<Cluster>, node: NodeId) {
     let refused = || cluster.data.lock().get(&node).map_or(0, |node| node.disk.files_refused());
-    let (before, until) = (refused(), tokio::time::Instant::now() + Duration::from_secs(20));
-    while refused() == before && tokio::time::Instant::now() < until {
+    let (count, deadline) = (refused(), tokio::time::Instant::now() + Duration::from_secs(20));
+    while refused() == count && tokio::time::Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -545,23 +549,23 @@ async fn administer(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut rand
     let Some((_, meta)) = cluster.leading_meta() else { return };
     let routes: Vec<_> =
         cluster.tables().iter().flat_map(|table| table.partitions.routes().to_vec()).collect();
-    let at = usize::try_from(random.below(1000)).unwrap_or_default();
+    let choice = usize::try_from(random.below(1000)).unwrap_or_default();
     let order = match fault {
         Fault::Drain => AdminOrder::Drain { node, on: true },
         Fault::MoveReplica => {
-            let Some(route) = routes.get(at % routes.len().max(1)) else { return };
-            let held: Vec<NodeId> = route.replicas.values().copied().collect();
-            let Some(from) = random.pick(&held) else { return };
-            AdminOrder::MoveReplica { partition: route.partition, from, to: node }
+            let Some(route) = routes.get(choice % routes.len().max(1)) else { return };
+            let holders: Vec<NodeId> = route.replicas.values().copied().collect();
+            let Some(source) = random.pick(&holders) else { return };
+            AdminOrder::MoveReplica { partition: route.partition, from: source, to: node }
         }
         _ => {
-            let Some(route) = routes.get(at % routes.len().max(1)) else { return };
+            let Some(route) = routes.get(choice % routes.len().max(1)) else { return };
             AdminOrder::TransferLeader { partition: route.partition, to: node }
         }
     };
     let wait = Duration::from_secs(10);
-    let done = tokio::time::timeout(wait, meta.administer(order.clone())).await;
-    cluster.history.note(format_args!("{order:?}: {done:?}"));
+    let outcome = tokio::time::timeout(wait, meta.administer(order.clone())).await;
+    cluster.history.note(format_args!("{order:?}: {outcome:?}"));
     if fault == Fault::Drain {
         tokio::time::sleep(random.millis(1000, 15_000)).await;
         undrain(cluster, node).await;
@@ -582,8 +586,8 @@ pub(crate) async fn undrain(cluster: &Arc<Cluster>, node: NodeId) {
 
 async fn other_table(cluster: &Arc<Cluster>, client: &Arc<Client>, mut random: Random) {
     let name = format!("other{}", random.below(1_000_000));
-    let made = client.change(tables::create(&name, 3, &[3]), CHANGE_PATIENCE).await;
-    cluster.history.note(format_args!("create {name}: {made:?}"));
+    let outcome = client.change(tables::create(&name, 3, &[3]), CHANGE_PATIENCE).await;
+    cluster.history.note(format_args!("create {name}: {outcome:?}"));
     tokio::time::sleep(random.millis(10, 5000)).await;
     let drop =
         Ddl::DropTable { database: DATABASE.to_owned(), name: name.clone(), if_exists: true };

@@ -77,18 +77,18 @@ impl Net {
     }
 
     /// Cuts one direction of a link: nothing arrives any more.
-    pub(crate) fn cut(&self, from: NodeId, to: NodeId) {
-        self.raft.cut(from, to);
-        self.state.lock().cuts.insert((from, to), 0);
+    pub(crate) fn cut(&self, sender: NodeId, receiver: NodeId) {
+        self.raft.cut(sender, receiver);
+        self.state.lock().cuts.insert((sender, receiver), 0);
     }
 
     /// Cuts a node off from all others, in both directions.
     pub(crate) fn isolate(&self, node: NodeId) {
-        let others: Vec<NodeId> =
-            self.state.lock().lives.keys().copied().filter(|other| *other != node).collect();
-        for other in others {
-            self.cut(node, other);
-            self.cut(other, node);
+        let nodes: Vec<NodeId> =
+            self.state.lock().lives.keys().copied().filter(|peer| *peer != node).collect();
+        for peer in nodes {
+            self.cut(node, peer);
+            self.cut(peer, node);
         }
     }
 
@@ -98,13 +98,13 @@ impl Net {
     }
 
     /// The delay of one message; `None` if it is lost.
-    fn passage(&self, from: NodeId, to: NodeId) -> Option<Duration> {
+    fn passage(&self, sender: NodeId, receiver: NodeId) -> Option<Duration> {
         let mut state = self.state.lock();
         let Weather { delay_max, lost } = state.weather;
         let micros = u64::try_from(delay_max.as_micros()).unwrap_or(u64::MAX).max(1);
         let delay = Duration::from_micros(state.random.below(micros));
         let is_lost = state.random.below(1000) < lost;
-        (!is_lost && !state.cuts.contains_key(&(from, to))).then_some(delay)
+        (!is_lost && !state.cuts.contains_key(&(sender, receiver))).then_some(delay)
     }
 
     /// The current life of a node; `None` if its power is off.
@@ -115,27 +115,31 @@ impl Net {
     /// Runs work on a node as a request, and waits for its answer for at most `wait`.
     pub(crate) async fn call<T: Send + 'static>(
         self: &Arc<Self>,
-        from: NodeId,
-        to: NodeId,
+        caller: NodeId,
+        callee: NodeId,
         wait: Duration,
         work: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
         let net = Arc::clone(self);
         let called = async move {
-            let Some(delay) = net.passage(from, to) else { return std::future::pending().await };
+            let Some(delay) = net.passage(caller, callee) else {
+                return std::future::pending().await;
+            };
             tokio::time::sleep(delay).await;
-            let Some(life) = net.life(to) else {
-                return Err(Error::Unavailable(format!("node {to} refuses the connection")));
+            let Some(life) = net.life(callee) else {
+                return Err(Error::Unavailable(format!("node {callee} refuses the connection")));
             };
             let answer = tokio::spawn(work).await;
-            let Some(delay) = net.passage(to, from) else { return std::future::pending().await };
+            let Some(delay) = net.passage(callee, caller) else {
+                return std::future::pending().await;
+            };
             tokio::time::sleep(delay).await;
-            if net.life(to) != Some(life) {
-                return Err(Error::Timeout(format!("the connection to node {to} broke")));
+            if net.life(callee) != Some(life) {
+                return Err(Error::Timeout(format!("the connection to node {callee} broke")));
             }
-            answer.unwrap_or_else(|error| Err(Error::Internal(format!("node {to}: {error}"))))
+            answer.unwrap_or_else(|error| Err(Error::Internal(format!("node {callee}: {error}"))))
         };
         let called = tokio::time::timeout(wait, called).await;
-        called.unwrap_or_else(|_| Err(Error::Timeout(format!("node {to} did not answer"))))
+        called.unwrap_or_else(|_| Err(Error::Timeout(format!("node {callee} did not answer"))))
     }
 }

@@ -96,7 +96,7 @@ pub(crate) struct MetaCopy {
     claims: SimClaims,
 }
 
-/// One life of a datanode.
+/// A running datanode, from its start to its crash.
 #[derive(Clone)]
 pub(crate) struct DataLife {
     pub(crate) node: Arc<Datanode>,
@@ -112,14 +112,14 @@ pub(crate) struct MetaNode {
     /// Random number of its data directory.
     identity: u64,
     claims: SimClaims,
-    /// True if it is started with the order to join again after a loss of its data.
+    /// True if it starts with the order to rejoin after a loss of its data.
     rejoins: bool,
     /// The disk was restored from a copy.
     older: bool,
     pub(crate) up: Option<MetaLife>,
 }
 
-/// One life of a meta.
+/// A running meta, from its start to its crash.
 #[derive(Clone)]
 pub(crate) struct MetaLife {
     pub(crate) meta: Arc<Meta>,
@@ -132,7 +132,7 @@ fn raft_failed(error: RaftError) -> Error {
     match error {
         RaftError::DiskFull(why) => Error::DiskFull(why),
         RaftError::Corrupted(why) => Error::Corrupted(why),
-        other => Error::Unavailable(other.to_string()),
+        error => Error::Unavailable(error.to_string()),
     }
 }
 
@@ -267,8 +267,8 @@ async fn start_data_alone(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Erro
     };
     if recorded.is_some() != older {
         cluster.history.violation(format!(
-            "node {id} is {} for an older copy",
-            if older { "not taken" } else { "taken" }
+            "node {id} was {} an older copy",
+            if older { "not recognized as" } else { "mistaken for" }
         ));
     }
     let failed = CancellationToken::new();
@@ -280,7 +280,7 @@ async fn start_data_alone(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Erro
     let host = Host::open_simulated(&disk, &options, cluster.net.raft.transport(id)).await;
     let host = host.map_err(raft_failed)?;
     if let Some((group, damage)) = host.damaged().into_iter().next().filter(|_| !rotten) {
-        let why = format!("node {id} finds damage that nobody made: group {group}: {damage}");
+        let why = format!("node {id} finds damage that no fault caused: group {group}: {damage}");
         cluster.history.violation(why);
     }
     let engine = EngineOptions {
@@ -314,7 +314,7 @@ async fn start_data_alone(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Erro
             return Err(error);
         }
     };
-    let begun = match recorded {
+    let started = match recorded {
         Some(recorded) => keeper.begin_anew(recorded, renew).await,
         None => Ok(()),
     };
@@ -327,7 +327,7 @@ async fn start_data_alone(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Erro
         (node.rotten, node.older) = (false, false);
         node.up = Some(life);
     }
-    begun
+    started
 }
 
 /// Ends a datanode when its log has failed, like its process would, and restarts it.
@@ -387,7 +387,7 @@ pub(crate) async fn crash_data(cluster: &Arc<Cluster>, id: NodeId, mut random: R
         life.node.abandon().await;
     };
     if tokio::time::timeout(STOP_WAIT, stopped).await.is_err() {
-        cluster.history.violation(format!("what was left of node {id} did not stop"));
+        cluster.history.violation(format!("the tasks of node {id} did not stop after its crash"));
     }
     let disk = survivor(&disk, &mut random);
     if let Some(node) = cluster.data.lock().get_mut(&id) {
@@ -424,16 +424,16 @@ impl Metas {
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        let to = NodeId(self.next.load(Ordering::Relaxed));
-        let meta = self.cluster.meta(to);
-        let asked = self.cluster.net.call(self.id, to, BEAT_WAIT, async move {
-            ask(meta.ok_or_else(|| Error::Unavailable("it is down".to_owned()))?).await
+        let member = NodeId(self.next.load(Ordering::Relaxed));
+        let meta = self.cluster.meta(member);
+        let call = self.cluster.net.call(self.id, member, BEAT_WAIT, async move {
+            ask(meta.ok_or_else(|| Error::Unavailable("the meta is down".to_owned()))?).await
         });
-        let answer = asked.await;
+        let answer = call.await;
         let next = match &answer {
-            Ok(_) | Err(Error::NotFound { .. } | Error::InvalidInput(_)) => to,
-            Err(Error::NotLeader { leader: Some(other), .. }) if *other != to => *other,
-            Err(_) if to.0 < *METAS.end() => NodeId(to.0 + 1),
+            Ok(_) | Err(Error::NotFound { .. } | Error::InvalidInput(_)) => member,
+            Err(Error::NotLeader { leader: Some(leader), .. }) if *leader != member => *leader,
+            Err(_) if member.0 < *METAS.end() => NodeId(member.0 + 1),
             Err(_) => NodeId(*METAS.start()),
         };
         self.next.store(next.0, Ordering::Relaxed);
@@ -475,12 +475,12 @@ async fn beat(
             renewed = renewed => renewed,
         };
         if let Err(error @ Error::InvalidInput(_)) = renewed {
-            history.violation(format!("node {id} is to end: {error}"));
+            history.violation(format!("node {id} must end: {error}"));
             return;
         }
         // The heartbeat carries the state of all replicas and the current generation.
         let (mine, claim) = (Arc::clone(&node), keeper.claim());
-        let said = metas.ask(move |meta| async move {
+        let reply = metas.ask(move |meta| async move {
             let heartbeat = Heartbeat {
                 node: id,
                 identity: identity(id),
@@ -494,13 +494,13 @@ async fn beat(
             meta.heartbeat(heartbeat).await
         });
         // After a hint to the leader the heartbeat is sent again at once.
-        match said.await {
+        match reply.await {
             Err(Error::NotLeader { leader: Some(_), .. }) => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             }
             Err(error @ Error::InvalidInput(_)) if !stop.is_cancelled() => {
-                history.violation(format!("node {id} is to end: {error}"));
+                history.violation(format!("node {id} must end: {error}"));
                 return;
             }
             Ok(()) | Err(_) => {}
@@ -577,12 +577,12 @@ async fn heed_refusal(
     };
     cluster.history.note(format_args!("meta {id} is refused: {why}"));
     if why.contains("older copy") && !older {
-        cluster.history.violation(format!("meta {id} is taken for an older copy: {why}"));
+        cluster.history.violation(format!("meta {id} was mistaken for an older copy: {why}"));
     }
 }
 
 /// Replaces the disk of a meta that is down by an empty one. The meta then starts as a new member, or with the
-/// order to join again.
+/// order to rejoin.
 pub(crate) fn wipe_meta(cluster: &Cluster, id: NodeId, rejoins: bool) {
     if let Some(node) = cluster.metas.lock().get_mut(&id).filter(|node| node.up.is_none()) {
         node.disk = SimulatedDisk::default();
@@ -602,8 +602,8 @@ pub(crate) async fn crash_meta(cluster: &Arc<Cluster>, id: NodeId, mut random: R
         cluster.net.leave(id);
         node.disk.cut();
         node.claims.cut();
-        let kept = node.store.survivor();
-        (life, node.disk.clone(), kept)
+        let store = node.store.survivor();
+        (life, node.disk.clone(), store)
     };
     // The power is off; the tasks left are stopped before the next life begins.
     life.stop.cancel();
@@ -615,7 +615,7 @@ pub(crate) async fn crash_meta(cluster: &Arc<Cluster>, id: NodeId, mut random: R
         }
     };
     if tokio::time::timeout(STOP_WAIT, stopped).await.is_err() {
-        cluster.history.violation(format!("what was left of meta {id} did not stop"));
+        cluster.history.violation(format!("the tasks of meta {id} did not stop after its crash"));
     }
     let disk = survivor(&disk, &mut random);
     if let Some(node) = cluster.metas.lock().get_mut(&id) {

@@ -32,19 +32,19 @@ pub(crate) fn seed_system(seed: u64) {
 /// As the original: `buffer` has room for `length` bytes.
 #[allow(
     unsafe_code,
-    reason = "libraries ask the system for random numbers, and nothing else stands in between"
+    reason = "only this symbol lies between the libraries and the system's random numbers"
 )]
 #[cfg_attr(test, allow(dead_code, reason = "unit tests keep the system's own"))]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn getrandom(buffer: *mut u8, length: usize, _flags: u32) -> isize {
-    let mut at = 0;
-    while at < length {
+    let mut position = 0;
+    while position < length {
         let drawn = mix(SYSTEM.fetch_add(STEP, Ordering::SeqCst).wrapping_add(STEP));
         for byte in drawn.to_le_bytes() {
-            if at < length {
-                // SAFETY: `at` is below `length`, for which the caller vouches.
-                unsafe { buffer.add(at).write(byte) };
-                at += 1;
+            if position < length {
+                // SAFETY: `position` is below `length`, the size of `buffer` as the caller guarantees.
+                unsafe { buffer.add(position).write(byte) };
+                position += 1;
             }
         }
     }
@@ -76,15 +76,15 @@ impl Random {
         self.below(times) == 0
     }
 
-    pub(crate) fn millis(&mut self, from: u64, to: u64) -> Duration {
-        Duration::from_millis(from + self.below(to - from))
+    pub(crate) fn millis(&mut self, start: u64, end: u64) -> Duration {
+        Duration::from_millis(start + self.below(end - start))
     }
 
-    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
-        let count = u64::try_from(from.len()).unwrap_or(u64::MAX);
+    pub(crate) fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
+        let count = u64::try_from(items.len()).unwrap_or(u64::MAX);
         if count == 0 {
             return None;
         }
-        from.get(usize::try_from(self.below(count)).unwrap_or_default()).copied()
+        items.get(usize::try_from(self.below(count)).unwrap_or_default()).copied()
     }
 }

@@ -31,8 +31,8 @@ pub(crate) struct Remotes {
 }
 
 impl Remotes {
-    pub(crate) fn new(cluster: &Arc<Cluster>, from: NodeId) -> Self {
-        Self { cluster: Arc::downgrade(cluster), from }
+    pub(crate) fn new(cluster: &Arc<Cluster>, caller: NodeId) -> Self {
+        Self { cluster: Arc::downgrade(cluster), from: caller }
     }
 }
 
@@ -80,12 +80,12 @@ impl Remote {
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        let (cluster, to) = (Arc::clone(&self.cluster), self.to);
-        let asked = async move {
-            let node = cluster.datanode(to);
-            ask(node.ok_or_else(|| Error::Unavailable(format!("node {to} is down")))?).await
+        let (cluster, id) = (Arc::clone(&self.cluster), self.to);
+        let request = async move {
+            let node = cluster.datanode(id);
+            ask(node.ok_or_else(|| Error::Unavailable(format!("node {id} is down")))?).await
         };
-        self.cluster.net.call(self.from, self.to, self.wait, asked).await
+        self.cluster.net.call(self.from, self.to, self.wait, request).await
     }
 
     /// Like [`Remote::call`], for requests that only meta may make.
@@ -147,8 +147,8 @@ impl DataService for Remote {
         self.order(move |node| async move { node.reconfigure(partition, voters).await }).await
     }
 
-    async fn transfer_leader(&self, partition: PartitionId, to: NodeId) -> Result<(), Error> {
-        self.order(move |node| async move { node.transfer_leader(partition, to).await }).await
+    async fn transfer_leader(&self, partition: PartitionId, target: NodeId) -> Result<(), Error> {
+        self.order(move |node| async move { node.transfer_leader(partition, target).await }).await
     }
 
     async fn reshape(&self, order: Reshape) -> Result<Reshaped, Error> {

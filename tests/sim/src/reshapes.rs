@@ -32,9 +32,9 @@ pub(crate) async fn go(cluster: &Arc<Cluster>, seed: u64, length: Duration) {
         return;
     }
     let pause_max = random.pick(&[500, 2000, 6000]).unwrap_or(2000);
-    let until = Instant::now() + length;
+    let deadline = Instant::now() + length;
     let mut under_way = JoinSet::new();
-    while Instant::now() < until {
+    while Instant::now() < deadline {
         tokio::time::sleep(random.millis(50, pause_max)).await;
         while under_way.len() >= AT_ONCE {
             under_way.join_next().await;
@@ -69,24 +69,24 @@ fn split(routes: &[Route], random: &mut Random) -> Option<AdminOrder> {
     };
     let (start, end) = (key(&route.range.start, 0), key(&route.range.end, KEYS));
     let inside: Vec<i64> = (start + 1..end).collect();
-    let at = random.pick(&inside)?;
-    let at = Bound { placement: None, key: vec![Value::Int(at)] };
-    let at = (!random.once_in(4)).then_some(at);
-    Some(AdminOrder::SplitPartition { partition: route.partition, at })
+    let key = random.pick(&inside)?;
+    let bound = Bound { placement: None, key: vec![Value::Int(key)] };
+    let bound = (!random.once_in(4)).then_some(bound);
+    Some(AdminOrder::SplitPartition { partition: route.partition, at: bound })
 }
 
 fn merge(routes: &[Route], random: &mut Random) -> Option<AdminOrder> {
     let pairs: Vec<(&Route, &Route)> = routes.iter().zip(routes.iter().skip(1)).collect();
-    let (left, right) = random.pick(&pairs)?;
-    Some(AdminOrder::MergePartitions { left: left.partition, right: right.partition })
+    let (lower, upper) = random.pick(&pairs)?;
+    Some(AdminOrder::MergePartitions { left: lower.partition, right: upper.partition })
 }
 
 async fn carry_out(cluster: Arc<Cluster>, order: AdminOrder) {
     let Some((_, meta)) = cluster.leading_meta() else { return };
-    cluster.history.note(format_args!("to be done: {order:?}"));
-    let done = tokio::time::timeout(WAIT, meta.administer(order.clone())).await;
-    cluster.history.note(format_args!("{order:?}: {done:?}"));
-    match (done, &order) {
+    cluster.history.note(format_args!("ordered: {order:?}"));
+    let outcome = tokio::time::timeout(WAIT, meta.administer(order.clone())).await;
+    cluster.history.note(format_args!("{order:?}: {outcome:?}"));
+    match (outcome, &order) {
         (Ok(Ok(())), AdminOrder::SplitPartition { .. }) => cluster.history.split(),
         (Ok(Ok(())), _) => cluster.history.merged(),
         (Ok(Err(error @ (Error::Corrupted(_) | Error::Internal(_)))), _) => {

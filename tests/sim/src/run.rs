@@ -72,7 +72,7 @@ fn plan(seed: u64, length: Duration) -> Plan {
 /// Runs a seed to the end.
 pub(crate) async fn run(options: &Options, length: Duration) -> Outcome {
     let seed = options.seed;
-    let begun = crate::history::start();
+    let start = crate::history::start();
     let plan = plan(seed, length);
     let cluster = Arc::new(Cluster {
         net: Net::new(seed),
@@ -88,14 +88,14 @@ pub(crate) async fn run(options: &Options, length: Duration) -> Outcome {
     // Consequences of the first violation are rarely of interest and may take very long.
     tokio::select! {
         () = course(&cluster, &plan, seed) => {}
-        () = wrong(&cluster), if !options.whole => cluster.history.note("ends here"),
+        () = wrong(&cluster), if !options.whole => cluster.history.note("stopped at the first violation"),
     }
     watching.abort();
     let compared = *compared.lock();
     Outcome {
         acknowledged: cluster.history.acknowledged().len(),
         operations: cluster.history.operations().len(),
-        simulated: begun.elapsed(),
+        simulated: start.elapsed(),
         compared,
         cluster,
     }
@@ -149,18 +149,18 @@ async fn begin(cluster: &Arc<Cluster>, admin: &Arc<Client>, plan: &Plan) -> bool
         }
     }
     for (table, cuts) in [(KEYED, &[4][..]), (EVENTS, &[3, 6][..])] {
-        let until = Instant::now() + REST;
+        let deadline = Instant::now() + REST;
         loop {
             let ddl = tables::create(table, plan.factor, cuts);
             let Err(error) = admin.change(ddl, Duration::from_secs(30)).await else { break };
-            if Instant::now() >= until {
-                cluster.history.violation(format!("table {table} was not made: {error}"));
+            if Instant::now() >= deadline {
+                cluster.history.violation(format!("table {table} was not created: {error}"));
                 return false;
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }
-    cluster.history.note("the tables are there");
+    cluster.history.note("the tables exist");
     true
 }
 
@@ -186,11 +186,13 @@ async fn rest(cluster: &Arc<Cluster>, admin: &Arc<Client>) {
     cluster.history.note("no more faults");
     revive(cluster).await;
     // Repairs and elections take their time.
-    let until = Instant::now() + REST;
+    let deadline = Instant::now() + REST;
     loop {
         let Some(why) = unrest(cluster).await else { break };
-        if Instant::now() >= until {
-            cluster.history.violation(format!("no rest after {} s: {why}", REST.as_secs()));
+        if Instant::now() >= deadline {
+            cluster
+                .history
+                .violation(format!("the cluster is not at rest after {} s: {why}", REST.as_secs()));
             break;
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -206,9 +208,9 @@ async fn rest(cluster: &Arc<Cluster>, admin: &Arc<Client>) {
         cluster.history.violation("no event can be written at rest".to_owned());
     }
     // The last check of acknowledged rows: none is lost, none appears twice.
-    let before = cluster.history.acknowledged();
+    let acknowledged = cluster.history.acknowledged();
     match admin.all(EVENTS, REST).await {
-        Ok(seen) => rows::check(&cluster.history, &before, &seen),
+        Ok(events) => rows::check(&cluster.history, &acknowledged, &events),
         Err(error) => cluster.history.violation(format!("events cannot be read at rest: {error}")),
     }
     if !admin.read_keyed(REST).await {
@@ -225,7 +227,7 @@ async fn revive(cluster: &Arc<Cluster>) {
         if let Some(error @ RaftError::Io { .. }) = host.log_failure() {
             cluster
                 .history
-                .violation(format!("node {node} goes on although its log failed: {error}"));
+                .violation(format!("node {node} continues although its log failed: {error}"));
         }
     }
     let mut stopped = Vec::new();
@@ -248,13 +250,13 @@ async fn revive(cluster: &Arc<Cluster>) {
             cluster.history.violation(format!("meta {meta} does not start: {error}"));
         }
     }
-    let all: Vec<NodeId> = cluster.data.lock().keys().copied().collect();
-    for node in &all {
+    let ids: Vec<NodeId> = cluster.data.lock().keys().copied().collect();
+    for node in &ids {
         if let Err(error) = nodes::start_data(cluster, *node).await {
             cluster.history.violation(format!("node {node} does not start: {error}"));
         }
     }
-    for node in all {
+    for node in ids {
         nemesis::undrain(cluster, node).await;
     }
 }
@@ -272,25 +274,25 @@ async fn unrest(cluster: &Arc<Cluster>) -> Option<String> {
         // Each partition must have all replicas, a leader, and equal contents.
         for route in table.partitions.routes() {
             let id = route.partition;
-            let wanted = table.schema.options.replication_factor.unwrap_or(3);
-            let wanted = usize::try_from(wanted).unwrap_or(3).min(cluster.data_up().len());
-            if route.replicas.len() != wanted {
+            let factor = table.schema.options.replication_factor.unwrap_or(3);
+            let count = usize::try_from(factor).unwrap_or(3).min(cluster.data_up().len());
+            if route.replicas.len() != count {
                 return Some(format!("partition {id} has replicas {:?}", route.replicas));
             }
             if cluster.leader_of(id).is_none() {
                 return Some(format!("partition {id} has no leader"));
             }
-            let mut seen = BTreeMap::new();
+            let mut contents = BTreeMap::new();
             for node in route.replicas.values() {
-                let Some(here) = replicas::read(cluster, *node, id).await else {
+                let Some(content) = replicas::read(cluster, *node, id).await else {
                     return Some(format!("node {node} does not hold partition {id}"));
                 };
-                seen.insert(*node, here);
+                contents.insert(*node, content);
             }
-            let mut values = seen.values();
+            let mut values = contents.values();
             let first = values.next().copied();
-            if values.any(|other| Some(*other) != first) {
-                return Some(format!("replicas of partition {id} differ: {seen:?}"));
+            if values.any(|value| Some(*value) != first) {
+                return Some(format!("replicas of partition {id} differ: {contents:?}"));
             }
         }
     }
@@ -299,15 +301,17 @@ async fn unrest(cluster: &Arc<Cluster>) -> Option<String> {
 
 /// A replica of a partition in no table: left over from a merge, or created for a partition that never began.
 async fn stranger(cluster: &Cluster) -> Option<String> {
-    let known = cluster.partitions();
+    let partitions = cluster.partitions();
     for (node, datanode) in cluster.data_up() {
         let Ok(replicas) = datanode.status().await else {
-            return Some(format!("node {node} does not say what it holds"));
+            return Some(format!("node {node} does not report its replicas"));
         };
-        if let Some(other) = replicas.iter().find(|one| !known.contains(&one.partition)) {
+        if let Some(replica) =
+            replicas.iter().find(|replica| !partitions.contains(&replica.partition))
+        {
             return Some(format!(
-                "node {node} holds partition {}, which is nobody's",
-                other.partition
+                "node {node} holds partition {}, which belongs to no table",
+                replica.partition
             ));
         }
     }

@@ -60,7 +60,7 @@ pub(crate) fn create(table: &str, replicas: u32, cuts: &[i64]) -> Ddl {
         next_column: ColumnId(4),
         schema_on_write: false,
     };
-    let cut = |at: &i64| Bound { placement: None, key: vec![Value::Int(*at)] };
+    let cut = |key: &i64| Bound { placement: None, key: vec![Value::Int(*key)] };
     let table = NewTable {
         database: DATABASE.to_owned(),
         name: table.to_owned(),

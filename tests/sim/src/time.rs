@@ -29,19 +29,16 @@ pub(crate) struct Timespec {
 ///
 /// # Safety
 /// As the original: `time` can be written to.
-#[allow(
-    unsafe_code,
-    reason = "libraries ask the system for the time, and nothing else stands in between"
-)]
+#[allow(unsafe_code, reason = "only this symbol lies between the libraries and the system's clock")]
 #[cfg_attr(test, allow(dead_code, reason = "unit tests keep the system's own"))]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn clock_gettime(_clock: i32, time: *mut Timespec) -> i32 {
-    let now = NOW.load(Ordering::SeqCst);
+    let nanos = NOW.load(Ordering::SeqCst);
     let part = |part: u64| i64::try_from(part).unwrap_or(i64::MAX);
-    let now =
-        Timespec { seconds: part(now / 1_000_000_000), nanoseconds: part(now % 1_000_000_000) };
+    let value =
+        Timespec { seconds: part(nanos / 1_000_000_000), nanoseconds: part(nanos % 1_000_000_000) };
     // SAFETY: `time` is valid for writes, as the caller guarantees.
-    unsafe { time.write(now) };
+    unsafe { time.write(value) };
     0
 }
 

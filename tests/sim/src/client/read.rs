@@ -29,7 +29,7 @@ impl Client {
         table: &Table,
         route: &Route,
         domains: &Domains,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Option<Vec<(i64, i64)>>, Error> {
         let request = ScanRequest {
             partition: route.partition,
@@ -40,13 +40,13 @@ impl Client {
             parallelism: 2,
             newest_only: false,
         };
-        let to = self.ask_first(route).unwrap_or(NodeId(1));
-        let error = match self.service(to).rows(request).await {
+        let node = self.ask_first(route).unwrap_or(NodeId(1));
+        let error = match self.service(node).rows(request).await {
             Ok(rows) => return Ok(Some(tables::pairs(&rows))),
             Err(error) => error,
         };
         self.check_error("scan", &error);
-        if Instant::now() >= until {
+        if Instant::now() >= deadline {
             return Err(error);
         }
         self.learn(route, &error).await;
@@ -55,15 +55,15 @@ impl Client {
 
     /// The values of a key: at most one if the cluster works correctly.
     async fn values(&self, key: i64, patience: Duration) -> Result<Vec<i64>, Error> {
-        let until = Instant::now() + patience;
+        let deadline = Instant::now() + patience;
         let mut domains = Domains::default();
         domains.restrict("id", Domain::point(Value::Int(key)));
         loop {
-            let table = self.table(KEYED, until).await?;
+            let table = self.table(KEYED, deadline).await?;
             let codec = KeyCodec::new(&table.schema, &table.placement)?;
-            let at = Bound { placement: None, key: vec![Value::Int(key)] };
-            let route = table.partitions.find(&codec.encode_bound(&at)?).clone();
-            if let Some(rows) = self.scan(&table, &route, &domains, until).await? {
+            let bound = Bound { placement: None, key: vec![Value::Int(key)] };
+            let route = table.partitions.find(&codec.encode_bound(&bound)?).clone();
+            if let Some(rows) = self.scan(&table, &route, &domains, deadline).await? {
                 return Ok(rows.iter().filter(|row| row.0 == key).map(|row| row.1).collect());
             }
         }
@@ -75,12 +75,12 @@ impl Client {
         name: &str,
         patience: Duration,
     ) -> Result<Vec<(i64, i64)>, Error> {
-        let until = Instant::now() + patience;
+        let deadline = Instant::now() + patience;
         'anew: loop {
             let mut rows = Vec::new();
             let mut unread = vec![KeyRange::all()];
             while let Some(keys) = unread.pop() {
-                let table = self.table(name, until).await?;
+                let table = self.table(name, deadline).await?;
                 let routes = table.partitions.routes();
                 let positions = table.partitions.prune(std::slice::from_ref(&keys));
                 let inside = |route: &Route| route.keys.intersect(&keys) == route.keys;
@@ -89,8 +89,8 @@ impl Client {
                 }
                 for position in positions {
                     let route = &routes[position];
-                    match self.scan(&table, route, &Domains::default(), until).await? {
-                        Some(found) => rows.extend(found),
+                    match self.scan(&table, route, &Domains::default(), deadline).await? {
+                        Some(pairs) => rows.extend(pairs),
                         None => unread.push(route.keys.clone()),
                     }
                 }
@@ -116,26 +116,26 @@ impl Client {
 
     /// Reads all events and checks the rows seen.
     pub(crate) async fn read_events(&self, patience: Duration) -> bool {
-        let before = self.cluster.history.acknowledged();
-        let seen = self.all(EVENTS, patience).await;
-        if let Ok(seen) = &seen {
-            rows::check(&self.cluster.history, &before, seen);
+        let acknowledged = self.cluster.history.acknowledged();
+        let events = self.all(EVENTS, patience).await;
+        if let Ok(events) = &events {
+            rows::check(&self.cluster.history, &acknowledged, events);
         }
-        let count = seen.map(|rows| rows.len());
+        let count = events.map(|rows| rows.len());
         self.cluster.history.note(format_args!("client {} read events: {count:?}", self.number));
         count.is_ok()
     }
 
     /// Reads all keys and checks that none has two values, in any partitions.
     pub(crate) async fn read_keyed(&self, patience: Duration) -> bool {
-        let seen = self.all(KEYED, patience).await;
-        if let Ok(seen) = &seen {
-            for pair in seen.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
-                let what = format!("key {} has two rows: {pair:?}", pair[0].0);
-                self.cluster.history.violation(what);
+        let pairs = self.all(KEYED, patience).await;
+        if let Ok(pairs) = &pairs {
+            for pair in pairs.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+                let violation = format!("key {} has two rows: {pair:?}", pair[0].0);
+                self.cluster.history.violation(violation);
             }
         }
-        let count = seen.map(|rows| rows.len());
+        let count = pairs.map(|rows| rows.len());
         self.cluster.history.note(format_args!("client {} read keys: {count:?}", self.number));
         count.is_ok()
     }

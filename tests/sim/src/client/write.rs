@@ -47,19 +47,19 @@ impl Client {
         parts.collect()
     }
 
-    /// Writes rows to their partitions; calls `done` with each part that has taken effect.
+    /// Writes rows to their partitions; calls `on_part` with each part that has taken effect.
     async fn write(
         &self,
         table: &str,
         (id, kind, rows): (RequestId, WriteKind, RecordBatch),
         patience: Duration,
-        mut done: impl FnMut(&RecordBatch) + Send,
+        mut on_part: impl FnMut(&RecordBatch) + Send,
     ) -> Result<(), Error> {
-        let until = Instant::now() + patience;
+        let deadline = Instant::now() + patience;
         let mut waiting = vec![Part { rows, id, earlier: Vec::new() }];
         while let Some(part) = waiting.pop() {
-            let known = self.table(table, until).await?;
-            let mut parts = self.cut(&known, part)?;
+            let newest = self.table(table, deadline).await?;
+            let mut parts = self.cut(&newest, part)?;
             let Some((route, part)) = parts.pop() else { continue };
             // Reversed, because `waiting` is a stack: the last part is sent now, the others in the order of their
             // keys.
@@ -73,10 +73,10 @@ impl Client {
                 rows: part.rows.clone(),
             };
             let error = match self.ask_first(&route) {
-                Some(to) => match self.service(to).write(request).await {
+                Some(node) => match self.service(node).write(request).await {
                     Ok(_) => {
-                        self.leaders.lock().insert(route.partition, to);
-                        done(&part.rows);
+                        self.leaders.lock().insert(route.partition, node);
+                        on_part(&part.rows);
                         continue;
                     }
                     Err(error) => error,
@@ -84,7 +84,7 @@ impl Client {
                 None => Error::Unavailable("a partition without replicas".to_owned()),
             };
             self.check_error("write", &error);
-            if Instant::now() >= until {
+            if Instant::now() >= deadline {
                 return Err(error);
             }
             self.learn(&route, &error).await;
@@ -107,14 +107,14 @@ impl Client {
         let kind = if delete { WriteKind::Delete } else { WriteKind::Put };
         let action = Action::Write(value);
         let place = self.cluster.history.begin(self.number, key, action);
-        let done = self.write(KEYED, (id, kind, rows), patience, |_| ()).await;
-        if done.is_ok() {
+        let outcome = self.write(KEYED, (id, kind, rows), patience, |_| ()).await;
+        if outcome.is_ok() {
             self.cluster.history.end(place, action);
         }
         self.cluster
             .history
-            .note(format_args!("client {} put {key}={value:?}: {done:?}", self.number));
-        done.is_ok()
+            .note(format_args!("client {} put {key}={value:?}: {outcome:?}", self.number));
+        outcome.is_ok()
     }
 
     /// Appends one to four rows, of one key or of several.
@@ -122,11 +122,11 @@ impl Client {
         let id = self.identity();
         let first = self.number_of(id);
         let count = 1 + i64::try_from(self.below(4)).unwrap_or_default();
-        let apart = self.below(2) == 0;
+        let many_keys = self.below(2) == 0;
         let any_key = || i64::try_from(self.below(KEYS.unsigned_abs())).unwrap_or_default();
-        let one = any_key();
+        let single_key = any_key();
         let pairs: Vec<(i64, i64)> = (first..first + count)
-            .map(|number| (if apart { any_key() } else { one }, number))
+            .map(|number| (if many_keys { any_key() } else { single_key }, number))
             .collect();
         let numbers: Vec<i64> = pairs.iter().map(|(_, number)| *number).collect();
         let padding = 200 + usize::try_from(self.below(1500)).unwrap_or_default();
@@ -135,11 +135,11 @@ impl Client {
         history.attempt(&numbers);
         let acknowledge = |rows: &RecordBatch| {
             let pairs = tables::pairs(std::slice::from_ref(rows));
-            let taken: Vec<i64> = pairs.iter().map(|(_, number)| *number).collect();
-            history.acknowledge(&taken);
+            let numbers: Vec<i64> = pairs.iter().map(|(_, number)| *number).collect();
+            history.acknowledge(&numbers);
         };
-        let done = self.write(EVENTS, (id, WriteKind::Put, rows), patience, acknowledge).await;
-        history.note(format_args!("client {} append {pairs:?}: {done:?}", self.number));
-        done.is_ok()
+        let outcome = self.write(EVENTS, (id, WriteKind::Put, rows), patience, acknowledge).await;
+        history.note(format_args!("client {} append {pairs:?}: {outcome:?}", self.number));
+        outcome.is_ok()
     }
 }

@@ -32,8 +32,8 @@ impl Leaders {
             let Some(life) = cluster.net.life(node) else { continue };
             for (id, _) in host.known_groups() {
                 let Some(status) = host.group(id).map(|group| group.status()) else { continue };
-                for what in self.note(life, &status) {
-                    cluster.history.violation(what);
+                for violation in self.note(life, &status) {
+                    cluster.history.violation(violation);
                 }
             }
         }
@@ -41,39 +41,40 @@ impl Leaders {
 
     fn note(&mut self, life: u64, status: &GroupStatus) -> Vec<String> {
         let (group, replica, term) = (status.group, status.replica, status.term);
-        let mut found = Vec::new();
+        let mut violations = Vec::new();
         // A replica that leads in one term in two lives has forgotten its vote.
         if status.is_leader && *self.led.entry((group, (term, replica))).or_insert(life) != life {
-            found.push(format!("replica {replica} of group {group} leads in term {term} again"));
+            violations
+                .push(format!("replica {replica} of group {group} leads in term {term} again"));
         }
         // All replicas must have applied the same leader's entry at an index ...
         let (Some(index), Some(proposer)) = (status.applied, status.applied_from) else {
-            return found;
+            return violations;
         };
-        let known = *self.applied.entry((group, index)).or_insert(proposer);
-        if known != proposer {
-            found.push(format!(
-                "replica {replica} of group {group} has applied entry {index} of {proposer:?}, another one that of {known:?}"
+        let expected = *self.applied.entry((group, index)).or_insert(proposer);
+        if expected != proposer {
+            violations.push(format!(
+                "replica {replica} of group {group} applied entry {index} proposed by {proposer:?}, another replica the one proposed by {expected:?}"
             ));
         }
         // ... and leaders must not go backwards from lower to higher indexes.
-        let before = self.applied.range((group, 0)..(group, index)).next_back();
-        if let Some(((_, earlier), leader)) = before
+        let previous = self.applied.range((group, 0)..(group, index)).next_back();
+        if let Some(((_, earlier_index), leader)) = previous
             && *leader > proposer
         {
-            found.push(format!(
-                "entry {index} of group {group} is of {proposer:?}, and entry {earlier} of {leader:?}"
+            violations.push(format!(
+                "entry {index} of group {group} was proposed by {proposer:?}, but entry {earlier_index} by {leader:?}"
             ));
         }
-        let after = self.applied.range((group, index + 1)..=(group, u64::MAX)).next();
-        if let Some(((_, later), leader)) = after
+        let next = self.applied.range((group, index + 1)..=(group, u64::MAX)).next();
+        if let Some(((_, later_index), leader)) = next
             && *leader < proposer
         {
-            found.push(format!(
-                "entry {index} of group {group} is of {proposer:?}, and entry {later} of {leader:?}"
+            violations.push(format!(
+                "entry {index} of group {group} was proposed by {proposer:?}, but entry {later_index} by {leader:?}"
             ));
         }
-        found
+        violations
     }
 }
 
@@ -105,12 +106,12 @@ mod tests {
     #[test]
     fn one_who_leads_in_a_term_of_an_earlier_life_is_found() {
         let mut leaders = Leaders::default();
-        let at = (9, of(2, 1));
-        assert!(leaders.note(1, &status(1, true, at)).is_empty());
-        assert!(leaders.note(1, &status(1, true, at)).is_empty());
-        assert!(leaders.note(2, &status(2, true, at)).is_empty(), "another one may follow");
-        assert!(leaders.note(3, &status(1, false, at)).is_empty());
-        assert_eq!(leaders.note(3, &status(1, true, at)).len(), 1);
+        let entry = (9, of(2, 1));
+        assert!(leaders.note(1, &status(1, true, entry)).is_empty());
+        assert!(leaders.note(1, &status(1, true, entry)).is_empty());
+        assert!(leaders.note(2, &status(2, true, entry)).is_empty(), "another one may follow");
+        assert!(leaders.note(3, &status(1, false, entry)).is_empty());
+        assert_eq!(leaders.note(3, &status(1, true, entry)).len(), 1);
     }
 
     #[test]

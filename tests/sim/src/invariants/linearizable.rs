@@ -36,38 +36,38 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn end(&self, at: usize) -> u64 {
-        self.operations[at].ended.unwrap_or(u64::MAX)
+    fn end(&self, index: usize) -> u64 {
+        self.operations[index].ended.unwrap_or(u64::MAX)
     }
 
     /// The operations that may come next: those that began before any other untaken one has ended.
     fn candidates(&self) -> Vec<usize> {
         let mut bound = u64::MAX;
-        let mut found = Vec::new();
-        for at in self.first..self.operations.len() {
-            if self.operations[at].begun > bound {
+        let mut candidates = Vec::new();
+        for index in self.first..self.operations.len() {
+            if self.operations[index].begun > bound {
                 break;
             }
-            if !self.taken[at] {
-                bound = bound.min(self.end(at));
-                found.push(at);
+            if !self.taken[index] {
+                bound = bound.min(self.end(index));
+                candidates.push(index);
             }
         }
-        found.retain(|at| self.operations[*at].begun <= bound);
+        candidates.retain(|index| self.operations[*index].begun <= bound);
         // The last one is tried first, and is the one that ended first.
-        found.sort_by_key(|at| std::cmp::Reverse(self.end(*at)));
-        found
+        candidates.sort_by_key(|index| std::cmp::Reverse(self.end(*index)));
+        candidates
     }
 
     /// True if all operations left may have had no effect.
     fn is_done(&self) -> bool {
         (self.first..self.operations.len())
-            .all(|at| self.taken[at] || self.operations[at].ended.is_none())
+            .all(|index| self.taken[index] || self.operations[index].ended.is_none())
     }
 
-    fn take(&mut self, at: usize, taken: bool) {
-        self.taken[at] = taken;
-        self.first = self.first.min(at);
+    fn take(&mut self, index: usize, is_taken: bool) {
+        self.taken[index] = is_taken;
+        self.first = self.first.min(index);
         while self.first < self.taken.len() && self.taken[self.first] {
             self.first += 1;
         }
@@ -75,8 +75,8 @@ impl Search<'_> {
 
     /// Remembers this state of the search; false if it was known.
     fn remember(&mut self, value: Option<i64>) -> bool {
-        let behind = (self.first..self.taken.len()).filter(|at| self.taken[*at]).collect();
-        self.seen.insert((behind, self.first, value))
+        let rest = (self.first..self.taken.len()).filter(|index| self.taken[*index]).collect();
+        self.seen.insert((rest, self.first, value))
     }
 }
 
@@ -84,16 +84,17 @@ impl Search<'_> {
 /// and are left out; a write whose value no read returned need not have happened and is left out; one whose value
 /// was read took effect before the end of the first such read (no two writes have the same value).
 fn relevant(operations: &[Operation]) -> Vec<Operation> {
-    let seen = |value: Option<i64>| {
-        let reads = operations.iter().filter(move |one| one.action == Action::Read(value));
-        reads.filter_map(|one| one.ended).min()
+    let first_read = |value: Option<i64>| {
+        let reads =
+            operations.iter().filter(move |operation| operation.action == Action::Read(value));
+        reads.filter_map(|operation| operation.ended).min()
     };
     let mut relevant: Vec<Operation> = Vec::new();
     for operation in operations {
         match (operation.action, operation.ended) {
             (_, Some(_)) | (Action::Write(None), None) => relevant.push(*operation),
             (Action::Write(value), None) => {
-                let ended = seen(value);
+                let ended = first_read(value);
                 relevant.extend(ended.map(|ended| Operation { ended: Some(ended), ..*operation }));
             }
             (Action::Read(_), None) => {}
@@ -123,32 +124,32 @@ fn contradiction(operations: &[Operation]) -> Option<Operation> {
             return None;
         }
         let mut stepped = false;
-        while let Some(at) = choices.pop() {
-            let next = match search.operations[at].action {
+        while let Some(index) = choices.pop() {
+            let next = match search.operations[index].action {
                 Action::Write(written) => written,
-                Action::Read(seen) if seen == value => value,
+                Action::Read(result) if result == value => value,
                 Action::Read(_) => continue,
             };
-            search.take(at, true);
+            search.take(index, true);
             if search.remember(next) {
-                path.push((at, value, std::mem::take(&mut choices)));
+                path.push((index, value, std::mem::take(&mut choices)));
                 value = next;
                 choices = search.candidates();
                 furthest = furthest.max(search.first);
                 stepped = true;
                 break;
             }
-            search.take(at, false);
+            search.take(index, false);
         }
         if stepped {
             continue;
         }
-        let Some((at, before, others)) = path.pop() else {
+        let Some((index, previous, alternatives)) = path.pop() else {
             return search.operations.get(furthest).map(|operation| **operation);
         };
-        search.take(at, false);
-        value = before;
-        choices = others;
+        search.take(index, false);
+        value = previous;
+        choices = alternatives;
     }
 }
 
@@ -156,16 +157,16 @@ fn contradiction(operations: &[Operation]) -> Option<Operation> {
 mod tests {
     use super::*;
 
-    fn operation(action: Action, begun: u64, ended: Option<u64>) -> Operation {
-        Operation { client: 0, key: 0, action, begun, ended }
+    fn operation(action: Action, begin: u64, ended: Option<u64>) -> Operation {
+        Operation { client: 0, key: 0, action, begun: begin, ended }
     }
 
-    fn write(value: i64, begun: u64, ended: u64) -> Operation {
-        operation(Action::Write(Some(value)), begun, Some(ended))
+    fn write(value: i64, begin: u64, ended: u64) -> Operation {
+        operation(Action::Write(Some(value)), begin, Some(ended))
     }
 
-    fn read(value: Option<i64>, begun: u64, ended: u64) -> Operation {
-        operation(Action::Read(value), begun, Some(ended))
+    fn read(value: Option<i64>, begin: u64, ended: u64) -> Operation {
+        operation(Action::Read(value), begin, Some(ended))
     }
 
     #[test]
@@ -178,12 +179,12 @@ mod tests {
     #[test]
     fn what_happened_at_once_may_be_seen_in_any_one_order() {
         let writes = [write(1, 1, 10), write(2, 2, 9)];
-        let with = |reads: &[Operation]| contradiction(&[&writes[..], reads].concat());
-        assert!(with(&[read(Some(1), 11, 12)]).is_none());
-        assert!(with(&[read(Some(2), 11, 12)]).is_none());
-        assert!(with(&[read(None, 3, 4), read(Some(2), 5, 6), read(Some(1), 7, 8)]).is_none());
+        let outcome = |reads: &[Operation]| contradiction(&[&writes[..], reads].concat());
+        assert!(outcome(&[read(Some(1), 11, 12)]).is_none());
+        assert!(outcome(&[read(Some(2), 11, 12)]).is_none());
+        assert!(outcome(&[read(None, 3, 4), read(Some(2), 5, 6), read(Some(1), 7, 8)]).is_none());
         let back = [read(Some(1), 3, 4), read(Some(2), 5, 6), read(Some(1), 7, 8)];
-        assert!(with(&back).is_some());
+        assert!(outcome(&back).is_some());
     }
 
     #[test]
@@ -204,12 +205,12 @@ mod tests {
     #[test]
     fn a_long_history_is_checked_quickly() {
         let mut operations = Vec::new();
-        for at in 0..2000 {
-            let begun = 10 * u64::try_from(at).unwrap();
-            operations.push(write(at, begun, begun + 25));
-            operations.push(read(Some(at), begun + 26, begun + 27));
-            if at % 50 == 0 {
-                operations.push(operation(Action::Write(Some(-at)), begun, None));
+        for number in 0..2000 {
+            let begin = 10 * u64::try_from(number).unwrap();
+            operations.push(write(number, begin, begin + 25));
+            operations.push(read(Some(number), begin + 26, begin + 27));
+            if number % 50 == 0 {
+                operations.push(operation(Action::Write(Some(-number)), begin, None));
             }
         }
         // Not every read fits; the test is that the search ends.

@@ -26,8 +26,8 @@ impl Ranges {
         for (node, meta) in cluster.metas_up() {
             let catalog = Arc::clone(&meta.catalog().borrow());
             let life = cluster.net.life(node);
-            let before = self.last.insert(node, (life, catalog.version));
-            if let Some((_, version)) = before.filter(|(before, _)| *before == life)
+            let previous = self.last.insert(node, (life, catalog.version));
+            if let Some((_, version)) = previous.filter(|(previous_life, _)| *previous_life == life)
                 && version > catalog.version
             {
                 cluster.history.violation(format!(
@@ -35,8 +35,8 @@ impl Ranges {
                     catalog.version
                 ));
             }
-            for what in self.note(&catalog) {
-                cluster.history.violation(what);
+            for violation in self.note(&catalog) {
+                cluster.history.violation(violation);
             }
         }
     }
@@ -44,9 +44,9 @@ impl Ranges {
     fn note(&mut self, catalog: &Arc<Catalog>) -> Vec<String> {
         // A version seen before must have the same content, and its ranges are checked already.
         let version = catalog.version;
-        if let Some(other) = self.known.get(&version) {
-            let same = Arc::ptr_eq(other, catalog)
-                || (other.databases == catalog.databases && other.tables == catalog.tables);
+        if let Some(published) = self.known.get(&version) {
+            let same = Arc::ptr_eq(published, catalog)
+                || (published.databases == catalog.databases && published.tables == catalog.tables);
             return if same {
                 Vec::new()
             } else {
@@ -54,26 +54,28 @@ impl Ranges {
             };
         }
         self.known.insert(version, Arc::clone(catalog));
-        let mut found = Vec::new();
+        let mut violations = Vec::new();
         for table in catalog.tables.values().flat_map(BTreeMap::values) {
             if let Err(error) = PartitionMap::new(table.partitions.routes().to_vec()) {
-                found.push(format!("table {} in version {version}: {error}", table.name));
+                violations.push(format!("table {} in version {version}: {error}", table.name));
             }
             // An epoch must not be higher in an older version of the catalog, nor lower in a newer one.
             for route in table.partitions.routes() {
-                let known = self.epochs.get(&route.partition).copied();
-                let (at, epoch) = known.unwrap_or((version, route.epoch));
-                if (at < version && route.epoch < epoch) || (at > version && route.epoch > epoch) {
-                    found.push(format!(
-                        "partition {} is at epoch {} in version {version}, and at {epoch} in version {at}",
+                let recorded = self.epochs.get(&route.partition).copied();
+                let (last_version, epoch) = recorded.unwrap_or((version, route.epoch));
+                if (last_version < version && route.epoch < epoch)
+                    || (last_version > version && route.epoch > epoch)
+                {
+                    violations.push(format!(
+                        "partition {} is at epoch {} in version {version}, and at {epoch} in version {last_version}",
                         route.partition, route.epoch
                     ));
                 }
-                if at <= version {
+                if last_version <= version {
                     self.epochs.insert(route.partition, (version, route.epoch));
                 }
             }
         }
-        found
+        violations
     }
 }

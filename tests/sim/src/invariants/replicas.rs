@@ -47,23 +47,23 @@ impl Replicas {
     pub(crate) async fn look(&mut self, cluster: &Cluster) {
         for partition in cluster.partitions() {
             for (node, _) in cluster.data_up() {
-                if let Some(seen) = read(cluster, node, partition).await {
-                    self.note(cluster, partition, node, seen);
+                if let Some(content) = read(cluster, node, partition).await {
+                    self.note(cluster, partition, node, content);
                 }
             }
         }
     }
 
-    fn note(&mut self, cluster: &Cluster, partition: PartitionId, node: NodeId, seen: Seen) {
-        let place = (partition, seen.applied);
-        let (other, checksum) = *self.known.entry(place).or_insert((node, seen.checksum));
-        if other != node {
+    fn note(&mut self, cluster: &Cluster, partition: PartitionId, node: NodeId, content: Seen) {
+        let place = (partition, content.applied);
+        let (first_node, checksum) = *self.known.entry(place).or_insert((node, content.checksum));
+        if first_node != node {
             self.compared += 1;
         }
-        if checksum != seen.checksum {
+        if checksum != content.checksum {
             cluster.history.violation(format!(
-                "nodes {other} and {node} have different rows of partition {partition} at index {}",
-                seen.applied
+                "nodes {first_node} and {node} have different rows of partition {partition} at index {}",
+                content.applied
             ));
         }
     }

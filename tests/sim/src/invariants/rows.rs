@@ -4,33 +4,33 @@ use std::collections::BTreeSet;
 
 use crate::history::History;
 
-/// Checks the rows of a read. `before` are the rows acknowledged when it began.
-pub(crate) fn check(history: &History, before: &BTreeSet<i64>, seen: &[(i64, i64)]) {
-    for what in violations(before, &history.attempted(), seen) {
-        history.violation(what);
+/// Checks the rows of a read. `acknowledged` are the rows that were acknowledged when it began.
+pub(crate) fn check(history: &History, acknowledged: &BTreeSet<i64>, rows: &[(i64, i64)]) {
+    for violation in violations(acknowledged, &history.attempted(), rows) {
+        history.violation(violation);
     }
 }
 
 fn violations(
-    before: &BTreeSet<i64>,
+    acknowledged: &BTreeSet<i64>,
     attempted: &BTreeSet<i64>,
-    seen: &[(i64, i64)],
+    rows: &[(i64, i64)],
 ) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut violations = Vec::new();
     let mut present = BTreeSet::new();
-    for (_, number) in seen {
+    for (_, number) in rows {
         if !present.insert(*number) {
-            found.push(format!("row {number} is there twice"));
+            violations.push(format!("row {number} exists twice"));
         }
         if !attempted.contains(number) {
-            found.push(format!("row {number} is there, and nobody has written it"));
+            violations.push(format!("row {number} exists and was never written"));
         }
     }
-    let lost: Vec<_> = before.difference(&present).take(5).collect();
+    let lost: Vec<_> = acknowledged.difference(&present).take(5).collect();
     if !lost.is_empty() {
-        found.push(format!("rows {lost:?} were acknowledged and are not there"));
+        violations.push(format!("acknowledged rows {lost:?} are missing"));
     }
-    found
+    violations
 }
 
 #[cfg(test)]
@@ -40,11 +40,11 @@ mod tests {
     #[test]
     fn lost_doubled_and_invented_rows_are_found() {
         let written = BTreeSet::from([1, 2, 3]);
-        let of = |seen: &[(i64, i64)]| violations(&BTreeSet::from([1, 2]), &written, seen).len();
-        assert_eq!(of(&[(0, 1), (0, 2)]), 0);
-        assert_eq!(of(&[(0, 1), (0, 2), (0, 3)]), 0);
-        assert_eq!(of(&[(0, 1)]), 1);
-        assert_eq!(of(&[(0, 1), (0, 2), (5, 2)]), 1);
-        assert_eq!(of(&[(0, 1), (0, 2), (0, 9)]), 1);
+        let count = |rows: &[(i64, i64)]| violations(&BTreeSet::from([1, 2]), &written, rows).len();
+        assert_eq!(count(&[(0, 1), (0, 2)]), 0);
+        assert_eq!(count(&[(0, 1), (0, 2), (0, 3)]), 0);
+        assert_eq!(count(&[(0, 1)]), 1);
+        assert_eq!(count(&[(0, 1), (0, 2), (5, 2)]), 1);
+        assert_eq!(count(&[(0, 1), (0, 2), (0, 9)]), 1);
     }
 }
