@@ -33,12 +33,12 @@ pub(crate) fn open(
     members: watch::Receiver<Arc<Members>>,
     stop: CancellationToken,
 ) -> anyhow::Result<Addresses> {
-    let kept = read(dir)?;
-    tokio::spawn(keep(dir.to_owned(), kept.clone(), members.clone(), stop));
+    let book = read(dir)?;
+    tokio::spawn(keep(dir.to_owned(), book.clone(), members.clone(), stop));
     Ok(Arc::new(move |node| {
         let members = members.borrow();
-        let told = members.get(&node).map(|member| &member.address);
-        told.or(kept.get(&node)).filter(|address| !address.is_empty()).cloned()
+        let address = members.get(&node).map(|member| &member.address);
+        address.or(book.get(&node)).filter(|address| !address.is_empty()).cloned()
     }))
 }
 
@@ -60,27 +60,28 @@ fn read(dir: &Path) -> anyhow::Result<Book> {
 /// Stores the addresses whenever they have changed.
 async fn keep(
     dir: PathBuf,
-    mut kept: Book,
+    mut book: Book,
     mut members: watch::Receiver<Arc<Members>>,
     stop: CancellationToken,
 ) {
     loop {
-        let told: Book = members
+        let current: Book = members
             .borrow_and_update()
             .iter()
             .map(|(node, member)| (*node, member.address.clone()))
             .collect();
         // Nothing was published yet, or nothing has changed.
-        if !told.is_empty() && told != kept {
+        if !current.is_empty() && current != book {
             let text: String =
-                told.iter().map(|(node, address)| format!("{node} {address}\n")).collect();
-            let to = dir.clone();
-            let written =
-                tokio::task::spawn_blocking(move || data_dir::write(&to, &to.join(FILE), &text));
+                current.iter().map(|(node, address)| format!("{node} {address}\n")).collect();
+            let folder = dir.clone();
+            let written = tokio::task::spawn_blocking(move || {
+                data_dir::write(&folder, &folder.join(FILE), &text)
+            });
             match written.await {
-                Ok(Ok(())) => kept = told,
-                Ok(Err(error)) => warn!(%error, "the addresses of the nodes are not kept"),
-                Err(error) => warn!(%error, "the addresses of the nodes are not kept"),
+                Ok(Ok(())) => book = current,
+                Ok(Err(error)) => warn!(%error, "cannot store the addresses of the nodes"),
+                Err(error) => warn!(%error, "cannot store the addresses of the nodes"),
             }
         }
         tokio::select! {
@@ -105,11 +106,11 @@ mod tests {
         let stop = CancellationToken::new();
         let addresses = open(dir.path(), members, stop.clone()).unwrap();
         assert_eq!(addresses(NodeId(1)), None);
-        let told = |address: &str| {
+        let members_at = |address: &str| {
             let member = Member { address: address.to_owned(), ..Member::default() };
             Arc::new(Members::from([(NodeId(1), member)]))
         };
-        sender.send_replace(told("a:1"));
+        sender.send_replace(members_at("a:1"));
         assert_eq!(addresses(NodeId(1)).as_deref(), Some("a:1"));
         while !dir.path().join(FILE).exists() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -118,7 +119,7 @@ mod tests {
         let (sender, members) = watch::channel(Arc::new(Members::new()));
         let addresses = open(dir.path(), members, CancellationToken::new()).unwrap();
         assert_eq!(addresses(NodeId(1)).as_deref(), Some("a:1"));
-        sender.send_replace(told("b:2"));
+        sender.send_replace(members_at("b:2"));
         assert_eq!(addresses(NodeId(1)).as_deref(), Some("b:2"));
     }
 

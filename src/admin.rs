@@ -80,10 +80,12 @@ impl Command {
             Self::Drain { node } => format!("ADMIN drain_node({node})"),
             Self::Undrain { node } => format!("ADMIN undrain_node({node})"),
             Self::RemoveNode { node } => format!("ADMIN remove_node({node})"),
-            Self::Move { partition, from, to } => {
-                format!("ADMIN move_replica({partition}, {from}, {to})")
+            Self::Move { partition, from: source, to: target } => {
+                format!("ADMIN move_replica({partition}, {source}, {target})")
             }
-            Self::Transfer { partition, to } => format!("ADMIN transfer_leader({partition}, {to})"),
+            Self::Transfer { partition, to: target } => {
+                format!("ADMIN transfer_leader({partition}, {target})")
+            }
         }
     }
 }

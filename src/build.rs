@@ -11,9 +11,10 @@ const GLIBC_MIN: (u32, u32) = (2, 36);
 
 fn main() {
     println!("cargo::rerun-if-changed=src/build.rs");
-    let of = |name: &str| std::env::var(name).unwrap_or_default();
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
     // A cross-compiled binary runs with a C library of unknown version.
-    let native = of("HOST") == of("TARGET") && of("CARGO_CFG_TARGET_ENV") == "gnu";
+    let native =
+        variable("HOST") == variable("TARGET") && variable("CARGO_CFG_TARGET_ENV") == "gnu";
     if native && glibc().is_some_and(|version| version >= GLIBC_MIN) {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
@@ -21,8 +22,8 @@ fn main() {
 
 /// Version of this machine's glibc.
 fn glibc() -> Option<(u32, u32)> {
-    let told = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
-    let told = String::from_utf8(told.stdout).ok()?;
-    let (major, minor) = told.trim().strip_prefix("glibc ")?.split_once('.')?;
+    let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let (major, minor) = text.trim().strip_prefix("glibc ")?.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }

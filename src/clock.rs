@@ -10,6 +10,6 @@ impl Clock for SystemClock {
     fn now_ms(&self) -> i64 {
         std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+            .map_or(0, |duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
     }
 }

@@ -69,8 +69,9 @@ pub(crate) fn prepare(dir: &Path, role: Role) -> anyhow::Result<()> {
             return Err(error).with_context(|| format!("cannot read {}", marker.display()));
         }
     }
-    close_to_others(dir)
-        .with_context(|| format!("cannot look at the data directory {}", dir.display()))?;
+    close_to_others(dir).with_context(|| {
+        format!("cannot read the permissions of the data directory {}", dir.display())
+    })?;
     // A directory that became read-only is detected now, not at the first write.
     let probe = dir.join(".writable");
     std::fs::write(&probe, b"")
@@ -99,7 +100,7 @@ fn close_to_others(dir: &Path) -> std::io::Result<()> {
     let was = format!("{mode:04o}");
     match std::fs::set_permissions(dir, std::fs::Permissions::from_mode(OWNER_ONLY)) {
         Ok(()) => {
-            tracing::info!(dir = %dir.display(), was, "the data directory is now its owner's alone");
+            tracing::info!(dir = %dir.display(), was, "restricted the data directory to its owner");
         }
         Err(error) => {
             tracing::warn!(dir = %dir.display(), was, %error, "others can read the data directory");
@@ -113,21 +114,23 @@ fn check(dir: &Path, text: &str, role: Role) -> anyhow::Result<()> {
     let format = lines.next().and_then(|line| line.strip_prefix("format ")?.parse::<u32>().ok());
     match format {
         Some(FORMAT) => {}
-        Some(other) => bail!(
-            "the data directory {} has format {other}, this version of Partita reads format {FORMAT}",
+        Some(version) => bail!(
+            "the data directory {} has format {version}, this version of Partita reads format {FORMAT}",
             dir.display()
         ),
-        None => bail!("{} does not say which format it has", dir.join(MARKER).display()),
+        None => {
+            bail!("{} does not name the format of the data directory", dir.join(MARKER).display())
+        }
     }
     // Directories from before there were several roles have no such line.
     let standalone = Role::Standalone.name();
-    let of = lines.next().map_or(Some(standalone), |line| line.strip_prefix("role "));
-    if of != Some(role.name()) {
+    let role_name = lines.next().map_or(Some(standalone), |line| line.strip_prefix("role "));
+    if role_name != Some(role.name()) {
         bail!(
-            "the data directory {} is of a {}, not of a {}, as its file {MARKER} says; choose another with \
-             --data-dir",
+            "the data directory {} belongs to a {}, not to a {}, according to its file {MARKER}; choose another \
+             with --data-dir",
             dir.display(),
-            of.unwrap_or("process of another kind"),
+            role_name.unwrap_or("process of another kind"),
             role.name()
         );
     }
@@ -186,15 +189,15 @@ fn read_node(dir: &Path) -> anyhow::Result<Option<(u64, Option<NodeId>)>> {
     };
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
     let identity = field("identity ").and_then(|hex| u64::from_str_radix(hex, 16).ok());
-    let identity =
-        identity.with_context(|| format!("{} does not say which node it is", path.display()))?;
+    let identity = identity
+        .with_context(|| format!("{} has no valid identity of the node", path.display()))?;
     let number = field("number ").map(str::parse::<u64>).transpose();
     let number =
-        number.with_context(|| format!("{} has no number that makes sense", path.display()))?;
+        number.with_context(|| format!("{} has no valid number of the node", path.display()))?;
     let node = number.map(NodeId);
     // Directories from before checksums have none.
     if text != checked_node(identity, node) && text != node_text(identity, node) {
-        bail!("{}, which says which node it is, is damaged", path.display());
+        bail!("{}, the identity of the node, is damaged", path.display());
     }
     Ok(Some((identity, node)))
 }
@@ -271,7 +274,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         prepare(dir.path(), Role::Meta).unwrap();
         let error = prepare(dir.path(), Role::Datanode).unwrap_err().to_string();
-        assert!(error.contains("is of a meta, not of a datanode"), "{error}");
+        assert!(error.contains("belongs to a meta, not to a datanode"), "{error}");
     }
 
     #[test]

@@ -88,8 +88,8 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let address = options.advertise.clone().unwrap_or_else(|| listening.to_string());
     let stop = CancellationToken::new();
     let meta = MetaClient::connect(options.meta.clone(), stop.clone());
-    let wanted = options.node.map(NodeId);
-    let mut me = Registration { identity, node: wanted, address, labels };
+    let configured = options.node.map(NodeId);
+    let mut me = Registration { identity, node: configured, address, labels };
     let node = tokio::select! {
         node = number(dir, &me, meta.as_ref()) => node?,
         signal = doors::signalled() => return signal,
@@ -105,20 +105,20 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let accepted = options.storage.accepted();
     let accepted: Vec<_> = accepted.iter().map(|group| PartitionId(group.0)).collect();
     let age = tokio::select! {
-        age = keeper.confirm(&accepted, renew) => age.context("meta does not take this node")?,
+        age = keeper.confirm(&accepted, renew) => age.context("meta refused this node")?,
         signal = doors::signalled() => return signal,
     };
-    let (older, alone) = match age {
-        Age::Current { alone } => (None, alone),
-        Age::Older { recorded, alone } => (Some(recorded), alone),
+    let (older, only_copies) = match age {
+        Age::Current { alone: only_copies } => (None, only_copies),
+        Age::Older { recorded, alone: only_copies } => (Some(recorded), only_copies),
         Age::Unknown => (None, Vec::new()),
     };
     let addresses = address_book::open(dir, meta.members(), stop.clone())?;
     let is_older = older.is_some();
-    let (host, datanode) = open(&options, node, addresses, (is_older, alone)).await?;
+    let (host, datanode) = open(&options, node, addresses, (is_older, only_copies)).await?;
     if let Some(recorded) = older {
         tokio::select! {
-            begun = keeper.begin_anew(recorded, renew) => begun.context("meta does not take this node")?,
+            begun = keeper.begin_anew(recorded, renew) => begun.context("meta refused this node")?,
             signal = doors::signalled() => return signal,
         }
     }
@@ -151,9 +151,9 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         }
         ended = &mut heart => Some(ended),
     };
-    info!("stopping: handing leadership over, flushing memtables");
+    info!("stopping: transferring leaders, flushing memtables");
     if tokio::time::timeout(HAND_OVER_WAIT, datanode.hand_over()).await.is_err() {
-        warn!("not all leadership was handed over");
+        warn!("not all leaders were transferred");
     }
     silent.cancel();
     let stopped = datanode.shutdown().await.context("stopping the datanode");
@@ -163,7 +163,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         None => heart.await,
     };
     let beaten = match beaten {
-        Ok(beaten) => beaten.context("meta does not take this node any more"),
+        Ok(beaten) => beaten.context("meta no longer accepts this node"),
         Err(error) => Err(error).context("the heartbeat failed"),
     };
     if let Err(error) = serving.await {
@@ -175,13 +175,13 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     stopped.and(log).and(beaten)
 }
 
-/// Opens the node's log and partitions. `is_older`: the directory is an older copy; `alone`: partitions that may be
-/// used in spite of that, because no other node has them.
+/// Opens the node's log and partitions. `is_older`: the directory is an older copy; `only_copies`: partitions that may
+/// be used in spite of that, because no other node has them.
 async fn open(
     options: &Options,
     node: NodeId,
     addresses: Addresses,
-    (is_older, alone): (bool, Vec<PartitionId>),
+    (is_older, only_copies): (bool, Vec<PartitionId>),
 ) -> anyhow::Result<(Arc<Host>, Arc<Datanode>)> {
     let dir = &options.data_dir;
     // The log first: partitions replay it.
@@ -203,7 +203,7 @@ async fn open(
             engine: options.storage.engine(),
             put_aside: true,
             older: is_older,
-            accepted: alone.into_iter().collect(),
+            accepted: only_copies.into_iter().collect(),
             trash_keep: options.storage.trash_keep(),
             partition_rows_per_s: options.storage.partition_rows_per_s(),
         },
@@ -222,18 +222,18 @@ async fn number(
     meta: &MetaClient,
 ) -> anyhow::Result<NodeId> {
     // A directory keeps its number; an option can only confirm it.
-    let known = data_dir::node(dir)?;
-    if let Some(known) = known {
-        if let Some(wanted) = me.node.filter(|wanted| *wanted != known) {
+    let stored = data_dir::node(dir)?;
+    if let Some(stored) = stored {
+        if let Some(configured) = me.node.filter(|configured| *configured != stored) {
             anyhow::bail!(
-                "the data directory {} is node {known}, not node {wanted}",
+                "the data directory {} belongs to node {stored}, not to node {configured}",
                 dir.display()
             );
         }
-        return Ok(known);
+        return Ok(stored);
     }
     // Refusals are final; everything else is retried, and logged once per cause.
-    let mut said = String::new();
+    let mut last_error = String::new();
     loop {
         match meta.register(me.clone()).await {
             Ok(node) => {
@@ -241,13 +241,13 @@ async fn number(
                 return Ok(node);
             }
             Err(error @ (Error::InvalidInput(_) | Error::Unsupported(_))) => {
-                return Err(error).context("meta does not take this node");
+                return Err(error).context("meta refused this node");
             }
             Err(error) => {
                 let text = error.to_string();
-                if text != said {
+                if text != last_error {
                     warn!(%error, "waiting for meta to give this node a number");
-                    said = text;
+                    last_error = text;
                 }
             }
         }

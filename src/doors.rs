@@ -83,8 +83,8 @@ impl Options {
         for address in [self.http, self.postgres] {
             if !address.ip().is_loopback() && !self.insecure {
                 bail!(
-                    "{address} can be reached from other machines and nobody would be asked who they are; \
-                     say --insecure if that is what you want"
+                    "{address} is reachable from other machines, and clients are not authenticated; \
+                     use --insecure to allow this"
                 );
             }
         }
@@ -103,7 +103,7 @@ impl Options {
     }
 }
 
-/// Bound but not listening: clients are refused at once, instead of waiting for an unknown time.
+/// Sockets that are bound but do not listen yet: clients are refused at once, instead of waiting for an unknown time.
 pub(crate) struct Doors {
     /// Limit of resident memory, in bytes.
     memory_limit: u64,
@@ -117,7 +117,7 @@ impl Doors {
     /// Starts to listen and serve, and prints the addresses on standard output.
     ///
     /// # Errors
-    /// If another process listens there meanwhile, or the addresses cannot be determined.
+    /// If another process has begun to listen there, or the addresses cannot be determined.
     pub(crate) fn open(
         self,
         frontend: &Arc<Frontend>,
@@ -206,7 +206,7 @@ fn take(address: SocketAddr) -> std::io::Result<TcpSocket> {
 
 fn taken(address: SocketAddr, option: &str) -> String {
     format!(
-        "cannot listen on {address}; is another server running there? choose another address with {option}"
+        "cannot listen on {address}; is another server running there? use {option} to choose another address"
     )
 }
 
@@ -218,8 +218,8 @@ fn announce(http: SocketAddr, postgres: SocketAddr) {
          load      http://{http}/heatmap\n  http      http://{http}\n"
     );
     // A closed standard output does not stop the server.
-    let mut out = std::io::stdout().lock();
-    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+    let mut stdout = std::io::stdout().lock();
+    if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
         tracing::info!("standard output is closed");
     }
 }

@@ -21,7 +21,7 @@ const EXIT_IO_ERROR: i32 = 74;
 const EXIT_SOFTWARE: i32 = 70;
 /// A panic within this time of the start is attributed to the data on disk.
 const JUST_STARTED: Duration = Duration::from_secs(30);
-/// Interval at which the catalog is checked for a failure.
+/// Interval of checks of the catalog for a failure.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Ends the process when its log fails.
@@ -37,12 +37,12 @@ pub(crate) fn end_on_panic() -> OnFailure {
             error!(
                 %failure,
                 code = EXIT_SOFTWARE,
-                "a group has panicked, and what it holds in memory is not to be trusted: the process ends, to be started \
-                 again"
+                "a Raft group has panicked, and its state in memory is not reliable; ending the process, which must be \
+                 restarted"
             );
             exit(EXIT_SOFTWARE);
         }
-        error!(%failure, "a group has panicked right after the start: it stays stopped, the others are served");
+        error!(%failure, "a Raft group has panicked right after the start; it stays stopped, the others are served");
     })
 }
 
@@ -71,16 +71,16 @@ async fn failed(meta: &Meta) -> String {
     }
 }
 
-fn end(what: &str, failure: &str) -> ! {
+fn end(part: &str, failure: &str) -> ! {
     error!(
         failure,
         code = EXIT_IO_ERROR,
-        "{what} has failed and what it holds is not known: the process ends, to be started again"
+        "{part} has failed, and its contents on disk are unknown; ending the process, which must be restarted"
     );
     exit(EXIT_IO_ERROR)
 }
 
-#[expect(clippy::exit, reason = "nothing of this process may go on over a state that is not known")]
+#[expect(clippy::exit, reason = "no part of the process may continue with an unknown state")]
 fn exit(code: i32) -> ! {
     std::process::exit(code)
 }

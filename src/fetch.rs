@@ -24,7 +24,7 @@ pub(crate) async fn get(server: &str, path: &str) -> anyhow::Result<Bytes> {
     };
     let client: Client<HttpConnector, Empty<Bytes>> =
         Client::builder(TokioExecutor::new()).build_http();
-    let asked = async {
+    let request = async {
         let response = client
             .get(uri.parse().with_context(|| format!("{uri} is not an address"))?)
             .await
@@ -37,7 +37,7 @@ pub(crate) async fn get(server: &str, path: &str) -> anyhow::Result<Bytes> {
         }
         Ok(body)
     };
-    tokio::time::timeout(WAIT, asked).await.with_context(|| format!("{server} did not answer"))?
+    tokio::time::timeout(WAIT, request).await.with_context(|| format!("{server} did not answer"))?
 }
 
 /// Message of an error response.

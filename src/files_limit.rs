@@ -24,10 +24,10 @@ impl Connections {
     /// Divides the half of `files` that is not reserved for storage: each door's maximum, or less in the same
     /// proportion.
     fn of(files: u64) -> Self {
-        let all = HTTP_MAX + POSTGRES_MAX;
-        let half = (files / 2).min(all);
+        let total = HTTP_MAX + POSTGRES_MAX;
+        let half = (files / 2).min(total);
         let part = |max: u64| {
-            let share = half * max / all;
+            let share = half * max / total;
             usize::try_from(share.max(DOOR_MIN)).unwrap_or(usize::MAX)
         };
         Self { http: part(HTTP_MAX), postgres: part(POSTGRES_MAX) }
@@ -43,7 +43,7 @@ impl Connections {
 /// Raises the limit of open files to the hard limit, and logs it.
 pub(crate) fn raise() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let (before, now) = match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+    let (old, new) = match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
         Ok(()) => (current, maximum),
         Err(error) => {
             tracing::warn!(%error, "the limit of open files cannot be raised");
@@ -52,7 +52,7 @@ pub(crate) fn raise() {
     };
     let Connections { http, postgres } = Connections::allowed();
     let text = |limit: Option<u64>| limit.map_or("none".to_owned(), |limit| limit.to_string());
-    tracing::info!(before = text(before), now = text(now), http, postgres, "limit of open files");
+    tracing::info!(before = text(old), now = text(new), http, postgres, "limit of open files");
 }
 
 #[cfg(test)]

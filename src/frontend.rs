@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use crate::doors;
 
-/// Interval between warnings while it waits for meta.
+/// Interval between warnings while the frontend waits for meta.
 const COMPLAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// Options of `partita frontend`.
@@ -63,6 +63,6 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
 async fn complain(addresses: &str) {
     loop {
         tokio::time::sleep(COMPLAIN_AFTER).await;
-        warn!("nobody can connect yet: no leader of meta was heard at {addresses}");
+        warn!("waiting for meta, which has no leader at {addresses}; clients cannot connect yet");
     }
 }

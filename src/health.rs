@@ -1,5 +1,4 @@
-//! Health of a process: the failures of its parts, the gRPC health check, and `partita health`, which asks from
-//! outside.
+//! Health of a process: the failures of its parts, the gRPC health check, and its client `partita health`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +65,7 @@ impl HealthRpc for Checks {
     ) -> Result<Response<HealthCheckResponse>, Status> {
         let service = request.into_inner().service;
         if !service.is_empty() {
-            return Err(Status::not_found(format!("service \"{service}\" is not known")));
+            return Err(Status::not_found(format!("service \"{service}\" does not exist")));
         }
         let ailments = self.0.ailments();
         let status = match ailments.is_empty() {
@@ -88,7 +87,7 @@ impl HealthRpc for Checks {
         &self,
         _request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        Err(Status::unimplemented("health is not watched; ask again"))
+        Err(Status::unimplemented("watching health is not supported; call Check"))
     }
 }
 
@@ -108,20 +107,20 @@ pub(crate) struct Options {
     http: bool,
 }
 
-/// Asks once.
+/// Requests the health once.
 ///
 /// # Errors
-/// If there is no answer in time, or a part of the process has failed; names the part.
+/// If there is no answer in time, or a part of the process has failed; the error names the part.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
-    let asked = async {
+    let check = async {
         if options.http {
             ask_http(&options.connect).await
         } else {
             ask_grpc(&options.connect).await
         }
     };
-    let asked = tokio::time::timeout(WAIT, asked).await;
-    asked.with_context(|| format!("{} did not answer", options.connect))?
+    let outcome = tokio::time::timeout(WAIT, check).await;
+    outcome.with_context(|| format!("{} did not answer", options.connect))?
 }
 
 async fn ask_grpc(address: &str) -> anyhow::Result<()> {

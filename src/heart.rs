@@ -1,7 +1,7 @@
 //! A node's heartbeat: once a second it reports its liveness and its replicas to meta.
 //!
 //! A heartbeat that fails is not sent again, since the next one is newer. A node that was removed from the cluster,
-//! or of whose data directory another process runs a copy, gets an error and sends no more heartbeats.
+//! or whose data directory another process runs a copy of, gets an error and sends no more heartbeats.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const BEAT_WAIT: Duration = Duration::from_secs(3);
 /// Timeout for recording a generation: it delays a heartbeat or a stop by no more than this.
 const RENEW_WAIT: Duration = Duration::from_secs(1);
 
-/// Sends heartbeats until `stop`, and has new generations of the data directory recorded from time to time.
+/// Sends heartbeats until `stop`, and has meta record new generations of the data directory from time to time.
 ///
 /// # Errors
 /// Meta's final refusal of this node.
@@ -39,7 +39,7 @@ pub(crate) async fn beat(
     let mut tick = interval(BEAT_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // At the stop, a last generation is recorded; then the loop ends.
-    let mut heard = true;
+    let mut reachable = true;
     let renew = |renewal: Renewal| meta.renew(renewal);
     loop {
         tokio::select! {
@@ -58,13 +58,13 @@ pub(crate) async fn beat(
             match in_time(generations.renew_when_due(renew)).await {
                 Err(error @ Error::InvalidInput(_)) => return Err(error),
                 // The heartbeat is sent in spite of that; the next round tries again.
-                Err(error) if heard => {
+                Err(error) if reachable => {
                     warn!(%error, "no new generation of the data directory was recorded");
                 }
                 Ok(()) | Err(_) => {}
             }
         }
-        let sent = async {
+        let sending = async {
             let heartbeat = Heartbeat {
                 node: number,
                 identity: me.identity,
@@ -77,23 +77,24 @@ pub(crate) async fn beat(
             };
             meta.heartbeat(heartbeat).await
         };
-        let sent = timeout(BEAT_WAIT, sent).await;
-        let sent = sent.unwrap_or_else(|_| Err(Error::Timeout("meta did not answer".to_owned())));
-        if let Err(Error::InvalidInput(_)) = &sent {
-            return sent;
+        let outcome = timeout(BEAT_WAIT, sending).await;
+        let outcome =
+            outcome.unwrap_or_else(|_| Err(Error::Timeout("meta did not answer".to_owned())));
+        if let Err(Error::InvalidInput(_)) = &outcome {
+            return outcome;
         }
-        match (&sent, heard) {
-            (Ok(()), false) => info!("meta hears this node again"),
+        match (&outcome, reachable) {
+            (Ok(()), false) => info!("heartbeats reach meta again"),
             // Logged each time: it does not recover by itself.
             (Err(Error::NotFound { kind: "node", .. }), _) => error!(
                 node = %number,
                 "meta does not know this node's data directory: it belongs to another cluster, or meta's \
                  own data was lost; nothing is removed here"
             ),
-            (Err(error), true) => warn!(%error, "meta does not hear this node"),
+            (Err(error), true) => warn!(%error, "a heartbeat did not reach meta"),
             (Ok(()), true) | (Err(_), false) => {}
         }
-        heard = sent.is_ok();
+        reachable = outcome.is_ok();
     }
 }
 

@@ -82,7 +82,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         return print(&json, true);
     }
     let heatmap: Heatmap =
-        serde_json::from_slice(&json).context("this server draws another kind of picture")?;
+        serde_json::from_slice(&json).context("the server's heatmap has another format")?;
     let mode = if options.relative { Mode::Relative } else { Mode::Absolute };
     let theme = if options.light { Theme::Light } else { Theme::Dark };
     let usual = Style::default();
@@ -123,8 +123,8 @@ fn ink(form: &Form) -> Ink {
 }
 
 fn terminal_width() -> usize {
-    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    said.unwrap_or(WIDTH)
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    columns.unwrap_or(WIDTH)
 }
 
 fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
@@ -132,31 +132,31 @@ fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 fn print(bytes: &[u8], line: bool) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(bytes)?;
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(bytes)?;
     if line {
-        out.write_all(b"\n")?;
+        stdout.write_all(b"\n")?;
     }
-    Ok(out.flush()?)
+    Ok(stdout.flush()?)
 }
 
 fn metric(name: &str) -> Result<Metric, String> {
     Metric::named(name)
-        .ok_or_else(|| format!("one of {} is wanted", Metric::ALL.map(Metric::name).join(", ")))
+        .ok_or_else(|| format!("expected one of {}", Metric::ALL.map(Metric::name).join(", ")))
 }
 
 /// Parses `90s`, `15m`, `1h`, `14d`, or seconds.
 fn seconds(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.char_indices().last() {
-        Some((at, 's')) => (&text[..at], 1),
-        Some((at, 'm')) => (&text[..at], 60),
-        Some((at, 'h')) => (&text[..at], 3_600),
-        Some((at, 'd')) => (&text[..at], 86_400),
+        Some((end, 's')) => (&text[..end], 1),
+        Some((end, 'm')) => (&text[..end], 60),
+        Some((end, 'h')) => (&text[..end], 3_600),
+        Some((end, 'd')) => (&text[..end], 86_400),
         _ => (text, 1),
     };
     let number: Option<u64> = digits.parse().ok();
     let seconds = number.and_then(|number| number.checked_mul(unit)).filter(|seconds| *seconds > 0);
-    seconds.ok_or_else(|| "a time like 90s, 15m, 1h or 14d is wanted".to_owned())
+    seconds.ok_or_else(|| "expected a time like 90s, 15m, 1h or 14d".to_owned())
 }
 
 #[cfg(test)]

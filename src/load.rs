@@ -98,7 +98,7 @@ impl Format {
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let path = &options.file;
     let Some(format) = options.format.or_else(|| Format::of(path)) else {
-        bail!("cannot tell the format of {}; say it with --format", path.display());
+        bail!("cannot tell the format of {}; use --format", path.display());
     };
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let bytes = file.metadata()?.len();
@@ -133,7 +133,7 @@ fn report(rows: u64, bytes: u64, seconds: f64) {
 }
 
 fn table(options: &Options) -> anyhow::Result<&str> {
-    options.table.as_deref().context("say which table with --table")
+    options.table.as_deref().context("no table to load into; use --table")
 }
 
 type Http = Client<HttpConnector, Full<Bytes>>;
@@ -154,8 +154,8 @@ async fn load_lines(options: &Options, file: File, bar: &ProgressBar) -> anyhow:
         // Wait for a request if all are in flight, or if the file has ended.
         let chunk = whole_lines(&mut reader)?;
         if chunk.is_empty() || requests.len() == REQUESTS_MAX {
-            let Some(done) = requests.join_next().await else { break };
-            let (lines, bytes) = done??;
+            let Some(finished) = requests.join_next().await else { break };
+            let (lines, bytes) = finished??;
             rows += lines;
             bar.inc(bytes);
             bar.set_message(format!("{rows} rows"));
@@ -165,9 +165,9 @@ async fn load_lines(options: &Options, file: File, bar: &ProgressBar) -> anyhow:
         }
         // An error names the first line of its chunk.
         let newlines = chunk.iter().filter(|byte| **byte == b'\n').count() as u64;
-        let (client, uri, at) = (client.clone(), uri.clone(), first_line);
+        let (client, uri, chunk_line) = (client.clone(), uri.clone(), first_line);
         first_line += newlines;
-        requests.spawn(async move { post_lines(&client, &uri, at, chunk).await });
+        requests.spawn(async move { post_lines(&client, &uri, chunk_line, chunk).await });
     }
     Ok(rows)
 }
@@ -275,7 +275,7 @@ async fn load_parquet(options: &Options, file: File, bar: &ProgressBar) -> anyho
     let bytes = file.metadata()?.len();
     // Batches are read as the server takes them.
     let builder = ParquetRecordBatchReaderBuilder::try_new(file)
-        .context("this is not a Parquet file that can be read")?;
+        .context("the file is not readable as Parquet")?;
     let total = u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0).max(1);
     let schema = std::sync::Arc::clone(builder.schema());
     let reader = builder.with_batch_size(BATCH_ROWS).build()?;
@@ -295,8 +295,8 @@ async fn load_parquet(options: &Options, file: File, bar: &ProgressBar) -> anyho
     let mut results = client.do_put(encoded).await.context("the server refused the rows")?;
     let mut rows = 0u64;
     while let Some(result) = results.try_next().await.context("the server refused the rows")? {
-        let taken: u64 = String::from_utf8_lossy(&result.app_metadata).parse().unwrap_or(0);
-        rows += taken;
+        let count: u64 = String::from_utf8_lossy(&result.app_metadata).parse().unwrap_or(0);
+        rows += count;
         bar.set_position(bytes.saturating_mul(rows) / total);
         bar.set_message(format!("{rows} rows"));
     }

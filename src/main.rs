@@ -156,7 +156,7 @@ fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the last word of a command goes to its terminal")]
+#[expect(clippy::print_stderr, reason = "a command reports its error on its terminal")]
 fn failed(error: &anyhow::Error) -> ExitCode {
     eprintln!("partita: {error:#}");
     ExitCode::FAILURE

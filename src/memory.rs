@@ -61,7 +61,7 @@ fn resident_of(text: &str) -> Option<u64> {
     text.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(PAGE_BYTES)
 }
 
-/// Measure against excessive memory.
+/// Action against excessive memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
     /// Accept new statements.

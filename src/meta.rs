@@ -116,7 +116,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
             ended?;
             None
         }
-        why = meta.refused() => Some(why),
+        reason = meta.refused() => Some(reason),
     };
     // Stop serving first, then write the catalog, then close the log.
     info!("stopping");
@@ -130,7 +130,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let log = host.shutdown().await.context("closing the log");
     info!("stopped");
     match refused {
-        Some(why) => bail!("meta's group does not take this member: {why}"),
+        Some(reason) => bail!("meta's group refused this member: {reason}"),
         None => meta.and(log),
     }
 }

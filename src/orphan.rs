@@ -47,7 +47,7 @@ fn until_end(mut input: impl Read) {
     }
 }
 
-#[expect(clippy::exit, reason = "it must not depend on what the rest of the process is busy with")]
+#[expect(clippy::exit, reason = "the end must not depend on the rest of the process")]
 fn end() {
     std::process::exit(1);
 }
@@ -69,7 +69,7 @@ mod tests {
                     Ok(1)
                 }
                 3 => Err(std::io::ErrorKind::BrokenPipe.into()),
-                asked => panic!("asked {asked} times"),
+                count => panic!("read {count} times"),
             }
         }
     }
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(input.0, 3);
         let (reader, writer) = std::io::pipe().unwrap();
         let waiting = std::thread::spawn(move || until_end(reader));
-        assert!(!waiting.is_finished(), "somebody holds the other end");
+        assert!(!waiting.is_finished(), "the other end is still open");
         drop(writer);
         waiting.join().unwrap();
     }

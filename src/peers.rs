@@ -35,8 +35,8 @@ impl Options {
     pub(crate) async fn listen(&self) -> anyhow::Result<TcpListener> {
         if !self.listen.ip().is_loopback() && !self.insecure {
             bail!(
-                "{} can be reached from other machines, and whoever reaches it can give this process orders: nobody is \
-                 asked who they are; say --insecure if only processes of the cluster are in that network",
+                "{} is reachable from other machines, and peers are not authenticated: any machine in that network \
+                 could control this process; use --insecure if only processes of the cluster are in that network",
                 self.listen
             );
         }
@@ -54,18 +54,18 @@ pub(crate) fn start(
     let routes = routes.add_service(health::server(health));
     tokio::spawn(async move {
         if let Err(error) = serve(listener, routes, stop).await {
-            tracing::error!(%error, "peers are not served any more");
+            tracing::error!(%error, "stopped serving peers");
         }
     })
 }
 
-/// Prints on standard output that the process serves.
+/// Prints on standard output that the process is ready.
 #[expect(
     clippy::print_stdout,
     reason = "tells the person, or the test, who started it where it is"
 )]
-pub(crate) fn announce(what: &str) {
-    println!("partita {what}");
+pub(crate) fn announce(text: &str) {
+    println!("partita {text}");
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ use crate::doors;
 const MARKER: &str = "REJOIN";
 /// Subdirectories that are set aside: all of a member's data.
 const PARTS: [&str; 2] = ["log", "meta"];
-/// Interval at which the others are asked.
+/// Interval between requests to the other members.
 const POLL: Duration = Duration::from_secs(1);
 
 /// True if the directory is to rejoin; completes a readmission that was begun.
@@ -53,7 +53,7 @@ pub(crate) fn resume(dir: &Path) -> anyhow::Result<bool> {
     let identity = text.trim().strip_prefix("identity ");
     let identity = identity.and_then(|hex| u64::from_str_radix(hex, 16).ok());
     let Some(identity) = identity else {
-        bail!("{} does not say as which member to join again; remove it", path.display());
+        bail!("{} has no valid identity to rejoin with; remove it", path.display());
     };
     if data_dir::identity(dir)? == identity {
         return Ok(true);
@@ -64,7 +64,7 @@ pub(crate) fn resume(dir: &Path) -> anyhow::Result<bool> {
     data_dir::take_identity(dir, identity)?;
     info!(
         identity = format!("{identity:016x}"),
-        "this member joins meta's group again, with nothing"
+        "this member rejoins meta's group with an empty data directory"
     );
     Ok(true)
 }
@@ -81,16 +81,16 @@ pub(crate) fn begin(dir: &Path) -> anyhow::Result<()> {
 }
 
 fn set_aside(dir: &Path, part: &str) -> std::io::Result<()> {
-    let from = dir.join(part);
+    let source = dir.join(part);
     let free = (1_u32..).map(|number| dir.join(format!("{part}.damaged-{number}")));
-    let Some(to) = free.take(1000).find(|path| !path.exists()) else {
-        return Err(std::io::Error::other("it was damaged too often"));
+    let Some(target) = free.take(1000).find(|path| !path.exists()) else {
+        return Err(std::io::Error::other("too many damaged copies exist"));
     };
-    match std::fs::rename(&from, &to) {
+    match std::fs::rename(&source, &target) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         renamed => renamed?,
     }
-    error!(from = %from.display(), to = %to.display(), "set aside");
+    error!(from = %source.display(), to = %target.display(), "set aside");
     std::fs::File::open(dir)?.sync_all()
 }
 
@@ -99,16 +99,16 @@ fn set_aside(dir: &Path, part: &str) -> std::io::Result<()> {
 /// # Errors
 /// If a signal ends the process.
 pub(crate) async fn until_others_lead(
-    own: NodeId,
+    this_node: NodeId,
     peers: &BTreeMap<NodeId, String>,
 ) -> anyhow::Result<()> {
-    let others = peers.iter().filter(|(node, _)| **node != own);
-    let addresses: Vec<String> = others.map(|(_, address)| address.clone()).collect();
+    let other_peers = peers.iter().filter(|(node, _)| **node != this_node);
+    let addresses: Vec<String> = other_peers.map(|(_, address)| address.clone()).collect();
     let stop = CancellationToken::new();
     let _ends = stop.clone().drop_guard();
     let client = MetaClient::connect(addresses, stop);
     info!(
-        "waiting until another member leads meta's group, to join it again with a new data directory"
+        "waiting for another member to lead meta's group, before rejoining it with an empty data directory"
     );
     let led = async {
         while !client.metas().await.iter().any(leads) {
@@ -119,7 +119,7 @@ pub(crate) async fn until_others_lead(
         () = led => Ok(()),
         signal = doors::signalled() => {
             signal?;
-            bail!("told to stop while waiting for meta's group")
+            bail!("stopped while waiting for meta's group")
         }
     }
 }
@@ -153,11 +153,11 @@ mod tests {
     fn a_member_that_joins_again_has_nothing_but_a_new_identity() {
         let dir = damaged();
         let dir = dir.path();
-        let before = data_dir::identity(dir).unwrap();
+        let old = data_dir::identity(dir).unwrap();
         assert!(!resume(dir).unwrap());
         begin(dir).unwrap();
         let first = data_dir::identity(dir).unwrap();
-        assert_ne!(first, before);
+        assert_ne!(first, old);
         assert_eq!(names(dir), ["NODE", "REJOIN", "log.damaged-1", "meta.damaged-1"]);
         // A log that was created since belongs to the new identity.
         std::fs::create_dir(dir.join("log")).unwrap();
@@ -173,17 +173,17 @@ mod tests {
 
     #[test]
     fn a_crash_on_the_way_goes_on_at_the_next_start() {
-        for done in 0..=PARTS.len() {
+        for count in 0..=PARTS.len() {
             let dir = damaged();
             let dir = dir.path();
-            let before = data_dir::identity(dir).unwrap();
-            let wanted = before ^ 5;
-            std::fs::write(dir.join(MARKER), format!("identity {wanted:016x}\n")).unwrap();
-            for part in &PARTS[..done] {
+            let old = data_dir::identity(dir).unwrap();
+            let new = old ^ 5;
+            std::fs::write(dir.join(MARKER), format!("identity {new:016x}\n")).unwrap();
+            for part in &PARTS[..count] {
                 set_aside(dir, part).unwrap();
             }
             assert!(resume(dir).unwrap());
-            assert_eq!(data_dir::identity(dir).unwrap(), wanted);
+            assert_eq!(data_dir::identity(dir).unwrap(), new);
             assert_eq!(names(dir), ["NODE", "REJOIN", "log.damaged-1", "meta.damaged-1"]);
         }
     }

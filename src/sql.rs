@@ -199,18 +199,18 @@ async fn until_canceled(
     plain: bool,
 ) -> Result<(), tokio_postgres::Error> {
     let mut running = std::pin::pin!(execute(client, text, plain));
-    let mut asked = false;
+    let mut canceling = false;
     loop {
         tokio::select! {
             done = &mut running => return done,
             interrupted = tokio::signal::ctrl_c() => {
-                if asked || interrupted.is_err() {
-                    #[expect(clippy::exit, reason = "the user asked twice")]
+                if canceling || interrupted.is_err() {
+                    #[expect(clippy::exit, reason = "the user interrupted twice")]
                     std::process::exit(130);
                 }
-                asked = true;
+                canceling = true;
                 if let Err(error) = client.cancel_token().cancel_query(NoTls).await {
-                    complain(&format!("cannot ask the server to cancel: {}", describe(&error)));
+                    complain(&format!("cannot cancel the statement: {}", describe(&error)));
                 }
             }
         }
@@ -232,7 +232,7 @@ pub(crate) async fn execute(
                 page.start(columns.iter().map(|column| column.name().to_owned()).collect());
             }
             SimpleQueryMessage::Row(row) => {
-                page.push((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect());
+                page.push((0..row.len()).map(|index| row.get(index).map(str::to_owned)).collect());
             }
             SimpleQueryMessage::CommandComplete(rows) => page.end(rows),
             _ => {}
@@ -303,37 +303,41 @@ impl Page {
 
 /// Formats columns side by side, as wide as their widest value; numbers are right-aligned.
 fn align(columns: &[String], rows: &[Vec<Option<String>>]) -> String {
-    let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "NULL".to_owned());
+    let text_of = |value: &Option<String>| value.clone().unwrap_or_else(|| "NULL".to_owned());
     let mut widths: Vec<usize> = columns.iter().map(|name| name.width()).collect();
     let mut numeric = vec![!rows.is_empty(); columns.len()];
     for row in rows {
-        for (at, value) in row.iter().enumerate() {
-            widths[at] = widths[at].max(shown(value).width());
-            numeric[at] &= value.as_ref().is_none_or(|text| text.parse::<f64>().is_ok());
+        for (column, value) in row.iter().enumerate() {
+            widths[column] = widths[column].max(text_of(value).width());
+            numeric[column] &= value.as_ref().is_none_or(|text| text.parse::<f64>().is_ok());
         }
     }
     let mut lines = Vec::with_capacity(rows.len() + 2);
     let line = |cells: Vec<String>, right: &dyn Fn(usize) -> bool| {
-        let padded = cells.iter().enumerate().map(|(at, cell)| {
-            let space = " ".repeat(widths[at].saturating_sub(cell.width()));
-            if right(at) { format!(" {space}{cell} ") } else { format!(" {cell}{space} ") }
+        let padded = cells.iter().enumerate().map(|(column, cell)| {
+            let space = " ".repeat(widths[column].saturating_sub(cell.width()));
+            if right(column) { format!(" {space}{cell} ") } else { format!(" {cell}{space} ") }
         });
         padded.collect::<Vec<_>>().join("|").trim_end().to_owned()
     };
     lines.push(line(columns.to_vec(), &|_| false));
     lines.push(widths.iter().map(|width| "-".repeat(width + 2)).collect::<Vec<_>>().join("+"));
     for row in rows {
-        lines.push(line(row.iter().map(shown).collect(), &|at| numeric[at]));
+        lines.push(line(row.iter().map(text_of).collect(), &|column| numeric[column]));
     }
     lines.join("\n")
 }
 
 /// The server's error, with SQLSTATE, detail and hint.
 pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
-    let Some(said) = error.as_db_error() else { return error.to_string() };
-    let mut text =
-        format!("{}: {} (SQLSTATE {})", said.severity(), said.message(), said.code().code());
-    for (label, more) in [("DETAIL", said.detail()), ("HINT", said.hint())] {
+    let Some(server_error) = error.as_db_error() else { return error.to_string() };
+    let mut text = format!(
+        "{}: {} (SQLSTATE {})",
+        server_error.severity(),
+        server_error.message(),
+        server_error.code().code()
+    );
+    for (label, more) in [("DETAIL", server_error.detail()), ("HINT", server_error.hint())] {
         if let Some(more) = more {
             text.push_str(&format!("\n{label}: {more}"));
         }
@@ -342,15 +346,15 @@ pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
 }
 
 pub(crate) fn say(text: &str) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}")?;
-    out.flush()
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{text}")?;
+    stdout.flush()
 }
 
 /// Prints; if the reader has closed the pipe (`| head`), the program ends quietly.
 fn say_or_end(text: &str) {
     if say(text).is_err() {
-        #[expect(clippy::exit, reason = "nobody reads any more")]
+        #[expect(clippy::exit, reason = "standard output has no reader any more")]
         std::process::exit(0);
     }
 }

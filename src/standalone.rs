@@ -185,7 +185,7 @@ impl Roles {
         let heart = tokio::spawn(async move {
             // Meta does not remove the node of its own process.
             if let Err(error) = beating.await {
-                tracing::error!(%error, "meta does not take this node any more");
+                tracing::error!(%error, "meta no longer accepts this node");
             }
         });
         let frontend = Frontend::new(
@@ -209,7 +209,7 @@ impl Roles {
         self.stop.cancel();
         for task in self.tasks {
             if let Err(error) = task.await {
-                tracing::error!(%error, "a task of meta's failed");
+                tracing::error!(%error, "a task of meta failed");
             }
         }
         let datanode = self.datanode.shutdown().await.context("stopping the datanode");

@@ -52,7 +52,7 @@ pub(crate) struct Options {
 
 fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
-    rate.ok_or_else(|| format!("{text} is no number of rows a second above 0"))
+    rate.ok_or_else(|| format!("{text} is not a number of rows per second above 0"))
 }
 
 impl Options {
@@ -96,8 +96,8 @@ pub(crate) fn hint(damaged: &[(GroupId, String)]) -> Option<String> {
         return None;
     }
     Some(format!(
-        "to go on without what cannot be read of them, start once with --accept-damage {} (0 is the catalog, the others are \
-         partitions); what cannot be read is then given up for good",
+        "to continue without the unreadable part of the log, start once with --accept-damage {} (0 is the catalog, the \
+         others are partitions); the unreadable part is then lost for good",
         numbers.join(",")
     ))
 }

@@ -7,7 +7,7 @@ pub(super) enum Command {
     Quit,
     /// List the commands.
     Help,
-    /// Say where SQL is described.
+    /// List the SQL statements and their documentation.
     SqlHelp,
     /// Discard the statement being typed.
     Reset,
@@ -21,23 +21,24 @@ pub(super) enum Command {
 pub(super) const HELP: &str = "\
 \\d         tables of this database         \\d NAME    columns of a table
 \\dt        the same as \\d                  \\l         databases
-\\c NAME    use another database            \\r         forget the statement that was begun
-\\?  help   this list                       \\h         where SQL is described
-\\q  quit  exit  Ctrl-D   end               Ctrl-C     cancel what runs, or forget what was typed
+\\c NAME    use another database            \\r         discard the statement being typed
+\\?  help   this list                       \\h         SQL statements and their documentation
+\\q  quit  exit  Ctrl-D   end               Ctrl-C     cancel the running statement, or discard the input
 Statements end with ; and may take several lines.";
 
-/// Overview of the statements.
+/// Overview of the statements, and where they are described.
 pub(super) const SQL_HELP: &str = "\
 SHOW DATABASES, TABLES, PARTITIONS FROM t, NODES; DESCRIBE t; SHOW CREATE TABLE t
 CREATE TABLE, ALTER TABLE, DROP TABLE, TRUNCATE; INSERT, DELETE, COPY, SELECT; EXPLAIN, EXPLAIN HOTSPOT t; ADMIN
-Tables of the schema sys say how the cluster is: SELECT * FROM sys.partitions. The README has an example of each.";
+Tables of the schema sys show the state of the cluster: SELECT * FROM sys.partitions
+docs/sql.md describes the statements, types and functions, docs/system-tables.md the tables of sys.";
 
 /// Hint for a user who types `quit`, `exit` or `help` within a statement.
 pub(super) const WITHIN: &str =
-    "a statement was begun: ; ends it, \\r or Ctrl-C forgets it, \\q ends the shell";
+    "a statement is being typed: ; ends it, \\r or Ctrl-C discards it, \\q ends the shell";
 
-/// Parses a line as a command: a line that begins with a backslash, or one of the words that newcomers type. Within
-/// a statement, words belong to the statement.
+/// Parses a line as a command: a line that begins with a backslash, or one of the words `quit`, `exit` and `help`.
+/// Within a statement, these words belong to the statement.
 pub(super) fn parse(line: &str, within_statement: bool) -> Option<Command> {
     let line = line.trim();
     let bare = line.trim_end_matches(';').trim_end();
@@ -68,7 +69,7 @@ pub(super) fn parse(line: &str, within_statement: bool) -> Option<Command> {
         ("c" | "connect", database) if !database.is_empty() => {
             Command::Run(format!("USE {database}"))
         }
-        _ => Command::Unknown(format!("\\{name} is no command here; \\? lists those there are")),
+        _ => Command::Unknown(format!("unknown command \\{name}; \\? lists the commands")),
     })
 }
 

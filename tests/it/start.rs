@@ -47,7 +47,7 @@ fn a_frontend_refuses_who_comes_before_it_has_heard_of_meta_and_says_what_it_wai
         .spawn()
         .unwrap();
     let log = BufReader::new(frontend.stderr.take().unwrap());
-    let waits = log.lines().map_while(Result::ok).find(|line| line.contains("nobody can connect"));
+    let waits = log.lines().map_while(Result::ok).find(|line| line.contains("waiting for meta"));
     let refused = TcpStream::connect(postgres);
     frontend.kill().unwrap();
     frontend.wait().unwrap();
