@@ -136,26 +136,3 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
     Ok(())
 }
-
-/// The median; the mean of the middle two if the number is even; 0 if there are no values.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    match values.as_slice() {
-        [] => 0.0,
-        odd if odd.len() % 2 == 1 => odd[half],
-        even => f64::midpoint(even[half - 1], even[half]),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_is_the_middle() {
-        assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
-        assert!((median(vec![4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
-        assert!(median(Vec::new()).abs() < 1e-9);
-    }
-}

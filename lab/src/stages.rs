@@ -19,6 +19,7 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 
 use crate::report::{align, say, short};
+use crate::statistics::median;
 
 /// The pieces in the order of the path: a title, and criterion's name, which [`bench`] completes.
 const PIECES: [(&str, &str); 7] = [
@@ -184,7 +185,7 @@ fn lines(costs: &Costs, wholes: &BTreeMap<String, Whole>) -> Vec<Vec<String>> {
 
 /// The median; `None` without values.
 fn middle(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| crate::compare::median(values.to_vec()))
+    (!values.is_empty()).then(|| median(values))
 }
 
 #[cfg(test)]

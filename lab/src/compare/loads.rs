@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Load, median};
+use super::Load;
 use crate::report::{mib, short};
+use crate::statistics::median;
 
 /// Door of the base with which a server is compared if the base lacks the server's door.
 const COMMON_DOOR: &str = "line-protocol";
@@ -89,16 +90,17 @@ fn medians(rounds: &[&Load]) -> Medians {
         rounds: rounds.len(),
         slowest_rows_per_s: rates.iter().copied().fold(f64::INFINITY, f64::min),
         fastest_rows_per_s: rates.iter().copied().fold(0.0, f64::max),
-        rows_per_s: median(rates),
-        p50_ms: median(values(|load| load.latency.p50_ms)),
-        p99_ms: median(values(|load| load.latency.p99_ms)),
-        client_cpu_s: median(values(|load| load.client_cpu_s)),
+        rows_per_s: median(&rates),
+        p50_ms: median(&values(|load| load.latency.p50_ms)),
+        p99_ms: median(&values(|load| load.latency.p99_ms)),
+        client_cpu_s: median(&values(|load| load.client_cpu_s)),
         metered: first.metered,
-        server_cpu_s_per_mrow: median(values(|load| load.server_cpu_s_per_mrow)),
-        server_cpu_settled_s_per_mrow: median(values(|load| load.server_cpu_settled_s_per_mrow)),
-        memory_peak_bytes: median(values(|load| load.server_usage.memory_peak_bytes as f64)) as u64,
-        disk_bytes_per_row: median(values(|load| load.disk_bytes_per_row)),
-        written_bytes_per_row: median(values(|load| load.written_bytes_per_row)),
+        server_cpu_s_per_mrow: median(&values(|load| load.server_cpu_s_per_mrow)),
+        server_cpu_settled_s_per_mrow: median(&values(|load| load.server_cpu_settled_s_per_mrow)),
+        memory_peak_bytes: median(&values(|load| load.server_usage.memory_peak_bytes as f64))
+            as u64,
+        disk_bytes_per_row: median(&values(|load| load.disk_bytes_per_row)),
+        written_bytes_per_row: median(&values(|load| load.written_bytes_per_row)),
         base_rate_ratio: None,
         base_cpu_ratio: None,
     }

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{Asked, AskedQuery, median};
+use super::{Asked, AskedQuery};
+use crate::latency::Summary;
 use crate::query::answer::Digest;
 use crate::report::short;
+use crate::statistics::median;
 
 /// Medians of a query on a server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -41,6 +43,9 @@ pub(super) fn compare(runs: &[Asked], base: &str) -> Vec<Medians> {
     }
     let mut measurements = Vec::new();
     for (((label, connections), _, name, (_, server, door)), rounds) in rounds {
+        let latencies = |figure: fn(&Summary) -> f64| {
+            rounds.iter().map(|query| figure(&query.latency)).collect::<Vec<_>>()
+        };
         measurements.push(Medians {
             label: label.clone(),
             connections,
@@ -48,8 +53,8 @@ pub(super) fn compare(runs: &[Asked], base: &str) -> Vec<Medians> {
             server: server.clone(),
             door: door.clone(),
             rounds: rounds.len(),
-            p50_ms: median(rounds.iter().map(|query| query.latency.p50_ms).collect()),
-            p99_ms: median(rounds.iter().map(|query| query.latency.p99_ms).collect()),
+            p50_ms: median(&latencies(|latency| latency.p50_ms)),
+            p99_ms: median(&latencies(|latency| latency.p99_ms)),
             answer: rounds[0].answer,
             failed: rounds.iter().map(|query| query.failed).sum(),
             base_ratio: None,
@@ -133,7 +138,6 @@ fn table(title: &str, measurements: &[&Medians], base: &str) -> Vec<Vec<String>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::Summary;
 
     fn asked(server: &str, p50_ms: f64, sum: f64) -> Asked {
         Asked {
