@@ -91,17 +91,9 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Percent-encodes a value for a query string.
+/// Encodes a value for a query string or a form; a space becomes `+`.
 pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            escaped.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    escaped
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
 #[cfg(test)]
@@ -148,6 +140,6 @@ mod tests {
 
     #[test]
     fn values_are_escaped() {
-        assert_eq!(escape("a b='ä'"), "a%20b%3D%27%C3%A4%27");
+        assert_eq!(escape("a b='ä'"), "a+b%3D%27%C3%A4%27");
     }
 }
