@@ -2,6 +2,8 @@
 //!
 //! Invariant: times are UTC, and every full date says so.
 
+use chrono::{DateTime, Utc};
+
 use crate::metric::Metric;
 use crate::number::floor;
 use crate::picture::Heatmap;
@@ -10,29 +12,20 @@ use crate::picture::Heatmap;
 const TICKS: [u64; 18] =
     [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400];
 
-/// Year, month and day of a day number since the Unix epoch (Howard Hinnant's algorithm with eras of 400 years).
-fn date(day: u64) -> (u64, u64, u64) {
-    let shifted = day + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    (year, month, day_of_year - (153 * march_month + 2) / 5 + 1)
+/// A time as `format` describes; times beyond the calendar's years become its last one.
+fn formatted(time: u64, format: &str) -> String {
+    let time = i64::try_from(time).ok().and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+    time.unwrap_or(DateTime::<Utc>::MAX_UTC).format(format).to_string()
 }
 
 /// `2026-01-31 23:59:59`.
 pub(crate) fn moment(time: u64) -> String {
-    let (year, month, day) = date(time / 86_400);
-    format!("{year}-{month:02}-{day:02} {}", clock(time))
+    formatted(time, "%Y-%m-%d %H:%M:%S")
 }
 
 /// `23:59:59`.
 pub(crate) fn clock(time: u64) -> String {
-    let second = time % 86_400;
-    format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+    formatted(time, "%H:%M:%S")
 }
 
 /// At most `most` + 1 times from `start` to `end`, at round values, each with its label.
@@ -41,18 +34,15 @@ pub(crate) fn ticks(start: u64, end: u64, most: usize) -> Vec<(u64, String)> {
     let least = span.div_ceil(most.max(1) as u64);
     let step = TICKS.into_iter().find(|step| *step >= least);
     let step = step.unwrap_or_else(|| least.div_ceil(86_400) * 86_400);
-    let label = |time: u64| match step {
-        86_400.. => {
-            let (_, month, day) = date(time / 86_400);
-            format!("{month:02}-{day:02}")
-        }
-        60.. => clock(time)[..5].to_owned(),
-        _ => clock(time),
+    let form = match step {
+        86_400.. => "%m-%d",
+        60.. => "%H:%M",
+        _ => "%H:%M:%S",
     };
     let first = start.div_ceil(step) * step;
     (first..=end)
         .step_by(usize::try_from(step).unwrap_or(usize::MAX))
-        .map(|time| (time, label(time)))
+        .map(|time| (time, formatted(time, form)))
         .collect()
 }
 
