@@ -61,7 +61,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
 /// # Errors
 /// If the frontend cannot be reached, or refuses.
 pub(crate) async fn advise(options: AdviseOptions) -> anyhow::Result<()> {
-    ask(&options.asking, &format!("EXPLAIN HOTSPOT {}", quote(&options.table))).await
+    ask(&options.asking, &format!("EXPLAIN HOTSPOT {}", sql::quote(&options.table))).await
 }
 
 async fn ask(asking: &Asking, statement: &str) -> anyhow::Result<()> {
@@ -73,9 +73,4 @@ async fn ask(asking: &Asking, statement: &str) -> anyhow::Result<()> {
         Ok(()) => Ok(()),
         Err(error) => bail!("{}", sql::describe(&error)),
     }
-}
-
-/// Quotes an identifier.
-fn quote(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -230,14 +230,14 @@ async fn load_csv(
         .trim_end_matches(['\r', '\n'])
         .trim_start_matches('\u{feff}')
         .split(delimiter)
-        .map(|name| quote(name.trim().trim_matches('"')))
+        .map(|name| sql::quote(name.trim().trim_matches('"')))
         .collect();
     // Everything after the header goes to COPY unchanged.
     let client = sql::connect(&options.postgres, &options.database).await?;
     let delimiter = if delimiter == '\t' { "E'\\t'" } else { "','" };
     let statement = format!(
         "COPY {} ({}) FROM STDIN WITH (FORMAT csv, DELIMITER {delimiter})",
-        quote(table),
+        sql::quote(table),
         columns.join(", ")
     );
     let failed = |error: tokio_postgres::Error| anyhow::anyhow!("{}", sql::describe(&error));
@@ -255,10 +255,6 @@ async fn load_csv(
         bar.inc(read as u64);
     }
     sink.as_mut().finish().await.map_err(failed)
-}
-
-fn quote(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// Parquet: batches by Flight DoPut.

@@ -351,6 +351,11 @@ pub(crate) fn say(text: &str) -> std::io::Result<()> {
     stdout.flush()
 }
 
+/// Quotes an identifier.
+pub(crate) fn quote(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
 /// Prints; if the reader has closed the pipe (`| head`), the program ends quietly.
 fn say_or_end(text: &str) {
     if say(text).is_err() {
