@@ -83,6 +83,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let labels: Labels = options.labels.join(",").parse().context("--label")?;
     data_dir::prepare(dir, Role::Datanode)?;
     let identity = data_dir::identity(dir)?;
+    // The address is bound first: meta must know where the node listens.
     let listener = options.listen.listen().await?;
     let listening = listener.local_addr()?;
     let address = options.advertise.clone().unwrap_or_else(|| listening.to_string());
@@ -95,6 +96,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         signal = doors::signalled() => return signal,
     };
     me.node = Some(node);
+    // Meta compares the generation of the directory with the recorded one: the directory may be an older copy.
     let mut keeper = GenerationKeeper::new(
         generation::open(dir)?,
         (node, identity),
@@ -113,6 +115,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         Age::Older { recorded, alone: only_copies } => (Some(recorded), only_copies),
         Age::Unknown => (None, Vec::new()),
     };
+    // The log and the partitions; of an older copy, only those that no other node has are used.
     let addresses = address_book::open(dir, meta.members(), stop.clone())?;
     let is_older = older.is_some();
     let (host, datanode) = open(&options, node, addresses, (is_older, only_copies)).await?;
@@ -122,6 +125,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
             signal = doors::signalled() => return signal,
         }
     }
+    // Serve: data, fragments of queries, links between groups, and the health check.
     let service: Arc<dyn DataService> = Arc::<Datanode>::clone(&datanode);
     let lanes = Lanes::new(LaneOptions::default(), &Handle::current());
     let worker = Worker::new(Arc::clone(&service), MEMORY_BYTES, lanes)?;
@@ -144,6 +148,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         silent.clone(),
     ));
     peers::announce(&format!("datanode {node} is ready on {listening}"));
+    // Run until a signal, or until meta refuses a heartbeat.
     let refused = tokio::select! {
         signal = doors::signalled() => {
             signal?;
@@ -155,6 +160,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     if tokio::time::timeout(HAND_OVER_WAIT, datanode.hand_over()).await.is_err() {
         warn!("not all leaders were transferred");
     }
+    // Heartbeats end first, then the partitions, then the connections of peers, then the log.
     silent.cancel();
     let stopped = datanode.shutdown().await.context("stopping the datanode");
     served.cancel();

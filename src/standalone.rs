@@ -110,6 +110,7 @@ impl Roles {
     async fn start(options: &Options) -> anyhow::Result<Self> {
         let dir = &options.data_dir;
         let identity = data_dir::identity(dir)?;
+        // The log comes first: meta and the datanode replay it.
         let host = Host::open(HostOptions {
             log_budget_bytes: options.storage.log_bytes(),
             on_log_failure: faults::end_on_log_failure(),
@@ -119,6 +120,7 @@ impl Roles {
         })
         .await
         .context("cannot open the log")?;
+        // Meta calls the datanode, which is opened after it: until then the directory is empty.
         let nodes = Arc::new(OneNode::default());
         let as_nodes: Arc<dyn DataNodes> = Arc::<OneNode>::clone(&nodes);
         let meta = Meta::open(
@@ -158,6 +160,7 @@ impl Roles {
         if let Some(hint) = storage::hint(&host.damaged()) {
             warn!(hint, "the log is damaged, and some partitions are not served");
         }
+        // Fill the directory, then wait until the groups of all partitions have leaders.
         let service: Arc<dyn DataService> = Arc::<Datanode>::clone(&datanode);
         let lanes = Lanes::new(LaneOptions::default(), &Handle::current());
         let worker = Worker::new(Arc::clone(&service), MEMORY_BYTES, lanes)?;
@@ -165,7 +168,11 @@ impl Roles {
             bail!("the datanode was started twice");
         }
         let partitions = meta.partitions_of(NODE).into_iter().map(|spec| spec.partition).collect();
-        datanode.until_led(partitions).await.context("cannot open what the catalog has")?;
+        datanode
+            .until_led(partitions)
+            .await
+            .context("cannot open the partitions of the catalog")?;
+        // Register the node, then start meta's work and the heartbeats.
         let (address, labels) = (String::new(), Labels::default());
         let me = Registration { identity, node: Some(NODE), address, labels };
         meta.register(me.clone()).await.context("cannot register the node")?;

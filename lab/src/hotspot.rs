@@ -192,6 +192,7 @@ async fn one(
     target: &mut Target,
     live: &mut Live,
 ) -> anyhow::Result<Run> {
+    // Tables, rows to read, and leaders.
     let client = target.client().await?;
     let (lead_us, connections) = (i64::try_from(LEAD.as_micros())?, options.connections as usize);
     let tables = before::tables(case, now_us()? + lead_us);
@@ -200,6 +201,7 @@ async fn one(
     }
     let (created, remarks) =
         before::prepare(&client, case, &tables, &target.servers, connections).await?;
+    // The load, watched each second.
     let table = case.table(0);
     let (watched, datanodes) = (target.client().await?, target.datanodes());
     let mut watch = Watch::new(watched, &table, datanodes, case.reads()).await?;
@@ -224,6 +226,7 @@ async fn one(
         let map = ask::picture(&target.http, name, case.seconds + 5).await;
         drawn.extend(map.as_ref().map(pictures));
     }
+    // Reads after the load: fan-out of queries, and the number of rows.
     let entity_reads = match tables[0].entity() {
         Some(entity) => {
             let users = entities(case, &tables[0], options.seed);
@@ -233,6 +236,7 @@ async fn one(
     };
     let count_rows = rows(&client, &format!("SELECT count(*) FROM {table}")).await;
     let row_count = count_rows.ok().and_then(|rows| rows.first()?.first()?.clone());
+    // Findings, advice and the section of the report.
     let mut findings = explained.findings;
     findings.extend(findings_of(&watch, &counts));
     if let (Some((_, times)), Some(entity)) = (&entity_reads, tables[0].entity()) {

@@ -75,10 +75,10 @@ pub struct Options {
     /// Unmeasured runs of each query before that.
     #[arg(long, default_value_t = 1)]
     warmup: u64,
-    /// Connections; each has one question in flight.
+    /// Connections; each has one query in flight.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
-    /// Questions per second (open loop); by default each connection asks when the previous question is answered.
+    /// Queries per second (open loop); by default each connection sends a query when the previous one has ended.
     #[arg(long)]
     rate: Option<f64>,
     /// Seed of time windows and hosts.
@@ -169,6 +169,7 @@ async fn round(
     for _ in 0..options.connections {
         askers.push(Asker::connect(&options.target, options.door()).await?);
     }
+    // Query by query, on all connections; a query that the language lacks is left out.
     let mut meter =
         Meter::new(options.metering.server_pid.clone(), options.metering.server_pid_tree);
     let cpu_before = own_cpu_s();
@@ -185,6 +186,7 @@ async fn round(
         yardstick_results.push(measured.yardstick);
     }
     progress("");
+    // The report of the server, and one of the yardstick with the same parameters.
     let usage = meter.read()?;
     let door = clap::ValueEnum::to_possible_value(&options.door());
     let report = Report {
@@ -246,6 +248,7 @@ async fn measure(
     meter: &mut Meter,
 ) -> anyhow::Result<Measured> {
     let options = Arc::new(options.clone());
+    // Unmeasured runs fill the caches.
     let (mut warm, mut warm_yardstick) = (Asked::default(), Asked::default());
     for run in 0..options.warmup {
         warm.ask(&options, query, run, &askers[0], None).await;
@@ -253,6 +256,7 @@ async fn measure(
             warm_yardstick.ask_yardstick(&options, query, run, yardstick).await;
         }
     }
+    // Measured runs: each worker takes the number of the next run.
     let usage_before = meter.read()?;
     let pace = Pace::new(options.rate);
     let next = Arc::new(AtomicU64::new(0));

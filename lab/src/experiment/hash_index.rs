@@ -2,9 +2,9 @@
 //!
 //! | table | key | a read of one k touches |
 //! |---|---|---|
-//! | plain | `(k)`, cut by ranges of k | the one partition whose range it is |
-//! | hashed | `(k)`, `PARTITION BY HASH (k)` | the one partition of its bucket, which the planner computes |
-//! | naive | `(shard, k)`, cut by shard | all: for one row in each, because nothing says which shard a key has |
+//! | plain | `(k)`, cut by ranges of k | one partition, whose range contains k |
+//! | hashed | `(k)`, `PARTITION BY HASH (k)` | one partition, whose bucket the planner computes |
+//! | naive | `(shard, k)`, cut by shard | all partitions, one row in each, because k does not determine a shard |
 //!
 //! In the RFC the naive table's shard is a computed column, whose value CockroachDB did not derive from a predicate
 //! on `k` at that time; its CHECK gave all possible values, and the row was looked up in each. Partita derives

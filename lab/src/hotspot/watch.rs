@@ -389,7 +389,7 @@ impl Told {
     }
 
     /// Second since which a verdict on a hot partition holds, if there is one now. The store's time is more exact
-    /// than that of an observer who asks once a second, and may be late on a busy machine.
+    /// than that of an observer that polls once a second and may be late on a busy machine.
     fn judged_since(&self, second: u64) -> Option<u64> {
         let judged = self
             .partitions

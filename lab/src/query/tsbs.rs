@@ -1,6 +1,6 @@
 //! The fifteen queries of TSBS's DevOps use case, with their parameters drawn from a seed.
 //!
-//! | name | hosts | window | asks |
+//! | name | hosts | window | result |
 //! |---|---|---|---|
 //! | single-groupby-F-H-T | H | T hours | the maximum of F fields by minute |
 //! | cpu-max-all-H | H | 8 h | the maximum of all fields by hour |

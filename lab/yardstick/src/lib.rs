@@ -7,8 +7,8 @@
 //! This is the minimum cost of a query if rows lie ready in one file: no network, no memtable, no versions of a key
 //! to choose from. A store that adds those cannot be much faster, and should not be much slower.
 //!
-//! It knows nothing of Partita, and DataFusion runs with its defaults, so that the reference is not tuned. It is
-//! only told that the file is sorted, and by which columns.
+//! It knows nothing of Partita, and DataFusion runs with its defaults, so that the reference is not tuned. Its
+//! only hint is the file's sort order.
 
 use std::fs::File;
 use std::path::Path;

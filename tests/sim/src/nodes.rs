@@ -252,6 +252,7 @@ async fn start_data_alone(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Erro
         let (disk, files, claims) = (node.disk.clone(), node.files.clone(), node.claims.clone());
         (disk, files, claims, Arc::clone(&node.clock), node.rotten, node.older)
     };
+    // Register, and let meta check the generation of the data directory.
     let metas = Metas::new(cluster, id);
     while let Err(error) = metas.register().await {
         cluster.history.note(format_args!("node {id} is not registered yet: {error}"));
@@ -271,6 +272,7 @@ async fn start_data_alone(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Erro
             if older { "not recognized as" } else { "mistaken for" }
         ));
     }
+    // Open the log; its failure ends the node.
     let failed = CancellationToken::new();
     let on_log_failure = {
         let failed = failed.clone();
@@ -283,6 +285,7 @@ async fn start_data_alone(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Erro
         let why = format!("node {id} finds damage that no fault caused: group {group}: {damage}");
         cluster.history.violation(why);
     }
+    // Small sizes and short times, so that flushes and compactions happen within a run.
     let engine = EngineOptions {
         memtable_bytes_max: cluster.sizes.memtable_bytes,
         flush_age: Duration::from_secs(10),
@@ -318,6 +321,7 @@ async fn start_data_alone(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Erro
         Some(recorded) => keeper.begin_anew(recorded, renew).await,
         None => Ok(()),
     };
+    // The node is up: it serves, sends heartbeats, and ends when its log fails.
     cluster.net.join(id);
     let stop = CancellationToken::new();
     let life = DataLife { node, host, stop: stop.clone() };
