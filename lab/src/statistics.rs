@@ -126,6 +126,6 @@ mod tests {
         let spread =
             Spread::of_pairs(&[90.0, 45.0], &[100.0, 50.0], |value, base| 1.0 - value / base);
         assert!((spread.median - 0.1).abs() < 1e-9 && (spread.high - spread.low).abs() < 1e-9);
-        assert_eq!(Spread::of_pairs(&[1.0], &[0.0], |of, to| of / to).rounds, 0);
+        assert_eq!(Spread::of_pairs(&[1.0], &[0.0], |value, base| value / base).rounds, 0);
     }
 }

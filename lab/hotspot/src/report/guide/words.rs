@@ -486,10 +486,10 @@ mod tests {
             let second = |index| Second { p50_ms: p50(index), ..Second::default() };
             (0..60).map(second).collect()
         };
-        assert!(grows(&seconds(|at| f64::from(at) * 600.0)));
+        assert!(grows(&seconds(|index| f64::from(index) * 600.0)));
         assert!(!grows(&seconds(|_| 30_000.0)));
         assert!(!grows(&seconds(f64::from)), "a few milliseconds more are nothing");
-        assert!(!grows(&seconds(|at| 60_000.0 - f64::from(at) * 900.0)));
+        assert!(!grows(&seconds(|index| 60_000.0 - f64::from(index) * 900.0)));
         assert!(!grows(&[]));
     }
 
