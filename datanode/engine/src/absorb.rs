@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   [a ...... m)  files: 1 2        [m .... z)  files: 1 3      (1: cut once, and not written again since)
-//!   [a ................... z)  files: 1' 2 4' 5                 1': of 1 what is before m; 4', 5: the neighbour's
+//!   [a ................... z)  files: 1' 2 4' 5                 1': the part of 1 before m; 4', 5: the neighbour's
 //! ```
 //!
 //! No row is copied: the neighbour's files get second names among this partition's. The two partitions have no key in
@@ -28,7 +28,7 @@ use crate::partition::Partition;
 use crate::rewrite::discard;
 use crate::split::Place;
 
-/// One of the neighbour's files, with its metadata in this partition.
+/// A file of the neighbour, with its metadata in this partition.
 struct Coming {
     from: Arc<FileHandle>,
     /// Metadata of the file in this partition.
@@ -42,18 +42,18 @@ impl Partition {
         let layout = &version.layout;
         let exact = layout.codec.coerce_bound(end).is_ok_and(|coerced| *coerced == *end);
         let key = layout.codec.encode_bound(end).ok()?;
-        let own = layout.range.end.as_ref()?;
-        let behind = end.is_empty() || key > *own;
+        let current_end = layout.range.end.as_ref()?;
+        let is_behind = end.is_empty() || key > *current_end;
         let start = layout.config.range.start.clone();
-        (exact && behind).then(|| TypedRange { start, end: end.clone() })
+        (exact && is_behind).then(|| TypedRange { start, end: end.clone() })
     }
 
     /// True if `right` begins where this partition ends, and itself ends at `end`.
     pub fn is_left_of(&self, right: &Self, end: &Bound) -> bool {
-        let (own, other) = (self.version(), right.version());
+        let (local, neighbour) = (self.version(), right.version());
         let end_of = |layout: &Layout| (!end.is_empty()).then(|| layout.codec.encode_bound(end));
-        own.layout.range.end.as_ref() == Some(&other.layout.range.start)
-            && end_of(&other.layout).transpose() == Ok(other.layout.range.end.clone())
+        local.layout.range.end.as_ref() == Some(&neighbour.layout.range.start)
+            && end_of(&neighbour.layout).transpose() == Ok(neighbour.layout.range.end.clone())
     }
 
     /// Applies a log entry that transfers the files of `right`, a partition in the same store that begins where this
@@ -90,7 +90,7 @@ impl Partition {
         for entry in version.files.values().filter(|entry| entry.is_clipped()) {
             clipped.push(Arc::new(entry.handle.with_meta(entry.kept_within(&old)?)));
         }
-        let doomed: Vec<_> = version.doomed.iter().map(|one| Arc::clone(&one.handle)).collect();
+        let doomed: Vec<_> = version.doomed.iter().map(|file| Arc::clone(&file.handle)).collect();
         drop(version);
         // Give the neighbour's files second names. They may become durable as late as the edit that names them.
         let coming = coming(&mut manifest, &handles, &right.version().layout)?;
@@ -124,13 +124,13 @@ impl Partition {
         recorded?;
         // Switch to the new version. Files that the edit removed are deleted with their last reader.
         let replaced = clipped.iter().map(|handle| handle.meta.id);
-        let gone: Vec<FileId> = replaced.chain(forgotten).collect();
+        let removed: Vec<FileId> = replaced.chain(forgotten).collect();
         let files = clipped.into_iter().chain(self.handles(&added)).collect();
         {
             let _nobody_applies = self.applying.lock();
-            self.update(|now| {
+            self.update(|current| {
                 let position = durable.position();
-                Ok(now.resized(layout, &gone, files, position, width)?.recorded(durable))
+                Ok(current.resized(layout, &removed, files, position, width)?.recorded(durable))
             })?;
         }
         drop(manifest);

@@ -1,4 +1,4 @@
-//! Receives another replica's state, and replaces the local state by it.
+//! Receives another replica's state, which replaces the local state.
 //!
 //! ```text
 //!   receive ──> Arrival ── write, write, ... ──> install: one edit of the manifest
@@ -80,7 +80,7 @@ impl Partition {
     /// another partition, or when the partition has stopped.
     pub async fn receive(
         self: &Arc<Self>,
-        from: ReplicaId,
+        sender: ReplicaId,
         state: &[u8],
         files: &[(String, u64)],
     ) -> Result<Arrival> {
@@ -88,22 +88,25 @@ impl Partition {
         let mut manifest = self.manifest.lock().await;
         self.check_running()?;
         // No await from here to the arrival: at any time the kept files belong to one of the two.
-        let kept = self.kept.lock().take();
-        let mut kept = kept.map_or_else(Vec::new, |kept| match kept.from == from {
-            true => kept.files.into_iter().map(|file| (true, file)).collect(),
-            false => kept.files.into_iter().map(|file| (false, file)).collect::<Vec<_>>(),
-        });
+        let leftovers = self.kept.lock().take();
+        let mut leftovers =
+            leftovers.map_or_else(Vec::new, |leftovers| match leftovers.from == sender {
+                true => leftovers.files.into_iter().map(|file| (true, file)).collect(),
+                false => leftovers.files.into_iter().map(|file| (false, file)).collect::<Vec<_>>(),
+            });
         let mut arriving = |meta: &FileMeta| {
-            let at = kept.iter().position(|(usable, file)| *usable && file.offered == *meta);
-            match at {
-                Some(at) => kept.swap_remove(at).1,
+            let position =
+                leftovers.iter().position(|(usable, file)| *usable && file.offered == *meta);
+            match position {
+                Some(position) => leftovers.swap_remove(position).1,
                 None => ArrivingFile::new(meta.clone(), manifest.allocate()),
             }
         };
         let files = offered.files.values().map(|meta| Some(arriving(meta))).collect();
         drop(manifest);
-        let arrival = Arrival { partition: Arc::clone(self), from, offered, durable, files };
-        for (_, file) in kept {
+        let arrival =
+            Arrival { partition: Arc::clone(self), from: sender, offered, durable, files };
+        for (_, file) in leftovers {
             self.throw_away(file).await;
         }
         Ok(arrival)
@@ -111,27 +114,27 @@ impl Partition {
 
     fn check_offer(&self, state: &[u8], files: &[(String, u64)]) -> Result<(Recorded, Durable)> {
         let mut offered = Recorded::from_bytes(state)?;
-        let own = self.config();
+        let local = self.config();
         let config = &offered.config;
-        if (config.partition, config.table) != (own.partition, own.table) {
+        if (config.partition, config.table) != (local.partition, local.table) {
             return Err(EngineError::InvalidInput(format!(
                 "partition {} of table {} is offered to partition {} of table {}",
-                config.partition, config.table, own.partition, own.table
+                config.partition, config.table, local.partition, local.table
             )));
         }
         let Some(durable) = offered.durable.clone() else {
-            return Err(EngineError::InvalidInput("a state without a mark is offered".to_owned()));
+            return Err(EngineError::InvalidInput("the offered state has no mark".to_owned()));
         };
-        let named = offered.files.values().map(|meta| (file_name(meta.id), meta.bytes));
-        if !named.eq(files.iter().cloned()) || files.iter().any(|(_, bytes)| *bytes == 0) {
+        let listed = offered.files.values().map(|meta| (file_name(meta.id), meta.bytes));
+        if !listed.eq(files.iter().cloned()) || files.iter().any(|(_, bytes)| *bytes == 0) {
             return Err(EngineError::InvalidInput(format!(
-                "the files {files:?} are not those of the state that is offered with them"
+                "the offered files {files:?} are not those of the offered state"
             )));
         }
         // The local replica id and members stay.
         offered.config = Arc::new(PartitionSpec {
-            replica: own.replica,
-            members: own.members.clone(),
+            replica: local.replica,
+            members: local.members.clone(),
             // From here on it has everything that the group has.
             join: false,
             ..PartitionSpec::clone(config)
@@ -144,8 +147,8 @@ impl Partition {
     /// Deletes the files of a broken transfer that has not been resumed for long.
     pub(crate) async fn tidy_arrivals(&self) {
         let oldest = self.clock.now_ms().saturating_sub(KEPT_MS_MAX);
-        let kept = self.kept.lock().take_if(|kept| kept.since_ms < oldest);
-        for file in kept.into_iter().flat_map(|kept| kept.files) {
+        let leftovers = self.kept.lock().take_if(|leftovers| leftovers.since_ms < oldest);
+        for file in leftovers.into_iter().flat_map(|leftovers| leftovers.files) {
             self.throw_away(file).await;
         }
     }
@@ -157,24 +160,25 @@ impl Partition {
         }
     }
 
-    /// Replaces the local state by another replica's, whose files have all been received.
+    /// Replaces the local state with another replica's, whose files have all been received.
     async fn install(&self, state: Recorded, durable: Durable, files: Vec<FileMeta>) -> Result<()> {
+        // The state must not go back behind an applied entry.
         let mut manifest = self.manifest.lock().await;
         self.check_running()?;
-        let now = self.version();
-        if durable.index < now.applied.index {
+        let current = self.version();
+        if durable.index < current.applied.index {
             discard(&self.store, &self.root, &files).await;
             return Err(EngineError::InvalidInput(format!(
-                "a state as of entry {} cannot take the place of one as of entry {}",
-                durable.index, now.applied.index
+                "a state as of entry {} cannot replace a state as of entry {}",
+                durable.index, current.applied.index
             )));
         }
         let layout = Arc::new(Layout::new(Arc::clone(&state.config))?);
         let mark = Some(durable.clone());
         let next = Version::opened(layout, self.handles(&files), mark, state.width)?;
         let old: Vec<Arc<FileHandle>> =
-            manifest.recorded().files.keys().filter_map(|id| now.handle(*id)).collect();
-        drop(now);
+            manifest.recorded().files.keys().filter_map(|id| current.handle(*id)).collect();
+        drop(current);
         // Runs keep their numbers; later runs get higher ones.
         manifest.allocate_from(state.next_id);
         let edit = Edit {
@@ -188,14 +192,14 @@ impl Partition {
         self.record(&mut manifest, edit, &files).await?;
         {
             let _nobody_applies = self.applying.lock();
-            self.update(|now| Ok(now.installed(next)))?;
+            self.update(|current| Ok(current.installed(next)))?;
         }
         drop(manifest);
         self.retire(&old);
         drop(old);
         if let Err(error) = self.collect_garbage().await {
             // The files stay in the list of garbage.
-            tracing::warn!(partition = %self.root, %error, "files of the old state are not removed yet");
+            tracing::warn!(partition = %self.root, %error, "cannot remove files of the old state yet");
         }
         Ok(())
     }
@@ -224,30 +228,31 @@ impl Arrival {
     /// fails: the file has to be sent again, in another transfer. [`EngineError::InvalidInput`] when these are not the
     /// next bytes.
     pub async fn write(&mut self, file: usize, offset: u64, data: &[u8]) -> Result<()> {
-        let at = |file: Option<&ArrivingFile>| file.map(|file| (file.bytes, file.offered.bytes));
+        let progress =
+            |file: Option<&ArrivingFile>| file.map(|file| (file.bytes, file.offered.bytes));
         let slot = self.files.get_mut(file);
-        let after = offset.saturating_add(data.len() as u64);
-        let fits = |(have, all)| have == offset && after <= all;
+        let end = offset.saturating_add(data.len() as u64);
+        let fits = |(have, total)| have == offset && end <= total;
         let slot = match slot {
-            Some(slot) if at(slot.as_ref()).is_some_and(fits) => slot,
+            Some(slot) if progress(slot.as_ref()).is_some_and(fits) => slot,
             slot => {
-                let have = slot.and_then(|slot| at(slot.as_ref()));
+                let have = slot.and_then(|slot| progress(slot.as_ref()));
                 return Err(EngineError::InvalidInput(format!(
-                    "bytes {offset} to {after} of file {file}, of which {have:?} are here"
+                    "bytes {offset} to {end} of file {file} are not the next ones: (received, total) is {have:?}"
                 )));
             }
         };
         // Taken out while it changes: if this future is dropped, the stored part of the file is unknown.
-        let Some(mut taken) = slot.take() else { return Ok(()) };
-        if let Err(error) = taken.add(&self.partition, data).await {
-            taken.abort().await;
+        let Some(mut arriving) = slot.take() else { return Ok(()) };
+        if let Err(error) = arriving.add(&self.partition, data).await {
+            arriving.abort().await;
             return Err(error);
         }
-        *slot = Some(taken);
+        *slot = Some(arriving);
         Ok(())
     }
 
-    /// Replaces the partition's state by the offered one: durably, all of it or nothing. No entry may be applied
+    /// Replaces the partition's state with the offered one: durably, all of it or nothing. No entry may be applied
     /// meanwhile. Open scans keep their version; rows in memtables are dropped.
     ///
     /// # Errors
@@ -258,7 +263,7 @@ impl Arrival {
             self.files.iter().filter(|file| !file.as_ref().is_some_and(ArrivingFile::is_whole));
         let missing = missing.count();
         if missing > 0 {
-            return Err(EngineError::InvalidInput(format!("{missing} files are not whole")));
+            return Err(EngineError::InvalidInput(format!("{missing} files are incomplete")));
         }
         // Nothing may be kept for a later transfer: from here on the manifest may name these files, so none may be
         // deleted.
@@ -278,11 +283,11 @@ impl Drop for Arrival {
     fn drop(&mut self) {
         let files = std::mem::take(&mut self.files).into_iter().flatten();
         let files: Vec<_> = files.filter(|file| file.bytes > 0).collect();
-        let mut kept = self.partition.kept.lock();
-        // Two arrivals at once do not happen; if they did, the files of one would stay until the next start.
-        if !files.is_empty() && kept.is_none() {
+        let mut leftovers = self.partition.kept.lock();
+        // There is one arrival at a time; with two, the files of one would stay until the next start.
+        if !files.is_empty() && leftovers.is_none() {
             let since_ms = self.partition.clock.now_ms();
-            *kept = Some(Kept { from: self.from, since_ms, files });
+            *leftovers = Some(Kept { from: self.from, since_ms, files });
         }
     }
 }
@@ -309,7 +314,7 @@ impl ArrivingFile {
         if whole && self.sum != self.offered.checksum {
             let name = file_name(self.offered.id);
             return Err(EngineError::Corrupted(format!(
-                "file {name}, as it came, fails its checksum"
+                "the received file {name} fails its checksum"
             )));
         }
         // Bytes are stored in large parts; a file that fits into one part is put at once.
@@ -324,7 +329,7 @@ impl ArrivingFile {
         }
         let upload = match &mut self.upload {
             Some(upload) => upload,
-            none => none.insert(partition.store.put_multipart(&path).await.map_err(failed)?),
+            empty => empty.insert(partition.store.put_multipart(&path).await.map_err(failed)?),
         };
         upload.put_part(part.into()).await.map_err(failed)?;
         if whole {
@@ -339,7 +344,7 @@ impl ArrivingFile {
         if let Some(mut upload) = self.upload.take()
             && let Err(error) = upload.abort().await
         {
-            tracing::debug!(file = self.id, %error, "an upload that is not needed goes at the next start");
+            tracing::debug!(file = self.id, %error, "an unneeded upload stays until the next start");
         }
     }
 }

@@ -48,10 +48,10 @@ pub(crate) struct BlockReader {
 
 impl BlockReader {
     async fn read_checked(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let wanted: u64 = ranges.iter().map(|range| range.end - range.start).sum();
-        self.counters.bytes(wanted);
+        let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        self.counters.bytes(bytes);
         let spans = block_spans(ranges, self.file.meta.tail)
-            .ok_or_else(|| self.corrupted("its footer points behind its data"))?;
+            .ok_or_else(|| self.corrupted("its footer points beyond its data"))?;
         let (mut pieces, missing) = self.kept(&spans);
         if !missing.is_empty() {
             pieces.extend(self.fetch(missing).await?);
@@ -102,13 +102,13 @@ impl BlockReader {
         Ok(pieces)
     }
 
-    fn corrupted(&self, what: &str) -> EngineError {
-        corrupted(&self.file, what)
+    fn corrupted(&self, problem: &str) -> EngineError {
+        corrupted(&self.file, problem)
     }
 }
 
-fn corrupted(file: &FileHandle, what: &str) -> EngineError {
-    EngineError::Corrupted(format!("file {}: {what}", file.path))
+fn corrupted(file: &FileHandle, problem: &str) -> EngineError {
+    EngineError::Corrupted(format!("file {}: {problem}", file.path))
 }
 
 /// Checks the blocks of a span that begins at a block boundary.
@@ -120,8 +120,8 @@ fn check(file: &FileHandle, footer: &Footer, span: &Range<u64>, bytes: &Bytes) -
     for (number, block) in bytes.chunks(BLOCK_BYTES).enumerate() {
         let expected = footer.blocks.get(first.saturating_add(number));
         if expected != Some(&crc32c::crc32c(block)) {
-            let at = span.start + (number * BLOCK_BYTES) as u64;
-            return Err(corrupted(file, &format!("the block at byte {at} fails its checksum")));
+            let offset = span.start + (number * BLOCK_BYTES) as u64;
+            return Err(corrupted(file, &format!("the block at byte {offset} fails its checksum")));
         }
     }
     Ok(())
@@ -166,12 +166,12 @@ struct Piece {
 /// the pieces do not cover it.
 fn cut(pieces: &[Piece], range: &Range<u64>) -> Option<Bytes> {
     let end_of = |piece: &Piece| piece.start + piece.bytes.len() as u64;
-    let mut at = pieces.partition_point(|piece| end_of(piece) <= range.start);
+    let mut position = pieces.partition_point(|piece| end_of(piece) <= range.start);
     let length = usize::try_from(range.end - range.start).ok()?;
     if length == 0 {
         return Some(Bytes::new());
     }
-    let first = pieces.get(at)?;
+    let first = pieces.get(position)?;
     let offset = usize::try_from(range.start.checked_sub(first.start)?).ok()?;
     if offset + length <= first.bytes.len() {
         return Some(first.bytes.slice(offset..offset + length));
@@ -179,9 +179,9 @@ fn cut(pieces: &[Piece], range: &Range<u64>) -> Option<Bytes> {
     let mut whole = Vec::with_capacity(length);
     whole.extend_from_slice(&first.bytes[offset..]);
     while whole.len() < length {
-        let behind = end_of(&pieces[at]);
-        at += 1;
-        let next = pieces.get(at).filter(|next| next.start == behind)?;
+        let end = end_of(&pieces[position]);
+        position += 1;
+        let next = pieces.get(position).filter(|next| next.start == end)?;
         let more = next.bytes.len().min(length - whole.len());
         whole.extend_from_slice(&next.bytes[..more]);
     }

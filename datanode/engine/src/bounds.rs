@@ -8,7 +8,7 @@ pub(crate) fn lower(value: &[u8], text: bool, bytes_max: Option<usize>) -> (Vec<
     let shorter = bytes_max.filter(|max| value.len() > *max).and_then(|max| {
         match text.then(|| std::str::from_utf8(value)) {
             Some(Ok(text)) => {
-                let end = (1..=max).rfind(|at| text.is_char_boundary(*at))?;
+                let end = (1..=max).rfind(|position| text.is_char_boundary(*position))?;
                 Some(value[..end].to_vec())
             }
             _ => Some(value[..max].to_vec()),
@@ -26,7 +26,7 @@ pub(crate) fn upper(value: &[u8], text: bool, bytes_max: Option<usize>) -> (Vec<
             Some(Ok(text)) => {
                 // A character takes at most four bytes.
                 let mut ends = max.saturating_sub(3)..=max;
-                let end = ends.rfind(|at| text.is_char_boundary(*at))?;
+                let end = ends.rfind(|position| text.is_char_boundary(*position))?;
                 next_text(&text[..end])
             }
             _ => next_bytes(value[..max].to_vec()),
@@ -39,12 +39,12 @@ pub(crate) fn upper(value: &[u8], text: bool, bytes_max: Option<usize>) -> (Vec<
 /// A text greater than all that begin with this one: the last character with a successor of the same length is replaced
 /// by it, and the rest is dropped.
 fn next_text(text: &str) -> Option<Vec<u8>> {
-    text.char_indices().rev().find_map(|(at, character)| {
+    text.char_indices().rev().find_map(|(position, character)| {
         let next = char::from_u32(u32::from(character) + 1)?;
         if next.len_utf8() != character.len_utf8() {
             return None;
         }
-        let mut bytes = text.as_bytes()[..at].to_vec();
+        let mut bytes = text.as_bytes()[..position].to_vec();
         bytes.extend_from_slice(next.encode_utf8(&mut [0; 4]).as_bytes());
         Some(bytes)
     })

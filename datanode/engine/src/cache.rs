@@ -41,9 +41,9 @@ impl<K: Copy + Eq + Hash, V: Clone> Recent<K, V> {
     pub(crate) fn get(&self, key: K) -> Option<V> {
         let mut entries = self.entries.lock();
         entries.uses += 1;
-        let now = entries.uses;
+        let tick = entries.uses;
         let entry = entries.by_key.get_mut(&key)?;
-        entry.used = now;
+        entry.used = tick;
         Some(entry.value.clone())
     }
 

@@ -208,8 +208,8 @@ impl ChunkWriter {
             encoding: Encoding::PLAIN,
             is_sorted: false,
         };
-        let mut out = TrackedWrite::new(Vec::with_capacity(self.pages_bytes + dictionary.len()));
-        let mut writer = SerializedPageWriter::new(&mut out);
+        let mut output = TrackedWrite::new(Vec::with_capacity(self.pages_bytes + dictionary.len()));
+        let mut writer = SerializedPageWriter::new(&mut output);
         let written = writer.write_page(CompressedPage::new(page, dictionary.len()))?;
         let (mut plain_bytes, mut bytes) = (written.uncompressed_size, written.compressed_size);
         let (mut data_offset, mut pages) = (None, 0);
@@ -224,7 +224,7 @@ impl ChunkWriter {
             bytes += compressed_size;
             pages += 1;
         }
-        out.flush()?;
+        output.flush()?;
         // Metadata as the crate's writer records it; offsets are relative to the chunk.
         let encodings = [Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY];
         let counted = |page_type, encoding, count| PageEncodingStats { page_type, encoding, count };
@@ -258,7 +258,7 @@ impl ChunkWriter {
             column_index: Some(self.column_index.build()?),
             offset_index: Some(self.offset_index.build()),
         };
-        Ok((out.into_inner()?.into(), close))
+        Ok((output.into_inner()?.into(), close))
     }
 
     fn statistics(&self) -> Statistics {

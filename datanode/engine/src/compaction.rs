@@ -68,8 +68,8 @@ impl Flushes {
 
     /// True if the write rate is high: the last two flushes followed each other closely, and recently.
     fn busy(&self, now_ms: i64) -> bool {
-        let (Some(last), Some(before)) = (self.last_ms, self.before_ms) else { return false };
-        now_ms.saturating_sub(last) < BUSY_MS && last.saturating_sub(before) < BUSY_MS
+        let (Some(last), Some(previous)) = (self.last_ms, self.before_ms) else { return false };
+        now_ms.saturating_sub(last) < BUSY_MS && last.saturating_sub(previous) < BUSY_MS
     }
 }
 
@@ -123,13 +123,13 @@ impl Partition {
         let version = self.version();
         let aim = self.aim();
         let mut due = self.compaction_due.lock();
-        // Called often, while files change seldom: the answer is cached.
-        let of = (version.files_changes, aim);
+        // Called often, while files change seldom: the decision is cached.
+        let conditions = (version.files_changes, aim);
         match *due {
-            Some((known, answer)) if known == of => answer,
+            Some((cached, answer)) if cached == conditions => answer,
             _ => {
                 let answer = pick(&views(&version), &self.options, aim).is_some();
-                *due = Some((of, answer));
+                *due = Some((conditions, answer));
                 answer
             }
         }
@@ -142,11 +142,11 @@ impl Partition {
         let busy = self.flushes.lock().busy(now_ms);
         let runs = if busy { options.compaction_runs_busy } else { options.compaction_runs };
         let epoch = self.config().epoch;
-        let mut since = self.range_since.lock();
-        let since_ms = match *since {
-            Some((of, since_ms)) if of == epoch => since_ms,
+        let mut range_since = self.range_since.lock();
+        let since_ms = match *range_since {
+            Some((seen_epoch, since_ms)) if seen_epoch == epoch => since_ms,
             _ => {
-                *since = Some((epoch, now_ms));
+                *range_since = Some((epoch, now_ms));
                 now_ms
             }
         };
@@ -155,30 +155,30 @@ impl Partition {
         Aim { runs_min: runs.clamp(2, RUNS_MAX), clipped }
     }
 
-    /// Merges files where there are too many; with `all`, merges all files of each window into one run (possibly
+    /// Merges files where there are too many; with `everything`, merges all files of each window into one run (possibly
     /// several files, but they share no key) and carries out all deletes. Returns true if anything was merged. Readers
     /// and writers continue meanwhile.
     ///
     /// # Errors
     /// [`EngineError::DiskFull`] and [`EngineError::Corrupted`]: nothing was changed. Anything else: stop the
     /// partition.
-    pub async fn compact(&self, all: bool) -> Result<bool> {
+    pub async fn compact(&self, everything: bool) -> Result<bool> {
         let _one_at_a_time = self.compacting.lock().await;
         self.check_running()?;
-        let mut done = !self.garbage.lock().is_empty();
+        let mut changed = !self.garbage.lock().is_empty();
         self.collect_garbage().await?;
         loop {
             let version = self.version();
             let views = views(&version);
             let picked =
-                if all { pick_all(&views) } else { pick(&views, &self.options, self.aim()) };
-            let Some(pick) = picked else { return Ok(done) };
+                if everything { pick_all(&views) } else { pick(&views, &self.options, self.aim()) };
+            let Some(pick) = picked else { return Ok(changed) };
             if !self.merge_files(version, pick).await? {
-                return Ok(done);
+                return Ok(changed);
             }
-            done = true;
+            changed = true;
             self.collect_garbage().await?;
-            if !all {
+            if !everything {
                 return Ok(true);
             }
         }
@@ -196,18 +196,18 @@ impl Partition {
         let epoch = version.layout.config.epoch;
         drop(version);
         let mut manifest = self.manifest.lock().await;
-        let now = self.version();
+        let current = self.version();
         // A merge for an earlier range may hold rows outside the current one, or lack some inside.
-        let of_now = now.layout.config.epoch == epoch;
-        if !of_now || !pick.files.iter().all(|id| now.files.contains_key(id)) {
+        let is_current = current.layout.config.epoch == epoch;
+        if !is_current || !pick.files.iter().all(|id| current.files.contains_key(id)) {
             discard(&self.store, &self.root, &written).await;
             return Ok(false);
         }
-        drop(now);
+        drop(current);
         let edit = Edit { added: written.clone(), removed: pick.files.clone(), ..Edit::default() };
         self.record(&mut manifest, edit, &written).await?;
         let added = self.handles(&written);
-        self.update(|now| now.replaced(&pick.files, added))?;
+        self.update(|current| current.replaced(&pick.files, added))?;
         self.retire(&removed);
         tracing::debug!(
             partition = %self.root, merged = pick.files.len(), into = written.len(), "files merged"
@@ -284,7 +284,7 @@ impl Partition {
         let ids: Vec<FileId> = removed.iter().map(|handle| handle.meta.id).collect();
         let edit = Edit { removed: ids.clone(), ..Edit::default() };
         self.record(&mut manifest, edit, &[]).await?;
-        self.update(|now| now.replaced(&ids, Vec::new()))?;
+        self.update(|current| current.replaced(&ids, Vec::new()))?;
         drop(manifest);
         self.retire(&removed);
         tracing::info!(partition = %self.root, files = ids.len(), "expired files dropped");
@@ -341,33 +341,33 @@ fn pick(files: &[View], options: &EngineOptions, aim: Aim) -> Option<Pick> {
     let due = windows.iter().filter_map(|window| pick_in(window, options, aim.runs_min));
     let due: Vec<Pick> = due.collect();
     let clipped = |id: &FileId| files.iter().any(|file| file.id == *id && file.clipped);
-    let both = due.iter().find(|pick| pick.files.iter().any(clipped)).cloned();
-    let alone = || windows.iter().find_map(Window::pick_clipped).filter(|_| aim.clipped);
-    both.or_else(alone).or(due.into_iter().next())
+    let combined = due.iter().find(|pick| pick.files.iter().any(clipped)).cloned();
+    let clipped_only = || windows.iter().find_map(Window::pick_clipped).filter(|_| aim.clipped);
+    combined.or_else(clipped_only).or(due.into_iter().next())
 }
 
 fn pick_in(window: &Window, options: &EngineOptions, runs_min: usize) -> Option<Pick> {
     let size = |run: &RunOfFiles| run.bytes.max(SIZE_MIN).ilog2() / 2;
     let sizes: std::collections::BTreeSet<u32> = window.runs.iter().map(size).collect();
     for largest in sizes {
-        let mut from = 0;
-        while from < window.runs.len() {
+        let mut start = 0;
+        while start < window.runs.len() {
             let (mut bytes, mut most) = (0, 0);
-            let mut to = from;
-            while let Some(run) = window.runs.get(to)
-                && to - from < RUNS_MAX
+            let mut end = start;
+            while let Some(run) = window.runs.get(end)
+                && end - start < RUNS_MAX
                 && size(run) <= largest
                 && bytes + run.bytes <= options.compaction_bytes_max
             {
                 bytes += run.bytes;
                 most = most.max(run.bytes);
-                to += 1;
+                end += 1;
             }
             // A large run is not rewritten for the sake of a few small ones.
-            if to - from >= runs_min && bytes >= 2 * most {
-                return Some(window.pick(from, to));
+            if end - start >= runs_min && bytes >= 2 * most {
+                return Some(window.pick(start, end));
             }
-            from = to.max(from + 1);
+            start = end.max(start + 1);
         }
     }
     None
@@ -382,17 +382,25 @@ fn pick_all(files: &[View]) -> Option<Pick> {
 }
 
 impl Window {
-    fn pick(&self, from: usize, to: usize) -> Pick {
-        let files = self.runs[from..to].iter().flat_map(|run| run.files.iter().copied());
-        Pick { files: files.collect(), window: self.window, covering: from == 0 }
+    fn pick(&self, start: usize, end: usize) -> Pick {
+        let files = self.runs[start..end].iter().flat_map(|run| run.files.iter().copied());
+        Pick { files: files.collect(), window: self.window, covering: start == 0 }
     }
 
     /// A file that reaches beyond the partition's range. It shares no key with the others of its run, so it can be
     /// rewritten without them.
     fn pick_clipped(&self) -> Option<Pick> {
         let clipped = |run: &RunOfFiles| run.clipped.first().copied();
-        let found = self.runs.iter().enumerate().find_map(|(at, run)| Some((at, clipped(run)?)));
-        found.map(|(at, id)| Pick { files: vec![id], window: self.window, covering: at == 0 })
+        let oldest_clipped = self
+            .runs
+            .iter()
+            .enumerate()
+            .find_map(|(position, run)| Some((position, clipped(run)?)));
+        oldest_clipped.map(|(position, id)| Pick {
+            files: vec![id],
+            window: self.window,
+            covering: position == 0,
+        })
     }
 }
 

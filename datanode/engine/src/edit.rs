@@ -213,7 +213,7 @@ impl EditMessage {
             width: self.width,
             origin: self
                 .origin
-                .map(|from| Origin { parent: PartitionId(from.parent), index: from.index }),
+                .map(|origin| Origin { parent: PartitionId(origin.parent), index: origin.index }),
         };
         Ok((edit, self.next_id))
     }
@@ -240,9 +240,9 @@ impl FileMessage {
             seq_last: meta.seq.1,
             tombstones: meta.tombstones,
             has_op: meta.has_op,
-            within: meta.within.as_ref().map(|within| WithinMessage {
-                key: within.key.iter().map(|id| id.0).collect(),
-                range: within.range.encode_wire(),
+            within: meta.within.as_ref().map(|part| WithinMessage {
+                key: part.key.iter().map(|id| id.0).collect(),
+                range: part.range.encode_wire(),
             }),
         }
     }
@@ -250,9 +250,9 @@ impl FileMessage {
     fn into_meta(self) -> Result<FileMeta> {
         let span = |span: Option<SpanMessage>| span.map(|span| (span.first, span.last));
         let splits = self.splits.into_iter().map(Bound::decode_wire);
-        let within = |within: WithinMessage| -> Result<Within> {
-            let key = within.key.into_iter().map(ColumnId).collect();
-            Ok(Within { key, range: TypedRange::decode_wire(within.range)? })
+        let part = |message: WithinMessage| -> Result<Within> {
+            let key = message.key.into_iter().map(ColumnId).collect();
+            Ok(Within { key, range: TypedRange::decode_wire(message.range)? })
         };
         Ok(FileMeta {
             id: self.id,
@@ -271,7 +271,7 @@ impl FileMessage {
             seq: (self.seq_first, self.seq_last),
             tombstones: self.tombstones,
             has_op: self.has_op,
-            within: self.within.map(within).transpose()?,
+            within: self.within.map(part).transpose()?,
         })
     }
 }

@@ -266,8 +266,8 @@ impl FileEntry {
     }
 
     fn part_of(&self, whole: u64) -> u64 {
-        let (inside, all) = (u128::from(self.share.0), u128::from(self.share.1));
-        u64::try_from(u128::from(whole) * inside / all).unwrap_or(whole)
+        let (inside, total) = (u128::from(self.share.0), u128::from(self.share.1));
+        u64::try_from(u128::from(whole) * inside / total).unwrap_or(whole)
     }
 
     pub(crate) fn meta(&self) -> &FileMeta {
@@ -308,19 +308,18 @@ pub(crate) fn parts_within<'a>(
     ranges: &'a [KeyRange],
     range: &'a KeyRange,
 ) -> impl Iterator<Item = KeyRange> + use<'a> {
-    let ends_before = |other: &KeyRange| other.end.as_ref().is_some_and(|end| *end <= range.start);
-    let starts_behind =
-        |other: &KeyRange| range.end.as_ref().is_some_and(|end| *end <= other.start);
-    let from = ranges.partition_point(ends_before);
-    let to = ranges.partition_point(|other| !starts_behind(other));
-    let parts = ranges[from..to.max(from)].iter().map(|part| part.intersect(range));
+    let ends_before = |part: &KeyRange| part.end.as_ref().is_some_and(|end| *end <= range.start);
+    let starts_behind = |part: &KeyRange| range.end.as_ref().is_some_and(|end| *end <= part.start);
+    let start = ranges.partition_point(ends_before);
+    let end = ranges.partition_point(|part| !starts_behind(part));
+    let parts = ranges[start..end.max(start)].iter().map(|part| part.intersect(range));
     parts.filter(|part| !part.is_empty())
 }
 
 /// A key of an older schema as one of the current layout: a column that was added to the key since is NULL.
 fn bound_now(layout: &Layout, key: &[ColumnId], bound: &Bound) -> Bound {
     let value_of = |id: &ColumnId| {
-        let position = key.iter().position(|known| known == id);
+        let position = key.iter().position(|column| column == id);
         position.and_then(|position| bound.key.get(position).cloned()).unwrap_or(Value::Null)
     };
     let values = layout.config.schema.key.iter().map(value_of).collect();

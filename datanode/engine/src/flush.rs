@@ -99,7 +99,7 @@ impl Partition {
             durable,
             width,
         };
-        self.update(|now| now.flushed(flushed))?;
+        self.update(|current| current.flushed(flushed))?;
         self.flushes.lock().note(self.clock.now_ms());
         drop(manifest);
         self.retire(&forgotten);
@@ -124,13 +124,13 @@ impl Partition {
 }
 
 /// Width of time windows for the rows to be written, if the table has a time index.
-fn width(layout: &Layout, sealed: &[Arc<Sealed>], now: Option<i64>) -> Result<Option<i64>> {
+fn width(layout: &Layout, sealed: &[Arc<Sealed>], present: Option<i64>) -> Result<Option<i64>> {
     let Some(time) = &layout.time else { return Ok(None) };
     let runs = sealed.iter().flat_map(|sealed| &sealed.memtable.runs);
     let columns = runs.map(|run| ticks(&run.sorted.batch, time)).collect::<Result<Vec<_>>>()?;
-    let all = columns.iter().flat_map(|column| column.values().iter().copied());
+    let values = columns.iter().flat_map(|column| column.values().iter().copied());
     let chosen = layout.config.schema.options.time_window;
-    Ok(Some(window::choose_width(all, time.unit, now, chosen)))
+    Ok(Some(window::choose_width(values, time.unit, present, chosen)))
 }
 
 /// Writes memtables, oldest first, to files; all are under the output's layout.

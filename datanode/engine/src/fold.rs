@@ -34,9 +34,8 @@ impl Policy {
     }
 }
 
-/// Folds the versions of one key, given the operation of each, oldest first. The row is the newest
-/// version; `take(field, version)` is called for each field that comes from an older one. Returns
-/// the row's operation.
+/// Folds the versions of one key, given the operation of each, oldest first. The row is the newest version;
+/// `take(field, version)` is called for each field that comes from an older one. Returns the row's operation.
 pub(crate) fn fold(
     policy: Policy,
     ops: &[u8],
@@ -64,8 +63,8 @@ pub(crate) fn fold(
     }
     // Each field that is NULL in the newest version comes from the youngest version that gives it a value.
     for &field in fields {
-        let given = (oldest..=newest).rev().find(|version| !is_null(*version, field));
-        if let Some(version) = given.filter(|version| *version != newest) {
+        let source = (oldest..=newest).rev().find(|version| !is_null(*version, field));
+        if let Some(version) = source.filter(|version| *version != newest) {
             take(field, version);
         }
     }

@@ -52,7 +52,8 @@ impl Footers {
 
 async fn read_footer(store: &Arc<dyn ObjectStore>, file: &FileHandle) -> Result<Footer> {
     let meta = &file.meta;
-    let corrupted = |what: &str| EngineError::Corrupted(format!("file {}: {what}", file.path));
+    let corrupted =
+        |problem: &str| EngineError::Corrupted(format!("file {}: {problem}", file.path));
     let tail = read_tail(store, file).await?;
     let failed = |error| EngineError::reading(&file.path, &error);
     let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);

@@ -101,25 +101,25 @@ impl<W: Write + Send> GroupWriter<W> {
     }
 
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let mut at = 0;
-        while at < batch.num_rows() {
+        let mut offset = 0;
+        while offset < batch.num_rows() {
             let mut group = match self.group.take() {
                 Some(group) => group,
                 None => self.begin()?,
             };
             // The crate ends a page at the end of each write.
-            let rows = (batch.num_rows() - at).min(PAGE_ROWS - group.rows % PAGE_ROWS);
+            let rows = (batch.num_rows() - offset).min(PAGE_ROWS - group.rows % PAGE_ROWS);
             let fields = self.schema.fields().iter();
             for ((field, array), column) in fields.zip(batch.columns()).zip(&mut group.columns) {
                 if rows == batch.num_rows() {
                     column.write(&mut self.codec, field, array)?;
                 } else {
-                    column.write(&mut self.codec, field, &array.slice(at, rows))?;
+                    column.write(&mut self.codec, field, &array.slice(offset, rows))?;
                 }
             }
             group.rows += rows;
             self.group = Some(group);
-            at += rows;
+            offset += rows;
         }
         Ok(())
     }
@@ -149,17 +149,17 @@ impl<W: Write + Send> GroupWriter<W> {
 impl Column {
     fn write(&mut self, codec: &mut Codec, field: &Field, array: &ArrayRef) -> Result<()> {
         let Some(texts) = &mut self.texts else { return self.write_plain(field, array) };
-        let taken = texts.write(codec, array)?;
-        if taken == array.len() {
+        let count = texts.write(codec, array)?;
+        if count == array.len() {
             return Ok(());
         }
         // The dictionary is full. The crate decides whether a dictionary for some of the rows pays.
         if let Some(texts) = self.texts.take() {
-            for before in texts.into_arrays(array.data_type())? {
-                self.write_plain(field, &before)?;
+            for earlier in texts.into_arrays(array.data_type())? {
+                self.write_plain(field, &earlier)?;
             }
         }
-        self.write_plain(field, &array.slice(taken, array.len() - taken))
+        self.write_plain(field, &array.slice(count, array.len() - count))
     }
 
     fn write_plain(&mut self, field: &Field, array: &ArrayRef) -> Result<()> {

@@ -1,9 +1,9 @@
 //! Encodes small numbers as Parquet encodes levels and dictionary indices: runs of one number, and bit-packed groups of
 //! eight, in sequence (`RLE/bit-packed hybrid`).
 //!
-//! Numbers are passed as runs. So a caller with runs pays per run; a caller without pays for the packing, and the
-//! output is no larger than the packed numbers. Invariant: every packed run except the last has whole groups of eight;
-//! the last one is padded with zeros, which readers skip because the count of numbers is stored elsewhere.
+//! Numbers are passed as runs. The cost is per run; numbers that do not repeat cost their packing, and the output is no
+//! larger than the packed numbers. Invariant: every packed run except the last has whole groups of eight; the last one
+//! is padded with zeros, which readers skip because the count of numbers is stored elsewhere.
 
 /// Fewer equal numbers than this are packed.
 const GROUP: usize = 8;
@@ -13,7 +13,7 @@ const PACKED_MAX: usize = 63 * GROUP;
 /// Encoder for one page's numbers.
 pub(crate) struct Hybrid {
     bits: u32,
-    out: Vec<u8>,
+    output: Vec<u8>,
     /// Numbers that are not yet in a run of either kind and will be packed; fewer than [`PACKED_MAX`].
     packed: Vec<u32>,
     /// The last number, and its number of repetitions.
@@ -26,9 +26,9 @@ pub(crate) fn bits_of(max: u32) -> u32 {
 }
 
 impl Hybrid {
-    /// Creates an encoder that appends to `out`; each number takes `bits` bits.
-    pub(crate) fn new(bits: u32, out: Vec<u8>) -> Self {
-        Self { bits, out, packed: Vec::new(), last: (0, 0) }
+    /// Creates an encoder that appends to `output`; each number takes `bits` bits.
+    pub(crate) fn new(bits: u32, output: Vec<u8>) -> Self {
+        Self { bits, output, packed: Vec::new(), last: (0, 0) }
     }
 
     /// Appends a number `count` times. It must fit the bits.
@@ -47,7 +47,7 @@ impl Hybrid {
         let padded = self.packed.len().next_multiple_of(GROUP);
         self.packed.resize(padded, 0);
         self.end_packed();
-        self.out
+        self.output
     }
 
     fn end_run(&mut self) {
@@ -60,7 +60,7 @@ impl Hybrid {
             self.end_packed();
             self.varint(count << 1);
             let bytes = number.to_le_bytes();
-            self.out.extend_from_slice(&bytes[..self.bits.div_ceil(8) as usize]);
+            self.output.extend_from_slice(&bytes[..self.bits.div_ceil(8) as usize]);
         } else {
             self.pack(number, count);
         }
@@ -88,12 +88,12 @@ impl Hybrid {
             word |= u64::from(number) << filled;
             filled += self.bits;
             if filled >= u32::BITS {
-                self.out.extend_from_slice(&word.to_le_bytes()[..4]);
+                self.output.extend_from_slice(&word.to_le_bytes()[..4]);
                 word >>= u32::BITS;
                 filled -= u32::BITS;
             }
         }
-        self.out.extend_from_slice(&word.to_le_bytes()[..filled.div_ceil(8) as usize]);
+        self.output.extend_from_slice(&word.to_le_bytes()[..filled.div_ceil(8) as usize]);
     }
 
     fn varint(&mut self, mut number: usize) {
@@ -101,10 +101,10 @@ impl Hybrid {
             let [low, ..] = number.to_le_bytes();
             number >>= 7;
             if number == 0 {
-                self.out.push(low & 0x7F);
+                self.output.push(low & 0x7F);
                 return;
             }
-            self.out.push(low | 0x80);
+            self.output.push(low | 0x80);
         }
     }
 }

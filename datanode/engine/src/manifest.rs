@@ -75,7 +75,7 @@ impl Recorded {
             recorded.apply(&edit, next_id);
             Ok(recorded)
         });
-        read.map_err(|what| EngineError::Corrupted(format!("the state of a replica: {what}")))
+        read.map_err(|problem| EngineError::Corrupted(format!("the state of a replica: {problem}")))
     }
 
     fn as_edit(&self) -> Edit {
@@ -112,20 +112,20 @@ impl Manifest {
         Self::begin(store, root, Recorded::new(config), Vec::new()).await
     }
 
-    /// Creates the manifest of a partition with an initial state, atomically. The objects in `after`, which may not be
-    /// durable yet, become durable before it ([`After`]).
+    /// Creates the manifest of a partition with an initial state, atomically. The objects in `prerequisites`, which may
+    /// not be durable yet, become durable before it ([`After`]).
     pub(crate) async fn begin(
         store: Arc<dyn ObjectStore>,
         root: &Path,
         recorded: Recorded,
-        after: Vec<Path>,
+        prerequisites: Vec<Path>,
     ) -> Result<Self> {
         let directory = directory(root);
         if !list(&store, &directory).await?.is_empty() {
             return Err(EngineError::AlreadyExists(root.to_string()));
         }
         let mut manifest = Self { store, directory, recorded, last: 0, checkpoint: 0 };
-        manifest.write_checkpoint(after).await?;
+        manifest.write_checkpoint(prerequisites).await?;
         Ok(manifest)
     }
 
@@ -183,12 +183,12 @@ impl Manifest {
         self.recorded.next_id = self.recorded.next_id.max(id);
     }
 
-    /// Makes an edit durable; the objects in `after`, which may not be durable yet, become durable before it
+    /// Makes an edit durable; the objects in `prerequisites`, which may not be durable yet, become durable before it
     /// ([`After`]). When this fails with [`EngineError::DiskFull`] nothing was changed; after any other failure it is
     /// unknown whether the edit took effect.
-    pub(crate) async fn record(&mut self, edit: Edit, after: Vec<Path>) -> Result<()> {
+    pub(crate) async fn record(&mut self, edit: Edit, prerequisites: Vec<Path>) -> Result<()> {
         let path = object_path(&self.directory, self.last + 1, false);
-        write(&self.store, &path, &edit, self.recorded.next_id, after).await?;
+        write(&self.store, &path, &edit, self.recorded.next_id, prerequisites).await?;
         self.last += 1;
         self.recorded.apply(&edit, self.recorded.next_id);
         if self.last - self.checkpoint >= EDITS_MAX
@@ -200,10 +200,10 @@ impl Manifest {
         Ok(())
     }
 
-    async fn write_checkpoint(&mut self, after: Vec<Path>) -> Result<()> {
+    async fn write_checkpoint(&mut self, prerequisites: Vec<Path>) -> Result<()> {
         let path = object_path(&self.directory, self.last, true);
         let edit = self.recorded.as_edit();
-        write(&self.store, &path, &edit, self.recorded.next_id, after).await?;
+        write(&self.store, &path, &edit, self.recorded.next_id, prerequisites).await?;
         self.checkpoint = self.last;
         for object in list(&self.store, &self.directory).await? {
             let old =
@@ -260,7 +260,9 @@ async fn list(store: &Arc<dyn ObjectStore>, directory: &Path) -> Result<Vec<Obje
         });
         match parsed {
             Some(object) => objects.push(object),
-            None => tracing::warn!(object = %meta.location, "not part of a manifest; left alone"),
+            None => {
+                tracing::warn!(object = %meta.location, "ignoring an object that is not part of a manifest")
+            }
         }
     }
     objects.sort_by_key(|object| object.number);
@@ -272,11 +274,11 @@ async fn write(
     path: &Path,
     edit: &Edit,
     next_id: u64,
-    after: Vec<Path>,
+    prerequisites: Vec<Path>,
 ) -> Result<()> {
     let mut options = PutOptions::default();
-    if !after.is_empty() {
-        options.extensions.insert(After(after));
+    if !prerequisites.is_empty() {
+        options.extensions.insert(After(prerequisites));
     }
     let put = store.put_opts(path, encode(edit, next_id).into(), options).await;
     put.map(drop).map_err(|error| EngineError::store(path, &error))
@@ -285,5 +287,5 @@ async fn write(
 async fn read(store: &Arc<dyn ObjectStore>, path: &Path) -> Result<(Edit, u64)> {
     let failed = |error| EngineError::store(path, &error);
     let bytes = store.get(path).await.map_err(failed)?.bytes().await.map_err(failed)?;
-    parse(&bytes).map_err(|what| EngineError::Corrupted(format!("{path}: {what}")))
+    parse(&bytes).map_err(|problem| EngineError::Corrupted(format!("{path}: {problem}")))
 }

@@ -43,9 +43,9 @@ impl Memtable {
         if run.rows() > 0 {
             runs.push(Arc::new(run));
         }
-        while let Some(from) = due(&runs.iter().map(|run| run.rows()).collect::<Vec<_>>()) {
-            let merged = Run::merged(layout, &runs[from..])?;
-            runs.truncate(from);
+        while let Some(start) = due(&runs.iter().map(|run| run.rows()).collect::<Vec<_>>()) {
+            let merged = Run::merged(layout, &runs[start..])?;
+            runs.truncate(start);
             runs.push(Arc::new(merged));
         }
         let since_ms = self.since_ms.or_else(|| (!runs.is_empty()).then_some(now_ms));
@@ -80,13 +80,14 @@ pub(crate) struct Sealed {
 fn due(rows: &[usize]) -> Option<usize> {
     let tier = |rows: usize| rows.max(1).ilog2() / MERGE_RUNS.ilog2();
     let newest = tier(*rows.last()?);
-    let mut from = rows.len();
+    let mut start = rows.len();
     let mut total = 0;
-    while from > 0 && tier(rows[from - 1]) <= newest && total + rows[from - 1] <= MERGE_ROWS_MAX {
-        from -= 1;
-        total += rows[from];
+    while start > 0 && tier(rows[start - 1]) <= newest && total + rows[start - 1] <= MERGE_ROWS_MAX
+    {
+        start -= 1;
+        total += rows[start];
     }
-    (rows.len() - from >= MERGE_RUNS).then_some(from)
+    (rows.len() - start >= MERGE_RUNS).then_some(start)
 }
 
 #[cfg(test)]

@@ -130,8 +130,8 @@ impl Gather {
                 buffers[buffer].column(field).is_null(row)
             },
             |column, version| {
-                let (buffer, from) = versions[version];
-                patches.push(Patch { row, column, buffer, from });
+                let (buffer, source_row) = versions[version];
+                patches.push(Patch { row, column, buffer, from: source_row });
             },
         );
         // The row itself is the newest version.
@@ -139,8 +139,8 @@ impl Gather {
         if op != ops[newest] {
             self.ops.push((row, op));
         }
-        let (buffer, from) = versions[newest];
-        self.take(buffer, from, 1);
+        let (buffer, source_row) = versions[newest];
+        self.take(buffer, source_row, 1);
     }
 
     /// Returns the rows in one batch of this schema (which is also that of all buffers).
@@ -157,9 +157,9 @@ impl Gather {
     /// batch, even those that another slice references too. Runs that are merged repeatedly would otherwise come to
     /// have millions.
     fn brought(&self, column: usize) -> usize {
-        let each: Vec<usize> =
+        let buffer_counts: Vec<usize> =
             self.buffers.iter().map(|batch| view_buffers(batch.column(column))).collect();
-        self.segments.iter().map(|segment| each[segment.buffer]).sum()
+        self.segments.iter().map(|segment| buffer_counts[segment.buffer]).sum()
     }
 
     /// Source of each row: a buffer, and a row of it.
@@ -396,16 +396,18 @@ impl Merge {
         }
     }
 
-    /// Fetches batches until all cursors that may have the smallest key know theirs; false at the end.
+    /// Fetches batches until every cursor that may have the smallest key has one; false at the end.
     async fn fetch_due(&mut self) -> Result<bool> {
         loop {
-            let Some((first, others)) = self.order.split_first() else { return Ok(false) };
+            let Some((first, rest)) = self.order.split_first() else { return Ok(false) };
             let first = &self.cursors[*first];
-            let is_same = |other: &&usize| self.cursors[**other].compare(first).is_eq();
-            let is_due = |other: &usize| self.cursors[*other].current.is_none();
+            let is_same = |cursor: &&usize| self.cursors[**cursor].compare(first).is_eq();
+            let is_due = |cursor: &usize| self.cursors[*cursor].current.is_none();
             let due = match &first.current {
                 None => Some(0),
-                Some(_) => others.iter().take_while(is_same).position(is_due).map(|at| at + 1),
+                Some(_) => {
+                    rest.iter().take_while(is_same).position(is_due).map(|position| position + 1)
+                }
             };
             let Some(position) = due else { return Ok(true) };
             let cursor = self.order.remove(position);
@@ -420,7 +422,7 @@ impl Merge {
     fn step(&mut self, gather: &mut Gather) -> (usize, usize) {
         let smallest = self.order[0];
         let cursor = &self.cursors[smallest];
-        let is_same = |other: &&usize| self.cursors[**other].compare(cursor).is_eq();
+        let is_same = |candidate: &&usize| self.cursors[**candidate].compare(cursor).is_eq();
         let same = self.order[1..].iter().take_while(is_same).count();
         if same > 0 && self.policy.folds() {
             let row = cursor.row;
@@ -479,8 +481,8 @@ impl Merge {
         if self.whole && inserted.current.is_none() {
             return;
         }
-        let place = self.order.partition_point(|other| {
-            self.cursors[*other].compare(inserted).then(other.cmp(&cursor)).is_lt()
+        let place = self.order.partition_point(|candidate| {
+            self.cursors[*candidate].compare(inserted).then(candidate.cmp(&cursor)).is_lt()
         });
         self.order.insert(place, cursor);
     }
@@ -512,18 +514,18 @@ pub(crate) fn merged(layout: &Layout, schema: &SchemaRef, sources: Vec<Sorted>) 
         merge.step(&mut gather);
     }
     // Of folded versions the newest one was taken, whose key is that of all.
-    let taken = gather
+    let segments = gather
         .segments
         .iter()
         .map(|segment| (&keys[segment.buffer], segment.start..segment.start + segment.rows));
-    let keys = Keys::gather(taken)?;
+    let keys = Keys::gather(segments)?;
     Ok(Sorted { batch: gather.finish(schema)?, keys })
 }
 
 /// The first row behind `start` (whose row is taken in any case), up to `limit`, whose key is not below that of `bound`
 /// (or, with `inclusive`, is above it).
 fn gallop(keys: &Keys, start: usize, limit: usize, bound: &Cursor, inclusive: bool) -> usize {
-    let before = |row: usize| {
+    let is_before = |row: usize| {
         let key = keys.get(row);
         match head(key).cmp(&bound.head).then_with(|| key.cmp(bound.key())) {
             Ordering::Less => true,
@@ -532,14 +534,14 @@ fn gallop(keys: &Keys, start: usize, limit: usize, bound: &Cursor, inclusive: bo
         }
     };
     let (mut low, mut step) = (start + 1, 1);
-    while low < limit && before((low + step - 1).min(limit - 1)) {
+    while low < limit && is_before((low + step - 1).min(limit - 1)) {
         low = (low + step).min(limit);
         step *= 2;
     }
     let mut high = (low + step).min(limit);
     while low < high {
         let middle = low + (high - low) / 2;
-        if before(middle) {
+        if is_before(middle) {
             low = middle + 1;
         } else {
             high = middle;

@@ -100,9 +100,9 @@ impl Partition {
 fn sample(samples: &mut Samples, keys: &Keys, step: usize) {
     let Some(last) = keys.len().checked_sub(1) else { return };
     let places = (0..last).step_by(step).chain([last]);
-    for at in places {
-        let rows = (last + 1 - at).min(step) as u64;
-        *samples.entry(Bytes::copy_from_slice(keys.get(at))).or_default() += rows;
+    for position in places {
+        let rows = (last + 1 - position).min(step) as u64;
+        *samples.entry(Bytes::copy_from_slice(keys.get(position))).or_default() += rows;
     }
 }
 
@@ -123,7 +123,7 @@ fn sample_groups(samples: &mut Samples, file: &FileEntry) {
 /// The best bound among those next to the middle, by number of columns.
 fn choose(samples: &Samples, layout: &Layout) -> Result<Option<Bound>> {
     let total: u64 = samples.values().sum();
-    let below = |cut: &Bytes| samples.range(..cut.clone()).map(|(_, rows)| rows).sum::<u64>();
+    let rows_below = |cut: &Bytes| samples.range(..cut.clone()).map(|(_, rows)| rows).sum::<u64>();
     let mut passed = 0;
     let middle = samples.iter().find(|(_, rows)| {
         passed += **rows;
@@ -140,17 +140,17 @@ fn choose(samples: &Samples, layout: &Layout) -> Result<Option<Bound>> {
             bound.key.truncate(columns);
             Ok((layout.codec.encode_bound(&bound)?, bound))
         };
-        let own = prefix(middle)?;
+        let common = prefix(middle)?;
         // The first key behind all that share the prefix.
         let mut next = None;
         for key in samples.range(middle.clone()..).map(|(key, _)| key) {
-            if !key.starts_with(&own.0) {
+            if !key.starts_with(&common.0) {
                 next = Some(prefix(key)?);
                 break;
             }
         }
-        for (cut, bound) in [Some(own), next].into_iter().flatten() {
-            let smaller = below(&cut).min(total - below(&cut));
+        for (cut, bound) in [Some(common), next].into_iter().flatten() {
+            let smaller = rows_below(&cut).min(total - rows_below(&cut));
             if smaller > best.as_ref().map_or(0, |(rows, _)| *rows) {
                 best = Some((smaller, bound));
             }

@@ -115,9 +115,10 @@ impl Search {
         let layout = &self.reading.version.layout;
         let mut ends = Vec::with_capacity(self.sources.files.len() + self.sources.runs.len());
         for file in &self.sources.files {
-            let found = of_file(&self.cache, &self.reading.reader, file, layout, self.tail).await?;
-            let Some(found) = found else { return Ok(None) };
-            ends.push(found);
+            let file_ends =
+                of_file(&self.cache, &self.reading.reader, file, layout, self.tail).await?;
+            let Some(file_ends) = file_ends else { return Ok(None) };
+            ends.push(file_ends);
         }
         for run in &self.sources.runs {
             ends.push(Arc::new(SeriesEnds::of(&run.sorted.keys, self.tail)?));
@@ -139,11 +140,13 @@ impl Search {
         let mut inputs = Vec::new();
         for (source, chosen) in newest(ends, self.tail).into_iter().enumerate() {
             let ends = &ends[source];
-            let wanted = |at: &usize| overlaps((ends.keys.get(*at), ends.keys.get(*at)), ranges);
-            let chosen: Vec<usize> = chosen.into_iter().filter(wanted).collect();
+            let is_in_range = |position: &usize| {
+                overlaps((ends.keys.get(*position), ends.keys.get(*position)), ranges)
+            };
+            let chosen: Vec<usize> = chosen.into_iter().filter(is_in_range).collect();
             let Some(first) = chosen.first() else { continue };
             let first = Bytes::copy_from_slice(ends.keys.get(*first));
-            let places = chosen.iter().map(|at| u32::try_from(*at).unwrap_or(u32::MAX));
+            let places = chosen.iter().map(|position| u32::try_from(*position).unwrap_or(u32::MAX));
             let rows = take(&ends.rows, &UInt32Array::from_iter_values(places), None)?;
             let rows = rows.as_primitive::<UInt32Type>().clone();
             inputs.push(match files.get(source) {
@@ -191,8 +194,8 @@ impl Search {
                 && ops.values().contains(&DELETE)
             {
                 let keys = version.layout.codec.encode(&batch)?;
-                let gone = (0..keys.len()).filter(|row| ops.value(*row) == DELETE);
-                deleted.extend(gone.map(|row| Bytes::copy_from_slice(keys.get(row))));
+                let deleted_rows = (0..keys.len()).filter(|row| ops.value(*row) == DELETE);
+                deleted.extend(deleted_rows.map(|row| Bytes::copy_from_slice(keys.get(row))));
             }
             let batch = settle(batch)?;
             let mask = domains.mask(&batch)?;

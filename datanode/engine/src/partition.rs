@@ -77,7 +77,7 @@ pub struct Partition {
     pub(crate) compacting: tokio::sync::Mutex<()>,
     /// Files received of another replica, if its transfer ended early.
     pub(crate) kept: Mutex<Option<Kept>>,
-    /// Cached answer to whether files should be merged, with the number of file changes and the conditions for which it
+    /// Cached decision whether files should be merged, with the number of file changes and the conditions for which it
     /// holds.
     pub(crate) compaction_due: Mutex<Option<((u64, Aim), bool)>>,
     /// Epoch of the current range, and the clock's time in milliseconds at which a compaction first saw it.
@@ -93,7 +93,7 @@ pub struct Partition {
 pub struct PartitionStats {
     /// Rows in files and memtables, versions and tombstones included.
     pub rows: u64,
-    /// Files.
+    /// Number of files.
     pub files: u64,
     /// Bytes in files.
     pub file_bytes: u64,
@@ -246,7 +246,7 @@ impl Partition {
             active = active.with(&version.layout, run, now_ms)?;
         }
         // Only the holder of `applying` changes memtables and layout, so these are still the current ones.
-        self.update(|now| Ok(now.applied(LogPosition { index, mark }, active)))?;
+        self.update(|current| Ok(current.applied(LogPosition { index, mark }, active)))?;
         Ok(keys)
     }
 
@@ -265,7 +265,7 @@ impl Partition {
         }
         let old = &version.layout.config.schema;
         if schema.version <= old.version {
-            return self.update(|now| Ok(now.applied(position, version.active.clone())));
+            return self.update(|current| Ok(current.applied(position, version.active.clone())));
         }
         check_change(old, &schema)?;
         let range = version.layout.config.range.rekeyed(&old.key, &schema.key);
@@ -280,7 +280,7 @@ impl Partition {
             let number = old.number;
             sealed.insert(number, Arc::new(Sealed { number, memtable, position, state }));
         }
-        self.update(|now| now.reshaped(position, layout, active, &sealed))
+        self.update(|current| current.reshaped(position, layout, active, &sealed))
     }
 
     /// Applies an entry that removes all rows.
@@ -293,7 +293,7 @@ impl Partition {
         if index <= self.version().applied.index {
             return Ok(());
         }
-        self.update(|now| Ok(now.truncated(LogPosition { index, mark })))
+        self.update(|current| Ok(current.truncated(LogPosition { index, mark })))
     }
 
     /// Seals the memtable, so that the next flush covers everything applied so far. `state` returns the owner's state,
@@ -303,8 +303,8 @@ impl Partition {
         let version = self.version();
         if version.applied.index > version.sealed_index {
             let state = state();
-            let mut now = self.version.write();
-            *now = Arc::new(now.sealed(state));
+            let mut current = self.version.write();
+            *current = Arc::new(current.sealed(state));
             self.changes.fetch_add(1, Ordering::Release);
         }
     }
@@ -317,7 +317,8 @@ impl Partition {
     /// True if there is a memtable that should be sealed (if it is not yet) and flushed.
     pub fn wants_flush(&self) -> bool {
         let version = self.version();
-        let age = version.active.since_ms.map(|since| self.clock.now_ms().saturating_sub(since));
+        let age =
+            version.active.since_ms.map(|start_ms| self.clock.now_ms().saturating_sub(start_ms));
         let age_max = i64::try_from(self.options.flush_age.as_millis()).unwrap_or(i64::MAX);
         !version.sealed.is_empty() || self.wants_seal() || age.is_some_and(|age| age >= age_max)
     }
@@ -348,7 +349,7 @@ impl Partition {
         let version = self.version();
         let sealed: u64 = version.sealed.iter().map(|sealed| sealed.memtable.rows).sum();
         let memtable_rows = version.active.rows + sealed;
-        let sum = |of: fn(&FileEntry) -> u64| version.files.values().map(of).sum();
+        let sum = |size: fn(&FileEntry) -> u64| version.files.values().map(size).sum();
         let file_rows: u64 = sum(FileEntry::rows);
         PartitionStats {
             rows: file_rows + memtable_rows,
@@ -422,16 +423,16 @@ impl Partition {
         recorded
     }
 
-    /// Makes an edit durable; the objects in `after`, which may not be durable yet, become durable before it
+    /// Makes an edit durable; the objects in `prerequisites`, which may not be durable yet, become durable before it
     /// ([`crate::After`]). If that fails for another reason than lack of space, the partition stops.
     pub(crate) async fn record_after(
         &self,
         manifest: &mut Manifest,
         edit: Edit,
-        after: Vec<Path>,
+        prerequisites: Vec<Path>,
     ) -> Result<()> {
         self.check_running()?;
-        let recorded = manifest.record(edit, after).await;
+        let recorded = manifest.record(edit, prerequisites).await;
         if let Err(error) = &recorded
             && !matches!(error, EngineError::DiskFull(_))
         {
@@ -459,7 +460,7 @@ impl Partition {
         loop {
             let Some(path) = self.garbage.lock().last().cloned() else { return Ok(()) };
             delete(&self.store, &path).await?;
-            self.garbage.lock().retain(|other| *other != path);
+            self.garbage.lock().retain(|queued| *queued != path);
         }
     }
 
@@ -505,12 +506,12 @@ async fn stored_files(
         .map_err(|error| EngineError::store(&directory, &error))?;
     let mut sizes: BTreeMap<Path, u64> =
         listed.into_iter().map(|object| (object.location, object.size)).collect();
-    let named: BTreeSet<Path> = files.keys().map(|id| file_path(root, *id)).collect();
-    for orphan in sizes.keys().filter(|path| !named.contains(*path)) {
+    let recorded: BTreeSet<Path> = files.keys().map(|id| file_path(root, *id)).collect();
+    for orphan in sizes.keys().filter(|path| !recorded.contains(*path)) {
         tracing::info!(file = %orphan, "removing a file that the manifest does not name");
         delete(store, orphan).await?;
     }
-    sizes.retain(|path, _| named.contains(path));
+    sizes.retain(|path, _| recorded.contains(path));
     Ok(sizes)
 }
 
@@ -543,8 +544,8 @@ fn check_change(old: &TableSchema, new: &TableSchema) -> Result<()> {
     }
     // Columns added to the key are NULL in all existing rows, so rows stay in order if the old key's columns keep
     // theirs.
-    let kept: Vec<_> = new.key.iter().filter(|id| old.key.contains(id)).collect();
-    if !kept.into_iter().eq(old.key.iter()) {
+    let common: Vec<_> = new.key.iter().filter(|id| old.key.contains(id)).collect();
+    if !common.into_iter().eq(old.key.iter()) {
         return Err(EngineError::InvalidInput("the key can only gain columns".to_owned()));
     }
     Ok(())

@@ -71,8 +71,8 @@ pub(crate) fn sources(version: &Version, domains: &Domains, exact: &KeyRange) ->
         let (Some(domain), Some((first, last))) = (domain, time) else { return true };
         domain.may_contain(Some(&Value::Timestamp(first)), Some(&Value::Timestamp(last)), false)
     };
-    let wanted = |file: &&FileEntry| in_time(file.meta().time) && in_ranges(file.span());
-    let files: Vec<FileEntry> = version.files.values().filter(wanted).cloned().collect();
+    let is_wanted = |file: &&FileEntry| in_time(file.meta().time) && in_ranges(file.span());
+    let files: Vec<FileEntry> = version.files.values().filter(is_wanted).cloned().collect();
     let files_pruned = (version.files.len() - files.len()) as u64;
     let sealed = version.sealed.iter().flat_map(|sealed| &sealed.memtable.runs);
     let runs = sealed.chain(&version.active.runs);
@@ -167,28 +167,28 @@ fn merging_units(
     let cuts: Vec<i64> = groups.iter().skip(1).filter_map(|group| Some(group.time?.0)).collect();
     let groups = if groups.is_empty() { vec![TimeGroup::default()] } else { groups };
     for (number, group) in groups.into_iter().enumerate() {
-        let from = number.checked_sub(1).map_or(i64::MIN, |before| cuts[before]);
-        let to = cuts.get(number).copied().unwrap_or(i64::MAX);
+        let start = number.checked_sub(1).map_or(i64::MIN, |previous| cuts[previous]);
+        let end = cuts.get(number).copied().unwrap_or(i64::MAX);
         let pieces: Vec<(Arc<Run>, Option<(i64, i64)>)> = runs
             .iter()
-            .filter_map(|run| cut_run(run, (from, to)).map(|time| (Arc::clone(run), time)))
+            .filter_map(|run| cut_run(run, (start, end)).map(|time| (Arc::clone(run), time)))
             .collect();
         units.extend(key_units(group.files, &pieces, ranges, exact, parallelism));
     }
     units
 }
 
-/// Decides whether a run is read for the ticks from `from` to `to` (half-open; the end of time is included): `None` if
-/// it has no such rows, `Some(None)` if all of it is read, and `Some(Some(_))` if it must be cut to these ticks.
+/// Decides whether a run is read for the ticks from `start` to `end` (half-open; the end of time is included): `None`
+/// if it has no such rows, `Some(None)` if all of it is read, and `Some(Some(_))` if it must be cut to these ticks.
 #[expect(clippy::option_option, reason = "none, some of it uncut, some of it cut")]
-fn cut_run(run: &Run, (from, to): (i64, i64)) -> Option<Option<(i64, i64)>> {
+fn cut_run(run: &Run, (start, end): (i64, i64)) -> Option<Option<(i64, i64)>> {
     let Some((first, last)) = run.time else { return Some(None) };
-    let ends = to != i64::MAX;
-    if last < from || (ends && first >= to) {
+    let ends = end != i64::MAX;
+    if last < start || (ends && first >= end) {
         return None;
     }
-    let inside = first >= from && (!ends || last < to);
-    Some((!inside).then_some((from, to)))
+    let inside = first >= start && (!ends || last < end);
+    Some((!inside).then_some((start, end)))
 }
 
 #[derive(Default)]
@@ -265,19 +265,19 @@ fn segment_units(
     ranges: &[KeyRange],
     parallelism: usize,
 ) {
-    let wanted: Arc<[KeyRange]> = parts_within(ranges, &range).collect();
+    let wanted_ranges: Arc<[KeyRange]> = parts_within(ranges, &range).collect();
     let mut pieces = Vec::new();
     for (run, time) in runs {
-        let piece = Piece { run: Arc::clone(run), ranges: Arc::clone(&wanted), time: *time };
-        if !wanted.is_empty() && !piece.run.within(&wanted).is_empty() {
+        let piece = Piece { run: Arc::clone(run), ranges: Arc::clone(&wanted_ranges), time: *time };
+        if !wanted_ranges.is_empty() && !piece.run.within(&wanted_ranges).is_empty() {
             pieces.push(piece);
         }
     }
-    if wanted.is_empty() || (files.is_empty() && pieces.is_empty()) {
+    if wanted_ranges.is_empty() || (files.is_empty() && pieces.is_empty()) {
         return;
     }
     if files.len() == 1 && pieces.is_empty() {
-        units.extend(plain_file(&files[0], &wanted));
+        units.extend(plain_file(&files[0], &wanted_ranges));
         return;
     }
     if files.is_empty() && pieces.len() == 1 {
@@ -287,24 +287,26 @@ fn segment_units(
     // Oldest first: files of one run share no key, so their order does not matter.
     files.sort_by_key(|file| (file.meta().run, file.meta().id));
     for part in divide(&range, &files, &pieces, parallelism) {
-        let wanted: Arc<[KeyRange]> = parts_within(&wanted, &part).collect();
-        if wanted.is_empty() {
+        let wanted_ranges: Arc<[KeyRange]> = parts_within(&wanted_ranges, &part).collect();
+        if wanted_ranges.is_empty() {
             continue;
         }
-        let overlapping = |group: &usize, file: &FileEntry| file.group_overlaps(*group, &wanted);
+        let overlapping =
+            |group: &usize, file: &FileEntry| file.group_overlaps(*group, &wanted_ranges);
         let part_files = files.iter().filter_map(|file| {
             let mut groups = (0..file.row_groups()).filter(|group| overlapping(group, file));
             let first = groups.next()?;
             let last = groups.next_back().unwrap_or(first);
             Some((file.clone(), first..last + 1))
         });
-        let part_runs =
-            pieces.iter().map(|piece| Piece { ranges: Arc::clone(&wanted), ..piece.clone() });
+        let part_runs = pieces
+            .iter()
+            .map(|piece| Piece { ranges: Arc::clone(&wanted_ranges), ..piece.clone() });
         units.push(Unit {
             files: part_files.collect(),
             runs: part_runs.collect(),
             range: part,
-            ranges: wanted,
+            ranges: wanted_ranges,
             merge: true,
         });
     }
@@ -348,7 +350,7 @@ fn sort_units(units: &mut [Unit]) -> bool {
     };
     let mut starts: Vec<usize> = (0..units.len()).collect();
     starts.sort_by(|a, b| units[*a].range.start.cmp(&units[*b].range.start));
-    let sorted: Vec<Unit> = starts.iter().map(|at| units[*at].clone()).collect();
+    let sorted: Vec<Unit> = starts.iter().map(|position| units[*position].clone()).collect();
     if in_order(&sorted) {
         units.clone_from_slice(&sorted);
         return true;

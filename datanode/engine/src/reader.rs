@@ -60,26 +60,26 @@ pub(crate) type BatchStream = BoxStream<'static, Result<RecordBatch>>;
 impl FileReader {
     /// Opens a file.
     pub(crate) async fn open(&self, file: &FileEntry, read: Read) -> Result<BatchStream> {
-        let wanted = match &self.series {
+        let selected = match &self.series {
             Some(series) => series.wanted(self, file, &read).await?,
             None => None,
         };
-        self.open_with(file, read, wanted).await
+        self.open_with(file, read, selected).await
     }
 
-    /// Opens a file; `wanted` restricts it to some rows, if they are known already.
+    /// Opens a file; `selected` restricts it to some rows, if they are known already.
     pub(crate) async fn open_with(
         &self,
         file: &FileEntry,
         mut read: Read,
-        wanted: Option<Wanted>,
+        selected: Option<Wanted>,
     ) -> Result<BatchStream> {
         // Statistics of the columns with domains exclude row groups.
         let footer = self.footer(file).await?;
         let metadata = footer.metadata.metadata();
-        let rows = wanted.map(|wanted| {
-            read.domains = wanted.domains;
-            wanted.rows
+        let rows = selected.map(|selected| {
+            read.domains = selected.domains;
+            selected.rows
         });
         let mut columns = Vec::new();
         for (name, domain) in read.domains.iter() {
@@ -87,14 +87,15 @@ impl FileReader {
         }
         let in_range = |group: &usize| file.group_overlaps(*group, &read.ranges);
         let may_match = |group: &usize| columns.iter().all(|c| c.groups[*group].may_match);
-        let all = read.groups.clone();
-        let mut groups: Vec<usize> = all.clone().filter(in_range).filter(may_match).collect();
+        let candidates = read.groups.clone();
+        let mut groups: Vec<usize> =
+            candidates.clone().filter(in_range).filter(may_match).collect();
         let rows = rows.map(|rows| rows_of_groups(metadata, &mut groups, &rows));
         let stats = &self.counters.scan;
-        let pruned = (all.len() - groups.len()) as u64;
+        let pruned = (candidates.len() - groups.len()) as u64;
         stats.row_groups_pruned.fetch_add(pruned, Ordering::Relaxed);
         if groups.is_empty() {
-            if all == (0..file.row_groups()) {
+            if candidates == (0..file.row_groups()) {
                 stats.files_pruned.fetch_add(1, Ordering::Relaxed);
             }
             return Ok(futures::stream::empty().boxed());
@@ -146,6 +147,7 @@ impl FileReader {
         schema: SchemaRef,
         rows: Rows,
     ) -> Result<BatchStream> {
+        // Bytes come through the block cache, which checks them.
         let path = file.handle.path.clone();
         let reader = BlockReader {
             store: Arc::clone(&self.store),
@@ -166,6 +168,7 @@ impl FileReader {
             builder = builder.with_row_filter(RowFilter::new(rows.filters));
         }
         let stream = builder.build().map_err(|error| EngineError::reading(&path, &error))?;
+        // Count the rows, and supply the columns that the file does not have.
         let (counters, layout) = (self.counters.clone(), Arc::clone(&self.layout));
         let stream = stream.map_err(move |error| EngineError::reading(&path, &error));
         Ok(stream
@@ -202,12 +205,13 @@ fn filters(
 ) -> Vec<Box<dyn ArrowPredicate>> {
     let mut filters: Vec<Box<dyn ArrowPredicate>> = Vec::new();
     for (name, domain) in read.domains.iter() {
-        let known = columns.iter().find(|column| column.name == name);
-        if known.is_some_and(|column| groups.iter().all(|group| column.groups[*group].proven)) {
+        let statistics = columns.iter().find(|column| column.name == name);
+        if statistics.is_some_and(|column| groups.iter().all(|group| column.groups[*group].proven))
+        {
             continue;
         }
         if footer.metadata.schema().index_of(name).is_err() {
-            // One value in every row: nothing to decode. (If it is not wanted, no group is left.)
+            // One value in every row: nothing to decode. (If it is outside of the domain, no group is left.)
             continue;
         }
         let domain = domain.clone();
@@ -246,11 +250,11 @@ impl<'a> ColumnStatistics<'a> {
         let schema = footer.metadata.schema();
         // A column that the file does not have holds one value in every row: its default, or NULL.
         if schema.index_of(name).is_err() {
-            let held = match layout.missing(name) {
+            let matches = match layout.missing(name) {
                 Some(value) => domain.mask(value.as_ref())?.value(0),
                 None => domain.allows_null(),
             };
-            let verdict = Verdict { may_match: held, proven: held };
+            let verdict = Verdict { may_match: matches, proven: matches };
             let groups = vec![verdict; metadata.num_row_groups()];
             return Ok(Self { name: name.to_owned(), domain, groups, converter: None });
         }
@@ -285,15 +289,15 @@ struct Statistics {
 
 impl Statistics {
     /// Judges one row group or page.
-    fn judge(&self, domain: &Domain, at: usize, rows: u64) -> Result<Verdict> {
+    fn judge(&self, domain: &Domain, position: usize, rows: u64) -> Result<Verdict> {
         let nulls = self.nulls.as_primitive::<UInt64Type>();
-        let nulls = nulls.is_valid(at).then(|| nulls.value(at));
+        let nulls = nulls.is_valid(position).then(|| nulls.value(position));
         if nulls == Some(rows) {
-            let held = domain.allows_null();
-            return Ok(Verdict { may_match: held, proven: held });
+            let matches = domain.allows_null();
+            return Ok(Verdict { may_match: matches, proven: matches });
         }
         let bound = |array: &ArrayRef| -> Result<Option<Value>> {
-            let value = Value::from_array(array.as_ref(), at)?;
+            let value = Value::from_array(array.as_ref(), position)?;
             Ok((!value.is_null()).then_some(value))
         };
         let (min, max) = (bound(&self.min)?, bound(&self.max)?);
@@ -338,7 +342,7 @@ fn select_pages(
                 .map_err(failed)?,
         };
         // Translate the pages that may match into ranges of rows, counted over the chosen groups.
-        let (mut wanted, mut page, mut before, mut total) = (Vec::new(), 0, 0, 0);
+        let (mut ranges, mut page, mut group_start, mut total) = (Vec::new(), 0, 0, 0);
         for group in groups {
             let rows = usize::try_from(metadata.row_group(*group).num_rows()).unwrap_or_default();
             let pages = offset_index[*group][leaf].page_locations();
@@ -349,15 +353,15 @@ fn select_pages(
                 let verdict =
                     statistics.judge(column.domain, page, end.saturating_sub(*start) as u64)?;
                 if verdict.may_match {
-                    wanted.push(before + start..before + end);
+                    ranges.push(group_start + start..group_start + end);
                 }
                 page += 1;
             }
-            before += rows;
-            total = before;
+            group_start += rows;
+            total = group_start;
         }
         // A row must be selected by every column.
-        let pages = RowSelection::from_consecutive_ranges(wanted.into_iter(), total);
+        let pages = RowSelection::from_consecutive_ranges(ranges.into_iter(), total);
         selection = Some(match selection {
             Some(selection) => selection.intersection(&pages),
             None => pages,
@@ -375,23 +379,23 @@ fn rows_of_groups(
 ) -> RowSelection {
     let count =
         |group: usize| usize::try_from(metadata.row_group(group).num_rows()).unwrap_or(usize::MAX);
-    let (mut ranges, mut kept) = (Vec::new(), 0);
+    let (mut ranges, mut kept_rows) = (Vec::new(), 0);
     let (mut group_seen, mut start) = (0, 0);
     groups.retain(|group| {
         start += (group_seen..*group).map(count).sum::<usize>();
         group_seen = *group;
         let end = start + count(*group);
-        let before = ranges.len();
+        let length = ranges.len();
         let first = rows.partition_point(|range| range.end <= start);
         for range in rows[first..].iter().take_while(|range| range.start < end) {
-            let (from, to) = (range.start.max(start), range.end.min(end));
-            ranges.push(kept + from - start..kept + to - start);
+            let (lower, upper) = (range.start.max(start), range.end.min(end));
+            ranges.push(kept_rows + lower - start..kept_rows + upper - start);
         }
-        let any = ranges.len() > before;
-        kept += if any { end - start } else { 0 };
-        any
+        let has_rows = ranges.len() > length;
+        kept_rows += if has_rows { end - start } else { 0 };
+        has_rows
     });
-    RowSelection::from_consecutive_ranges(ranges.into_iter(), kept)
+    RowSelection::from_consecutive_ranges(ranges.into_iter(), kept_rows)
 }
 
 /// The row groups that contain the given rows (by number, ascending), and the selection of these rows within those
@@ -403,12 +407,12 @@ fn select_rows(metadata: &ParquetMetaData, rows: &[u32]) -> (Vec<usize>, RowSele
     let (mut start, mut chosen) = (0, 0);
     for (number, group) in metadata.row_groups().iter().enumerate() {
         let count = usize::try_from(group.num_rows()).unwrap_or_default();
-        let before = ranges.len();
+        let length = ranges.len();
         while let Some(row) = rows.next_if(|row| *row < start + count) {
-            let at = chosen + row - start;
-            ranges.push(at..at + 1);
+            let position = chosen + row - start;
+            ranges.push(position..position + 1);
         }
-        if ranges.len() > before {
+        if ranges.len() > length {
             groups.push(number);
             chosen += count;
         }

@@ -58,18 +58,18 @@ impl Output<'_> {
         let mut rest =
             fetched.await.map_err(|error| EngineError::Internal(error.to_string()))??;
         // One file after another, until the merge has ended.
-        while let Some(now) = rest.take().filter(|rest| rest.next.is_some()) {
+        while let Some(current) = rest.take().filter(|rest| rest.next.is_some()) {
             let id = self.manifest.lock().await.allocate();
             let (layout, schema) = (Arc::clone(self.layout), Arc::clone(&schema));
             let (purpose, bytes_target) = (self.purpose, self.bytes_target);
             let encode = move |sink: Sink| {
                 let writer = FileWriter::new(schema, purpose, (id, run), window, sink)?;
-                now.write_file(&layout, writer, bytes_target)
+                current.write_file(&layout, writer, bytes_target)
             };
-            let (meta, later) =
+            let (meta, remainder) =
                 write_object(self.store, &file_path(self.root, id), self.lazy, encode).await?;
             written.push(meta);
-            rest = Some(later);
+            rest = Some(remainder);
         }
         Ok(())
     }
@@ -130,7 +130,7 @@ impl Rest {
 pub(crate) async fn discard(store: &Arc<dyn ObjectStore>, root: &Path, files: &[FileMeta]) {
     for file in files {
         if let Err(error) = delete(store, &file_path(root, file.id)).await {
-            tracing::warn!(file = file.id, %error, "a file that is not needed stays until the next start");
+            tracing::warn!(file = file.id, %error, "an unneeded file stays until the next start");
         }
     }
 }

@@ -107,17 +107,17 @@ impl Run {
     }
 
     fn new(layout: &Layout, mut sorted: Sorted) -> Result<Self> {
-        let own = own_bytes(&sorted.batch);
-        let mut kept = kept_bytes(sorted.batch.columns());
-        if kept > wasteful(own) || is_scattered(&sorted.batch) {
+        let value_bytes = own_bytes(&sorted.batch);
+        let mut held_bytes = kept_bytes(sorted.batch.columns());
+        if held_bytes > wasteful(value_bytes) || is_scattered(&sorted.batch) {
             sorted.batch = copied(&sorted.batch)?;
-            kept = kept_bytes(sorted.batch.columns());
+            held_bytes = kept_bytes(sorted.batch.columns());
         }
         let time = match &layout.time {
             Some(time) => span(&ticks(&sorted.batch, time)?),
             None => None,
         };
-        let bytes = (kept + sorted.keys.size_bytes()) as u64;
+        let bytes = (held_bytes + sorted.keys.size_bytes()) as u64;
         Ok(Self { sorted, time, bytes })
     }
 
@@ -195,22 +195,22 @@ pub(crate) fn seq_span(batch: &RecordBatch) -> Option<(u64, u64)> {
 fn stored_columns(layout: &Layout, kind: WriteKind, rows: &RecordBatch) -> Result<RecordBatch> {
     let schema = rows.schema();
     // A delete stores only the key.
-    let wanted = |name: &str| {
+    let is_stored = |name: &str| {
         schema.index_of(name).is_ok() && (kind == WriteKind::Put || layout.is_key(name))
     };
     if kind == WriteKind::Delete && !layout.policy.folds() {
         return Err(EngineError::Unsupported("DELETE from an append-mode table".to_owned()));
     }
     let fields: Vec<_> =
-        layout.columns.fields().iter().filter(|field| wanted(field.name())).cloned().collect();
+        layout.columns.fields().iter().filter(|field| is_stored(field.name())).cloned().collect();
     // Types must be the table's, and every row needs a value of the time index.
     for field in &fields {
-        let given = schema.field_with_name(field.name())?.data_type();
-        if given != field.data_type()
-            && ColumnType::from_arrow(given) != ColumnType::from_arrow(field.data_type())
+        let data_type = schema.field_with_name(field.name())?.data_type();
+        if data_type != field.data_type()
+            && ColumnType::from_arrow(data_type) != ColumnType::from_arrow(field.data_type())
         {
             return Err(EngineError::InvalidInput(format!(
-                "column \"{}\" has type {given}, expected {}",
+                "column \"{}\" has type {data_type}, expected {}",
                 field.name(),
                 field.data_type()
             )));
@@ -275,12 +275,12 @@ pub(crate) fn own_bytes(batch: &RecordBatch) -> usize {
 }
 
 fn column_bytes(column: &ArrayRef) -> usize {
-    let beside: usize = match column.data_type() {
+    let text_bytes: usize = match column.data_type() {
         DataType::Utf8View => long_bytes(column.as_string_view().views()),
         DataType::BinaryView => long_bytes(column.as_binary_view().views()),
         _ => 0,
     };
-    column.to_data().get_slice_memory_size().unwrap_or_default() + beside
+    column.to_data().get_slice_memory_size().unwrap_or_default() + text_bytes
 }
 
 /// Bytes that views reference outside themselves: every value longer than twelve bytes.
@@ -300,8 +300,8 @@ fn kept_bytes(columns: &[ArrayRef]) -> usize {
             let place = buffer.data_ptr().as_ptr() as usize;
             // Memory that arrow did not allocate has no known capacity: only its visible part counts.
             let bytes = buffer.capacity().max(buffer.ptr_offset() + buffer.len());
-            let known = allocations.entry(place).or_default();
-            *known = bytes.max(*known);
+            let allocation = allocations.entry(place).or_default();
+            *allocation = bytes.max(*allocation);
         }
     }
     allocations.into_values().sum()
@@ -321,25 +321,25 @@ fn column_is_scattered(column: &ArrayRef) -> bool {
 /// in place; mostly they were made for this batch, and only longer texts still lie in the memory of their source.
 fn copied(batch: &RecordBatch) -> Result<RecordBatch> {
     let rows = u32::try_from(batch.num_rows()).map_err(|_| too_many_rows())?;
-    let all = UInt32Array::from_iter_values(0..rows);
+    let row_numbers = UInt32Array::from_iter_values(0..rows);
     let columns = batch.columns().iter().map(|column| {
         let wastes = kept_bytes(std::slice::from_ref(column)) > wasteful(column_bytes(column));
         if !wastes && !column_is_scattered(column) {
             return Ok(Arc::clone(column));
         }
-        let taken = take(column, &all, None)?;
-        Ok(match taken.data_type() {
-            DataType::Utf8View => Arc::new(taken.as_string_view().gc()) as ArrayRef,
-            DataType::BinaryView => Arc::new(taken.as_binary_view().gc()),
-            _ => taken,
+        let copy = take(column, &row_numbers, None)?;
+        Ok(match copy.data_type() {
+            DataType::Utf8View => Arc::new(copy.as_string_view().gc()) as ArrayRef,
+            DataType::BinaryView => Arc::new(copy.as_binary_view().gc()),
+            _ => copy,
         })
     });
     Ok(RecordBatch::try_new(batch.schema(), columns.collect::<Result<_>>()?)?)
 }
 
-/// Bytes from which on memory for `own` bytes of values is wasteful.
-fn wasteful(own: usize) -> usize {
-    own.saturating_mul(WASTE_FACTOR_MAX)
+/// Number of bytes above which memory for `value_bytes` bytes of values is wasteful.
+fn wasteful(value_bytes: usize) -> usize {
+    value_bytes.saturating_mul(WASTE_FACTOR_MAX)
 }
 
 fn too_many_rows() -> EngineError {

@@ -147,9 +147,9 @@ impl Partition {
     }
 
     /// The domains in the types of their columns, with the domain that the `ttl` leaves.
-    fn domains(&self, layout: &Layout, wanted: &Domains) -> Result<Domains> {
+    fn domains(&self, layout: &Layout, requested: &Domains) -> Result<Domains> {
         let mut domains = Domains::default();
-        for (name, domain) in wanted.iter() {
+        for (name, domain) in requested.iter() {
             let column = layout.config.schema.columns.iter().find(|c| c.storage_name == name);
             match column {
                 Some(column) => domains.restrict(name, domain.typed(column.column_type)?),
@@ -209,10 +209,10 @@ impl Reading {
         }
         let key = layout.key_names().filter(|_| with_key);
         let restricted = self.domains.iter().map(|(name, _)| name);
-        let needed = key.chain(restricted.filter(|name| !layout.is_key(name)));
-        for name in needed.chain(with_op.then_some(OP_COLUMN)) {
+        let names = key.chain(restricted.filter(|name| !layout.is_key(name)));
+        for name in names.chain(with_op.then_some(OP_COLUMN)) {
             if fields.iter().all(|field| field.name() != name) {
-                // A column that the table does not have is NULL, as the domains know.
+                // A column that the table does not have is NULL, and domains treat it so.
                 fields.extend(layout.field(name));
             }
         }
@@ -337,10 +337,10 @@ impl Task {
             rows = filter_record_batch(&rows, &mask)?;
         }
         if self.reading.limit.is_some() {
-            let wanted = |left: usize| Some(left - left.min(rows.num_rows()));
-            let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, wanted);
-            let left = left.unwrap_or_else(|left| left);
-            rows = rows.slice(0, rows.num_rows().min(left));
+            let decrement = |remaining: usize| Some(remaining - remaining.min(rows.num_rows()));
+            let remaining = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, decrement);
+            let remaining = remaining.unwrap_or_else(|remaining| remaining);
+            rows = rows.slice(0, rows.num_rows().min(remaining));
         }
         Ok(rows)
     }

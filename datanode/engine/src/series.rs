@@ -51,7 +51,7 @@ pub(crate) struct Found {
 /// Knowledge about a file's series.
 #[derive(Clone, Debug)]
 enum Known {
-    /// Unknown; the number of row groups for which it was asked.
+    /// Unknown; the number of row groups read by requests for it so far.
     Asked(usize),
     Ends(Arc<SeriesEnds>),
     /// There are too many series.
@@ -72,7 +72,7 @@ impl SeriesEnds {
     /// Row numbers of a series, by its position; the first series' rows include those before it that do not count.
     pub(crate) fn rows_of(&self, place: usize) -> Range<usize> {
         let rows = self.rows.values();
-        let start = place.checked_sub(1).map_or(0, |before| rows[before] as usize + 1);
+        let start = place.checked_sub(1).map_or(0, |previous| rows[previous] as usize + 1);
         start..rows[place] as usize + 1
     }
 
@@ -97,9 +97,9 @@ struct Growing {
 }
 
 impl Growing {
-    /// Adds a batch's keys; `before` rows in front of them and `behind` rows after them do not count.
-    fn add(&mut self, keys: &Keys, tail: usize, before: usize, behind: usize) {
-        self.next += before;
+    /// Adds a batch's keys; `leading` rows before them and `trailing` rows after them do not count.
+    fn add(&mut self, keys: &Keys, tail: usize, leading: usize, trailing: usize) {
+        self.next += leading;
         if let (Some(last), Some(key)) = (self.keys.last(), keys.first())
             && series(last, tail) == series(key, tail)
         {
@@ -112,7 +112,7 @@ impl Growing {
             self.keys.push(keys.get(row).into());
             self.key_bytes += keys.get(row).len();
         }
-        self.next += keys.len() + behind;
+        self.next += keys.len() + trailing;
     }
 
     fn finish(self) -> SeriesEnds {
@@ -129,11 +129,11 @@ pub(crate) fn series(key: &[u8], tail: usize) -> &[u8] {
 /// The rows, ascending, that are the last of their series. Found from the end by galloping: a series has many rows.
 fn ends(keys: &Keys, tail: usize) -> Vec<usize> {
     let mut ends = Vec::new();
-    let mut behind = keys.len();
-    while let Some(last) = behind.checked_sub(1) {
+    let mut end = keys.len();
+    while let Some(last) = end.checked_sub(1) {
         ends.push(last);
-        let own = series(keys.get(last), tail);
-        let same = |row: usize| series(keys.get(row), tail) == own;
+        let current = series(keys.get(last), tail);
+        let same = |row: usize| series(keys.get(row), tail) == current;
         let mut step = 1;
         while step <= last && same(last - step) {
             step *= 2;
@@ -148,7 +148,7 @@ fn ends(keys: &Keys, tail: usize) -> Vec<usize> {
                 low = Some(middle);
             }
         }
-        behind = high;
+        end = high;
     }
     ends.reverse();
     ends
@@ -191,13 +191,13 @@ pub(crate) async fn of_file(
     // Cache the result; also that there are too many.
     let ends = few.then(|| Arc::new(growing.finish()));
     let bytes = ends.as_ref().map_or(0, |ends| ends.bytes()) + size_of::<Found>() as u64;
-    let known = ends.clone().map_or(Known::Many, Known::Ends);
-    cache.insert(id, Arc::new(Found { version, known }), bytes);
+    let state = ends.clone().map_or(Known::Many, Known::Ends);
+    cache.insert(id, Arc::new(Found { version, known: state }), bytes);
     Ok(ends)
 }
 
 /// As [`of_file`], for readers of `groups` row groups that do not depend on it: the ends are found once they have been
-/// asked for often.
+/// requested often.
 pub(crate) async fn when_asked_often(
     cache: &SeriesCache,
     reader: &FileReader,
@@ -208,19 +208,19 @@ pub(crate) async fn when_asked_often(
 ) -> Result<Option<Arc<SeriesEnds>>> {
     let version = (layout.config.schema.version, layout.config.epoch);
     let id = file.meta().id;
-    if let Known::Asked(before) = known(cache, id, version)
-        && before < ASKED_MIN * file.row_groups()
+    if let Known::Asked(requests) = known(cache, id, version)
+        && requests < ASKED_MIN * file.row_groups()
     {
-        let known = Known::Asked(before + groups);
-        cache.insert(id, Arc::new(Found { version, known }), size_of::<Found>() as u64);
+        let state = Known::Asked(requests + groups);
+        cache.insert(id, Arc::new(Found { version, known: state }), size_of::<Found>() as u64);
         return Ok(None);
     }
     of_file(cache, reader, file, layout, tail).await
 }
 
 fn known(cache: &SeriesCache, file: FileId, version: (SchemaVersion, Epoch)) -> Known {
-    let found = cache.get(file).filter(|found| found.version == version);
-    found.map_or(Known::Asked(0), |found| found.known.clone())
+    let cached = cache.get(file).filter(|cached| cached.version == version);
+    cached.map_or(Known::Asked(0), |cached| cached.known.clone())
 }
 
 /// For each source, the positions among its ends that are the newest rows of their series over all sources. A row in
@@ -229,8 +229,8 @@ pub(crate) fn newest(sources: &[Arc<SeriesEnds>], tail: usize) -> Vec<Vec<usize>
     let mut newest: HashMap<&[u8], &[u8]> = HashMap::new();
     for key in sources.iter().flat_map(|source| source.keys.iter()) {
         let (series, time) = key.split_at(series(key, tail).len());
-        let known = newest.entry(series).or_insert(time);
-        *known = time.max(known);
+        let latest = newest.entry(series).or_insert(time);
+        *latest = time.max(latest);
     }
     let chosen = |source: &Arc<SeriesEnds>| {
         let is_newest = |key: &[u8]| {
@@ -238,7 +238,7 @@ pub(crate) fn newest(sources: &[Arc<SeriesEnds>], tail: usize) -> Vec<Vec<usize>
             newest.get(series) == Some(&time)
         };
         let keys = source.keys.iter().enumerate();
-        keys.filter(|(_, key)| is_newest(key)).map(|(at, _)| at).collect()
+        keys.filter(|(_, key)| is_newest(key)).map(|(position, _)| position).collect()
     };
     sources.iter().map(chosen).collect()
 }

@@ -13,8 +13,8 @@
 //!
 //! Invariants:
 //! - the durable mark passes the entry with the range only with the edit that records it;
-//! - if that edit is never made, nothing else is recorded either: the manifest knows no row behind an entry that it
-//!   does not know.
+//! - if that edit is never made, nothing else is recorded either: the manifest has no row of an entry after one that it
+//!   does not have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub struct Unrecorded {
     edit: Edit,
     durable: Durable,
     /// Files that may not be durable yet.
-    after: Vec<Path>,
+    prerequisites: Vec<Path>,
     removed: Vec<Arc<FileHandle>>,
     manifest: OwnedMutexGuard<Manifest>,
     _no_flush: OwnedMutexGuard<()>,
@@ -146,6 +146,7 @@ impl Settled {
         if place.index <= version.applied.index {
             return Ok(None);
         }
+        // Files that lie outside of the new range are removed; some of them the manifest has never named.
         let config = PartitionSpec {
             range,
             epoch,
@@ -160,35 +161,38 @@ impl Settled {
             }
         }
         removed.extend(version.doomed.iter().map(|doomed| Arc::clone(&doomed.handle)));
-        let gone: Vec<FileId> = removed.iter().map(|handle| handle.meta.id).collect();
-        let mut kept = Vec::with_capacity(added.len());
+        let removed_ids: Vec<FileId> = removed.iter().map(|handle| handle.meta.id).collect();
+        let mut new_files = Vec::with_capacity(added.len());
         for handle in added {
             match FileEntry::new(Arc::clone(&handle), &layout)?.is_outside() {
-                // The manifest never names these files.
+                // The manifest has never named these files.
                 true => removed.push(handle),
-                false => kept.push(handle),
+                false => new_files.push(handle),
             }
         }
         let durable = Durable::from(place);
         let edit = Edit {
-            added: kept.iter().map(|handle| handle.meta.clone()).collect(),
-            removed: gone.clone(),
+            added: new_files.iter().map(|handle| handle.meta.clone()).collect(),
+            removed: removed_ids.clone(),
             durable: Some(durable.clone()),
             config: Some(Arc::clone(&layout.config)),
             width,
             origin: None,
         };
-        let after = kept.iter().map(|handle| handle.path.clone()).collect();
+        // The new range takes effect now; the edit that names the new files is recorded later.
+        let prerequisites = new_files.iter().map(|handle| handle.path.clone()).collect();
         {
             let _nobody_applies = partition.applying.lock();
             let position = durable.position();
-            partition.update(|now| now.resized(layout, &gone, kept, position, width))?;
+            partition.update(|current| {
+                current.resized(layout, &removed_ids, new_files, position, width)
+            })?;
         }
         Ok(Some(Unrecorded {
             partition,
             edit,
             durable,
-            after,
+            prerequisites,
             removed,
             manifest,
             _no_flush,
@@ -206,9 +210,9 @@ impl Unrecorded {
         if self.recorded {
             return Ok(());
         }
-        let Self { partition, edit, durable, after, manifest, .. } = self;
-        partition.record_after(manifest, edit.clone(), after.clone()).await?;
-        partition.update(|now| Ok(now.recorded(durable.clone())))?;
+        let Self { partition, edit, durable, prerequisites, manifest, .. } = self;
+        partition.record_after(manifest, edit.clone(), prerequisites.clone()).await?;
+        partition.update(|current| Ok(current.recorded(durable.clone())))?;
         self.recorded = true;
         // They are deleted later.
         self.partition.retire(&self.removed);
@@ -219,7 +223,7 @@ impl Unrecorded {
 impl Drop for Unrecorded {
     fn drop(&mut self) {
         if !self.recorded {
-            self.partition.stop("a change of what it owns was not recorded".to_owned());
+            self.partition.stop("a change of its range was not recorded".to_owned());
         }
     }
 }

@@ -58,9 +58,9 @@ impl Sums {
             return;
         }
         while !bytes.is_empty() {
-            let (now, rest) = bytes.split_at(bytes.len().min(BLOCK_BYTES - self.block_bytes));
-            self.block = crc32c::crc32c_append(self.block, now);
-            self.block_bytes += now.len();
+            let (piece, rest) = bytes.split_at(bytes.len().min(BLOCK_BYTES - self.block_bytes));
+            self.block = crc32c::crc32c_append(self.block, piece);
+            self.block_bytes += piece.len();
             if self.block_bytes == BLOCK_BYTES {
                 self.end_block();
             }
@@ -95,10 +95,10 @@ impl Sink {
     fn send(&mut self) -> io::Result<()> {
         let part = self.part.split().freeze();
         if self.waits {
-            let sent = self.parts.blocking_send(part);
-            return sent.map_err(|_| io::Error::other("the upload has ended"));
+            let result = self.parts.blocking_send(part);
+            return result.map_err(|_| io::Error::other("the upload has ended"));
         }
-        self.parts.try_send(part).map_err(|_| io::Error::other("nobody takes the only part"))
+        self.parts.try_send(part).map_err(|_| io::Error::other("the file takes a single part"))
     }
 }
 
@@ -148,7 +148,7 @@ pub(crate) async fn write_object<T: Send + 'static>(
             put(store, path, lazy, last.unwrap_or_default()).await.map(|()| value)
         }
         (Ok((Some(_), _)), Some(_)) => {
-            Err(EngineError::Internal(format!("a part of {path} was kept back")))
+            Err(EngineError::Internal(format!("a part of {path} was not uploaded")))
         }
         (Err(error), _) => Err(error),
     };
@@ -156,7 +156,7 @@ pub(crate) async fn write_object<T: Send + 'static>(
         && let Some(upload) = &mut upload
         && let Err(error) = upload.abort().await
     {
-        tracing::debug!(%path, %error, "an upload that failed was not aborted; it goes at the next start");
+        tracing::debug!(%path, %error, "a failed upload stays until the next start");
     }
     finished
 }

@@ -73,25 +73,25 @@ impl Partition {
     }
 
     /// The ranges left and right of a key; `None` if the key is not inside the partition's range, or not a valid key.
-    pub fn halves(&self, at: &Bound) -> Option<(TypedRange, TypedRange)> {
+    pub fn halves(&self, bound: &Bound) -> Option<(TypedRange, TypedRange)> {
         let version = self.version();
         let layout = &version.layout;
-        let exact = layout.codec.coerce_bound(at).is_ok_and(|coerced| *coerced == *at);
-        let key = layout.codec.encode_bound(at).ok()?;
+        let exact = layout.codec.coerce_bound(bound).is_ok_and(|coerced| *coerced == *bound);
+        let key = layout.codec.encode_bound(bound).ok()?;
         if !exact || key <= layout.range.start || !layout.range.contains(&key) {
             return None;
         }
         let TypedRange { start, end } = layout.config.range.clone();
-        let left = TypedRange { start, end: at.clone() };
-        Some((left, TypedRange { start: at.clone(), end }))
+        let left_half = TypedRange { start, end: bound.clone() };
+        Some((left_half, TypedRange { start: bound.clone(), end }))
     }
 
     /// Gives files second names, and returns these. They become durable with the object that names them in
     /// [`crate::After`].
     pub(crate) async fn copy(&self, files: Vec<(Path, Path)>) -> Result<Vec<Path>> {
-        let copies = files.into_iter().map(|(from, to)| async move {
-            let copied = self.store.copy(&from, &to).await;
-            copied.map_err(|error| EngineError::store(&to, &error)).map(|()| to)
+        let copies = files.into_iter().map(|(source, target)| async move {
+            let copied = self.store.copy(&source, &target).await;
+            copied.map_err(|error| EngineError::store(&target, &error)).map(|()| target)
         });
         futures::stream::iter(copies).buffer_unordered(COPIES_MAX).try_collect().await
     }

@@ -6,8 +6,8 @@
 //! is opened.
 //!
 //! Every sync waits for the disk, so steps that count only together wait once: objects put with [`Lazy`], and all
-//! copies, are durable when a put has returned that carried [`After`] and named them. Stores that do not know these
-//! marks make everything durable at once.
+//! copies, are durable once a put with an [`After`] that names them has returned. Stores that do not know these
+//! extensions make everything durable at once.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -102,7 +102,7 @@ impl ObjectStore for LocalStore {
         }
         let (place, temporary) = self.places(location)?;
         let lazy = options.extensions.get::<Lazy>().is_some();
-        let before = match options.extensions.get::<After>() {
+        let prerequisites = match options.extensions.get::<After>() {
             Some(After(paths)) => self.filesystem(paths)?,
             None => Vec::new(),
         };
@@ -120,7 +120,7 @@ impl ObjectStore for LocalStore {
         } else {
             blocking(move || {
                 let staged = write()?;
-                settle(&root, &before)?;
+                settle(&root, &prerequisites)?;
                 staged.finish(fresh)
             })
             .await?;
@@ -169,16 +169,16 @@ impl ObjectStore for LocalStore {
 
     /// Gives the same bytes a second name; bytes never change under a name. The copy is not durable until an [`After`]
     /// names it.
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        let from = self.inner.path_to_filesystem(from)?;
-        let (place, temporary) = self.places(to)?;
+    async fn copy_opts(&self, source: &Path, target: &Path, options: CopyOptions) -> Result<()> {
+        let source = self.inner.path_to_filesystem(source)?;
+        let (place, temporary) = self.places(target)?;
         blocking(move || {
             fs::create_dir_all(parent(&place)?)?;
             let place_now =
                 if matches!(options.mode, CopyMode::Create) { &place } else { &temporary };
-            match fs::hard_link(&from, place_now) {
+            match fs::hard_link(&source, place_now) {
                 // Not every file system supports hard links, and their number is limited.
-                Err(error) if has_no_links(&error) => copy_bytes(&from, place_now)?,
+                Err(error) if has_no_links(&error) => copy_bytes(&source, place_now)?,
                 result => result?,
             }
             if matches!(options.mode, CopyMode::Create) {
@@ -241,21 +241,21 @@ struct Staged {
     place: PathBuf,
     temporary: PathBuf,
     /// Parents of the directories that were created for the file.
-    above: Vec<PathBuf>,
+    parents: Vec<PathBuf>,
 }
 
 impl Staged {
     fn create(place: PathBuf, temporary: PathBuf) -> io::Result<Self> {
-        let mut above = Vec::new();
-        create_directories(parent(&place)?, &mut above)?;
+        let mut parents = Vec::new();
+        create_directories(parent(&place)?, &mut parents)?;
         let file = File::create(&temporary)?;
-        Ok(Self { file, place, temporary, above })
+        Ok(Self { file, place, temporary, parents })
     }
 
     /// Makes the file complete and durable under its own name; with `fresh` only if that name does not exist.
     fn finish(&self, fresh: bool) -> io::Result<()> {
         self.file.sync_all()?;
-        self.above.iter().try_for_each(|directory| sync(directory))?;
+        self.parents.iter().try_for_each(|directory| sync(directory))?;
         self.rename(fresh)?;
         sync(parent(&self.place)?)
     }
@@ -275,7 +275,7 @@ impl Drop for Staged {
         if let Err(error) = fs::remove_file(&self.temporary)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(file = %self.temporary.display(), %error, "temporary file stays until the next start");
+            tracing::warn!(file = %self.temporary.display(), %error, "a temporary file stays until the next start");
         }
     }
 }
@@ -295,24 +295,24 @@ fn settle(root: &FsPath, files: &[PathBuf]) -> io::Result<()> {
     let mut directories = BTreeSet::new();
     for file in files {
         sync(file)?;
-        let above = file.ancestors().skip(1).take_while(|directory| directory.starts_with(root));
-        directories.extend(above);
+        let parents = file.ancestors().skip(1).take_while(|directory| directory.starts_with(root));
+        directories.extend(parents);
     }
     directories.into_iter().try_for_each(sync)
 }
 
-/// Creates a directory and its parents, and adds to `above` those in which one was created.
-fn create_directories(directory: &FsPath, above: &mut Vec<PathBuf>) -> io::Result<()> {
+/// Creates a directory and its parents, and adds to `parents` those in which one was created.
+fn create_directories(directory: &FsPath, parents: &mut Vec<PathBuf>) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
     }
     let holder = parent(directory)?;
-    create_directories(holder, above)?;
+    create_directories(holder, parents)?;
     match fs::create_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         result => result?,
     }
-    above.push(holder.to_owned());
+    parents.push(holder.to_owned());
     Ok(())
 }
 
@@ -328,9 +328,9 @@ fn has_no_links(error: &io::Error) -> bool {
 }
 
 /// Copies a file to a new name; the bytes are durable, the name is not.
-fn copy_bytes(from: &FsPath, to: &FsPath) -> io::Result<()> {
-    let mut copy = File::create_new(to)?;
-    io::copy(&mut File::open(from)?, &mut copy)?;
+fn copy_bytes(source: &FsPath, target: &FsPath) -> io::Result<()> {
+    let mut copy = File::create_new(target)?;
+    io::copy(&mut File::open(source)?, &mut copy)?;
     copy.sync_all()
 }
 

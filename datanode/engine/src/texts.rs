@@ -115,7 +115,9 @@ impl Texts {
         match column.data_type() {
             DataType::Utf8View => self.take(codec, column.as_string_view()),
             DataType::BinaryView => self.take(codec, column.as_binary_view()),
-            other => Err(ParquetError::General(format!("{other} is not encoded as a text"))),
+            data_type => {
+                Err(ParquetError::General(format!("{data_type} is not encoded as a text")))
+            }
         }
     }
 
@@ -130,16 +132,16 @@ impl Texts {
         if !self.chunk.nullable() {
             return Err(ParquetError::General("NULL in a column that has none".to_owned()));
         }
-        let mut done = 0;
+        let mut position = 0;
         for (start, end) in nulls.valid_slices() {
-            self.repeat(codec, NULL, start - done)?;
-            let taken = self.take_values(codec, column, start..end)?;
-            if taken < end - start {
-                return Ok(start + taken);
+            self.repeat(codec, NULL, start - position)?;
+            let count = self.take_values(codec, column, start..end)?;
+            if count < end - start {
+                return Ok(start + count);
             }
-            done = end;
+            position = end;
         }
-        self.repeat(codec, NULL, column.len() - done)?;
+        self.repeat(codec, NULL, column.len() - position)?;
         Ok(column.len())
     }
 
@@ -151,17 +153,17 @@ impl Texts {
         rows: Range<usize>,
     ) -> Result<usize> {
         let views = column.views();
-        let mut at = rows.start;
-        while at < rows.end {
-            let view = views[at];
+        let mut row = rows.start;
+        while row < rows.end {
+            let view = views[row];
             // Within one array equal views are equal values, however long.
-            let more = views[at + 1..rows.end].iter().take_while(|next| **next == view).count();
-            let value = || -> &[u8] { column.value(at).as_ref() };
+            let more = views[row + 1..rows.end].iter().take_while(|next| **next == view).count();
+            let value = || -> &[u8] { column.value(row).as_ref() };
             let Some(entry) = self.dictionary.entry(view, value)? else {
-                return Ok(at - rows.start);
+                return Ok(row - rows.start);
             };
             self.repeat(codec, entry, 1 + more)?;
-            at += 1 + more;
+            row += 1 + more;
         }
         Ok(rows.len())
     }
@@ -169,14 +171,14 @@ impl Texts {
     /// Appends `rows` rows with this entry.
     fn repeat(&mut self, codec: &mut Codec, entry: u32, mut rows: usize) -> Result<()> {
         while rows > 0 {
-            let now = rows.min(PAGE_ROWS - self.page_rows);
-            let count = u32::try_from(now)?;
+            let length = rows.min(PAGE_ROWS - self.page_rows);
+            let count = u32::try_from(length)?;
             match self.runs[self.page..].last_mut() {
                 Some(run) if run.entry == entry => run.rows += count,
                 _ => self.runs.push(Run { entry, rows: count }),
             }
-            self.page_rows += now;
-            rows -= now;
+            self.page_rows += length;
+            rows -= length;
             if self.page_rows == PAGE_ROWS {
                 self.end_page(codec)?;
             }
@@ -338,7 +340,7 @@ impl Dictionary {
         let entries = &self.entries;
         let mut by_hash = HashTable::with_capacity(entries.len());
         for (number, entry) in (0..).zip(entries) {
-            by_hash.insert_unique(entry.hash, number, |other: &u32| entries[*other as usize].hash);
+            by_hash.insert_unique(entry.hash, number, |slot: &u32| entries[*slot as usize].hash);
         }
         self.by_hash = Some(by_hash);
     }

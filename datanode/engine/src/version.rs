@@ -91,12 +91,12 @@ impl Version {
     }
 
     /// The state after another replica's state has replaced this one.
-    pub(crate) fn installed(&self, other: Self) -> Self {
+    pub(crate) fn installed(&self, received: Self) -> Self {
         Self {
             seals: self.seals,
             files_changes: self.files_changes + 1,
             installs: self.installs + 1,
-            ..other
+            ..received
         }
     }
 
@@ -193,8 +193,8 @@ impl Version {
         })
     }
 
-    /// The state after an entry has changed the partition's range; everything before the entry is in files, `gone` have
-    /// been removed and `files` added. The durable position stays.
+    /// The state after an entry has changed the partition's range; everything before the entry is in files, some of
+    /// which are `removed` and others `added`. The durable position stays.
     pub(crate) fn resized(
         &self,
         layout: Arc<Layout>,
@@ -203,10 +203,10 @@ impl Version {
         position: LogPosition,
         width: Option<i64>,
     ) -> Result<Self> {
-        let kept = self.files.values().map(|entry| Arc::clone(&entry.handle));
-        let kept = kept.filter(|handle| !removed.contains(&handle.meta.id));
+        let remaining = self.files.values().map(|entry| Arc::clone(&entry.handle));
+        let remaining = remaining.filter(|handle| !removed.contains(&handle.meta.id));
         let mut next = Self {
-            files: entries(&layout, kept.chain(added).collect())?,
+            files: entries(&layout, remaining.chain(added).collect())?,
             layout,
             files_changes: self.files_changes + 1,
             active: Memtable::default(),

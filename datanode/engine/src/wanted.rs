@@ -2,8 +2,8 @@
 //!
 //! A domain on a tag keeps or drops a whole series, and a series is a run of rows. Where the ends of a file's series
 //! are known ([`crate::series`]), its rows are selected by their keys, and the columns of the tags are not read at all:
-//! these are long runs of the same words, and comparing them row by row would cost more than everything else of a read
-//! of one series.
+//! these are long runs of equal values, and comparing them row by row would be the largest part of the cost of reading
+//! one series.
 //!
 //! Invariants:
 //! - every row that is left out is outside of the domains;
@@ -78,14 +78,14 @@ impl BySeries {
             if !is_wanted {
                 continue;
             }
-            let found = ends.rows_of(place);
+            let range = ends.rows_of(place);
             match rows.last_mut() {
-                Some(last) if last.end == found.start => last.end = found.end,
-                _ => rows.push(found),
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => rows.push(range),
             }
         }
-        let known: Vec<&str> = tags.iter().map(|tag| tag.name).collect();
-        let domains = read.domains.only(|name| !known.contains(&name));
+        let names: Vec<&str> = tags.iter().map(|tag| tag.name).collect();
+        let domains = read.domains.only(|name| !names.contains(&name));
         Ok(Some(Wanted { rows, domains }))
     }
 
@@ -96,7 +96,9 @@ impl BySeries {
         let columns = codec.key_columns().iter().zip(codec.key_types()).enumerate();
         // The last column is the time index.
         let tags = columns.take(codec.key_columns().len().saturating_sub(1));
-        let float = |of: &ColumnType| matches!(of, ColumnType::Float32 | ColumnType::Float64);
+        let float = |column_type: &ColumnType| {
+            matches!(column_type, ColumnType::Float32 | ColumnType::Float64)
+        };
         tags.filter(|(_, (_, column_type))| !float(column_type))
             .filter_map(|(position, (column, _))| {
                 let (name, domain) = domains.iter().find(|(name, _)| name == column)?;
@@ -116,21 +118,21 @@ struct Tag<'a> {
 /// The positions of series that may have rows with wanted keys: ascending, disjoint.
 fn candidates(ends: &SeriesEnds, tail: usize, read: &Read) -> Vec<Range<usize>> {
     let mut candidates: Vec<Range<usize>> = Vec::new();
-    let mut from = 0;
+    let mut next = 0;
     for range in &*read.ranges {
         // The first series whose last key is not before the range, and the first whose keys are all behind it.
-        let start = ends.keys.lower_bound(&range.start).max(from);
+        let start = ends.keys.lower_bound(&range.start).max(next);
         let mut end = range.end.as_ref().map_or(ends.keys.len(), |end| ends.keys.lower_bound(end));
         // A series that ends behind the range may begin before its end.
-        if let Some(behind) = &range.end
+        if let Some(end_key) = &range.end
             && end < ends.keys.len()
-            && series(ends.keys.get(end), tail) < &behind[..]
+            && series(ends.keys.get(end), tail) < &end_key[..]
         {
             end += 1;
         }
         if start < end {
             candidates.push(start..end);
-            from = end;
+            next = end;
         }
     }
     candidates

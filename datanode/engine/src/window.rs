@@ -30,7 +30,7 @@ pub(crate) const UNBOUNDED: i64 = i64::MAX;
 pub(crate) fn choose_width(
     ticks: impl Iterator<Item = i64>,
     unit: Unit,
-    now: Option<i64>,
+    present: Option<i64>,
     chosen: Option<Duration>,
 ) -> i64 {
     let (steps, windows_max): (Vec<i64>, usize) = match chosen {
@@ -45,7 +45,7 @@ pub(crate) fn choose_width(
         }
     };
     // All widths in question are multiples of this one.
-    let base = now.or(steps.first().copied()).unwrap_or(UNBOUNDED);
+    let base = present.or(steps.first().copied()).unwrap_or(UNBOUNDED);
     if base == UNBOUNDED {
         return base;
     }
