@@ -20,7 +20,7 @@ use crate::cache::Recent;
 use crate::error::{EngineError, Result};
 use crate::file::FileHandle;
 use crate::footer::{Counters, Footer, read_error, read_tail};
-use crate::sink::BLOCK_BYTES;
+use crate::sizes::BLOCK_BYTES;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Reads of more bytes than this are not cached.

@@ -24,6 +24,7 @@ use partita_proto::domain::Domains;
 use crate::error::{EngineError, Result};
 use crate::file::{FileEntry, FileId, FileMeta};
 use crate::footer::Counters;
+use crate::group::Purpose;
 use crate::manifest::Edit;
 use crate::merge::Merge;
 use crate::options::EngineOptions;
@@ -32,7 +33,6 @@ use crate::reader::{FileReader, Read};
 use crate::rewrite::discard;
 use crate::source::file_input;
 use crate::version::Version;
-use crate::writer::Purpose;
 
 /// Maximum runs of one merge: a row group of each is in memory.
 const RUNS_MAX: usize = 16;

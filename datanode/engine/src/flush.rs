@@ -15,6 +15,7 @@ use partita_proto::domain::Domains;
 use crate::compaction::Flushes;
 use crate::error::Result;
 use crate::file::FileMeta;
+use crate::group::Purpose;
 use crate::layout::Layout;
 use crate::manifest::{Durable, Edit};
 use crate::memtable::Sealed;
@@ -25,7 +26,6 @@ use crate::run::{Run, ticks};
 use crate::source::Piece;
 use crate::version::{Flushed, Version};
 use crate::window;
-use crate::writer::Purpose;
 
 /// Bytes of memtables that are encoded on the current thread.
 const FEW_BYTES: u64 = 256 * 1024;

@@ -18,8 +18,7 @@ use partita_proto::service::ScanStats;
 use crate::cache::Recent;
 use crate::error::{EngineError, Result};
 use crate::file::{FileHandle, FileId};
-use crate::sink::BLOCK_BYTES;
-use crate::writer::BLOCKS_KEY;
+use crate::sizes::{BLOCK_BYTES, BLOCKS_KEY};
 
 /// A file's footer and page index.
 #[derive(Debug)]

@@ -22,12 +22,20 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 
 use crate::chunk::Codec;
-use crate::options::PAGE_ROWS;
+use crate::sizes::PAGE_ROWS;
 use crate::texts::{Texts, encodes};
-use crate::writer::Purpose;
 
 /// Maximum bytes of a dictionary.
 const DICTIONARY_BYTES_MAX: usize = if cfg!(test) { 256 } else { 1024 * 1024 };
+
+/// Purpose of a file, which decides its compression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Written quickly, to be merged soon: LZ4.
+    Flush,
+    /// Small, and read for a long time: zstd.
+    Compaction,
+}
 
 /// Writes row groups.
 pub(crate) struct GroupWriter<W: Write + Send> {
@@ -219,7 +227,7 @@ mod tests {
     use proptest::sample::select;
 
     use super::*;
-    use crate::options::ROW_GROUP_ROWS;
+    use crate::sizes::ROW_GROUP_ROWS;
 
     const PURPOSES: [Purpose; 2] = [Purpose::Flush, Purpose::Compaction];
 

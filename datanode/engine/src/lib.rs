@@ -52,6 +52,7 @@ mod scan;
 mod series;
 mod settled;
 mod sink;
+mod sizes;
 mod source;
 mod split;
 mod store;

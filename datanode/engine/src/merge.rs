@@ -25,7 +25,7 @@ use partita_proto::key::Keys;
 use crate::error::Result;
 use crate::fold::{DELETE, PUT, Policy, fold};
 use crate::layout::{Layout, OP_COLUMN, SEQ_COLUMN};
-use crate::options::BATCH_ROWS;
+use crate::sizes::BATCH_ROWS;
 
 /// Slices with fewer rows on average than this are gathered row by row.
 const SLICE_ROWS_MIN: usize = 16;

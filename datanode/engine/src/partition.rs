@@ -37,6 +37,7 @@ use crate::compaction::{Aim, Flushes};
 use crate::error::{EngineError, Result};
 use crate::file::{FileEntry, FileHandle, FileId, FileMeta, Garbage, file_path, files_directory};
 use crate::footer::{Footers, verify};
+use crate::group::Purpose;
 use crate::layout::Layout;
 use crate::manifest::{Edit, Manifest, Origin, Recorded, delete};
 use crate::memtable::{LogPosition, Sealed};
@@ -45,7 +46,6 @@ use crate::rewrite::{Output, discard};
 use crate::run::Run;
 use crate::series::SeriesCache;
 use crate::version::Version;
-use crate::writer::Purpose;
 
 /// Reason with which a closed partition refuses changes.
 const CLOSED: &str = "it was closed";

@@ -13,8 +13,8 @@ use partita_proto::range::KeyRange;
 use partita_proto::value::Value;
 
 use crate::file::{FileEntry, overlaps, parts_within};
-use crate::options::ROW_GROUP_ROWS;
 use crate::run::Run;
+use crate::sizes::ROW_GROUP_ROWS;
 use crate::source::Piece;
 use crate::version::Version;
 

@@ -24,7 +24,7 @@ use crate::error::{EngineError, Result};
 use crate::file::FileEntry;
 use crate::footer::{Counters, Footer, Footers};
 use crate::layout::Layout;
-use crate::options::BATCH_ROWS;
+use crate::sizes::BATCH_ROWS;
 use crate::wanted::{BySeries, Wanted};
 
 /// Access to the files of a partition.

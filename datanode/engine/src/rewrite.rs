@@ -10,11 +10,12 @@ use tokio::sync::Mutex;
 
 use crate::error::{EngineError, Result};
 use crate::file::{FileMeta, file_path};
+use crate::group::Purpose;
 use crate::layout::Layout;
 use crate::manifest::{Manifest, delete};
 use crate::merge::{Merge, Merged};
 use crate::sink::{Sink, write_object, write_small_object};
-use crate::writer::{FileWriter, Purpose};
+use crate::writer::FileWriter;
 
 /// Destination and format of files.
 pub(crate) struct Output<'a> {

@@ -10,14 +10,13 @@ use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutOptions};
 use tokio::sync::mpsc;
 
 use crate::error::{EngineError, Result};
+use crate::sizes::BLOCK_BYTES;
 use crate::store::Lazy;
 
 /// Bytes of a part. (S3 requires at least 5 MiB for every part except the last.)
 pub(crate) const PART_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum parts that wait between encoder and store.
 const PARTS_WAITING: usize = 1;
-/// Bytes that one checksum covers.
-pub(crate) const BLOCK_BYTES: usize = 64 * 1024;
 
 /// Destination of an encoder.
 pub(crate) struct Sink {

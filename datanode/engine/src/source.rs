@@ -16,9 +16,9 @@ use crate::file::FileEntry;
 use crate::footer::Counters;
 use crate::layout::Layout;
 use crate::merge::{Input, Sorted, SortedStream};
-use crate::options::BATCH_ROWS;
 use crate::reader::{FileReader, Read};
 use crate::run::{Run, own_bytes, ticks};
+use crate::sizes::BATCH_ROWS;
 
 /// A file as a source. The schema has the key's columns; rows outside of `bounds` are left out.
 pub(crate) fn file_input(

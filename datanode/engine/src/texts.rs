@@ -33,7 +33,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::chunk::{ChunkWriter, Codec, Rows};
 use crate::hybrid::{Hybrid, bits_of};
-use crate::options::PAGE_ROWS;
+use crate::sizes::PAGE_ROWS;
 
 /// Stands for NULL, which has no entry.
 const NULL: u32 = u32::MAX;

@@ -1,6 +1,6 @@
 //! Encodes sorted rows as Parquet.
 //!
-//! The layout of a file: pages of about [`PAGE_ROWS`](crate::options::PAGE_ROWS) rows, row groups of about
+//! The layout of a file: pages of about [`PAGE_ROWS`](crate::sizes::PAGE_ROWS) rows, row groups of about
 //! [`ROW_GROUP_ROWS`]; integers and times delta-encoded, strings with a dictionary; statistics for each page and
 //! column. Blocks of 64 KiB up to the end of the last row group are checksummed; their CRC32C are kept in the footer.
 //! The rest (page index, footer) has one checksum, kept in the manifest. So no byte of a file is ever decoded
@@ -15,23 +15,11 @@ use partita_proto::range::Bound;
 
 use crate::error::{EngineError, Result};
 use crate::file::{FileId, FileMeta};
-use crate::group::GroupWriter;
+use crate::group::{GroupWriter, Purpose};
 use crate::layout::Layout;
-use crate::options::ROW_GROUP_ROWS;
 use crate::run::{needs_op, seq_span, span, ticks, tombstones};
 use crate::sink::Sink;
-
-/// Key of the footer's entry with the blocks' checksums, eight hexadecimal digits each.
-pub(crate) const BLOCKS_KEY: &str = "partita.blocks";
-
-/// Purpose of a file, which decides its compression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Written quickly, to be merged soon: LZ4.
-    Flush,
-    /// Small, and read for a long time: zstd.
-    Compaction,
-}
+use crate::sizes::{BLOCKS_KEY, ROW_GROUP_ROWS};
 
 /// Writes one file.
 pub(crate) struct FileWriter {
