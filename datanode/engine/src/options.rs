@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::blocks::BlockCache;
+use crate::file::blocks::BlockCache;
 
 const MIB: u64 = 1024 * 1024;
 
