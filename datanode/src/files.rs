@@ -81,7 +81,7 @@ pub trait Files: Send + Sync {
         Ok(())
     }
 
-    /// Moves the files of a partition to a place that only people read; returns that place.
+    /// Moves the files of a partition out of use, to where an operator can inspect them; returns that path.
     ///
     /// # Errors
     /// [`Error::Unavailable`] on failure.
@@ -165,29 +165,31 @@ impl Files for LocalFiles {
     }
 
     fn partitions(&self) -> Result<Found, Error> {
-        let mut found = Found::default();
+        let mut partitions = Found::default();
         for entry in std::fs::read_dir(&self.root).map_err(|error| io_error(&self.root, &error))? {
             let entry = entry.map_err(|error| io_error(&self.root, &error))?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let (number, extension) = name.split_once('.').unwrap_or((&name, ""));
             match (number.parse::<u64>(), extension) {
-                (Ok(id), "") => drop(found.here.insert(PartitionId(id))),
-                (Ok(id), DROPPED) => drop(found.dropped.insert(PartitionId(id))),
-                _ => warn!(path = %entry.path().display(), "not a partition; left alone"),
+                (Ok(id), "") => drop(partitions.here.insert(PartitionId(id))),
+                (Ok(id), DROPPED) => drop(partitions.dropped.insert(PartitionId(id))),
+                _ => {
+                    warn!(path = %entry.path().display(), "ignoring an entry that is not a partition")
+                }
             }
         }
-        Ok(found)
+        Ok(partitions)
     }
 
     fn begin_removal(&self, partition: PartitionId) -> Result<(), Error> {
-        let from = self.root.join(partition.to_string());
-        if !from.try_exists().map_err(|error| io_error(&from, &error))? {
+        let source = self.root.join(partition.to_string());
+        if !source.try_exists().map_err(|error| io_error(&source, &error))? {
             return Ok(());
         }
-        let to = self.dropped(partition);
+        let target = self.dropped(partition);
         // The directory of an earlier removal would block the rename.
-        remove_dir(&to)?;
-        std::fs::rename(&from, &to).map_err(|error| io_error(&from, &error))?;
+        remove_dir(&target)?;
+        std::fs::rename(&source, &target).map_err(|error| io_error(&source, &error))?;
         std::fs::File::open(&self.root)
             .and_then(|dir| dir.sync_all())
             .map_err(|error| io_error(&self.root, &error))
@@ -200,11 +202,11 @@ impl Files for LocalFiles {
 
     fn discard(&self, partition: PartitionId, now_ms: i64) -> Result<(), Error> {
         self.begin_removal(partition)?;
-        let from = self.dropped(partition);
-        match from.try_exists() {
-            Ok(true) => self.trash.take(&from, partition, now_ms),
+        let source = self.dropped(partition);
+        match source.try_exists() {
+            Ok(true) => self.trash.take(&source, partition, now_ms),
             Ok(false) => Ok(()),
-            Err(error) => Err(io_error(&from, &error)),
+            Err(error) => Err(io_error(&source, &error)),
         }
     }
 
@@ -213,16 +215,19 @@ impl Files for LocalFiles {
     }
 
     fn put_aside(&self, partition: PartitionId) -> Result<String, Error> {
-        let from = self.root.join(partition.to_string());
+        let source = self.root.join(partition.to_string());
         let mut free = (1..1000).map(|number| format!("{partition}.damaged-{number}"));
         let name = free.find(|name| !self.root.join(name).exists()).ok_or_else(|| {
-            Error::Unavailable(format!("{} was damaged a thousand times", from.display()))
+            Error::Unavailable(format!(
+                "{} has been put aside a thousand times already",
+                source.display()
+            ))
         })?;
-        let to = self.root.join(name);
-        std::fs::rename(&from, &to)
+        let target = self.root.join(name);
+        std::fs::rename(&source, &target)
             .and_then(|()| std::fs::File::open(&self.root)?.sync_all())
-            .map_err(|error| io_error(&from, &error))?;
-        Ok(to.display().to_string())
+            .map_err(|error| io_error(&source, &error))?;
+        Ok(target.display().to_string())
     }
 
     fn followed(&self) -> Result<Option<String>, Error> {

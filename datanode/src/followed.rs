@@ -45,13 +45,13 @@ impl Followed {
             return match *position {
                 None => Ok(()),
                 Some(_) => Err(Error::InvalidInput(
-                    "an order without the past of its catalog: this node takes orders from its cluster's meta only"
+                    "the order lacks its catalog's history: this node takes orders from its cluster's meta only"
                         .to_owned(),
                 )),
             };
         };
         let next = catalog.follow(position.as_ref()).map_err(|refusal| {
-            error!(%refusal, "refused an order of meta; nothing is changed here. {TO_FOLLOW_ANOTHER}");
+            error!(%refusal, "refused an order of meta; nothing was changed on this node. {TO_FOLLOW_ANOTHER}");
             refusal
         })?;
         if *position == Some(next) {
@@ -59,7 +59,7 @@ impl Followed {
         }
         self.files.keep_followed(&print(&next))?;
         if position.is_none() {
-            info!(cluster = format!("{:016x}", next.cluster), "this node belongs to a cluster now");
+            info!(cluster = format!("{:016x}", next.cluster), "this node has joined a cluster");
         }
         *position = Some(next);
         Ok(())
@@ -91,7 +91,7 @@ fn parse(text: &str) -> Result<CatalogPosition, Error> {
     };
     position().ok_or_else(|| {
         Error::Corrupted(format!(
-            "the file CATALOG in the data directory, which says which cluster's orders this node takes, is damaged; if \
+            "the file CATALOG in the data directory, which names the cluster that this node belongs to, is damaged; if \
              meta's data was never restored from a copy, it is safe to remove the file: {TO_FOLLOW_ANOTHER}"
         ))
     })

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   confirm ── current ──▶ serves, renews
-//!      └────── older ────▶ its replicas are refused (`older.rs`) ── begin anew ──▶ serves what others give it, renews
+//!      └────── older ────▶ its replicas are refused (`older.rs`) ── begin anew ──▶ serves new replicas, renews
 //! ```
 //!
 //! Invariant: an older directory begins anew only after all replicas in it that may be stale are refused durably.
@@ -18,7 +18,7 @@ use partita_proto::id::{NodeId, PartitionId};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-/// Pause before meta is asked again.
+/// Pause before the request to meta is repeated.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Source of random numbers.
@@ -39,7 +39,7 @@ pub enum Age {
         /// As in [`Age::Current`].
         alone: Vec<PartitionId>,
     },
-    /// Cannot be told: meta runs an earlier version, or does not know the node.
+    /// Unknown: meta runs an earlier version, or does not know the node.
     Unknown,
 }
 
@@ -49,20 +49,20 @@ pub struct GenerationKeeper {
     node: NodeId,
     identity: u64,
     chance: Chance,
-    every: Duration,
+    interval: Duration,
     renewed: Instant,
 }
 
 impl GenerationKeeper {
-    /// Creates the keeper; `every` is the age at which the next generation is made.
+    /// Creates the keeper; `interval` is the age at which the next generation is made.
     pub fn new(
         generations: Generations,
         (node, identity): (NodeId, u64),
         chance: Chance,
-        every: Duration,
+        interval: Duration,
     ) -> Self {
         let generations = Arc::new(generations);
-        Self { generations, node, identity, chance, every, renewed: Instant::now() }
+        Self { generations, node, identity, chance, interval, renewed: Instant::now() }
     }
 
     /// The generations, as heartbeats carry them.
@@ -86,26 +86,26 @@ impl GenerationKeeper {
             let claim = self.begin().await?;
             let renewal = Renewal { accepted: accepted.to_vec(), ..self.renewal(claim) };
             match ask(renewal).await {
-                Ok(Renewed { recorded, alone }) => {
+                Ok(Renewed { recorded, alone: sole_replicas }) => {
                     // Meta has recorded a later generation than this directory knows: it is an older copy.
                     if claim.is_older(Some(recorded)) {
                         error!(
                             node = %self.node,
-                            generation = claim.acknowledged.map_or(0, |own| own.number),
+                            generation = claim.acknowledged.map_or(0, |generation| generation.number),
                             %recorded,
-                            "the data directory is an older copy: its replicas are not served and are made anew from others"
+                            "the data directory is an older copy: its replicas are recreated from other nodes"
                         );
-                        return Ok(Age::Older { recorded, alone });
+                        return Ok(Age::Older { recorded, alone: sole_replicas });
                     }
-                    // Otherwise the directory adopts the recorded generation, and asks again until both agree.
+                    // Otherwise adopt the recorded generation, and repeat the request until both agree.
                     if !self.note(recorded).await? {
                         tokio::time::sleep(PAUSE).await;
                     } else if self.generations.is_settled() {
-                        return Ok(Age::Current { alone });
+                        return Ok(Age::Current { alone: sole_replicas });
                     }
                 }
                 Err(error @ (Error::Unsupported(_) | Error::NotFound { .. })) => {
-                    warn!(%error, "whether the data directory is an older copy cannot be told");
+                    warn!(%error, "cannot determine whether the data directory is an older copy");
                     return Ok(Age::Unknown);
                 }
                 Err(error) => pause(error, &mut warned).await?,
@@ -151,7 +151,7 @@ impl GenerationKeeper {
         ask: impl Fn(Renewal) -> F,
     ) -> Result<(), Error> {
         let settled = self.generations.is_settled() && self.claim().pending.is_none();
-        if settled && self.renewed.elapsed() < self.every {
+        if settled && self.renewed.elapsed() < self.interval {
             return Ok(());
         }
         self.renew(ask).await
@@ -213,7 +213,7 @@ impl GenerationKeeper {
     }
 }
 
-/// Waits before meta is asked again; returns the error if asking again is useless.
+/// Waits before the request to meta is repeated; returns the error if repeating is useless.
 async fn pause(error: Error, warned: &mut String) -> Result<(), Error> {
     if matches!(error, Error::InvalidInput(_)) {
         return Err(error);

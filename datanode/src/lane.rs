@@ -28,8 +28,8 @@ impl Lane {
     }
 
     /// Time until which the lane is closed; `None` if it is open.
-    pub(crate) fn closed(&self, now: Instant) -> Option<Instant> {
-        self.free.filter(|free| *free > now)
+    pub(crate) fn closed(&self, time: Instant) -> Option<Instant> {
+        self.free.filter(|free| *free > time)
     }
 
     /// True if that many rows are enough to pass together.
@@ -37,11 +37,11 @@ impl Lane {
         self.time(rows) >= GRAIN
     }
 
-    /// Lets rows pass, the first of which has waited since `since`; returns the lane time that they take.
-    pub(crate) fn pass(&mut self, rows: usize, since: Instant) -> Duration {
+    /// Lets rows pass, the first of which has waited since `waiting_since`; returns the lane time that they take.
+    pub(crate) fn pass(&mut self, rows: usize, waiting_since: Instant) -> Duration {
         let took = self.time(rows);
-        let begun = self.free.map_or(since, |free| free.max(since));
-        self.free = Some(begun + took);
+        let start = self.free.map_or(waiting_since, |free| free.max(waiting_since));
+        self.free = Some(start + took);
         took
     }
 

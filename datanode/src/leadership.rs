@@ -29,7 +29,7 @@ pub(crate) async fn give_away(replica: &Replica) {
     for node in replica.other_voters() {
         match replica.transfer_leader(node).await {
             Ok(()) => return,
-            Err(error) => warn!(%partition, %node, %error, "leadership was not handed over"),
+            Err(error) => warn!(%partition, %node, %error, "leadership was not transferred"),
         }
     }
 }

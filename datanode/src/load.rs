@@ -104,6 +104,7 @@ impl Load {
         };
         let sampler = |seed| Mutex::new(Sampler::new(seed).with_columns(Arc::clone(&columns)));
         let now_ms = now_ms(&clock);
+        // All counters start at zero; keys of reads and writes are sampled with different seeds.
         Self {
             write_rows: AtomicU64::new(0),
             write_bytes: AtomicU64::new(0),
@@ -133,16 +134,16 @@ impl Load {
         let second = now_ms(&self.clock) / 1_000;
         self.write_keys.lock().observe(second, keys.len(), |row| keys.get(row));
         let Some(highest) = keys.iter().max() else { return };
-        let mut known = self.highest.lock();
-        if known.as_ref().is_none_or(|known| known.as_ref() < highest) {
-            *known = Some(Bytes::copy_from_slice(highest));
+        let mut current = self.highest.lock();
+        if current.as_ref().is_none_or(|current| current.as_ref() < highest) {
+            *current = Some(Bytes::copy_from_slice(highest));
         }
     }
 
     /// Records that the partition's range has changed.
     pub(crate) fn resized(&self, range: &KeyRange) {
-        let mut known = self.highest.lock();
-        known.take_if(|highest| !range.contains(highest));
+        let mut current = self.highest.lock();
+        current.take_if(|highest| !range.contains(highest));
     }
 
     /// Counts applied rows and bytes, and the requests that they came with.
@@ -169,17 +170,17 @@ impl Load {
         self.writes.lock().add(took);
     }
 
-    /// Counts an opened scan of the key ranges `asked`, in a partition that owns `all`.
-    pub(crate) fn opened(&self, asked: &[KeyRange], all: &KeyRange, took: Duration) {
+    /// Counts an opened scan of `ranges` in a partition that owns the range `whole`.
+    pub(crate) fn opened(&self, ranges: &[KeyRange], whole: &KeyRange, took: Duration) {
         self.reads.lock().add(took);
         let second = now_ms(&self.clock) / 1_000;
         let mut sampler = self.read_keys.lock();
-        if asked.iter().any(|range| range == all) {
+        if ranges.iter().any(|range| range == whole) {
             self.scans.fetch_add(1, Ordering::Relaxed);
-            sampler.observe_scan(second, &all.start, all.end.as_deref().unwrap_or_default());
+            sampler.observe_scan(second, &whole.start, whole.end.as_deref().unwrap_or_default());
             return;
         }
-        for range in asked {
+        for range in ranges {
             if range.end == KeyCodec::successor(&range.start) {
                 self.point_reads.fetch_add(1, Ordering::Relaxed);
                 sampler.observe(second, 1, |_| &range.start);
@@ -209,20 +210,20 @@ impl Load {
     }
 
     fn counters(&self) -> Counters {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counters {
-            write_rows: of(&self.write_rows),
-            write_bytes: of(&self.write_bytes),
-            write_batches: of(&self.write_batches),
-            read_rows: of(&self.read_rows),
-            read_bytes: of(&self.read_bytes),
-            point_reads: of(&self.point_reads),
-            range_reads: of(&self.range_reads),
-            scans: of(&self.scans),
-            busy_ns: of(&self.busy_ns),
-            scan_ns: of(&self.scan_ns),
-            rejected: of(&self.rejected),
-            throttled_ns: of(&self.throttled_ns),
+            write_rows: value(&self.write_rows),
+            write_bytes: value(&self.write_bytes),
+            write_batches: value(&self.write_batches),
+            read_rows: value(&self.read_rows),
+            read_bytes: value(&self.read_bytes),
+            point_reads: value(&self.point_reads),
+            range_reads: value(&self.range_reads),
+            scans: value(&self.scans),
+            busy_ns: value(&self.busy_ns),
+            scan_ns: value(&self.scan_ns),
+            rejected: value(&self.rejected),
+            throttled_ns: value(&self.throttled_ns),
         }
     }
 
@@ -236,17 +237,17 @@ impl Load {
     ) -> LoadBeat {
         let at_ms = now_ms(&self.clock);
         let counters = self.counters();
-        let mut begun = self.term.lock();
-        if begun.number != term {
-            *begun = Term { number: term, since_ms: at_ms, before: counters };
+        let mut current_term = self.term.lock();
+        if current_term.number != term {
+            *current_term = Term { number: term, since_ms: at_ms, before: counters };
         }
         let second = at_ms / 1_000;
         LoadBeat {
             partition,
             term,
-            since_ms: begun.since_ms,
+            since_ms: current_term.since_ms,
             at_ms,
-            counters: since(&counters, &begun.before),
+            counters: since(&counters, &current_term.before),
             size_bytes,
             queue_depth: u32::try_from(queue_depth).unwrap_or(u32::MAX),
             writes: self.writes.lock().take(),
@@ -266,20 +267,20 @@ fn now_ms(clock: &Arc<dyn Clock>) -> u64 {
     u64::try_from(clock.now_ms()).unwrap_or(0)
 }
 
-fn since(now: &Counters, before: &Counters) -> Counters {
+fn since(total: &Counters, start: &Counters) -> Counters {
     Counters {
-        write_rows: now.write_rows - before.write_rows,
-        write_bytes: now.write_bytes - before.write_bytes,
-        write_batches: now.write_batches - before.write_batches,
-        read_rows: now.read_rows - before.read_rows,
-        read_bytes: now.read_bytes - before.read_bytes,
-        point_reads: now.point_reads - before.point_reads,
-        range_reads: now.range_reads - before.range_reads,
-        scans: now.scans - before.scans,
-        busy_ns: now.busy_ns - before.busy_ns,
-        scan_ns: now.scan_ns - before.scan_ns,
-        rejected: now.rejected - before.rejected,
-        throttled_ns: now.throttled_ns - before.throttled_ns,
+        write_rows: total.write_rows - start.write_rows,
+        write_bytes: total.write_bytes - start.write_bytes,
+        write_batches: total.write_batches - start.write_batches,
+        read_rows: total.read_rows - start.read_rows,
+        read_bytes: total.read_bytes - start.read_bytes,
+        point_reads: total.point_reads - start.point_reads,
+        range_reads: total.range_reads - start.range_reads,
+        scans: total.scans - start.scans,
+        busy_ns: total.busy_ns - start.busy_ns,
+        scan_ns: total.scan_ns - start.scan_ns,
+        rejected: total.rejected - start.rejected,
+        throttled_ns: total.throttled_ns - start.throttled_ns,
     }
 }
 

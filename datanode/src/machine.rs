@@ -169,7 +169,7 @@ impl PartitionMachine {
                 Ok(Outcome::At(vec![Some(index)]))
             }
             Command::Reshape(order) => {
-                Err(MachineError(format!("{order:?} is applied among writes")))
+                Err(MachineError(format!("{order:?} was applied as a plain entry")))
             }
         }
     }
@@ -181,13 +181,13 @@ impl PartitionMachine {
         match accepted.cmp(&config.epoch) {
             Ordering::Equal => Ok(None),
             Ordering::Less if !config.join => Ok(Some(config.epoch)),
-            // The replica knows the partition's range from elsewhere, but not since which entry.
+            // The replica was given the partition's range, but not the entry from which it holds.
             Ordering::Less => Err(MachineError(format!(
-                "this replica was made for epoch {}, but gets entries of epoch {accepted} without the files before them",
+                "this replica was created for epoch {}, but receives entries of epoch {accepted} without earlier files",
                 config.epoch
             ))),
             Ordering::Greater => Err(MachineError(format!(
-                "an entry of epoch {accepted} comes while the partition is at epoch {}",
+                "an entry of epoch {accepted} arrived while the partition is at epoch {}",
                 config.epoch
             ))),
         }
@@ -215,9 +215,9 @@ impl PartitionMachine {
         let mut rows = 0;
         for part in write.parts {
             let count = part.rows as usize;
-            let known = requests.known(part.id, &part.earlier);
-            if known != Known::New {
-                indexes.push(match known {
+            let status = requests.known(part.id, &part.earlier);
+            if status != Known::New {
+                indexes.push(match status {
                     Known::Taken(first) => Some(first),
                     Known::New | Known::Perhaps => None,
                 });
@@ -229,9 +229,9 @@ impl PartitionMachine {
             indexes.push(Some(index));
             rows += u64::from(part.rows);
             fresh = match fresh {
-                Some((kind, before)) if kind == part.kind => Some((kind, before + count)),
-                before => {
-                    writes.extend(batches.take_fresh(before)?);
+                Some((kind, rows_before)) if kind == part.kind => Some((kind, rows_before + count)),
+                pending => {
+                    writes.extend(batches.take_fresh(pending)?);
                     Some((part.kind, count))
                 }
             };
@@ -269,13 +269,13 @@ impl Machine for PartitionMachine {
     }
 
     async fn apply(&self, entries: Vec<Committed>) -> Result<Vec<Bytes>, MachineError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut replies = Vec::with_capacity(entries.len());
         let mut entries = entries.into_iter();
         while let Some((index, mark, order)) = self.apply_plain(&mut entries, &mut replies)? {
             replies.push(self.reshape(index, mark, order).await?.encode());
         }
-        self.load.worked(begun.elapsed());
+        self.load.worked(started.elapsed());
         Ok(replies)
     }
 
@@ -288,8 +288,9 @@ impl Machine for PartitionMachine {
                 self.partition.pin().await.map_err(failed)?
             }
         };
-        let pinned =
-            pinned.ok_or_else(|| MachineError("there is nothing in files to send".to_owned()))?;
+        let pinned = pinned.ok_or_else(|| {
+            MachineError("no rows are in files yet, so there is no state to send".to_owned())
+        })?;
         Ok(Arc::new(Outgoing::new(pinned)?))
     }
 
@@ -305,7 +306,7 @@ pub(crate) fn remembered(state: &[u8]) -> Result<Requests, MachineError> {
         return Ok(Requests::default());
     }
     Requests::decode(state).ok_or_else(|| {
-        MachineError("the remembered requests in the manifest cannot be read".to_owned())
+        MachineError("the remembered requests in the manifest cannot be decoded".to_owned())
     })
 }
 

@@ -33,13 +33,13 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// State of one replica, as far as decisions depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// The partition.
+    /// Partition id.
     pub partition: PartitionId,
     /// Bytes in the partition's memtables.
     pub memtable_bytes: u64,
-    /// True if the engine asks for a flush: memtables are full, or old.
+    /// True if the engine requests a flush: memtables are full, or old.
     pub wants_flush: bool,
-    /// True if the engine asks for a compaction.
+    /// True if the engine requests a compaction.
     pub wants_compaction: bool,
     /// True if the log cannot be reclaimed because this partition has not flushed.
     pub pins_log: bool,
@@ -54,12 +54,12 @@ pub enum Work {
     Compact(PartitionId),
 }
 
-/// The partition to flush next: first one for which the engine asks, then one that pins the log, then the largest when
+/// The partition to flush next: first one whose engine requests it, then one that pins the log, then the largest when
 /// all memtables together exceed their budget.
 pub fn choose_flush(views: &[View], memtables_bytes_max: u64) -> Option<Work> {
     let flushable = || views.iter().filter(|view| view.memtable_bytes > 0);
-    let asked = views.iter().find(|view| view.wants_flush);
-    if let Some(view) = asked.or_else(|| views.iter().find(|view| view.pins_log)) {
+    let requested = views.iter().find(|view| view.wants_flush);
+    if let Some(view) = requested.or_else(|| views.iter().find(|view| view.pins_log)) {
         return Some(Work::Flush(view.partition));
     }
     if flushable().map(|view| view.memtable_bytes).sum::<u64>() > memtables_bytes_max {
@@ -76,12 +76,12 @@ pub fn choose_merge(views: &[View]) -> Option<Work> {
 
 /// The view without work that is deferred after a failure. Other work of the replica is still done: a merge makes the
 /// space that a flush lacked.
-fn without(mut view: View, left_alone: &[(Work, tokio::time::Instant)]) -> View {
-    let alone = |work: Work| left_alone.iter().any(|(other, _)| *other == work);
-    if alone(Work::Flush(view.partition)) {
+fn without(mut view: View, deferred: &[(Work, tokio::time::Instant)]) -> View {
+    let is_deferred = |work: Work| deferred.iter().any(|(failed, _)| *failed == work);
+    if is_deferred(Work::Flush(view.partition)) {
         view = View { memtable_bytes: 0, wants_flush: false, pins_log: false, ..view };
     }
-    view.wants_compaction &= !alone(Work::Compact(view.partition));
+    view.wants_compaction &= !is_deferred(Work::Compact(view.partition));
     view
 }
 
@@ -95,7 +95,7 @@ struct Look {
 }
 
 impl Look {
-    fn at(replica: &Replica, changes: u64, now: tokio::time::Instant) -> Self {
+    fn at(replica: &Replica, changes: u64, time: tokio::time::Instant) -> Self {
         let partition = replica.partition();
         let view = View {
             partition: replica.id(),
@@ -104,15 +104,15 @@ impl Look {
             wants_compaction: partition.wants_compaction(),
             pins_log: false,
         };
-        Self { view, changes, at: now }
+        Self { view, changes, at: time }
     }
 
     /// True if a new look would give the same result, as far as it matters.
-    fn holds(&self, changes: u64, now: tokio::time::Instant) -> bool {
+    fn holds(&self, changes: u64, time: tokio::time::Instant) -> bool {
         self.changes == changes
             && !self.view.wants_flush
             && !self.view.wants_compaction
-            && now - self.at < IDLE_LOOK_INTERVAL
+            && time - self.at < IDLE_LOOK_INTERVAL
     }
 }
 
@@ -123,7 +123,7 @@ struct Looks(BTreeMap<PartitionId, Look>);
 impl Looks {
     /// Current views of the replicas.
     fn views(&mut self, node: &Datanode, pinning: &BTreeSet<GroupId>) -> Vec<View> {
-        let now = tokio::time::Instant::now();
+        let time = tokio::time::Instant::now();
         let replicas = node.replicas();
         if self.0.len() > replicas.len() {
             // Some replicas are gone.
@@ -133,9 +133,9 @@ impl Looks {
             // Read before the look: a change during the look is seen the next time.
             let changes = replica.partition().changes();
             let look = match self.0.get(&replica.id()) {
-                Some(known) if known.holds(changes, now) => *known,
+                Some(last) if last.holds(changes, time) => *last,
                 _ => {
-                    let look = Look::at(replica, changes, now);
+                    let look = Look::at(replica, changes, time);
                     self.0.insert(replica.id(), look);
                     look
                 }
@@ -151,13 +151,13 @@ type Ended = (Work, Result<bool, Error>);
 
 /// Failed work, with the time until which it is not tried again.
 #[derive(Debug, Default)]
-struct LeftAlone(Vec<(Work, tokio::time::Instant)>);
+struct Deferred(Vec<(Work, tokio::time::Instant)>);
 
-impl LeftAlone {
+impl Deferred {
     /// The views, without deferred work.
     fn leave(&mut self, views: Vec<View>) -> Vec<View> {
-        let now = tokio::time::Instant::now();
-        self.0.retain(|(_, until)| *until > now);
+        let time = tokio::time::Instant::now();
+        self.0.retain(|(_, expiry)| *expiry > time);
         views.into_iter().map(|view| without(view, &self.0)).collect()
     }
 
@@ -171,13 +171,13 @@ impl LeftAlone {
         self.0.push((work, tokio::time::Instant::now() + RETRY_INTERVAL));
     }
 
-    /// As [`LeftAlone::note`], for `merging`, which ran on a task of its own; a panicked merge is deferred too.
+    /// As [`Deferred::note`], for `merging`, which ran on a task of its own; a panicked merge is deferred too.
     fn note_merged(&mut self, merging: Option<Work>, merged: Result<Option<Ended>, JoinError>) {
         match (merged, merging) {
             (Ok(Some(ended)), _) => self.note(ended),
             (Ok(None), _) => {}
             (Err(error), merging) => {
-                error!(?merging, %error, "merging files ended");
+                error!(?merging, %error, "the merge of files failed");
                 if let Some(work) = merging {
                     self.note((work, Ok(false)));
                 }
@@ -196,7 +196,7 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
     sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let pressure = node.pressure();
     let mut looks = Looks::default();
-    let mut left_alone = LeftAlone::default();
+    let mut deferred = Deferred::default();
     let mut expiry_due = false;
     // At most one: a merge, or expiry, which would wait for the merge.
     let mut merges: JoinSet<Option<Ended>> = JoinSet::new();
@@ -204,7 +204,7 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
-            Some(merged) = merges.join_next() => left_alone.note_merged(merging.take(), merged),
+            Some(merged) = merges.join_next() => deferred.note_merged(merging.take(), merged),
             _ = look.tick() => {}
             _ = sweep.tick() => node.sweep_trash().await,
             _ = expire.tick() => expiry_due = true,
@@ -215,9 +215,9 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
         let pinning: BTreeSet<GroupId> = pressure.borrow().iter().copied().collect();
         while !stop.is_cancelled() {
             if let Some(merged) = merges.try_join_next() {
-                left_alone.note_merged(merging.take(), merged);
+                deferred.note_merged(merging.take(), merged);
             }
-            let views = left_alone.leave(looks.views(&node, &pinning));
+            let views = deferred.leave(looks.views(&node, &pinning));
             if merges.is_empty() {
                 let node = Arc::clone(&node);
                 if std::mem::take(&mut expiry_due) {
@@ -230,7 +230,7 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
             let Some(work) = choose_flush(&views, node.options().memtables_bytes_max) else {
                 break;
             };
-            left_alone.note(carry_out(&node, work).await);
+            deferred.note(carry_out(&node, work).await);
         }
     }
     while merges.join_next().await.is_some() {}
@@ -253,11 +253,13 @@ async fn carry_out(node: &Datanode, work: Work) -> Ended {
     let started = tokio::time::Instant::now();
     let result = match work {
         Work::Flush(_) => {
-            let before = replica.partition().durable_mark().map(|(index, _)| index);
+            let previous_mark = replica.partition().durable_mark().map(|(index, _)| index);
             replica
                 .flush()
                 .await
-                .map(|()| replica.partition().durable_mark().map(|(index, _)| index) != before)
+                .map(|()| {
+                    replica.partition().durable_mark().map(|(index, _)| index) != previous_mark
+                })
                 .inspect_err(|error| node.flush_failed(error))
                 .inspect(|_| node.flush_succeeded())
         }

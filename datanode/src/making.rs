@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - one holder at a time for each partition;
-//! - a holder of a [`Hold`] waits for no group, but for disk space as long as it takes. An order therefore waits for a
-//!   hold for a moment only: dropping another partition may be what makes the space.
+//! - the owner of a [`Hold`] waits for no group, but may wait for disk space without limit. An order therefore waits
+//!   for a hold for a moment only: dropping another partition may free the space.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -31,7 +31,7 @@ pub(crate) struct Hold {
 impl Making {
     /// Waits until no other task creates or removes the files of the partition.
     pub(crate) async fn hold(&self, partition: PartitionId) -> Hold {
-        Hold { _guard: self.of(partition).lock_owned().await }
+        Hold { _guard: self.lock_of(partition).lock_owned().await }
     }
 
     /// As [`Making::hold`], for orders.
@@ -39,22 +39,22 @@ impl Making {
     /// # Errors
     /// [`Error::Unavailable`] when another task holds the partition for longer than a moment.
     pub(crate) async fn hold_soon(&self, partition: PartitionId) -> Result<Hold, Error> {
-        let held = tokio::time::timeout(MOMENT, self.hold(partition)).await;
-        held.map_err(|_elapsed| {
+        let hold = tokio::time::timeout(MOMENT, self.hold(partition)).await;
+        hold.map_err(|_elapsed| {
             Error::Unavailable(format!(
-                "partition {partition} is being cut off or taken over here, which may wait for space on the disk"
+                "partition {partition} is being split off or absorbed here, which may be waiting for disk space"
             ))
         })
     }
 
-    fn of(&self, partition: PartitionId) -> Arc<tokio::sync::Mutex<()>> {
-        let mut held = self.held.lock();
-        if let Some(lock) = held.get(&partition).and_then(Weak::upgrade) {
+    fn lock_of(&self, partition: PartitionId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut locks = self.held.lock();
+        if let Some(lock) = locks.get(&partition).and_then(Weak::upgrade) {
             return lock;
         }
-        held.retain(|_, lock| lock.strong_count() > 0);
+        locks.retain(|_, lock| lock.strong_count() > 0);
         let lock = Arc::default();
-        held.insert(partition, Arc::downgrade(&lock));
+        locks.insert(partition, Arc::downgrade(&lock));
         lock
     }
 }

@@ -51,9 +51,9 @@ impl Stream for Metered {
     type Item = Result<RecordBatch, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let polled = self.rows.as_mut().poll_next(context);
-        let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.meter.nanos.fetch_add(nanos, Ordering::Relaxed);
         polled
     }

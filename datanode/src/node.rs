@@ -82,8 +82,8 @@ pub(crate) struct Refused {
     pub(crate) why: String,
     /// Replica id, if its files tell it.
     pub(crate) replica: Option<ReplicaId>,
-    /// True if, as far as this replica knows, others exist, which clients can ask instead.
-    pub(crate) others: bool,
+    /// True if, as far as this replica knows, other replicas exist, which can serve clients instead.
+    pub(crate) has_others: bool,
 }
 
 /// The replicas of a node.
@@ -138,6 +138,7 @@ impl Datanode {
         clock: Arc<dyn Clock>,
         files: Arc<dyn Files>,
     ) -> Result<Arc<Self>, Error> {
+        // Read what the node has recorded about its catalog and about replicas of an older copy.
         let followed = Followed::open(Arc::clone(&files))?;
         let older = Older::open(Arc::clone(&files))?;
         let node = Arc::new_cyclic(|me| Self {
@@ -163,6 +164,7 @@ impl Datanode {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         });
+        // Background work begins once all replicas are open.
         node.open_all().await?;
         node.tasks.spawn(maintenance::run(Arc::clone(&node), node.stop.child_token()));
         Ok(node)
@@ -189,9 +191,9 @@ impl Datanode {
         }
         let refused = self.refused.read();
         Err(match refused.get(&partition) {
-            Some(Refused { why, others, .. }) => {
+            Some(Refused { why, has_others, .. }) => {
                 let text = format!("partition {partition} is not served: {why}");
-                if *others { Error::Unavailable(text) } else { Error::Corrupted(text) }
+                if *has_others { Error::Unavailable(text) } else { Error::Corrupted(text) }
             }
             None => Error::NotFound { kind: "partition", name: partition.to_string() },
         })
@@ -261,13 +263,13 @@ impl Datanode {
             return Ok(());
         }
         let used = || self.memtable_bytes(Duration::ZERO);
-        let begun = Instant::now();
+        let started = Instant::now();
         while used() > limit {
             if let Some(why) = self.disk_full.lock().clone() {
                 replica.reject();
                 return Err(Error::DiskFull(why));
             }
-            if begun.elapsed() >= MEMTABLE_WAIT {
+            if started.elapsed() >= MEMTABLE_WAIT {
                 replica.reject();
                 return Err(Error::Overloaded(format!(
                     "partition {}: memtables hold {} bytes and cannot be flushed fast enough (limit {limit}); \
@@ -278,22 +280,22 @@ impl Datanode {
             }
             tokio::time::sleep(MEMTABLE_POLL).await;
         }
-        replica.load().held_back(begun.elapsed());
+        replica.load().held_back(started.elapsed());
         Ok(())
     }
 
-    /// Bytes of all memtables together; at most `known_for` old.
-    fn memtable_bytes(&self, known_for: Duration) -> u64 {
-        let mut known = self.memtables.lock();
-        let now = Instant::now();
-        if let Some((at, bytes)) = *known
-            && now.saturating_duration_since(at) < known_for
+    /// Bytes of all memtables together; the sum is at most `age_max` old.
+    fn memtable_bytes(&self, age_max: Duration) -> u64 {
+        let mut cached = self.memtables.lock();
+        let time = Instant::now();
+        if let Some((instant, bytes)) = *cached
+            && time.saturating_duration_since(instant) < age_max
         {
             return bytes;
         }
         let replicas = self.replicas.read();
-        let bytes = replicas.values().map(|one| one.partition().memtable_bytes()).sum();
-        *known = Some((now, bytes));
+        let bytes = replicas.values().map(|replica| replica.partition().memtable_bytes()).sum();
+        *cached = Some((time, bytes));
         bytes
     }
 
@@ -384,9 +386,9 @@ impl DataService for Datanode {
         self.to_the_end(move |_| async move { replica.reconfigure(voters).await }).await
     }
 
-    async fn transfer_leader(&self, partition: PartitionId, to: NodeId) -> Result<(), Error> {
+    async fn transfer_leader(&self, partition: PartitionId, node: NodeId) -> Result<(), Error> {
         let replica = self.replica(partition)?;
-        self.to_the_end(move |_| async move { replica.transfer_leader(to).await }).await
+        self.to_the_end(move |_| async move { replica.transfer_leader(node).await }).await
     }
 
     async fn reshape(&self, order: Reshape) -> Result<Reshaped, Error> {

@@ -1,6 +1,6 @@
 //! Obstacles to a change of a partition's range, and to requests during such a change.
 //!
-//! Invariant: whatever is damaged, a frozen partition can be unfrozen, and requests do not wait for it for ever.
+//! Invariant: a frozen partition can be unfrozen regardless of damage, and requests wait for it for a limited time.
 
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ pub(crate) fn frozen(partition: PartitionId, time: Duration) -> Error {
         ));
     }
     Error::Storage(format!(
-        "partition {partition} has been frozen for {} s, because its left neighbour was to take it over and cannot; \
-         \"partita health\" shows what the neighbour lacks",
+        "partition {partition} has been frozen for {} s, because its left neighbour cannot absorb it; \
+         \"partita health\" shows why",
         time.as_secs()
     ))
 }

@@ -73,11 +73,11 @@ impl Older {
     }
 }
 
-/// Reason that requests to such a replica get.
+/// Reason returned for requests to such a replica.
 pub(crate) fn describe(partition: PartitionId) -> String {
     format!(
-        "the data directory was put back from an older copy, so this replica may lack what was acknowledged since. Other \
-         replicas take its place where there are any; if it is the only one, --accept-damage {partition} serves it as it is"
+        "the data directory was restored from an older copy, so this replica may lack acknowledged writes. Other \
+         replicas replace it if there are any; if it is the only one, --accept-damage {partition} serves it as it is"
     )
 }
 

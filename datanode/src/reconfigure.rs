@@ -1,17 +1,17 @@
 //! Carries out meta's order to change the members of a partition's group, and its leader, step by step.
 //!
 //! ```text
-//!   add the missing as learners ── wait until they are near ── voters: exactly those wanted ── remove learners
-//!                                                          \
-//!                      the leader is to go: voters: both ── hand over; the new leader does the rest
+//!   add missing replicas as learners ── wait until they are near ── voters: exactly the targets ── remove learners
+//!                                                               \
+//!                      the leader is to leave: voters: both sets ── hand over; the new leader continues
 //! ```
 //!
 //! A pure function, [`choose`], decides the next step from the state of the group. So an order that ended early, at any
 //! step, continues when it is repeated, on whichever replica leads then.
 //!
 //! Invariants:
-//! - a replica that lags far behind never becomes a voter: the group must not come to wait for it;
-//! - no change begins whose new voters mostly lag far behind, or are unreachable: it could neither be completed nor be
+//! - a replica that lags far behind never becomes a voter: the group would have to wait for it;
+//! - no change begins whose new voters mostly lag far behind, or are unreachable: it could neither be completed nor
 //!   undone.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ struct View<'a> {
     last: u64,
 }
 
-/// One step.
+/// Change of the group's members, or reason to end an order.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Done,
@@ -45,7 +45,7 @@ enum Step {
     /// A replica is too far behind.
     Wait {
         replica: ReplicaId,
-        at: Option<u64>,
+        matched: Option<u64>,
     },
     /// Too few of the future voters are reachable to form a quorum.
     Away(BTreeSet<ReplicaId>),
@@ -54,27 +54,29 @@ enum Step {
     HandOver(ReplicaId),
 }
 
-/// The next step towards a group whose voters are exactly `wanted`, and which has no other member.
-fn choose(view: &View<'_>, wanted: &BTreeSet<(ReplicaId, NodeId)>) -> Step {
+/// The next step towards a group whose voters are exactly `targets`, and which has no other member.
+fn choose(view: &View<'_>, targets: &BTreeSet<(ReplicaId, NodeId)>) -> Step {
     let member = |replica| view.members.iter().find(|member| member.replica == replica);
-    let missing = wanted.iter().find(|(replica, _)| member(*replica).is_none());
+    let missing = targets.iter().find(|(replica, _)| member(*replica).is_none());
     if let Some((replica, node)) = missing {
         return Step::AddLearner(*replica, *node);
     }
-    let replicas: BTreeSet<ReplicaId> = wanted.iter().map(|(replica, _)| *replica).collect();
+    let replicas: BTreeSet<ReplicaId> = targets.iter().map(|(replica, _)| *replica).collect();
     let coming = view.members.iter().filter(|m| !m.voter && replicas.contains(&m.replica));
-    let near = |at: Option<u64>| at.is_some_and(|at| at.saturating_add(NEAR_ENTRIES) >= view.last);
+    let near = |matched: Option<u64>| {
+        matched.is_some_and(|matched| matched.saturating_add(NEAR_ENTRIES) >= view.last)
+    };
     if let Some(far) = coming.clone().find(|member| !near(member.matched)) {
-        return Step::Wait { replica: far.replica, at: far.matched };
+        return Step::Wait { replica: far.replica, matched: far.matched };
     }
     let voters: BTreeSet<ReplicaId> =
         view.members.iter().filter(|m| m.voter).map(|m| m.replica).collect();
     // A change that has begun can only be completed.
     let set = |voters: BTreeSet<ReplicaId>| {
-        let there = |replica: &&ReplicaId| {
+        let is_present = |replica: &&ReplicaId| {
             **replica == view.me || member(**replica).is_some_and(|member| near(member.matched))
         };
-        let enough = 2 * voters.iter().filter(there).count() > voters.len();
+        let enough = 2 * voters.iter().filter(is_present).count() > voters.len();
         if enough || view.changing { Step::SetVoters(voters) } else { Step::Away(voters) }
     };
     if !replicas.contains(&view.me) {
@@ -113,33 +115,36 @@ pub(crate) async fn reconfigure(
     voters: BTreeMap<ReplicaId, NodeId>,
 ) -> Result<(), Error> {
     if voters.is_empty() {
-        return Err(Error::InvalidInput(format!("partition {partition} is to have no replicas")));
+        return Err(Error::InvalidInput(format!(
+            "partition {partition} needs at least one replica"
+        )));
     }
     let failed = |error| group_error(group, error);
-    let wanted: BTreeSet<(ReplicaId, NodeId)> = voters.into_iter().collect();
+    let targets: BTreeSet<(ReplicaId, NodeId)> = voters.into_iter().collect();
     // One step at a time: look, choose, act. Each step is a change that the group has agreed on, so a failure in
     // between leaves a state from which the repeated order continues.
-    for _ in 0..STEPS_MAX + wanted.len() {
+    for _ in 0..STEPS_MAX + targets.len() {
         check_leads(partition, group)?;
         let members = group.members();
         let last = group.status().last_index.unwrap_or_default();
         let view =
             View { me: group.replica(), members: &members, changing: group.is_changing(), last };
-        match choose(&view, &wanted) {
+        match choose(&view, &targets) {
             Step::Done => return Ok(()),
             Step::AddLearner(replica, node) => {
                 tracing::info!(%partition, %replica, %node, "adding a replica to the group");
                 group.add_learner(replica, node).await.map_err(failed)?;
             }
-            Step::Wait { replica, at } => {
-                let at = at.map_or_else(|| "nothing".to_owned(), |at| at.to_string());
+            Step::Wait { replica, matched } => {
+                let matched =
+                    matched.map_or_else(|| "none".to_owned(), |matched| matched.to_string());
                 return Err(Error::Unavailable(format!(
-                    "replica {replica} of partition {partition} catches up: at {at} of {last}"
+                    "replica {replica} of partition {partition} is still catching up: it has entry {matched} of {last}"
                 )));
             }
             Step::Away(voters) => {
                 return Err(Error::Unavailable(format!(
-                    "too few of the replicas {voters:?} of partition {partition} are there to decide anything"
+                    "too few of the replicas {voters:?} of partition {partition} are reachable to form a quorum"
                 )));
             }
             Step::SetVoters(voters) => {
@@ -150,7 +155,7 @@ pub(crate) async fn reconfigure(
                 group.remove_learners(learners).await.map_err(failed)?;
             }
             Step::HandOver(replica) => {
-                tracing::info!(%partition, to = %replica, "handing over, to leave the group");
+                tracing::info!(%partition, to = %replica, "transferring leadership before leaving the group");
                 group.transfer_leadership(replica).await.map_err(failed)?;
             }
         }
@@ -162,17 +167,17 @@ pub(crate) async fn reconfigure(
 pub(crate) async fn transfer(
     partition: PartitionId,
     group: &Group,
-    to: NodeId,
+    target: NodeId,
 ) -> Result<(), Error> {
-    if group.status().leader.is_some_and(|(_, node)| node == to) {
+    if group.status().leader.is_some_and(|(_, node)| node == target) {
         return Ok(());
     }
     check_leads(partition, group)?;
-    let there = group.members().into_iter().find(|member| member.node == to && member.voter);
-    let there = there.ok_or_else(|| {
-        Error::InvalidInput(format!("partition {partition} has no voter on node {to}"))
+    let member = group.members().into_iter().find(|member| member.node == target && member.voter);
+    let member = member.ok_or_else(|| {
+        Error::InvalidInput(format!("partition {partition} has no voter on node {target}"))
     })?;
-    group.transfer_leadership(there.replica).await.map_err(|error| group_error(group, error))
+    group.transfer_leadership(member.replica).await.map_err(|error| group_error(group, error))
 }
 
 #[cfg(test)]
@@ -203,7 +208,7 @@ mod tests {
         );
         for at in [None, Some(10), Some(3_999)] {
             let members = [leader.clone(), member(2, false, at)];
-            assert_eq!(next(&members, &[1, 2]), Step::Wait { replica: ReplicaId(2), at });
+            assert_eq!(next(&members, &[1, 2]), Step::Wait { replica: ReplicaId(2), matched: at });
         }
         let members = [leader, member(2, false, Some(4_000))];
         assert_eq!(next(&members, &[1, 2]), Step::SetVoters(set(&[1, 2])));

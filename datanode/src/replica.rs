@@ -58,14 +58,14 @@ pub(crate) struct Replica {
     load: Arc<Load>,
     writes: mpsc::Sender<Waiting>,
     stop: CancellationToken,
-    /// Time since when the partition has been seen frozen.
+    /// Time at which the partition was first seen frozen.
     frozen_since: Mutex<Option<Instant>>,
     /// Held by the one order at a time that changes the members.
     changing: tokio::sync::Mutex<()>,
     requests: AtomicU64,
     scans: AtomicU64,
     rejected: AtomicU64,
-    /// True if files hold entries that the group does not know to be durable. Locked while that changes.
+    /// True if files hold entries whose durability the group has not recorded yet. Locked while that changes.
     untold: tokio::sync::Mutex<bool>,
     /// Description of the damage found in the partition's files.
     damage: Arc<OnceLock<String>>,
@@ -136,12 +136,12 @@ impl Replica {
 
     /// Time for which the partition has been seen frozen; `None` if it is not frozen.
     fn frozen_for(&self) -> Option<Duration> {
-        let mut since = self.frozen_since.lock();
+        let mut start = self.frozen_since.lock();
         if !self.machine.is_frozen() {
-            *since = None;
+            *start = None;
             return None;
         }
-        Some(since.get_or_insert_with(Instant::now).elapsed())
+        Some(start.get_or_insert_with(Instant::now).elapsed())
     }
 
     /// Reason why the replica refuses requests although nothing of it has failed: it has been frozen for too long.
@@ -257,7 +257,7 @@ impl Replica {
     }
 
     pub(crate) async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let current = self.partition.config().epoch;
         if request.epoch < current {
             self.check_epoch(request.epoch, current)?;
@@ -275,7 +275,7 @@ impl Replica {
         }
         self.read_barrier().await?;
         self.scans.fetch_add(1, Ordering::Relaxed);
-        let asked = self.partition.key_ranges(&request.domains)?;
+        let ranges = self.partition.key_ranges(&request.domains)?;
         let scanned = self
             .partition
             .scan(Scan {
@@ -292,7 +292,7 @@ impl Replica {
         // The epoch of the pinned version counts, not the one before the wait: the range may have changed meanwhile.
         self.check_epoch(request.epoch, scanned.epoch)?;
         self.check_free()?;
-        self.load.opened(&asked, &self.partition.range(), begun.elapsed());
+        self.load.opened(&ranges, &self.partition.range(), started.elapsed());
         let meter = Meter::new(Arc::clone(&self.load), Arc::clone(&scanned.stats));
         let watched = |stream| meter.watch(self.watched(stream));
         let streams = scanned.streams.into_iter().map(watched).collect();
@@ -313,10 +313,10 @@ impl Replica {
     /// A stream whose errors are recorded.
     fn watched(&self, stream: RowStream) -> RowStream {
         let (damage, partition) = (Arc::clone(&self.damage), self.id());
-        let (replica, others) = (self.number(), self.has_others());
+        let (replica, has_others) = (self.number(), self.has_others());
         Box::pin(stream.map_err(move |error| {
             note(&damage, partition, &error);
-            elsewhere(error, replica, others)
+            elsewhere(error, replica, has_others)
         }))
     }
 
@@ -331,7 +331,7 @@ impl Replica {
         let applied = applied.map_err(|error| group_error(&self.group, error))?;
         match Outcome::decode(&applied.reply)? {
             Outcome::At(_) => Ok(()),
-            other => Err(other.refused(self.id(), epoch)),
+            outcome => Err(outcome.refused(self.id(), epoch)),
         }
     }
 
@@ -347,8 +347,8 @@ impl Replica {
         self.propose(Command::Truncate(id)).await
     }
 
-    /// Writes everything applied so far to files and lets the log purge it. Every replica flushes on its own, whoever
-    /// leads.
+    /// Writes everything applied so far to files and lets the log purge it. Every replica flushes on its own, leader or
+    /// not.
     pub(crate) async fn flush(&self) -> Result<(), Error> {
         let mut untold = self.untold.lock().await;
         self.machine.seal();
@@ -361,14 +361,14 @@ impl Replica {
         Ok(())
     }
 
-    /// Writes everything applied so far to files, for a replica that is being dropped: the group is not told.
+    /// Writes everything applied so far to files, for a replica that is being dropped; the log is not purged.
     pub(crate) async fn write_rows(&self) -> Result<(), Error> {
         self.machine.seal();
         self.partition.flush().await.map(drop).map_err(Error::from)
     }
 
-    pub(crate) async fn compact(&self, all: bool) -> Result<bool, Error> {
-        self.partition.compact(all).await.map_err(|error| self.noted(Error::from(error)))
+    pub(crate) async fn compact(&self, full: bool) -> Result<bool, Error> {
+        self.partition.compact(full).await.map_err(|error| self.noted(Error::from(error)))
     }
 
     /// Makes these replicas the voters of the group, and its only members.
@@ -386,8 +386,8 @@ impl Replica {
         reconfigure::reconfigure(self.id(), &self.group, voters).await
     }
 
-    /// Purges the log up to the last change of the partition's range: a new member is told the current range, and could
-    /// not apply entries for an earlier one.
+    /// Purges the log up to the last change of the partition's range: a new member starts with the current range, and
+    /// could not apply entries for an earlier one.
     async fn forget_reshapes(&self) -> Result<(), Error> {
         if self.partition.config().epoch <= FIRST_EPOCH {
             return Ok(());
@@ -398,14 +398,14 @@ impl Replica {
 
     /// Changes the partition's range, through its log.
     pub(crate) async fn reshape(&self, order: Reshape) -> Result<Reshaped, Error> {
-        let busy = |what: &str| {
-            Error::Unavailable(format!("the replicas of partition {} {what}", self.id()))
+        let busy = |change: &str| {
+            Error::Unavailable(format!("the replicas of partition {} {change}", self.id()))
         };
-        let _one_at_a_time = self.changing.try_lock().map_err(|_| busy("change just now"))?;
+        let _one_at_a_time = self.changing.try_lock().map_err(|_| busy("are being changed"))?;
         // A replica that has not applied the whole log may repeat an order that has taken effect.
         self.read_barrier().await?;
-        if let Some(done) = self.machine.done(&order) {
-            return Ok(done);
+        if let Some(result) = self.machine.done(&order) {
+            return Ok(result);
         }
         self.check_epoch(order.epoch(), self.partition.config().epoch)?;
         if let Some(damage) = obstacle(&order, |partition| self.damage_of(partition)) {
@@ -413,12 +413,12 @@ impl Replica {
         }
         if let Reshape::Split(split) = &order {
             if self.group.is_changing() || self.group.members().iter().any(|m| !m.voter) {
-                return Err(busy("change their members"));
+                return Err(busy("are changing their membership"));
             }
             let nodes: BTreeSet<NodeId> = self.group.members().iter().map(|m| m.node).collect();
             if !nodes.iter().eq(split.replicas.keys()) {
                 return Err(Error::InvalidInput(format!(
-                    "partition {} is on the nodes {nodes:?}, the order is for {:?}",
+                    "partition {} is on the nodes {nodes:?}, but the order names the nodes {:?}",
                     self.id(),
                     split.replicas.keys().collect::<Vec<_>>()
                 )));
@@ -431,7 +431,7 @@ impl Replica {
         let applied = applied.map_err(|error| group_error(&self.group, error))?;
         match Outcome::decode(&applied.reply)? {
             Outcome::Reshaped(reshaped) => Ok(reshaped),
-            other => Err(other.refused(self.id(), epoch)),
+            outcome => Err(outcome.refused(self.id(), epoch)),
         }
     }
 
@@ -448,16 +448,16 @@ impl Replica {
     /// The nodes of the other voters, the most up-to-date first.
     pub(crate) fn other_voters(&self) -> Vec<NodeId> {
         let mine = self.group.replica();
-        let mut others = self.group.members();
-        others.retain(|member| member.voter && member.replica != mine);
-        others.sort_by_key(|member| std::cmp::Reverse(member.matched));
-        others.into_iter().map(|member| member.node).collect()
+        let mut voters = self.group.members();
+        voters.retain(|member| member.voter && member.replica != mine);
+        voters.sort_by_key(|member| std::cmp::Reverse(member.matched));
+        voters.into_iter().map(|member| member.node).collect()
     }
 
     /// Hands leadership to the replica on another node.
-    pub(crate) async fn transfer_leader(&self, to: NodeId) -> Result<(), Error> {
+    pub(crate) async fn transfer_leader(&self, node: NodeId) -> Result<(), Error> {
         let _one_at_a_time = self.changing.lock().await;
-        reconfigure::transfer(self.id(), &self.group, to).await
+        reconfigure::transfer(self.id(), &self.group, node).await
     }
 
     pub(crate) fn status(&self) -> ReplicaStatus {
@@ -467,6 +467,7 @@ impl Replica {
         let (rows_written, bytes_written) = self.machine.written();
         let (voters, learners): (Vec<_>, Vec<_>) =
             self.group.members().into_iter().partition(|member| member.voter);
+        // Figures of the engine, the group and this replica's counters, each as of now: they may disagree slightly.
         ReplicaStatus {
             partition: config.partition,
             table: config.table,
@@ -515,8 +516,8 @@ impl Replica {
 
     /// Description of the known damage to the partition's files; `None` if none is known.
     fn damage(&self) -> Option<String> {
-        let found = self.damage.get().cloned();
-        found.or_else(|| {
+        let damage = self.damage.get().cloned();
+        damage.or_else(|| {
             Some(self.partition.damage().join("; ")).filter(|damage| !damage.is_empty())
         })
     }
@@ -537,9 +538,9 @@ impl Replica {
 }
 
 /// The error of a read that found damage. It is retryable if others have the rows, because the next read goes to them.
-fn elsewhere(error: Error, replica: ReplicaId, others: bool) -> Error {
+fn elsewhere(error: Error, replica: ReplicaId, has_others: bool) -> Error {
     match error {
-        Error::Corrupted(damage) if others => Error::Unavailable(format!(
+        Error::Corrupted(damage) if has_others => Error::Unavailable(format!(
             "replica {replica} found its files damaged and gives leadership away: {damage}"
         )),
         error => error,
@@ -548,9 +549,9 @@ fn elsewhere(error: Error, replica: ReplicaId, others: bool) -> Error {
 
 /// Records damage; the first finding is kept.
 fn note(damage: &OnceLock<String>, partition: PartitionId, error: &Error) {
-    if let Error::Corrupted(what) = error
-        && damage.set(what.clone()).is_ok()
+    if let Error::Corrupted(description) = error
+        && damage.set(description.clone()).is_ok()
     {
-        tracing::error!(%partition, what, "a replica found its files damaged");
+        tracing::error!(%partition, damage = description, "a replica found its files damaged");
     }
 }

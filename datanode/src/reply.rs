@@ -84,8 +84,8 @@ impl Outcome {
         match self {
             Self::Stale { current } => Error::StaleRoute { partition, requested, current },
             Self::Unfit(why) => Error::InvalidInput(why),
-            other @ (Self::At(_) | Self::Reshaped(_)) => {
-                Error::Internal(format!("an entry was answered with {other:?}"))
+            outcome @ (Self::At(_) | Self::Reshaped(_)) => {
+                Error::Internal(format!("unexpected outcome of an entry: {outcome:?}"))
             }
         }
     }

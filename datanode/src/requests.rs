@@ -66,16 +66,16 @@ struct Forgotten(Vec<RequestId>);
 impl Forgotten {
     fn add(&mut self, id: RequestId) {
         // Active clients are at the end.
-        let known = self.0.iter().rposition(|other| other.client == id.client);
-        let before = known.map(|at| self.0.remove(at).sequence);
-        self.0.push(RequestId { sequence: before.unwrap_or_default().max(id.sequence), ..id });
+        let position = self.0.iter().rposition(|request| request.client == id.client);
+        let previous = position.map(|position| self.0.remove(position).sequence);
+        self.0.push(RequestId { sequence: previous.unwrap_or_default().max(id.sequence), ..id });
         if self.0.len() > CLIENTS_MAX {
             self.0.remove(0);
         }
     }
 
     fn reaches(&self, id: RequestId) -> bool {
-        let last = self.0.iter().rfind(|other| other.client == id.client);
+        let last = self.0.iter().rfind(|request| request.client == id.client);
         last.is_some_and(|last| id.sequence <= last.sequence)
     }
 }
@@ -110,11 +110,11 @@ impl Requests {
     /// Status of a request. `earlier`: identities under which parts of it may have been sent before, together with
     /// others.
     pub fn known(&self, id: RequestId, earlier: &[RequestId]) -> Known {
-        let mut all = std::iter::once(&id).chain(earlier);
-        if let Some(index) = all.clone().find_map(|id| self.index_of.get(id)) {
+        let mut ids = std::iter::once(&id).chain(earlier);
+        if let Some(index) = ids.clone().find_map(|id| self.index_of.get(id)) {
             return Known::Taken(*index);
         }
-        if all.any(|id| self.forgotten.reaches(*id)) { Known::Perhaps } else { Known::New }
+        if ids.any(|id| self.forgotten.reaches(*id)) { Known::Perhaps } else { Known::New }
     }
 
     /// Remembers that a request took effect at an index.
@@ -153,14 +153,17 @@ impl Requests {
 
     /// Remembers the write requests of another partition too. The order between the two partitions' requests is
     /// unknown, so they are interleaved by the number of later requests of each.
-    pub fn join(&mut self, other: &Self) {
-        let newest =
-            |of: &Self| -> Vec<(RequestId, u64)> { of.order.iter().rev().copied().collect() };
-        let (own, theirs) = (newest(self), newest(other));
-        let most = own.len().max(theirs.len());
+    pub fn join(&mut self, neighbour: &Self) {
+        let newest = |requests: &Self| -> Vec<(RequestId, u64)> {
+            requests.order.iter().rev().copied().collect()
+        };
+        let (local, theirs) = (newest(self), newest(neighbour));
+        let most = local.len().max(theirs.len());
         (self.order, self.index_of, self.listed) = <_>::default();
-        other.forgotten.0.iter().for_each(|id| self.forgotten.add(*id));
-        for (id, index) in (0..most).flat_map(|at| own.get(at).into_iter().chain(theirs.get(at))) {
+        neighbour.forgotten.0.iter().for_each(|id| self.forgotten.add(*id));
+        for (id, index) in (0..most)
+            .flat_map(|position| local.get(position).into_iter().chain(theirs.get(position)))
+        {
             if self.index_of.contains_key(id) {
                 continue;
             }
@@ -216,10 +219,10 @@ impl Requests {
         let mut stored = Stored::default();
         let mut clients: HashMap<u64, u32> = HashMap::new();
         // Most requests have the client of the previous one.
-        let mut before = None;
+        let mut previous = None;
         let (mut sequence, mut index) = (0i64, 0i64);
-        for (id, at) in &self.order {
-            let client = match before {
+        for (id, log_index) in &self.order {
+            let client = match previous {
                 Some((same, client)) if same == id.client => client,
                 _ => {
                     let next = u32::try_from(clients.len()).unwrap_or(u32::MAX);
@@ -229,14 +232,14 @@ impl Requests {
                     })
                 }
             };
-            before = Some((id.client, client));
+            previous = Some((id.client, client));
             stored.client.push(client);
-            let this = id.sequence.cast_signed();
-            stored.sequence.push(this.wrapping_sub(sequence));
-            sequence = this;
-            let at = at.cast_signed();
-            stored.index.push(at.wrapping_sub(index));
-            index = at;
+            let number = id.sequence.cast_signed();
+            stored.sequence.push(number.wrapping_sub(sequence));
+            sequence = number;
+            let log_index = log_index.cast_signed();
+            stored.index.push(log_index.wrapping_sub(index));
+            index = log_index;
         }
         stored.forgotten_clients = self.forgotten.0.iter().map(|id| id.client).collect();
         stored.forgotten_sequences = self.forgotten.0.iter().map(|id| id.sequence).collect();
@@ -246,7 +249,7 @@ impl Requests {
     /// Decodes the requests; `None` if the bytes are invalid.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let stored = Stored::decode(bytes).ok()?;
-        let same = |one: usize, other: usize| (one == other).then_some(());
+        let same = |length: usize, expected: usize| (length == expected).then_some(());
         same(stored.client.len(), stored.sequence.len())?;
         same(stored.client.len(), stored.index.len())?;
         same(stored.forgotten_clients.len(), stored.forgotten_sequences.len())?;

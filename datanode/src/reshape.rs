@@ -12,9 +12,9 @@
 //! Invariants:
 //! - the entry and the entries before it alone decide whether an order takes effect, so that all replicas do the same;
 //!   the state that a replica finds of the child on its own disk decides only which steps are left to do;
-//! - the partition's own durable mark passes the entry only with the last step: a crash before that repeats all steps,
-//!   and finds those already done;
-//! - an order that took effect is not carried out again: it is remembered, and the epoch tells;
+//! - the partition's own durable mark passes the entry only with the last step: after a crash before that all steps are
+//!   repeated, and those already done have no effect;
+//! - an order that took effect is not carried out again: it is remembered, and its epoch is outdated;
 //! - a frozen partition has the same rows on all replicas until it is unfrozen: no applied entry changes them.
 
 use partita_engine::{EngineError, Origin, PartitionConfig, Place, Settled, Unrecorded};
@@ -49,15 +49,15 @@ impl PartitionMachine {
         mark: Mark,
         order: Reshape,
     ) -> Result<Outcome, MachineError> {
-        if let Some(done) = self.done(&order) {
+        if let Some(result) = self.done(&order) {
             self.pass(index, &mark)?;
-            return Ok(Outcome::Reshaped(done));
+            return Ok(Outcome::Reshaped(result));
         }
         if let Some(current) = self.check_epoch(order.epoch())? {
             self.pass(index, &mark)?;
             return Ok(Outcome::Stale { current });
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         let unfit = match &order {
             Reshape::Split(split) => self.split(index, &mark, &order, split).await?,
             Reshape::Freeze(_) => self.freeze(index, &mark, &order).await?,
@@ -68,7 +68,7 @@ impl PartitionMachine {
             return Ok(Outcome::Unfit(why));
         }
         self.load.resized(&self.partition.range());
-        let reshaped = Reshaped { index, stall: begun.elapsed() };
+        let reshaped = Reshaped { index, stall: started.elapsed() };
         *self.last.lock() = reshaped;
         Ok(Outcome::Reshaped(reshaped))
     }
@@ -104,7 +104,7 @@ impl PartitionMachine {
             Some(range) if !self.is_frozen() => range,
             _ => {
                 return Ok(Some(format!(
-                    "partition {} with {} cannot take over what is before {}",
+                    "partition {} with {} cannot absorb the range before {}",
                     config.partition, config.range, absorb.end
                 )));
             }
@@ -116,7 +116,7 @@ impl PartitionMachine {
         let (right, theirs) = self.near.frozen(absorb.right, absorb.frozen)?;
         if !self.partition.is_left_of(&right, &absorb.end) {
             return Err(MachineError(format!(
-                "partition {} with {}, which is to be taken over, does not lie between {} and {}",
+                "partition {} with {}, which is to be absorbed, does not lie between {} and {}",
                 absorb.right,
                 right.config().range,
                 config.range.end,
@@ -148,25 +148,26 @@ impl PartitionMachine {
         split: &Split,
     ) -> Result<Option<String>, MachineError> {
         let config = self.partition.config();
-        let (left, right) = match self.partition.halves(&split.at) {
+        let (left_half, right_half) = match self.partition.halves(&split.at) {
             Some(halves) if !self.is_frozen() => halves,
             _ => {
                 return Ok(Some(format!(
-                    "partition {} with {} cannot be cut at {}",
+                    "partition {} with {} cannot be split at {}",
                     config.partition, config.range, split.at
                 )));
             }
         };
         let Some(child) = mark.child(&split.replicas) else {
             return Ok(Some(format!(
-                "partition {} is not on the nodes {:?}, one voter each",
+                "partition {} does not have exactly one voter on each of the nodes {:?}",
                 config.partition,
                 split.replicas.keys().collect::<Vec<_>>()
             )));
         };
-        let begun = Instant::now();
+        // Flush, so that the child can share this partition's files.
+        let started = Instant::now();
         let settled = self.settle().await?;
-        debug!(partition = %config.partition, took = ?begun.elapsed(), "at rest");
+        debug!(partition = %config.partition, took = ?started.elapsed(), "at rest");
         let node = mark.members().get(&config.replica).copied();
         let replica = node.and_then(|node| split.replicas.get(&node).copied());
         // A replica that was removed from the group creates no child.
@@ -177,7 +178,7 @@ impl PartitionMachine {
                     epoch: after(config.epoch),
                     replica,
                     members: child.members(),
-                    range: right,
+                    range: right_half,
                     join: false,
                     ..PartitionConfig::clone(&config)
                 };
@@ -196,7 +197,8 @@ impl PartitionMachine {
             }
             None => None,
         };
-        if let Some(unrecorded) = self.resize(settled, index, mark, order, &left)? {
+        // Take the left half at once; make the child and the manifest's edit durable in the background.
+        if let Some(unrecorded) = self.resize(settled, index, mark, order, &left_half)? {
             self.near.record_later(birth, unrecorded, config.partition, self.stop.clone());
         }
         Ok(None)

@@ -28,29 +28,29 @@ impl Rows {
 
     /// The next `rows` rows, as slices of the decoded batches.
     pub(crate) fn take(&mut self, mut rows: usize) -> Result<Vec<RecordBatch>, MachineError> {
-        let mut taken = Vec::with_capacity(1);
+        let mut slices = Vec::with_capacity(1);
         while rows > 0 {
             let Some(batch) = self.batches.pop_front() else {
                 return Err(MachineError(
-                    "a write command has fewer rows than its parts say".to_owned(),
+                    "a write command has fewer rows than its parts declare".to_owned(),
                 ));
             };
             if batch.num_rows() <= rows {
                 rows -= batch.num_rows();
-                taken.push(batch);
+                slices.push(batch);
             } else {
                 self.batches.push_front(batch.slice(rows, batch.num_rows() - rows));
-                taken.push(batch.slice(0, rows));
+                slices.push(batch.slice(0, rows));
                 rows = 0;
             }
         }
-        Ok(taken)
+        Ok(slices)
     }
 
     pub(crate) fn finish(&self) -> Result<(), MachineError> {
         if self.batches.iter().any(|batch| batch.num_rows() > 0) {
             return Err(MachineError(
-                "a write command has more rows than its parts say".to_owned(),
+                "a write command has more rows than its parts declare".to_owned(),
             ));
         }
         Ok(())

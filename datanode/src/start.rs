@@ -4,8 +4,8 @@
 //! - a replica is created only by an order ([`partita_proto::service::DataService::open_partition`]) or by an entry of
 //!   its parent's log, never by a message; it begins together with the group's other members, or empty, to receive
 //!   everything from their leader, or with its parent's files;
-//! - a replica whose files say that it had a log, but whose log is gone, is not opened; one that was split off and
-//!   never reached the log waits until its parent has applied the split again;
+//! - a replica whose files refer to a log that is gone is not opened; one that was split off and never reached the log
+//!   waits until its parent has applied the split again;
 //! - the log of a replica without files is removed only if the files were dropped, or if others can replace the
 //!   replica: a disk that is not mounted loses no row;
 //! - a replica whose manifest or log cannot be trusted is never served. Where others can replace it
@@ -16,8 +16,7 @@
 //! - a replica of an older copy of the directory is not started, and stays as it is (`older.rs`);
 //! - a removed replica never comes back under its id: one that was split off is kept until its parent has durably
 //!   applied the split;
-//! - a replica that should be here and is not is waited for or reported missing ([`Datanode::until_led`]), never
-//!   created anew: that would replace it by an empty one.
+//! - a missing replica is waited for or reported ([`Datanode::until_led`]), never recreated: it would be empty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -68,7 +67,7 @@ impl Datanode {
                     cut_off?;
                 } else {
                     // It may wait for disk space; dropping another partition makes space, and needs the node to be up.
-                    warn!(%partition, "still to be cut off from another; what asks for it has to wait");
+                    warn!(%partition, "not split off from its parent yet; requests to it have to wait");
                     continue;
                 }
             }
@@ -79,7 +78,7 @@ impl Datanode {
 
     /// Waits until everything in the logs here is applied, and the partition that results from it runs.
     async fn until_cut_off(&self, partition: PartitionId) -> Result<(), Error> {
-        info!(%partition, "to be cut off from another by its log");
+        info!(%partition, "waiting for the parent's log to split off the partition");
         for replica in self.replicas() {
             replica.lead_if_alone().await?;
             replica.read_barrier().await?;
@@ -96,16 +95,16 @@ impl Datanode {
     /// Starts every replica that is on disk.
     pub(crate) async fn open_all(&self) -> Result<(), Error> {
         let _one_at_a_time = self.next_order().await?;
-        let found = self.near.files.partitions()?;
+        let on_disk = self.near.files.partitions()?;
         let groups = self.near.host.known_groups().into_iter().map(|(group, _)| group);
-        let known: BTreeSet<PartitionId> =
+        let logged: BTreeSet<PartitionId> =
             groups.filter(|group| *group != META_GROUP).map(|group| PartitionId(group.0)).collect();
-        self.give_up_logs(&known, &found).await?;
-        self.list_older(&found.here)?;
-        // Before any replica applies its log: the state of one tells how to treat others.
+        self.give_up_logs(&logged, &on_disk).await?;
+        self.list_older(&on_disk.here)?;
+        // Before any replica applies its log: the treatment of one depends on the state of others.
         let mut opened = BTreeMap::new();
-        for partition in found.here {
-            match self.open_files(partition, known.contains(&partition)).await {
+        for partition in on_disk.here {
+            match self.open_files(partition, logged.contains(&partition)).await {
                 Ok(Some(engine)) => match self.replaceable_damage(&engine) {
                     None => drop(opened.insert(partition, engine)),
                     Some(damage) => {
@@ -119,7 +118,7 @@ impl Datanode {
         }
         let mut starts = Vec::new();
         for (partition, engine) in &opened {
-            match self.check_log(engine, known.contains(partition), &opened).await {
+            match self.check_log(engine, logged.contains(partition), &opened).await {
                 Ok(Some(start)) => starts.push((Arc::clone(engine), start)),
                 Ok(None) => {}
                 Err(error) => self.put_aside_or(*partition, error, Some(engine)).await?,
@@ -149,38 +148,38 @@ impl Datanode {
     /// Removes the logs of replicas that have no files here, if their files were dropped or can be replaced.
     async fn give_up_logs(
         &self,
-        known: &BTreeSet<PartitionId>,
-        found: &Found,
+        logged: &BTreeSet<PartitionId>,
+        on_disk: &Found,
     ) -> Result<(), Error> {
-        let gone: Vec<_> = known.difference(&found.here).collect();
-        let mut missing = gone.iter().filter(|partition| !found.dropped.contains(partition));
+        let orphans: Vec<_> = logged.difference(&on_disk.here).collect();
+        let mut missing = orphans.iter().filter(|partition| !on_disk.dropped.contains(partition));
         // If no files are left at all, the disk is more likely not mounted than the replicas gone.
-        let replaceable = self.options().put_aside && !found.here.is_empty();
+        let replaceable = self.options().put_aside && !on_disk.here.is_empty();
         if let Some(partition) = missing.next()
             && !replaceable
         {
             return Err(without_files(**partition, missing.count()));
         }
-        for partition in gone {
-            if !found.dropped.contains(partition) {
-                error!(%partition, "its files are gone; its log is given up, others have to replace it");
+        for partition in orphans {
+            if !on_disk.dropped.contains(partition) {
+                error!(%partition, "the files of a replica are missing: its log is removed, others must replace it");
             }
             self.destroy_group(*partition).await?;
         }
         // Last: these directories record what was dropped.
-        for partition in found.dropped.difference(&found.here) {
+        for partition in on_disk.dropped.difference(&on_disk.here) {
             self.near.files.discard(*partition, self.clock.now_ms())?;
         }
         self.near.files.sweep(self.clock.now_ms(), self.trash_keep_ms())
     }
 
     /// Lists the replicas of an older copy, and distrusts their logs.
-    fn list_older(&self, here: &BTreeSet<PartitionId>) -> Result<(), Error> {
-        let all = self.options().older || self.older.damaged;
-        let listed = if all { here.clone() } else { &self.older.all() & here };
+    fn list_older(&self, present: &BTreeSet<PartitionId>) -> Result<(), Error> {
+        let whole_directory = self.options().older || self.older.damaged;
+        let listed = if whole_directory { present.clone() } else { &self.older.all() & present };
         let accepted = &listed & &self.options().accepted;
         for partition in &accepted {
-            warn!(%partition, "a replica of an older copy is served as it is: its operator accepts that");
+            warn!(%partition, "serving a replica of an older copy, as its operator accepted");
         }
         let older = &listed - &accepted;
         self.near.host.distrust(&older.iter().map(|partition| (*partition).into()).collect());
@@ -204,7 +203,7 @@ impl Datanode {
             Err(EngineError::NotFound(_)) if in_log => Err(without_files(partition, 0)),
             // Its creation never finished, so it was never reported as created.
             Err(EngineError::NotFound(_)) => {
-                warn!(%partition, "removing what a creation that did not finish has left");
+                warn!(%partition, "removing files left by an unfinished creation");
                 self.near.files.remove(partition)?;
                 Ok(None)
             }
@@ -217,7 +216,7 @@ impl Datanode {
         &self,
         engine: &Partition,
         in_log: bool,
-        all: &BTreeMap<PartitionId, Arc<Partition>>,
+        opened: &BTreeMap<PartitionId, Arc<Partition>>,
     ) -> Result<Option<Start>, Error> {
         let config = engine.config();
         let partition = config.partition;
@@ -227,7 +226,7 @@ impl Datanode {
         if self.older.has(partition) {
             // The replica may have voted since the copy was made.
             return Err(Error::Corrupted(format!(
-                "partition {partition} is of an older copy, whose log does not know it"
+                "partition {partition} belongs to an older copy and is not in its log"
             )));
         }
         let Some((index, _)) = engine.durable_mark() else {
@@ -238,18 +237,19 @@ impl Datanode {
         };
         match engine.origin() {
             Some(origin) if origin.index == index => {
-                let parent = all.get(&origin.parent).map(|parent| parent.durable_mark());
+                let parent = opened.get(&origin.parent).map(|parent| parent.durable_mark());
                 if parent.is_some_and(|mark| mark.is_none_or(|(upto, _)| upto < index)) {
-                    info!(%partition, parent = %origin.parent, "waits until its parent is cut");
+                    info!(%partition, parent = %origin.parent, "waiting until the parent is split");
                 } else {
-                    // The parent took another course: it was dropped, or has received the files of another replica.
-                    let to = self.near.files.put_aside(partition)?;
-                    warn!(%partition, parent = %origin.parent, to, "its parent will never be cut again; put aside");
+                    // The parent will not apply the split again: it was dropped, or has received the files of another
+                    // replica.
+                    let path = self.near.files.put_aside(partition)?;
+                    warn!(%partition, parent = %origin.parent, path, "put aside a replica whose parent will not be split again");
                 }
                 Ok(None)
             }
             _ => Err(Error::Corrupted(format!(
-                "partition {partition} has files but the log does not know it"
+                "partition {partition} has files but is not in the log"
             ))),
         }
     }
@@ -266,23 +266,24 @@ impl Datanode {
         let Error::Corrupted(damage) = &error else { return Err(error) };
         self.near.partitions.write().remove(&partition);
         let replica = engine.map(|engine| engine.config().replica);
-        let alone = engine.is_some_and(|engine| is_alone(engine));
-        let refuse =
-            |why, others| self.refused.write().insert(partition, Refused { why, replica, others });
+        let sole_replica = engine.is_some_and(|engine| is_alone(engine));
+        let refuse = |why, has_others| {
+            self.refused.write().insert(partition, Refused { why, replica, has_others })
+        };
         if self.older.has(partition) {
             let why = older::describe(partition);
-            error!(%partition, why, "a replica is of an older copy: it is not served");
-            refuse(why, !alone);
+            error!(%partition, why, "a replica of an older copy is not served");
+            refuse(why, !sole_replica);
             return Ok(());
         }
-        if !self.options().put_aside || alone {
-            error!(%partition, damage, "a replica is damaged and nobody can replace it: it is not served");
+        if !self.options().put_aside || sole_replica {
+            error!(%partition, damage, "a damaged replica without another replica is not served");
             refuse(damage.clone(), false);
             return Ok(());
         }
         self.destroy_group(partition).await?;
-        let to = self.near.files.put_aside(partition)?;
-        error!(%partition, damage, to, "a damaged replica was put aside");
+        let path = self.near.files.put_aside(partition)?;
+        error!(%partition, damage, path, "a damaged replica was put aside");
         Ok(())
     }
 
@@ -328,7 +329,7 @@ impl Datanode {
         let Ok(_one_at_a_time) = self.next_order().await else { return };
         if let Err(error) = self.start_known(partition, Start::Seeded).await {
             // Its files and its log exist: the next order, or the next start of the node, starts it.
-            error!(%partition, %error, "a replica that was cut off did not start");
+            error!(%partition, %error, "a replica that was split off did not start");
         }
     }
 
@@ -354,9 +355,9 @@ impl Datanode {
         let _one_at_a_time = self.next_order().await?;
         let partition = spec.partition;
         if let Some(damage) = self.refusal(partition) {
-            // Nothing replaces it while somebody may still want to read its intact rows.
+            // It is not replaced while an operator may still need its intact rows.
             return Err(Error::Corrupted(format!(
-                "partition {partition} is here, damaged: {damage}"
+                "partition {partition} exists here and is damaged: {damage}"
             )));
         }
         let nobody_else = self.near.making.hold_soon(partition).await?;
@@ -370,8 +371,8 @@ impl Datanode {
             }
             Some(number) => {
                 return Err(Error::Unavailable(format!(
-                    "partition {partition} is here as replica {number}: it must be dropped before it can be \
-                     replica {}",
+                    "partition {partition} exists here as replica {number}: it must be dropped before replica {} is \
+                     created",
                     spec.replica
                 )));
             }
@@ -400,16 +401,16 @@ impl Datanode {
     async fn make(&self, spec: PartitionSpec) -> Result<Arc<Partition>, Error> {
         let partition = spec.partition;
         let root = root_of(partition);
-        let found = Partition::origin_at(&self.near.store, &root).await;
-        if let Ok(Some(Some(origin))) = found
+        let recorded = Partition::origin_at(&self.near.store, &root).await;
+        if let Ok(Some(Some(origin))) = recorded
             && self.near.awaits(origin)
         {
             return Err(Error::Unavailable(format!(
-                "partition {partition} is cut off from partition {} here in a moment",
+                "partition {partition} is about to be split off from partition {} here",
                 origin.parent
             )));
         }
-        // Files of a failed order, or of a child whose parent will not split any more: the log does not know it.
+        // Files of a failed order, or of a child whose parent will not split any more: it is not in the log.
         self.near.files.remove(partition)?;
         self.older.forget(partition)?;
         let engine = Partition::create(
@@ -437,8 +438,8 @@ impl Datanode {
         if let Some(engine) = self.near.partition(partition) {
             return engine.origin();
         }
-        let found = Partition::origin_at(&self.near.store, &root_of(partition)).await;
-        found.ok().flatten().flatten()
+        let recorded = Partition::origin_at(&self.near.store, &root_of(partition)).await;
+        recorded.ok().flatten().flatten()
     }
 
     /// Refuses to remove a replica whose parent has not durably applied the split yet.
@@ -448,7 +449,7 @@ impl Datanode {
         {
             // The parent would create it again, without its votes.
             return Err(Error::Unavailable(format!(
-                "partition {partition} was cut off from partition {}, which has still to be cut here",
+                "partition {partition} was split off from partition {}, whose split is not durable here yet",
                 origin.parent
             )));
         }
@@ -462,8 +463,9 @@ impl Datanode {
         number: ReplicaId,
     ) -> Result<(), Error> {
         let _one_at_a_time = self.next_order().await?;
-        let here = self.replica(partition).map(|replica| replica.number()).ok();
-        if here.or_else(|| self.near.in_log(partition)).is_some_and(|here| here != number) {
+        let current = self.replica(partition).map(|replica| replica.number()).ok();
+        if current.or_else(|| self.near.in_log(partition)).is_some_and(|current| current != number)
+        {
             // The order refers to an earlier replica of the partition.
             return Ok(());
         }
@@ -471,9 +473,9 @@ impl Datanode {
         if let Ok(replica) = self.replica(partition) {
             // Rows that are only in memory would be missing in the trash.
             if !self.options().trash_keep.is_zero() {
-                let kept = tokio::time::timeout(KEEP_ROWS_WAIT, replica.write_rows()).await;
-                if !matches!(kept, Ok(Ok(()))) {
-                    warn!(%partition, ?kept, "the newest rows of a dropped partition are not in the trash");
+                let flushed = tokio::time::timeout(KEEP_ROWS_WAIT, replica.write_rows()).await;
+                if !matches!(flushed, Ok(Ok(()))) {
+                    warn!(%partition, ?flushed, "the newest rows of a dropped partition are missing in the trash");
                 }
             }
             if let Err(error) = replica.shutdown().await {
@@ -483,7 +485,7 @@ impl Datanode {
             replica.partition().close().await;
         }
         let _nobody_else = self.near.making.hold_soon(partition).await?;
-        // The log did not know yet of a replica that was split off meanwhile.
+        // A replica that was split off meanwhile was not in the log at the first check.
         self.check_cut(partition).await?;
         self.near.files.begin_removal(partition)?;
         if self.near.in_log(partition).is_some() {
@@ -510,14 +512,15 @@ fn is_alone(engine: &Partition) -> bool {
     }
 }
 
-fn without_files(partition: PartitionId, others: usize) -> Error {
-    let others = match others {
+/// The error for a partition in the log whose files are missing, and `more` others like it.
+fn without_files(partition: PartitionId, more: usize) -> Error {
+    let suffix = match more {
         0 => String::new(),
-        others => format!(" (and {others} more)"),
+        more => format!(" (and {more} more)"),
     };
     Error::Corrupted(format!(
-        "the log knows partition {partition}{others}, but its files are not there: is a disk not mounted? If they are \
-         lost for good, an empty directory {partition}.dropped beside the others gives up what the log has of it too"
+        "partition {partition}{suffix} is in the log, but its files are missing: is a disk not mounted? If they are \
+         lost for good, create an empty directory {partition}.dropped beside the others to remove it from the log too"
     ))
 }
 

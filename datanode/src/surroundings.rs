@@ -54,9 +54,9 @@ pub(crate) struct Birth {
 impl Surroundings {
     /// The replica id under which the log knows a partition's group.
     pub(crate) fn in_log(&self, partition: PartitionId) -> Option<ReplicaId> {
-        let known = self.host.known_groups().into_iter();
-        let mut known = known.filter(|(group, _)| *group == GroupId::from(partition));
-        known.next().map(|(_, replica)| replica)
+        let groups = self.host.known_groups().into_iter();
+        let mut groups = groups.filter(|(group, _)| *group == GroupId::from(partition));
+        groups.next().map(|(_, replica)| replica)
     }
 
     /// A partition that is open here.
@@ -75,27 +75,28 @@ impl Surroundings {
     /// used or replaced; a replica that is here for another reason is left alone. Returns true if the replica is to be
     /// started.
     async fn bear(&self, birth: Birth, stop: &CancellationToken) -> Result<bool, MachineError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let Birth { offspring, partition, replica, mark, origin, nobody_else: _nobody_else } =
             birth;
-        let here = self.partition(partition);
-        if let Some(other) = here.as_ref().filter(|here| here.origin() != Some(origin))
+        let existing = self.partition(partition);
+        if let Some(conflicting) =
+            existing.as_ref().filter(|existing| existing.origin() != Some(origin))
             && mark.members().len() == 1
         {
             // No other replica has the rows that this one lacks.
             return Err(MachineError(format!(
-                "partition {partition} is to be cut off from partition {} as of entry {}, but is here with another \
-                 origin: {:?}",
+                "partition {partition} cannot be split off from partition {} as of entry {}, because it exists here \
+                 with another origin: {:?}",
                 origin.parent,
                 origin.index,
-                other.origin()
+                conflicting.origin()
             )));
         }
-        if here.is_some() || self.in_log(partition).is_some() {
+        if existing.is_some() || self.in_log(partition).is_some() {
             return Ok(false);
         }
         match Partition::origin_at(&self.store, &root_of(partition)).await {
-            Ok(Some(Some(found))) if found == origin => {}
+            Ok(Some(Some(recorded))) if recorded == origin => {}
             // It was created by an order, to receive everything from its leader.
             Ok(Some(_)) => return Ok(false),
             Ok(None) | Err(EngineError::Corrupted(_)) => loop {
@@ -109,8 +110,8 @@ impl Surroundings {
         }
         let seeded = self.host.seed_group(partition.into(), replica, &mark).await;
         let seeded = seeded.map_err(|error| MachineError(error.to_string()))?;
-        let took = begun.elapsed();
-        info!(%partition, %replica, parent = %origin.parent, upto = origin.index, ?took, "partition cut off");
+        let took = started.elapsed();
+        info!(%partition, %replica, parent = %origin.parent, upto = origin.index, ?took, "partition split off");
         Ok(seeded)
     }
 
@@ -129,7 +130,7 @@ impl Surroundings {
         if !matches!(error, EngineError::DiskFull(_)) || stop.is_cancelled() {
             return Err(failed(error));
         }
-        warn!(%partition, %error, "a change of what the partition owns waits for space");
+        warn!(%partition, %error, "a change of the partition's range waits for disk space");
         tokio::select! {
             () = stop.cancelled() => Err(failed(error)),
             () = tokio::time::sleep(SPACE_WAIT) => Ok(()),
@@ -161,7 +162,8 @@ impl Surroundings {
         let Some(node) = self.node.upgrade() else { return };
         let near = Arc::clone(self);
         node.tasks().spawn(async move {
-            let made = async {
+            // The child first: it must be in the log before the parent's manifest gives up its range.
+            let work = async {
                 if let Some(birth) = birth {
                     let child = birth.partition;
                     if near.bear(birth, &stop).await? {
@@ -170,8 +172,8 @@ impl Surroundings {
                 }
                 near.record(&mut unrecorded, partition, &stop).await
             };
-            if let Err(error) = made.await {
-                error!(%partition, %error, "a change of what the partition owns was not recorded");
+            if let Err(error) = work.await {
+                error!(%partition, %error, "a change of the partition's range was not recorded");
             }
         });
     }
@@ -183,18 +185,20 @@ impl Surroundings {
         partition: PartitionId,
         frozen: u64,
     ) -> Result<(Arc<Partition>, Requests), MachineError> {
-        let found = self.partition(partition).ok_or_else(|| {
-            MachineError(format!("partition {partition}, which is to be taken over, is not here"))
+        let engine = self.partition(partition).ok_or_else(|| {
+            MachineError(format!(
+                "partition {partition}, which is to be absorbed, is not on this node"
+            ))
         })?;
-        let upto = found.durable_mark().map_or(0, |(index, _)| index);
-        let requests = remembered(&found.state())?;
+        let upto = engine.durable_mark().map_or(0, |(index, _)| index);
+        let requests = remembered(&engine.state())?;
         if upto < frozen || !requests.is_frozen() {
             return Err(MachineError(format!(
-                "partition {partition}, which is to be taken over as of entry {frozen}, is not frozen here: its files \
+                "partition {partition}, which is to be absorbed as of entry {frozen}, is not frozen here: its files \
                  are as of entry {upto}"
             )));
         }
-        Ok((found, requests))
+        Ok((engine, requests))
     }
 
     /// Starts a replica that was split off. Not awaited, because a group that starts applies its own log.

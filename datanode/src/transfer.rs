@@ -70,7 +70,9 @@ impl Arriving {
         let files: Vec<_> = offer.files.into_iter().map(|file| (file.name, file.bytes)).collect();
         let arrival = partition.receive(offer.from, &offer.state, &files).await.map_err(failed)?;
         if read_mark(&arrival.mark())? != offer.mark {
-            return Err(MachineError("the offered state is of another mark".to_owned()));
+            return Err(MachineError(
+                "the offered state has another mark than the offer".to_owned(),
+            ));
         }
         let offered = remembered(&arrival.state())?;
         Ok(Self { arrival, offered, requests: Arc::clone(requests) })

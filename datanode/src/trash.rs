@@ -40,28 +40,28 @@ impl Trash {
         Self { dir: node_dir.join(TRASH) }
     }
 
-    /// Moves the directory of a replica dropped at `at_ms` into the trash; its name is free afterwards, durably.
+    /// Moves the directory of a replica dropped at `now_ms` into the trash; its name is free afterwards, durably.
     pub(crate) fn take(
         &self,
-        from: &Path,
+        dir: &Path,
         partition: PartitionId,
         now_ms: i64,
     ) -> Result<(), Error> {
         let is_empty =
-            std::fs::read_dir(from).map_err(|error| io_error(from, &error))?.next().is_none();
+            std::fs::read_dir(dir).map_err(|error| io_error(dir, &error))?.next().is_none();
         if is_empty {
-            return remove_dir(from);
+            return remove_dir(dir);
         }
         let moved = std::fs::create_dir_all(&self.dir).and_then(|()| {
             let free = |at_ms: &i64| !self.place(partition, *at_ms).exists();
             let at_ms = (now_ms..).find(free).unwrap_or(now_ms);
-            std::fs::rename(from, self.place(partition, at_ms))?;
+            std::fs::rename(dir, self.place(partition, at_ms))?;
             sync_dir(&self.dir)?;
-            from.parent().map_or(Ok(()), sync_dir)
+            dir.parent().map_or(Ok(()), sync_dir)
         });
         if let Err(error) = moved {
-            warn!(%partition, %error, "a dropped replica could not be moved to the trash: it is removed");
-            return remove_dir(from);
+            warn!(%partition, %error, "removing a dropped replica that could not be moved to the trash");
+            return remove_dir(dir);
         }
         Ok(())
     }
@@ -114,11 +114,11 @@ fn sweep(
     short: impl Fn() -> bool,
     mut remove: impl FnMut(&Dropped) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    for one in dropped {
-        if one.at_ms > oldest_ms && !short() {
+    for replica in dropped {
+        if replica.at_ms > oldest_ms && !short() {
             return Ok(());
         }
-        remove(one)?;
+        remove(replica)?;
     }
     Ok(())
 }
@@ -128,8 +128,8 @@ fn sweep(
 fn is_short(dir: &Path) -> bool {
     rustix::fs::statvfs(dir).is_ok_and(|disk| {
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        let all = disk.f_blocks.saturating_mul(disk.f_frsize);
-        free < FREE_BYTES_MIN || free < all / FREE_SHARE_MIN
+        let total = disk.f_blocks.saturating_mul(disk.f_frsize);
+        free < FREE_BYTES_MIN || free < total / FREE_SHARE_MIN
     })
 }
 

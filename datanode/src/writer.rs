@@ -205,9 +205,9 @@ fn encode(writes: &[Waiting]) -> Result<Command, Error> {
 }
 
 async fn propose(partition: PartitionId, group: Arc<Group>, load: Arc<Load>, writes: Vec<Waiting>) {
-    let begun = Instant::now();
+    let started = Instant::now();
     let encoded = encode(&writes);
-    load.worked(begun.elapsed());
+    load.worked(started.elapsed());
     let applied = match encoded {
         Ok(command) => {
             group.propose(command.encode()).await.map_err(|error| group_error(&group, error))
@@ -217,14 +217,14 @@ async fn propose(partition: PartitionId, group: Arc<Group>, load: Arc<Load>, wri
     // Each write gets its own result: the index at which it took effect, or why it had none.
     let outcome = applied.and_then(|applied| match Outcome::decode(&applied.reply)? {
         Outcome::At(indexes) => Ok(indexes),
-        other => Err(other.refused(partition, writes[0].epoch)),
+        outcome => Err(outcome.refused(partition, writes[0].epoch)),
     });
     for (position, write) in writes.into_iter().enumerate() {
         let result = match &outcome {
             Ok(indexes) => match indexes.get(position) {
                 Some(Some(index)) => Ok(WriteReply { index: *index }),
                 Some(None) => Err(Error::Timeout(
-                    "the write comes so late that it cannot be told whether it came before"
+                    "the write was repeated too late to determine whether it had taken effect"
                         .to_owned(),
                 )),
                 None => Err(Error::Internal("a write has no reply".to_owned())),

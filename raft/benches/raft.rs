@@ -33,12 +33,12 @@ const LOG_BYTES: u64 = 32 << 20;
 const SEGMENT_BYTES: u64 = 8 << 20;
 /// Appends between two purges of the log: some 9 MB of batches.
 const PURGE_EVERY: u64 = 8;
-/// Proposals that wait at the same time, as one connection with several batches under way has them.
+/// Proposals in flight at the same time, as from one connection with several batches in flight.
 const TOGETHER: usize = 4;
-/// Until a group of one leads itself.
+/// Maximum time until a group of one leads.
 const ELECTION: Duration = Duration::from_secs(10);
 
-/// Keeps nothing, and says that it is durable.
+/// A machine that keeps only its mark, and reports it as durable.
 #[derive(Default)]
 struct Nothing {
     last: Mutex<Option<Mark>>,
@@ -67,8 +67,8 @@ struct Log {
 }
 
 impl Log {
-    fn open(below: &Path) -> Self {
-        let folder = tempfile::tempdir_in(below).expect("a temporary folder");
+    fn open(parent: &Path) -> Self {
+        let folder = tempfile::tempdir_in(parent).expect("a temporary folder");
         let runtime = Runtime::new().expect("a runtime");
         let (host, group) = runtime.block_on(async {
             let options = HostOptions {
@@ -93,8 +93,7 @@ impl Log {
         Self { runtime, host, group, appended: 0, _folder: folder }
     }
 
-    /// Gives up what the log does not need any more, from time to time. It is no part of what is measured: a partition
-    /// does it after a flush.
+    /// Purges the log after every [`PURGE_EVERY`] appends. Not measured: a partition purges after a flush.
     fn make_room(&mut self) {
         if self.appended >= PURGE_EVERY {
             self.runtime.block_on(self.group.flushed()).expect("the log can be purged");

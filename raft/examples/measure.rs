@@ -5,8 +5,8 @@
 //! cargo run --release -p partita-raft --example measure -- write 1 256 10
 //! ```
 //!
-//! `idle GROUPS`: what groups of three cost in which nothing happens. `write GROUPS CLIENTS SECONDS`: rows of 256
-//! bytes, each client one at a time, spread over the groups. All three nodes share the machine.
+//! `idle GROUPS` measures the cost of idle groups of three. `write GROUPS CLIENTS SECONDS` writes rows of 256 bytes,
+//! each client one at a time, spread over the groups. All three nodes share the machine.
 
 #![allow(
     clippy::print_stdout,
@@ -31,10 +31,10 @@ use tokio_stream::wrappers::TcpListenerStream;
 
 const NODES: u64 = 3;
 const ROW_BYTES: usize = 256;
-/// Until groups of three have elected, and, idle, gone to sleep.
+/// Time in which groups of three elect a leader and, when idle, go to sleep.
 const SETTLE: Duration = Duration::from_secs(12);
 
-/// Keeps nothing.
+/// A machine without state.
 struct Nothing;
 
 #[async_trait]
@@ -90,7 +90,7 @@ async fn start_nodes(dir: &std::path::Path) -> Vec<Arc<Host>> {
 }
 
 async fn start_groups(hosts: &[Arc<Host>], groups: u64) {
-    let begun = Instant::now();
+    let started = Instant::now();
     for group in 1..=groups {
         let replica = |node: NodeId| ReplicaId(group * 10 + (node.0 + group) % NODES);
         let members: BTreeMap<_, _> =
@@ -102,7 +102,7 @@ async fn start_groups(hosts: &[Arc<Host>], groups: u64) {
                 .unwrap();
         }
     }
-    println!("{groups} groups of {NODES} created in {:.1} s", begun.elapsed().as_secs_f64());
+    println!("{groups} groups of {NODES} created in {:.1} s", started.elapsed().as_secs_f64());
 }
 
 async fn leader(hosts: &[Arc<Host>], group: GroupId) -> Arc<Group> {
@@ -122,31 +122,33 @@ async fn idle(hosts: &[Arc<Host>], groups: u64) {
         leader(hosts, GroupId(group)).await;
     }
     let span = Duration::from_secs(10);
-    for what in ["a moment after their election", "later"] {
-        let before = cpu_seconds();
+    for phase in ["a moment after their election", "later"] {
+        let start_seconds = cpu_seconds();
         tokio::time::sleep(span).await;
-        let used = (cpu_seconds() - before) / span.as_secs_f64() * 100.0;
-        println!("{what}: {used:.1} % of a core for all nodes, {} MiB", resident_mib());
+        let used = (cpu_seconds() - start_seconds) / span.as_secs_f64() * 100.0;
+        println!("{phase}: {used:.1} % of a core for all nodes, {} MiB", resident_mib());
         tokio::time::sleep(SETTLE).await;
     }
 }
 
 async fn write(hosts: &[Arc<Host>], groups: u64, clients: u64, span: Duration) {
+    // Wait until every group has a leader, and the clocks have settled.
     let mut leaders = Vec::new();
     for group in 1..=groups {
         leaders.push(leader(hosts, GroupId(group)).await);
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let (before, begun) = (cpu_seconds(), Instant::now());
+    // Each client writes one row after the other; the groups share the clients evenly.
+    let (start_seconds, started) = (cpu_seconds(), Instant::now());
     let tasks: Vec<_> = (0..clients)
         .map(|client| {
             let group = Arc::clone(&leaders[usize::try_from(client % groups).unwrap()]);
             tokio::spawn(async move {
                 let mut took = Vec::new();
-                while begun.elapsed() < span {
-                    let begun = Instant::now();
+                while started.elapsed() < span {
+                    let request_start = Instant::now();
                     group.propose(Bytes::from(vec![7; ROW_BYTES])).await.unwrap();
-                    took.push(begun.elapsed());
+                    took.push(request_start.elapsed());
                 }
                 took
             })
@@ -156,21 +158,23 @@ async fn write(hosts: &[Arc<Host>], groups: u64, clients: u64, span: Duration) {
     for task in tasks {
         took.extend(task.await.unwrap());
     }
+    // Print rate, latencies and CPU.
     took.sort_unstable();
-    let at = |share: usize| took[(took.len() - 1) * share / 100].as_secs_f64() * 1000.0;
+    let percentile_ms = |share: usize| took[(took.len() - 1) * share / 100].as_secs_f64() * 1000.0;
     println!(
         "{groups} groups, {clients} clients: {:.0} rows/s, p50 {:.2} ms, p99 {:.2} ms, {:.2} cores",
-        took.len() as f64 / begun.elapsed().as_secs_f64(),
-        at(50),
-        at(99),
-        (cpu_seconds() - before) / begun.elapsed().as_secs_f64()
+        took.len() as f64 / started.elapsed().as_secs_f64(),
+        percentile_ms(50),
+        percentile_ms(99),
+        (cpu_seconds() - start_seconds) / started.elapsed().as_secs_f64()
     );
 }
 
 #[tokio::main]
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |at: usize| arguments.get(at).and_then(|number| number.parse::<u64>().ok());
+    let number =
+        |position: usize| arguments.get(position).and_then(|number| number.parse::<u64>().ok());
     let dir = tempfile::tempdir().unwrap();
     let hosts = start_nodes(dir.path()).await;
     match (arguments.first().map(String::as_str), number(1), number(2), number(3)) {

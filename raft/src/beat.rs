@@ -35,11 +35,11 @@ pub(crate) async fn keep_pace(host: Weak<Host>, on_panic: OnFailure) {
         for group in host.running() {
             note_panic(&host, &group, &mut panicked, &on_panic);
             if filling && let Err(error) = group.give_up_flushed().await {
-                tracing::debug!(group = %group.id(), %error, "its log is not given up");
+                tracing::debug!(group = %group.id(), %error, "cannot purge the log of a group");
             }
-            if let Some((named, nodes)) = group.pace().step() {
+            if let Some((notice, nodes)) = group.pace().step() {
                 for node in nodes {
-                    asleep.entry(node).or_default().push(named);
+                    asleep.entry(node).or_default().push(notice);
                 }
             }
         }
@@ -49,7 +49,7 @@ pub(crate) async fn keep_pace(host: Weak<Host>, on_panic: OnFailure) {
             // Not awaited: a node that hangs must not delay the beat to the others. The next beat follows soon.
             tokio::spawn(async move {
                 if let Err(error) = peer.call(Lane::Control, ROUTE, body, INTERVAL).await {
-                    tracing::debug!(%node, %error, "a beat was not heard");
+                    tracing::debug!(%node, %error, "a beat was not answered");
                 }
             });
         }

@@ -10,7 +10,7 @@ use partita_proto::id::{GroupId, NodeId, ReplicaId};
 /// Error of a replication call. Variants are named by what the caller does next.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RaftError {
-    /// Another replica leads, or none does yet: ask the leader.
+    /// Another replica leads, or none does yet: send the request to the leader.
     #[error("not the leader{}", leader_hint(.leader))]
     NotLeader {
         /// The leader and the node that holds it, when known.
@@ -25,9 +25,9 @@ pub enum RaftError {
     /// The group has stopped for good in this process (fail-stop), or was shut down.
     #[error("group {group} has stopped: {reason}")]
     Stopped {
-        /// Which group.
+        /// Group id.
         group: GroupId,
-        /// Why.
+        /// Reason, for messages.
         reason: String,
     },
     /// No disk space for the log's next segment; nothing was written. The log continues by itself when space returns.

@@ -2,10 +2,10 @@
 //!
 //! After a failed write or sync the content of the disk is unknown, and the log accepts nothing more. A process that
 //! kept running would look healthy and serve nothing, and replicas elsewhere that could lead would wait for it. So the
-//! code that opens the log decides how the process ends: usually at once, for a supervisor to start it again from what
-//! is really on the disk.
+//! code that opens the log decides how the process ends: usually at once, for a supervisor to restart it from the
+//! actual content of the disk.
 //!
-//! A group's task panics when openraft or the code below it is wrong about its own state. Then only the content of the
+//! A group's task panics when openraft or the code below it is in an unexpected state. Then only the content of the
 //! disk can be trusted, and the group continues from there when the process is restarted.
 
 use std::fmt;

@@ -52,8 +52,8 @@ pub trait Acquaintances: Send + Sync + 'static {
     /// The reason for refusing the node.
     fn meet(&self, peer: &Greeting) -> Result<(), Refusal>;
 
-    /// Called when node `by` has refused this one.
-    fn refused(&self, by: NodeId, refusal: &Refusal);
+    /// Called when `node` has refused this one.
+    fn refused(&self, node: NodeId, refusal: &Refusal);
 }
 
 /// This node's greeting, and its record of other nodes.
@@ -127,12 +127,12 @@ impl Manners {
         (refusal.recorded.is_none() || !planted::is(Plant::TrustOld)).then_some(refusal)
     }
 
-    /// Records a refusal of this node, if the answer of node `by` carries one; returns the reason.
-    pub(crate) fn refused(&self, by: NodeId, answer: &RaftHello) -> Option<String> {
+    /// Records a refusal of this node, if the answer of `node` carries one; returns the reason.
+    pub(crate) fn refused(&self, node: NodeId, answer: &RaftHello) -> Option<String> {
         let why = answer.refused.clone()?;
         let recorded = answer.recorded.and_then(|recorded| Generation::from_wire(recorded).ok());
         if let Some(acquaintances) = self.acquaintances.get() {
-            acquaintances.refused(by, &Refusal { why: why.clone(), recorded });
+            acquaintances.refused(node, &Refusal { why: why.clone(), recorded });
         }
         Some(why)
     }

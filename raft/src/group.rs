@@ -58,9 +58,9 @@ pub struct Applied {
 /// State of a group, as one of its replicas knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStatus {
-    /// The group.
+    /// Group id.
     pub group: GroupId,
-    /// This replica.
+    /// Id of this replica.
     pub replica: ReplicaId,
     /// The leader and its node, as far as this replica knows.
     pub leader: Option<(ReplicaId, NodeId)>,
@@ -339,26 +339,26 @@ impl Group {
     pub(crate) fn admit(&self) -> Result<(), RaftError> {
         self.log.admit().map_err(|error| match error {
             RaftError::Io { .. } | RaftError::Corrupted(_) => self.stopped(&error.to_string()),
-            other => other,
+            error => error,
         })
     }
 
     /// Waits before a call is repeated, if `error` says that no leader is known: an election is under way, or a quorum
-    /// is being asked whether this replica still leads. Returns the error if it is another one, or if the time is up.
+    /// has yet to confirm this replica's leadership. Returns any other error, or the same one if the time is up.
     pub(crate) async fn after_refusal(
         &self,
         error: RaftError,
         patience: &mut Patience,
     ) -> Result<(), RaftError> {
         let RaftError::NotLeader { leader: None } = error else { return Err(error) };
-        let left = patience.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let remaining = patience.deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
             return Err(error);
         }
         if patience.pause == PAUSE_MIN {
             self.pace.assert_leadership().await;
         }
-        let wait = self.raft.wait(Some(left));
+        let wait = self.raft.wait(Some(remaining));
         let elected = wait.metrics(
             |metrics| metrics.running_state.is_err() || metrics.current_leader.is_some(),
             "a leader is known",
@@ -385,10 +385,10 @@ impl Group {
                 | ChangeMembershipError::UncommittedLeaderLog(_) => {
                     RaftError::Unavailable(format!("group {}: {error}", self.id))
                 }
-                other => RaftError::InvalidInput(format!("group {}: {other}", self.id)),
+                error => RaftError::InvalidInput(format!("group {}: {error}", self.id)),
             },
-            Raft::APIError(other @ ClientWriteError::PreconditionFailed(_)) => {
-                RaftError::InvalidInput(other.to_string())
+            Raft::APIError(error @ ClientWriteError::PreconditionFailed(_)) => {
+                RaftError::InvalidInput(error.to_string())
             }
             Raft::Fatal(fatal) => self.fatal(&fatal),
         }
@@ -401,8 +401,8 @@ impl Group {
         use openraft::errors::RaftError as Raft;
         match error {
             Raft::APIError(LinearizableReadError::ForwardToLeader(forward)) => not_leader(&forward),
-            Raft::APIError(other @ LinearizableReadError::QuorumNotEnough(_)) => {
-                RaftError::Unavailable(format!("group {}: {other}", self.id))
+            Raft::APIError(error @ LinearizableReadError::QuorumNotEnough(_)) => {
+                RaftError::Unavailable(format!("group {}: {error}", self.id))
             }
             Raft::Fatal(fatal) => self.fatal(&fatal),
         }

@@ -42,9 +42,9 @@ where
             Some(request) => request,
             None => requests.next().await?,
         };
-        let until = Instant::now() + HOLD;
+        let deadline = Instant::now() + HOLD;
         while request.entries.is_empty() {
-            match timeout_at(until, requests.next()).await {
+            match timeout_at(deadline, requests.next()).await {
                 Ok(Some(next)) if says_all(&next, &request) => request = next,
                 Ok(ahead) => return Some((request, (requests, ahead))),
                 Err(_) => break,

@@ -57,12 +57,12 @@ const IN_FLIGHT_BYTES_MAX: usize = 64 << 20;
 /// Maximum time to wait for the answer to a greeting.
 const GREET_WAIT: Duration = Duration::from_secs(2);
 
-/// Options of a [`Host`].
+/// Directory, limits and callbacks of a [`Host`].
 #[derive(Clone, Debug)]
 pub struct HostOptions {
     /// Directory of the log; created if it does not exist.
     pub dir: PathBuf,
-    /// This node.
+    /// Id of this node.
     pub node: NodeId,
     /// Random number of the data directory, sent in greetings; 0: none.
     pub identity: u64,
@@ -225,8 +225,8 @@ impl Host {
     /// Serves a link that another node has opened: answers its requests until the link or this host ends.
     #[must_use]
     pub fn accept(self: &Arc<Self>, requests: Frames) -> mpsc::Receiver<RaftFrame> {
-        let (out, replies) = mpsc::channel(FRAMES_WAITING);
-        tokio::spawn(server::serve(Arc::clone(self), requests, out));
+        let (sender, replies) = mpsc::channel(FRAMES_WAITING);
+        tokio::spawn(server::serve(Arc::clone(self), requests, sender));
         replies
     }
 
@@ -267,7 +267,7 @@ impl Host {
         let body = Body::Beat(RaftBeat::default());
         let answer = self.peers.peer(node).call(Lane::Control, route, body, GREET_WAIT).await;
         if let Err(error) = answer {
-            tracing::debug!(%node, %error, "a node was greeted and does not answer");
+            tracing::debug!(%node, %error, "a greeted node does not answer");
         }
     }
 
@@ -299,7 +299,7 @@ impl Host {
         self.stopped.subscribe()
     }
 
-    /// This node.
+    /// Id of this node.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.node
@@ -367,11 +367,11 @@ impl Host {
                 self.check_restart(group, replica, machine.as_ref())?;
             }
         }
-        // A replica that has never run has promised nothing.
+        // A replica that has never run has promised no vote.
         let seeded = matches!(start, Start::Seeded) && self.is_as_seeded(group)?;
         let voted = self.log.view(group)?.vote.is_some() && !seeded;
         // A sole member is elected at once anyway.
-        let alone = machine.durable_mark().is_none_or(|mark| mark.members().len() == 1);
+        let sole_member = machine.durable_mark().is_none_or(|mark| mark.members().len() == 1);
         let gate = Gate::default();
         let state_machine = StateMachine::new(group, Arc::clone(&machine), gate.clone());
         let store = GroupStore::new(Arc::clone(&self.log), group);
@@ -385,7 +385,7 @@ impl Host {
         };
         let raft = RaftHandle::new(
             replica.0,
-            Arc::new(config(group, seeded && !alone)?),
+            Arc::new(config(group, seeded && !sole_member)?),
             net,
             store,
             state_machine,
@@ -397,8 +397,8 @@ impl Host {
         {
             raft.shutdown().await.map_err(|error| stopped(error.to_string()))?;
             return Err(RaftError::Corrupted(format!(
-                "group {group}: what its damaged log lacks is given up here, but other replicas have it: this one must \
-                 be made anew"
+                "group {group}: entries that its damaged log lacks were given up here, but other replicas have them: \
+                 this replica must be recreated"
             )));
         }
         if let Some(damage) = self.log.damage(group) {
@@ -406,7 +406,7 @@ impl Host {
                 raft.shutdown().await.map_err(|error| stopped(error.to_string()))?;
                 return Err(RaftError::Corrupted(format!("group {group}: {damage}")));
             }
-            tracing::warn!(%group, damage, "a group of one member lacks no entry; it goes on");
+            tracing::warn!(%group, damage, "a damaged group of one member lacks no entry and continues");
             self.log.forget_damage(group);
         }
         // A replica that is created or joins may also have run before, in a creation that was cut short.
@@ -432,14 +432,14 @@ impl Host {
     }
 
     async fn prepare_creation(&self, group: GroupId, replica: ReplicaId) -> Result<(), RaftError> {
-        if self.log.groups().iter().any(|(known, _)| *known == group) {
+        if self.log.groups().iter().any(|(id, _)| *id == group) {
             return Err(RaftError::InvalidInput(format!(
                 "group {group} exists: it must be restarted or destroyed"
             )));
         }
         match self.log.replica(group) {
             // A creation that was cut short before its log held anything.
-            Some(known) if known == replica => Ok(()),
+            Some(recorded) if recorded == replica => Ok(()),
             Some(_) => {
                 self.log.destroy(group).await?;
                 self.log.create(group, replica).await
@@ -451,9 +451,9 @@ impl Host {
     /// True if the log of a group is still as the seed has made it.
     fn is_as_seeded(&self, group: GroupId) -> Result<bool, RaftError> {
         let view = self.log.view(group)?;
-        let of = |last| Seeded::of(last);
+        let seed = |last| Seeded::of(last);
         Ok(view.last.is_some_and(|last| {
-            (view.vote, view.purged) == (Some(of(last).vote), Some(of(last).purged))
+            (view.vote, view.purged) == (Some(seed(last).vote), Some(seed(last).purged))
         }))
     }
 
@@ -480,7 +480,7 @@ impl Host {
             return Ok(false);
         }
         let _reserved = self.reserve(group)?;
-        if self.log.groups().iter().any(|(known, _)| *known == group) {
+        if self.log.groups().iter().any(|(id, _)| *id == group) {
             return Ok(false);
         }
         if self.log.replica(group).is_some() {
@@ -499,22 +499,22 @@ impl Host {
     ) -> Result<(), RaftError> {
         if let Some(damage) = self.log.damage(group) {
             let mark = machine.durable_mark();
-            let alone = mark.is_some_and(|mark| mark.members().into_keys().eq([replica]));
-            if !self.log.is_void_damage(group, alone) {
+            let sole_member = mark.is_some_and(|mark| mark.members().into_keys().eq([replica]));
+            if !self.log.is_void_damage(group, sole_member) {
                 return Err(RaftError::Corrupted(format!("group {group}: {damage}")));
             }
         }
         if self.log.is_distrusted(group) && !planted::is(Plant::TrustOld) {
             return Err(RaftError::Corrupted(format!(
-                "group {group}: its log is of an older copy of the data directory"
+                "group {group}: its log belongs to an older copy of the data directory"
             )));
         }
-        let known = self.log.groups().into_iter().find(|(known, _)| *known == group);
-        match known {
-            Some((_, known)) if known == replica => {}
-            Some((_, known)) => {
+        let recorded = self.log.groups().into_iter().find(|(id, _)| *id == group);
+        match recorded {
+            Some((_, recorded)) if recorded == replica => {}
+            Some((_, recorded)) => {
                 return Err(RaftError::InvalidInput(format!(
-                    "group {group} is here as replica {known}, not as replica {replica}"
+                    "group {group} is here as replica {recorded}, not as replica {replica}"
                 )));
             }
             None => {
@@ -533,9 +533,9 @@ impl Host {
         }
         // A crash after another replica's state was installed, and before the log was given up for it, leaves this.
         // That state may date from a time when its replica was the only member.
-        let alone =
+        let sole_member =
             machine.durable_mark().is_none_or(|mark| mark.members().into_keys().eq([replica]));
-        if view.last < durable && alone {
+        if view.last < durable && sole_member {
             return Err(RaftError::Corrupted(format!(
                 "the log of group {group} ends at {:?}, but the replica's files reach to {durable:?}",
                 view.last.map(log_id)

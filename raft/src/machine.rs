@@ -66,7 +66,7 @@ pub trait Machine: Send + Sync + 'static {
     /// Pins the durable state, so that it can be sent to another replica. Cheap: nothing is copied.
     ///
     /// # Errors
-    /// When it cannot be had just now, or ever: the other replica stays as it is.
+    /// When the state cannot be provided now, or ever: the other replica stays as it is.
     async fn snapshot(&self) -> Result<Arc<dyn Snapshot>, MachineError> {
         Err(MachineError("this machine's state cannot be sent to other replicas".to_owned()))
     }
@@ -80,8 +80,8 @@ pub trait Machine: Send + Sync + 'static {
     /// # Errors
     /// When the state cannot be received.
     async fn receive(&self, offer: Offer) -> Result<Box<dyn Incoming>, MachineError> {
-        let from = offer.from;
-        Err(MachineError(format!("this machine cannot take up the state of replica {from}")))
+        let replica = offer.from;
+        Err(MachineError(format!("this machine cannot receive the state of replica {replica}")))
     }
 }
 

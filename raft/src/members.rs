@@ -1,8 +1,8 @@
 //! Planned changes of a group's members and of its leader.
 //!
 //! ```text
-//!   nobody --add_learner--> learner --set_voters--> voter --set_voters--> nobody
-//!                              \--remove_learner--> nobody
+//!   no member --add_learner--> learner --set_voters--> voter --set_voters--> no member
+//!                                 \--remove_learners--> no member
 //! ```
 //!
 //! Invariants:
@@ -64,8 +64,12 @@ impl Group {
             replica: ReplicaId(*replica),
             node: member.node,
             voter: voters.contains(replica),
-            matched: matched.and_then(|of| of.get(replica)?.as_ref()).map(|id| id.index),
-            silent_for: answered.and_then(|of| of.get(replica)?.as_ref()).map(|at| at.elapsed()),
+            matched: matched
+                .and_then(|progress| progress.get(replica)?.as_ref())
+                .map(|id| id.index),
+            silent_for: answered
+                .and_then(|progress| progress.get(replica)?.as_ref())
+                .map(|time| time.elapsed()),
         };
         membership.nodes().map(status).collect()
     }
@@ -86,14 +90,14 @@ impl Group {
     /// # Errors
     /// As [`Group::propose`]; [`RaftError::InvalidInput`] if the replica is a member on another node.
     pub async fn add_learner(&self, replica: ReplicaId, node: NodeId) -> Result<(), RaftError> {
-        if let Some(known) = self.members().iter().find(|member| member.replica == replica) {
-            if known.node == node {
+        if let Some(present) = self.members().iter().find(|member| member.replica == replica) {
+            if present.node == node {
                 return Ok(());
             }
             return Err(RaftError::InvalidInput(format!(
                 "replica {replica} of group {} is on node {}, not on node {node}",
                 self.id(),
-                known.node
+                present.node
             )));
         }
         self.change(|| {
@@ -163,34 +167,37 @@ impl Group {
     /// # Errors
     /// [`RaftError::NotLeader`]; [`RaftError::InvalidInput`] if the replica is no voter; [`RaftError::Unavailable`] if
     /// it lags behind (nothing has changed then) or did not take over in time.
-    pub async fn transfer_leadership(&self, to: ReplicaId) -> Result<(), RaftError> {
+    pub async fn transfer_leadership(&self, target: ReplicaId) -> Result<(), RaftError> {
         let _busy = self.pace().busy();
         self.pace().stir().await;
-        self.check_may_lead(to)?;
-        if to == self.replica() {
+        self.check_may_lead(target)?;
+        if target == self.replica() {
             return Ok(());
         }
         // A replica that was restarted and has received nothing since does not know how far its own log is on disk, and
-        // would decline. An entry tells it.
-        let index = self.write_blank(to).await?;
-        self.wait_until_at(to, index).await?;
+        // would decline. A blank entry updates it.
+        let index = self.write_blank(target).await?;
+        self.wait_until_at(target, index).await?;
         let raft = self.raft();
-        raft.trigger().transfer_leader(to.0).await.map_err(|fatal| self.fatal(&fatal))?;
+        raft.trigger().transfer_leader(target.0).await.map_err(|fatal| self.fatal(&fatal))?;
         let wait = raft.wait(Some(HAND_OVER_WAIT));
         let leads = wait.metrics(
-            |metrics| metrics.running_state.is_err() || metrics.current_leader == Some(to.0),
+            |metrics| metrics.running_state.is_err() || metrics.current_leader == Some(target.0),
             "the other replica leads",
         );
         let metrics = leads.await.map_err(|_| {
-            RaftError::Unavailable(format!("replica {to} of group {} does not lead yet", self.id()))
+            RaftError::Unavailable(format!(
+                "replica {target} of group {} does not lead yet",
+                self.id()
+            ))
         })?;
         metrics.running_state.map_err(|fatal| self.fatal(&fatal))
     }
 
-    /// Writes a blank entry; returns its index. A leader that slept has to ask a quorum first whether it still leads.
+    /// Writes a blank entry; returns its index. A leader that slept first has its leadership confirmed by a quorum.
     ///
     /// Limited in time: without a quorum it would wait until there is one again, and block other changes.
-    async fn write_blank(&self, to: ReplicaId) -> Result<u64, RaftError> {
+    async fn write_blank(&self, target: ReplicaId) -> Result<u64, RaftError> {
         let mut patience = Patience::new();
         let written = tokio::time::timeout(CATCH_UP_WAIT, async {
             loop {
@@ -200,41 +207,42 @@ impl Group {
                         self.after_refusal(self.write_error(error), &mut patience).await?;
                     }
                 }
-                self.check_may_lead(to)?;
+                self.check_may_lead(target)?;
             }
         });
         written.await.unwrap_or_else(|_| {
             Err(RaftError::Unavailable(format!(
-                "a quorum of group {} does not answer, so that nobody can take over from its leader",
+                "a quorum of group {} does not answer, so its leadership cannot be transferred",
                 self.id()
             )))
         })
     }
 
-    /// Checks that this replica leads and that `to` is a voter; returns the index up to which `to` has the log.
-    fn check_may_lead(&self, to: ReplicaId) -> Result<Option<u64>, RaftError> {
+    /// Checks that this replica leads and that `target` is a voter; returns the index up to which `target` has the log.
+    fn check_may_lead(&self, target: ReplicaId) -> Result<Option<u64>, RaftError> {
         let status = self.status();
         if !status.is_leader {
             return Err(RaftError::NotLeader { leader: status.leader });
         }
-        let member = self.members().into_iter().find(|member| member.replica == to && member.voter);
+        let member =
+            self.members().into_iter().find(|member| member.replica == target && member.voter);
         let member = member.ok_or_else(|| {
-            RaftError::InvalidInput(format!("replica {to} is no voter of group {}", self.id()))
+            RaftError::InvalidInput(format!("replica {target} is no voter of group {}", self.id()))
         })?;
         Ok(member.matched)
     }
 
     /// Waits until the other replica has the log up to an index.
-    async fn wait_until_at(&self, to: ReplicaId, index: u64) -> Result<(), RaftError> {
+    async fn wait_until_at(&self, target: ReplicaId, index: u64) -> Result<(), RaftError> {
         let deadline = Instant::now() + CATCH_UP_WAIT;
         loop {
-            let matched = self.check_may_lead(to)?;
+            let matched = self.check_may_lead(target)?;
             if matched >= Some(index) {
                 return Ok(());
             }
             if Instant::now() >= deadline {
                 return Err(RaftError::Unavailable(format!(
-                    "replica {to} of group {} is at {matched:?}, the leader at {index}",
+                    "replica {target} of group {} is at {matched:?}, the leader at {index}",
                     self.id()
                 )));
             }

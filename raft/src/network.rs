@@ -33,7 +33,7 @@ use crate::sense;
 use crate::snapshot::{self, Outgoing};
 use crate::state::{SnapshotContent, SnapshotType};
 use crate::types::{Member, RaftVoteType, Types};
-use crate::wire::{self, Asked};
+use crate::wire::{self, AppendSpan};
 
 /// Maximum in-flight appends of one stream.
 const APPENDS_UNDER_WAY: usize = 64;
@@ -111,10 +111,10 @@ impl RaftNetworkV2<Types> for Connection {
         request: AppendEntriesRequest<Types>,
         _option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
-        let asked = Asked::of(&request);
+        let span = AppendSpan::of(&request);
         let body = wire::append_out(request);
         let reply = self.call(Lane::Bulk, body, APPEND_WAIT, RPCTypes::AppendEntries).await?;
-        Ok(wire::appended_in(reply, &asked).map_err(malformed)?.into())
+        Ok(wire::appended_in(reply, &span).map_err(malformed)?.into())
     }
 
     fn stream_append<'s, S>(
@@ -130,27 +130,27 @@ impl RaftNetworkV2<Types> for Connection {
     {
         let (peer, route) = (&self.peer, self.route);
         let fail = move |error| failed(error, route, RPCTypes::AppendEntries);
-        // Send the requests in order. `asked` and `term` stay here, to judge the answer by.
-        let sent = hold_commits(input).then(move |request| async move {
-            let asked = Asked::of(&request);
+        // Send the requests in order. `span` and `term` stay here, to check the answer.
+        let calls = hold_commits(input).then(move |request| async move {
+            let span = AppendSpan::of(&request);
             let body = wire::append_out(request);
             let term = sense::term_of(&body).unwrap_or_default();
             let waiting =
                 tokio::time::timeout(APPEND_WAIT, peer.send(Lane::Bulk, route, body)).await;
-            (asked, term, waiting.unwrap_or(Err(CallError::TimedOut(APPEND_WAIT))))
+            (span, term, waiting.unwrap_or(Err(CallError::TimedOut(APPEND_WAIT))))
         });
         // Await the answers in the same order, up to a limit of appends in flight.
-        let answers = sent.map(move |(asked, term, waiting)| async move {
+        let answers = calls.map(move |(span, term, waiting)| async move {
             let reply = match waiting {
                 Ok(waiting) => waiting.reply(APPEND_WAIT).await,
                 Err(error) => Err(error),
             };
             if reply.is_err() && planted::is(Plant::EarlyAck) {
-                return Ok(asked.taken());
+                return Ok(span.taken());
             }
             let reply = reply.map_err(fail)?;
             sense::check(&reply, term).map_err(malformed)?;
-            wire::appended_in(reply, &asked).map_err(malformed)
+            wire::appended_in(reply, &span).map_err(malformed)
         });
         let answers = answers.buffered(APPENDS_UNDER_WAY).boxed();
         Box::pin(async move { Ok(answers) })

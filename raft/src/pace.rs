@@ -19,7 +19,7 @@
 //! Invariants:
 //! - a follower sleeps only while its leader's node names the group, with the leader, term and index that the follower
 //!   itself has: all of the log is committed and applied on both sides;
-//! - sleep never extends a lease. A leader that slept asks a quorum before it serves a read or takes a command;
+//! - sleep never extends a lease. A leader that slept contacts a quorum before it serves a read or takes a command;
 //! - a replica that restarted neither votes nor stands for election before the leases have expired to which it may have
 //!   contributed: openraft forgets at a restart what it had promised.
 
@@ -51,13 +51,13 @@ const SPREAD_MS: u64 = ELECTION_MAX_MS - ELECTION_MIN_MS;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct View {
     /// True if the group has no other member.
-    alone: bool,
+    sole_member: bool,
     leads: bool,
     place: Place,
     /// True if all of the log is committed and applied here.
     settled: bool,
     /// True if all other members have all of the log, and answered recently. Known to the leader only.
-    together: bool,
+    caught_up: bool,
 }
 
 /// Fingerprint of the group's state: while it stays the same, the group is idle.
@@ -88,23 +88,23 @@ struct State {
 }
 
 /// Next mode of a group's clock.
-fn decide(state: &State, view: &View, busy: bool, patience: Duration, now: Instant) -> Mode {
+fn decide(state: &State, view: &View, busy: bool, patience: Duration, time: Instant) -> Mode {
     let unchanged = view.place == state.place;
     match state.mode {
-        Mode::Held { until } if now < until => state.mode,
-        Mode::Still if view.alone => Mode::Still,
+        Mode::Held { until: expiry } if time < expiry => state.mode,
+        Mode::Still if view.sole_member => Mode::Still,
         Mode::Still | Mode::Held { .. } => Mode::Awake,
-        Mode::Awake if view.alone && view.leads => Mode::Still,
+        Mode::Awake if view.sole_member && view.leads => Mode::Still,
         Mode::Awake => {
-            let idle = unchanged && now - state.since >= IDLE && !busy;
-            if view.leads && view.settled && view.together && idle {
+            let idle = unchanged && time - state.since >= IDLE && !busy;
+            if view.leads && view.settled && view.caught_up && idle {
                 Mode::Asleep
             } else {
                 Mode::Awake
             }
         }
         Mode::Asleep => {
-            let called_for = view.leads || now - state.heard <= patience;
+            let called_for = view.leads || time - state.heard <= patience;
             if unchanged && view.settled && !busy && called_for {
                 Mode::Asleep
             } else {
@@ -146,11 +146,11 @@ impl Pace {
         replica: ReplicaId,
         promised: bool,
     ) -> Self {
-        let now = Instant::now();
-        let promised_until = promised.then(|| now + LEASE);
+        let time = Instant::now();
+        let promised_until = promised.then(|| time + LEASE);
         let mode = promised_until
-            .map_or(Mode::Still, |until| Mode::Held { until: until + spread(group, replica) });
-        let state = State { mode, place: Place::default(), since: now, heard: now };
+            .map_or(Mode::Still, |expiry| Mode::Held { until: expiry + spread(group, replica) });
+        let state = State { mode, place: Place::default(), since: time, heard: time };
         Self {
             raft,
             group,
@@ -184,7 +184,7 @@ impl Pace {
         self.assert_leadership().await;
     }
 
-    /// Makes a leader ask its followers at once whether it still leads, instead of with the next tick.
+    /// Makes a leader confirm its leadership with its followers at once, instead of with the next tick.
     pub(crate) async fn assert_leadership(&self) {
         let leads = self.raft.metrics().borrow_watched().state == ServerState::Leader;
         if leads && let Err(fatal) = self.raft.trigger().heartbeat().await {
@@ -195,15 +195,15 @@ impl Pace {
     /// Reason for which this replica gives no vote now, if any. `preliminary`: a pre-vote, which only probes whether an
     /// election would succeed.
     pub(crate) fn withholds_vote(&self, preliminary: bool) -> Option<&'static str> {
-        let now = Instant::now();
-        if self.promised_until.is_some_and(|until| now < until) {
-            return Some("it has just started, and may have promised another leader its support");
+        let time = Instant::now();
+        if self.promised_until.is_some_and(|expiry| time < expiry) {
+            return Some("it has just started, and may have promised its vote to another leader");
         }
         let state = self.state.lock();
         if preliminary && state.mode == Mode::Asleep {
             let leads = state.place.leader == Some(self.replica.0);
-            if leads || now - state.heard < PATIENCE_MIN {
-                return Some("its leader sleeps, but lives");
+            if leads || time - state.heard < PATIENCE_MIN {
+                return Some("its leader is asleep, not lost");
             }
         }
         None
@@ -212,46 +212,46 @@ impl Pace {
     /// Decides whether the clock runs. For a leader that sleeps, returns the content of its node's beats and the nodes
     /// to send them to.
     pub(crate) fn step(&self) -> Option<(RaftAsleep, Vec<NodeId>)> {
-        let now = Instant::now();
+        let time = Instant::now();
         let view = self.view();
         let busy = self.busy.load(Ordering::Relaxed) > 0;
         let patience = PATIENCE_MIN + spread(self.group, self.replica);
         let mut state = self.state.lock();
-        let mode = decide(&state, &view, busy, patience, now);
+        let mode = decide(&state, &view, busy, patience, time);
         if view.place != state.place {
             state.place = view.place;
-            state.since = now;
+            state.since = time;
         }
         if mode != state.mode {
             if state.mode == Mode::Asleep {
-                state.since = now;
+                state.since = time;
             }
             self.enter(&mut state, mode);
         }
         if mode != Mode::Asleep || !view.leads {
             return None;
         }
-        let named = RaftAsleep {
+        let notice = RaftAsleep {
             group: self.group.0,
             term: view.place.term,
             leader: self.replica.0,
             index: view.place.last?,
         };
-        Some((named, self.others()))
+        Some((notice, self.others()))
     }
 
     /// Handles a beat in which the leader's node names this group.
-    pub(crate) fn heard(&self, named: &RaftAsleep) {
-        let now = Instant::now();
+    pub(crate) fn heard(&self, notice: &RaftAsleep) {
+        let time = Instant::now();
         let view = self.view();
         let agrees = !view.leads
             && view.settled
-            && view.place.term == named.term
-            && view.place.leader == Some(named.leader)
-            && view.place.last == Some(named.index);
+            && view.place.term == notice.term
+            && view.place.leader == Some(notice.leader)
+            && view.place.last == Some(notice.index);
         let mut state = self.state.lock();
         if agrees && matches!(state.mode, Mode::Awake | Mode::Asleep) {
-            state.heard = now;
+            state.heard = time;
             state.place = view.place;
             if state.mode == Mode::Awake {
                 self.enter(&mut state, Mode::Asleep);
@@ -272,25 +272,25 @@ impl Pace {
         let metrics = metrics.borrow_watched();
         let last = metrics.last_log_index;
         let index_is_last = |index: Option<u64>| last.is_some() && index == last;
-        let mut others = metrics
+        let mut peers = metrics
             .membership_config
             .membership()
             .nodes()
             .map(|(replica, _)| *replica)
             .filter(|replica| *replica != self.replica.0)
             .peekable();
-        // The leader alone knows how far the others are: `together` needs all of the log and a recent answer from each.
-        let alone = others.peek().is_none();
+        // Only the leader knows how far its peers are: `caught_up` needs all of the log and a recent answer from each.
+        let sole_member = peers.peek().is_none();
         let matched = metrics.replication.as_ref();
         let answered = metrics.heartbeat.as_ref();
-        let together = others.all(|replica| {
+        let caught_up = peers.all(|replica| {
             let matched = matched.and_then(|matched| matched.get(&replica)?.as_ref());
             let answered = answered.and_then(|answered| answered.get(&replica)?.as_ref());
             index_is_last(matched.map(|id| id.index))
                 && answered.is_some_and(|answered| answered.elapsed() <= FRESH)
         });
         View {
-            alone,
+            sole_member,
             leads: runs && metrics.state == ServerState::Leader,
             place: Place {
                 term: metrics.current_term,
@@ -301,7 +301,7 @@ impl Pace {
             settled: runs
                 && index_is_last(metrics.local_committed.as_ref().map(|id| id.index))
                 && index_is_last(metrics.last_applied.as_ref().map(|id| id.index)),
-            together,
+            caught_up,
         }
     }
 
@@ -309,8 +309,8 @@ impl Pace {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let members = metrics.membership_config.membership().nodes();
-        let others = members.filter(|(replica, _)| **replica != self.replica.0);
-        others.map(|(_, member)| member.node).collect()
+        let peers = members.filter(|(replica, _)| **replica != self.replica.0);
+        peers.map(|(_, member)| member.node).collect()
     }
 
     #[cfg(test)]
@@ -319,8 +319,7 @@ impl Pace {
     }
 }
 
-/// Additional patience of a replica over the least patient one: always the same for one replica, and different among
-/// the replicas of a group.
+/// Per-replica addition to [`PATIENCE_MIN`]: constant for one replica, and different among the replicas of a group.
 fn spread(group: GroupId, replica: ReplicaId) -> Duration {
     let mixed = (group.0 ^ replica.0.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Duration::from_millis((mixed >> 32) % SPREAD_MS)

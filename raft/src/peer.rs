@@ -70,7 +70,7 @@ impl fmt::Display for CallError {
         match self {
             Self::Unreachable(why) => write!(f, "unreachable: {why}"),
             Self::Broken(why) => write!(f, "the link broke: {why}"),
-            Self::TimedOut(after) => write!(f, "no reply within {} ms", after.as_millis()),
+            Self::TimedOut(wait) => write!(f, "no reply within {} ms", wait.as_millis()),
             Self::Refused(why) => write!(f, "refused: {why}"),
         }
     }
@@ -146,21 +146,22 @@ impl Peer {
         route: Route,
         body: Body,
     ) -> Result<Waiting, CallError> {
-        let gone = || CallError::Unreachable("this node shuts down".to_owned());
+        let shutting_down = || CallError::Unreachable("this node shuts down".to_owned());
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let (group, from, to) = (route.group.0, route.from.0, route.to.0);
-        let message = RaftMessage { id, group, from, to, body: Some(body) };
+        let (group, sender, receiver) = (route.group.0, route.from.0, route.to.0);
+        let message = RaftMessage { id, group, from: sender, to: receiver, body: Some(body) };
         let bytes = message.encoded_len();
         let units = bytes.clamp(1, WAITING_BYTES_MAX).div_ceil(SPACE_UNIT);
         let units = u32::try_from(units).unwrap_or(u32::MAX);
-        let space = Arc::clone(&self.space).acquire_many_owned(units).await.map_err(|_| gone())?;
+        let space =
+            Arc::clone(&self.space).acquire_many_owned(units).await.map_err(|_| shutting_down())?;
         let (reply, waiting) = oneshot::channel();
         let call = Call { message, bytes, reply, _space: space };
-        let sent = match lane {
+        let result = match lane {
             Lane::Control => self.control.send(call).await,
             Lane::Bulk => self.bulk.send(call).await,
         };
-        sent.map_err(|_| gone())?;
+        result.map_err(|_| shutting_down())?;
         Ok(Waiting(waiting))
     }
 
@@ -258,10 +259,10 @@ async fn run(manners: Manners, node: NodeId, transport: Arc<dyn Transport>, mut 
                 // A link carries calls until it breaks. After one that lasted, the next call opens another without
                 // backoff.
                 tracing::info!(%node, "linked");
-                let begun = Instant::now();
+                let started = Instant::now();
                 let why = carry(link, first, &mut lanes).await;
                 tracing::info!(%node, %why, "the link ended");
-                if begun.elapsed() >= GOOD_LINK {
+                if started.elapsed() >= GOOD_LINK {
                     failures = 0;
                     continue;
                 }
@@ -278,8 +279,8 @@ async fn run(manners: Manners, node: NodeId, transport: Arc<dyn Transport>, mut 
         };
         // During the backoff every call fails at once: callers decide whether to try again.
         failures = failures.saturating_add(1);
-        let until = Instant::now() + retry_after(local, node, failures);
-        while let Ok(Some(call)) = timeout_at(until, lanes.next()).await {
+        let deadline = Instant::now() + retry_after(local, node, failures);
+        while let Ok(Some(call)) = timeout_at(deadline, lanes.next()).await {
             call.fail(CallError::Unreachable(why.clone()));
         }
     }
@@ -298,9 +299,9 @@ async fn open(
     link.requests.send(frame).await.map_err(|_| ended())?;
     let greeted = link.replies.next().await.ok_or_else(ended)??;
     let hello = greeted.hello.ok_or_else(|| {
-        RaftError::Incompatible(format!("node {node} does not say what version it speaks"))
+        RaftError::Incompatible(format!("node {node} did not state its protocol version"))
     })?;
-    // Both sides must speak the same version, be the nodes that they are taken for, and accept each other.
+    // Both sides must speak the same version, have the expected node ids, and accept each other.
     if hello.version != VERSION {
         return Err(RaftError::Incompatible(format!(
             "node {node} speaks version {} of the replication protocol, this node version {VERSION}",
@@ -309,7 +310,7 @@ async fn open(
     }
     if hello.node != node.0 {
         return Err(RaftError::Unavailable(format!(
-            "at the address of node {node} is node {}",
+            "the address of node {node} belongs to node {}",
             hello.node
         )));
     }
@@ -344,7 +345,7 @@ impl Owed {
         if self.replies.is_empty() {
             self.since = None;
         }
-        self.since.is_some_and(|since| since.elapsed() > SILENCE_MAX)
+        self.since.is_some_and(|start| start.elapsed() > SILENCE_MAX)
     }
 }
 
@@ -412,14 +413,14 @@ async fn read(mut replies: Frames, owed: &Mutex<Owed>) -> String {
     }
 }
 
-/// Closes a link that delivers no replies. A working node answers a beat at once, whatever else it is busy with.
+/// Closes a link that delivers no replies. A working node answers a beat at once, however busy it is.
 async fn watch(requests: &mpsc::Sender<RaftFrame>, owed: &Mutex<Owed>) -> String {
     loop {
         tokio::time::sleep(WATCH_INTERVAL).await;
         if owed.lock().overdue() {
             return format!("no reply for {} s", SILENCE_MAX.as_secs());
         }
-        if owed.lock().since.is_some_and(|since| since.elapsed() > WATCH_INTERVAL) {
+        if owed.lock().since.is_some_and(|start| start.elapsed() > WATCH_INTERVAL) {
             let body = Some(Body::Beat(RaftBeat::default()));
             let messages = vec![RaftMessage { body, ..RaftMessage::default() }];
             // When the queue is full, its calls get replies or not; a probe adds nothing.

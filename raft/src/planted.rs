@@ -19,7 +19,7 @@ pub enum Plant {
     Stranger = 4,
     /// A bad record at the end of a log counts as an incomplete write, never as damage.
     TrustRot = 5,
-    /// The process is not told that the log has failed.
+    /// A failure of the log is not reported to the process.
     KeepFailed = 6,
     /// An older copy of a data directory is accepted as the current one.
     TrustOld = 7,

@@ -40,12 +40,12 @@ impl Group {
             })
             .await?;
         }
-        let alone = {
+        let sole_member = {
             let metrics = self.raft().metrics();
             let metrics = metrics.borrow_watched();
             metrics.membership_config.membership().nodes().count() <= 1
         };
-        if alone { self.purge_flushed().await } else { Ok(()) }
+        if sole_member { self.purge_flushed().await } else { Ok(()) }
     }
 
     /// Purges the log up to the machine's durable mark, except its last entry, even if another replica needs it: a
@@ -90,12 +90,12 @@ impl Group {
 
     async fn until(
         &self,
-        what: &str,
+        description: &str,
         reached: impl Fn(&openraft::RaftMetrics<crate::types::Types>) -> bool + Send + Sync,
     ) -> Result<(), RaftError> {
         let wait = self.raft().wait(Some(FLUSH_WAIT));
         let waited =
-            wait.metrics(|metrics| metrics.running_state.is_err() || reached(metrics), what);
+            wait.metrics(|metrics| metrics.running_state.is_err() || reached(metrics), description);
         let metrics = waited
             .await
             .map_err(|error| RaftError::Unavailable(format!("group {}: {error}", self.id())))?;

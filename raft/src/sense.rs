@@ -1,8 +1,8 @@
 //! Checks that the numbers in a message of another node are plausible.
 //!
-//! Terms and indexes only grow, so one message with the largest of them would be the last: nobody could be elected in a
-//! later term, and the vote is on disk. They grow by one at a time, so a number far beyond the local one comes from a
-//! fault or an attack, and is refused before anything is stored.
+//! Terms and indexes only grow, so one message with the largest term would end the group: no replica could be elected
+//! in a later term, and the vote is on disk. They grow by one at a time, so a number far beyond the local one comes
+//! from a fault or an attack, and is refused before anything is stored.
 
 use partita_proto::wire::pb;
 use partita_proto::wire::pb::raft_appended::Result as Appended;
@@ -38,6 +38,7 @@ pub(crate) fn term_of(body: &Body) -> Option<u64> {
 /// [`RaftError::InvalidInput`].
 pub(crate) fn check(body: &Body, term: u64) -> Result<(), RaftError> {
     let limit = Limit { term_max: term.saturating_add(TERM_JUMP_MAX).min(NUMBER_MAX) };
+    // Each kind of message has its own numbers; the kinds at the end have none that openraft stores.
     match body {
         Body::Append(append) => limit.append(append),
         Body::Vote(request) | Body::PreVote(request) => {
@@ -126,21 +127,21 @@ impl Limit {
 
     fn term(&self, term: u64) -> Result<(), RaftError> {
         if term > self.term_max {
-            return Err(refused(format!("term {term}, far beyond the own one")));
+            return Err(refused(format!("term {term} is far beyond the local term")));
         }
         Ok(())
     }
 
-    fn number(&self, number: u64, what: &str) -> Result<(), RaftError> {
+    fn number(&self, number: u64, kind: &str) -> Result<(), RaftError> {
         if number > NUMBER_MAX {
-            return Err(refused(format!("{what} {number}")));
+            return Err(refused(format!("{kind} {number}")));
         }
         Ok(())
     }
 }
 
-fn refused(what: String) -> RaftError {
-    RaftError::InvalidInput(format!("a message makes no sense: {what}"))
+fn refused(detail: String) -> RaftError {
+    RaftError::InvalidInput(format!("implausible message: {detail}"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Serves incoming links: requests of all groups, each answered when its group has answered.
+//! Serves incoming links: passes requests to their groups, and returns each answer when it is ready.
 //!
 //! Invariants:
 //! - requests reach a group in order of arrival, though they are answered in order of completion;
@@ -38,18 +38,18 @@ const FRAME_LEN_MAX: usize = 1024;
 /// Maximum time that a group may take to answer. The caller has given up by then.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
-/// Idle time after which a link is closed: its other end may have lost power without anybody noticing. A live node
-/// opens another link for its next call.
+/// Idle time after which a link is closed: its other end may have lost power unnoticed. A live node opens another link
+/// for its next call.
 const IDLE_MAX: Duration = Duration::from_secs(120);
 
 type UnderWay = FuturesUnordered<BoxFuture<'static, (usize, RaftMessage)>>;
 
 /// Serves a link until the link ends or the host stops.
-pub(crate) async fn serve(host: Arc<Host>, mut incoming: Frames, out: mpsc::Sender<RaftFrame>) {
+pub(crate) async fn serve(host: Arc<Host>, mut incoming: Frames, replies: mpsc::Sender<RaftFrame>) {
     let mut stopped = host.stopped();
     let serving = async {
-        match greet(&host, &mut incoming, &out).await {
-            Ok(peer) => answer_all(&host, peer, &mut incoming, &out).await,
+        match greet(&host, &mut incoming, &replies).await {
+            Ok(peer) => answer_all(&host, peer, &mut incoming, &replies).await,
             Err(error) => tracing::warn!(%error, "a link was refused"),
         }
     };
@@ -59,19 +59,23 @@ pub(crate) async fn serve(host: Arc<Host>, mut incoming: Frames, out: mpsc::Send
     }
 }
 
-/// Exchanges greetings: checks that the other side means this node and speaks the same version.
+/// Exchanges greetings: checks that the other side addresses this node and speaks the same version.
 async fn greet(
     host: &Host,
     incoming: &mut Frames,
-    out: &mpsc::Sender<RaftFrame>,
+    replies: &mpsc::Sender<RaftFrame>,
 ) -> Result<NodeId, RaftError> {
-    let silent = || RaftError::Unavailable("the node that opened a link says nothing".to_owned());
+    let silent =
+        || RaftError::Unavailable("the node that opened a link sent no greeting".to_owned());
     let first = timeout(HELLO_WAIT, incoming.next()).await.map_err(|_| silent())?;
     let hello = first.ok_or_else(silent)??.hello.ok_or_else(silent)?;
     // Answer before anything is refused, so that the other side learns the reason.
     let refusal = host.manners().refusal(&hello);
-    let own = host.manners().hello(hello.node, refusal.as_ref());
-    out.send(RaftFrame { hello: Some(own), messages: Vec::new() }).await.map_err(|_| silent())?;
+    let greeting = host.manners().hello(hello.node, refusal.as_ref());
+    replies
+        .send(RaftFrame { hello: Some(greeting), messages: Vec::new() })
+        .await
+        .map_err(|_| silent())?;
     if hello.version != VERSION {
         return Err(RaftError::Incompatible(format!(
             "node {} speaks version {} of the replication protocol, this node version {VERSION}",
@@ -97,12 +101,12 @@ async fn answer_all(
     host: &Host,
     peer: NodeId,
     incoming: &mut Frames,
-    out: &mpsc::Sender<RaftFrame>,
+    replies: &mpsc::Sender<RaftFrame>,
 ) {
     let mut under_way = UnderWay::new();
     let mut bytes = 0;
     let mut answers = Vec::new();
-    let mut heard = Instant::now();
+    let mut last_frame = Instant::now();
     loop {
         let room = under_way.len() < UNDER_WAY_MAX && bytes < UNDER_WAY_BYTES_MAX;
         tokio::select! {
@@ -113,7 +117,7 @@ async fn answer_all(
             }
             frame = incoming.next(), if room => match frame {
                 Some(Ok(frame)) => {
-                    heard = Instant::now();
+                    last_frame = Instant::now();
                     for message in frame.messages {
                         let size = message.encoded_len();
                         let mut answering = begin(host, peer, message, size);
@@ -133,7 +137,7 @@ async fn answer_all(
                 }
                 None => return,
             },
-            () = sleep_until(heard + IDLE_MAX), if under_way.is_empty() => return,
+            () = sleep_until(last_frame + IDLE_MAX), if under_way.is_empty() => return,
         }
         while answers.len() < FRAME_LEN_MAX
             && let Some(Some((size, answer))) = under_way.next().now_or_never()
@@ -143,7 +147,7 @@ async fn answer_all(
         }
         if !answers.is_empty() {
             let frame = RaftFrame { hello: None, messages: std::mem::take(&mut answers) };
-            if out.send(frame).await.is_err() {
+            if replies.send(frame).await.is_err() {
                 return;
             }
         }
@@ -157,13 +161,14 @@ fn begin(
     message: RaftMessage,
     size: usize,
 ) -> BoxFuture<'static, (usize, RaftMessage)> {
-    let RaftMessage { id, group, from, to, body } = message;
-    let answer = move |body| (size, RaftMessage { id, group, from, to, body: Some(body) });
+    let RaftMessage { id, group, from: sender, to: receiver, body } = message;
+    let answer =
+        move |body| (size, RaftMessage { id, group, from: sender, to: receiver, body: Some(body) });
     // Beats belong to no group and are answered at once.
     if let Some(Body::Beat(beat)) = body {
-        for named in &beat.asleep {
-            if let Some(group) = host.group(GroupId(named.group)) {
-                group.pace().heard(named);
+        for notice in &beat.asleep {
+            if let Some(group) = host.group(GroupId(notice.group)) {
+                group.pace().heard(notice);
             }
         }
         return std::future::ready(answer(Body::Done(RaftDone {}))).boxed();
@@ -173,16 +178,20 @@ fn begin(
         std::future::ready(answer(Body::Refused(RaftRefused { why }))).boxed()
     };
     let Some(body) = body else {
-        return refuse("this version does not know such a request".to_owned());
+        return refuse("this version does not know this kind of request".to_owned());
     };
     // The replica that the message names must be the one that runs here.
-    let here = host.group(GroupId(group)).filter(|here| here.replica() == ReplicaId(to));
-    let Some(here) = here else {
-        return refuse(format!("replica {to} of group {group} is not on node {}", host.node()));
+    let target =
+        host.group(GroupId(group)).filter(|target| target.replica() == ReplicaId(receiver));
+    let Some(target) = target else {
+        return refuse(format!(
+            "replica {receiver} of group {group} is not on node {}",
+            host.node()
+        ));
     };
     async move {
         let wait = if matches!(body, Body::End(_)) { INSTALL_WAIT } else { ANSWER_WAIT };
-        let answered = timeout(wait, ask(&here, ReplicaId(from), body)).await;
+        let answered = timeout(wait, ask(&target, ReplicaId(sender), body)).await;
         let body = match answered {
             Ok(Ok(body)) => body,
             Ok(Err(error)) => Body::Refused(RaftRefused { why: error.to_string() }),
@@ -194,7 +203,7 @@ fn begin(
 }
 
 /// Passes a request to a group.
-async fn ask(group: &Group, from: ReplicaId, body: Body) -> Result<Body, RaftError> {
+async fn ask(group: &Group, sender: ReplicaId, body: Body) -> Result<Body, RaftError> {
     let raft = group.raft();
     let stopped = |error: &dyn std::fmt::Display| RaftError::Stopped {
         group: group.id(),
@@ -209,7 +218,7 @@ async fn ask(group: &Group, from: ReplicaId, body: Body) -> Result<Body, RaftErr
         Body::Append(append) => {
             group.pace().stir().await;
             let previous = append.previous;
-            // A leader whose log is complete from its beginning purges it when told to bring this replica up to date.
+            // A leader whose log is complete purges it once it is ordered to bring this replica up to date.
             if previous.is_none()
                 && !append.entries.is_empty()
                 && group.machine().begins_with_files()
@@ -228,7 +237,7 @@ async fn ask(group: &Group, from: ReplicaId, body: Body) -> Result<Body, RaftErr
             Ok(wire::voted_out(&answer.map_err(|error| stopped(&error))?))
         }
         Body::Vote(request) => {
-            // An election that the leader asked for ends the leader's lease: it serves no more reads.
+            // An election that the leader itself requested ends the leader's lease: it serves no more reads.
             if !request.transfer {
                 withheld(false)?;
             }
@@ -243,10 +252,10 @@ async fn ask(group: &Group, from: ReplicaId, body: Body) -> Result<Body, RaftErr
         }
         Body::Offer(offer) => {
             group.pace().stir().await;
-            group.offered(from, offer).await
+            group.offered(sender, offer).await
         }
-        Body::Chunk(chunk) => group.take_chunk(from, chunk).await,
-        Body::End(end) => group.end_snapshot(from, end).await,
+        Body::Chunk(chunk) => group.take_chunk(sender, chunk).await,
+        Body::End(end) => group.end_snapshot(sender, end).await,
         _ => Err(RaftError::Incompatible("a request of an unknown kind".to_owned())),
     }
 }

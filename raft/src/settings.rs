@@ -7,14 +7,15 @@ use crate::error::RaftError;
 
 /// Interval of a leader's heartbeats. Groups of one member have no heartbeat, and groups that sleep share one.
 pub(crate) const HEARTBEAT_MS: u64 = 250;
-/// Bounds of the election timeout: a follower that hears nothing for a time between these two asks for votes. A
+/// Bounds of the election timeout: a follower that receives nothing for a time between the two requests votes. A
 /// fail-over takes the upper bound (the old leader's lease) plus a time between both: 1.9 to 2.4 s.
 pub(crate) const ELECTION_MIN_MS: u64 = 700;
 pub(crate) const ELECTION_MAX_MS: u64 = 1200;
 /// Maximum proposals that wait for a group's task.
 const GROUP_QUEUE_LEN: u64 = 4096;
 
-/// Configuration of a group; `leads`: a replica whose vote says that it leads may lead at once after the start.
+/// Configuration of a group; `leads`: a replica whose stored vote is committed for itself may lead at once after the
+/// start.
 pub(crate) fn config(group: GroupId, leads: bool) -> Result<Config, RaftError> {
     let config = Config {
         cluster_name: format!("group {group}"),

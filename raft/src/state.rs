@@ -29,7 +29,7 @@ pub(crate) type MetaType =
     SnapshotMeta<openraft::impls::leader_id_adv::LeaderId<u64, u64>, u64, crate::types::Member>;
 pub(crate) type SnapshotType = openraft::type_config::alias::SnapshotOf<Types, SnapshotContent>;
 
-/// Content of a snapshot.
+/// Files of a snapshot, to be sent or to be installed.
 pub(crate) enum SnapshotContent {
     /// This replica's own files.
     Here,
@@ -160,7 +160,7 @@ impl RaftStateMachine<Types> for StateMachine {
         let group = self.group;
         let stopped = |reason: String| RaftError::Stopped { group, reason }.into_io();
         let SnapshotContent::Received(incoming) = snapshot else {
-            return Err(stopped("its own snapshot was to be installed".to_owned()));
+            return Err(stopped("it was to install its own snapshot".to_owned()));
         };
         let gate = self.gate.clone();
         let closed = gate.0.lock().await;

@@ -52,7 +52,7 @@ impl GroupStore {
 fn limits(range: &impl RangeBounds<u64>) -> (u64, u64) {
     let start = match range.start_bound() {
         Bound::Included(start) => *start,
-        Bound::Excluded(before) => before.saturating_add(1),
+        Bound::Excluded(previous) => previous.saturating_add(1),
         Bound::Unbounded => 0,
     };
     let end = match range.end_bound() {
@@ -152,10 +152,10 @@ impl RaftLogStorage<Types> for GroupStore {
         I::IntoIter: OptionalSend,
     {
         let entries = entries.into_iter().map(stored_entry).collect();
-        let done = Box::new(move |result: Result<(), RaftError>| {
+        let on_durable = Box::new(move |result: Result<(), RaftError>| {
             callback.io_completed(result.map_err(RaftError::into_io));
         });
-        self.log.append(self.group, entries, done).await.map_err(RaftError::into_io)
+        self.log.append(self.group, entries, on_durable).await.map_err(RaftError::into_io)
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<RaftLogId>) -> Result<(), io::Error> {

@@ -270,10 +270,10 @@ impl Mark {
         let message = MarkMessage::decode(bytes)
             .map_err(|error| RaftError::Corrupted(format!("a mark does not parse: {error}")))?;
         let membership = decode_membership(&message.membership)?;
-        let at = message.membership_position.map(|position| log_id(position.into()));
+        let membership_id = message.membership_position.map(|position| log_id(position.into()));
         Ok(Self {
             position: message.position.into(),
-            membership: Arc::new(StoredMembership::new(at, membership)),
+            membership: Arc::new(StoredMembership::new(membership_id, membership)),
         })
     }
 

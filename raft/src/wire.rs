@@ -21,8 +21,8 @@ use crate::types::{
     stored_vote,
 };
 
-fn missing(what: &str) -> RaftError {
-    RaftError::Incompatible(format!("a message without {what}"))
+fn missing(part: &str) -> RaftError {
+    RaftError::Incompatible(format!("a message without {part}"))
 }
 
 fn position_out(id: &RaftLogId) -> pb::RaftPosition {
@@ -88,21 +88,21 @@ pub(crate) fn append_in(request: pb::RaftAppend) -> Result<AppendEntriesRequest<
     })
 }
 
-/// The part of the log that an append request asks for: the receiver must hold `previous`, and then have all up to
+/// Part of the log that an append request covers: the receiver must hold `previous`, and then have all entries up to
 /// `last`.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct AppendSpan {
     previous: Option<RaftLogId>,
     last: Option<RaftLogId>,
 }
 
-impl Asked {
+impl AppendSpan {
     pub(crate) fn of(request: &AppendEntriesRequest<Types>) -> Self {
         let last = request.entries.last().map(|entry| entry.log_id);
         Self { previous: request.prev_log_id, last: last.or(request.prev_log_id) }
     }
 
-    /// Answer of a replica that has all of it.
+    /// Answer of a replica that has all of the span.
     pub(crate) fn taken(&self) -> StreamAppendResult<Types> {
         Ok(self.last)
     }
@@ -123,13 +123,13 @@ pub(crate) fn appended_out(
 
 pub(crate) fn appended_in(
     answer: Body,
-    asked: &Asked,
+    span: &AppendSpan,
 ) -> Result<StreamAppendResult<Types>, RaftError> {
     let Body::Appended(answer) = answer else { return Err(missing("an answer to an append")) };
     Ok(match answer.result.ok_or_else(|| missing("a result"))? {
-        Appended::Stored(_) => asked.taken(),
+        Appended::Stored(_) => span.taken(),
         Appended::Conflict(_) => {
-            let previous = asked.previous.ok_or_else(|| missing("what it conflicts with"))?;
+            let previous = span.previous.ok_or_else(|| missing("a conflicting position"))?;
             Err(StreamAppendError::Conflict(previous))
         }
         Appended::Higher(vote) => Err(StreamAppendError::HigherVote(vote_in(Some(vote))?)),
@@ -148,9 +148,9 @@ pub(crate) fn vote_request_in(
     request: pb::RaftVoteRequest,
 ) -> Result<VoteRequest<Types>, RaftError> {
     let last = request.last.map(position_in);
-    let mut asked = VoteRequest::new(vote_in(request.vote)?, last);
-    asked.leadership_transfer = request.transfer;
-    Ok(asked)
+    let mut vote_request = VoteRequest::new(vote_in(request.vote)?, last);
+    vote_request.leadership_transfer = request.transfer;
+    Ok(vote_request)
 }
 
 pub(crate) fn voted_out(answer: &VoteResponse<Types>) -> Body {
@@ -210,7 +210,7 @@ pub(crate) fn transferred_in(
     let Body::Transferred(answer) = answer else {
         return Err(missing("an answer to a transfer"));
     };
-    let behind = |actual| {
+    let not_flushed = |actual| {
         Err(TransferLeaderError::LogNotFlushed { expected: request.last_log_id().copied(), actual })
     };
     Ok(match answer.result.ok_or_else(|| missing("a result"))? {
@@ -219,8 +219,8 @@ pub(crate) fn transferred_in(
             expected: *request.from_leader(),
             actual: vote_in(Some(actual))?,
         }),
-        Transferred::Behind(actual) => behind(Some(position_in(actual))),
-        Transferred::Empty(_) => behind(None),
+        Transferred::Behind(actual) => not_flushed(Some(position_in(actual))),
+        Transferred::Empty(_) => not_flushed(None),
     })
 }
 
@@ -254,7 +254,7 @@ mod tests {
             leader_commit: Some(at(4)),
             entries: entries.clone(),
         };
-        let asked = Asked::of(&request);
+        let span = AppendSpan::of(&request);
         let Body::Append(sent) = append_out(request) else { panic!("an append") };
         let arrived = append_in(sent).unwrap();
         assert_eq!(arrived.vote, vote(true));
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(arrived.entries, entries);
 
         use openraft::raft::AppendEntriesResponse as Answer;
-        let back = |answer| appended_in(appended_out(answer, None), &asked).unwrap();
+        let back = |answer| appended_in(appended_out(answer, None), &span).unwrap();
         assert_eq!(back(Answer::Success), Ok(Some(at(7))));
         assert_eq!(back(Answer::Conflict), Err(StreamAppendError::Conflict(at(5))));
         let higher = Answer::HigherVote(vote(false));
@@ -297,8 +297,8 @@ mod tests {
         let vote = Some(vote_out(&vote(true)));
         assert!(append_in(pb::RaftAppend { vote, entries, ..Default::default() }).is_err());
         assert!(vote_request_in(pb::RaftVoteRequest::default()).is_err());
-        let asked = Asked { previous: None, last: None };
-        assert!(appended_in(Body::Appended(pb::RaftAppended::default()), &asked).is_err());
-        assert!(appended_in(Body::Done(pb::RaftDone {}), &asked).is_err());
+        let span = AppendSpan { previous: None, last: None };
+        assert!(appended_in(Body::Appended(pb::RaftAppended::default()), &span).is_err());
+        assert!(appended_in(Body::Done(pb::RaftDone {}), &span).is_err());
     }
 }

@@ -78,7 +78,7 @@ async fn a_partition_that_is_gone_from_the_disk_is_missed_and_whole_when_it_is_b
     let (place, elsewhere) = (data.join("partitions").join(&partition), dir.path().join("away"));
     std::fs::rename(&place, &elsewhere).unwrap();
     let log = Server::try_start(&data, &[]).err().expect("a server without its rows");
-    let named = format!("the log knows partition {partition}, but its files are not there");
+    let named = format!("partition {partition} is in the log, but its files are missing");
     assert!(log.contains(&named), "{log}");
     // As the place where a disk should be mounted: the partition is not served, the others are.
     std::fs::create_dir(&place).unwrap();

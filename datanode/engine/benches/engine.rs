@@ -1,14 +1,14 @@
-//! The storage of a partition: into the memtable, into files, and out of both.
+//! The cost of a row in the storage of a partition.
 //!
-//! | group | a row costs |
+//! | group | step |
 //! |---|---|
-//! | apply | being sorted into the memtable |
-//! | flush | its way from sealed memtables into a Parquet file and the manifest; CPU, and time with the sync |
-//! | compact | being merged with three other runs into one file |
-//! | scan | being read: from one run (plain), from four that overlap in keys but share none (merged), and from two of
+//! | apply | sorting into the memtable |
+//! | flush | writing sealed memtables to a Parquet file and the manifest; CPU, and time with the sync |
+//! | compact | merging four runs into one file |
+//! | scan | reading: from one run (plain), from four that overlap in keys but share none (merged), and from two of
 //!   which the newer overwrites all of the older (deduplicated); from the memtable and from files |
-//! | lookup | a row of one host and time: from a partition just opened, of which nothing is in memory (cold; the
-//!   operating system's cache is what it is), and again (warm) |
+//! | lookup | reading a row of one host and time: from a partition just opened, of which nothing is in memory (cold,
+//!   apart from the operating system's cache), and again (warm) |
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ use tokio::runtime::Runtime;
 const FLUSH_BATCHES: usize = 40;
 /// Batches of each run that scans read.
 const RUN_BATCHES: usize = 20;
-/// The moment of every other row that lookups find; 2016-01-01 in nanoseconds.
+/// Time of every other row that lookups find; 2016-01-01 in nanoseconds.
 const START_NS: i64 = 1_451_606_400_000_000_000;
 
 struct Still;
@@ -78,11 +78,11 @@ impl Storage {
     async fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (root, options) = (Path::from("p"), EngineOptions::default());
-        let made = Partition::create(store(&folder), root, config(), options, Arc::new(Still));
-        Self { partition: made.await.expect("a new partition"), folder }
+        let partition = Partition::create(store(&folder), root, config(), options, Arc::new(Still));
+        Self { partition: partition.await.expect("a new partition"), folder }
     }
 
-    /// The same files, and nothing of them in memory.
+    /// Opens the same files again, with nothing of them in memory.
     async fn opened_again(&self) -> Arc<Partition> {
         let (root, options) = (Path::from("p"), EngineOptions::default());
         let opened = Partition::open(store(&self.folder), root, options, Arc::new(Still));
@@ -100,7 +100,7 @@ impl Storage {
         assert!(self.partition.flush().await.expect("a disk with space"), "nothing was flushed");
     }
 
-    /// As many runs in files, each of these batches.
+    /// A partition with these runs in files, each given by its batches.
     async fn with_runs(runs: &[Vec<RecordBatch>]) -> Self {
         let storage = Self::new().await;
         for run in runs {
@@ -134,7 +134,7 @@ fn batches(count: usize) -> Vec<RecordBatch> {
 fn apply(criterion: &mut Criterion<CpuTime>, runtime: &Runtime) {
     let batches = batches(FLUSH_BATCHES);
     let set_up = || (runtime.block_on(Storage::new()), batches.clone());
-    // As many as a memtable takes: what rows cost there depends on how many are there already.
+    // As many as a memtable takes: the cost of a row depends on the rows before it.
     stage(
         criterion,
         ("apply", "batch"),
@@ -164,16 +164,16 @@ fn compact(criterion: &mut Criterion<CpuTime>, runtime: &Runtime) {
     let runs: Vec<_> = batches(4 * RUN_BATCHES).chunks(RUN_BATCHES).map(<[_]>::to_vec).collect();
     let set_up = || runtime.block_on(Storage::with_runs(&runs));
     stage(criterion, ("compact", "4 runs"), BATCH_ROWS * RUN_BATCHES * 4, set_up, |storage| {
-        let done = runtime.block_on(storage.partition.compact(true));
-        assert!(done.expect("a disk with space"), "nothing was compacted");
+        let compacted = runtime.block_on(storage.partition.compact(true));
+        assert!(compacted.expect("a disk with space"), "nothing was compacted");
         storage
     });
 }
 
-/// A scan of some columns of what lies in domains.
+/// A scan of some columns of the rows in some domains.
 fn wanted(columns: &[&str], domains: Domains) -> Scan {
-    let all = schema().storage();
-    let fields = columns.iter().map(|name| all.field_with_name(name).expect("a column").clone());
+    let stored = schema().storage();
+    let fields = columns.iter().map(|name| stored.field_with_name(name).expect("a column").clone());
     let columns: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
     Scan { columns, domains, limit: None, parallelism: 1, range: None, newest_only: false }
 }
@@ -189,33 +189,33 @@ async fn read(partition: &Partition, scan: Scan) -> usize {
 }
 
 fn scan(criterion: &mut Criterion<CpuTime>, runtime: &Runtime) {
-    let all = batches(4 * RUN_BATCHES);
+    let sample = batches(4 * RUN_BATCHES);
     let rows = BATCH_ROWS * 4 * RUN_BATCHES;
-    let whole = vec![all.clone()];
-    let apart: Vec<_> = all.chunks(RUN_BATCHES).map(<[_]>::to_vec).collect();
-    let twice = vec![all.clone(), all.clone()];
-    let every: Vec<&str> = TAGS.into_iter().chain([TIME]).chain(FIELDS).collect();
-    for (kind, runs, found) in
-        [("plain", whole, rows), ("merged", apart, rows), ("deduplicated", twice, rows)]
+    let whole = vec![sample.clone()];
+    let disjoint: Vec<_> = sample.chunks(RUN_BATCHES).map(<[_]>::to_vec).collect();
+    let twice = vec![sample.clone(), sample.clone()];
+    let all_columns: Vec<&str> = TAGS.into_iter().chain([TIME]).chain(FIELDS).collect();
+    for (kind, runs, expected) in
+        [("plain", whole, rows), ("merged", disjoint, rows), ("deduplicated", twice, rows)]
     {
         let storage = runtime.block_on(Storage::with_runs(&runs));
-        for (width, columns) in [("1 column", &FIELDS[..1]), ("21 columns", &every[..])] {
+        for (width, columns) in [("1 column", &FIELDS[..1]), ("21 columns", &all_columns[..])] {
             let name = format!("{kind}, {width}");
             let scan = || wanted(columns, Domains::default());
-            stage(criterion, ("scan", &name), found, scan, |scan| {
-                assert_eq!(runtime.block_on(read(&storage.partition, scan)), found);
+            stage(criterion, ("scan", &name), expected, scan, |scan| {
+                assert_eq!(runtime.block_on(read(&storage.partition, scan)), expected);
             });
         }
     }
     let storage = runtime.block_on(Storage::new());
-    all.into_iter().for_each(|batch| storage.apply(batch));
+    sample.into_iter().for_each(|batch| storage.apply(batch));
     let scan = || wanted(&FIELDS[..1], Domains::default());
     stage(criterion, ("scan", "memtable, 1 column"), rows, scan, |scan| {
         assert_eq!(runtime.block_on(read(&storage.partition, scan)), rows);
     });
 }
 
-/// One host at one moment.
+/// Domains of one host and one time.
 fn point() -> Domains {
     let mut domains = Domains::default();
     domains.restrict(TAGS[0], Domain::point(Value::String("host_7".to_owned())));

@@ -70,7 +70,7 @@ impl From<Error> for EngineError {
             Error::DiskFull(message) => Self::DiskFull(message),
             Error::Corrupted(message) => Self::Corrupted(message),
             Error::Storage(message) => Self::Storage(message),
-            other => Self::Internal(other.to_string()),
+            error => Self::Internal(error.to_string()),
         }
     }
 }

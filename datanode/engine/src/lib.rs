@@ -9,68 +9,48 @@
 //!   scan ── plan ── source ── merge ── fold ──> rows
 //!             └─ reader ── footer (every byte checked)
 //!
-//!   writer ── group ── texts (columns of texts, by runs) ── hybrid, bounds, chunk
+//!   writer ── row_group ── texts (columns of texts, by runs) ── hybrid, bounds, chunk
 //!
 //!   split ── (a partition's files become those of two, by reference) ── manifest
 //!   absorb ── (a neighbour's files become a partition's own, by reference) ── manifest
 //!   pinned ── (files and state travel to another replica) ── arrival ── manifest
 //! ```
 //!
+//! | folder | content |
+//! |---|---|
+//! | `rows/` | rows in memory: layout, runs, memtable, merge and fold |
+//! | `file/` | files in the object store: metadata, footers, checked and cached blocks |
+//! | `parquet/` | encoding of row groups |
+//! | `write/` | writing of files |
+//! | `read/` | scans, and the reader of files below them |
+//! | `state/` | the partition, its versions and its manifest; transfer to other replicas |
+//! | `change/` | flush, compaction, split and absorption |
+//!
 //! Terms: a *run* is a sorted batch in memory, or a set of files that were written together and share no key. A
 //! *version* of the partition is an immutable list of memtables and files; versions of a row are rows with one key,
 //! which the *fold* turns into one.
 
-mod absorb;
-mod arrival;
-mod blocks;
-mod bounds;
-mod cache;
-mod chunk;
-mod compaction;
-mod edit;
+mod change;
 mod error;
 mod file;
-mod flush;
-mod fold;
-mod footer;
-mod group;
-mod hybrid;
-mod layout;
-mod manifest;
-mod memtable;
-mod merge;
-mod middle;
-mod newest;
 mod options;
-mod partition;
-mod pinned;
-mod plan;
-mod reader;
-mod rewrite;
-mod run;
-mod scan;
-mod series;
-mod settled;
-mod sink;
-mod source;
-mod split;
-mod store;
+mod parquet;
+mod read;
+mod rows;
+mod sizes;
+mod state;
 #[cfg(test)]
 mod tests;
-mod texts;
-mod version;
-mod wanted;
-mod window;
-mod writer;
+mod write;
 
-pub use arrival::Arrival;
-pub use blocks::BlockCache;
-pub use edit::Origin;
+pub use change::settled::{Settled, Unrecorded};
+pub use change::split::{Offspring, Place};
 pub use error::EngineError;
+pub use file::blocks::BlockCache;
+pub use file::store::{After, Lazy, LocalStore};
 pub use options::EngineOptions;
-pub use partition::{Partition, PartitionConfig, PartitionStats};
-pub use pinned::Pinned;
-pub use scan::{Scan, Scanned};
-pub use settled::{Settled, Unrecorded};
-pub use split::{Offspring, Place};
-pub use store::{After, Lazy, LocalStore};
+pub use read::scan::{Scan, Scanned};
+pub use state::arrival::Arrival;
+pub use state::edit::Origin;
+pub use state::partition::{Partition, PartitionConfig, PartitionStats};
+pub use state::pinned::Pinned;

@@ -1,9 +1,9 @@
-//! Options of a partition for its owner, and constants that need no option.
+//! Options of a partition for its owner.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::blocks::BlockCache;
+use crate::file::blocks::BlockCache;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -52,13 +52,3 @@ impl Default for EngineOptions {
         }
     }
 }
-
-// With the small sizes of unit tests, few rows reach all the limits that these sizes set in production.
-
-/// Rows of the batches that scans yield and that merging works on: large enough to amortise the work per batch, small
-/// enough for a batch's columns to stay in the CPU's cache.
-pub(crate) const BATCH_ROWS: usize = if cfg!(test) { 5 } else { 8192 };
-/// Rows of a row group: the unit of parallel reading, and the amount that a reader buffers at once.
-pub(crate) const ROW_GROUP_ROWS: usize = if cfg!(test) { 16 } else { 128 * 1024 };
-/// Rows of a page: the smallest unit that a selective scan decodes.
-pub(crate) const PAGE_ROWS: usize = if cfg!(test) { 4 } else { 8192 };

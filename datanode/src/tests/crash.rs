@@ -413,7 +413,10 @@ async fn what_is_cut_off_and_waits_for_space_keeps_no_partition_from_being_dropp
     write_to(&node.node, parent, 1, &[(10, 1)]).await.unwrap();
     // Its own order is to come again; it holds back no others.
     let child = node.node.drop_partition(CHILD, ReplicaId(80)).await.unwrap_err();
-    assert!(matches!(&child, Error::Unavailable(why) if why.contains("wait for space")), "{child}");
+    assert!(
+        matches!(&child, Error::Unavailable(why) if why.contains("waiting for disk space")),
+        "{child}"
+    );
     node.node.drop_partition(other, ReplicaId(1)).await.unwrap();
     // What waits goes with its parent.
     node.node.drop_partition(PARTITION, ReplicaId(1)).await.unwrap();

@@ -376,7 +376,7 @@ async fn orders_that_do_not_fit_what_the_partition_is_are_refused_and_change_not
     };
     cluster.anywhere("a learner", add).await;
     let ask = async |id, _| match reshape(&cluster, id, &order).await {
-        Err(Error::Unavailable(why)) if why.contains("change their members") => Ok(()),
+        Err(Error::Unavailable(why)) if why.contains("are changing their membership") => Ok(()),
         Err(error) => Err(error),
         Ok(done) => panic!("it was cut: {done:?}"),
     };

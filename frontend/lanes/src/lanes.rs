@@ -32,7 +32,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// Time for the tasks of a former statement to end before their priority is lowered.
 const LEAVE_TIME: Duration = Duration::from_millis(100);
 
-/// Options of [`Lanes`].
+/// Sizes and limits of [`Lanes`].
 #[derive(Clone, Debug)]
 pub struct LaneOptions {
     /// Threads of one lane: the maximum that one statement keeps busy.
@@ -173,10 +173,10 @@ impl Lanes {
 
     /// A lane whose leftover tasks have ended by now.
     fn quiet(&self) -> Option<Core> {
-        let mut left = self.left.lock();
-        let position = left.iter().position(|left| left.core.is_quiet())?;
-        let core = left.swap_remove(position).core;
-        drop(left);
+        let mut leftovers = self.left.lock();
+        let position = leftovers.iter().position(|lane| lane.core.is_quiet())?;
+        let core = leftovers.swap_remove(position).core;
+        drop(leftovers);
         core.renew().then_some(core)
     }
 
@@ -249,16 +249,16 @@ impl Lanes {
         for lane in running.iter().filter(|lane| lane.age() >= self.options.short_time) {
             lane.prolong();
         }
-        let left = std::mem::take(&mut *self.left.lock());
+        let leftovers = std::mem::take(&mut *self.left.lock());
         let (quiet, busy): (Vec<_>, Vec<_>) =
-            left.into_iter().partition(|left| left.core.is_quiet());
-        quiet.into_iter().for_each(|left| self.keep(left.core));
-        for lane in busy.iter().filter(|left| left.since.elapsed() >= LEAVE_TIME) {
+            leftovers.into_iter().partition(|lane| lane.core.is_quiet());
+        quiet.into_iter().for_each(|lane| self.keep(lane.core));
+        for lane in busy.iter().filter(|lane| lane.since.elapsed() >= LEAVE_TIME) {
             lane.core.shared.lower();
         }
-        let mut left = self.left.lock();
-        left.extend(busy);
-        !left.is_empty() || !running.is_empty()
+        let mut leftovers = self.left.lock();
+        leftovers.extend(busy);
+        !leftovers.is_empty() || !running.is_empty()
     }
 }
 
@@ -281,9 +281,9 @@ impl Drop for Counted<'_> {
 /// Runs the housekeeping while there are statements; sleeps otherwise.
 async fn look_after(lanes: Weak<Lanes>, work: Arc<Notify>) {
     loop {
-        let Some(all) = lanes.upgrade() else { return };
-        let more = all.tidy();
-        drop(all);
+        let Some(lanes) = lanes.upgrade() else { return };
+        let more = lanes.tidy();
+        drop(lanes);
         if more {
             tokio::time::sleep(TICK).await;
         } else if tokio::time::timeout(Duration::from_secs(10), work.notified()).await.is_ok() {

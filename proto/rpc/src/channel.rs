@@ -57,8 +57,8 @@ struct Dialer {
 impl Dialer {
     async fn dial(self) -> io::Result<TokioIo<TcpStream>> {
         let failed = self.failed.lock().clone();
-        if let Some((at, why)) = failed
-            && at.elapsed() < FAILURE_HOLDS
+        if let Some((time, why)) = failed
+            && time.elapsed() < FAILURE_HOLDS
         {
             return Err(io::Error::other(why.to_string()));
         }

@@ -34,7 +34,7 @@ use crate::{CATALOG_KEY, MESSAGE_BYTES_MAX, NODE_KEY};
 const LARGE_BYTES: usize = 128 << 10;
 /// Maximum bytes of rows in a message, with room for the rest of a write.
 const ROWS_BYTES_MAX: usize = MESSAGE_BYTES_MAX - (1 << 10);
-/// Maximum streams of a scan. A request cannot ask for more.
+/// Maximum streams of a scan. A request cannot name more.
 const STREAMS_MAX: u32 = 1024;
 
 /// Client of one node at one address.
@@ -103,18 +103,18 @@ impl DataClient {
     fn fetch(&self, scan: u64, stream: u32) -> Source {
         let request = self.request(pb::FetchRequest { scan, stream });
         let mut client = self.scans.clone();
-        let asked = async move { client.fetch(request).await.map(Response::into_inner) };
-        Source::Asked(AbortOnDropHandle::new(tokio::spawn(asked)))
+        let response = async move { client.fetch(request).await.map(Response::into_inner) };
+        Source::Asked(AbortOnDropHandle::new(tokio::spawn(response)))
     }
 
     /// Builds a scan's reply from the frames of the answer.
     async fn reply(&self, mut frames: Streaming<pb::ScanFrame>) -> Result<ScanReply, Error> {
         let header = self.header(&mut frames).await?;
         let stats = Arc::new(ScanStats::default());
-        let others = (1..header.streams).map(|stream| self.fetch(header.scan, stream));
+        let remaining = (1..header.streams).map(|stream| self.fetch(header.scan, stream));
         let streams = std::iter::once(Source::Open(Box::new(frames)))
             .take(header.streams as usize)
-            .chain(others)
+            .chain(remaining)
             .map(|source| -> RowStream {
                 Rows::new(source, Arc::clone(&stats), Arc::clone(&self.peer)).boxed()
             })
@@ -193,8 +193,8 @@ impl DataService for DataClient {
         self.answer(reply).map(drop)
     }
 
-    async fn transfer_leader(&self, partition: PartitionId, to: NodeId) -> Result<(), Error> {
-        let order = pb::TransferLeader { partition: partition.0, to: to.0 };
+    async fn transfer_leader(&self, partition: PartitionId, node: NodeId) -> Result<(), Error> {
+        let order = pb::TransferLeader { partition: partition.0, to: node.0 };
         let reply = self.small.clone().transfer_leader(self.order(order)).await;
         self.answer(reply).map(drop)
     }

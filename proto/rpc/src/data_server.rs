@@ -66,13 +66,13 @@ impl DataServer {
 
     /// The message of a request for this node, or for any node.
     fn open<T>(&self, request: Request<T>) -> Result<T, Status> {
-        if let Some(wanted) = request.metadata().get(NODE_KEY) {
-            let number = wanted.to_str().ok().and_then(|wanted| wanted.parse().ok());
+        if let Some(target) = request.metadata().get(NODE_KEY) {
+            let number = target.to_str().ok().and_then(|target| target.parse().ok());
             if number != Some(self.node.0) {
                 return Err(to_status(Error::Unavailable(format!(
-                    "here is node {}, the request is for node {}",
+                    "this is node {}, but the request is for node {}",
                     self.node,
-                    wanted.to_str().unwrap_or("?")
+                    target.to_str().unwrap_or("?")
                 ))));
             }
         }
@@ -117,8 +117,8 @@ fn done(result: Result<(), Error>) -> Answer<pb::Done> {
 }
 
 /// A mandatory part of a message.
-fn required<T: Wire>(field: Option<T::Message>, what: &str) -> Result<T, Status> {
-    let missing = || Error::Corrupted(format!("a request has no {what}"));
+fn required<T: Wire>(field: Option<T::Message>, part: &str) -> Result<T, Status> {
+    let missing = || Error::Corrupted(format!("a request has no {part}"));
     field.ok_or_else(missing).and_then(T::from_wire).map_err(to_status)
 }
 
@@ -142,8 +142,8 @@ impl Data for DataServer {
     async fn run(&self, request: Request<pb::FragmentRequest>) -> Answer<FrameStream> {
         let request = FragmentRequest::from_wire(self.open(request)?).map_err(to_status)?;
         let Some(fragments) = &self.fragments else {
-            let what = format!("running a part of a query at node {}", self.node);
-            return Err(to_status(Error::Unsupported(what)));
+            let feature = format!("running a part of a query at node {}", self.node);
+            return Err(to_status(Error::Unsupported(feature)));
         };
         self.frames(fragments.run(request).await.map_err(to_status)?)
     }
@@ -183,8 +183,8 @@ impl Data for DataServer {
 
     async fn transfer_leader(&self, request: Request<pb::TransferLeader>) -> Answer<pb::Done> {
         let order = self.order(request).await?;
-        let (partition, to) = (PartitionId(order.partition), NodeId(order.to));
-        done(self.service.transfer_leader(partition, to).await)
+        let (partition, node) = (PartitionId(order.partition), NodeId(order.to));
+        done(self.service.transfer_leader(partition, node).await)
     }
 
     async fn reshape(&self, request: Request<pb::ReshapeOrder>) -> Answer<pb::Reshaped> {

@@ -108,10 +108,9 @@ impl Clients {
         }
     }
 
-    /// The client of a node. A node that is not live is tried too: meta may be cut off from it, and a failure shows
-    /// soon enough.
+    /// The client of a node. A node that is not live is tried too: it may be unreachable for meta only.
     fn client(&mut self, node: NodeId) -> Result<Arc<DataClient>, Error> {
-        let unavailable = |what: &str| Error::Unavailable(format!("{what} of node {node}"));
+        let unavailable = |fact: &str| Error::Unavailable(format!("{fact} of node {node}"));
         if let Some(client) = self.clients.get(&node) {
             return Ok(Arc::clone(client));
         }

@@ -1,7 +1,7 @@
 //! Converts a scan's rows to frames, and frames to rows.
 //!
 //! Neither side runs ahead: the next batch is requested from the scan when HTTP/2 has room for it, and a frame is read
-//! when the caller asks for rows. In flight are one batch and the stream's window.
+//! when the caller polls for rows. In flight are one batch and the stream's window.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -117,7 +117,7 @@ pub(crate) enum Source {
     Asked(AbortOnDropHandle<Result<Streaming<pb::ScanFrame>, Status>>),
     /// Answered.
     Open(Box<Streaming<pb::ScanFrame>>),
-    /// Ended.
+    /// The stream has ended.
     Ended,
 }
 
@@ -178,14 +178,14 @@ impl Stream for Rows {
             if let Some(batch) = self.batches.pop_front() {
                 return Poll::Ready(Some(Ok(batch)));
             }
-            let taken = match ready!(self.poll_frame(cx)) {
+            let result = match ready!(self.poll_frame(cx)) {
                 Some(frame) => frame.and_then(|frame| self.absorb(frame)),
                 None => {
                     self.source = Source::Ended;
                     return Poll::Ready(None);
                 }
             };
-            if let Err(error) = taken {
+            if let Err(error) = result {
                 // Nothing follows an error; this also stops the other side.
                 self.source = Source::Ended;
                 return Poll::Ready(Some(Err(error)));

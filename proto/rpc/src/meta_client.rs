@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   follow ─▶ one address after another ─▶ the one that leads ─▶ catalog, members, until it ends
-//!   ask    ─▶ the one that is followed, or one after another ─▶ its answer
+//!   ask    ─▶ the followed one, or one after another ─▶ its answer
 //! ```
 //!
 //! Invariants:
-//! - the catalog never goes back, whichever meta sends it; without a leader the last one stays;
+//! - the catalog never goes back, regardless of the meta that sends it; without a leader the last one stays;
 //! - a change keeps one identity in all attempts, and is repeated only when its outcome is unknown;
 //! - when a change has returned, the catalog includes it;
 //! - a heartbeat goes to all members, so that followers know the load, too; only the leader's answer counts, and the
@@ -53,7 +53,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(2);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Client of whichever member of meta leads.
+/// Client of the leading member of meta.
 pub struct MetaClient {
     shared: Arc<Shared>,
     /// Ends the watch when the client is dropped.
@@ -137,8 +137,8 @@ impl MetaService for MetaClient {
         let ask = |link: &Link| {
             let (mut meta, address) = (link.client.clone(), link.peer.address.clone());
             async move {
-                let asked = timeout(ANSWER_WAIT, meta.standing(pb::StandingRequest {})).await;
-                let message = asked.ok().and_then(Result::ok).map(Response::into_inner);
+                let response = timeout(ANSWER_WAIT, meta.standing(pb::StandingRequest {})).await;
+                let message = response.ok().and_then(Result::ok).map(Response::into_inner);
                 let standing = message.and_then(|message| MetaStanding::from_wire(message).ok());
                 MetaMember { address, standing }
             }
@@ -194,11 +194,11 @@ impl ClusterService for MetaClient {
         };
         let reply = self.shared.ask(deadline, CHANGE_WAIT, ask).await?;
         let mut catalog = self.shared.catalog.subscribe();
-        let seen = catalog.wait_for(|catalog| catalog.version >= reply.version);
-        match timeout_at(deadline, seen).await {
+        let published = catalog.wait_for(|catalog| catalog.version >= reply.version);
+        match timeout_at(deadline, published).await {
             Ok(_) => Ok(Changed { changed: reply.changed, version: reply.version }),
             Err(_) => Err(Error::Timeout(format!(
-                "the change was made, but version {} of the catalog did not arrive",
+                "the change was made, but version {} of the catalog did not arrive in time",
                 reply.version
             ))),
         }
@@ -238,7 +238,8 @@ impl ClusterService for MetaClient {
 }
 
 impl Shared {
-    /// Asks the leader, until there is a definite answer or the deadline has passed. One attempt may take `patience`.
+    /// Sends a request to the leader, until there is a definite answer or the deadline has passed. One attempt may take
+    /// `patience`.
     async fn ask<R, F: Future<Output = Result<Response<R>, Status>>>(
         &self,
         deadline: Instant,
@@ -253,15 +254,16 @@ impl Shared {
             let followed = *self.followed.borrow();
             let index = followed.filter(|_| followed != failed).unwrap_or(next);
             let link = self.link(index)?;
-            let until = deadline.min(Instant::now() + patience);
-            let error = match self.attempt(index, until, request(link.client.clone())).await {
-                Ok(reply) => {
-                    self.answered.store(index, Ordering::Relaxed);
-                    return Ok(reply.into_inner());
-                }
-                Err(error) if !is_passing(&error) => return Err(error),
-                Err(error) => error,
-            };
+            let attempt_deadline = deadline.min(Instant::now() + patience);
+            let error =
+                match self.attempt(index, attempt_deadline, request(link.client.clone())).await {
+                    Ok(reply) => {
+                        self.answered.store(index, Ordering::Relaxed);
+                        return Ok(reply.into_inner());
+                    }
+                    Err(error) if !is_passing(&error) => return Err(error),
+                    Err(error) => error,
+                };
             // Only "not leader" is sure to have had no effect.
             unknown |= !matches!(error, Error::NotLeader { .. });
             failed = Some(index);
@@ -279,11 +281,11 @@ impl Shared {
         Err(Error::Internal("attempts ran out".to_owned()))
     }
 
-    /// Asks one meta. Ends early when another one becomes the leader.
+    /// Sends a request to one meta. Ends early when another one becomes the leader.
     async fn attempt<R>(
         &self,
         index: usize,
-        until: Instant,
+        deadline: Instant,
         answer: impl Future<Output = Result<Response<R>, Status>>,
     ) -> Result<Response<R>, Error> {
         let peer = &self.link(index)?.peer;
@@ -298,7 +300,7 @@ impl Shared {
             std::future::pending().await
         };
         tokio::select! {
-            answer = timeout_at(until, answer) => match answer {
+            answer = timeout_at(deadline, answer) => match answer {
                 Ok(answer) => answer.map_err(|status| from_status(peer, status)),
                 Err(_) => Err(Error::Timeout(format!("{peer} did not answer"))),
             },
@@ -326,7 +328,7 @@ impl Shared {
         self.links.get(index).ok_or_else(unknown)
     }
 
-    /// Watches whichever meta leads, until the stop.
+    /// Watches the leading meta, until the stop.
     async fn follow(self: Arc<Self>, stop: CancellationToken) {
         let mut following = pin!(self.follow_forever());
         tokio::select! {
@@ -346,11 +348,11 @@ impl Shared {
             if self.followed.send_replace(None).is_some() {
                 self.leads.send_replace(false);
                 failures = 0;
-                tracing::info!(meta = %link.peer, %error, "meta is not followed any more");
+                tracing::info!(meta = %link.peer, %error, "no longer following meta");
             } else if is_passing(&error) {
-                tracing::debug!(meta = %link.peer, %error, "meta cannot be followed");
+                tracing::debug!(meta = %link.peer, %error, "cannot follow meta");
             } else {
-                tracing::warn!(meta = %link.peer, %error, "meta cannot be followed");
+                tracing::warn!(meta = %link.peer, %error, "cannot follow meta");
             }
             tokio::time::sleep(pause(failures / self.links.len(), crate::random())).await;
             failures += 1;
@@ -362,10 +364,10 @@ impl Shared {
     /// Watches one meta for as long as it leads.
     async fn watch(&self, link: &Link, index: usize) -> Result<std::convert::Infallible, Error> {
         let failed = |status| from_status(&link.peer, status);
-        let known = Arc::clone(&self.catalog.borrow());
+        let current = Arc::clone(&self.catalog.borrow());
         let mut meta = link.client.clone();
         let first = async {
-            let frames = meta.watch(pb::WatchRequest { version: known.version }).await;
+            let frames = meta.watch(pb::WatchRequest { version: current.version }).await;
             let mut frames = frames.map_err(failed)?.into_inner();
             let first = self.frame(&mut frames, &link.peer).await?;
             Ok::<_, Error>((frames, first))
@@ -375,9 +377,9 @@ impl Shared {
         self.answered.store(index, Ordering::Relaxed);
         self.followed.send_replace(Some(index));
         self.leads.send_replace(true);
-        tracing::info!(meta = %link.peer, "meta is followed");
-        let mut follower = Follower::of(&known);
-        drop(known);
+        tracing::info!(meta = %link.peer, "following meta");
+        let mut follower = Follower::of(&current);
+        drop(current);
         let mut back = false;
         loop {
             match frame.kind {
@@ -388,10 +390,10 @@ impl Shared {
                 }
                 Some(pb::watch_frame::Kind::Members(message)) => {
                     let members = Members::from_wire(message)?;
-                    self.members.send_if_modified(|known| {
-                        let changed = **known != members;
+                    self.members.send_if_modified(|current| {
+                        let changed = **current != members;
                         if changed {
-                            *known = Arc::new(members);
+                            *current = Arc::new(members);
                         }
                         changed
                     });
@@ -415,21 +417,21 @@ impl Shared {
     /// Publishes a catalog, if it is newer than the present one.
     fn publish(&self, catalog: Catalog, peer: &Peer, back: &mut bool) {
         let version = catalog.version;
-        let mut known = 0;
+        let mut current_version = 0;
         let newer = self.catalog.send_if_modified(|current| {
-            known = current.version;
-            let newer = version > known;
+            current_version = current.version;
+            let newer = version > current_version;
             if newer {
                 *current = Arc::new(catalog);
             }
             newer
         });
-        if !newer && version < known && !std::mem::replace(back, true) {
+        if !newer && version < current_version && !std::mem::replace(back, true) {
             tracing::error!(
                 meta = %peer,
                 version,
-                known,
-                "meta's catalog went back, as if it was restored; it is not used before it is newer"
+                current_version,
+                "meta's catalog is older than before, as after a restore; it is ignored until it is newer"
             );
         }
     }

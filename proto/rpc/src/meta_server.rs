@@ -42,8 +42,8 @@ fn value<T: Wire>(request: Request<T::Message>) -> Result<T, Status> {
 }
 
 /// A mandatory part of a message.
-fn required<T: Wire>(field: Option<T::Message>, what: &str) -> Result<T, Status> {
-    let missing = || Error::Corrupted(format!("a request has no {what}"));
+fn required<T: Wire>(field: Option<T::Message>, part: &str) -> Result<T, Status> {
+    let missing = || Error::Corrupted(format!("a request has no {part}"));
     field.ok_or_else(missing).and_then(T::from_wire).map_err(to_status)
 }
 
@@ -59,14 +59,14 @@ impl Meta for MetaServer {
         let mut watcher = Watcher::new(self.service.as_ref(), version, self.stop.clone());
         // "Not leader" is returned as the status of the call, not inside the stream.
         let first = watcher.next().await.map_err(to_status)?;
-        let others = stream::unfold(Some(watcher), |watcher| async {
+        let frames = stream::unfold(Some(watcher), |watcher| async {
             let mut watcher = watcher?;
             match watcher.next().await {
                 Ok(frame) => Some((Ok(frame), Some(watcher))),
                 Err(error) => Some((Err(to_status(error)), None)),
             }
         });
-        Ok(Response::new(stream::iter([Ok(first)]).chain(others).boxed()))
+        Ok(Response::new(stream::iter([Ok(first)]).chain(frames).boxed()))
     }
 
     async fn change(

@@ -65,8 +65,8 @@ impl Parked {
         }
         table.streams += streams.len();
         let streams = (1..).zip(streams).collect();
-        let since = Instant::now();
-        table.scans.insert(scan, Scan { streams, stats: Arc::clone(stats), since });
+        let start = Instant::now();
+        table.scans.insert(scan, Scan { streams, stats: Arc::clone(stats), since: start });
         if !std::mem::replace(&mut table.swept, true) {
             tokio::spawn(sweep(Arc::downgrade(self), self.idle));
         }
@@ -76,17 +76,17 @@ impl Parked {
     /// Returns a stream, once.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when it does not wait here (any more).
+    /// [`Error::Unavailable`] when it does not wait here, or no longer.
     pub(crate) fn fetch(
         &self,
         scan: u64,
         number: u32,
     ) -> Result<(RowStream, Arc<ScanStats>), Error> {
         let mut table = self.table.lock();
-        let found = table.scans.get_mut(&scan).and_then(|scan| {
+        let entry = table.scans.get_mut(&scan).and_then(|scan| {
             Some((scan.streams.remove(&number)?, Arc::clone(&scan.stats), scan.streams.is_empty()))
         });
-        let Some((stream, stats, last)) = found else {
+        let Some((stream, stats, last)) = entry else {
             return Err(Error::Unavailable(format!("stream {number} of a scan is gone")));
         };
         table.streams -= 1;
@@ -99,27 +99,27 @@ impl Parked {
     /// Removes the remaining streams of a scan.
     fn forget(&self, scan: u64) {
         let mut table = self.table.lock();
-        let gone = table.scans.remove(&scan);
-        table.streams -= gone.as_ref().map_or(0, |scan| scan.streams.len());
+        let removed = table.scans.remove(&scan);
+        table.streams -= removed.as_ref().map_or(0, |scan| scan.streams.len());
         drop(table);
         // Streams are dropped outside of the lock.
-        drop(gone);
+        drop(removed);
     }
 
     /// Removes streams that have waited for too long. Returns true if any are left.
     fn expire(&self) -> bool {
         let mut table = self.table.lock();
-        let gone: Vec<Scan> = table
+        let expired: Vec<Scan> = table
             .scans
             .extract_if(|_, scan| scan.since.elapsed() >= self.idle)
             .map(|(_, scan)| scan)
             .collect();
-        table.streams -= gone.iter().map(|scan| scan.streams.len()).sum::<usize>();
+        table.streams -= expired.iter().map(|scan| scan.streams.len()).sum::<usize>();
         table.swept = !table.scans.is_empty();
-        let left = table.swept;
+        let any_left = table.swept;
         drop(table);
-        drop(gone);
-        left
+        drop(expired);
+        any_left
     }
 
     #[cfg(test)]

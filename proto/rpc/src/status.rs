@@ -72,7 +72,7 @@ pub(crate) fn from_status(peer: &Peer, status: Status) -> Error {
     if !status.details().is_empty() {
         let details = Bytes::copy_from_slice(status.details());
         return Error::decode_wire(details).unwrap_or_else(|error| {
-            Error::Internal(format!("{peer} failed in a way that is not understood: {error}"))
+            Error::Internal(format!("{peer} sent an error that cannot be decoded: {error}"))
         });
     }
     let text = reason(&status);
@@ -112,7 +112,7 @@ fn shorten_texts(message: &mut pb::Error) {
             | Kind::Corrupted(text)
             | Kind::Internal(text),
         ) => text,
-        Some(Kind::NotFound(named) | Kind::AlreadyExists(named)) => &mut named.name,
+        Some(Kind::NotFound(object) | Kind::AlreadyExists(object)) => &mut object.name,
         Some(Kind::Query(query)) => &mut query.message,
         Some(Kind::LimitReached(limit)) => &mut limit.message,
         Some(

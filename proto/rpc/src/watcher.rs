@@ -1,7 +1,7 @@
 //! The frames sent to one watcher of meta.
 //!
-//! Nothing is queued for it: when it has read what it was sent, it gets the difference to the present state. So a slow
-//! watcher skips steps, and costs one change at most.
+//! Nothing is queued for it: once it has read the frames sent so far, it gets the difference to the present state. So a
+//! slow watcher skips steps, and costs the memory of one change at most.
 //!
 //! Only a meta that leads serves it, because a follower's catalog may be stale.
 
@@ -33,8 +33,8 @@ pub(crate) struct Watcher {
     /// The watcher's catalog once it has read `parts`.
     sent: Option<Arc<Catalog>>,
     parts: VecDeque<pb::CatalogPart>,
-    /// The members that it was sent last, and when.
-    told: Option<(Arc<Members>, Instant)>,
+    /// Members that the watcher was sent last, and the time.
+    last_sent: Option<(Arc<Members>, Instant)>,
 }
 
 impl Watcher {
@@ -48,7 +48,7 @@ impl Watcher {
             version,
             sent: None,
             parts: VecDeque::new(),
-            told: None,
+            last_sent: None,
         }
     }
 
@@ -62,12 +62,12 @@ impl Watcher {
             if let Some(part) = self.parts.pop_front() {
                 return Ok(frame(pb::watch_frame::Kind::Catalog(part)));
             }
-            let now = Instant::now();
+            let time = Instant::now();
             let members = Arc::clone(&self.members.borrow_and_update());
-            let due = due(self.told.as_ref(), &members, now);
-            if due.is_some_and(|due| due <= now) {
+            let due = due(self.last_sent.as_ref(), &members, time);
+            if due.is_some_and(|due| due <= time) {
                 let message = members.to_wire();
-                self.told = Some((members, now));
+                self.last_sent = Some((members, time));
                 return Ok(frame(pb::watch_frame::Kind::Members(message)));
             }
             let catalog = Arc::clone(&self.catalogs.borrow_and_update());
@@ -76,7 +76,7 @@ impl Watcher {
             }
             // Version 0 is the state before anything is known.
             if catalog.version > 0
-                && self.sent.as_ref().is_none_or(|sent| sent.version != catalog.version)
+                && self.sent.as_ref().is_none_or(|previous| previous.version != catalog.version)
             {
                 self.parts = difference(self.sent.take(), &catalog).await?;
                 self.sent = Some(catalog);
@@ -122,28 +122,28 @@ fn frame(kind: pb::watch_frame::Kind) -> pb::WatchFrame {
 /// The parts that turn one catalog into another. Computed on a blocking thread: all of ten thousand tables take a tenth
 /// of a second.
 async fn difference(
-    before: Option<Arc<Catalog>>,
-    now: &Arc<Catalog>,
+    previous: Option<Arc<Catalog>>,
+    current: &Arc<Catalog>,
 ) -> Result<VecDeque<pb::CatalogPart>, Error> {
-    let now = Arc::clone(now);
-    tokio::task::spawn_blocking(move || parts_between(before.as_deref(), &now).into())
+    let current = Arc::clone(current);
+    tokio::task::spawn_blocking(move || parts_between(previous.as_deref(), &current).into())
         .await
         .map_err(|error| Error::Internal(format!("the catalog was not encoded: {error}")))
 }
 
-/// Time at which members are to be sent to a watcher that has `told`. `None`: not until they change.
+/// Time at which members are to be sent to a watcher that was `last_sent` these. `None`: not until they change.
 pub(crate) fn due(
-    told: Option<&(Arc<Members>, Instant)>,
+    last_sent: Option<&(Arc<Members>, Instant)>,
     members: &Arc<Members>,
-    now: Instant,
+    time: Instant,
 ) -> Option<Instant> {
-    let Some((told, at)) = told else { return Some(now) };
-    if Arc::ptr_eq(told, members) || told == members {
+    let Some((previous, sent_at)) = last_sent else { return Some(time) };
+    if Arc::ptr_eq(previous, members) || previous == members {
         None
-    } else if told.iter().map(essence).eq(members.iter().map(essence)) {
-        Some(*at + MEMBERS_INTERVAL)
+    } else if previous.iter().map(essence).eq(members.iter().map(essence)) {
+        Some(*sent_at + MEMBERS_INTERVAL)
     } else {
-        Some(now)
+        Some(time)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is known about a group whose log is damaged.
+//! Extent of the damage to a group's log.
 //!
 //! Invariant: a group that may lack something that it acknowledged neither serves nor votes. Its entries are kept.
 
@@ -22,10 +22,10 @@ pub(crate) struct Damage {
 }
 
 impl Damage {
-    /// True if nothing that matters can be missing: no entry is, and a group of one member (`alone`) does not need its
+    /// True if nothing that matters can be missing: no entry is, and a group with a sole member does not need its
     /// votes.
-    pub(crate) fn is_void(&self, alone: bool) -> bool {
-        alone && self.follows && self.missing.is_empty()
+    pub(crate) fn is_void(&self, sole_member: bool) -> bool {
+        sole_member && self.follows && self.missing.is_empty()
     }
 }
 

@@ -27,13 +27,13 @@ pub(crate) trait Disk: Send + Sync + 'static {
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
     /// Makes a file of `bytes` zeros, written (not only reserved) and synced. Leaves nothing behind if it fails.
     fn create(&self, name: &str, bytes: u64) -> io::Result<Arc<dyn DiskFile>>;
-    /// Renames a file, replacing what bears the new name.
-    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Renames a file, replacing any file of the new name.
+    fn rename(&self, name: &str, new_name: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes all names durable.
     fn sync_names(&self) -> io::Result<()>;
-    /// Where `name` is, for messages.
+    /// Location of the file `name`, for messages.
     fn describe(&self, name: &str) -> String;
     /// Lets others use the directory from now on.
     fn release(&self);
@@ -43,9 +43,9 @@ pub(crate) trait Disk: Send + Sync + 'static {
     }
 }
 
-/// One file of a [`Disk`].
+/// An open file of fixed length in a [`Disk`].
 pub(crate) trait DiskFile: Send + Sync + 'static {
-    /// The file's length.
+    /// Length of the file in bytes.
     fn bytes(&self) -> io::Result<u64>;
     /// Fills `buffer` from `offset` on.
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
@@ -65,7 +65,7 @@ pub(crate) struct StdDisk {
 }
 
 impl StdDisk {
-    /// Opens (and makes, if need be) the directory, and locks it.
+    /// Opens the directory, creating it if it does not exist, and locks it.
     pub(crate) fn open(dir: &Path) -> Result<Self, RaftError> {
         let failed =
             |context: &str, error| RaftError::io(format!("{context} {}", dir.display()), error);
@@ -124,8 +124,8 @@ impl Disk for StdDisk {
         Ok(Arc::new(StdFile(file)))
     }
 
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        std::fs::rename(self.dir.join(from), self.dir.join(to))
+    fn rename(&self, name: &str, new_name: &str) -> io::Result<()> {
+        std::fs::rename(self.dir.join(name), self.dir.join(new_name))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -149,11 +149,12 @@ impl Disk for StdDisk {
 
 fn write_zeros(file: &mut File, bytes: u64) -> io::Result<()> {
     let zeros = vec![0; ZEROS_BYTES];
-    let mut left = bytes;
-    while left > 0 {
-        let now = usize::try_from(left).map_or(ZEROS_BYTES, |left| left.min(ZEROS_BYTES));
-        file.write_all(&zeros[..now])?;
-        left -= now as u64;
+    let mut remaining = bytes;
+    while remaining > 0 {
+        let length =
+            usize::try_from(remaining).map_or(ZEROS_BYTES, |remaining| remaining.min(ZEROS_BYTES));
+        file.write_all(&zeros[..length])?;
+        remaining -= length as u64;
     }
     file.sync_all()
 }

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! group 7:  purged 40 | 41 42 43 44 45 46 47 |
-//!   slots               s3 s3 s3 s4 s4 p  p     s = stored in that segment, p = still on its way to the disk
+//!   slots               s3 s3 s3 s4 s4 p  p     s = stored in that segment, p = queued for the disk
 //!   recent                       44 45 46 47    the suffix that needs no read
 //! ```
 //!
 //! Invariants:
 //! - the index is ahead of the disk: it changes when an operation is queued, the disk when the writer gets to it;
-//! - pending slots form a suffix, and whatever is pending is among the recent entries;
+//! - pending slots form a suffix, and every pending entry is among the recent entries;
 //! - entries of one group lie in the segments in the order of their indexes;
 //! - a slot only becomes stored through the append that made it (`write` ids are never used again).
 
@@ -87,7 +87,7 @@ pub(crate) struct FoundLog {
     pub(crate) damage: Option<Damage>,
 }
 
-/// The log of one group.
+/// State of one group's log, queued operations included.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupLog {
     pub(crate) replica: ReplicaId,
@@ -134,9 +134,9 @@ impl GroupLog {
     }
 
     /// Builds the log of a group from what recovery found.
-    pub(crate) fn recovered(found: FoundLog) -> Self {
-        let FoundLog { replica, vote, purged, committed, last, first, slots, damage } = found;
-        let slot = |found: Option<Location>| found.map_or(Slot::Lost, Slot::Stored);
+    pub(crate) fn recovered(log: FoundLog) -> Self {
+        let FoundLog { replica, vote, purged, committed, last, first, slots, damage } = log;
+        let slot = |location: Option<Location>| location.map_or(Slot::Lost, Slot::Stored);
         let slots = slots.into_iter().map(slot).collect();
         Self { vote, purged, committed, last, first, slots, damage, ..Self::new(replica) }
     }
@@ -147,8 +147,8 @@ impl GroupLog {
     }
 
     fn slot_at(&mut self, index: u64) -> Option<&mut Slot> {
-        let at = usize::try_from(index.checked_sub(self.first)?).ok()?;
-        self.slots.get_mut(at)
+        let offset = usize::try_from(index.checked_sub(self.first)?).ok()?;
+        self.slots.get_mut(offset)
     }
 
     /// Index of the first entry on disk and index after the last one.
@@ -413,25 +413,25 @@ impl Index {
         &mut self,
         group: GroupId,
         index: u64,
-        from: Location,
-        to: Location,
+        source: Location,
+        target: Location,
     ) -> bool {
         let Some(slot) = self.groups.get_mut(&group).and_then(|log| log.slot_at(index)) else {
             return false;
         };
-        if *slot != Slot::Stored(from) {
+        if *slot != Slot::Stored(source) {
             return false;
         }
-        *slot = Slot::Stored(to);
+        *slot = Slot::Stored(target);
         true
     }
 
     /// Records that a blank entry has replaced an unreadable one.
-    pub(crate) fn filled(&mut self, group: GroupId, index: u64, to: Location) -> bool {
+    pub(crate) fn filled(&mut self, group: GroupId, index: u64, location: Location) -> bool {
         let Some(log) = self.groups.get_mut(&group) else { return false };
         match log.slot_at(index) {
             Some(slot) if *slot == Slot::Lost => {
-                *slot = Slot::Stored(to);
+                *slot = Slot::Stored(location);
                 true
             }
             _ => false,
@@ -443,8 +443,8 @@ impl Index {
         self.groups.get(&group).is_some_and(|log| {
             index
                 .checked_sub(log.first)
-                .and_then(|at| usize::try_from(at).ok())
-                .and_then(|at| log.slots.get(at))
+                .and_then(|offset| usize::try_from(offset).ok())
+                .and_then(|offset| log.slots.get(offset))
                 .is_some_and(|slot| *slot == Slot::Stored(location))
         })
     }
@@ -465,13 +465,13 @@ impl Index {
         let mut planned = Vec::new();
         let mut bytes = 0;
         for index in start..end {
-            let at = |from: u64| usize::try_from(index - from).unwrap_or(usize::MAX);
+            let offset = |base: u64| usize::try_from(index - base).unwrap_or(usize::MAX);
             let (item, size) = if index >= cached_from {
-                let entry = log.recent[at(cached_from)].entry.clone();
+                let entry = log.recent[offset(cached_from)].entry.clone();
                 let size = entry.stored_bytes() as u64;
                 (Planned::Cached(entry), size)
             } else {
-                match log.slots[at(log.first)] {
+                match log.slots[offset(log.first)] {
                     Slot::Stored(location) => {
                         (Planned::Stored { index, location }, u64::from(location.bytes))
                     }
@@ -520,11 +520,11 @@ impl Index {
         let groups = &self.groups;
         self.order.retain(|(group, index, write)| {
             groups.get(group).is_some_and(|log| {
-                let from = log.end() - log.recent.len() as u64;
+                let cached_from = log.end() - log.recent.len() as u64;
                 index
-                    .checked_sub(from)
-                    .and_then(|at| usize::try_from(at).ok())
-                    .and_then(|at| log.recent.get(at))
+                    .checked_sub(cached_from)
+                    .and_then(|offset| usize::try_from(offset).ok())
+                    .and_then(|offset| log.recent.get(offset))
                     .is_some_and(|recent| recent.write == *write)
             })
         });

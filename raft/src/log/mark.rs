@@ -10,7 +10,7 @@
 //!
 //! Invariants:
 //! - the mark is written after the sync that it records, and before any answer: it never claims too much;
-//! - it is synced now and then only, so a power cut may leave an older one, which says less. A process that is killed
+//! - it is synced now and then only, so a power cut may leave an older one, which covers less. A process that is killed
 //!   leaves the newest.
 
 use std::io;
@@ -80,7 +80,8 @@ fn encode(sequence: u64, synced: Synced) -> [u8; USED_BYTES] {
 }
 
 fn decode(slot: &[u8]) -> Option<(u64, Synced)> {
-    let number = |from: usize| Some(u32::from_le_bytes(slot.get(from..from + 4)?.try_into().ok()?));
+    let number =
+        |offset: usize| Some(u32::from_le_bytes(slot.get(offset..offset + 4)?.try_into().ok()?));
     let whole = slot.get(4..8)? == MAGIC && number(0)? == crc32c::crc32c(slot.get(4..USED_BYTES)?);
     let sequence = u64::from(number(8)?) | u64::from(number(12)?) << 32;
     whole.then_some((sequence, Synced { segment: number(16)?, offset: number(20)? }))
@@ -122,7 +123,7 @@ impl Marker {
         match make() {
             Ok(file) => *state = State { file: Some(file), sequence: 1, unsynced: false },
             Err(error) if is_full(&error) => {
-                tracing::warn!(%error, "no space for the mark of what is synced");
+                tracing::warn!(%error, "no disk space for the mark of the synced position");
             }
             Err(error) => return Err(self.failed("make", error)),
         }
@@ -141,7 +142,7 @@ impl Marker {
         Ok(())
     }
 
-    /// Makes the mark durable, if it is not. Only a power cut needs that, so an error here does not fail the log.
+    /// Makes the mark durable, if it is not. Only a power cut can lose it, so an error here does not fail the log.
     pub(crate) fn sync(&self) {
         let file = {
             let mut state = self.state.lock();
@@ -151,12 +152,12 @@ impl Marker {
             state.file.clone()
         };
         if let Some(Err(error)) = file.map(|file| file.sync()) {
-            tracing::error!(%error, "the mark of what is synced cannot be synced");
+            tracing::error!(%error, "cannot sync the mark of the synced position");
         }
     }
 
-    fn failed(&self, what: &str, error: io::Error) -> RaftError {
-        RaftError::io(format!("{what} {}", self.disk.describe(MARK_FILE)), error)
+    fn failed(&self, action: &str, error: io::Error) -> RaftError {
+        RaftError::io(format!("{action} {}", self.disk.describe(MARK_FILE)), error)
     }
 }
 

@@ -156,8 +156,8 @@ impl Log {
             pressure: watch::Sender::new(Vec::new()),
             on_failure,
         });
-        // Start the writer. Groups whose damage is accepted get blank entries in place of unreadable ones before
-        // anybody reads them, and segments that have become superfluous go.
+        // Start the writer. Groups whose damage is accepted get blank entries in place of unreadable ones before these
+        // can be read, and superfluous segments are removed.
         let (sender, receiver) = mpsc::channel(QUEUE_LEN);
         let mut writer = Writer::start(Arc::clone(&shared), recovered.active, receiver)?;
         if !recovered.given_up.is_empty() {
@@ -200,11 +200,11 @@ impl Log {
     /// received the leader's files, before it has an entry.
     pub(crate) fn groups(&self) -> Vec<(GroupId, ReplicaId)> {
         let state = self.shared.state.lock();
-        let begun = |log: &index::GroupLog| {
+        let has_content = |log: &index::GroupLog| {
             log.last.is_some() || log.vote.is_some() || log.damage.is_some()
         };
-        let begun = state.index.groups.iter().filter(|(_, log)| begun(log));
-        begun.map(|(group, log)| (*group, log.replica)).collect()
+        let groups = state.index.groups.iter().filter(|(_, log)| has_content(log));
+        groups.map(|(group, log)| (*group, log.replica)).collect()
     }
 
     /// The replica that the log records for the group, even if the log holds nothing else of it.
@@ -231,11 +231,11 @@ impl Log {
         state.index.groups.get(&group).is_some_and(|log| log.distrusted)
     }
 
-    /// True if the damage of a group cannot have lost anything that matters; `alone`: the group has one member.
-    pub(crate) fn is_void_damage(&self, group: GroupId, alone: bool) -> bool {
+    /// True if the damage of a group cannot have lost anything that matters; `sole_member`: the group has one member.
+    pub(crate) fn is_void_damage(&self, group: GroupId, sole_member: bool) -> bool {
         let state = self.shared.state.lock();
         let damage = state.index.groups.get(&group).and_then(|log| log.damage.as_ref());
-        damage.is_some_and(|damage| damage.is_void(alone))
+        damage.is_some_and(|damage| damage.is_void(sole_member))
     }
 
     /// Treats a damaged group as whole, after the caller has found that it lacks nothing that matters. A later recovery
@@ -286,10 +286,10 @@ impl Log {
         }
         let (bytes, budget) = (state.bytes(), self.shared.options.budget_bytes);
         let segment_bytes = u64::from(self.shared.options.segment_bytes);
-        // At the budget groups are asked to flush; at twice the budget that has not helped.
+        // Above the budget groups are asked to flush; above twice the budget that has not helped.
         let limit = budget.saturating_mul(2).max(budget + 2 * segment_bytes);
-        let held = || state.index.held_segments().len() as u64 * segment_bytes;
-        if bytes > limit && bytes > limit + held() {
+        let held_bytes = || state.index.held_segments().len() as u64 * segment_bytes;
+        if bytes > limit && bytes > limit + held_bytes() {
             return Err(RaftError::Unavailable(format!(
                 "the log holds {bytes} bytes, its budget is {budget}; it waits for groups {:?} to flush",
                 self.shared.pressure.borrow().iter().map(|group| group.0).collect::<Vec<_>>()
@@ -382,13 +382,13 @@ impl Log {
         self.shared.state.lock().index.set_committed(group, committed)
     }
 
-    /// Adds entries. They are readable when this returns; `done` is called when they are on disk, or when they never
-    /// will be.
+    /// Adds entries. They are readable when this returns; `callback` is called when they are on disk, or when they
+    /// never will be.
     pub(crate) async fn append(
         &self,
         group: GroupId,
         entries: Vec<LogEntry>,
-        done: Done,
+        callback: Done,
     ) -> Result<(), RaftError> {
         let max = self.payload_bytes_max();
         let mut bytes = 0;
@@ -405,7 +405,7 @@ impl Log {
             u32::try_from(bytes.min(QUEUE_BYTES_MAX).div_ceil(QUEUE_UNIT)).unwrap_or(u32::MAX);
         let space =
             Arc::clone(&self.queue_space).acquire_many_owned(units).await.map_err(|_| closed())?;
-        self.enqueue(done, Some(space), move |state| {
+        self.enqueue(callback, Some(space), move |state| {
             let write = state.index.append(group, &entries)?;
             Ok(Operation::append(group, write, entries))
         })
@@ -439,11 +439,11 @@ impl Log {
         prepare: impl FnOnce(&mut State) -> Result<Operation, RaftError> + Send,
     ) -> Result<(), RaftError> {
         let (sender, receiver) = oneshot::channel();
-        let done: Done = Box::new(move |result| {
+        let callback: Done = Box::new(move |result| {
             // The waiter may have been cancelled; the record is written all the same.
             sender.send(result).ok();
         });
-        self.enqueue(done, None, prepare).await?;
+        self.enqueue(callback, None, prepare).await?;
         receiver.await.map_err(|_| closed())?
     }
 
@@ -451,7 +451,7 @@ impl Log {
     /// future that is dropped before it completes has changed nothing.
     async fn enqueue(
         &self,
-        done: Done,
+        callback: Done,
         space: Option<tokio::sync::OwnedSemaphorePermit>,
         prepare: impl FnOnce(&mut State) -> Result<Operation, RaftError> + Send,
     ) -> Result<(), RaftError> {
@@ -462,7 +462,7 @@ impl Log {
             return Err(error.clone());
         }
         let operation = prepare(&mut state)?;
-        permit.send(Request { operation, done, _space: space });
+        permit.send(Request { operation, done: callback, _space: space });
         Ok(())
     }
 

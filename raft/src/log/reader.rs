@@ -27,16 +27,16 @@ impl Shared {
         planned: Vec<Planned>,
     ) -> Result<Option<Vec<LogEntry>>, RaftError> {
         let mut entries = Vec::with_capacity(planned.len());
-        let mut at = 0;
-        while at < planned.len() {
-            match &planned[at] {
+        let mut position = 0;
+        while position < planned.len() {
+            match &planned[position] {
                 Planned::Cached(entry) => {
                     entries.push(entry.clone());
-                    at += 1;
+                    position += 1;
                 }
                 Planned::Stored { .. } => {
-                    let run = adjacent(&planned[at..]);
-                    at += run.len();
+                    let run = adjacent(&planned[position..]);
+                    position += run.len();
                     if !self.fetch_run(group, &run, &mut entries)? {
                         return Ok(None);
                     }
@@ -51,7 +51,7 @@ impl Shared {
         &self,
         group: GroupId,
         run: &[(u64, Location)],
-        out: &mut Vec<LogEntry>,
+        entries: &mut Vec<LogEntry>,
     ) -> Result<bool, RaftError> {
         let (Some((_, first)), Some((_, last))) = (run.first(), run.last()) else {
             return Ok(true);
@@ -69,15 +69,14 @@ impl Shared {
             let decoded = record::decode(&data, offset, location.segment);
             match decoded.map(|decoded| decoded.record) {
                 Some(
-                    Record::Append { group: found, entry }
-                    | Record::Moved { group: found, entry }
-                    | Record::Seed { group: found, entry, .. },
-                ) if found == group && entry.position.index == *index => {
-                    out.push(entry);
+                    Record::Append { group: owner, entry }
+                    | Record::Moved { group: owner, entry }
+                    | Record::Seed { group: owner, entry, .. },
+                ) if owner == group && entry.position.index == *index => {
+                    entries.push(entry);
                 }
                 _ => {
-                    // The segment may have been given up since the read was planned. Only if it was not, this is
-                    // damage.
+                    // This is damage only if the segment has not been given up since the read was planned.
                     if self.state.lock().index.is_at(group, *index, *location) {
                         return Err(RaftError::Corrupted(format!(
                             "{} at offset {} does not hold entry {index} of group {group} any more",

@@ -19,8 +19,8 @@
 //!
 //! Invariants:
 //! - `segment` is covered by the checksum, so an old record in a recycled file never parses as one of the new segment;
-//! - `durable` tells a torn tail from damage: a valid record behind a bad one proves, if its `durable` lies beyond the
-//!   bad one, that the bad one had been written whole;
+//! - `durable` distinguishes a torn tail from damage: a valid record behind a bad one proves, if its `durable` lies
+//!   beyond the bad one, that the bad one had been written whole;
 //! - the header has its own checksum, so a record with a bad payload can still be identified.
 
 use std::borrow::Cow;
@@ -165,14 +165,15 @@ impl Record {
     fn header(&self) -> Header {
         let header =
             |kind, group: GroupId, position, flag| Header { group: group.0, position, kind, flag };
-        let none = Position::default();
+        // Records that need no position have all its fields zero.
+        let zero = Position::default();
         match self {
-            Self::Checkpoint(_) => header(KIND_CHECKPOINT, GroupId(0), none, 0),
-            Self::Seal => header(KIND_SEAL, GroupId(0), none, 0),
+            Self::Checkpoint(_) => header(KIND_CHECKPOINT, GroupId(0), zero, 0),
+            Self::Seal => header(KIND_SEAL, GroupId(0), zero, 0),
             Self::Create { group, replica } => {
-                header(KIND_CREATE, *group, Position { leader: *replica, ..none }, 0)
+                header(KIND_CREATE, *group, Position { leader: *replica, ..zero }, 0)
             }
-            Self::Destroy { group } => header(KIND_DESTROY, *group, none, 0),
+            Self::Destroy { group } => header(KIND_DESTROY, *group, zero, 0),
             Self::Append { group, entry } => {
                 header(KIND_APPEND, *group, entry.position, entry_flag(entry.kind))
             }
@@ -180,7 +181,7 @@ impl Record {
                 header(KIND_MOVED, *group, entry.position, entry_flag(entry.kind))
             }
             Self::Truncate { group, last } => {
-                header(KIND_TRUNCATE, *group, last.unwrap_or(none), u8::from(last.is_some()))
+                header(KIND_TRUNCATE, *group, last.unwrap_or(zero), u8::from(last.is_some()))
             }
             Self::Purge { group, upto } => header(KIND_PURGE, *group, *upto, 0),
             Self::Vote { group, vote } => header(
@@ -196,37 +197,37 @@ impl Record {
         }
     }
 
-    /// Appends the record's bytes to `out`.
+    /// Appends the record's bytes to `buffer`.
     pub(crate) fn encode(
         &self,
         segment: u32,
         durable: u32,
-        out: &mut Vec<u8>,
+        buffer: &mut Vec<u8>,
     ) -> Result<(), RaftError> {
         let payload = self.payload();
         let length = u32::try_from(payload.len()).map_err(|_| {
             RaftError::InvalidInput(format!("a record of {} bytes is too large", payload.len()))
         })?;
         let header = self.header();
-        let start = out.len();
-        out.reserve(record_bytes(payload.len()));
+        let start = buffer.len();
+        buffer.reserve(record_bytes(payload.len()));
         // The fixed fields; the checksum over everything is filled in at the end.
         out.extend_from_slice(&[0; 4]);
-        out.extend_from_slice(&length.to_le_bytes());
-        out.extend_from_slice(&segment.to_le_bytes());
-        out.extend_from_slice(&durable.to_le_bytes());
-        out.extend_from_slice(&header.group.to_le_bytes());
-        out.extend_from_slice(&header.position.index.to_le_bytes());
-        out.extend_from_slice(&header.position.term.to_le_bytes());
-        out.extend_from_slice(&header.position.leader.to_le_bytes());
-        out.extend_from_slice(&[header.kind, header.flag, 0, 0]);
+        buffer.extend_from_slice(&length.to_le_bytes());
+        buffer.extend_from_slice(&segment.to_le_bytes());
+        buffer.extend_from_slice(&durable.to_le_bytes());
+        buffer.extend_from_slice(&header.group.to_le_bytes());
+        buffer.extend_from_slice(&header.position.index.to_le_bytes());
+        buffer.extend_from_slice(&header.position.term.to_le_bytes());
+        buffer.extend_from_slice(&header.position.leader.to_le_bytes());
+        buffer.extend_from_slice(&[header.kind, header.flag, 0, 0]);
         // The header's own checksum, then the payload, then the checksum of both, and zeros up to the alignment.
-        let check = crc32c::crc32c(&out[start + 4..]);
-        out.extend_from_slice(&check.to_le_bytes());
-        out.extend_from_slice(&payload);
-        let crc = crc32c::crc32c(&out[start + 4..]);
-        out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
-        out.resize(start + record_bytes(payload.len()), 0);
+        let check = crc32c::crc32c(&buffer[start + 4..]);
+        buffer.extend_from_slice(&check.to_le_bytes());
+        buffer.extend_from_slice(&payload);
+        let crc = crc32c::crc32c(&buffer[start + 4..]);
+        buffer[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+        buffer.resize(start + record_bytes(payload.len()), 0);
         Ok(())
     }
 }
@@ -260,7 +261,7 @@ pub(crate) fn decode(data: &Bytes, offset: usize, segment: u32) -> Option<Decode
     if rest.len() < end || crc32c::crc32c(&rest[4..end]) != u32_at(rest, 0) {
         return None;
     }
-    // The record is intact; a kind or flag that this version does not know still makes it no record.
+    // The record is intact; with a kind or flag that is unknown to this version it still counts as none.
     let group = GroupId(u64_at(rest, 16));
     let position =
         Position { index: u64_at(rest, 24), term: u64_at(rest, 32), leader: u64_at(rest, 40) };
@@ -304,7 +305,7 @@ pub(crate) fn decode(data: &Bytes, offset: usize, segment: u32) -> Option<Decode
 pub(crate) enum Lost {
     /// The state of all groups at the beginning of the segment.
     Checkpoint,
-    /// An entry.
+    /// An appended entry.
     Entry { group: GroupId, position: Position },
     /// A moved entry.
     Moved { group: GroupId, position: Position },
@@ -328,14 +329,14 @@ pub(crate) fn lost(data: &[u8], offset: usize, segment: u32) -> Option<(Lost, us
         term: u64_at(header, 32),
         leader: u64_at(header, 40),
     };
-    let what = match header[48] {
+    let identity = match header[48] {
         KIND_CHECKPOINT => Lost::Checkpoint,
         KIND_APPEND => Lost::Entry { group, position },
         KIND_MOVED => Lost::Moved { group, position },
         KIND_SEED => Lost::Seed { group, position },
         _ => return None,
     };
-    Some((what, record_bytes(length)))
+    Some((identity, record_bytes(length)))
 }
 
 /// True if the header passes its own checksum.
@@ -346,8 +347,8 @@ fn is_checked(header: &[u8]) -> bool {
 /// Restores the record at `offset`, if flipping a single bit makes it valid; `None` if no single bit does.
 ///
 /// A 32-bit checksum that fits after one of some thousand flips is hardly an accident: the chance is one in a million.
-/// A record with a single flipped bit is thus told from one that was never written whole, and is repaired. Payloads
-/// longer than `REPAIR_BYTES_MAX` are not searched.
+/// A record with a single flipped bit is thus distinguished from one that was never written whole, and is repaired.
+/// Payloads longer than `REPAIR_BYTES_MAX` are not searched.
 pub(crate) fn repaired(data: &[u8], offset: usize, segment: u32) -> Option<Vec<u8>> {
     let rest = data.get(offset..)?;
     let mut header = rest.get(..HEADER_BYTES)?.to_vec();
@@ -400,12 +401,12 @@ pub(crate) fn claims(data: &[u8], offset: usize, segment: u32) -> bool {
     })
 }
 
-fn u32_at(data: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]])
+fn u32_at(data: &[u8], offset: usize) -> u32 {
+    u32::from_le_bytes([data[offset], data[offset + 1], data[offset + 2], data[offset + 3]])
 }
 
-fn u64_at(data: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(data, at)) | u64::from(u32_at(data, at + 4)) << 32
+fn u64_at(data: &[u8], offset: usize) -> u64 {
+    u64::from(u32_at(data, offset)) | u64::from(u32_at(data, offset + 4)) << 32
 }
 
 #[cfg(test)]

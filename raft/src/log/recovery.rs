@@ -12,10 +12,10 @@
 //!
 //! ```text
 //! a record is bad ── one flipped bit explains it ──────────────── it is written again as it was
-//!       ├── not in the last segment, before the mark (`mark.rs`), or before what a later record says was synced:
+//!       ├── not in the last segment, before the mark (`mark.rs`), or synced according to a later record:
 //!       │   it had been written whole: damage
-//!       │       ├── its header is good ──── what it was about is known: that group lacks it
-//!       │       └── its header is bad ───── any group may lack something, until the next checkpoint tells
+//!       │       ├── its header is good ──── its group is known: that group lacks it
+//!       │       └── its header is bad ───── any group may lack something, until the next checkpoint
 //!       └── otherwise it was never written whole: the log ends here
 //! ```
 //!
@@ -42,7 +42,7 @@ use super::spares::Spare;
 use crate::error::RaftError;
 use crate::planted::{self, Plant};
 
-/// Says which format the directory has.
+/// File that names the format of the directory.
 const FORMAT_FILE: &str = "LOG_FORMAT";
 const FORMAT_TEXT: &str = "partita raft log 1\n";
 const SPARE_PREFIX: &str = "spare-";
@@ -126,14 +126,14 @@ pub(crate) fn recover(
     recovery.finish(active, accepted)
 }
 
-fn failed(disk: &dyn Disk, what: &str, name: &str, error: io::Error) -> RaftError {
-    RaftError::io(format!("{what} {}", disk.describe(name)), error)
+fn failed(disk: &dyn Disk, action: &str, name: &str, error: io::Error) -> RaftError {
+    RaftError::io(format!("{action} {}", disk.describe(name)), error)
 }
 
 /// Checks that the directory has this log format; a new directory gets the format file.
 fn check_format(disk: &dyn Disk, names: &[String], empty: bool) -> Result<(), RaftError> {
-    // An existing directory must carry exactly our format.
-    let at = disk.describe(FORMAT_FILE);
+    // An existing directory must have exactly this format.
+    let path = disk.describe(FORMAT_FILE);
     if names.iter().any(|name| name == FORMAT_FILE) {
         let file =
             disk.open(FORMAT_FILE).map_err(|error| failed(disk, "open", FORMAT_FILE, error))?;
@@ -144,14 +144,14 @@ fn check_format(disk: &dyn Disk, names: &[String], empty: bool) -> Result<(), Ra
             return Ok(());
         }
         return Err(RaftError::Incompatible(format!(
-            "{at} says {:?}, this version reads and writes {:?}",
+            "{path} contains {:?}, but this version requires {:?}",
             String::from_utf8_lossy(&text).trim_end(),
             FORMAT_TEXT.trim_end()
         )));
     }
     if !empty {
         return Err(RaftError::Incompatible(format!(
-            "{at} is missing beside the segments of a log"
+            "{path} is missing beside the segments of a log"
         )));
     }
     // A new directory gets the format file: complete and synced under another name, then renamed.
@@ -274,9 +274,9 @@ impl Replayed {
     /// Position for the blank entry that replaces a missing one: the position of the missing entry where it is known,
     /// otherwise term and leader of the entry before it.
     fn position_of(&self, index: u64) -> Position {
-        let own = self.lost.get(&index).map(|(_, position)| *position);
-        let before = self.entries.range(..index).next_back().map(|(_, (_, position))| *position);
-        let position = own.or(before).or(self.purged).unwrap_or_default();
+        let recorded = self.lost.get(&index).map(|(_, position)| *position);
+        let previous = self.entries.range(..index).next_back().map(|(_, (_, position))| *position);
+        let position = recorded.or(previous).or(self.purged).unwrap_or_default();
         Position { index, ..position }
     }
 }
@@ -327,12 +327,12 @@ impl Recovery<'_> {
             && last.is_none_or(|last| last < segment)
         {
             return Err(RaftError::Corrupted(format!(
-                "{} is missing, and had been written",
+                "{} is missing, but had been written",
                 self.disk.describe(&segment_name(segment))
             )));
         }
         let mut end = None;
-        let mut before = 0;
+        let mut previous = 0;
         for number in numbers {
             let name = segment_name(number);
             let (file, data) = self.load(&name)?;
@@ -343,11 +343,11 @@ impl Recovery<'_> {
                 ))
             })?;
             let place =
-                Place { number, follows: before + 1 == number, is_last: Some(number) == last };
+                Place { number, follows: previous + 1 == number, is_last: Some(number) == last };
             self.segments.insert(number, Segment { file, bytes, live: 0 });
             let (ended, data) = self.replay(place, data)?;
             end = Some((number, ended, data));
-            before = number;
+            previous = number;
         }
         match (end, unbegun) {
             (None, None) => Ok(None),
@@ -358,11 +358,11 @@ impl Recovery<'_> {
             (Some((number, End::Open(offset), data)), unbegun) => {
                 if let Some(Unbegun { number, file, .. }) = unbegun {
                     // The previous segment was not sealed yet, so this one holds no record.
-                    let (from, to) = (segment_name(number), spare_name(number));
+                    let (name, spare) = (segment_name(number), spare_name(number));
                     self.disk
-                        .rename(&from, &to)
-                        .map_err(|error| failed(self.disk, "rename", &from, error))?;
-                    self.spares.push(Spare { name: to, file });
+                        .rename(&name, &spare)
+                        .map_err(|error| failed(self.disk, "rename", &name, error))?;
+                    self.spares.push(Spare { name: spare, file });
                 }
                 self.end_at(number, offset, &data).map(Some)
             }
@@ -380,12 +380,12 @@ impl Recovery<'_> {
     fn take_unbegun(&self, numbers: &mut Vec<u32>) -> Result<Option<Unbegun>, RaftError> {
         let Some(number) = numbers.last().copied() else { return Ok(None) };
         let (file, data) = self.load(&segment_name(number))?;
-        let begun = matches!(
+        let has_begun = matches!(
             record::decode(&data, 0, number),
             Some(record::Decoded { record: Record::Checkpoint(_), .. })
         ) || self.had_been_synced(&data, 0, number)
             || record::repaired(&data, 0, number).is_some();
-        if begun {
+        if has_begun {
             return Ok(None);
         }
         numbers.pop();
@@ -491,7 +491,7 @@ impl Recovery<'_> {
     ) -> Result<Bytes, RaftError> {
         let name = segment_name(number);
         let described = self.disk.describe(&name);
-        tracing::warn!(file = %described, offset, "a bit of a record had flipped; it is written again as it was");
+        tracing::warn!(file = %described, offset, "repaired a flipped bit in a record of the log");
         let file = &self.segments[&number].file;
         file.write(record, offset as u64)
             .and_then(|()| file.sync())
@@ -506,7 +506,7 @@ impl Recovery<'_> {
         let described = self.disk.describe(&segment_name(location.segment));
         tracing::error!(file = %described, offset = location.offset, ?lost, "a record of the log is damaged");
         match lost {
-            // All that a checkpoint says follows from the previous segment; in the first segment nothing was said yet.
+            // A checkpoint follows from the previous segment; the first segment's checkpoint is empty.
             Lost::Checkpoint if place.follows => {}
             Lost::Checkpoint => self.lose_unknown(location),
             Lost::Entry { group, position } => {
@@ -577,7 +577,7 @@ impl Recovery<'_> {
                     log.cut();
                 }
             }
-            // Purges only move forward: an older one says nothing new.
+            // Purges only move forward: an older one has no effect.
             Record::Purge { group, upto } => {
                 if let Some(log) = self.groups.get_mut(&group)
                     && log.purged < Some(upto)
@@ -624,7 +624,7 @@ impl Recovery<'_> {
             log.first = index;
         } else if index > log.end && self.unknown.is_none() {
             // The checkpoint of this segment already reflects that the entries before this one were truncated, and this
-            // one will be too. If they were lost instead, the next checkpoint tells.
+            // one will be too. If they were lost instead, the next checkpoint shows it.
             return;
         } else if index < log.end {
             // The entries between were truncated, and so were those after this one; that record is lost.
@@ -641,12 +641,13 @@ impl Recovery<'_> {
 
     fn apply_checkpoint(&mut self, payload: &[u8], described: &str) -> Result<(), RaftError> {
         let states = checkpoint::decode(payload, described)?;
-        let mut before = std::mem::take(&mut self.groups);
+        let mut previous = std::mem::take(&mut self.groups);
         for (group, state) in states {
-            let known = before.remove(&group);
-            let behind = known.as_ref().filter(|log| log.unknown == state.damage);
-            let behind = behind.map_or(Behind::Nothing, |log| log.behind);
-            let (mut entries, lost) = known.map(|log| (log.entries, log.lost)).unwrap_or_default();
+            let replayed = previous.remove(&group);
+            let same_damage = replayed.as_ref().filter(|log| log.unknown == state.damage);
+            let evidence = same_damage.map_or(Behind::Nothing, |log| log.behind);
+            let (mut entries, lost) =
+                replayed.map(|log| (log.entries, log.lost)).unwrap_or_default();
             entries.extend(self.loose.remove(&group).into_iter().flatten());
             let mut log = Replayed {
                 replica: state.replica,
@@ -658,7 +659,7 @@ impl Recovery<'_> {
                 entries,
                 lost,
                 unknown: state.damage,
-                behind,
+                behind: evidence,
             };
             log.cut();
             self.groups.insert(group, log);
@@ -708,16 +709,16 @@ impl Recovery<'_> {
             let last = match log.end > log.first {
                 true => {
                     let index = log.end - 1;
-                    let found = log.entries.get(&index).map(|(_, position)| *position);
-                    Some(found.unwrap_or_else(|| log.position_of(index)))
+                    let position = log.entries.get(&index).map(|(_, position)| *position);
+                    Some(position.unwrap_or_else(|| log.position_of(index)))
                 }
                 false => log.purged,
             };
             // A vote may be among the lost records; the last entry implies one.
-            let shown = last.filter(|last| {
+            let vote_source = last.filter(|last| {
                 log.unknown.is_some() && log.vote.is_none_or(|vote| vote.term < last.term)
             });
-            let vote = shown.map(seen_vote).or(log.vote);
+            let vote = vote_source.map(seen_vote).or(log.vote);
             let place = log.lost.values().next().map(|(bad, _)| (bad.segment, bad.offset));
             let unknown = log.unknown.is_some();
             let mut damage = (unknown || !missing.is_empty()).then(|| Damage {
@@ -726,15 +727,16 @@ impl Recovery<'_> {
                 unknown,
                 follows: log.behind == Behind::Follows,
             });
-            if let Some(found) = damage.take_if(|_| accepted.contains(&group)) {
-                tracing::warn!(%group, %found, "what is lost of a group is given up, as ordered");
+            if let Some(accepted_damage) = damage.take_if(|_| accepted.contains(&group)) {
+                tracing::warn!(%group, damage = %accepted_damage, "lost entries of a group are given up, as accepted");
                 let blank =
                     |position| LogEntry { position, kind: EntryKind::Blank, payload: Bytes::new() };
-                let blanks = found.missing.into_iter().map(|position| (group, blank(position)));
+                let blanks =
+                    accepted_damage.missing.into_iter().map(|position| (group, blank(position)));
                 fillers.extend(blanks);
                 given_up.insert(group);
             } else if let Some(damage) = &damage {
-                tracing::error!(%group, %damage, "a group is not used: it may lack what it acknowledged");
+                tracing::error!(%group, %damage, "a group is not used: it may lack acknowledged entries or votes");
             }
             let recovered = GroupLog::recovered(FoundLog {
                 replica: log.replica,
@@ -761,8 +763,8 @@ fn seen_vote(last: Position) -> Vote {
 
 /// True if a valid record after `offset` proves that the bytes at `offset` had once been synced.
 fn proven_after(data: &Bytes, offset: usize, number: u32) -> bool {
-    candidates(data, offset, number).any(|at| {
-        record::decode(data, at, number).is_some_and(|decoded| decoded.durable as usize > offset)
+    candidates(data, offset, number).any(|start| {
+        record::decode(data, start, number).is_some_and(|decoded| decoded.durable as usize > offset)
     })
 }
 
@@ -774,5 +776,7 @@ fn erase_claims(file: &dyn DiskFile, data: &Bytes, offset: usize, number: u32) -
 }
 
 fn candidates(data: &Bytes, offset: usize, number: u32) -> impl Iterator<Item = usize> {
-    (offset..data.len()).step_by(ALIGNMENT).filter(move |at| record::claims(data, *at, number))
+    (offset..data.len())
+        .step_by(ALIGNMENT)
+        .filter(move |start| record::claims(data, *start, number))
 }

@@ -47,11 +47,11 @@ struct State {
 
 impl State {
     fn operate(&mut self) -> io::Result<()> {
-        if let Some(left) = &mut self.operations_left {
-            if *left == 0 {
+        if let Some(remaining) = &mut self.operations_left {
+            if *remaining == 0 {
                 self.off = true;
             } else {
-                *left -= 1;
+                *remaining -= 1;
             }
         }
         if self.off { Err(io::Error::other("the power is off")) } else { Ok(()) }
@@ -71,7 +71,7 @@ impl State {
     }
 }
 
-/// The disk.
+/// A disk in memory. Clones share its content.
 #[derive(Clone, Default)]
 pub struct SimulatedDisk(Arc<Mutex<State>>);
 
@@ -180,21 +180,21 @@ impl SimulatedDisk {
     }
 
     /// Flips one bit of a segment, and in two of three cases all bits of the next byte; half of the time near the end
-    /// of the log. `below` draws a number below its argument. Returns the segment's name and the offset.
-    pub fn rot(&self, mut below: impl FnMut(u64) -> u64) -> Option<(String, usize)> {
+    /// of the log. `draw` returns a random number below its argument. Returns the segment's name and the offset.
+    pub fn rot(&self, mut draw: impl FnMut(u64) -> u64) -> Option<(String, usize)> {
         let segments = self.segments();
-        let near_end = below(2) == 0;
+        let near_end = draw(2) == 0;
         let chosen = match near_end {
             true => segments.len().checked_sub(1)?,
-            false => usize::try_from(below(segments.len() as u64)).ok()?,
+            false => usize::try_from(draw(segments.len() as u64)).ok()?,
         };
         let name = segments.get(chosen)?;
         let mut content = self.content(name);
         let used = content.iter().rposition(|byte| *byte != 0)?;
         let range = if near_end { used.min(1024) } else { used };
-        let offset = used - usize::try_from(below(range as u64 + 1)).ok()?;
-        content[offset] ^= 1 << below(8);
-        if below(3) != 0 {
+        let offset = used - usize::try_from(draw(range as u64 + 1)).ok()?;
+        content[offset] ^= 1 << draw(8);
+        if draw(3) != 0 {
             let second = content.get_mut(offset + 1)?;
             *second = !*second;
         }
@@ -245,11 +245,11 @@ impl Disk for SimulatedDisk {
         Ok(Arc::new(SimulatedFile { disk: self.clone(), id }))
     }
 
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+    fn rename(&self, name: &str, new_name: &str) -> io::Result<()> {
         let mut state = self.0.lock();
         state.operate()?;
-        let id = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
-        state.names.insert(to.to_owned(), id);
+        let id = state.names.remove(name).ok_or(io::ErrorKind::NotFound)?;
+        state.names.insert(new_name.to_owned(), id);
         Ok(())
     }
 

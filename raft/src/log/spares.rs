@@ -7,7 +7,7 @@
 //! limit.
 //!
 //! Invariants:
-//! - a [`Wait`] lasts from the first attempt that failed for want of space or of open files until one succeeds;
+//! - a [`Wait`] lasts from the first attempt that failed for lack of space or of open files until one succeeds;
 //! - any other failure is final.
 
 use std::io;
@@ -65,7 +65,7 @@ struct State {
     /// Reason why the current segment cannot be written.
     unwritten: Option<Wait>,
     failed: Option<RaftError>,
-    /// True once nobody waits for space any more: waiters get an error.
+    /// True once the log is being closed: calls that wait for space fail.
     closing: bool,
     stop: bool,
 }
@@ -119,14 +119,14 @@ impl Spares {
         !self.state.lock().ready.is_empty()
     }
 
-    /// Renames a ready file to `to`; waits until there is one. The name is not synced yet.
-    pub(crate) fn take(&self, to: &str) -> Result<Arc<dyn DiskFile>, RaftError> {
+    /// Renames a ready file to `new_name`; waits until there is one. The name is not synced yet.
+    pub(crate) fn take(&self, new_name: &str) -> Result<Arc<dyn DiskFile>, RaftError> {
         let mut state = self.state.lock();
         loop {
             // Renamed under the lock, so that no other file gets the old name in between.
             if let Some(Spare { name, file }) = state.ready.pop() {
                 self.changed.notify_all();
-                return self.disk.rename(&name, to).map(|()| file).map_err(|error| {
+                return self.disk.rename(&name, new_name).map(|()| file).map_err(|error| {
                     RaftError::io(format!("rename {}", self.disk.describe(&name)), error)
                 });
             }
@@ -163,7 +163,7 @@ impl Spares {
         Ok(())
     }
 
-    /// Makes waiting takers fail, instead of waiting on, when there is no space.
+    /// Makes calls of [`Spares::take`] fail when there is no space, instead of waiting.
     pub(crate) fn close(&self) {
         self.state.lock().closing = true;
         self.changed.notify_all();
@@ -219,9 +219,9 @@ impl Spares {
 
     /// Records the result of creating a file.
     fn note(&self, state: &mut State, created: io::Result<Arc<dyn DiskFile>>) {
-        let named =
+        let spare =
             created.and_then(|file| Ok(Spare { name: self.name_finished(&state.ready)?, file }));
-        match named {
+        match spare {
             Ok(spare) => {
                 state.ready.push(spare);
                 if state.wait.take().is_some() {
@@ -230,9 +230,9 @@ impl Spares {
             }
             Err(error) if is_full(&error) || is_out_of_files(&error) => {
                 let full = is_full(&error);
-                let what = if full { "no space" } else { "no file can be opened" };
+                let obstacle = if full { "no space" } else { "no file can be opened" };
                 let why = format!(
-                    "{what} for the next {} bytes of {}: {error}",
+                    "{obstacle} for the next {} bytes of {}: {error}",
                     self.segment_bytes,
                     self.disk.describe("")
                 );
@@ -248,20 +248,20 @@ impl Spares {
         self.changed.notify_all();
     }
 
-    /// Creates a file in the caller's thread, under the name `to`.
-    pub(crate) fn prepare_as(&self, to: &str) -> Result<Arc<dyn DiskFile>, RaftError> {
+    /// Creates a file in the caller's thread, under this name.
+    pub(crate) fn prepare_as(&self, name: &str) -> Result<Arc<dyn DiskFile>, RaftError> {
         let unfinished = unfinished_name();
         let result = self
             .disk
             .create(&unfinished, u64::from(self.segment_bytes))
-            .and_then(|file| self.disk.rename(&unfinished, to).map(|()| file));
+            .and_then(|file| self.disk.rename(&unfinished, name).map(|()| file));
         result.map_err(|error| {
-            let what =
-                format!("prepare the {} bytes of {}", self.segment_bytes, self.disk.describe(to));
+            let action =
+                format!("prepare the {} bytes of {}", self.segment_bytes, self.disk.describe(name));
             if is_full(&error) {
-                RaftError::DiskFull(format!("{what}: {error}"))
+                RaftError::DiskFull(format!("{action}: {error}"))
             } else {
-                RaftError::io(what, error)
+                RaftError::io(action, error)
             }
         })
     }

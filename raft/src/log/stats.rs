@@ -83,11 +83,11 @@ impl Counters {
 
     fn quantile(&self, percent: u64) -> Duration {
         let rank = (self.syncs * percent).div_ceil(100);
-        let mut seen = 0;
-        for (at, count) in self.buckets.iter().enumerate() {
-            seen += count;
-            if seen >= rank && seen > 0 {
-                return upper_bound(at).min(self.sync_max);
+        let mut total = 0;
+        for (bucket, count) in self.buckets.iter().enumerate() {
+            total += count;
+            if total >= rank && total > 0 {
+                return upper_bound(bucket).min(self.sync_max);
             }
         }
         Duration::ZERO

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! loop: wait for a request, take all others that wait (up to 8 MiB)
-//!       encode into one buffer -> write -> sync -> index learns where entries lie -> complete
+//!       encode into one buffer -> write -> sync -> record locations in the index -> complete
 //!       give up segments that nothing needs; over budget, move small old tails, or name the groups that must flush
 //! ```
 //!
@@ -36,7 +36,7 @@ const TAIL_BYTES_MAX: u64 = 4096;
 /// Called once, when the operation is on disk or never will be.
 pub(crate) type Done = Box<dyn FnOnce(Result<(), RaftError>) + Send>;
 
-/// A [`Done`] for operations that nobody waits for: if they fail, so does everything after them.
+/// A [`Done`] that does nothing, for operations without a waiter: if they fail, so does everything after them.
 pub(crate) fn ignore() -> Done {
     Box::new(|_| {})
 }
@@ -79,13 +79,13 @@ pub(crate) struct Request {
     pub(crate) _space: Option<OwnedSemaphorePermit>,
 }
 
-/// An entry in the buffer, for the index to learn its location once it is on disk.
+/// An entry in the buffer, whose location is recorded in the index once it is on disk.
 struct Landing {
     group: GroupId,
     index: u64,
     /// The write that added the entry, or the location it was copied from.
     origin: Origin,
-    to: Location,
+    location: Location,
 }
 
 enum Origin {
@@ -121,7 +121,7 @@ impl Writer {
         queue: mpsc::Receiver<Request>,
     ) -> Result<Self, RaftError> {
         let (number, offset) = match active {
-            Some(found) => found,
+            Some(end) => end,
             None => (begin(&shared, 1)?, 0),
         };
         let active = {
@@ -152,8 +152,8 @@ impl Writer {
         self.shared.spares.prepare_now();
         for (group, entry) in fillers {
             let index = entry.position.index;
-            let to = self.put(&Record::Moved { group, entry })?;
-            self.landings.push(Landing { group, index, origin: Origin::Fill, to });
+            let location = self.put(&Record::Moved { group, entry })?;
+            self.landings.push(Landing { group, index, origin: Origin::Fill, location });
         }
         self.flush()?;
         self.shared.spares.prepare_now();
@@ -243,7 +243,7 @@ impl Writer {
     }
 
     fn write(&mut self, batch: &[Request]) -> Result<(), RaftError> {
-        // Put all records into the buffer. Entries are noted, for the index to learn where they land.
+        // Put all records into the buffer, and note where entries land, for the index.
         let mut groups = BTreeSet::new();
         for request in batch {
             let operation = &request.operation;
@@ -257,7 +257,7 @@ impl Writer {
                         group: *group,
                         index: entry.position.index,
                         origin,
-                        to: location,
+                        location,
                     });
                 }
             }
@@ -265,7 +265,7 @@ impl Writer {
                 self.released.push(operation.released.clone());
             }
         }
-        // Commit positions go along with whatever else is written for their groups.
+        // Commit positions are written with the other records of their groups.
         for group in groups {
             let committed = self.shared.state.lock().index.take_committed(group);
             if let Some(upto) = committed {
@@ -286,13 +286,13 @@ impl Writer {
                 )));
             }
         }
-        let before = self.buffer.len();
+        let start = self.buffer.len();
         record.encode(self.active.number, self.active.offset, &mut self.buffer)?;
         let limit = |bytes: usize| u32::try_from(bytes).map_err(|_| too_large(bytes));
         Ok(Location {
             segment: self.active.number,
-            offset: self.active.offset + limit(before)?,
-            bytes: limit(self.buffer.len() - before)?,
+            offset: self.active.offset + limit(start)?,
+            bytes: limit(self.buffer.len() - start)?,
         })
     }
 
@@ -308,13 +308,14 @@ impl Writer {
             return Ok(());
         }
         let name = segment_name(self.active.number);
-        let failed = |what: &str, error| {
-            RaftError::io(format!("{what} {}", self.shared.disk.describe(&name)), error)
+        let failed = |action: &str, error| {
+            RaftError::io(format!("{action} {}", self.shared.disk.describe(&name)), error)
         };
         // Write and sync: then the buffer is durable.
         let started = Instant::now();
         self.write_buffer()?;
-        let appends = || self.landings.iter().any(|one| matches!(one.origin, Origin::Append(_)));
+        let appends =
+            || self.landings.iter().any(|landing| matches!(landing.origin, Origin::Append(_)));
         if !(planted::is(Plant::SkipSync) && appends()) {
             self.active.file.sync().map_err(|error| failed("sync", error))?;
         }
@@ -327,24 +328,25 @@ impl Writer {
         let state = &mut *state;
         state.counters.synced(took);
         state.counters.appended_bytes += self.buffer.len() as u64;
-        // Tell the index where the entries lie, and keep the number of live entries per segment. An entry that was
+        // Record in the index where the entries lie, and count the live entries per segment. An entry that was
         // truncated or purged meanwhile is not live.
         for landing in self.landings.drain(..) {
             let live = match landing.origin {
                 Origin::Append(write) => {
                     state.counters.appended_entries += 1;
-                    state.index.stored(landing.group, landing.index, write, landing.to)
+                    state.index.stored(landing.group, landing.index, write, landing.location)
                 }
-                Origin::Fill => state.index.filled(landing.group, landing.index, landing.to),
-                Origin::Copy(from) => {
-                    let live = state.index.moved(landing.group, landing.index, from, landing.to);
-                    if live && let Some(segment) = state.segments.get_mut(&from.segment) {
+                Origin::Fill => state.index.filled(landing.group, landing.index, landing.location),
+                Origin::Copy(source) => {
+                    let live =
+                        state.index.moved(landing.group, landing.index, source, landing.location);
+                    if live && let Some(segment) = state.segments.get_mut(&source.segment) {
                         segment.live -= 1;
                     }
                     live
                 }
             };
-            if live && let Some(segment) = state.segments.get_mut(&landing.to.segment) {
+            if live && let Some(segment) = state.segments.get_mut(&landing.location.segment) {
                 segment.live += 1;
             }
         }
@@ -442,7 +444,7 @@ impl Writer {
             let dead = state
                 .segments
                 .iter()
-                // The second last segment stays: it tells what the last one's checkpoint said, if that is damaged.
+                // The second last segment stays: the last one's checkpoint, if damaged, follows from it.
                 .filter(|(number, segment)| segment.live == 0 && **number + 1 < active);
             let dead: Vec<u32> = dead.map(|(number, _)| *number).collect();
             dead.into_iter()
@@ -464,12 +466,13 @@ impl Writer {
         if state.bytes() <= self.shared.options.budget_bytes {
             return None;
         }
-        let held = state.index.held_segments();
-        let held_bytes = held.len() as u64 * u64::from(self.shared.options.segment_bytes);
+        let held_segments = state.index.held_segments();
+        let held_bytes = held_segments.len() as u64 * u64::from(self.shared.options.segment_bytes);
         if state.bytes() <= self.shared.options.budget_bytes + held_bytes {
             return None;
         }
-        let mut free = state.segments.keys().copied().filter(|number| !held.contains(number));
+        let mut free =
+            state.segments.keys().copied().filter(|number| !held_segments.contains(number));
         free.next().filter(|number| *number != self.active.number)
     }
 
@@ -494,20 +497,25 @@ impl Writer {
         (movable, pinning)
     }
 
-    /// Moves entries to the end of the log. `false` if there is no room for that now.
+    /// Moves entries to the end of the log. Returns `false` if there is no room for them now.
     fn move_tails(&mut self, entries: Vec<(GroupId, u64, Location)>) -> Result<bool, RaftError> {
         let bytes: usize = entries.iter().map(|(_, _, location)| location.bytes as usize).sum();
         // Never waits for space: that would delay the queued operations.
         if !self.fits(bytes + HEADER_BYTES) && !self.shared.spares.is_ready() {
             return Ok(false);
         }
-        for (group, index, from) in entries {
-            let planned = vec![Planned::Stored { index, location: from }];
+        for (group, index, source) in entries {
+            let planned = vec![Planned::Stored { index, location: source }];
             // Purged meanwhile: nothing to move.
             let Some(read) = self.shared.fetch(group, planned)? else { continue };
             for entry in read {
-                let to = self.put(&Record::Moved { group, entry })?;
-                self.landings.push(Landing { group, index, origin: Origin::Copy(from), to });
+                let location = self.put(&Record::Moved { group, entry })?;
+                self.landings.push(Landing {
+                    group,
+                    index,
+                    origin: Origin::Copy(source),
+                    location,
+                });
             }
         }
         self.flush()?;
@@ -526,7 +534,7 @@ impl Writer {
     }
 }
 
-/// Puts a file in place as segment `number`. The name is durable before any record says that the segment exists.
+/// Puts a file in place as segment `number`. The name is durable before any record refers to the segment.
 fn begin(shared: &Shared, number: u32) -> Result<u32, RaftError> {
     let name = segment_name(number);
     let failed = |error| RaftError::io(format!("begin {}", shared.disk.describe(&name)), error);

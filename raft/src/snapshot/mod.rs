@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   leader                                   follower
-//!   offer: mark, state, names and sizes -->  what is at hand?
-//!          <-- so much of each file ---------
+//!   offer: mark, state, names and sizes -->  keeps files of an earlier, broken transfer
+//!          <-- bytes received of each file --
 //!   chunk, checksum, chunk, ...         -->  checked, kept
 //!   end                                 -->  installed, all or nothing
 //! ```
@@ -11,7 +11,7 @@
 //! Invariants:
 //! - every chunk carries a checksum, and is accepted only at the current end of its file;
 //! - a broken transfer continues from the bytes received, as long as the receiver's process lives;
-//! - all transfers of a node together keep to its budget of bytes per second, and only a few run at a time.
+//! - all transfers of a node together stay within its budget of bytes per second, and only a few run at a time.
 
 mod receive;
 mod send;

@@ -13,7 +13,7 @@ use crate::wire;
 
 /// A snapshot that is being received.
 pub(crate) struct Receiving {
-    from: ReplicaId,
+    sender: ReplicaId,
     offer: u64,
     files: Vec<SnapshotFile>,
     have: Vec<u64>,
@@ -25,31 +25,31 @@ impl Receiving {
     /// Checks that a chunk is the next one of its file; returns the file's number and the chunk's offset.
     fn check(&self, chunk: &pb::RaftSnapshotChunk) -> Result<(usize, u64), RaftError> {
         let refused = |why: String| RaftError::InvalidInput(why);
-        let at = chunk.file as usize;
-        let (Some(file), Some(have)) = (self.files.get(at), self.have.get(at)) else {
-            return Err(refused(format!("the offer has no file {at}")));
+        let number = chunk.file as usize;
+        let (Some(file), Some(have)) = (self.files.get(number), self.have.get(number)) else {
+            return Err(refused(format!("the offer has no file {number}")));
         };
-        let after = chunk.offset.saturating_add(chunk.data.len() as u64);
-        if chunk.offset != *have || after > file.bytes {
+        let end = chunk.offset.saturating_add(chunk.data.len() as u64);
+        if chunk.offset != *have || end > file.bytes {
             return Err(refused(format!(
-                "bytes {} to {after} of {} of {}, of which {have} are there",
+                "bytes {} to {end} of the {} bytes of {}, of which {have} have been received",
                 chunk.offset, file.bytes, file.name
             )));
         }
         if crc32c::crc32c(&chunk.data) != chunk.checksum {
             return Err(RaftError::Corrupted(format!(
-                "bytes from {} of {} were damaged on their way",
-                chunk.offset, file.name
+                "the bytes of {} from offset {} were damaged in transit",
+                file.name, chunk.offset
             )));
         }
-        Ok((at, after))
+        Ok((number, end))
     }
 
     fn check_complete(&self) -> Result<(), RaftError> {
         for (file, have) in self.files.iter().zip(&self.have) {
             if *have != file.bytes {
                 return Err(RaftError::InvalidInput(format!(
-                    "{have} of {} bytes of {} are there",
+                    "only {have} of the {} bytes of {} have been received",
                     file.bytes, file.name
                 )));
             }
@@ -59,14 +59,14 @@ impl Receiving {
 }
 
 fn unavailable(error: impl std::fmt::Display) -> RaftError {
-    RaftError::Unavailable(format!("the snapshot cannot be taken: {error}"))
+    RaftError::Unavailable(format!("the snapshot cannot be received: {error}"))
 }
 
 impl Group {
     /// Handles an offer of another replica; answers with the bytes already received of each file.
     pub(crate) async fn offered(
         &self,
-        from: ReplicaId,
+        sender: ReplicaId,
         offer: pb::RaftSnapshotOffer,
     ) -> Result<Body, RaftError> {
         let mut receiving = self.receiving().lock().await;
@@ -82,7 +82,7 @@ impl Group {
             .into_iter()
             .map(|file| SnapshotFile { name: file.name, bytes: file.bytes })
             .collect();
-        let offered = Offer { from, mark, state: offer.state, files: files.clone() };
+        let offered = Offer { from: sender, mark, state: offer.state, files: files.clone() };
         let incoming = self.machine().receive(offered).await.map_err(unavailable)?;
         let have = incoming.have();
         let fits = have.len() == files.len()
@@ -91,31 +91,31 @@ impl Group {
             return Err(unavailable(format!("the machine has {have:?} of {files:?}")));
         }
         tracing::info!(
-            group = %self.id(), %from, files = files.len(), bytes = files.iter().map(|f| f.bytes).sum::<u64>(),
-            here = have.iter().sum::<u64>(), "a snapshot comes in"
+            group = %self.id(), %sender, files = files.len(), bytes = files.iter().map(|f| f.bytes).sum::<u64>(),
+            received = have.iter().sum::<u64>(), "receiving a snapshot"
         );
-        let wanted = pb::RaftSnapshotWanted { have: have.clone() };
-        *receiving = Some(Receiving { from, offer: offer.offer, files, have, meta, incoming });
-        Ok(Body::Wanted(wanted))
+        let progress = pb::RaftSnapshotWanted { have: have.clone() };
+        *receiving = Some(Receiving { sender, offer: offer.offer, files, have, meta, incoming });
+        Ok(Body::Wanted(progress))
     }
 
     /// Accepts a chunk of the offered state.
     pub(crate) async fn take_chunk(
         &self,
-        from: ReplicaId,
+        sender: ReplicaId,
         chunk: pb::RaftSnapshotChunk,
     ) -> Result<Body, RaftError> {
         let mut receiving = self.receiving().lock().await;
-        let belongs = |r: &mut Receiving| r.from == from && r.offer == chunk.offer;
+        let belongs = |r: &mut Receiving| r.sender == sender && r.offer == chunk.offer;
         // Taken out while it changes: if this future is dropped, the machine's part of the file is unknown.
         let Some(mut current) = receiving.take_if(belongs) else {
-            return Err(unavailable("it is not the one that was offered last"));
+            return Err(unavailable("it is not the last one offered"));
         };
         let checked = current.check(&chunk);
-        if let Ok((at, after)) = checked {
-            current.incoming.write(at, chunk.offset, chunk.data).await.map_err(unavailable)?;
-            if let Some(have) = current.have.get_mut(at) {
-                *have = after;
+        if let Ok((number, end)) = checked {
+            current.incoming.write(number, chunk.offset, chunk.data).await.map_err(unavailable)?;
+            if let Some(have) = current.have.get_mut(number) {
+                *have = end;
             }
         }
         *receiving = Some(current);
@@ -126,13 +126,13 @@ impl Group {
     /// Installs the state, once everything has been received. Answers with the vote of this replica.
     pub(crate) async fn end_snapshot(
         &self,
-        from: ReplicaId,
+        sender: ReplicaId,
         end: pb::RaftSnapshotEnd,
     ) -> Result<Body, RaftError> {
         let received = {
             let mut receiving = self.receiving().lock().await;
-            let whole = receiving.take_if(|r| r.from == from && r.offer == end.offer);
-            whole.ok_or_else(|| unavailable("it is not the one that was offered last"))?
+            let whole = receiving.take_if(|r| r.sender == sender && r.offer == end.offer);
+            whole.ok_or_else(|| unavailable("it is not the last one offered"))?
         };
         received.check_complete()?;
         let vote = wire::vote_in(end.vote)?;
@@ -175,7 +175,7 @@ mod tests {
     fn only_the_next_bytes_of_a_file_with_the_right_checksum_are_taken() {
         let file = |name: &str, bytes| SnapshotFile { name: name.to_owned(), bytes };
         let receiving = Receiving {
-            from: ReplicaId(1),
+            sender: ReplicaId(1),
             offer: 1,
             files: vec![file("a", 10), file("b", 4)],
             have: vec![4, 4],
@@ -191,10 +191,10 @@ mod tests {
         };
         assert_eq!(receiving.check(&chunk(0, 4, b"next")).unwrap(), (0, 8));
         for (refused, why) in [
-            (chunk(0, 3, b"again"), "of which 4 are there"),
-            (chunk(0, 5, b"gap"), "of which 4 are there"),
-            (chunk(0, 4, b"too much"), "bytes 4 to 12 of 10"),
-            (chunk(1, 4, b"more"), "bytes 4 to 8 of 4"),
+            (chunk(0, 3, b"again"), "of which 4 have been received"),
+            (chunk(0, 5, b"gap"), "of which 4 have been received"),
+            (chunk(0, 4, b"too much"), "bytes 4 to 12 of the 10"),
+            (chunk(1, 4, b"more"), "bytes 4 to 8 of the 4"),
             (chunk(2, 0, b"other"), "has no file 2"),
             (pb::RaftSnapshotChunk { checksum: 7, ..chunk(0, 4, b"next") }, "were damaged"),
         ] {

@@ -55,17 +55,17 @@ struct Throttle {
 }
 
 impl Throttle {
-    fn new(bytes_per_second: u64, now: Instant) -> Self {
-        Self { bytes_per_second: bytes_per_second.max(1), paid_until: Mutex::new(now) }
+    fn new(bytes_per_second: u64, time: Instant) -> Self {
+        Self { bytes_per_second: bytes_per_second.max(1), paid_until: Mutex::new(time) }
     }
 
     /// Admits `bytes`; returns the time at which they may be sent.
-    fn admit(&self, bytes: u64, now: Instant) -> Instant {
+    fn admit(&self, bytes: u64, time: Instant) -> Instant {
         let mut paid_until = self.paid_until.lock();
-        let from = (*paid_until).max(now - BURST);
+        let start = (*paid_until).max(time - BURST);
         let micros = bytes.saturating_mul(1_000_000) / self.bytes_per_second;
-        *paid_until = from + Duration::from_micros(micros);
-        from
+        *paid_until = start + Duration::from_micros(micros);
+        start
     }
 }
 
@@ -104,7 +104,7 @@ async fn transfer(
     vote: RaftVoteType,
 ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
     let local = |error: &dyn std::fmt::Display| -> StreamingError<Types> {
-        tracing::warn!(group = %route.group, to = %route.to, %error, "no snapshot");
+        tracing::warn!(group = %route.group, to = %route.to, %error, "cannot send a snapshot");
         Unreachable::from_string(error).into()
     };
     let _slot = outgoing.slots.acquire().await.map_err(|error| local(&error))?;
@@ -116,16 +116,16 @@ async fn transfer(
         peer.call(lane, route, body, wait).await.map_err(|error| failed(error, route))
     };
     let reply = call(Lane::Bulk, offered(offer, snapshot.as_ref(), &files), CHUNK_WAIT).await?;
-    let Body::Wanted(wanted) = reply else {
-        return Err(local(&"the receiver does not say what it has"));
+    let Body::Wanted(progress) = reply else {
+        return Err(local(&"the receiver did not list the bytes that it has"));
     };
-    if wanted.have.len() != files.len() {
-        return Err(local(&"the receiver speaks of other files"));
+    if progress.have.len() != files.len() {
+        return Err(local(&"the receiver listed another number of files"));
     }
     // Send the rest of each file, at the rate that all transfers of the node share.
-    let begun = Instant::now();
-    let mut sent = 0;
-    for ((number, file), mut offset) in (0..).zip(&files).zip(wanted.have) {
+    let started = Instant::now();
+    let mut sent_bytes = 0;
+    for ((number, file), mut offset) in (0..).zip(&files).zip(progress.have) {
         while offset < file.bytes {
             let bytes = (file.bytes - offset).min(CHUNK_BYTES);
             tokio::time::sleep_until(outgoing.throttle.admit(bytes, Instant::now())).await;
@@ -133,16 +133,16 @@ async fn transfer(
             let chunk = Body::Chunk(chunk.map_err(|error| local(&error))?);
             call(Lane::Bulk, chunk, CHUNK_WAIT).await?;
             offset += bytes;
-            sent += bytes;
+            sent_bytes += bytes;
         }
     }
-    // Let the receiver install it; the answer is its vote.
+    // Have the receiver install it; the answer is its vote.
     let end = Body::End(pb::RaftSnapshotEnd { offer, vote: Some(wire::vote_out(&vote)) });
     let reply = call(Lane::Bulk, end, INSTALL_WAIT).await?;
     sense::check(&reply, wire::vote_out(&vote).term).map_err(|error| local(&error))?;
     let follows = wire::voted_in(reply).map_err(|error| local(&error))?.vote;
-    let (files, took) = (files.len(), begun.elapsed());
-    tracing::info!(group = %route.group, to = %route.to, files, sent, ?took, "snapshot sent");
+    let (files, took) = (files.len(), started.elapsed());
+    tracing::info!(group = %route.group, to = %route.to, files, sent_bytes, ?took, "snapshot sent");
     Ok(SnapshotResponse::new(follows))
 }
 

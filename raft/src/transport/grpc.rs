@@ -43,7 +43,7 @@ impl Grpc {
     }
 }
 
-fn unavailable(node: NodeId, what: &str, error: &dyn std::error::Error) -> RaftError {
+fn unavailable(node: NodeId, subject: &str, error: &dyn std::error::Error) -> RaftError {
     // tonic's own text is only «transport error»; the reason is what it wraps.
     let mut text = error.to_string();
     let mut source = error.source();
@@ -51,7 +51,7 @@ fn unavailable(node: NodeId, what: &str, error: &dyn std::error::Error) -> RaftE
         text = format!("{text}: {error}");
         source = error.source();
     }
-    RaftError::Unavailable(format!("{what} node {node}: {text}"))
+    RaftError::Unavailable(format!("{subject} node {node}: {text}"))
 }
 
 #[async_trait]
@@ -71,9 +71,9 @@ impl Transport for Grpc {
         let mut client = RaftClient::new(channel)
             .max_decoding_message_size(FRAME_BYTES_MAX)
             .max_encoding_message_size(FRAME_BYTES_MAX);
-        let (requests, sent) = mpsc::channel(FRAMES_WAITING);
+        let (requests, outgoing) = mpsc::channel(FRAMES_WAITING);
         let replies = client
-            .link(ReceiverStream::new(sent))
+            .link(ReceiverStream::new(outgoing))
             .await
             .map_err(|status| unavailable(node, "opening a link to", &status))?
             .into_inner();

@@ -33,7 +33,7 @@ pub struct Faults {
 /// Fate of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    Arrives { after: Duration },
+    Arrives { delay: Duration },
     Breaks,
     Lost,
 }
@@ -66,8 +66,8 @@ impl State {
         self.life(end.node) == end.life
     }
 
-    fn fate(&mut self, from: NodeId, to: NodeId) -> Fate {
-        if self.cut.contains(&(from, to)) {
+    fn fate(&mut self, sender: NodeId, receiver: NodeId) -> Fate {
+        if self.cut.contains(&(sender, receiver)) {
             return Fate::Lost;
         }
         let draw = self.next() % 1_000_000;
@@ -79,7 +79,7 @@ impl State {
         } else {
             let longest = u64::try_from(self.faults.delay_max.as_micros()).unwrap_or(u64::MAX);
             let micros = if longest == 0 { 0 } else { self.next() % longest };
-            Fate::Arrives { after: Duration::from_micros(micros) }
+            Fate::Arrives { delay: Duration::from_micros(micros) }
         }
     }
 }
@@ -125,24 +125,23 @@ impl MemoryNetwork {
 
     /// True if frames sent from one node to the other may arrive.
     #[must_use]
-    pub fn is_open(&self, from: NodeId, to: NodeId) -> bool {
-        !self.state.lock().cut.contains(&(from, to))
+    pub fn is_open(&self, sender: NodeId, receiver: NodeId) -> bool {
+        !self.state.lock().cut.contains(&(sender, receiver))
     }
 
     /// Drops everything that is sent from one node to the other. Links that lose a frame stay silent even after
     /// [`MemoryNetwork::heal`], until their ends close them.
-    pub fn cut(&self, from: NodeId, to: NodeId) {
-        self.state.lock().cut.insert((from, to));
+    pub fn cut(&self, sender: NodeId, receiver: NodeId) {
+        self.state.lock().cut.insert((sender, receiver));
     }
 
     /// Cuts a node off from all others, in both directions.
     pub fn isolate(&self, node: NodeId) {
         let mut state = self.state.lock();
-        let others: Vec<NodeId> =
-            state.hosts.keys().copied().filter(|other| *other != node).collect();
-        for other in others {
-            state.cut.insert((node, other));
-            state.cut.insert((other, node));
+        let peers: Vec<NodeId> = state.hosts.keys().copied().filter(|peer| *peer != node).collect();
+        for peer in peers {
+            state.cut.insert((node, peer));
+            state.cut.insert((peer, node));
         }
     }
 
@@ -159,26 +158,26 @@ impl MemoryNetwork {
     /// Carries frames in one direction until either end is gone or the link breaks.
     async fn carry(
         self: Arc<Self>,
-        (from, to): (End, End),
-        mut sent: mpsc::Receiver<RaftFrame>,
+        (sender, receiver): (End, End),
+        mut frames: mpsc::Receiver<RaftFrame>,
         arriving: mpsc::Sender<Result<RaftFrame, RaftError>>,
     ) {
         let mut silent = false;
         // A link that has lost a frame delivers nothing more, but does not break.
-        while let Some(frame) = sent.recv().await {
+        while let Some(frame) = frames.recv().await {
             if silent {
                 continue;
             }
             let fate = {
                 let mut state = self.state.lock();
-                if state.is_live(from) && state.is_live(to) {
-                    state.fate(from.node, to.node)
+                if state.is_live(sender) && state.is_live(receiver) {
+                    state.fate(sender.node, receiver.node)
                 } else {
                     Fate::Breaks
                 }
             };
             match fate {
-                Fate::Arrives { after } => tokio::time::sleep(after).await,
+                Fate::Arrives { delay } => tokio::time::sleep(delay).await,
                 Fate::Breaks => return,
                 Fate::Lost => {
                     silent = true;
@@ -211,11 +210,11 @@ struct End {
 #[async_trait]
 impl Transport for Port {
     async fn connect(&self, node: NodeId) -> Result<Link, RaftError> {
-        let (host, there) = {
+        let (host, remote) = {
             let state = self.network.state.lock();
-            let apart =
+            let is_cut =
                 state.cut.contains(&(self.node, node)) || state.cut.contains(&(node, self.node));
-            let host = if apart { None } else { state.hosts.get(&node).and_then(Weak::upgrade) };
+            let host = if is_cut { None } else { state.hosts.get(&node).and_then(Weak::upgrade) };
             let live = state.is_live(End { node: self.node, life: self.life });
             let host = host.filter(|host| live && !*host.stopped().borrow());
             (host, End { node, life: state.life(node) })
@@ -223,17 +222,17 @@ impl Transport for Port {
         let host = host.ok_or_else(|| {
             RaftError::Unavailable(format!("node {node} cannot be reached from node {}", self.node))
         })?;
-        let (requests, sent) = mpsc::channel(FRAMES_WAITING);
+        let (requests, outgoing) = mpsc::channel(FRAMES_WAITING);
         let (arriving, arrived) = mpsc::channel(FRAMES_WAITING);
         let answers = host.accept(ReceiverStream::new(arrived).boxed());
         let (returning, replies) = mpsc::channel(FRAMES_WAITING);
-        let here = End { node: self.node, life: self.life };
-        let (there, back) = ((here, there), (there, here));
+        let local = End { node: self.node, life: self.life };
+        let (forward, back) = ((local, remote), (remote, local));
         // A link breaks as a whole: when one direction ends, so does the other.
         let network = Arc::clone(&self.network);
         tokio::spawn(async move {
             tokio::select! {
-                () = Arc::clone(&network).carry(there, sent, arriving) => {}
+                () = Arc::clone(&network).carry(forward, outgoing, arriving) => {}
                 () = Arc::clone(&network).carry(back, answers, returning) => {}
             }
         });

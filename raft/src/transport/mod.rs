@@ -37,7 +37,7 @@ pub struct Link {
     pub(crate) replies: Frames,
 }
 
-/// Opens links.
+/// Opens links to other nodes.
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
     /// Opens a link to a node. The caller limits the time.
@@ -53,8 +53,6 @@ pub(crate) struct Nowhere;
 #[async_trait]
 impl Transport for Nowhere {
     async fn connect(&self, node: NodeId) -> Result<Link, RaftError> {
-        Err(RaftError::Unavailable(format!(
-            "there is no way to node {node}: this node has no network"
-        )))
+        Err(RaftError::Unavailable(format!("cannot reach node {node}: this node has no network")))
     }
 }

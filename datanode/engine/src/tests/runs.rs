@@ -9,9 +9,9 @@ use partita_proto::value::Value;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fold::{DELETE, PUT, REPLACE};
-use crate::layout::{Layout, OP_COLUMN, SEQ_COLUMN};
-use crate::run::Run;
+use crate::rows::fold::{DELETE, PUT, REPLACE};
+use crate::rows::layout::{Layout, OP_COLUMN, SEQ_COLUMN};
+use crate::rows::run::Run;
 
 /// Content of one write: rows as small numbers that become keys and values, and the columns that it has.
 #[derive(Clone, Debug)]
@@ -216,7 +216,7 @@ fn a_run_of_few_rows_of_a_large_batch_keeps_only_these_in_memory() {
         let rows: Vec<Row> = (0..1000).map(row).collect();
         let large = batch(&config, &["host", "ts", "a", "b"], &rows);
         let run = Run::of_write(&layout, 1, WriteKind::Put, &large.slice(500, 64)).unwrap();
-        let own = crate::run::own_bytes(&run.sorted.batch) + run.keys().size_bytes();
+        let own = crate::rows::run::own_bytes(&run.sorted.batch) + run.keys().size_bytes();
         assert!(run.bytes <= 2 * own as u64, "{} for {own}", run.bytes);
         let stored = &config.schema.column("b").unwrap().storage_name;
         let column = run.sorted.batch.column_by_name(stored).unwrap();

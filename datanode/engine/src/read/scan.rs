@@ -1,0 +1,362 @@
+//! Scans: from a request to streams of rows.
+//!
+//! A scan takes a version, excludes files and runs by key and time, and makes units of the rest
+//! ([`crate::read::plan`]): sources that have to be merged are in one unit, every other source is in units of its own.
+//! Streams take units from a common queue until it is empty.
+//!
+//! Domains on key columns are applied to each source, since they keep or drop all versions of a key. Domains on fields
+//! are applied only after the merge: before it they would bring back older versions. (A file that is read by itself has
+//! no such versions.) Both are applied exactly, and so is the table's `ttl`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+use partita_proto::domain::Domains;
+use partita_proto::id::Epoch;
+use partita_proto::key::KeyCodec;
+use partita_proto::range::KeyRange;
+use partita_proto::service::{RowStream, ScanStats};
+
+use crate::error::Result;
+use crate::file::footer::Counters;
+use crate::file::parts_within;
+use crate::read::newest;
+use crate::read::plan::{Unit, plan};
+use crate::read::reader::{FileReader, Read};
+use crate::read::source::{file_input, with_keys};
+use crate::read::wanted::BySeries;
+use crate::rows::layout::{Layout, OP_COLUMN};
+use crate::rows::merge::{Merge, settle};
+use crate::state::partition::Partition;
+use crate::state::version::Version;
+
+/// Request of a scan.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    /// Columns to return, by storage name. A column that the partition does not have is NULL.
+    pub columns: SchemaRef,
+    /// Domains of the rows to return, by storage name; they may name columns that are not returned.
+    pub domains: Domains,
+    /// Maximum rows to return.
+    pub limit: Option<usize>,
+    /// Maximum number of useful streams.
+    pub parallelism: usize,
+    /// Range of the keys to return; `None` for all.
+    pub range: Option<KeyRange>,
+    /// If true, of rows in the domains whose keys differ in the time index only, all but the newest may be left out.
+    pub newest_only: bool,
+}
+
+/// Rows of one version of the partition.
+pub struct Scanned {
+    /// The streams; every row is in exactly one of them. At least one.
+    pub streams: Vec<RowStream>,
+    /// True if each stream is in key order.
+    pub sorted: bool,
+    /// Counters, updated while the streams are read.
+    pub stats: Arc<ScanStats>,
+    /// Epoch of the version that is read, which identifies its range.
+    pub epoch: Epoch,
+}
+
+impl std::fmt::Debug for Scanned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scanned")
+            .field("streams", &self.streams.len())
+            .field("sorted", &self.sorted)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Partition {
+    /// Reads the current rows. All that the scan needs is kept until the streams are dropped; it neither waits for
+    /// writers nor delays them.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::InvalidInput`] when a domain does not fit its column. Errors while reading are reported by
+    /// the streams.
+    pub fn scan(&self, request: Scan) -> Result<Scanned> {
+        let version = self.version();
+        let layout = &version.layout;
+        let counters = Counters::new(&self.rows_scanned);
+        let stats = Arc::clone(&counters.scan);
+        let epoch = layout.config.epoch;
+        // Everything that the streams read by is fixed here: the layout, the domains in the types of their columns, and
+        // the part of the range that the partition owns.
+        let domains = self.domains(layout, &request.domains)?;
+        let exact = match &request.range {
+            Some(range) => layout.range.intersect(range),
+            None => layout.range.clone(),
+        };
+        let reading = Reading {
+            reader: FileReader {
+                store: Arc::clone(&self.store),
+                footers: Arc::clone(&self.footers),
+                blocks: Arc::clone(&self.options.blocks),
+                counters,
+                layout: Arc::clone(layout),
+                series: Some(BySeries {
+                    cache: Arc::clone(&self.series),
+                    layout: Arc::clone(layout),
+                }),
+            },
+            columns: request.columns,
+            domains,
+            exact,
+            limit: request.limit,
+            parallelism: request.parallelism.max(1),
+            version,
+        };
+        // The newest row of each series may be found without reading the others.
+        if request.newest_only
+            && let Some(stream) = newest::stream(&reading, &self.series)
+        {
+            return Ok(Scanned { streams: vec![stream], sorted: false, stats, epoch });
+        }
+        let (streams, sorted) = reading.streams();
+        Ok(Scanned { streams, sorted, stats, epoch })
+    }
+
+    /// The key ranges, within the partition's own range, of rows that match the domains, in order.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::InvalidInput`] when a domain does not fit its column.
+    pub fn key_ranges(&self, domains: &Domains) -> Result<Vec<KeyRange>> {
+        let layout = &self.version().layout;
+        let domains = self.domains(layout, domains)?;
+        let config = &layout.config;
+        let ranges = layout.codec.key_ranges(&config.schema, &config.placement, &domains);
+        Ok(parts_within(&ranges, &layout.range).collect())
+    }
+
+    /// The partition's key range.
+    pub fn range(&self) -> KeyRange {
+        self.version().layout.range.clone()
+    }
+
+    /// The codec of keys, as of the last applied entry.
+    pub fn codec(&self) -> KeyCodec {
+        self.version().layout.codec.clone()
+    }
+
+    /// The domains in the types of their columns, with the domain that the `ttl` leaves.
+    fn domains(&self, layout: &Layout, requested: &Domains) -> Result<Domains> {
+        let mut domains = Domains::default();
+        for (name, domain) in requested.iter() {
+            let column = layout.config.schema.columns.iter().find(|c| c.storage_name == name);
+            match column {
+                Some(column) => domains.restrict(name, domain.typed(column.column_type)?),
+                None => domains.restrict(name, domain.clone()),
+            }
+        }
+        if let Some((name, alive)) = layout.alive(self.clock.now_ms()) {
+            domains.restrict(name, alive);
+        }
+        Ok(domains)
+    }
+}
+
+/// Parameters of reading one version.
+#[derive(Clone)]
+pub(crate) struct Reading {
+    pub(crate) version: Arc<Version>,
+    pub(crate) reader: FileReader,
+    pub(crate) columns: SchemaRef,
+    /// Domains, in the types of their columns.
+    pub(crate) domains: Domains,
+    /// Range of the keys to return.
+    pub(crate) exact: KeyRange,
+    pub(crate) limit: Option<usize>,
+    /// Maximum number of streams; at least 1.
+    pub(crate) parallelism: usize,
+}
+
+impl Reading {
+    /// The streams, and true if each is in key order.
+    pub(crate) fn streams(&self) -> (Vec<RowStream>, bool) {
+        let plan = plan(&self.version, &self.domains, &self.exact, self.parallelism);
+        let stats = &self.reader.counters.scan;
+        stats.files_pruned.fetch_add(plan.files_pruned, Ordering::Relaxed);
+        let count = self.parallelism.min(plan.units.len()).max(1);
+        let layout = Arc::clone(&self.version.layout);
+        let task = Arc::new(Task {
+            key_domains: layout.key_domains(&self.domains),
+            field_domains: self.domains.only(|name| !layout.is_key(name)),
+            layout,
+            queue: Mutex::new(plan.units.into()),
+            left: AtomicUsize::new(self.limit.unwrap_or(usize::MAX)),
+            reading: self.clone(),
+        });
+        ((0..count).map(|_| stream(&task)).collect(), plan.sorted)
+    }
+
+    /// The columns that a source must supply: those returned, those that domains on fields need, and for a merge the
+    /// key's and the operation.
+    pub(crate) fn schema(&self, with_key: bool, with_op: bool) -> SchemaRef {
+        let layout = &self.version.layout;
+        let mut fields = self.columns.fields().to_vec();
+        for field in &mut fields {
+            if let Some(stored) = layout.field(field.name()) {
+                *field = stored;
+            }
+        }
+        let key = layout.key_names().filter(|_| with_key);
+        let restricted = self.domains.iter().map(|(name, _)| name);
+        let names = key.chain(restricted.filter(|name| !layout.is_key(name)));
+        for name in names.chain(with_op.then_some(OP_COLUMN)) {
+            if fields.iter().all(|field| field.name() != name) {
+                // A column that the table does not have is NULL, and domains treat it so.
+                fields.extend(layout.field(name));
+            }
+        }
+        Arc::new(Schema::new(fields))
+    }
+}
+
+/// State shared by the streams of a scan.
+struct Task {
+    reading: Reading,
+    layout: Arc<Layout>,
+    key_domains: Domains,
+    field_domains: Domains,
+    queue: Mutex<VecDeque<Unit>>,
+    /// Number of rows still to be returned.
+    left: AtomicUsize,
+}
+
+type Batches = BoxStream<'static, Result<RecordBatch>>;
+
+fn stream(task: &Arc<Task>) -> RowStream {
+    let worker = Worker { task: Arc::clone(task), batches: None };
+    let batches = futures::stream::try_unfold(worker, |mut worker| async move {
+        let batch = worker.next().await?;
+        Ok::<_, partita_proto::Error>(batch.map(|batch| (batch, worker)))
+    });
+    Box::pin(batches)
+}
+
+/// One stream: reads unit after unit.
+struct Worker {
+    task: Arc<Task>,
+    /// Batches of the current unit.
+    batches: Option<Batches>,
+}
+
+impl Worker {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if self.task.left.load(Ordering::Relaxed) == 0 {
+                return Ok(None);
+            }
+            let Some(batches) = &mut self.batches else {
+                let Some(unit) = self.task.queue.lock().pop_front() else { return Ok(None) };
+                self.batches = Some(self.task.open(unit).await?);
+                continue;
+            };
+            let Some(batch) = batches.next().await.transpose()? else {
+                self.batches = None;
+                continue;
+            };
+            let rows = self.task.finish(&batch)?;
+            if rows.num_rows() > 0 {
+                return Ok(Some(rows));
+            }
+        }
+    }
+}
+
+impl Task {
+    /// The rows of a unit: merged, without deleted ones, in the domains of the key's columns.
+    async fn open(self: &Arc<Self>, unit: Unit) -> Result<Batches> {
+        let Unit { range, mut files, mut runs, ranges, merge } = unit;
+        let with_op = files.iter().any(|(file, _)| file.meta().has_op)
+            || runs.iter().any(|piece| piece.run.has_op());
+        let Reading { reader, exact, domains, .. } = &self.reading;
+        if merge {
+            let schema = self.reading.schema(true, with_op);
+            let mut inputs = Vec::with_capacity(files.len() + runs.len());
+            for (file, groups) in files {
+                let bounds = file.bounds(&range);
+                let read = read(&schema, &ranges, groups, &self.key_domains);
+                let (reader, layout) = (reader.clone(), Arc::clone(&self.layout));
+                inputs.push(file_input(reader, file, read, layout, bounds));
+            }
+            for piece in runs {
+                let (schema, filter) = (Arc::clone(&schema), self.key_domains.clone());
+                let counters = Some(reader.counters.clone());
+                inputs.push(piece.input(Arc::clone(&self.layout), schema, filter, counters));
+            }
+            let merge = Merge::new(&self.layout, schema, inputs, true);
+            let batches = futures::stream::try_unfold(merge, |mut merge| async move {
+                Ok(merge.next().await?.map(|merged| (merged.batch, merge)))
+            });
+            return Ok(batches.boxed());
+        }
+        if let Some((file, groups)) = files.pop() {
+            let bounds = file.bounds(exact);
+            let schema = self.reading.schema(bounds.is_some(), with_op);
+            // No other source has a version of these rows, so domains on fields may be applied here: other columns are
+            // decoded only for matching rows.
+            let read = read(&schema, &ranges, groups, domains);
+            let batches = reader.open(&file, read).await?;
+            let layout = Arc::clone(&self.layout);
+            let batches = batches.and_then(move |batch| {
+                let batch = match &bounds {
+                    Some(bounds) => with_keys(&layout, batch, Some(bounds)).map(|s| s.batch),
+                    None => Ok(batch),
+                };
+                futures::future::ready(batch.and_then(settle))
+            });
+            return Ok(batches.boxed());
+        }
+        let Some(piece) = runs.pop() else { return Ok(futures::stream::empty().boxed()) };
+        let schema = self.reading.schema(false, with_op);
+        let counters = Some(reader.counters.clone());
+        let rows = piece.read(Arc::clone(&self.layout), schema, self.key_domains.clone(), counters);
+        Ok(rows.and_then(|sorted| futures::future::ready(settle(sorted.batch))).boxed())
+    }
+
+    /// Applies domains that could not be applied to sources, converts rows to the requested form, and counts them
+    /// against the limit.
+    fn finish(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let mask = match self.field_domains.is_all() {
+            true => None,
+            false => self.field_domains.mask(batch)?,
+        };
+        let mut rows = self.layout.adapt(batch, &self.reading.columns)?;
+        if let Some(mask) = mask
+            && mask.true_count() < mask.len()
+        {
+            rows = filter_record_batch(&rows, &mask)?;
+        }
+        if self.reading.limit.is_some() {
+            let decrement = |remaining: usize| Some(remaining - remaining.min(rows.num_rows()));
+            let remaining = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, decrement);
+            let remaining = remaining.unwrap_or_else(|remaining| remaining);
+            rows = rows.slice(0, rows.num_rows().min(remaining));
+        }
+        Ok(rows)
+    }
+}
+
+/// Rows of a file in some domains.
+fn read(
+    schema: &SchemaRef,
+    ranges: &Arc<[KeyRange]>,
+    groups: std::ops::Range<usize>,
+    domains: &Domains,
+) -> Read {
+    Read {
+        schema: Arc::clone(schema),
+        domains: domains.clone(),
+        ranges: Arc::clone(ranges),
+        groups,
+    }
+}

@@ -1,0 +1,17 @@
+//! Sizes of the parts of a file, and the footer's key for the checksums of its blocks: shared by the modules that write,
+//! check and read files.
+
+// With the small sizes of unit tests, few rows reach all the limits that these sizes set in production.
+
+/// Rows of the batches that scans yield and that merging works on: large enough to amortise the work per batch, small
+/// enough for a batch's columns to stay in the CPU's cache.
+pub(crate) const BATCH_ROWS: usize = if cfg!(test) { 5 } else { 8192 };
+/// Rows of a row group: the unit of parallel reading, and the amount that a reader buffers at once.
+pub(crate) const ROW_GROUP_ROWS: usize = if cfg!(test) { 16 } else { 128 * 1024 };
+/// Rows of a page: the smallest unit that a selective scan decodes.
+pub(crate) const PAGE_ROWS: usize = if cfg!(test) { 4 } else { 8192 };
+
+/// Bytes that one checksum covers.
+pub(crate) const BLOCK_BYTES: usize = 64 * 1024;
+/// Key of the footer's entry with the blocks' checksums, eight hexadecimal digits each.
+pub(crate) const BLOCKS_KEY: &str = "partita.blocks";

@@ -1,0 +1,143 @@
+//! Encodes sorted rows as Parquet.
+//!
+//! The layout of a file: pages of about [`PAGE_ROWS`](crate::sizes::PAGE_ROWS) rows, row groups of about
+//! [`ROW_GROUP_ROWS`]; integers and times delta-encoded, strings with a dictionary; statistics for each page and
+//! column. Blocks of 64 KiB up to the end of the last row group are checksummed; their CRC32C are kept in the footer.
+//! The rest (page index, footer) has one checksum, kept in the manifest. So no byte of a file is ever decoded
+//! unchecked, and a point query checks only what it reads.
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use bytes::Bytes;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use partita_proto::range::Bound;
+
+use crate::error::{EngineError, Result};
+use crate::file::{FileId, FileMeta};
+use crate::parquet::row_group::{GroupWriter, Purpose};
+use crate::rows::layout::Layout;
+use crate::rows::run::{needs_op, seq_span, span, ticks, tombstones};
+use crate::sizes::{BLOCKS_KEY, ROW_GROUP_ROWS};
+use crate::write::sink::Sink;
+
+/// Writes one file.
+pub(crate) struct FileWriter {
+    id: FileId,
+    run: u64,
+    window: Option<(i64, i64)>,
+    groups: GroupWriter<Sink>,
+    rows: u64,
+    first: Option<Bytes>,
+    last: Bytes,
+    splits: Vec<Bytes>,
+    time: Option<(i64, i64)>,
+    seq: Option<(u64, u64)>,
+    tombstones: u64,
+    has_op: bool,
+}
+
+impl FileWriter {
+    pub(crate) fn new(
+        schema: SchemaRef,
+        purpose: Purpose,
+        (id, run): (FileId, u64),
+        window: Option<(i64, i64)>,
+        sink: Sink,
+    ) -> Result<Self> {
+        let groups = GroupWriter::new(schema, purpose, sink)
+            .map_err(|error| EngineError::writing(&id, &error))?;
+        Ok(Self {
+            id,
+            run,
+            window,
+            groups,
+            rows: 0,
+            first: None,
+            last: Bytes::new(),
+            splits: Vec::new(),
+            time: None,
+            seq: None,
+            tombstones: 0,
+            has_op: false,
+        })
+    }
+
+    /// Appends rows whose keys go from `first` to `last`.
+    pub(crate) fn write(
+        &mut self,
+        layout: &Layout,
+        batch: &RecordBatch,
+        first: &Bytes,
+        last: &Bytes,
+    ) -> Result<()> {
+        let id = self.id;
+        let failed = |error: ParquetError| EngineError::writing(&id, &error);
+        debug_assert!(self.first.is_none() || self.last <= *first, "rows are in key order");
+        if self.groups.rows() + batch.num_rows() > ROW_GROUP_ROWS {
+            self.groups.end().map_err(failed)?;
+        }
+        if self.first.is_none() {
+            self.first = Some(first.clone());
+        } else if self.groups.rows() == 0 {
+            self.splits.push(first.clone());
+        }
+        self.last = last.clone();
+        self.rows += batch.num_rows() as u64;
+        if let Some(time) = &layout.time {
+            self.time = union(self.time, span(&ticks(batch, time)?));
+        }
+        self.seq = union(self.seq, seq_span(batch));
+        self.tombstones += tombstones(batch) as u64;
+        self.has_op |= needs_op(batch);
+        self.groups.write(batch).map_err(failed)
+    }
+
+    /// Approximate bytes of the file so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.groups.bytes() as u64
+    }
+
+    /// Writes indexes and footer; returns the file's metadata.
+    pub(crate) fn finish(mut self, layout: &Layout) -> Result<FileMeta> {
+        let id = self.id;
+        let failed = |error: ParquetError| EngineError::writing(&id, &error);
+        self.groups.end().map_err(failed)?;
+        let writer = &mut self.groups.writer;
+        // The writer buffers: all bytes so far must have passed the sink.
+        writer.flush().map_err(|error| failed(error.into()))?;
+        let sums = writer.inner_mut().begin_tail();
+        let text = sums.iter().map(|sum| format!("{sum:08x}")).collect::<String>();
+        writer.append_key_value_metadata(KeyValue::new(BLOCKS_KEY.to_owned(), text));
+        let sink = self.groups.writer.into_inner().map_err(failed)?;
+        let written = sink.finish().map_err(|error| failed(error.into()))?;
+        let decode = |key: &Bytes| -> Result<Bound> { Ok(layout.codec.decode(key)?) };
+        Ok(FileMeta {
+            id,
+            run: self.run,
+            bytes: written.bytes,
+            rows: self.rows,
+            checksum: written.checksum,
+            tail: written.tail,
+            tail_checksum: written.tail_checksum,
+            key: layout.config.schema.key.clone(),
+            first: decode(&self.first.unwrap_or_default())?,
+            last: decode(&self.last)?,
+            splits: self.splits.iter().map(decode).collect::<Result<_>>()?,
+            time: self.time,
+            window: self.window,
+            seq: self.seq.unwrap_or_default(),
+            tombstones: self.tombstones,
+            has_op: self.has_op,
+            within: None,
+        })
+    }
+}
+
+/// The union of two spans.
+fn union<T: Ord>(a: Option<(T, T)>, b: Option<(T, T)>) -> Option<(T, T)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        (a, b) => a.or(b),
+    }
+}
