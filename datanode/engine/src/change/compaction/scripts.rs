@@ -18,7 +18,7 @@ use goldenscript::{ArgumentConsumer, Command, Context, Runner};
 
 use super::*;
 
-#[path = "../../../../tests/scripts/run.rs"]
+#[path = "../../../../../tests/scripts/run.rs"]
 mod run;
 
 /// The files of a script's partition.
