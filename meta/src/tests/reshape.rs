@@ -246,6 +246,23 @@ fn a_partition_is_in_one_change_at_a_time_and_its_replicas_stay_meanwhile() {
 }
 
 #[test]
+fn a_right_neighbour_is_frozen_only_when_its_replicas_are_on_the_left_ones_nodes() {
+    let (mut world, ids) = three();
+    let add = vec![NodeId(4)];
+    let remove = vec![*record(&world, ids[0]).replicas.keys().next().unwrap()];
+    world.command(&Command::Move { partition: ids[0], add, remove, replaces: None }).unwrap();
+    world.settle_moves();
+    merge(&mut world, ids[0], ids[1]).unwrap();
+    let early = [Progress::Freezing, Progress::Frozen { index: 30 }, Progress::Absorbed];
+    for progress in early {
+        assert_eq!(advance(&mut world, ids[0], progress), Reply::Unchanged);
+    }
+    world.settle_moves();
+    absorb(&mut world, ids[0]);
+    assert_eq!(world.table("t").partitions, [ids[0], ids[2]]);
+}
+
+#[test]
 fn changes_of_a_table_wait_for_its_splits_and_they_for_those() {
     let (mut world, ids) = three();
     split(&mut world, ids[0], at(50)).unwrap();

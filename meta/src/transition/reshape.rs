@@ -264,8 +264,8 @@ fn advance_merge(
     let mut draft = Draft::new(state);
     let step = merge.step;
     match (merge.stage, progress) {
-        // Moving and freezing the right neighbour.
-        (Stage::Gathering, Progress::Freezing) => {
+        // The freeze may be ordered only when the right neighbour's replicas are on the left one's nodes for good.
+        (Stage::Gathering, Progress::Freezing) if right.target.is_none() => {
             draft.reshape(record, merge.at(Stage::Freezing));
         }
         (Stage::Freezing, Progress::Frozen { index }) => {
