@@ -143,7 +143,9 @@ impl Bounded {
             Some(Expr::Literal(value, _)) => value.try_as_str().flatten(),
             _ => None,
         };
-        let pattern = regular::pattern(text(1)?, text(self.flags_at()).unwrap_or_default());
+        let flags = text(self.flags_at()).unwrap_or_default();
+        // What is no pattern is refused when the call runs.
+        let pattern = regular::pattern(text(1)?, flags).ok()?;
         if text(1) == Some(pattern.as_ref()) {
             return None;
         }
@@ -175,7 +177,8 @@ impl ScalarUDFImpl for Bounded {
         if self.growth == Growth::Matched
             && let Some(replacement) = args.args.get_mut(2)
         {
-            *replacement = texts_written(replacement, |text| regular::replacement(text).into())?;
+            *replacement =
+                texts_written(replacement, |text| Ok(regular::replacement(text).into()))?;
         }
         self.inner().invoke_with_args(args)
     }
@@ -228,13 +231,13 @@ fn constant_text(of: &ColumnarValue) -> Option<String> {
 /// Texts in the words of the regex crate, in their type.
 fn texts_written(
     of: &ColumnarValue,
-    write: impl for<'a> Fn(&'a str) -> Cow<'a, str>,
+    write: impl for<'a> Fn(&'a str) -> Result<Cow<'a, str>, SqlError>,
 ) -> Result<ColumnarValue> {
     let to = of.data_type();
     let constant = matches!(of, ColumnarValue::Scalar(_));
     let texts = cast(&of.to_array(1)?, &DataType::Utf8)?;
-    let written = texts.as_string::<i32>().iter().map(|text| text.map(&write));
-    let written = cast(&written.collect::<StringArray>(), &to)?;
+    let written = texts.as_string::<i32>().iter().map(|text| text.map(&write).transpose());
+    let written = cast(&written.collect::<Result<StringArray, SqlError>>()?, &to)?;
     if constant {
         return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&written, 0)?));
     }

@@ -5,23 +5,30 @@
 //!   regexp_split_to_array(text, pattern [, flags])                      what lies between matches
 //!   regexp_all_matches(text, pattern, flags)                            what `regexp_matches` spreads over rows
 //!   regexp_replace_nth(text, pattern, to, start [, n [, flags]])        what `regexp_replace` is of so many arguments
+//!   regexp_matched(text, pattern, flags)                                `~` of a pattern that is not written down
 //! ```
 //!
 //! Patterns are those of the regex crate, in which DataFusion's functions take them, but for what means another thing in
 //! PostgreSQL ([`pattern`]). They are bounded as DataFusion's are, and compiled once for rows that have one.
 
 use std::borrow::Cow;
+use std::iter::Peekable;
+use std::str::CharIndices;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayBuilder, ArrayRef, ListBuilder, StringArray, StringBuilder};
+use arrow::array::{
+    Array, ArrayBuilder, ArrayRef, BooleanArray, ListBuilder, StringArray, StringBuilder,
+};
 use arrow::datatypes::{DataType, Field};
 use datafusion::error::Result;
 use datafusion::logical_expr::ScalarUDF;
 use regex::{Regex, RegexBuilder};
 
 use crate::bounded::{check_size, check_total};
-use crate::error::{INVALID_PARAMETER_VALUE, INVALID_REGULAR_EXPRESSION, SqlError};
-use crate::plain::{Plain, Texts, is_text, is_whole, texts, wholes};
+use crate::error::{
+    FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, INVALID_REGULAR_EXPRESSION, SqlError,
+};
+use crate::plain::{Plain, Texts, all, is_text, is_whole, texts, wholes};
 
 /// Bytes of a pattern; compiled, it takes a thousand times as much.
 const PATTERN_BYTES_MAX: usize = 16 << 10;
@@ -30,7 +37,7 @@ const ELEMENT_BYTES: u64 = 16;
 
 /// The functions.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
-    [&SUBSTR, &SPLIT, &ALL_MATCHES, &REPLACE_NTH].into_iter().map(Plain::function)
+    [&SUBSTR, &SPLIT, &ALL_MATCHES, &REPLACE_NTH, &MATCHED].into_iter().map(Plain::function)
 }
 
 /// A pattern with its flags, compiled when it is another than before.
@@ -53,18 +60,16 @@ impl Compiled {
 }
 
 fn compiled(pattern: &str, flags: &str) -> Result<Regex, SqlError> {
-    let invalid = |message: String| SqlError::new(INVALID_REGULAR_EXPRESSION, message);
     if pattern.len() > PATTERN_BYTES_MAX {
-        return Err(invalid(format!(
-            "a regular expression is longer than {PATTERN_BYTES_MAX} bytes"
-        )));
+        let message = format!("a regular expression is longer than {PATTERN_BYTES_MAX} bytes");
+        return Err(SqlError::new(INVALID_REGULAR_EXPRESSION, message));
     }
     let escaped;
     let mut builder = if flags.contains('q') {
         escaped = regex::escape(pattern);
         RegexBuilder::new(&escaped)
     } else {
-        RegexBuilder::new(&self::pattern(pattern, "n"))
+        RegexBuilder::new(&self::pattern(pattern, "n")?)
     };
     // In PostgreSQL a point is any letter, and the end of a line is no end, unless a flag says so.
     builder.dot_matches_new_line(true);
@@ -84,102 +89,313 @@ fn compiled(pattern: &str, flags: &str) -> Result<Regex, SqlError> {
             }
         };
     }
-    builder.build().map_err(|error| invalid(format!("invalid regular expression: {error}")))
+    builder.build().map_err(invalid)
 }
 
 /// A letter or a digit, and nothing that only goes along with one.
 const WORD: &str = r"\p{Alphabetic}\p{Nd}_";
 const NO_WORD: &str = r"[^\p{Alphabetic}\p{Nd}_]";
+/// What a translated pattern begins with where its translation would be another one: two groups of nothing.
+pub(crate) const TRANSLATED: &str = "(?:(?:))";
 
 /// A pattern of PostgreSQL's in the words of the regex crate:
 ///
 /// ```text
-///   .          ends of lines are letters too, unless a flag (`n`, `p`, `m`) says otherwise
-///   \w \W \d   marks that go along with a letter are no part of a word, digits are 0 to 9
-///   \y \Y      \b and \B: at the edge of a word, and not there
-///   \m \M \Z   the beginning and the end of a word, and of the text
-///   [[&]       an opening bracket and what joins sets are letters in brackets
+///   .               ends of lines are letters too, unless a flag (`n`, `p`, `m`) says otherwise
+///   \w \W \d        marks that go along with a letter are no part of a word, digits are 0 to 9
+///   \y \Y           at the edge of a word, and not there
+///   \m \M \Z        the beginning and the end of a word, and of the text; so are [[:<:]] and [[:>:]]
+///   \a \b \B \e     the bell, backspace, a backslash, escape
+///   \cX \0 \017     control characters, and letters by their octal,
+///   \x1F \u00E9     or hexadecimal numbers
+///   [[&] [a--]      an opening bracket and what joins sets are letters in brackets
+///   {               a letter, but before a digit
+///   (?n) ***=       options that come first
 /// ```
 ///
 /// What was translated is translated to itself.
-pub fn pattern<'a>(of: &'a str, flags: &str) -> Cow<'a, str> {
+///
+/// # Errors
+/// For what the regex crate cannot find (back references, lookahead), and for what is no pattern in PostgreSQL though the
+/// crate takes it.
+pub fn pattern<'a>(of: &'a str, flags: &str) -> Result<Cow<'a, str>, SqlError> {
+    if of.starts_with(TRANSLATED) {
+        return Ok(Cow::Borrowed(of));
+    }
+    let written = translated(of, flags)?;
+    if written == of {
+        return Ok(Cow::Borrowed(of));
+    }
+    let is_kept = translated(&written, flags).is_ok_and(|again| again == written);
+    Ok(Cow::Owned(if is_kept { written } else { format!("{TRANSLATED}{written}") }))
+}
+
+/// A part of a pattern in the words of the regex crate, in which a point is any letter.
+pub(crate) fn part(of: &str) -> Result<String, SqlError> {
+    translated(of, "n")
+}
+
+fn invalid(message: impl std::fmt::Display) -> SqlError {
+    SqlError::new(INVALID_REGULAR_EXPRESSION, format!("invalid regular expression: {message}"))
+}
+
+fn not_supported(what: &str) -> SqlError {
+    SqlError::new(FEATURE_NOT_SUPPORTED, format!("{what} in regular expressions are not supported"))
+}
+
+/// The letters of a pattern that are still to be read.
+type Letters<'a> = Peekable<CharIndices<'a>>;
+
+fn translated(of: &str, flags: &str) -> Result<String, SqlError> {
+    if let Some(letters) = of.strip_prefix("***=") {
+        return Ok(regex::escape(letters));
+    }
+    let of = of.strip_prefix("***:").unwrap_or(of);
     let mut written = String::with_capacity(of.len() + 8);
+    let (options, of) = with_options(of, &mut written)?;
     let mut letters = of.char_indices().peekable();
-    let (mut has_point, mut in_brackets) = (false, false);
+    let mut has_point = false;
     while let Some((at, letter)) = letters.next() {
         match letter {
-            '\\' => {
-                let Some((_, escaped)) = letters.next() else {
-                    written.push('\\');
-                    break;
-                };
-                written.push_str(match (escaped, in_brackets) {
-                    ('w', true) => WORD,
-                    ('w', false) => r"[\p{Alphabetic}\p{Nd}_]",
-                    ('W', _) => NO_WORD,
-                    ('d', true) => "0-9",
-                    ('d', false) => "[0-9]",
-                    ('D', _) => "[^0-9]",
-                    ('y', false) => r"\b",
-                    ('Y', false) => r"\B",
-                    ('m', false) => r"\b{start}",
-                    ('M', false) => r"\b{end}",
-                    ('Z', false) => r"\z",
-                    _ => {
-                        written.push('\\');
-                        written.push(escaped);
-                        continue;
-                    }
-                });
-            }
-            '[' if in_brackets => {
-                let rest = &of[at..];
-                let class = rest.starts_with("[:").then(|| rest.find(":]")).flatten();
-                if let Some(end) = class {
-                    written.push_str(&rest[..end + 2]);
-                    while letters.next_if(|(place, _)| *place < at + end + 2).is_some() {}
-                } else if let Some(length) = [NO_WORD, "[^0-9]"]
-                    .iter()
-                    .find(|ours| rest.starts_with(**ours))
-                    .map(|s| s.len())
-                {
-                    written.push_str(&rest[..length]);
-                    while letters.next_if(|(place, _)| *place < at + length).is_some() {}
-                } else {
-                    written.push_str(r"\[");
-                }
-            }
-            '&' | '~' if in_brackets => {
-                written.push('\\');
-                written.push(letter);
-            }
+            '\\' => escaped(&mut letters, false, &mut written)?,
             '[' => {
-                in_brackets = true;
-                written.push('[');
-                if letters.next_if(|(_, next)| *next == '^').is_some() {
-                    written.push('^');
-                }
-                // There it closes nothing.
-                if letters.next_if(|(_, next)| *next == ']').is_some() {
-                    written.push_str(r"\]");
+                let rest = &of[at..];
+                let edge = [("[[:<:]]", r"\b{start}"), ("[[:>:]]", r"\b{end}")];
+                if let Some((edge, ours)) = edge.iter().find(|(edge, _)| rest.starts_with(edge)) {
+                    written.push_str(ours);
+                    skip_to(&mut letters, at + edge.len());
+                } else {
+                    bracket(of, &mut letters, &mut written)?;
                 }
             }
-            ']' => {
-                in_brackets = false;
-                written.push(']');
+            '{' if !letters.peek().is_some_and(|(_, next)| next.is_ascii_digit()) => {
+                written.push_str(r"\{");
+            }
+            '(' => {
+                written.push('(');
+                group(&of[at + 1..])?;
             }
             other => {
-                has_point |= other == '.' && !in_brackets;
+                has_point |= other == '.';
                 written.push(other);
             }
         }
     }
-    let of_lines = flags.contains(['n', 'p', 'm']);
-    if has_point && !of_lines && !written.starts_with("(?s)") {
+    let of_lines = flags.contains(['n', 'p', 'm']) || options.contains(['n', 'p', 'm', 's']);
+    if has_point && !of_lines {
         written.insert_str(0, "(?s)");
     }
-    if written == of { Cow::Borrowed(of) } else { Cow::Owned(written) }
+    Ok(written)
 }
+
+/// Refuses groups that the regex crate does not have, or PostgreSQL.
+fn group(inside: &str) -> Result<(), SqlError> {
+    let Some(kind) = inside.strip_prefix('?') else { return Ok(()) };
+    match kind.chars().next() {
+        Some(':') => Ok(()),
+        Some('=' | '!') => Err(not_supported("lookahead constraints")),
+        Some('<') => Err(not_supported("lookbehind constraints")),
+        _ => Err(invalid("quantifier operand invalid")),
+    }
+}
+
+/// Writes the options that a pattern begins with, and gives them and what follows them.
+fn with_options<'a>(of: &'a str, written: &mut String) -> Result<(&'a str, &'a str), SqlError> {
+    let Some(options) = of.strip_prefix("(?") else { return Ok(("", of)) };
+    let Some((options, rest)) = options.split_once(')') else { return Ok(("", of)) };
+    if options.is_empty() || !options.chars().all(|option| option.is_ascii_alphabetic()) {
+        return Ok(("", of));
+    }
+    for option in options.chars() {
+        written.push_str(match option {
+            'i' => "(?i)",
+            'c' => "(?-i)",
+            'n' | 'm' => "(?m-s)",
+            'p' => "(?-s)",
+            'w' => "(?m)",
+            's' => "(?s-m)",
+            'x' => "(?x)",
+            'e' | 't' => "",
+            'b' | 'q' => return Err(not_supported("options that say what a pattern is")),
+            _ => return Err(invalid("invalid embedded option")),
+        });
+    }
+    Ok((options, rest))
+}
+
+fn skip_to(letters: &mut Letters<'_>, end: usize) {
+    while letters.next_if(|(at, _)| *at < end).is_some() {}
+}
+
+/// Translates an expression in brackets, of which the first one is read.
+fn bracket(of: &str, letters: &mut Letters<'_>, written: &mut String) -> Result<(), SqlError> {
+    written.push('[');
+    if letters.next_if(|(_, next)| *next == '^').is_some() {
+        written.push('^');
+    }
+    // There it closes nothing, and a minus is a letter.
+    let (mut is_first, mut ends_range) = (true, false);
+    while let Some((at, letter)) = letters.next() {
+        let begins = std::mem::take(&mut is_first);
+        let ended = std::mem::take(&mut ends_range);
+        match letter {
+            ']' if begins => written.push_str(r"\]"),
+            ']' => {
+                written.push(']');
+                return Ok(());
+            }
+            '\\' => escaped(letters, true, written)?,
+            '-' => {
+                let is_last = letters.peek().is_some_and(|(_, next)| *next == ']');
+                if begins || ended || is_last {
+                    written.push_str(r"\-");
+                } else {
+                    written.push('-');
+                    ends_range = true;
+                }
+            }
+            '[' => {
+                let rest = &of[at..];
+                let named = |open: &str, close: &str| {
+                    let name = rest.strip_prefix(open)?;
+                    name.find(close).map(|end| &name[..end])
+                };
+                if let Some(class) = named("[:", ":]") {
+                    let end = at + class.len() + 4;
+                    written.push_str(&of[at..end]);
+                    skip_to(letters, end);
+                } else if let Some(name) = named("[.", ".]").or_else(|| named("[=", "=]")) {
+                    let mut of_name = name.chars();
+                    let (Some(letter), None) = (of_name.next(), of_name.next()) else {
+                        return Err(not_supported("names of letters"));
+                    };
+                    letter_in(letter, written);
+                    skip_to(letters, at + name.len() + 4);
+                } else {
+                    written.push_str(r"\[");
+                }
+            }
+            '&' | '~' => {
+                written.push('\\');
+                written.push(letter);
+            }
+            other => written.push(other),
+        }
+    }
+    Ok(())
+}
+
+/// Writes a letter that means itself.
+fn letter_in(letter: char, written: &mut String) {
+    if letter.is_ascii_alphanumeric() || !letter.is_ascii() {
+        written.push(letter);
+    } else {
+        written.push_str(&format!(r"\x{{{:X}}}", u32::from(letter)));
+    }
+}
+
+/// Digits of a base that come next, so many at most.
+fn digits(letters: &mut Letters<'_>, base: u32, most: usize) -> String {
+    let mut digits = String::new();
+    while digits.len() < most
+        && let Some((_, digit)) = letters.next_if(|(_, next)| next.is_digit(base))
+    {
+        digits.push(digit);
+    }
+    digits
+}
+
+/// Translates what follows a backslash.
+fn escaped(
+    letters: &mut Letters<'_>,
+    in_brackets: bool,
+    written: &mut String,
+) -> Result<(), SqlError> {
+    let no_escape = || invalid("invalid escape \\ sequence");
+    let Some((_, escaped)) = letters.next() else { return Err(no_escape()) };
+    let number = |digits: &str, base: u32| {
+        let number = u32::from_str_radix(digits, base).ok();
+        number.and_then(char::from_u32).ok_or_else(no_escape)
+    };
+    let ours = match (escaped, in_brackets) {
+        ('w', true) => WORD,
+        ('w', false) => r"[\p{Alphabetic}\p{Nd}_]",
+        ('W', _) => NO_WORD,
+        ('d', true) => "0-9",
+        ('d', false) => "[0-9]",
+        ('D', _) => "[^0-9]",
+        ('s', _) => r"\s",
+        ('S', _) => r"\S",
+        ('f', _) => r"\f",
+        ('n', _) => r"\n",
+        ('r', _) => r"\r",
+        ('t', _) => r"\t",
+        ('v', _) => r"\v",
+        ('A', false) => r"\A",
+        ('Z', false) => r"\z",
+        ('y', false) => r"\b",
+        ('Y', false) => r"\B",
+        ('m', false) => r"\b{start}",
+        ('M', false) => r"\b{end}",
+        _ => "",
+    };
+    if !ours.is_empty() {
+        written.push_str(ours);
+        return Ok(());
+    }
+    let letter = match (escaped, in_brackets) {
+        ('a', _) => '\u{7}',
+        ('b', _) => '\u{8}',
+        ('e', _) => '\u{1b}',
+        ('B', _) => '\\',
+        ('c', _) => {
+            let (_, letter) = letters.next().ok_or_else(no_escape)?;
+            char::from_u32(u32::from(letter) & 0x1f).ok_or_else(no_escape)?
+        }
+        ('u' | 'U', _) => {
+            let count = if escaped == 'u' { 4 } else { 8 };
+            let digits = digits(letters, 16, count);
+            if digits.len() < count {
+                return Err(no_escape());
+            }
+            number(&digits, 16)?
+        }
+        ('x', _) => {
+            let digits = digits(letters, 16, usize::MAX);
+            number(&digits, 16)?
+        }
+        ('0', _) => number(&format!("0{}", digits(letters, 8, 2)), 8)?,
+        ('1'..='9', false) => return Err(not_supported("back references")),
+        (other, _) if other.is_ascii_alphanumeric() => return Err(no_escape()),
+        (other, _) if other.is_ascii_punctuation() && !matches!(other, '<' | '>') => {
+            written.push('\\');
+            written.push(other);
+            return Ok(());
+        }
+        (other, _) => other,
+    };
+    letter_in(letter, written);
+    Ok(())
+}
+
+/// Whether texts match patterns of their own rows: `~` and its kin, where the pattern is not written down.
+static MATCHED: Plain = Plain {
+    name: "regexp_matched",
+    takes: |of| all(of, 3, is_text, &DataType::Utf8),
+    gives: |_| DataType::Boolean,
+    run: |of| {
+        let (values, patterns, flags) = (texts(&of[0])?, texts(&of[1])?, texts(&of[2])?);
+        let mut compiled = Compiled::default();
+        let made = (0..values.len()).map(|row| {
+            if of.iter().any(|of| of.is_null(row)) {
+                return Ok(None);
+            }
+            let regex = compiled.of(patterns.value(row), flags.value(row))?;
+            Ok(Some(regex.is_match(values.value(row))))
+        });
+        Ok(Arc::new(made.collect::<Result<BooleanArray, SqlError>>()?))
+    },
+};
 
 fn list_of_texts(_: &[DataType]) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true)))
@@ -472,15 +688,64 @@ mod tests {
             ("[^]a]+", "]ab", "b"),
             ("[[:alpha:][:digit:]]+", "-a1", "a1"),
             (r"\.", "a.", "."),
+            (r"a\bc", "abc a\u{8}c", "a\u{8}c"),
+            (r"a\Bc", r"ac a\c", r"a\c"),
+            (r"\x41\u00e9\U000000e9", "A\u{e9}\u{e9}", "A\u{e9}\u{e9}"),
+            (r"\0\017\cA\e\a", "\0\u{f}\u{1}\u{1b}\u{7}", "\0\u{f}\u{1}\u{1b}\u{7}"),
+            (r"[\b]", "b\u{8}", "\u{8}"),
+            (r"\<a\>", "a <a>", "<a>"),
+            ("[[:<:]]a[[:>:]]", "ab a", "a"),
+            ("a{b", "a{b", "a{b"),
+            ("a{2}", "aa", "aa"),
+            ("[+--]+", "a+,-.", "+,-"),
+            ("[a-]+", "b-a", "-a"),
+            ("[[.-.]a]+", "b-a", "-a"),
+            ("***=a.b", "aab a.b", "a.b"),
+            ("***:a.b", "acb", "acb"),
+            ("(?n)a.", "a\nab", "ab"),
+            ("(?i)A", "a", "a"),
         ] {
-            let written = pattern(of, "");
+            let written = pattern(of, "").unwrap();
             let regex = Regex::new(&written).unwrap();
             assert_eq!(regex.find(value).map(|found| found.as_str()), Some(found), "{of}");
-            assert_eq!(pattern(&written, ""), written, "{of}");
+            assert_eq!(pattern(&written, "").unwrap(), written, "{of}");
         }
-        for (of, flags) in [("a.c", "n"), ("^a|b$", ""), (r"\s\.", ""), ("(?i)a", ""), ("\\", "")] {
-            assert!(matches!(pattern(of, flags), Cow::Borrowed(_)), "{of}");
+        for (of, flags) in [("a.c", "n"), ("^a|b$", ""), (r"\s\.", ""), ("(?i)a", "")] {
+            assert!(matches!(pattern(of, flags), Ok(Cow::Borrowed(_))), "{of}");
         }
+    }
+
+    #[test]
+    fn what_is_no_pattern_or_cannot_be_found_is_refused_by_name() {
+        for (of, sqlstate) in [
+            (r"(a)\1", "0A000"),
+            ("a(?=b)", "0A000"),
+            ("a(?!b)", "0A000"),
+            ("(?<=a)b", "0A000"),
+            ("(?<!a)b", "0A000"),
+            ("[[.hyphen.]]", "0A000"),
+            ("(?q)a.", "0A000"),
+            ("a(?i)b", "2201B"),
+            ("(?j)a", "2201B"),
+            (r"\p{L}", "2201B"),
+            (r"\z", "2201B"),
+            (r"[\A]", "2201B"),
+            ("\\", "2201B"),
+        ] {
+            let refused = pattern(of, "").unwrap_err();
+            assert_eq!(refused.sqlstate, sqlstate, "{of}: {}", refused.message);
+        }
+    }
+
+    #[test]
+    fn patterns_of_rows_are_matched_as_those_that_are_written_down() {
+        let patterns = StringArray::from(vec![Some(r"\ya"), Some("A.b"), None, Some("b$")]);
+        let values = StringArray::from(vec!["a b", "xA\nb", "a", "ab\n"]);
+        let flags = StringArray::from(vec![""; 4]);
+        let of: [ArrayRef; 3] = [Arc::new(values), Arc::new(patterns), Arc::new(flags)];
+        let made = (MATCHED.run)(&of).unwrap();
+        let made: Vec<Option<bool>> = arrow::array::AsArray::as_boolean(&made).iter().collect();
+        assert_eq!(made, [Some(true), Some(true), None, Some(false)]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use datafusion::logical_expr::ScalarUDF;
 
 use crate::error::SqlError;
 use crate::plain::{Plain, Texts, all, is_text, texts};
-use crate::regular::Compiled;
+use crate::regular::{self, Compiled, TRANSLATED};
 
 /// The escape character where none is said.
 const ESCAPE: char = '\\';
@@ -197,14 +197,16 @@ fn translated(pattern: &str, escape: Option<char>) -> Result<String, SqlError> {
             other => part.push(other),
         }
     }
-    Ok(match parts.as_slice() {
+    let parts = parts.iter().map(|part| regular::part(part)).collect::<Result<Vec<_>, _>>()?;
+    let written = match parts.as_slice() {
         [before, taken, after @ ..] => {
             // What comes before and after is as short as can be.
             let after = after.first().map_or("", String::as_str);
             format!(r"\A(?U:{before})({taken})(?U:{after})\z")
         }
         _ => format!(r"\A(?:{})\z", parts.concat()),
-    })
+    };
+    Ok(format!("{TRANSLATED}{written}"))
 }
 
 /// A letter behind the escape character: itself, or one of POSIX's classes, `\d`.
