@@ -2,7 +2,8 @@
 //!
 //! In PostgreSQL it is an error with SQLSTATE 22012, as it is of other numbers; arrow's quotient is infinite, and its
 //! remainder NaN. NaN divided by zero is NaN, there too. After types are known, [`CheckedDivision`] puts a function in the
-//! place of `/` and `%` of floats, but where the divisor is a number that is written down, and not zero.
+//! place of `%` of floats, and of `/` but where the divisor is a number that is written down, and not zero. NaN has no sign
+//! (`float_arithmetic.rs`).
 //!
 //! Invariant: columns are named as they were, and what has a divisor is what it was.
 
@@ -24,6 +25,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr_common::datum::apply;
 
+use crate::float_arithmetic::with_one_nan;
 use crate::functions::REGISTRY;
 
 /// The functions that stand for operators.
@@ -112,13 +114,13 @@ fn is_float(of: &DataType) -> bool {
 /// `/` of numbers of one type, of which none is divided by zero.
 pub(crate) fn quotient(left: &dyn Datum, right: &dyn Datum) -> Result<ArrayRef, ArrowError> {
     check(left, right)?;
-    numeric::div(left, right)
+    numeric::div(left, right).map(with_one_nan)
 }
 
 /// `%` of numbers of one type, of which none is divided by zero.
 pub(crate) fn remainder(left: &dyn Datum, right: &dyn Datum) -> Result<ArrayRef, ArrowError> {
     check(left, right)?;
-    numeric::rem(left, right)
+    numeric::rem(left, right).map(with_one_nan)
 }
 
 /// Refuses zero as the divisor of a float; those of other types arrow refuses by itself.
@@ -190,7 +192,9 @@ impl FunctionRewrite for CheckedDivision {
         let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expression else {
             return Ok(Transformed::no(expression));
         };
-        let Some(part) = Part::of(*op).filter(|_| !divides(right)) else {
+        // The remainder of an infinity is NaN, whatever divides it.
+        let is_needed = |part: &Part| *part == Part::Remainder || !divides(right);
+        let Some(part) = Part::of(*op).filter(is_needed) else {
             return Ok(Transformed::no(expression));
         };
         // The right operand of a chain is short.

@@ -9,7 +9,8 @@
 //! - `avg` and `sum`: DataFusion's, faster over rows that lie together (`runs.rs`), and without sums of integers that
 //!   wrap (`whole.rs`);
 //! - `repeat`, `lpad` and others that make large values: DataFusion's, within bounds (`bounded.rs`);
-//! - what stands for `/` and `%` of floats, which refuse zero (`float_division.rs`);
+//! - what stands for `/` and `%` of floats, which refuse zero (`float_division.rs`), and for `+`, `-` and `*` of them, which
+//!   know one NaN (`float_arithmetic.rs`);
 //! - `mod` and `div` (`division.rs`), and `sign`, `every` and `variance`, which have other names there;
 //! - `date_trunc` and `date_bin`: over times of every unit, faster where they ascend (`steps.rs`);
 //! - `now` and `to_timestamp`: DataFusion's, in microseconds (`clock.rs`);
@@ -54,9 +55,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     adjusted, aggregates, apart, arrays, bounded, bytea, casts, checked, clock, concatenation,
-    division, doubles, encodings, extremes, float_division, interval_order, interval_text,
-    intervals, json, made_times, number_division, numbers, only_row, overlaps, padded, parts,
-    quoting, regular, similar, sleep, steps, time_read, to_char, value_texts, wide, zoned,
+    division, doubles, encodings, extremes, float_arithmetic, float_division, interval_order,
+    interval_text, intervals, json, made_times, number_division, numbers, only_row,
+    overlaps, padded, parts, quoting, regular, similar, sleep, steps, time_read, to_char,
+    value_texts, wide, zoned,
 };
 
 /// The version of PostgreSQL whose clients know what to expect here.
@@ -95,6 +97,7 @@ pub fn shared() -> Vec<ScalarUDF> {
     let own = own.chain(zoned::functions()).chain(value_texts::functions());
     let own = own.chain(adjusted::functions()).chain(encodings::functions());
     let own = own.chain(made_times::functions()).chain(numbers::functions());
+    let own = own.chain(float_arithmetic::functions());
     let own = own.chain(float_division::functions()).chain(similar::functions());
     let own = own.chain(quoting::functions()).chain(regular::functions());
     own.chain(time_read::functions()).chain(arrays::functions()).collect()

@@ -41,6 +41,7 @@ mod doubles;
 mod encodings;
 pub mod error;
 mod extremes;
+mod float_arithmetic;
 mod float_division;
 mod fragment;
 pub mod functions;
@@ -97,6 +98,7 @@ pub use dates::DateArithmetic;
 pub use doubles::{ExactNumbers, NearestDoubles, nearest_floats};
 pub use encodings::like_pattern;
 pub use error::SqlError;
+pub use float_arithmetic::OneNan;
 pub use float_division::CheckedDivision;
 pub use fragment::{Fragment, encode};
 pub use group_runs::GroupRuns;
@@ -112,7 +114,7 @@ pub use spans::IntervalTexts;
 pub use steps::in_utc;
 pub use value_texts::{OutputTexts, call_with_zone, cast_texts, text_of};
 pub use wide::bounded as with_bounded_constants;
-pub use window_keys::EqualZeros;
+pub use window_keys::{EqualZeros, OrderedZeros};
 pub use zone::Zone;
 
 #[cfg(test)]
