@@ -26,7 +26,7 @@ use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_worker::{
     AdjustedCalls, BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, CheckedDivision,
     DateArithmetic, EqualZeros, ExactNumbers, ExactParts, GroupRuns, IntervalOrder, IntervalTexts,
-    IntervalWindows, NearestDoubles, OneNan, OrderedZeros, OutputTexts,
+    IntervalWindows, ListedValues, NearestDoubles, OneNan, OrderedZeros, OutputTexts,
     ReadIntervals, RoundedCasts, ScaledIntervals,
 };
 use tokio::runtime::Handle;
@@ -350,6 +350,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     analysis.insert(1, Arc::new(IntervalWindows));
     analysis.insert(2, Arc::new(OrderedZeros));
     analysis.insert(3, Arc::new(ApplyFunctionRewrites::new(before_types)));
+    analysis.insert(4, Arc::new(ListedValues));
     analysis.push(Arc::new(CountedSetOperations));
     analysis.push(Arc::new(IntervalOrder));
     analysis.push(Arc::new(ExactSubqueries));

@@ -12,6 +12,7 @@
 //!   HAVING true                   HAVING (true) AND count(*) >= 0
 //!   SELECT 1.50                   SELECT CAST('1.50' AS DECIMAL(3, 2)), and so in derived tables
 //!   pg_typeof(1.50)               pg_typeof(CAST('1.50' AS DECIMAL(3, 2)))
+//!   VALUES (a + b)                VALUES (listed_value(a + b)) (`partita_worker::ListedValues`)
 //!   FETCH FIRST 3 ROWS ONLY       LIMIT 3
 //!   LOCALTIMESTAMP                CAST(now() AS TIMESTAMP(6)), and LOCALTIME and CURRENT_TIME its time of day
 //!   regexp_replace(a, b, c, 1, 2) regexp_replace_nth(a, b, c, 1, 2)
@@ -27,11 +28,12 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
     Array, ArrayElemTypeDef, BinaryOperator, CastKind, CharacterLength, DataType, ExactNumberInfo,
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    Interval, LimitClause, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
-    TimezoneInfo, Value, VisitMut, VisitorMut, visit_expressions,
+    Interval, LimitClause, ObjectName,  Query, Select, SelectItem, SetExpr,
+    Statement, TableFactor, TimezoneInfo, Value, VisitMut, VisitorMut,
+    visit_expressions,
 };
 
-use partita_worker::padded;
+use partita_worker::{LISTED_VALUE, padded};
 
 use super::from_functions;
 use super::rewritten::make_exact;
@@ -74,6 +76,7 @@ impl VisitorMut for Adapted {
         for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             exact_numbers(&mut table.query);
         }
+        listed_values(&mut query.body);
         ControlFlow::Continue(())
     }
 
@@ -180,6 +183,33 @@ fn exact_numbers(query: &mut Query) {
         if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
             make_exact(expr);
         }
+    }
+}
+
+/// Marks the values of VALUES that are computed: their types are not known yet.
+fn listed_values(body: &mut SetExpr) {
+    match body {
+        SetExpr::Values(values) => {
+            for value in values.rows.iter_mut().flat_map(|row| &mut row.content) {
+                if !is_plain(value) {
+                    *value = call(LISTED_VALUE, vec![value.clone()]);
+                }
+            }
+        }
+        SetExpr::SetOperation { left, right, .. } => {
+            listed_values(left);
+            listed_values(right);
+        }
+        _ => {}
+    }
+}
+
+/// Whether the type of a value is known when it is read.
+fn is_plain(value: &Expr) -> bool {
+    match value {
+        Expr::Value(_) | Expr::Identifier(_) => true,
+        Expr::UnaryOp { expr, .. } => matches!(expr.as_ref(), Expr::Value(_)),
+        _ => false,
     }
 }
 

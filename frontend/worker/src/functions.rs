@@ -33,6 +33,7 @@
 //! - what stands for the value of a subquery that became a join (`only_row.rs`);
 //! - what stands for intervals where they are compared (`interval_order.rs`), and for casts of texts to them
 //!   (`interval_text.rs`);
+//! - what stands around values of VALUES until their types are known (`listed.rs`);
 //! - what stands around what is cast to fewer digits (`casts.rs`), and around what is grouped by (`apart.rs`).
 //!
 //! A part of a query that runs at a node finds them there under the same names.
@@ -56,7 +57,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     adjusted, aggregates, apart, arrays, bounded, bytea, casts, checked, clock, concatenation,
     division, doubles, encodings, extremes, float_arithmetic, float_division, interval_order,
-    interval_text, intervals, json, made_times, number_division, numbers, only_row,
+    interval_text, intervals, json, listed, made_times, number_division, numbers, only_row,
     overlaps, padded, parts, quoting, regular, similar, sleep, steps, time_read, to_char,
     value_texts, wide, zoned,
 };
@@ -97,7 +98,7 @@ pub fn shared() -> Vec<ScalarUDF> {
     let own = own.chain(zoned::functions()).chain(value_texts::functions());
     let own = own.chain(adjusted::functions()).chain(encodings::functions());
     let own = own.chain(made_times::functions()).chain(numbers::functions());
-    let own = own.chain(float_arithmetic::functions());
+    let own = own.chain(float_arithmetic::functions()).chain(listed::functions());
     let own = own.chain(float_division::functions()).chain(similar::functions());
     let own = own.chain(quoting::functions()).chain(regular::functions());
     own.chain(time_read::functions()).chain(arrays::functions()).collect()
