@@ -1,13 +1,13 @@
 //! `avg` and `sum`, as DataFusion has them but for how they accumulate: doubles by runs (`runs.rs`), integers without
 //! wrapping (`whole.rs`), and so long decimals (`decimals.rs`), in windows that slide without taking back
-//! (`sliding.rs`), where `bool_and` and `bool_or` slide too; `string_agg` and `array_agg`, within bounds (`gathered.rs`); `max` and `min`, in the order that
+//! (`sliding.rs`), where `bool_and` and `bool_or` slide too; `string_agg` and `array_agg`, within bounds, and of bytes too (`gathered.rs`); `max` and `min`, in the order that
 //! PostgreSQL has (`extremes.rs`).
 //!
 //! Invariant: names, types and rules are DataFusion's; only accumulators and partial states are replaced.
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::execution::SessionStateDefaults;
@@ -17,18 +17,22 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::function::{
     AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs,
 };
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, Expr, GroupsAccumulator, Operator,
-    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs,
+    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs, Volatility,
 };
 
 use crate::decimals::{self, Long, LongDistinct, LongGroups};
 use crate::extremes::End;
-use crate::gathered::Gathered;
+use crate::gathered::{self, Gathered};
 use crate::runs::{Runs, State};
 use crate::sliding::{Holds, SlidingDoubles, SlidingTruth};
 use crate::whole::{self, Whole, WholeGroups};
+
+/// The aggregate that joins texts, and here bytes too.
+const STRING_AGG: &str = "string_agg";
 
 /// The functions of DataFusion that are replaced, under their own names.
 pub(crate) fn replaced() -> impl Iterator<Item = Arc<AggregateUDF>> {
@@ -36,7 +40,7 @@ pub(crate) fn replaced() -> impl Iterator<Item = Arc<AggregateUDF>> {
         let kind = match inner.name() {
             "avg" => Kind::Adds(State::CountAndSum),
             "sum" => Kind::Adds(State::Sum),
-            "string_agg" | "array_agg" => Kind::Gathers,
+            STRING_AGG | "array_agg" => Kind::Gathers,
             "max" => Kind::Extreme(End::Max),
             "min" => Kind::Extreme(End::Min),
             "bool_and" => Kind::Holds(Holds::OfAll),
@@ -76,6 +80,7 @@ struct Replaced {
     inner: Arc<AggregateUDF>,
     kind: Kind,
     aliases: Vec<String>,
+    signature: Signature,
 }
 
 impl Replaced {
@@ -85,11 +90,21 @@ impl Replaced {
             // DataFusion's own way to name a function otherwise forgets how it slides.
             aliases.push("every".to_owned());
         }
-        Self { inner, kind, aliases }
+        let signature = if inner.name() == STRING_AGG {
+            Signature::user_defined(Volatility::Immutable)
+        } else {
+            inner.signature().clone()
+        };
+        Self { inner, kind, aliases, signature }
     }
 
     fn inner(&self) -> &dyn AggregateUDFImpl {
         self.inner.inner().as_ref()
+    }
+
+    /// Whether this joins values of a type that are bytes (`gathered.rs`).
+    fn joins_bytes(&self, of: Option<&DataType>) -> bool {
+        self.inner.name() == STRING_AGG && of.is_some_and(DataType::is_binary)
     }
 
     /// The type of a sum of integers, if this is one.
@@ -202,16 +217,23 @@ impl AggregateUDFImpl for Replaced {
     }
 
     fn signature(&self) -> &Signature {
-        self.inner().signature()
+        &self.signature
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        if self.joins_bytes(types.first()) {
+            return Ok(DataType::BinaryView);
+        }
         self.inner().return_type(types)
     }
 
     /// Of gathered values their marks (`pg.oid_alias`) say what the array is of.
     fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
         let returned = self.inner().return_field(fields)?;
+        if self.joins_bytes(fields.first().map(|field| field.data_type())) {
+            let returned = returned.as_ref().clone();
+            return Ok(Arc::new(returned.with_data_type(DataType::BinaryView)));
+        }
         match (self.kind, fields.first()) {
             (Kind::Gathers, Some(values)) if !values.metadata().is_empty() => {
                 let returned = returned.as_ref().clone();
@@ -243,6 +265,10 @@ impl AggregateUDFImpl for Replaced {
         if let Some(total) = self.end().and_then(|end| end.total(args.return_field.data_type())) {
             return Ok(total);
         }
+        if self.joins_bytes(Some(args.return_field.data_type())) {
+            let inner = gathered::of_bytes(args, |args| self.inner().accumulator(args))?;
+            return Ok(self.within_bounds(inner));
+        }
         let inner = self.inner().accumulator(args)?;
         Ok(self.within_bounds(inner))
     }
@@ -259,10 +285,22 @@ impl AggregateUDFImpl for Replaced {
             }
             return self.halves_of_state(&args);
         }
+        if self.joins_bytes(Some(args.return_field.data_type())) {
+            let input_fields = &gathered::as_texts(args.input_fields);
+            let return_field = gathered::as_text(&args.return_field);
+            return self.inner().state_fields(StateFieldsArgs {
+                input_fields,
+                return_field,
+                ..args
+            });
+        }
         self.inner().state_fields(args)
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        if self.joins_bytes(Some(args.return_field.data_type())) {
+            return false;
+        }
         let own = self.end().is_some_and(|end| end.groups(args.return_field.data_type()).is_some());
         own || self.inner().groups_accumulator_supported(args)
     }
@@ -290,6 +328,10 @@ impl AggregateUDFImpl for Replaced {
         if self.adds_doubles(&args) {
             let average = self.kind == Kind::Adds(State::CountAndSum);
             return Ok(Box::new(SlidingDoubles::new(average)));
+        }
+        if self.joins_bytes(Some(args.return_field.data_type())) {
+            let sliding = |args: AccumulatorArgs<'_>| self.inner().create_sliding_accumulator(args);
+            return Ok(self.within_bounds(gathered::of_bytes(args, sliding)?));
         }
         let inner = self.inner().create_sliding_accumulator(args)?;
         Ok(self.within_bounds(inner))
@@ -335,7 +377,15 @@ impl AggregateUDFImpl for Replaced {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner().coerce_types(types)
+        if self.inner.name() != STRING_AGG {
+            return self.inner().coerce_types(types);
+        }
+        if types.len() == 2 && self.joins_bytes(types.first()) {
+            return Ok(vec![DataType::BinaryView; 2]);
+        }
+        let fields = types.iter().map(|of| Arc::new(Field::new("argument", of.clone(), true)));
+        let fields = fields_with_udf(&fields.collect::<Vec<_>>(), self.inner.as_ref())?;
+        Ok(fields.iter().map(|field| field.data_type().clone()).collect())
     }
 
     fn is_descending(&self) -> Option<bool> {
@@ -372,7 +422,7 @@ mod tests {
     use arrow::array::{
         Array, ArrayRef, AsArray, Decimal128Array, Int64Array, RecordBatch, UInt64Array,
     };
-    use arrow::datatypes::{Field, Int64Type, Schema, UInt64Type};
+    use arrow::datatypes::{Int64Type, Schema, UInt64Type};
     use datafusion::datasource::MemTable;
     use datafusion::execution::FunctionRegistry;
     use datafusion::prelude::{SessionConfig, SessionContext};
