@@ -12,13 +12,14 @@
 //!   HAVING true                   HAVING (true) AND count(*) >= 0
 //!   SELECT 1.50                   SELECT CAST('1.50' AS DECIMAL(3, 2)), and so in derived tables
 //!   pg_typeof(1.50)               pg_typeof(CAST('1.50' AS DECIMAL(3, 2)))
+//!   mod(a, 1.50)                  mod(a, CAST('1.50' AS DECIMAL(3, 2))), and so in NULLIF, CASE and others
 //!   VALUES (a + b)                VALUES (listed_value(a + b)) (`partita_worker::ListedValues`)
 //!   FETCH FIRST 3 ROWS ONLY       LIMIT 3
 //!   LOCALTIMESTAMP                CAST(now() AS TIMESTAMP(6)), and LOCALTIME and CURRENT_TIME its time of day
 //!   regexp_replace(a, b, c, 1, 2) regexp_replace_nth(a, b, c, 1, 2)
 //! ```
 //!
-//! Numbers elsewhere are made exact where the types beside them are known (`partita_worker::ExactNumbers`).
+//! Other numbers are made exact where the types beside them are known (`partita_worker::ExactNumbers`).
 //!
 //! This is done when a statement is planned: what clients are shown of it is what they wrote.
 
@@ -28,8 +29,8 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
     Array, ArrayElemTypeDef, BinaryOperator, CastKind, CharacterLength, DataType, ExactNumberInfo,
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    Interval, LimitClause, ObjectName,  Query, Select, SelectItem, SetExpr,
-    Statement, TableFactor, TimezoneInfo, Value, VisitMut, VisitorMut,
+    Interval, LimitClause, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr,
+    Statement, TableFactor, TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut,
     visit_expressions,
 };
 
@@ -42,6 +43,8 @@ use crate::error::{INVALID_TEXT, STATEMENT_TOO_COMPLEX, SqlError};
 
 /// Binary digits of the significand from which a FLOAT is a double.
 const DOUBLE_DIGITS: u64 = 25;
+/// Functions whose values are as exact as their arguments.
+const EXACT: [&str; 7] = ["abs", "coalesce", "div", "greatest", "least", "mod", "nullif"];
 /// Elements that a value is compared with; each is an expression of its own.
 const ELEMENTS_MAX: usize = 10_000;
 
@@ -107,6 +110,7 @@ impl VisitorMut for Adapted {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        make_results_exact(expr);
         match adapted(expr) {
             Ok(None) => {}
             Ok(Some(other)) => *expr = other,
@@ -183,6 +187,43 @@ fn exact_numbers(query: &mut Query) {
         if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
             make_exact(expr);
         }
+    }
+}
+
+/// Makes the numbers exact that a function or a CASE may give back, or compute with.
+fn make_results_exact(expr: &mut Expr) {
+    match expr {
+        Expr::Case { conditions, else_result, .. } => {
+            for branch in conditions {
+                make_signed_exact(&mut branch.result);
+            }
+            if let Some(result) = else_result {
+                make_signed_exact(result);
+            }
+        }
+        Expr::Function(Function {
+            name, args: FunctionArguments::List(list), over: None, ..
+        }) => {
+            let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return };
+            if EXACT.contains(&folded(name).as_str()) {
+                for argument in &mut list.args {
+                    if let FunctionArg::Unnamed(FunctionArgExpr::Expr(of)) = argument {
+                        make_signed_exact(of);
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn make_signed_exact(value: &mut Expr) {
+    match value {
+        Expr::Nested(of)
+        | Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr: of } => {
+            make_signed_exact(of);
+        }
+        other => make_exact(other),
     }
 }
 

@@ -232,6 +232,14 @@ impl ScalarUDFImpl for Adjusted {
             coerced.extend(types.get(1).map(|_| DataType::Int64));
             return Ok(coerced);
         }
+        // DataFusion would make decimals of 15 places of doubles.
+        if matches!(self.change, Change::Texts | Change::Extreme(_))
+            && types.iter().any(|of| of.is_floating())
+            && types.iter().any(|of| of.is_decimal())
+            && types.iter().all(|of| of.is_numeric() || of.is_null())
+        {
+            return Ok(vec![DataType::Float64; types.len()]);
+        }
         match self.change {
             Change::AnyText => {
                 let types = types.iter().map(|of| {

@@ -59,6 +59,11 @@ impl ScalarUDFImpl for Division {
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         match types {
             [left, right] if [left, right].iter().all(|of| of.is_numeric() || of.is_null()) => {
+                if [left, right].iter().any(|of| of.is_floating())
+                    && [left, right].iter().any(|of| of.is_decimal())
+                {
+                    return Ok(vec![DataType::Float64; 2]);
+                }
                 let coercer = BinaryTypeCoercer::new(left, &Operator::Modulo, right);
                 let (left, right) = coercer.get_input_types()?;
                 Ok(vec![left, right])

@@ -8,6 +8,7 @@
 //!   decimal = 0.3, decimal * 1.1, bigint = 1e18     of decimals
 //!   double < 0.1234567890123456789                  of doubles, the second the nearest to the number
 //!   real + integer                                  of doubles
+//!   CASE WHEN .. THEN decimal ELSE double END       of doubles
 //! ```
 //!
 //! [`ExactNumbers`] says so before types are coerced, and [`NearestDoubles`] afterwards puts `decimal_to_double(..)` in the
@@ -23,7 +24,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue, exec_err};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::{InList, ScalarFunction};
+use datafusion::logical_expr::expr::{BinaryExpr, Case, InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
@@ -168,12 +169,24 @@ impl FunctionRewrite for NearestDoubles {
 #[derive(Debug)]
 pub struct ExactNumbers;
 
+/// The type of an expression; of a CASE the one that its branches will have: DataFusion says that of the first, until
+/// they are coerced.
+fn type_of(of: &Expr, schema: &DFSchema) -> Option<DataType> {
+    let Expr::Case(case) = of else { return of.get_type(schema).ok() };
+    let branches = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
+    let types: Vec<DataType> = branches.filter_map(|branch| type_of(branch, schema)).collect();
+    let find = |is: fn(&DataType) -> bool| types.iter().find(|of| is(of)).cloned();
+    find(DataType::is_floating)
+        .or_else(|| find(DataType::is_decimal))
+        .or_else(|| of.get_type(schema).ok())
+}
+
 fn is_decimal(of: &Expr, schema: &DFSchema) -> bool {
-    of.get_type(schema).is_ok_and(|of| matches!(of, DataType::Decimal128(..)))
+    type_of(of, schema).is_some_and(|of| matches!(of, DataType::Decimal128(..)))
 }
 
 fn is_float(of: &Expr, schema: &DFSchema) -> bool {
-    of.get_type(schema).is_ok_and(|of| of.is_floating())
+    type_of(of, schema).is_some_and(|of| of.is_floating())
 }
 
 /// Whether it is of type REAL. The left operand of a chain is looked at only where the right one is: a long chain of other
@@ -283,7 +296,10 @@ impl ExprPlanner for ExactNumbers {
             {
                 raw.left = left;
             }
-            if let Some(quotient) = number_division::quotient(&raw.left, &raw.right, schema)? {
+            if !is_float(&raw.left, schema)
+                && !is_float(&raw.right, schema)
+                && let Some(quotient) = number_division::quotient(&raw.left, &raw.right, schema)?
+            {
                 return Ok(PlannerResult::Planned(quotient));
             }
         } else {
@@ -352,6 +368,32 @@ impl FunctionRewrite for ExactNumbers {
                 });
                 let list = InList::new(expr, members.collect(), negated);
                 Transformed::new_transformed(Expr::InList(list), changed)
+            }
+            // What was a decimal while a CASE or a function around it was read may be a double now.
+            Expr::BinaryExpr(BinaryExpr { left, op, right })
+                if (op.is_numerical_operators() || op.supports_propagation())
+                    && (is_float(&right, schema) && is_decimal(&left, schema)
+                        || is_decimal(&right, schema) && is_float(&left, schema)) =>
+            {
+                let double = |of: Expr| if is_decimal(&of, schema) { as_double(of) } else { of };
+                let (left, right) = (Box::new(double(*left)), Box::new(double(*right)));
+                Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
+            }
+            Expr::Case(Case { expr, when_then_expr, else_expr }) => {
+                let mut branches: Vec<&Expr> =
+                    when_then_expr.iter().map(|(_, then)| then.as_ref()).collect();
+                branches.extend(else_expr.as_deref());
+                let has_decimal = branches.iter().any(|branch| is_decimal(branch, schema));
+                let has_float = branches.iter().any(|branch| is_float(branch, schema));
+                if !has_decimal || !has_float {
+                    let same = Case::new(expr, when_then_expr, else_expr);
+                    return Ok(Transformed::no(Expr::Case(same)));
+                }
+                let of_double = branches.iter().any(|branch| is_computed(branch, schema));
+                let alike = |branch: Box<Expr>| Box::new(bound(*branch, of_double, schema).0);
+                let cases = when_then_expr.into_iter().map(|(when, then)| (when, alike(then)));
+                let case = Case::new(expr, cases.collect(), else_expr.map(alike));
+                Transformed::yes(Expr::Case(case))
             }
             // Beside a double a decimal is one too: DataFusion would make decimals of both, of 15 places.
             Expr::ScalarFunction(call)

@@ -23,8 +23,10 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility, lit,
 };
+use datafusion::physical_expr_common::datum::apply;
 
 use crate::error::{DIVISION_BY_ZERO, NUMERIC_OUT_OF_RANGE, SqlError};
+use crate::float_division;
 use crate::functions::REGISTRY;
 
 /// The name under which the function is found, at a node too.
@@ -177,6 +179,8 @@ impl ScalarUDFImpl for Quotient {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         let made = match types {
+            // What was exact while the statement was read may be a double now.
+            [left, right] if left.is_floating() || right.is_floating() => Some(DataType::Float64),
             [left, right] => quotient_type(left, right),
             _ => None,
         };
@@ -191,6 +195,10 @@ impl ScalarUDFImpl for Quotient {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if let (DataType::Float64, [left, right]) = (args.return_type(), args.args.as_slice()) {
+            let double = |of: &ColumnarValue| of.cast_to(&DataType::Float64, None);
+            return apply(&double(left)?, &double(right)?, float_division::quotient);
+        }
         let DataType::Decimal128(precision, scale) = *args.return_type() else {
             return exec_err!("{NAME} makes decimals");
         };
