@@ -31,7 +31,7 @@ use crate::sql::adapted::adapt;
 use crate::sql::merged::{self, Tables};
 use crate::sql::rewritten::turn_differences;
 use crate::sql::statement::{Explain, InsertSource, Query, Statement};
-use crate::sql::{give_names, name_numbered, number_alike, with_shown_names};
+use crate::sql::{give_names, name_numbered, number_alike, rename_tables, with_shown_names};
 
 /// How often a statement is planned before partitions that keep moving fail it.
 const PLANS_MAX: u32 = 3;
@@ -314,6 +314,7 @@ async fn planned_with_names(
         (a_column_is_missing, give_names),
         (a_sort_key_is_missing, name_numbered),
         (a_difference_is_negated, turn_differences),
+        (a_column_has_no_fields, rename_tables),
     ];
     let mut error = None;
     loop {
@@ -347,6 +348,13 @@ fn a_sort_key_is_missing(error: &DataFusionError) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a plan failed because a column was taken for a structure: a table may be meant.
+fn a_column_has_no_fields(error: &DataFusionError) -> bool {
+    let message = error.find_root().to_string();
+    message.contains("Cannot access field at argument")
+        || message.contains("Nested identifiers are not yet supported")
 }
 
 /// Whether a plan failed because of a minus before what may be a difference of times.
