@@ -26,7 +26,8 @@ use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_worker::{
     AdjustedCalls, BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, CheckedDivision,
     DateArithmetic, EqualZeros, ExactNumbers, ExactParts, GroupRuns, IntervalOrder, IntervalTexts,
-    IntervalWindows, NearestDoubles, OutputTexts, ReadIntervals, RoundedCasts, ScaledIntervals,
+    IntervalWindows, ListedValues, NearestDoubles, OneNan, OrderedZeros, OutputTexts,
+    ReadIntervals, RoundedCasts, ScaledIntervals,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -349,7 +350,9 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     ];
     analysis.insert(0, Arc::new(UnnestedSubqueries::default()));
     analysis.insert(1, Arc::new(IntervalWindows));
-    analysis.insert(2, Arc::new(ApplyFunctionRewrites::new(before_types)));
+    analysis.insert(2, Arc::new(OrderedZeros));
+    analysis.insert(3, Arc::new(ApplyFunctionRewrites::new(before_types)));
+    analysis.insert(4, Arc::new(ListedValues));
     analysis.push(Arc::new(CountedSetOperations));
     analysis.push(Arc::new(IntervalOrder));
     analysis.push(Arc::new(ExactSubqueries));
@@ -359,6 +362,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         Arc::new(KnownMembers),
         Arc::new(NearestDoubles),
         Arc::new(Checked),
+        Arc::new(OneNan),
         Arc::new(CheckedDivision),
         Arc::new(ReadIntervals),
         Arc::new(RoundedCasts),

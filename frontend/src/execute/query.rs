@@ -31,7 +31,7 @@ use crate::sql::adapted::adapt;
 use crate::sql::merged::{self, Tables};
 use crate::sql::rewritten::turn_differences;
 use crate::sql::statement::{Explain, InsertSource, Query, Statement};
-use crate::sql::{give_names, name_numbered, number_alike, with_shown_names};
+use crate::sql::{give_names, name_numbered, number_alike, rename_tables, with_shown_names};
 
 /// Maximum plans of a statement whose partitions keep changing; then it fails.
 const PLANS_MAX: u32 = 3;
@@ -322,6 +322,7 @@ async fn planned_with_names(
         (a_column_is_missing, give_names),
         (a_sort_key_is_missing, name_numbered),
         (a_difference_is_negated, turn_differences),
+        (a_column_has_no_fields, rename_tables),
     ];
     let mut error = None;
     loop {
@@ -355,6 +356,13 @@ fn a_sort_key_is_missing(error: &DataFusionError) -> bool {
         }
         _ => false,
     }
+}
+
+/// Returns true if a column was read as a structure: a table may be meant.
+fn a_column_has_no_fields(error: &DataFusionError) -> bool {
+    let message = error.find_root().to_string();
+    message.contains("Cannot access field at argument")
+        || message.contains("Nested identifiers are not yet supported")
 }
 
 /// Returns true if a minus precedes what may be a difference of times.

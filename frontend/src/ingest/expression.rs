@@ -21,7 +21,7 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use partita_proto::schema::{Column, TableSchema};
-use partita_worker::{BoundedConcatenation, Checked, CheckedDivision};
+use partita_worker::{BoundedConcatenation, Checked, CheckedDivision, OneNan};
 
 use super::cast::assign;
 use crate::error::SqlError;
@@ -164,6 +164,7 @@ fn compile(
     let expression = expression.transform_up(|expression| {
         Checked
             .rewrite(expression, schema, options)?
+            .transform_data(|expression| OneNan.rewrite(expression, schema, options))?
             .transform_data(|expression| CheckedDivision.rewrite(expression, schema, options))?
             .transform_data(|expression| BoundedConcatenation.rewrite(expression, schema, options))
     });

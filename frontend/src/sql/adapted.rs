@@ -12,12 +12,14 @@
 //!   HAVING true                   HAVING (true) AND count(*) >= 0
 //!   SELECT 1.50                   SELECT CAST('1.50' AS DECIMAL(3, 2)), and so in derived tables
 //!   pg_typeof(1.50)               pg_typeof(CAST('1.50' AS DECIMAL(3, 2)))
+//!   mod(a, 1.50)                  mod(a, CAST('1.50' AS DECIMAL(3, 2))), and so in NULLIF, CASE and others
+//!   VALUES (a + b)                VALUES (listed_value(a + b)) (`partita_worker::ListedValues`)
 //!   FETCH FIRST 3 ROWS ONLY       LIMIT 3
 //!   LOCALTIMESTAMP                CAST(now() AS TIMESTAMP(6)), and LOCALTIME and CURRENT_TIME its time of day
 //!   regexp_replace(a, b, c, 1, 2) regexp_replace_nth(a, b, c, 1, 2)
 //! ```
 //!
-//! Numbers elsewhere are made exact once the types beside them are known (`partita_worker::ExactNumbers`).
+//! Other numbers are made exact once the types beside them are known (`partita_worker::ExactNumbers`).
 //!
 //! This happens when a statement is planned: clients are shown the statement as they wrote it.
 
@@ -27,11 +29,12 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
     Array, ArrayElemTypeDef, BinaryOperator, CastKind, CharacterLength, DataType, ExactNumberInfo,
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    Interval, LimitClause, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
-    TimezoneInfo, Value, VisitMut, VisitorMut, visit_expressions,
+    Interval, LimitClause, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr,
+    Statement, TableFactor, TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut,
+    visit_expressions,
 };
 
-use partita_worker::padded;
+use partita_worker::{LISTED_VALUE, padded};
 
 use super::from_functions;
 use super::rewritten::make_exact;
@@ -40,6 +43,8 @@ use crate::error::{INVALID_TEXT, STATEMENT_TOO_COMPLEX, SqlError};
 
 /// Binary digits of the significand from which a FLOAT is a double.
 const DOUBLE_DIGITS: u64 = 25;
+/// Functions whose results are as exact as their arguments.
+const EXACT: [&str; 7] = ["abs", "coalesce", "div", "greatest", "least", "mod", "nullif"];
 /// Most elements that a value is compared with; each becomes an expression of its own.
 const ELEMENTS_MAX: usize = 10_000;
 
@@ -74,6 +79,7 @@ impl VisitorMut for Adapted {
         for table in query.with.iter_mut().flat_map(|clause| &mut clause.cte_tables) {
             exact_numbers(&mut table.query);
         }
+        listed_values(&mut query.body);
         ControlFlow::Continue(())
     }
 
@@ -104,6 +110,7 @@ impl VisitorMut for Adapted {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        make_results_exact(expr);
         match adapted(expr) {
             Ok(None) => {}
             Ok(Some(replacement)) => *expr = replacement,
@@ -180,6 +187,71 @@ fn exact_numbers(query: &mut Query) {
         if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
             make_exact(expr);
         }
+    }
+}
+
+/// Makes numbers exact that a function or a CASE may return, or compute with.
+fn make_results_exact(expr: &mut Expr) {
+    match expr {
+        Expr::Case { conditions, else_result, .. } => {
+            for branch in conditions {
+                make_signed_exact(&mut branch.result);
+            }
+            if let Some(result) = else_result {
+                make_signed_exact(result);
+            }
+        }
+        Expr::Function(Function {
+            name, args: FunctionArguments::List(list), over: None, ..
+        }) => {
+            let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return };
+            if EXACT.contains(&folded(name).as_str()) {
+                for argument in &mut list.args {
+                    if let FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) = argument {
+                        make_signed_exact(value);
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Makes a number exact that may have signs and parentheses.
+fn make_signed_exact(value: &mut Expr) {
+    match value {
+        Expr::Nested(operand)
+        | Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr: operand } => {
+            make_signed_exact(operand);
+        }
+        _ => make_exact(value),
+    }
+}
+
+/// Marks computed values of VALUES: their types are not known yet.
+fn listed_values(body: &mut SetExpr) {
+    match body {
+        SetExpr::Values(values) => {
+            for value in values.rows.iter_mut().flat_map(|row| &mut row.content) {
+                if !is_plain(value) {
+                    *value = call(LISTED_VALUE, vec![value.clone()]);
+                }
+            }
+        }
+        SetExpr::SetOperation { left, right, .. } => {
+            listed_values(left);
+            listed_values(right);
+        }
+        _ => {}
+    }
+}
+
+/// Returns true if the type of a value is known without computing it.
+fn is_plain(value: &Expr) -> bool {
+    match value {
+        Expr::Value(_) | Expr::Identifier(_) => true,
+        Expr::UnaryOp { expr, .. } => matches!(expr.as_ref(), Expr::Value(_)),
+        _ => false,
     }
 }
 

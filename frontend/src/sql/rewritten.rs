@@ -127,7 +127,7 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
         Expr::BinaryOp { left, op: BinaryOperator::PGStartsWith, right } => {
             Ok(Some(call("starts_with", vec![*left.clone(), *right.clone()])))
         }
-        Expr::BinaryOp { left, op, right } if is_match(op) => Ok(matched(left, op, right)),
+        Expr::BinaryOp { left, op, right } if is_match(op) => matched(left, op, right),
         Expr::BinaryOp { left, op: BinaryOperator::PGOverlap, right } => {
             Ok(Some(call("array_has_any", vec![*left.clone(), *right.clone()])))
         }
@@ -661,14 +661,26 @@ fn is_match(op: &BinaryOperator) -> bool {
     )
 }
 
-/// A match with a constant regular expression, in the syntax of the regex crate.
-fn matched(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
-    let Expr::Value(value) = right else { return None };
-    let (Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text)) = &value.value else {
-        return None;
-    };
-    let pattern = partita_worker::regular_pattern(text, "");
-    (pattern != *text).then(|| binary(left.clone(), op.clone(), quoted(pattern.into_owned())))
+/// A match with a regular expression: a constant pattern is translated to the syntax of the regex crate, any other one
+/// by a function when it runs.
+fn matched(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>, SqlError> {
+    if let Expr::Value(value) = right
+        && let Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) = &value.value
+    {
+        let pattern = partita_worker::regular_pattern(text, "")?;
+        let translated = || binary(left.clone(), op.clone(), quoted(pattern.to_string()));
+        return Ok((pattern != *text).then(translated));
+    }
+    let ignores_case =
+        matches!(op, BinaryOperator::PGRegexIMatch | BinaryOperator::PGRegexNotIMatch);
+    let is_negated =
+        matches!(op, BinaryOperator::PGRegexNotMatch | BinaryOperator::PGRegexNotIMatch);
+    let flags = if ignores_case { "i" } else { "" };
+    let call = call("regexp_matched", vec![left.clone(), right.clone(), quoted(flags.to_owned())]);
+    Ok(Some(match is_negated {
+        true => nested(Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) }),
+        false => call,
+    }))
 }
 
 /// Returns true if a function is called by this name, without a schema.

@@ -6,6 +6,14 @@
 //!   t: .. EXISTS (SELECT 1 FROM (SELECT *, t.k AS far FROM u) WHERE EXISTS (SELECT 1 FROM v WHERE v.k = far))
 //! ```
 //!
+//! The value that a subquery is compared with becomes part of it, so an outer column in that value is far too:
+//!
+//! ```text
+//!   t: .. EXISTS (SELECT 1 FROM u WHERE t.x > ALL (SELECT z FROM v))
+//!
+//!   t: .. EXISTS (SELECT 1 FROM (SELECT *, t.x AS far FROM u) WHERE far > ALL (SELECT z FROM v))
+//! ```
+//!
 //! Inner queries are rewritten first, so that after them each query names only columns of the next one, whatever the
 //! distance.
 
@@ -61,6 +69,16 @@ pub(super) fn with_far_columns(
                     far.push((Arc::clone(field), column.clone()));
                 }
             }
+            if let Some(compared) = compared_with(part) {
+                compared.apply(|part| {
+                    if let Expr::OuterReferenceColumn(field, column) = part
+                        && !far.iter().any(|(_, far_column)| far_column == column)
+                    {
+                        far.push((Arc::clone(field), column.clone()));
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                })?;
+            }
             Ok(TreeNodeRecursion::Continue)
         })
     })?;
@@ -78,7 +96,8 @@ pub(super) fn with_far_columns(
     });
     let columns: Vec<Expr> = own_columns(input.schema()).into_iter().chain(passed).collect();
     let input = LogicalPlanBuilder::from(input.clone()).project(columns)?.build()?;
-    let node = with_subqueries(node.clone(), |subquery| {
+    let node = with_passed_columns(node.clone(), &far, name)?;
+    let node = with_subqueries(node, |subquery| {
         let plan = renamed(subquery.subquery.as_ref(), &far, name)?;
         Ok(Subquery {
             outer_ref_columns: all_outer(&plan)?,
@@ -117,6 +136,56 @@ fn renamed(
         })
     })?;
     Ok(renamed.data)
+}
+
+/// The value that a subquery is compared with.
+fn compared_with(expression: &Expr) -> Option<&Expr> {
+    match expression {
+        Expr::InSubquery(InSubquery { expr, .. })
+        | Expr::SetComparison(SetComparison { expr, .. }) => Some(expr),
+        _ => None,
+    }
+}
+
+/// A node whose far columns in values compared with subqueries are replaced by the passed ones, which its input has.
+fn with_passed_columns(
+    node: LogicalPlan,
+    far: &[(FieldRef, Column)],
+    name: impl Fn(usize) -> String,
+) -> Result<LogicalPlan> {
+    let passed = |compared: Box<Expr>| -> Result<Box<Expr>> {
+        let passed = compared.transform_up(|part| match &part {
+            Expr::OuterReferenceColumn(_, column) => {
+                Ok(match far.iter().position(|(_, far_column)| far_column == column) {
+                    Some(index) => {
+                        Transformed::yes(Expr::Column(Column::new_unqualified(name(index))))
+                    }
+                    None => Transformed::no(part),
+                })
+            }
+            _ => Ok(Transformed::no(part)),
+        })?;
+        Ok(Box::new(passed.data))
+    };
+    let names = NamePreserver::new(&node);
+    let node = node.map_expressions(|expression| {
+        let saved = names.save(&expression);
+        let changed = expression.transform_up(|part| {
+            Ok(Transformed::yes(match part {
+                Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
+                    let expr = passed(expr)?;
+                    Expr::InSubquery(InSubquery { expr, subquery, negated })
+                }
+                Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) => {
+                    let expr = passed(expr)?;
+                    Expr::SetComparison(SetComparison { expr, subquery, op, quantifier })
+                }
+                plain => return Ok(Transformed::no(plain)),
+            }))
+        })?;
+        Ok(changed.update_data(|expression| saved.restore(expression)))
+    })?;
+    Ok(node.data)
 }
 
 fn subquery_of(expression: &Expr) -> Option<&Subquery> {

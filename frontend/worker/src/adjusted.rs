@@ -236,6 +236,14 @@ impl ScalarUDFImpl for Adjusted {
             coerced.extend(types.get(1).map(|_| DataType::Int64));
             return Ok(coerced);
         }
+        // Beside a double a decimal becomes a double: DataFusion would cast both to decimals of 15 places.
+        if matches!(self.change, Change::Texts | Change::Extreme(_))
+            && types.iter().any(|data_type| data_type.is_floating())
+            && types.iter().any(|data_type| data_type.is_decimal())
+            && types.iter().all(|data_type| data_type.is_numeric() || data_type.is_null())
+        {
+            return Ok(vec![DataType::Float64; types.len()]);
+        }
         // The remaining changes only widen the arguments that DataFusion's function accepts.
         match self.change {
             Change::AnyText => {

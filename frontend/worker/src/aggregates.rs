@@ -1,13 +1,13 @@
 //! DataFusion's aggregates with other accumulators: doubles are added by runs (`runs.rs`), integers without wrapping
 //! (`whole.rs`), long decimals likewise (`decimals.rs`); in sliding windows `avg` and `sum` do not subtract, and
-//! `bool_and` and `bool_or` slide too (`sliding.rs`); `string_agg` and `array_agg` are bounded (`gathered.rs`); `max`
-//! and `min` use PostgreSQL's order (`extremes.rs`).
+//! `bool_and` and `bool_or` slide too (`sliding.rs`); `string_agg` and `array_agg` are bounded, and `string_agg` joins
+//! bytes too (`gathered.rs`); `max` and `min` use PostgreSQL's order (`extremes.rs`).
 //!
 //! Invariant: names, types and rules are DataFusion's; only accumulators and partial states are replaced.
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::execution::SessionStateDefaults;
@@ -17,18 +17,22 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::function::{
     AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs,
 };
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, Expr, GroupsAccumulator, Operator,
-    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs,
+    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs, Volatility,
 };
 
 use crate::decimals::{self, Long, LongDistinct, LongGroups};
 use crate::extremes::End;
-use crate::gathered::Gathered;
+use crate::gathered::{self, Gathered};
 use crate::runs::{Runs, State};
 use crate::sliding::{Holds, SlidingDoubles, SlidingTruth};
 use crate::whole::{self, Whole, WholeGroups};
+
+/// The aggregate that joins texts, and here bytes too.
+const STRING_AGG: &str = "string_agg";
 
 /// DataFusion's aggregates that are replaced, under their own names.
 pub(crate) fn replaced() -> impl Iterator<Item = Arc<AggregateUDF>> {
@@ -36,7 +40,7 @@ pub(crate) fn replaced() -> impl Iterator<Item = Arc<AggregateUDF>> {
         let kind = match inner.name() {
             "avg" => Kind::Adds(State::CountAndSum),
             "sum" => Kind::Adds(State::Sum),
-            "string_agg" | "array_agg" => Kind::Gathers,
+            STRING_AGG | "array_agg" => Kind::Gathers,
             "max" => Kind::Extreme(End::Max),
             "min" => Kind::Extreme(End::Min),
             "bool_and" => Kind::Holds(Holds::OfAll),
@@ -76,6 +80,7 @@ struct Replaced {
     inner: Arc<AggregateUDF>,
     kind: Kind,
     aliases: Vec<String>,
+    signature: Signature,
 }
 
 impl Replaced {
@@ -85,11 +90,21 @@ impl Replaced {
             // `AggregateUDF::with_aliases` of DataFusion would lose the sliding accumulator.
             aliases.push("every".to_owned());
         }
-        Self { inner, kind, aliases }
+        let signature = if inner.name() == STRING_AGG {
+            Signature::user_defined(Volatility::Immutable)
+        } else {
+            inner.signature().clone()
+        };
+        Self { inner, kind, aliases, signature }
     }
 
     fn inner(&self) -> &dyn AggregateUDFImpl {
         self.inner.inner().as_ref()
+    }
+
+    /// Returns true if it joins values of a type, and they are bytes (`gathered.rs`).
+    fn joins_bytes(&self, data_type: Option<&DataType>) -> bool {
+        self.inner.name() == STRING_AGG && data_type.is_some_and(DataType::is_binary)
     }
 
     /// Type of the sum if it is a sum of integers.
@@ -205,16 +220,23 @@ impl AggregateUDFImpl for Replaced {
     }
 
     fn signature(&self) -> &Signature {
-        self.inner().signature()
+        &self.signature
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        if self.joins_bytes(types.first()) {
+            return Ok(DataType::BinaryView);
+        }
         self.inner().return_type(types)
     }
 
     /// Collected values keep their field's metadata (`pg.oid_alias`), which names the PostgreSQL type of the elements.
     fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
         let returned = self.inner().return_field(fields)?;
+        if self.joins_bytes(fields.first().map(|field| field.data_type())) {
+            let returned = returned.as_ref().clone();
+            return Ok(Arc::new(returned.with_data_type(DataType::BinaryView)));
+        }
         match (self.kind, fields.first()) {
             (Kind::Gathers, Some(values)) if !values.metadata().is_empty() => {
                 let returned = returned.as_ref().clone();
@@ -246,6 +268,10 @@ impl AggregateUDFImpl for Replaced {
         if let Some(total) = self.end().and_then(|end| end.total(args.return_field.data_type())) {
             return Ok(total);
         }
+        if self.joins_bytes(Some(args.return_field.data_type())) {
+            let inner = gathered::of_bytes(args, |args| self.inner().accumulator(args))?;
+            return Ok(self.within_bounds(inner));
+        }
         let inner = self.inner().accumulator(args)?;
         Ok(self.within_bounds(inner))
     }
@@ -262,10 +288,22 @@ impl AggregateUDFImpl for Replaced {
             }
             return self.halves_of_state(&args);
         }
+        if self.joins_bytes(Some(args.return_field.data_type())) {
+            let input_fields = &gathered::as_texts(args.input_fields);
+            let return_field = gathered::as_text(&args.return_field);
+            return self.inner().state_fields(StateFieldsArgs {
+                input_fields,
+                return_field,
+                ..args
+            });
+        }
         self.inner().state_fields(args)
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        if self.joins_bytes(Some(args.return_field.data_type())) {
+            return false;
+        }
         let supported =
             self.end().is_some_and(|end| end.groups(args.return_field.data_type()).is_some());
         supported || self.inner().groups_accumulator_supported(args)
@@ -294,6 +332,10 @@ impl AggregateUDFImpl for Replaced {
         if self.adds_doubles(&args) {
             let average = self.kind == Kind::Adds(State::CountAndSum);
             return Ok(Box::new(SlidingDoubles::new(average)));
+        }
+        if self.joins_bytes(Some(args.return_field.data_type())) {
+            let sliding = |args: AccumulatorArgs<'_>| self.inner().create_sliding_accumulator(args);
+            return Ok(self.within_bounds(gathered::of_bytes(args, sliding)?));
         }
         let inner = self.inner().create_sliding_accumulator(args)?;
         Ok(self.within_bounds(inner))
@@ -339,7 +381,16 @@ impl AggregateUDFImpl for Replaced {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner().coerce_types(types)
+        if self.inner.name() != STRING_AGG {
+            return self.inner().coerce_types(types);
+        }
+        if types.len() == 2 && self.joins_bytes(types.first()) {
+            return Ok(vec![DataType::BinaryView; 2]);
+        }
+        let fields =
+            types.iter().map(|data_type| Arc::new(Field::new("argument", data_type.clone(), true)));
+        let fields = fields_with_udf(&fields.collect::<Vec<_>>(), self.inner.as_ref())?;
+        Ok(fields.iter().map(|field| field.data_type().clone()).collect())
     }
 
     fn is_descending(&self) -> Option<bool> {
@@ -376,7 +427,7 @@ mod tests {
     use arrow::array::{
         Array, ArrayRef, AsArray, Decimal128Array, Int64Array, RecordBatch, UInt64Array,
     };
-    use arrow::datatypes::{Field, Int64Type, Schema, UInt64Type};
+    use arrow::datatypes::{Int64Type, Schema, UInt64Type};
     use datafusion::datasource::MemTable;
     use datafusion::execution::FunctionRegistry;
     use datafusion::prelude::{SessionConfig, SessionContext};

@@ -144,7 +144,9 @@ impl Bounded {
             Some(Expr::Literal(value, _)) => value.try_as_str().flatten(),
             _ => None,
         };
-        let pattern = regular::pattern(text(1)?, text(self.flags_at()).unwrap_or_default());
+        let flags = text(self.flags_at()).unwrap_or_default();
+        // A malformed pattern is refused when the call runs.
+        let pattern = regular::pattern(text(1)?, flags).ok()?;
         if text(1) == Some(pattern.as_ref()) {
             return None;
         }
@@ -176,7 +178,8 @@ impl ScalarUDFImpl for Bounded {
         if self.growth == Growth::Matched
             && let Some(replacement) = args.args.get_mut(2)
         {
-            *replacement = texts_written(replacement, |text| regular::replacement(text).into())?;
+            *replacement =
+                texts_written(replacement, |text| Ok(regular::replacement(text).into()))?;
         }
         self.inner().invoke_with_args(args)
     }
@@ -229,13 +232,13 @@ fn constant_text(argument: &ColumnarValue) -> Option<String> {
 /// Texts translated to the syntax of the regex crate, in the same text type.
 fn texts_written(
     argument: &ColumnarValue,
-    write: impl for<'a> Fn(&'a str) -> Cow<'a, str>,
+    write: impl for<'a> Fn(&'a str) -> Result<Cow<'a, str>, SqlError>,
 ) -> Result<ColumnarValue> {
     let data_type = argument.data_type();
     let constant = matches!(argument, ColumnarValue::Scalar(_));
     let texts = cast(&argument.to_array(1)?, &DataType::Utf8)?;
-    let written = texts.as_string::<i32>().iter().map(|text| text.map(&write));
-    let written = cast(&written.collect::<StringArray>(), &data_type)?;
+    let written = texts.as_string::<i32>().iter().map(|text| text.map(&write).transpose());
+    let written = cast(&written.collect::<Result<StringArray, SqlError>>()?, &data_type)?;
     if constant {
         return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&written, 0)?));
     }

@@ -63,6 +63,12 @@ impl ScalarUDFImpl for Division {
                     .iter()
                     .all(|data_type| data_type.is_numeric() || data_type.is_null()) =>
             {
+                // Beside a double a decimal becomes a double.
+                if [dividend, divisor].iter().any(|data_type| data_type.is_floating())
+                    && [dividend, divisor].iter().any(|data_type| data_type.is_decimal())
+                {
+                    return Ok(vec![DataType::Float64; 2]);
+                }
                 let coercer = BinaryTypeCoercer::new(dividend, &Operator::Modulo, divisor);
                 let (dividend, divisor) = coercer.get_input_types()?;
                 Ok(vec![dividend, divisor])

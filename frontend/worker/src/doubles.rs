@@ -8,6 +8,7 @@
 //!   decimal = 0.3, decimal * 1.1, bigint = 1e18     computed in decimals
 //!   double < 0.1234567890123456789                  computed in doubles; the literal is the nearest double
 //!   real + integer                                  computed in doubles
+//!   CASE WHEN .. THEN decimal ELSE double END       computed in doubles
 //! ```
 //!
 //! [`ExactNumbers`] decides this before types are coerced. Afterwards [`NearestDoubles`] replaces casts by
@@ -23,7 +24,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue, exec_err};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::{InList, ScalarFunction};
+use datafusion::logical_expr::expr::{BinaryExpr, Case, InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
@@ -168,12 +169,24 @@ impl FunctionRewrite for NearestDoubles {
 #[derive(Debug)]
 pub struct ExactNumbers;
 
+/// Type of an expression, and for a CASE the type that its branches will have: before they are coerced, DataFusion
+/// returns the type of the first one.
+fn type_of(expr: &Expr, schema: &DFSchema) -> Option<DataType> {
+    let Expr::Case(case) = expr else { return expr.get_type(schema).ok() };
+    let branches = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
+    let types: Vec<DataType> = branches.filter_map(|branch| type_of(branch, schema)).collect();
+    let find = |is: fn(&DataType) -> bool| types.iter().find(|data_type| is(data_type)).cloned();
+    find(DataType::is_floating)
+        .or_else(|| find(DataType::is_decimal))
+        .or_else(|| expr.get_type(schema).ok())
+}
+
 fn is_decimal(expr: &Expr, schema: &DFSchema) -> bool {
-    expr.get_type(schema).is_ok_and(|data_type| matches!(data_type, DataType::Decimal128(..)))
+    type_of(expr, schema).is_some_and(|data_type| matches!(data_type, DataType::Decimal128(..)))
 }
 
 fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
-    expr.get_type(schema).is_ok_and(|data_type| data_type.is_floating())
+    type_of(expr, schema).is_some_and(|data_type| data_type.is_floating())
 }
 
 /// Returns true if an expression is of type REAL. The left operand of a chain is examined only where the right one is
@@ -288,7 +301,10 @@ impl ExprPlanner for ExactNumbers {
             {
                 raw.left = left;
             }
-            if let Some(quotient) = number_division::quotient(&raw.left, &raw.right, schema)? {
+            if !is_float(&raw.left, schema)
+                && !is_float(&raw.right, schema)
+                && let Some(quotient) = number_division::quotient(&raw.left, &raw.right, schema)?
+            {
                 return Ok(PlannerResult::Planned(quotient));
             }
         } else {
@@ -358,6 +374,34 @@ impl FunctionRewrite for ExactNumbers {
                 });
                 let list = InList::new(expr, members.collect(), negated);
                 Transformed::new_transformed(Expr::InList(list), changed)
+            }
+            // An operand that was a decimal when a CASE or a function was planned may be a double now.
+            Expr::BinaryExpr(BinaryExpr { left, op, right })
+                if (op.is_numerical_operators() || op.supports_propagation())
+                    && (is_float(&right, schema) && is_decimal(&left, schema)
+                        || is_decimal(&right, schema) && is_float(&left, schema)) =>
+            {
+                let double = |operand: Expr| {
+                    if is_decimal(&operand, schema) { as_double(operand) } else { operand }
+                };
+                let (left, right) = (Box::new(double(*left)), Box::new(double(*right)));
+                Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
+            }
+            Expr::Case(Case { expr, when_then_expr, else_expr }) => {
+                let mut branches: Vec<&Expr> =
+                    when_then_expr.iter().map(|(_, then)| then.as_ref()).collect();
+                branches.extend(else_expr.as_deref());
+                let has_decimal = branches.iter().any(|branch| is_decimal(branch, schema));
+                let has_float = branches.iter().any(|branch| is_float(branch, schema));
+                if !has_decimal || !has_float {
+                    let same = Case::new(expr, when_then_expr, else_expr);
+                    return Ok(Transformed::no(Expr::Case(same)));
+                }
+                let of_double = branches.iter().any(|branch| is_computed(branch, schema));
+                let alike = |branch: Box<Expr>| Box::new(bound(*branch, of_double, schema).0);
+                let cases = when_then_expr.into_iter().map(|(when, then)| (when, alike(then)));
+                let case = Case::new(expr, cases.collect(), else_expr.map(alike));
+                Transformed::yes(Expr::Case(case))
             }
             // Beside a double a decimal becomes a double: DataFusion would cast both to decimals of 15 places.
             Expr::ScalarFunction(call)

@@ -1,8 +1,9 @@
 //! Division of floats by zero.
 //!
 //! PostgreSQL refuses it with SQLSTATE 22012, as it does for other numbers; arrow's quotient is infinite, and its
-//! remainder NaN. NaN divided by zero is NaN in PostgreSQL too. Once types are known, [`CheckedDivision`] replaces `/`
-//! and `%` of floats by a function, unless the divisor is a literal other than zero.
+//! remainder NaN. NaN divided by zero is NaN in PostgreSQL too. Once types are known, [`CheckedDivision`] replaces `%`
+//! of floats by a function, and `/` too unless the divisor is a literal other than zero. NaN in a result has no sign
+//! (`float_arithmetic.rs`).
 //!
 //! Invariant: column names and results of other divisors stay the same.
 
@@ -24,6 +25,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr_common::datum::apply;
 
+use crate::float_arithmetic::with_one_nan;
 use crate::functions::REGISTRY;
 
 /// Functions that replace operators.
@@ -112,13 +114,13 @@ fn is_float(data_type: &DataType) -> bool {
 /// `/` of numbers of one type; an error if any of them is divided by zero.
 pub(crate) fn quotient(dividend: &dyn Datum, divisor: &dyn Datum) -> Result<ArrayRef, ArrowError> {
     check(dividend, divisor)?;
-    numeric::div(dividend, divisor)
+    numeric::div(dividend, divisor).map(with_one_nan)
 }
 
 /// `%` of numbers of one type; an error if any of them is divided by zero.
 pub(crate) fn remainder(dividend: &dyn Datum, divisor: &dyn Datum) -> Result<ArrayRef, ArrowError> {
     check(dividend, divisor)?;
-    numeric::rem(dividend, divisor)
+    numeric::rem(dividend, divisor).map(with_one_nan)
 }
 
 /// Refuses zero as the divisor of a float; arrow refuses it for other types.
@@ -190,7 +192,9 @@ impl FunctionRewrite for CheckedDivision {
         let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expression else {
             return Ok(Transformed::no(expression));
         };
-        let Some(part) = Part::of(*op).filter(|_| !divides(right)) else {
+        // The remainder of an infinity is NaN for any divisor.
+        let is_needed = |part: &Part| *part == Part::Remainder || !divides(right);
+        let Some(part) = Part::of(*op).filter(is_needed) else {
             return Ok(Transformed::no(expression));
         };
         // A chain of operators nests on the left: the right operand is cheap to examine.

@@ -9,7 +9,8 @@
 //! - `avg` and `sum`: DataFusion's, faster over adjacent rows of a group (`runs.rs`), without wrapping sums of integers
 //!   (`whole.rs`);
 //! - `repeat`, `lpad` and others that make large values: DataFusion's, bounded (`bounded.rs`);
-//! - replacements for `/` and `%` of floats, which refuse zero (`float_division.rs`);
+//! - replacements for `/` and `%` of floats, which refuse zero (`float_division.rs`), and for `+`, `-` and `*` of
+//!   floats, whose NaN has no sign (`float_arithmetic.rs`);
 //! - `mod` and `div` (`division.rs`); `sign`, `every` and `variance`, which have other names in DataFusion;
 //! - `date_trunc` and `date_bin`: over times of every unit, faster where they ascend (`steps.rs`);
 //! - `now` and `to_timestamp`: DataFusion's, in microseconds (`clock.rs`);
@@ -32,6 +33,7 @@
 //! - the value of a subquery that became a join (`only_row.rs`);
 //! - replacements for intervals where they are compared (`interval_order.rs`), and for casts of texts to intervals
 //!   (`interval_text.rs`);
+//! - wrappers of computed values of VALUES until their types are known (`listed.rs`);
 //! - wrappers of values that are cast to fewer digits (`casts.rs`), and of group expressions (`apart.rs`).
 //!
 //! Query fragments that run at a node find them there under the same names.
@@ -54,9 +56,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     adjusted, aggregates, apart, arrays, bounded, bytea, casts, checked, clock, concatenation,
-    division, doubles, encodings, extremes, float_division, interval_order, interval_text,
-    intervals, json, made_times, number_division, numbers, only_row, overlaps, padded, parts,
-    quoting, regular, similar, sleep, steps, time_read, to_char, value_texts, wide, zoned,
+    division, doubles, encodings, extremes, float_arithmetic, float_division, interval_order,
+    interval_text, intervals, json, listed, made_times, number_division, numbers, only_row,
+    overlaps, padded, parts, quoting, regular, similar, sleep, steps, time_read, to_char,
+    value_texts, wide, zoned,
 };
 
 /// Version of PostgreSQL whose behavior clients can expect.
@@ -96,6 +99,7 @@ pub fn shared() -> Vec<ScalarUDF> {
     let functions = functions.chain(zoned::functions()).chain(value_texts::functions());
     let functions = functions.chain(adjusted::functions()).chain(encodings::functions());
     let functions = functions.chain(made_times::functions()).chain(numbers::functions());
+    let functions = functions.chain(float_arithmetic::functions()).chain(listed::functions());
     let functions = functions.chain(float_division::functions()).chain(similar::functions());
     let functions = functions.chain(quoting::functions()).chain(regular::functions());
     functions.chain(time_read::functions()).chain(arrays::functions()).collect()

@@ -23,8 +23,10 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility, lit,
 };
+use datafusion::physical_expr_common::datum::apply;
 
 use crate::error::{DIVISION_BY_ZERO, NUMERIC_OUT_OF_RANGE, SqlError};
+use crate::float_division;
 use crate::functions::REGISTRY;
 
 /// Name of the function; nodes know it too.
@@ -182,6 +184,10 @@ impl ScalarUDFImpl for Quotient {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         let data_type = match types {
+            // An operand that was exact when the statement was planned may be a double now.
+            [dividend, divisor] if dividend.is_floating() || divisor.is_floating() => {
+                Some(DataType::Float64)
+            }
             [dividend, divisor] => quotient_type(dividend, divisor),
             _ => None,
         };
@@ -196,6 +202,11 @@ impl ScalarUDFImpl for Quotient {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if let (DataType::Float64, [dividend, divisor]) = (args.return_type(), args.args.as_slice())
+        {
+            let double = |operand: &ColumnarValue| operand.cast_to(&DataType::Float64, None);
+            return apply(&double(dividend)?, &double(divisor)?, float_division::quotient);
+        }
         let DataType::Decimal128(precision, scale) = *args.return_type() else {
             return exec_err!("{NAME} returns a decimal");
         };

@@ -5,6 +5,7 @@
 //!   regexp_split_to_array(text, pattern [, flags])                      the parts between matches
 //!   regexp_all_matches(text, pattern, flags)                            an array of the rows of `regexp_matches`
 //!   regexp_replace_nth(text, pattern, to, start [, n [, flags]])        `regexp_replace` with these arguments
+//!   regexp_matched(text, pattern, flags)                                `~` with a pattern that is not constant
 //! ```
 //!
 //! Patterns have the syntax of the regex crate, as in DataFusion's functions, except where PostgreSQL's differs
@@ -12,17 +13,23 @@
 //! adjacent rows that share it.
 
 use std::borrow::Cow;
+use std::iter::Peekable;
+use std::str::CharIndices;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayBuilder, ArrayRef, ListBuilder, StringArray, StringBuilder};
+use arrow::array::{
+    Array, ArrayBuilder, ArrayRef, BooleanArray, ListBuilder, StringArray, StringBuilder,
+};
 use arrow::datatypes::{DataType, Field};
 use datafusion::error::Result;
 use datafusion::logical_expr::ScalarUDF;
 use regex::{Regex, RegexBuilder};
 
 use crate::bounded::{check_size, check_total};
-use crate::error::{INVALID_PARAMETER_VALUE, INVALID_REGULAR_EXPRESSION, SqlError};
-use crate::plain::{Plain, Texts, is_text, is_whole, texts, wholes};
+use crate::error::{
+    FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, INVALID_REGULAR_EXPRESSION, SqlError,
+};
+use crate::plain::{Plain, Texts, all, is_text, is_whole, texts, wholes};
 
 /// Maximum bytes of a pattern; compiled, it takes a thousand times as much.
 const PATTERN_BYTES_MAX: usize = 16 << 10;
@@ -31,7 +38,7 @@ const ELEMENT_BYTES: u64 = 16;
 
 /// The functions to register.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
-    [&SUBSTR, &SPLIT, &ALL_MATCHES, &REPLACE_NTH].into_iter().map(Plain::function)
+    [&SUBSTR, &SPLIT, &ALL_MATCHES, &REPLACE_NTH, &MATCHED].into_iter().map(Plain::function)
 }
 
 /// Cache of one compiled pattern with its flags.
@@ -54,9 +61,9 @@ impl Compiled {
 }
 
 fn compiled(pattern: &str, flags: &str) -> Result<Regex, SqlError> {
-    let invalid = |message: String| SqlError::new(INVALID_REGULAR_EXPRESSION, message);
     if pattern.len() > PATTERN_BYTES_MAX {
-        return Err(invalid(format!("regular expression exceeds {PATTERN_BYTES_MAX} bytes")));
+        let message = format!("regular expression exceeds {PATTERN_BYTES_MAX} bytes");
+        return Err(SqlError::new(INVALID_REGULAR_EXPRESSION, message));
     }
     // The flag `q` makes the pattern a literal string.
     let escaped;
@@ -64,7 +71,7 @@ fn compiled(pattern: &str, flags: &str) -> Result<Regex, SqlError> {
         escaped = regex::escape(pattern);
         RegexBuilder::new(&escaped)
     } else {
-        RegexBuilder::new(&self::pattern(pattern, "n"))
+        RegexBuilder::new(&self::pattern(pattern, "n")?)
     };
     // In PostgreSQL, unless a flag changes it, `.` matches newlines, and `^` and `$` match only at the ends of the
     // text.
@@ -85,105 +92,320 @@ fn compiled(pattern: &str, flags: &str) -> Result<Regex, SqlError> {
             }
         };
     }
-    builder.build().map_err(|error| invalid(format!("invalid regular expression: {error}")))
+    builder.build().map_err(invalid)
 }
 
 /// Characters of words: letters and digits, without combining marks.
 const WORD: &str = r"\p{Alphabetic}\p{Nd}_";
 const NO_WORD: &str = r"[^\p{Alphabetic}\p{Nd}_]";
+/// Start of a translated pattern that must not be translated again: two empty groups.
+pub(crate) const TRANSLATED: &str = "(?:(?:))";
 
 /// Translates a pattern of PostgreSQL to the syntax of the regex crate:
 ///
 /// ```text
-///   .          matches newlines, unless a flag (`n`, `p`, `m`) excludes them
-///   \w \W \d   combining marks are not part of a word, digits are 0 to 9
-///   \y \Y      \b and \B: at a word boundary, or not at one
-///   \m \M \Z   the start and the end of a word, and the end of the text
-///   [[&]       an opening bracket and set operators are literal in brackets
+///   .               matches newlines, unless a flag (`n`, `p`, `m`) excludes them
+///   \w \W \d        combining marks are not part of a word, digits are 0 to 9
+///   \y \Y           \b and \B: at a word boundary, or not at one
+///   \m \M \Z        the start and the end of a word, and the end of the text; `[[:<:]]` and `[[:>:]]` are \m and \M
+///   \a \b \B \e     bell, backspace, backslash, escape
+///   \cX \0 \017     control characters, and characters by their octal
+///   \x1F \u00E9     or hexadecimal numbers
+///   [[&] [a--]      an opening bracket and set operators are literal in brackets
+///   {               literal, unless a digit follows
+///   (?n) ***=       options at the start
 /// ```
 ///
 /// The translation of a translated pattern is the pattern itself.
-pub fn pattern<'a>(pattern: &'a str, flags: &str) -> Cow<'a, str> {
+///
+/// # Errors
+/// When the regex crate does not support the pattern (back references, lookahead), or the pattern is malformed in
+/// PostgreSQL, even if the crate accepts it.
+pub fn pattern<'a>(pattern: &'a str, flags: &str) -> Result<Cow<'a, str>, SqlError> {
+    if pattern.starts_with(TRANSLATED) {
+        return Ok(Cow::Borrowed(pattern));
+    }
+    let written = translated(pattern, flags)?;
+    if written == pattern {
+        return Ok(Cow::Borrowed(pattern));
+    }
+    // A translation that would be translated to another one is marked.
+    let is_kept = translated(&written, flags).is_ok_and(|again| again == written);
+    Ok(Cow::Owned(if is_kept { written } else { format!("{TRANSLATED}{written}") }))
+}
+
+/// Translates a part of a pattern to the syntax of the regex crate, with `.` to match newlines.
+pub(crate) fn part(pattern: &str) -> Result<String, SqlError> {
+    translated(pattern, "n")
+}
+
+fn invalid(message: impl std::fmt::Display) -> SqlError {
+    SqlError::new(INVALID_REGULAR_EXPRESSION, format!("invalid regular expression: {message}"))
+}
+
+fn not_supported(what: &str) -> SqlError {
+    SqlError::new(FEATURE_NOT_SUPPORTED, format!("{what} in regular expressions are not supported"))
+}
+
+/// The rest of a pattern that is being translated.
+type Letters<'a> = Peekable<CharIndices<'a>>;
+
+fn translated(pattern: &str, flags: &str) -> Result<String, SqlError> {
+    if let Some(literal) = pattern.strip_prefix("***=") {
+        return Ok(regex::escape(literal));
+    }
+    let pattern = pattern.strip_prefix("***:").unwrap_or(pattern);
     let mut written = String::with_capacity(pattern.len() + 8);
+    let (options, pattern) = with_options(pattern, &mut written)?;
     let mut letters = pattern.char_indices().peekable();
-    let (mut has_point, mut in_brackets) = (false, false);
+    let mut has_point = false;
     while let Some((index, letter)) = letters.next() {
         match letter {
-            // Escapes that mean something else, or nothing, in the regex crate.
-            '\\' => {
-                let Some((_, escaped)) = letters.next() else {
-                    written.push('\\');
-                    break;
-                };
-                written.push_str(match (escaped, in_brackets) {
-                    ('w', true) => WORD,
-                    ('w', false) => r"[\p{Alphabetic}\p{Nd}_]",
-                    ('W', _) => NO_WORD,
-                    ('d', true) => "0-9",
-                    ('d', false) => "[0-9]",
-                    ('D', _) => "[^0-9]",
-                    ('y', false) => r"\b",
-                    ('Y', false) => r"\B",
-                    ('m', false) => r"\b{start}",
-                    ('M', false) => r"\b{end}",
-                    ('Z', false) => r"\z",
-                    _ => {
-                        written.push('\\');
-                        written.push(escaped);
-                        continue;
-                    }
-                });
-            }
-            // Named classes, and classes that a translation wrote, stay; other brackets are escaped.
-            '[' if in_brackets => {
-                let rest = &pattern[index..];
-                let class = rest.starts_with("[:").then(|| rest.find(":]")).flatten();
-                if let Some(end) = class {
-                    written.push_str(&rest[..end + 2]);
-                    while letters.next_if(|(place, _)| *place < index + end + 2).is_some() {}
-                } else if let Some(length) = [NO_WORD, "[^0-9]"]
-                    .iter()
-                    .find(|ours| rest.starts_with(**ours))
-                    .map(|s| s.len())
-                {
-                    written.push_str(&rest[..length]);
-                    while letters.next_if(|(place, _)| *place < index + length).is_some() {}
-                } else {
-                    written.push_str(r"\[");
-                }
-            }
-            '&' | '~' if in_brackets => {
-                written.push('\\');
-                written.push(letter);
-            }
+            '\\' => escaped(&mut letters, false, &mut written)?,
             '[' => {
-                in_brackets = true;
-                written.push('[');
-                if letters.next_if(|(_, next)| *next == '^').is_some() {
-                    written.push('^');
-                }
-                // A bracket in the first position is literal.
-                if letters.next_if(|(_, next)| *next == ']').is_some() {
-                    written.push_str(r"\]");
+                let rest = &pattern[index..];
+                let edges = [("[[:<:]]", r"\b{start}"), ("[[:>:]]", r"\b{end}")];
+                if let Some((edge, ours)) = edges.iter().find(|(edge, _)| rest.starts_with(edge)) {
+                    written.push_str(ours);
+                    skip_to(&mut letters, index + edge.len());
+                } else {
+                    bracket(pattern, &mut letters, &mut written)?;
                 }
             }
-            ']' => {
-                in_brackets = false;
-                written.push(']');
+            '{' if !letters.peek().is_some_and(|(_, next)| next.is_ascii_digit()) => {
+                written.push_str(r"\{");
+            }
+            '(' => {
+                written.push('(');
+                group(&pattern[index + 1..])?;
             }
             _ => {
-                has_point |= letter == '.' && !in_brackets;
+                has_point |= letter == '.';
                 written.push(letter);
             }
         }
     }
     // A flag in the pattern, because DataFusion's functions compile it without this setting.
-    let of_lines = flags.contains(['n', 'p', 'm']);
-    if has_point && !of_lines && !written.starts_with("(?s)") {
+    let of_lines = flags.contains(['n', 'p', 'm']) || options.contains(['n', 'p', 'm', 's']);
+    if has_point && !of_lines {
         written.insert_str(0, "(?s)");
     }
-    if written == pattern { Cow::Borrowed(pattern) } else { Cow::Owned(written) }
+    Ok(written)
 }
+
+/// Refuses groups that the regex crate or PostgreSQL does not support.
+fn group(inside: &str) -> Result<(), SqlError> {
+    let Some(kind) = inside.strip_prefix('?') else { return Ok(()) };
+    match kind.chars().next() {
+        Some(':') => Ok(()),
+        Some('=' | '!') => Err(not_supported("lookahead constraints")),
+        Some('<') => Err(not_supported("lookbehind constraints")),
+        _ => Err(invalid("quantifier operand invalid")),
+    }
+}
+
+/// Writes the options at the start of a pattern; returns them and the rest of the pattern.
+fn with_options<'a>(
+    pattern: &'a str,
+    written: &mut String,
+) -> Result<(&'a str, &'a str), SqlError> {
+    let Some(options) = pattern.strip_prefix("(?") else { return Ok(("", pattern)) };
+    let Some((options, rest)) = options.split_once(')') else { return Ok(("", pattern)) };
+    if options.is_empty() || !options.chars().all(|option| option.is_ascii_alphabetic()) {
+        return Ok(("", pattern));
+    }
+    for option in options.chars() {
+        written.push_str(match option {
+            'i' => "(?i)",
+            'c' => "(?-i)",
+            'n' | 'm' => "(?m-s)",
+            'p' => "(?-s)",
+            'w' => "(?m)",
+            's' => "(?s-m)",
+            'x' => "(?x)",
+            'e' | 't' => "",
+            'b' | 'q' => return Err(not_supported("the options b and q")),
+            _ => return Err(invalid("invalid embedded option")),
+        });
+    }
+    Ok((options, rest))
+}
+
+fn skip_to(letters: &mut Letters<'_>, end: usize) {
+    while letters.next_if(|(index, _)| *index < end).is_some() {}
+}
+
+/// Translates a bracket expression after its opening bracket.
+fn bracket(pattern: &str, letters: &mut Letters<'_>, written: &mut String) -> Result<(), SqlError> {
+    written.push('[');
+    if letters.next_if(|(_, next)| *next == '^').is_some() {
+        written.push('^');
+    }
+    // A bracket or a minus in the first position is literal.
+    let (mut is_first, mut ends_range) = (true, false);
+    while let Some((index, letter)) = letters.next() {
+        let begins = std::mem::take(&mut is_first);
+        let ended = std::mem::take(&mut ends_range);
+        match letter {
+            ']' if begins => written.push_str(r"\]"),
+            ']' => {
+                written.push(']');
+                return Ok(());
+            }
+            '\\' => escaped(letters, true, written)?,
+            '-' => {
+                let is_last = letters.peek().is_some_and(|(_, next)| *next == ']');
+                if begins || ended || is_last {
+                    written.push_str(r"\-");
+                } else {
+                    written.push('-');
+                    ends_range = true;
+                }
+            }
+            '[' => {
+                let rest = &pattern[index..];
+                let named = |open: &str, close: &str| {
+                    let name = rest.strip_prefix(open)?;
+                    name.find(close).map(|end| &name[..end])
+                };
+                if let Some(class) = named("[:", ":]") {
+                    let end = index + class.len() + 4;
+                    written.push_str(&pattern[index..end]);
+                    skip_to(letters, end);
+                } else if let Some(name) = named("[.", ".]").or_else(|| named("[=", "=]")) {
+                    let mut name_letters = name.chars();
+                    let (Some(letter), None) = (name_letters.next(), name_letters.next()) else {
+                        return Err(not_supported("names of characters"));
+                    };
+                    push_literal(letter, written);
+                    skip_to(letters, index + name.len() + 4);
+                } else {
+                    written.push_str(r"\[");
+                }
+            }
+            '&' | '~' => {
+                written.push('\\');
+                written.push(letter);
+            }
+            _ => written.push(letter),
+        }
+    }
+    Ok(())
+}
+
+/// Writes a literal character.
+fn push_literal(letter: char, written: &mut String) {
+    if letter.is_ascii_alphanumeric() || !letter.is_ascii() {
+        written.push(letter);
+    } else {
+        written.push_str(&format!(r"\x{{{:X}}}", u32::from(letter)));
+    }
+}
+
+/// Reads the digits of a base that come next, at most `most`.
+fn digits(letters: &mut Letters<'_>, base: u32, most: usize) -> String {
+    let mut digits = String::new();
+    while digits.len() < most
+        && let Some((_, digit)) = letters.next_if(|(_, next)| next.is_digit(base))
+    {
+        digits.push(digit);
+    }
+    digits
+}
+
+/// Translates an escape after its backslash.
+fn escaped(
+    letters: &mut Letters<'_>,
+    in_brackets: bool,
+    written: &mut String,
+) -> Result<(), SqlError> {
+    let no_escape = || invalid("invalid escape \\ sequence");
+    let Some((_, escaped)) = letters.next() else { return Err(no_escape()) };
+    let number = |digits: &str, base: u32| {
+        let number = u32::from_str_radix(digits, base).ok();
+        number.and_then(char::from_u32).ok_or_else(no_escape)
+    };
+    let ours = match (escaped, in_brackets) {
+        ('w', true) => WORD,
+        ('w', false) => r"[\p{Alphabetic}\p{Nd}_]",
+        ('W', _) => NO_WORD,
+        ('d', true) => "0-9",
+        ('d', false) => "[0-9]",
+        ('D', _) => "[^0-9]",
+        ('s', _) => r"\s",
+        ('S', _) => r"\S",
+        ('f', _) => r"\f",
+        ('n', _) => r"\n",
+        ('r', _) => r"\r",
+        ('t', _) => r"\t",
+        ('v', _) => r"\v",
+        ('A', false) => r"\A",
+        ('Z', false) => r"\z",
+        ('y', false) => r"\b",
+        ('Y', false) => r"\B",
+        ('m', false) => r"\b{start}",
+        ('M', false) => r"\b{end}",
+        _ => "",
+    };
+    if !ours.is_empty() {
+        written.push_str(ours);
+        return Ok(());
+    }
+    let letter = match (escaped, in_brackets) {
+        ('a', _) => '\u{7}',
+        ('b', _) => '\u{8}',
+        ('e', _) => '\u{1b}',
+        ('B', _) => '\\',
+        ('c', _) => {
+            let (_, letter) = letters.next().ok_or_else(no_escape)?;
+            char::from_u32(u32::from(letter) & 0x1f).ok_or_else(no_escape)?
+        }
+        ('u' | 'U', _) => {
+            let count = if escaped == 'u' { 4 } else { 8 };
+            let digits = digits(letters, 16, count);
+            if digits.len() < count {
+                return Err(no_escape());
+            }
+            number(&digits, 16)?
+        }
+        ('x', _) => {
+            let digits = digits(letters, 16, usize::MAX);
+            number(&digits, 16)?
+        }
+        ('0', _) => number(&format!("0{}", digits(letters, 8, 2)), 8)?,
+        ('1'..='9', false) => return Err(not_supported("back references")),
+        _ if escaped.is_ascii_alphanumeric() => return Err(no_escape()),
+        // `\<` and `\>` are word boundaries in the regex crate.
+        _ if escaped.is_ascii_punctuation() && !matches!(escaped, '<' | '>') => {
+            written.push('\\');
+            written.push(escaped);
+            return Ok(());
+        }
+        _ => escaped,
+    };
+    push_literal(letter, written);
+    Ok(())
+}
+
+/// Matches texts with the patterns of their rows: `~` and similar operators with patterns that are not constant.
+static MATCHED: Plain = Plain {
+    name: "regexp_matched",
+    takes: |types| all(types, 3, is_text, &DataType::Utf8),
+    gives: |_| DataType::Boolean,
+    run: |arguments| {
+        let (values, patterns, flags) =
+            (texts(&arguments[0])?, texts(&arguments[1])?, texts(&arguments[2])?);
+        let mut compiled = Compiled::default();
+        let results = (0..values.len()).map(|row| {
+            if arguments.iter().any(|argument| argument.is_null(row)) {
+                return Ok(None);
+            }
+            let regex = compiled.of(patterns.value(row), flags.value(row))?;
+            Ok(Some(regex.is_match(values.value(row))))
+        });
+        Ok(Arc::new(results.collect::<Result<BooleanArray, SqlError>>()?))
+    },
+};
 
 fn list_of_texts(_: &[DataType]) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true)))
@@ -481,15 +703,64 @@ mod tests {
             ("[^]a]+", "]ab", "b"),
             ("[[:alpha:][:digit:]]+", "-a1", "a1"),
             (r"\.", "a.", "."),
+            (r"a\bc", "abc a\u{8}c", "a\u{8}c"),
+            (r"a\Bc", r"ac a\c", r"a\c"),
+            (r"\x41\u00e9\U000000e9", "A\u{e9}\u{e9}", "A\u{e9}\u{e9}"),
+            (r"\0\017\cA\e\a", "\0\u{f}\u{1}\u{1b}\u{7}", "\0\u{f}\u{1}\u{1b}\u{7}"),
+            (r"[\b]", "b\u{8}", "\u{8}"),
+            (r"\<a\>", "a <a>", "<a>"),
+            ("[[:<:]]a[[:>:]]", "ab a", "a"),
+            ("a{b", "a{b", "a{b"),
+            ("a{2}", "aa", "aa"),
+            ("[+--]+", "a+,-.", "+,-"),
+            ("[a-]+", "b-a", "-a"),
+            ("[[.-.]a]+", "b-a", "-a"),
+            ("***=a.b", "aab a.b", "a.b"),
+            ("***:a.b", "acb", "acb"),
+            ("(?n)a.", "a\nab", "ab"),
+            ("(?i)A", "a", "a"),
         ] {
-            let written = pattern(of, "");
+            let written = pattern(of, "").unwrap();
             let regex = Regex::new(&written).unwrap();
             assert_eq!(regex.find(value).map(|found| found.as_str()), Some(found), "{of}");
-            assert_eq!(pattern(&written, ""), written, "{of}");
+            assert_eq!(pattern(&written, "").unwrap(), written, "{of}");
         }
-        for (of, flags) in [("a.c", "n"), ("^a|b$", ""), (r"\s\.", ""), ("(?i)a", ""), ("\\", "")] {
-            assert!(matches!(pattern(of, flags), Cow::Borrowed(_)), "{of}");
+        for (of, flags) in [("a.c", "n"), ("^a|b$", ""), (r"\s\.", ""), ("(?i)a", "")] {
+            assert!(matches!(pattern(of, flags), Ok(Cow::Borrowed(_))), "{of}");
         }
+    }
+
+    #[test]
+    fn what_is_no_pattern_or_cannot_be_found_is_refused_by_name() {
+        for (of, sqlstate) in [
+            (r"(a)\1", "0A000"),
+            ("a(?=b)", "0A000"),
+            ("a(?!b)", "0A000"),
+            ("(?<=a)b", "0A000"),
+            ("(?<!a)b", "0A000"),
+            ("[[.hyphen.]]", "0A000"),
+            ("(?q)a.", "0A000"),
+            ("a(?i)b", "2201B"),
+            ("(?j)a", "2201B"),
+            (r"\p{L}", "2201B"),
+            (r"\z", "2201B"),
+            (r"[\A]", "2201B"),
+            ("\\", "2201B"),
+        ] {
+            let refused = pattern(of, "").unwrap_err();
+            assert_eq!(refused.sqlstate, sqlstate, "{of}: {}", refused.message);
+        }
+    }
+
+    #[test]
+    fn patterns_of_rows_are_matched_as_those_that_are_written_down() {
+        let patterns = StringArray::from(vec![Some(r"\ya"), Some("A.b"), None, Some("b$")]);
+        let values = StringArray::from(vec!["a b", "xA\nb", "a", "ab\n"]);
+        let flags = StringArray::from(vec![""; 4]);
+        let of: [ArrayRef; 3] = [Arc::new(values), Arc::new(patterns), Arc::new(flags)];
+        let made = (MATCHED.run)(&of).unwrap();
+        let made: Vec<Option<bool>> = arrow::array::AsArray::as_boolean(&made).iter().collect();
+        assert_eq!(made, [Some(true), Some(true), None, Some(false)]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use datafusion::logical_expr::ScalarUDF;
 
 use crate::error::SqlError;
 use crate::plain::{Plain, Texts, all, is_text, texts};
-use crate::regular::Compiled;
+use crate::regular::{self, Compiled, TRANSLATED};
 
 /// The default escape character.
 const ESCAPE: char = '\\';
@@ -202,14 +202,16 @@ fn translated(pattern: &str, escape: Option<char>) -> Result<String, SqlError> {
             _ => part.push(letter),
         }
     }
-    Ok(match parts.as_slice() {
+    let parts = parts.iter().map(|part| regular::part(part)).collect::<Result<Vec<_>, _>>()?;
+    let written = match parts.as_slice() {
         [prefix, middle, suffix @ ..] => {
             // The prefix and the suffix match as little as possible.
             let suffix = suffix.first().map_or("", String::as_str);
             format!(r"\A(?U:{prefix})({middle})(?U:{suffix})\z")
         }
         _ => format!(r"\A(?:{})\z", parts.concat()),
-    })
+    };
+    Ok(format!("{TRANSLATED}{written}"))
 }
 
 /// Writes a character after the escape character: one of POSIX's classes such as `\d`, or a literal.

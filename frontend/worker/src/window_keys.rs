@@ -1,9 +1,11 @@
 //! Zeros of either sign, and bytes, where DataFusion does not compare them by an operator.
 //!
-//! `=` and GROUP BY treat -0 as 0, as PostgreSQL does. Windows, `CASE x WHEN` and `nullif` compare the bits of floats,
-//! and windows cannot be ordered by bytes:
+//! `=` and GROUP BY treat -0 as 0, as PostgreSQL does. ORDER BY, windows, `CASE x WHEN` and `nullif` compare the bits
+//! of floats, and windows cannot be ordered by bytes:
 //!
 //! ```text
+//!   ORDER BY f                          ORDER BY f + 0, and so within aggregates
+//!   SELECT DISTINCT ON (f) ..           SELECT DISTINCT ON (f + 0) ..
 //!   OVER (PARTITION BY f ORDER BY f)    OVER (PARTITION BY f + 0 ORDER BY f + 0)
 //!   CASE f WHEN g THEN ..               CASE f + 0 WHEN g + 0 THEN ..
 //!   nullif(f, g)                        CASE WHEN f = g THEN NULL ELSE f END
@@ -17,9 +19,14 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::{ScalarFunction, WindowFunction};
+use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
-use datafusion::logical_expr::{BinaryExpr, Case, Expr, ExprSchemable, Operator, lit};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    BinaryExpr, Case, Distinct, DistinctOn, Expr, ExprSchemable, LogicalPlan, Operator, Sort,
+    SortExpr, lit,
+};
+use datafusion::optimizer::AnalyzerRule;
 
 use crate::bytea::text_of_bytes;
 
@@ -100,6 +107,14 @@ impl FunctionRewrite for EqualZeros {
                 let cases = vec![(Box::new(value.clone().eq(null_value)), Box::new(null))];
                 Transformed::yes(Expr::Case(Case::new(None, cases, Some(Box::new(value)))))
             }
+            // The keys of aggregates. With DISTINCT they have to be the argument itself.
+            Expr::AggregateFunction(AggregateFunction { func, mut params })
+                if !params.distinct && !func.supports_within_group_clause() =>
+            {
+                let changed = order_zeros(&mut params.order_by, schema);
+                let call = Expr::AggregateFunction(AggregateFunction { func, params });
+                Transformed::new_transformed(call, changed)
+            }
             // The keys of windows.
             Expr::WindowFunction(call) => {
                 let WindowFunction { fun, mut params } = *call;
@@ -115,5 +130,67 @@ impl FunctionRewrite for EqualZeros {
             }
             expression => Transformed::no(expression),
         })
+    }
+}
+
+/// Turns -0 into 0 in the keys of an order that are floats; returns true if there are any.
+fn order_zeros(keys: &mut [SortExpr], schema: &DFSchema) -> bool {
+    let mut changed = false;
+    for key in keys {
+        if is_float(&key.expr, schema) {
+            key.expr = unsigned_zero(key.expr.clone(), schema);
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// Orders queries by zeros of either sign as PostgreSQL does; see the head of the file.
+#[derive(Debug)]
+pub struct OrderedZeros;
+
+impl AnalyzerRule for OrderedZeros {
+    fn name(&self) -> &'static str {
+        "ordered_zeros"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let ordered = plan.transform_up_with_subqueries(|node| {
+            let schema = merge_schema(&node.inputs());
+            Ok(match node {
+                LogicalPlan::Sort(Sort { mut expr, input, fetch }) => {
+                    let changed = order_zeros(&mut expr, &schema);
+                    let sort = LogicalPlan::Sort(Sort { expr, input, fetch });
+                    Transformed::new_transformed(sort, changed)
+                }
+                LogicalPlan::Distinct(Distinct::On(DistinctOn {
+                    mut on_expr,
+                    select_expr,
+                    mut sort_expr,
+                    input,
+                    schema: own_schema,
+                })) => {
+                    let mut changed = false;
+                    for key in &mut on_expr {
+                        if is_float(key, &schema) {
+                            *key = unsigned_zero(key.clone(), &schema);
+                            changed = true;
+                        }
+                    }
+                    if let Some(keys) = &mut sort_expr {
+                        changed |= order_zeros(keys, &schema);
+                    }
+                    let distinct = if changed {
+                        DistinctOn::try_new(on_expr, select_expr, sort_expr, input)?
+                    } else {
+                        DistinctOn { on_expr, select_expr, sort_expr, input, schema: own_schema }
+                    };
+                    let distinct = LogicalPlan::Distinct(Distinct::On(distinct));
+                    Transformed::new_transformed(distinct, changed)
+                }
+                node => Transformed::no(node),
+            })
+        })?;
+        Ok(ordered.data)
     }
 }
