@@ -212,7 +212,7 @@ impl Record {
         let start = buffer.len();
         buffer.reserve(record_bytes(payload.len()));
         // The fixed fields; the checksum over everything is filled in at the end.
-        out.extend_from_slice(&[0; 4]);
+        buffer.extend_from_slice(&[0; 4]);
         buffer.extend_from_slice(&length.to_le_bytes());
         buffer.extend_from_slice(&segment.to_le_bytes());
         buffer.extend_from_slice(&durable.to_le_bytes());

@@ -1,7 +1,7 @@
 //! The scripts of `testscripts/pace`: a group's state and the time that has passed in, the next mode of its clock out.
 //!
 //! ```text
-//!   group awake leader          the mode and the role; also: still, asleep, held, follower, candidate, alone=true
+//!   group awake leader          the mode and the role; also: still, asleep, held, follower, candidate, sole_member=true
 //!   after ms=2000               the decision after that time, if nothing has changed
 //!   after ms=2000 busy=true     ... or with what differs: busy, applied, caught_up, last, term, members
 //!   patience group=7 replica=2  how long a sleeping replica waits for a beat of its leader's node
@@ -27,7 +27,7 @@ impl Script {
         let now = Instant::now();
         let place = Place { term: 3, leader: Some(1), last: Some(9), membership: Some(0) };
         let state = State { mode: Mode::Awake, place, since: now, heard: now };
-        let view = View { alone: false, leads: true, place, settled: true, together: true };
+        let view = View { sole_member: false, leads: true, place, settled: true, caught_up: true };
         Self { state, view }
     }
 
@@ -49,7 +49,7 @@ impl Runner for Script {
         let output = match command.name.as_str() {
             "group" => {
                 *self = Self::new();
-                self.view.alone = run::take(&mut arguments, "alone", false)?;
+                self.view.sole_member = run::take(&mut arguments, "sole_member", false)?;
                 while let Some(word) = arguments.next_pos() {
                     match word {
                         "still" => self.state.mode = Mode::Still,
@@ -61,7 +61,7 @@ impl Runner for Script {
                         "leader" => self.view.leads = true,
                         // Only a leader knows how far the others are.
                         "follower" | "candidate" => {
-                            (self.view.leads, self.view.together) = (false, false);
+                            (self.view.leads, self.view.caught_up) = (false, false);
                         }
                         other => return Err(format!("unknown word {other}").into()),
                     }
@@ -73,9 +73,9 @@ impl Runner for Script {
                     self.state.since + Duration::from_millis(run::take(&mut arguments, "ms", 0)?);
                 let busy = run::take(&mut arguments, "busy", false)?;
                 let mut view = self.view.clone();
-                view.alone = run::take(&mut arguments, "alone", view.alone)?;
+                view.sole_member = run::take(&mut arguments, "sole_member", view.sole_member)?;
                 view.settled = run::take(&mut arguments, "applied", view.settled)?;
-                view.together = run::take(&mut arguments, "caught_up", view.together)?;
+                view.caught_up = run::take(&mut arguments, "caught_up", view.caught_up)?;
                 view.place.term = run::take(&mut arguments, "term", view.place.term)?;
                 let last = run::take(&mut arguments, "last", 9)?;
                 view.place.last = Some(last);
