@@ -55,6 +55,7 @@ mod json;
 mod leaf;
 mod made_times;
 pub mod moments;
+mod named_types;
 mod number_division;
 mod number_text;
 mod numbers;
