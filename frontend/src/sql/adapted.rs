@@ -4,6 +4,7 @@
 //!   0.1::FLOAT                    0.1::DOUBLE PRECISION
 //!   s::VARCHAR(3)                 left(s::VARCHAR, 3)
 //!   s::CHAR(3)                    blank_padded(s::VARCHAR, 3)
+//!   a::INT[3]                     a::INT[], because the length of an array type means nothing
 //!   date(ts)                      ts::DATE
 //!   '{a,b}'::TEXT[]               ARRAY['a', 'b']::TEXT[]
 //!   x = ANY ('{1,2}')             x = '1' OR x = '2', and so with other comparisons, ALL, and ARRAY[..]
@@ -111,6 +112,9 @@ impl VisitorMut for Adapted {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         make_results_exact(expr);
+        if let Expr::Cast { data_type, .. } = expr {
+            without_lengths(data_type);
+        }
         match adapted(expr) {
             Ok(None) => {}
             Ok(Some(replacement)) => *expr = replacement,
@@ -444,6 +448,24 @@ fn adapted(expr: &Expr) -> Result<Option<Expr>, SqlError> {
     })
 }
 
+/// Removes the lengths of array types, which PostgreSQL ignores. The planner would make arrays of this length, also for
+/// NULL, and allocate memory for all their elements.
+fn without_lengths(data_type: &mut DataType) {
+    match data_type {
+        DataType::Array(ArrayElemTypeDef::SquareBracket(element, length)) => {
+            *length = None;
+            without_lengths(element);
+        }
+        DataType::Array(ArrayElemTypeDef::AngleBracket(element)) => without_lengths(element),
+        DataType::Struct(fields, _) => {
+            for field in fields {
+                without_lengths(&mut field.field_type);
+            }
+        }
+        _ => {}
+    }
+}
+
 fn cast(whole: &Expr, operand: &Expr, data_type: &DataType) -> Result<Option<Expr>, SqlError> {
     // The same cast to another type.
     let retyped = |data_type: DataType| {
@@ -733,6 +755,9 @@ mod tests {
             ("date(a)", "CAST(a AS DATE)"),
             ("'{a,\"b c\",NULL}'::TEXT[]", "CAST(ARRAY['a', 'b c', NULL] AS TEXT[])"),
             ("'{}'::INT[]", "CAST(ARRAY[] AS INT[])"),
+            ("'{1}'::INT[2000000000]", "CAST(ARRAY['1'] AS INT[])"),
+            ("CAST(NULL AS INT[2000000000][3])", "CAST(NULL AS INT[][])"),
+            ("TRY_CAST(NULL AS INT[2000000000])", "TRY_CAST(NULL AS INT[])"),
             ("a = ANY ('{1,2}')", "(a IN ('1', '2'))"),
             ("a <> ALL (ARRAY[1, 2])", "(a NOT IN (1, 2))"),
             ("a > ALL ('{1,2}'::INT[])", "(a > CAST('1' AS INT) AND a > CAST('2' AS INT))"),

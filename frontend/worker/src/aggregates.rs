@@ -1,13 +1,15 @@
 //! DataFusion's aggregates with other accumulators: doubles are added by runs (`runs.rs`), integers without wrapping
 //! (`whole.rs`), long decimals likewise (`decimals.rs`); in sliding windows `avg` and `sum` do not subtract, and
 //! `bool_and` and `bool_or` slide too (`sliding.rs`); `string_agg` and `array_agg` are bounded, and `string_agg` joins
-//! bytes too (`gathered.rs`); `max` and `min` use PostgreSQL's order (`extremes.rs`).
+//! bytes too (`gathered.rs`); `max` and `min` use PostgreSQL's order (`extremes.rs`); the digests of approximate
+//! percentiles have a maximum size.
 //!
 //! Invariant: names, types and rules are DataFusion's; only accumulators and partial states are replaced.
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::execution::SessionStateDefaults;
@@ -20,11 +22,13 @@ use datafusion::logical_expr::function::{
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, Expr, GroupsAccumulator, Operator,
-    ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Documentation, Expr,
+    GroupsAccumulator, Operator, ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs,
+    Volatility,
 };
 
 use crate::decimals::{self, Long, LongDistinct, LongGroups};
+use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 use crate::extremes::End;
 use crate::gathered::{self, Gathered};
 use crate::runs::{Runs, State};
@@ -33,6 +37,9 @@ use crate::whole::{self, Whole, WholeGroups};
 
 /// The aggregate that joins texts, and here bytes too.
 const STRING_AGG: &str = "string_agg";
+/// Maximum centroids of a digest. DataFusion allocates memory for all of them, outside of every memory pool, each time
+/// that a digest takes up a batch.
+const CENTROIDS_MAX: i64 = 10_000;
 
 /// DataFusion's aggregates that are replaced, under their own names.
 pub(crate) fn replaced() -> impl Iterator<Item = Arc<AggregateUDF>> {
@@ -45,6 +52,8 @@ pub(crate) fn replaced() -> impl Iterator<Item = Arc<AggregateUDF>> {
             "min" => Kind::Extreme(End::Min),
             "bool_and" => Kind::Holds(Holds::OfAll),
             "bool_or" => Kind::Holds(Holds::OfAny),
+            "approx_percentile_cont" => Kind::Digests { centroids: 2 },
+            "approx_percentile_cont_with_weight" => Kind::Digests { centroids: 3 },
             _ => return None,
         };
         Some(Arc::new(AggregateUDF::new_from_impl(Replaced::new(inner, kind))))
@@ -62,6 +71,11 @@ enum Kind {
     Extreme(End),
     /// Combines truth values (`sliding.rs`).
     Holds(Holds),
+    /// Summarizes values in a digest.
+    Digests {
+        /// Position of the argument with the number of centroids; it may be missing.
+        centroids: usize,
+    },
 }
 
 /// Arguments of the same accumulator over wide numbers.
@@ -126,7 +140,26 @@ impl Replaced {
     fn within_bounds(&self, inner: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
         match self.kind {
             Kind::Gathers => Box::new(Gathered::new(inner, self.inner().name())),
-            Kind::Adds(_) | Kind::Extreme(_) | Kind::Holds(_) => inner,
+            Kind::Adds(_) | Kind::Extreme(_) | Kind::Holds(_) | Kind::Digests { .. } => inner,
+        }
+    }
+
+    /// Refuses a digest of too many centroids.
+    fn check_centroids(&self, args: &AccumulatorArgs<'_>) -> Result<()> {
+        let Kind::Digests { centroids } = self.kind else { return Ok(()) };
+        let Some(argument) = args.exprs.get(centroids) else { return Ok(()) };
+        let no_rows = RecordBatch::new_empty(Arc::new(Schema::empty()));
+        // DataFusion itself refuses NULL, and an argument that is not a constant.
+        let Ok(ColumnarValue::Scalar(count)) = argument.evaluate(&no_rows) else { return Ok(()) };
+        if count.is_null() {
+            return Ok(());
+        }
+        match count.cast_to(&DataType::Int64) {
+            Ok(ScalarValue::Int64(Some(1..=CENTROIDS_MAX))) => Ok(()),
+            _ => {
+                let message = format!("number of centroids must be between 1 and {CENTROIDS_MAX}");
+                Err(SqlError::new(INVALID_PARAMETER_VALUE, message).into())
+            }
         }
     }
 
@@ -134,7 +167,7 @@ impl Replaced {
     fn end(&self) -> Option<End> {
         match self.kind {
             Kind::Extreme(end) => Some(end),
-            Kind::Adds(_) | Kind::Gathers | Kind::Holds(_) => None,
+            Kind::Adds(_) | Kind::Gathers | Kind::Holds(_) | Kind::Digests { .. } => None,
         }
     }
 
@@ -251,6 +284,7 @@ impl AggregateUDFImpl for Replaced {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        self.check_centroids(&args)?;
         if let Some(sum_type) = self.whole(&args.return_field) {
             let inner = self.inner().accumulator(widened(args))?;
             return Ok(Box::new(Whole { inner, sum_type }));
@@ -313,6 +347,7 @@ impl AggregateUDFImpl for Replaced {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
+        self.check_centroids(&args)?;
         // DataFusion's sliding accumulators of distinct values take integers only.
         if let Some(sum_type) = self.whole(&args.return_field).filter(|_| !args.is_distinct) {
             let inner = self.inner().create_sliding_accumulator(widened(args))?;
@@ -424,16 +459,13 @@ impl AggregateUDFImpl for Replaced {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{
-        Array, ArrayRef, AsArray, Decimal128Array, Int64Array, RecordBatch, UInt64Array,
-    };
-    use arrow::datatypes::{Int64Type, Schema, UInt64Type};
+    use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Int64Array, UInt64Array};
+    use arrow::datatypes::{Int64Type, UInt64Type};
     use datafusion::datasource::MemTable;
     use datafusion::execution::FunctionRegistry;
     use datafusion::prelude::{SessionConfig, SessionContext};
 
     use super::*;
-    use crate::SqlError;
 
     /// A multiple of ten to the power of 37: a decimal of 38 digits for one digit.
     fn long(n: i64) -> i128 {
@@ -556,5 +588,36 @@ mod tests {
         assert_eq!(answer(sums, &rows).await, Ok(vec!["-3".to_owned(), "4".to_owned()]));
         let slid = "SELECT sum(n) OVER (ORDER BY n ROWS 1 PRECEDING) FROM t ORDER BY n";
         assert_eq!(answer(slid, &rows).await, Ok(["-3", "1", "9"].map(str::to_owned).to_vec()));
+    }
+
+    #[tokio::test]
+    async fn a_digest_of_too_many_centroids_is_refused_before_it_is_made() {
+        let rows: Vec<_> = (0..8).map(|n| (n % 3, Some(n))).collect();
+        let calls = |count: &str| {
+            [
+                format!("approx_percentile_cont(n, 0.5, {count})"),
+                format!("approx_percentile_cont(0.5, {count}) WITHIN GROUP (ORDER BY n)"),
+                format!("approx_percentile_cont_with_weight(n, g, 0.5, {count})"),
+            ]
+        };
+        for count in ["2000000000", "10001", "9223372036854775807", "-1", "0"] {
+            for call in calls(count) {
+                for rest in ["FROM t", "FROM t GROUP BY g", "FROM t WHERE n > 100"] {
+                    let sql = format!("SELECT CAST({call} AS BIGINT) {rest}");
+                    assert_eq!(answer(&sql, &rows).await, Err("22023".to_owned()), "{sql}");
+                }
+            }
+            let call = &calls(count)[0];
+            let sql = format!("SELECT CAST({call} OVER (PARTITION BY g) AS BIGINT) FROM t");
+            assert_eq!(answer(&sql, &rows).await, Err("22023".to_owned()), "{sql}");
+        }
+        for count in ["1", "100", "10000"] {
+            for call in calls(count) {
+                let sql = format!("SELECT CAST({call} AS BIGINT) FROM t");
+                assert!(answer(&sql, &rows).await.is_ok(), "{sql}");
+            }
+        }
+        let without = "SELECT CAST(approx_percentile_cont(n, 1.0) AS BIGINT) FROM t";
+        assert_eq!(answer(without, &rows).await, Ok(vec!["7".to_owned()]));
     }
 }

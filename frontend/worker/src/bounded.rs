@@ -11,7 +11,9 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray, StringArray};
 use arrow::compute::cast;
 use arrow::compute::kernels::length::length;
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::datatypes::{
+    DataType, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
+};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
@@ -20,7 +22,9 @@ use datafusion::logical_expr::{
 };
 
 use crate::concatenation;
-use crate::error::{INVALID_REGULAR_EXPRESSION, PROGRAM_LIMIT_EXCEEDED, SqlError};
+use crate::error::{
+    INVALID_PARAMETER_VALUE, INVALID_REGULAR_EXPRESSION, PROGRAM_LIMIT_EXCEEDED, SqlError,
+};
 use crate::functions::builtin;
 use crate::inner::like_inner;
 use crate::regular;
@@ -37,6 +41,9 @@ const SIMPLIFIED_BYTES_MAX: usize = 16 << 10;
 const ELEMENT_BYTES: u64 = 16;
 /// Bytes of an offset in an array of texts.
 const OFFSET_BYTES: u64 = 4;
+
+/// Nanoseconds of an hour.
+const HOUR: i128 = 3_600_000_000_000;
 
 /// Functions whose values can grow, and the rule for their size.
 const GROWING: &[(&str, Growth)] = &[
@@ -261,6 +268,9 @@ fn check(name: &str, growth: Growth, args: &ScalarFunctionArgs) -> Result<()> {
     if growth == Growth::Kept {
         return check_kept(name, args, rows);
     }
+    if growth == Growth::Series && !args.args.iter().all(is_whole) {
+        return check_times(name, &args.args, rows);
+    }
     let Some(sizes) = Sizes::of(growth, &args.args)? else { return Ok(()) };
     check_sizes(name, rows, |row| sizes.at(row))
 }
@@ -307,6 +317,85 @@ fn check_kept(name: &str, args: &ScalarFunctionArgs, rows: usize) -> Result<()> 
     };
     let total = args.args.iter().map(bytes).fold(0, usize::saturating_add);
     check_total(&format!("{name}()"), rows, u64::try_from(total).unwrap_or(u64::MAX))
+}
+
+/// Refuses a series of dates or times that would have too many elements, or never end.
+fn check_times(name: &str, args: &[ColumnarValue], rows: usize) -> Result<()> {
+    let [start, stop, step] = args else { return Ok(()) };
+    let (Some(starts), Some(stops)) = (instants(start, rows)?, instants(stop, rows)?) else {
+        return Ok(());
+    };
+    if !matches!(step.data_type(), DataType::Interval(_)) {
+        return Ok(());
+    }
+    let of_dates = matches!(start.data_type(), DataType::Date32 | DataType::Date64);
+    let steps = cast(&step.to_array(rows)?, &DataType::Interval(IntervalUnit::MonthDayNano))?;
+    let steps = steps.as_primitive::<IntervalMonthDayNanoType>();
+    let mut sizes = Vec::with_capacity(rows);
+    for ((start, stop), step) in starts.into_iter().zip(stops).zip(steps) {
+        sizes.push(match (start, stop, step) {
+            (Some(start), Some(stop), Some(step)) => {
+                let elements = elements_between(start, stop, step, of_dates)?;
+                elements.saturating_mul(ELEMENT_BYTES / 2)
+            }
+            _ => 0,
+        });
+    }
+    check_sizes(name, rows, |row| sizes.get(row).copied().unwrap_or(0))
+}
+
+/// Dates or times in nanoseconds since 1970; `None` for values of other types.
+fn instants(arg: &ColumnarValue, rows: usize) -> Result<Option<Vec<Option<i128>>>> {
+    let tick = match arg.data_type() {
+        DataType::Date32 => 24 * HOUR,
+        DataType::Timestamp(TimeUnit::Second, _) => 1_000_000_000,
+        DataType::Date64 | DataType::Timestamp(TimeUnit::Millisecond, _) => 1_000_000,
+        DataType::Timestamp(TimeUnit::Microsecond, _) => 1_000,
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => 1,
+        _ => return Ok(None),
+    };
+    let ticks = cast(&arg.to_array(rows)?, &DataType::Int64)?;
+    let ticks = ticks.as_primitive::<Int64Type>();
+    Ok(Some(ticks.iter().map(|count| Some(i128::from(count?) * tick)).collect()))
+}
+
+/// Maximum number of elements of a series of dates or times.
+fn elements_between(
+    start: i128,
+    stop: i128,
+    step: IntervalMonthDayNano,
+    of_dates: bool,
+) -> Result<u64> {
+    if (step.months, step.days, step.nanoseconds) == (0, 0, 0) {
+        // The function itself refuses such a step.
+        return Ok(0);
+    }
+    // A day has fewer or more hours where clocks change. A date moves by whole days only.
+    let (short_day, long_day) =
+        if of_dates { (24 * HOUR, 24 * HOUR) } else { (23 * HOUR, 25 * HOUR) };
+    let rest = i128::from(step.nanoseconds);
+    let rest = if of_dates { rest / short_day * short_day } else { rest };
+    // The least and the greatest distance of `count` units.
+    let distances = |count: i32, short: i128, long: i128| {
+        let (short, long) = (i128::from(count) * short, i128::from(count) * long);
+        (short.min(long), short.max(long))
+    };
+    let months = distances(step.months, 28 * short_day, 31 * long_day);
+    let days = distances(step.days, short_day, long_day);
+    let (least, greatest) = (months.0 + days.0 + rest, months.1 + days.1 + rest);
+    // DataFusion takes the direction of dates from the signs of the months and the days.
+    let backward = of_dates && (step.months < 0 || step.days < 0);
+    let elements = if least > 0 && !backward {
+        stop.checked_sub(start).map(|distance| distance / least)
+    } else if greatest < 0 && (backward || !of_dates) {
+        start.checked_sub(stop).map(|distance| distance / -greatest)
+    } else {
+        let error = SqlError::new(INVALID_PARAMETER_VALUE, "step size cannot equal zero");
+        let detail = "The parts of the step have opposite signs and may cancel each other.";
+        return Err(error.with_detail(detail).into());
+    };
+    let elements = elements.map_or(i128::MAX, |elements| elements.saturating_add(1)).max(0);
+    Ok(u64::try_from(elements).unwrap_or(u64::MAX))
 }
 
 fn too_large(message: String) -> datafusion::error::DataFusionError {
@@ -568,6 +657,8 @@ mod tests {
             "cardinality(range(9223372036854775807, -9223372036854775808, -1))",
             "cardinality(string_to_array(repeat(',', 10000000), ','))",
             "length(encode(CAST(repeat('x', 20000000) AS BYTEA), 'hex'))",
+            "cardinality(generate_series(TIMESTAMP '1970-01-01', TIMESTAMP '2200-01-01', INTERVAL '1 microsecond'))",
+            "cardinality(range(TIMESTAMP '2200-01-01', TIMESTAMP '1970-01-01', INTERVAL '-1 second'))",
         ];
         for sql in large {
             let answer = answer(&format!("SELECT {sql}")).await.map(|value| value.len());
@@ -592,6 +683,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_step_that_may_not_move_is_refused() {
+        for sql in [
+            "generate_series(TIMESTAMP '2024-01-01', TIMESTAMP '2025-01-01', INTERVAL '1 month -31 days')",
+            "generate_series(TIMESTAMP '2024-01-01', TIMESTAMP '2025-01-01', INTERVAL '1 day -24 hours')",
+            "range(DATE '2024-01-01', DATE '2025-01-01', INTERVAL '1 day -24 hours')",
+            "range(DATE '2024-01-01', DATE '2025-01-01', INTERVAL '1 day -72 hours')",
+            "range(DATE '2025-01-01', DATE '2024-01-01', INTERVAL '1 month -27 days')",
+        ] {
+            let answer = answer(&format!("SELECT cardinality({sql})")).await;
+            assert_eq!(answer, Err("22023".to_owned()), "{sql}");
+        }
+    }
+
+    #[tokio::test]
     async fn values_within_the_bound_are_what_they_were() {
         for (sql, value) in [
             ("repeat('ab', 3)", "ababab"),
@@ -604,6 +709,19 @@ mod tests {
             ("concat('a', NULL, 1)", "a1"),
             ("concat_ws('-', 'a', 'b')", "a-b"),
             ("cardinality(range(5, 1, -2))", "2"),
+            (
+                "cardinality(generate_series(TIMESTAMP '2024-01-01', TIMESTAMP '2024-01-02', INTERVAL '1 hour'))",
+                "25",
+            ),
+            (
+                "cardinality(generate_series(TIMESTAMP '2024-01-02', TIMESTAMP '2024-01-01', INTERVAL '-1 hour'))",
+                "25",
+            ),
+            ("cardinality(range(DATE '2024-01-01', DATE '2024-03-01', INTERVAL '1 month'))", "2"),
+            (
+                "coalesce(cardinality(generate_series(TIMESTAMP '2200-01-01', TIMESTAMP '1970-01-01', INTERVAL '1 microsecond')), 0)",
+                "0",
+            ),
             ("array_to_string([1, 2], ',')", "1,2"),
             ("length(repeat('x', 30000000))", "30000000"),
         ] {

@@ -8,7 +8,9 @@
 //! - `string_agg` and `array_agg`: DataFusion's, bounded in windows (`gathered.rs`);
 //! - `avg` and `sum`: DataFusion's, faster over adjacent rows of a group (`runs.rs`), without wrapping sums of integers
 //!   (`whole.rs`);
-//! - `repeat`, `lpad` and others that make large values: DataFusion's, bounded (`bounded.rs`);
+//! - `repeat`, `lpad` and others that make large values: DataFusion's, bounded (`bounded.rs`), and `arrow_cast`, whose
+//!   type may be wide (`named_types.rs`);
+//! - `approx_percentile_cont`: DataFusion's, with digests of a maximum size (`aggregates.rs`);
 //! - replacements for `/` and `%` of floats, which refuse zero (`float_division.rs`), and for `+`, `-` and `*` of
 //!   floats, whose NaN has no sign (`float_arithmetic.rs`);
 //! - `mod` and `div` (`division.rs`); `sign`, `every` and `variance`, which have other names in DataFusion;
@@ -57,8 +59,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     adjusted, aggregates, apart, arrays, bounded, bytea, casts, checked, clock, concatenation,
     division, doubles, encodings, extremes, float_arithmetic, float_division, interval_order,
-    interval_text, intervals, json, listed, made_times, number_division, numbers, only_row,
-    overlaps, padded, parts, quoting, regular, similar, sleep, steps, time_read, to_char,
+    interval_text, intervals, json, listed, made_times, named_types, number_division, numbers,
+    only_row, overlaps, padded, parts, quoting, regular, similar, sleep, steps, time_read, to_char,
     value_texts, wide, zoned,
 };
 
@@ -102,6 +104,7 @@ pub fn shared() -> Vec<ScalarUDF> {
     let functions = functions.chain(float_arithmetic::functions()).chain(listed::functions());
     let functions = functions.chain(float_division::functions()).chain(similar::functions());
     let functions = functions.chain(quoting::functions()).chain(regular::functions());
+    let functions = functions.chain(named_types::functions());
     functions.chain(time_read::functions()).chain(arrays::functions()).collect()
 }
 

@@ -57,6 +57,7 @@ mod leaf;
 mod listed;
 mod made_times;
 pub mod moments;
+mod named_types;
 mod number_division;
 mod number_text;
 mod numbers;
