@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use partita_load::Class;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{PartitionId, TableId};
 use partita_proto::load::{HeatmapRequest, LoadReport, LoadRequest};
@@ -98,7 +99,7 @@ impl Frontend {
         table: &Table,
         report: &LoadReport,
         partition: Option<u64>,
-        class: &str,
+        class: Class,
     ) -> Option<String> {
         let of_class = report.partitions.iter().filter(|load| load.table == table.id);
         let of_class = of_class.filter_map(|load| {

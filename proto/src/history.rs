@@ -41,6 +41,9 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// All causes.
+    pub const ALL: [Self; 4] = [Self::ByHand, Self::Load, Self::Size, Self::Idle];
+
     /// Name, as system tables show it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -50,6 +53,12 @@ impl Cause {
             Self::Size => "size",
             Self::Idle => "idle",
         }
+    }
+
+    /// The cause of this name; `None` if no cause has it.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|cause| cause.name() == name)
     }
 }
 
@@ -100,6 +109,32 @@ pub enum ReshapeOutcome {
     Done,
     /// Given up, with the reason.
     GivenUp(String),
+}
+
+const UNDER_WAY: &str = "under way";
+const DONE: &str = "done";
+const GIVEN_UP: &str = "given up: ";
+
+impl ReshapeOutcome {
+    /// The outcome that is shown as this text; `None` if none is.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            UNDER_WAY => Some(Self::UnderWay),
+            DONE => Some(Self::Done),
+            text => text.strip_prefix(GIVEN_UP).map(|why| Self::GivenUp(why.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for ReshapeOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnderWay => f.write_str(UNDER_WAY),
+            Self::Done => f.write_str(DONE),
+            Self::GivenUp(why) => write!(f, "{GIVEN_UP}{why}"),
+        }
+    }
 }
 
 /// A split or a merge.

@@ -3,10 +3,13 @@
 //! Invariants: values only, of one moment ([`LoadReport::at`]); times are [`Instant`]s of meta's clock; an unknown
 //! value is `None` and never zero; keys are typed ([`Bound`]), so that they are shown as SQL values everywhere.
 
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
+use partita_load::Class;
 
+use crate::history::{Cause, ReshapeOutcome};
 use crate::id::{Epoch, NodeId, PartitionId, TableId};
 use crate::range::{Bound, TypedRange};
 
@@ -153,8 +156,8 @@ pub struct Latency {
 /// The detector's verdict on a partition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// Class, as it is shown: `MOVING_RIGHT`. `UNKNOWN` while there are too few samples.
-    pub class: String,
+    /// Class of the load; [`Class::Unknown`] while there are too few samples.
+    pub class: Class,
     /// Time since when the class has been the same.
     pub since: Instant,
     /// Numbers that support the verdict.
@@ -222,6 +225,37 @@ pub struct NodeLoad {
     pub cpu_cores: Option<f64>,
 }
 
+/// Reason of a split or a merge, as it is shown: the cause, `: ` and the evidence.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShownReason {
+    /// Cause; `None` if only a newer version knows it.
+    pub cause: Option<Cause>,
+    /// Evidence, in words; may be empty. Without a known cause, the whole text.
+    pub note: String,
+}
+
+impl ShownReason {
+    /// The reason that is shown as this text.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let (name, note) = text.split_once(": ").unwrap_or((text, ""));
+        match Cause::named(name) {
+            Some(cause) => Self { cause: Some(cause), note: note.to_owned() },
+            None => Self { cause: None, note: text.to_owned() },
+        }
+    }
+}
+
+impl fmt::Display for ShownReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.cause, self.note.as_str()) {
+            (Some(cause), "") => write!(f, "{cause}"),
+            (Some(cause), note) => write!(f, "{cause}: {note}"),
+            (None, note) => f.write_str(note),
+        }
+    }
+}
+
 /// A split or a merge.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SplitEvent {
@@ -237,8 +271,8 @@ pub struct SplitEvent {
     pub merge: bool,
     /// Key of the split, or at which two partitions were merged.
     pub key: Option<Bound>,
-    /// Cause: by load, by size, by hand.
-    pub why: String,
+    /// Reason: by load, by size, by hand.
+    pub why: ShownReason,
     /// Predicted share of the larger half, 0.5 to 1.
     pub predicted_share: Option<f64>,
     /// Measured share of the larger half, once it is known.
@@ -251,8 +285,8 @@ pub struct SplitEvent {
     pub took: Option<Duration>,
     /// Time until another node led the new partition, if one was to.
     pub relief: Option<Duration>,
-    /// Result, as it is shown.
-    pub outcome: String,
+    /// State or result; `None` if only a newer version knows it.
+    pub outcome: Option<ReshapeOutcome>,
 }
 
 /// Kind of a [`BalanceEvent`].
@@ -330,6 +364,6 @@ pub struct LoadHistory {
     pub rates: Rates,
     /// Size at the end, in bytes.
     pub size_bytes: u64,
-    /// Class of the verdict at the end; empty: none.
-    pub class: String,
+    /// Class of the verdict at the end, if there was one.
+    pub class: Option<Class>,
 }

@@ -20,6 +20,7 @@ use axum::http::{HeaderName, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use partita_heatmap::{Heatmap, Metric, Mode, Style, Theme, key_of_hex};
+use partita_load::Class;
 use partita_proto::blocking;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::load::HeatmapRequest;
@@ -171,8 +172,10 @@ impl HeatmapQuery {
             && let Some(report) = door.frontend.load().await
         {
             for note in heatmap.verdicts.iter_mut().filter(|note| note.advice.is_empty()) {
-                let advice =
-                    door.frontend.advice(&self.table, &report, note.partition, &note.class);
+                // The heatmap has classes as texts; one of a newer version gets no advice.
+                let advice = Class::named(&note.class).and_then(|class| {
+                    door.frontend.advice(&self.table, &report, note.partition, class)
+                });
                 note.advice = advice.unwrap_or_default();
             }
         }

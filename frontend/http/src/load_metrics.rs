@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use partita_frontend::Frontend;
-use partita_load::Shape;
+use partita_load::{Class, Shape};
+use partita_proto::history::{Cause, ReshapeOutcome};
 use partita_proto::id::{PartitionId, TableId};
 use partita_proto::load::{LoadReport, PartitionLoad};
 use prometheus_client::collector::Collector;
@@ -28,6 +29,9 @@ const TOP: usize = 20;
 /// Number of splits remembered as counted; meta still reports few older ones.
 const COUNTED_MAX: usize = 10_000;
 
+/// Label of splits and merges whose cause only a newer version knows.
+const UNKNOWN_CAUSE: &str = "unknown";
+
 /// A split or merge, identified by both partitions.
 type Event = (bool, PartitionId, Option<PartitionId>);
 
@@ -37,8 +41,8 @@ struct State {
     report: Option<Arc<LoadReport>>,
     counted: BTreeSet<Event>,
     in_vain_counted: BTreeSet<Event>,
-    splits: BTreeMap<String, u64>,
-    merges: BTreeMap<String, u64>,
+    splits: BTreeMap<&'static str, u64>,
+    merges: BTreeMap<&'static str, u64>,
     in_vain: u64,
 }
 
@@ -46,8 +50,8 @@ impl State {
     fn take(&mut self, report: Option<Arc<LoadReport>>) {
         for event in report.iter().flat_map(|report| &report.splits) {
             let id = (event.merge, event.partition, event.children.first().copied());
-            if event.outcome == "done" && self.counted.insert(id) {
-                let reason = event.why.split(':').next().unwrap_or_default().to_owned();
+            if event.outcome == Some(ReshapeOutcome::Done) && self.counted.insert(id) {
+                let reason = event.why.cause.map_or(UNKNOWN_CAUSE, Cause::name);
                 let sums = if event.merge { &mut self.merges } else { &mut self.splits };
                 *sums.entry(reason).or_default() += 1;
             }
@@ -133,7 +137,7 @@ impl Collector for LoadMetrics {
         for (name, help, sums) in sums {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for (reason, count) in sums {
-                let labels = [("reason", reason.as_str())];
+                let labels = [("reason", *reason)];
                 ConstCounter::new(*count).encode(family.encode_family(&labels)?)?;
             }
         }
@@ -179,12 +183,12 @@ fn encode_verdicts(
     let mut family =
         encoder.encode_descriptor("detector_verdict", help, None, MetricType::Gauge)?;
     for table in tables {
-        let mut classes: BTreeMap<&str, i64> = BTreeMap::new();
+        let mut classes: BTreeMap<Class, i64> = BTreeMap::new();
         for verdict in table.loads.iter().filter_map(|load| load.verdict.as_ref()) {
-            *classes.entry(&verdict.class).or_default() += 1;
+            *classes.entry(verdict.class).or_default() += 1;
         }
         for (class, count) in classes {
-            let labels = [("table", table.name.as_str()), ("class", class)];
+            let labels = [("table", table.name.as_str()), ("class", class.name())];
             ConstGauge::new(count).encode(family.encode_family(&labels)?)?;
         }
     }
@@ -223,7 +227,7 @@ fn encode_top(encoder: &mut DescriptorEncoder<'_>, report: &LoadReport) -> std::
 
 #[cfg(test)]
 mod tests {
-    use partita_proto::load::SplitEvent;
+    use partita_proto::load::{ShownReason, SplitEvent};
 
     use super::*;
 
@@ -231,8 +235,8 @@ mod tests {
         SplitEvent {
             partition: PartitionId(1),
             children: vec![PartitionId(child)],
-            outcome: outcome.to_owned(),
-            why: why.to_owned(),
+            outcome: ReshapeOutcome::parse(outcome),
+            why: ShownReason::parse(why),
             in_vain,
             ..SplitEvent::default()
         }
@@ -254,8 +258,7 @@ mod tests {
         heard.take(told(vec![split(2, "done", "load: busy", Some(true))]));
         heard.take(None);
         heard.take(told(vec![split(2, "done", "load: busy", Some(true))]));
-        let counted: Vec<_> =
-            heard.splits.iter().map(|(why, count)| (why.as_str(), *count)).collect();
+        let counted: Vec<_> = heard.splits.iter().map(|(why, count)| (*why, *count)).collect();
         assert_eq!(counted, [("by hand", 1), ("load", 1)]);
         assert_eq!(heard.in_vain, 1);
     }

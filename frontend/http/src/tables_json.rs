@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use partita_heatmap::{Balance, TableList, TableSummary};
+use partita_load::Class;
 use partita_proto::catalog::Catalog;
 use partita_proto::id::TableId;
 use partita_proto::load::{LoadReport, PartitionLoad};
@@ -48,10 +49,10 @@ pub(crate) fn tables(report: &LoadReport, catalog: &Catalog) -> TableList {
 fn worst(loads: &[&PartitionLoad]) -> Option<String> {
     let hot = |load: &&&PartitionLoad| load.busy.s10 >= HOT_BUSY || load.rates.rejected > 0.0;
     let judged = loads.iter().filter(hot).filter_map(|load| {
-        let class = &load.verdict.as_ref()?.class;
-        (class != "UNKNOWN").then_some((load.busy.s10, class))
+        let class = load.verdict.as_ref()?.class;
+        (class != Class::Unknown).then_some((load.busy.s10, class))
     });
-    judged.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, class)| class.clone())
+    judged.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, class)| class.to_string())
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a summary needs three digits")]

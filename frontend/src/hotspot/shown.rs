@@ -5,7 +5,7 @@
 //! `hotspot_remedy = off` is explained, but gets no advice.
 
 use arrow::record_batch::RecordBatch;
-use partita_load::{Choice, Warning};
+use partita_load::{Choice, Class, Warning};
 use partita_proto::catalog::Table;
 use partita_proto::load::{Evidence, LoadReport, PartitionLoad, Verdict};
 use partita_proto::schema::HotspotRemedy;
@@ -57,7 +57,7 @@ pub(crate) fn explain_hotspot(table: &Table, report: &LoadReport) -> Result<Reco
 fn busiest<'r>(table: &Table, report: &'r LoadReport) -> Option<&'r PartitionLoad> {
     let of_table = report.partitions.iter().filter(|load| load.table == table.id);
     let judged = |load: &PartitionLoad| {
-        load.verdict.as_ref().is_some_and(|verdict| explain(&verdict.class).is_some())
+        load.verdict.as_ref().is_some_and(|verdict| explain(verdict.class).is_some())
     };
     of_table
         .max_by(|a, b| judged(a).cmp(&judged(b)).then_with(|| a.busy.s10.total_cmp(&b.busy.s10)))
@@ -69,8 +69,8 @@ fn facts(table: &Table, report: &LoadReport, replayed: &Found) -> Vec<Vec<Cell>>
     // The verdict on the busiest partition.
     let hot = busiest(table, report);
     let verdict = hot.and_then(|load| load.verdict.as_ref());
-    let class = verdict.map_or("UNKNOWN", |verdict| verdict.class.as_str());
-    fact("class", class.to_owned());
+    let class = verdict.map_or(Class::Unknown, |verdict| verdict.class);
+    fact("class", class.to_string());
     if let Some(why) = explain(class) {
         fact("meaning", why.to_owned());
     }
@@ -231,10 +231,10 @@ pub(crate) fn advice(table: &Table, load: &PartitionLoad, verdict: &Verdict) -> 
     if table.schema.options.partitioning.hotspot_remedy == HotspotRemedy::Off {
         return None;
     }
-    if is_splittable(&verdict.class) {
+    if is_splittable(verdict.class) {
         return Some(ddl::split(table, load.partition, verdict.cut.as_ref().map(|(key, _)| key)));
     }
-    is_curable(&verdict.class).then(|| {
+    is_curable(verdict.class).then(|| {
         let name = crate::sql::identifier::quote(&table.name);
         match spread(table) {
             Some(statements) => {

@@ -30,7 +30,7 @@ pub(crate) fn explained(
         None => state,
     });
     if let Some(verdict) = &load.verdict
-        && let Some(remedy) = remedy(&verdict.class)
+        && let Some(remedy) = remedy(verdict.class)
     {
         let advice = format!("{remedy}; see EXPLAIN HOTSPOT {}", quote(&table.name));
         error.hint = Some(match error.hint {
@@ -54,8 +54,8 @@ fn describe(table: &Table, load: &PartitionLoad) -> String {
     );
     if let Some(verdict) = &load.verdict {
         text.push_str(": ");
-        text.push_str(&verdict.class);
-        if let Some(why) = explain(&verdict.class) {
+        text.push_str(verdict.class.name());
+        if let Some(why) = explain(verdict.class) {
             text.push_str(", ");
             text.push_str(why);
         }

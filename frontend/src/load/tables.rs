@@ -203,7 +203,7 @@ pub(crate) fn partition_load(
             latency(|figures| figures.p999),
             latency(|figures| figures.max),
             load.share.into(),
-            load.verdict.as_ref().map(|verdict| verdict.class.clone()).into(),
+            load.verdict.as_ref().map(|verdict| verdict.class.to_string()).into(),
             load.verdict.as_ref().map_or(Cell::Time(None), |verdict| verdict.since.into()),
             judged(|evidence| evidence.p_out),
             judged(|evidence| evidence.auc),
@@ -229,7 +229,7 @@ pub(crate) fn partition_load_history(
         row.extend(named(table, span.partition));
         row.extend([span.leader.map(|node| node.0).into(), span.busy.into(), span.busy_max.into()]);
         row.extend(rates(&span.rates));
-        let class = Some(span.class.clone()).filter(|class| !class.is_empty());
+        let class = span.class.map(|class| class.to_string());
         row.extend([span.size_bytes.into(), class.into()]);
         rows.push(row);
     }
@@ -245,7 +245,7 @@ pub(crate) fn hot_partitions(
     let mut rows = Vec::new();
     for load in &report.partitions {
         let Some(table) = names.table(load.table) else { continue };
-        let has_finding = |verdict: &&Verdict| explain(&verdict.class).is_some();
+        let has_finding = |verdict: &&Verdict| explain(verdict.class).is_some();
         let Some(verdict) = load.verdict.as_ref().filter(has_finding) else { continue };
         let cut = verdict.cut.as_ref();
         let mut row = Vec::from(named(table, load.partition));
@@ -255,8 +255,8 @@ pub(crate) fn hot_partitions(
             load.leader.map(|node| node.0).into(),
             load.busy.s10.into(),
             load.share.into(),
-            verdict.class.as_str().into(),
-            explain(&verdict.class).map(str::to_owned).into(),
+            verdict.class.name().into(),
+            explain(verdict.class).map(str::to_owned).into(),
             verdict.since.into(),
             cut.and_then(|(key, _)| bound_text(table, key)).into(),
             cut.map(|(_, share)| *share).into(),
@@ -290,14 +290,14 @@ pub(crate) fn split_events(
             event.partition.0.into(),
             children.join(", ").into(),
             event.key.as_ref().and_then(|key| bound_text(table, key)).into(),
-            event.why.as_str().into(),
+            event.why.to_string().into(),
             event.predicted_share.into(),
             event.actual_share.into(),
             event.in_vain.into(),
             milliseconds(event.stall),
             milliseconds(event.took),
             milliseconds(event.relief),
-            event.outcome.as_str().into(),
+            event.outcome.as_ref().map(ToString::to_string).into(),
         ]);
     }
     batch(&schema(SPLIT_EVENTS), rows)

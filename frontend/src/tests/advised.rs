@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use partita_load::Class;
+
 use super::Db;
 use super::load::{hot, key};
 use crate::{FrontendOptions, SessionOptions};
@@ -20,15 +22,15 @@ enum Advised {
 }
 
 /// Classes of verdicts.
-const CLASSES: [(&str, Advised); 8] = [
-    ("STATIC_RANGE", Advised::Cut),
-    ("MULTI_TAIL", Advised::Cut),
-    ("HOT_KEY", Advised::Placement),
-    ("MOVING_RIGHT", Advised::Placement),
-    ("MOVING_LEFT", Advised::Placement),
-    ("UNSPLITTABLE", Advised::Placement),
-    ("SWEEP", Advised::Words),
-    ("SCAN_BOUND", Advised::Words),
+const CLASSES: [(Class, Advised); 8] = [
+    (Class::StaticRange, Advised::Cut),
+    (Class::MultiTail, Advised::Cut),
+    (Class::HotKey, Advised::Placement),
+    (Class::MovingRight, Advised::Placement),
+    (Class::MovingLeft, Advised::Placement),
+    (Class::Unsplittable, Advised::Placement),
+    (Class::Sweep, Advised::Words),
+    (Class::ScanBound, Advised::Words),
 ];
 /// Options for rows with the same key.
 const MODES: [&str; 3] =
@@ -38,13 +40,13 @@ const WRITERS: i64 = 8;
 const BESIDE: Duration = Duration::from_millis(120);
 
 /// A table with a hot partition of this class.
-async fn judged(class: &str, mode: &str) -> Db {
+async fn judged(class: Class, mode: &str) -> Db {
     let db = hot(FrontendOptions::default()).await;
     db.tag(&format!("ALTER TABLE events SET ({mode})")).await;
     if let Some(verdict) = &mut db.fake.load.lock().partitions[1].verdict {
-        verdict.class = class.to_owned();
+        verdict.class = class;
         // Without a key, the middle of the rows is cut.
-        verdict.cut = (class == "STATIC_RANGE").then(|| (key(1_100, 3), 0.5));
+        verdict.cut = (class == Class::StaticRange).then(|| (key(1_100, 3), 0.5));
     }
     db
 }
@@ -112,7 +114,7 @@ async fn follow(db: &Db, printed: &str, case: &str) {
 async fn no_row_is_lost_while_what_is_advised_runs() {
     for ((class, advised), mode) in CLASSES.iter().flat_map(|of| MODES.map(|mode| (of, mode))) {
         let case = format!("{class}, {mode}");
-        let db = judged(class, mode).await;
+        let db = judged(*class, mode).await;
         let advice = db.one("SELECT advice FROM sys.hot_partitions").await;
         let begins = match advised {
             Advised::Words => {
@@ -140,11 +142,11 @@ async fn no_row_is_lost_while_a_design_that_is_printed_is_made() {
             let ddl = rows.into_iter().filter_map(|row| row.into_iter().nth(7));
             ddl.filter(|ddl| ddl != "NULL").collect()
         };
-        let designs = printed(judged(class, mode).await.rows("EXPLAIN HOTSPOT events").await);
+        let designs = printed(judged(*class, mode).await.rows("EXPLAIN HOTSPOT events").await);
         assert!(designs.len() >= 3, "{class}, {mode}: {designs:?}");
         // The designs do not depend on the class: each class has the next of them made.
         let ddl = &designs[(cases / MODES.len()) % designs.len()];
-        let db = judged(class, mode).await;
+        let db = judged(*class, mode).await;
         follow(&db, ddl, &format!("{class}, {mode}, {ddl}")).await;
         cases += 1;
     }

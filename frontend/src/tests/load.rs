@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use partita_load::Class;
 use partita_proto::Error;
+use partita_proto::history::{Cause, ReshapeOutcome};
 use partita_proto::id::{Epoch, NodeId};
 use partita_proto::load::{
     BalanceEvent, BalanceKind, Busy, Evidence, HotKey, Instant, KeySample, Latency, LoadHistory,
-    LoadReport, NodeLoad, PartitionLoad, Rates, SplitEvent, Verdict,
+    LoadReport, NodeLoad, PartitionLoad, Rates, ShownReason, SplitEvent, Verdict,
 };
 use partita_proto::range::Bound;
 use partita_proto::value::Value;
@@ -44,7 +46,7 @@ pub(super) async fn hot(options: FrontendOptions) -> Db {
         ..PartitionLoad::default()
     };
     let verdict = Verdict {
-        class: "MOVING_RIGHT".to_owned(),
+        class: Class::MovingRight,
         since: Instant(NOW.0 - 30_000),
         evidence: Evidence { append_high: 0.97, top_prefix: vec![0.01], ..Evidence::default() },
         ..Verdict::default()
@@ -73,12 +75,12 @@ pub(super) async fn hot(options: FrontendOptions) -> Db {
             partition: routes[0].partition,
             children: vec![partition],
             key: Some(key(1_000, 0)),
-            why: "by load".to_owned(),
+            why: ShownReason { cause: Some(Cause::Load), note: "it is busy".to_owned() },
             predicted_share: Some(0.53),
             actual_share: Some(0.9),
             in_vain: Some(true),
             stall: Some(Duration::from_millis(12)),
-            outcome: "done".to_owned(),
+            outcome: Some(ReshapeOutcome::Done),
             ..SplitEvent::default()
         }],
         balances: vec![BalanceEvent {
@@ -105,7 +107,7 @@ pub(super) async fn hot(options: FrontendOptions) -> Db {
             leader: Some(NodeId(2)),
             busy: 0.85,
             busy_max: 0.99,
-            class: "MOVING_RIGHT".to_owned(),
+            class: Some(Class::MovingRight),
             ..LoadHistory::default()
         }],
     };
@@ -132,7 +134,7 @@ async fn the_tables_of_load_show_what_meta_says() {
              FROM sys.split_events"
         )
         .await,
-        ["split|by load|0.53|0.9|true|12.0|NULL|done|('1970-01-01 00:00:01', 0)"]
+        ["split|load: it is busy|0.53|0.9|true|12.0|NULL|done|('1970-01-01 00:00:01', 0)"]
     );
     assert_eq!(
         db.lines("SELECT \"table\", kind, from_node, to_node FROM sys.balance_events").await,
@@ -241,19 +243,19 @@ async fn a_cut_is_advised_for_the_partition_that_it_is_of_and_nothing_for_a_form
         db.frontend.advice(&table, report, Some(partition), class).unwrap()
     };
     // Another key would help the whole table, whichever partition it was found of.
-    assert!(advice(&report, left, "MOVING_RIGHT").contains("PARTITION BY HASH"));
+    assert!(advice(&report, left, Class::MovingRight).contains("PARTITION BY HASH"));
     let verdict = report.partitions[1].verdict.clone().unwrap();
-    report.partitions[1].verdict = Some(Verdict { class: "MULTI_TAIL".to_owned(), ..verdict });
+    report.partitions[1].verdict = Some(Verdict { class: Class::MultiTail, ..verdict });
     let cut = format!("ALTER TABLE events SPLIT PARTITION {right}");
-    assert_eq!(advice(&report, right, "MULTI_TAIL"), cut);
-    assert!(!advice(&report, left, "MULTI_TAIL").contains("ALTER"));
+    assert_eq!(advice(&report, right, Class::MultiTail), cut);
+    assert!(!advice(&report, left, Class::MultiTail).contains("ALTER"));
 
     let db = hot(FrontendOptions::default()).await;
     db.tag("ALTER TABLE events SET ('append_mode' = 'true')").await;
     db.tag("ALTER TABLE events PARTITION BY HASH (userid) PARTITIONS 4").await;
     let former = db.frontend.catalog().table("public", "events$former").cloned().unwrap();
     let report = db.fake.load.lock().clone();
-    let advice = db.frontend.advice(&former, &report, None, "MOVING_RIGHT").unwrap();
+    let advice = db.frontend.advice(&former, &report, None, Class::MovingRight).unwrap();
     assert!(!advice.contains("ALTER") && !advice.contains("CREATE"), "{advice}");
 }
 

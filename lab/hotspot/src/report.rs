@@ -13,6 +13,8 @@ mod shown;
 
 use std::fmt::Write as _;
 
+use partita_load::Class;
+
 use crate::metrics::{QUERIES, Summary};
 
 pub use advice::advice;
@@ -102,7 +104,7 @@ pub fn lines(rows: &[(String, &Summary)]) -> Vec<Vec<String>> {
             format!("{:.1}", summary.n_eff_leaders),
             latency(summary, summary.p50_ms),
             latency(summary, summary.p99_ms),
-            summary.verdict().unwrap_or("-").to_owned(),
+            summary.verdict().map_or("-", Class::name).to_owned(),
             time(summary.t_verdict_s),
             summary.rekeyed.map_or_else(|| "-".to_owned(), |(second, _)| format!("{second} s")),
             fan_out(0),

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
+use partita_proto::history::ReshapeOutcome;
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -223,7 +224,8 @@ async fn phases(options: &Options, site: &Site) -> anyhow::Result<Runs> {
     clients.finish().await;
     let partitions = site.partitions(TABLE).await?;
     let why = format!(
-        "SELECT why FROM sys.split_events WHERE \"table\" = '{TABLE}' AND outcome = 'done' ORDER BY at DESC LIMIT 1"
+        "SELECT why FROM sys.split_events WHERE \"table\" = '{TABLE}' AND outcome = '{}' ORDER BY at DESC LIMIT 1",
+        ReshapeOutcome::Done
     );
     let why = site.ask(&why).await?.first().and_then(|row| row.first()).cloned().flatten();
     let limit = latencies(options, &span_before).quantile(published(0).0).unwrap_or_default();

@@ -93,7 +93,7 @@ fn one_hotspot(judged: &Judged<'_>) -> Vec<Claim> {
 }
 
 fn classes(summary: &Summary) -> String {
-    let names: Vec<&str> = summary.verdicts.keys().copied().collect();
+    let names: Vec<&str> = summary.verdicts.keys().map(|class| class.name()).collect();
     if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
 }
 
@@ -252,6 +252,9 @@ fn lukewarm(judged: &Judged<'_>) -> Vec<Claim> {
 
 #[cfg(test)]
 mod tests {
+    use partita_proto::history::Cause;
+    use partita_proto::load::ShownReason;
+
     use super::*;
     use crate::claim::Verdict;
 
@@ -278,7 +281,7 @@ mod tests {
     fn cut(key: &str, in_vain: Option<bool>, stall_ms: f64) -> Reshaped {
         Reshaped {
             is_merge: false,
-            why: "load: its write lane".to_owned(),
+            why: ShownReason { cause: Some(Cause::Load), note: String::new() },
             key: key.to_owned(),
             in_vain,
             actual_share: in_vain.map(|vain| if vain { 0.95 } else { 0.52 }),

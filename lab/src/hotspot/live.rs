@@ -7,6 +7,7 @@ use std::io::{IsTerminal, Write};
 
 use partita_heatmap::{Ansi, Heatmap, Ink, Mode, Theme, ansi};
 use partita_hotspot::metrics::Second;
+use partita_load::Class;
 
 /// Height of the map, in lines.
 const MAP_LINES: usize = 8;
@@ -101,7 +102,7 @@ fn line(name: &str, total_s: u64, second: &Second) -> String {
         second.splits_load + second.splits_isolate + second.splits_size,
         second.splits_in_vain,
         second.p99_ms,
-        second.verdict.unwrap_or("-")
+        second.verdict.map_or("-", Class::name)
     )
 }
 
@@ -118,7 +119,7 @@ mod tests {
             n_eff: 1.0,
             partitions: 8,
             p99_ms: 840.0,
-            verdict: Some("MOVING_RIGHT"),
+            verdict: Some(Class::MovingRight),
             ..Second::default()
         };
         let line = line("ts-uid", 60, &second);

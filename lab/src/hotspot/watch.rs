@@ -7,8 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use partita_hotspot::metrics::Second;
-use partita_load::Shape;
-use serde::Serialize;
+use partita_load::{Class, Shape, SplitWhy};
+use partita_proto::history::{Cause, ReshapeOutcome};
+use partita_proto::load::ShownReason;
+use serde::{Serialize, Serializer};
 use tokio::time::{Duration, Instant};
 use tokio_postgres::Client;
 
@@ -24,19 +26,6 @@ const HOT: f64 = 0.5;
 const LONGEST_S: f64 = 86_400.0;
 /// Maximum shares that are recorded.
 const SHARES_MAX: usize = 16;
-/// The classes of the detector.
-const CLASSES: [&str; 9] = [
-    "UNKNOWN",
-    "STATIC_RANGE",
-    "MULTI_TAIL",
-    "HOT_KEY",
-    "MOVING_RIGHT",
-    "MOVING_LEFT",
-    "SWEEP",
-    "SCAN_BOUND",
-    "UNSPLITTABLE",
-];
-const MOVING: [&str; 2] = ["MOVING_RIGHT", "MOVING_LEFT"];
 
 fn text(row: &[Option<String>], column: usize) -> &str {
     row.get(column).and_then(Option::as_deref).unwrap_or_default()
@@ -53,7 +42,7 @@ struct Partition {
     /// Rows written per second, plus reads if they count.
     rows_per_s: f64,
     busy: f64,
-    verdict: Option<&'static str>,
+    verdict: Option<Class>,
     /// Full seconds for which the verdict has held.
     said_for_s: u64,
 }
@@ -81,7 +70,8 @@ struct Told {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Reshaped {
     pub(super) is_merge: bool,
-    pub(super) why: String,
+    #[serde(serialize_with = "as_shown")]
+    pub(super) why: ShownReason,
     /// Key of the split or merge.
     pub(super) key: String,
     /// Share of the busier side in the minute after a split by load, and whether it is so large that the split was
@@ -95,12 +85,17 @@ pub(super) struct Reshaped {
     pub(super) relief_ms: Option<f64>,
 }
 
+/// Serialises a reason as it is shown.
+fn as_shown<S: Serializer>(why: &ShownReason, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(why)
+}
+
 impl Reshaped {
     fn of(row: &[Option<String>]) -> Self {
         let number = |column| text(row, column).parse::<f64>().ok();
         Self {
             is_merge: text(row, 0) == "merge",
-            why: text(row, 1).to_owned(),
+            why: ShownReason::parse(text(row, 1)),
             key: text(row, 3).to_owned(),
             actual_share: number(4),
             in_vain: match text(row, 2) {
@@ -114,12 +109,12 @@ impl Reshaped {
     }
 
     fn is_around_a_key(&self) -> bool {
-        self.why.contains("one key is hot")
+        SplitWhy::of_note(&self.why.note) == Some(SplitWhy::IsolateKey)
     }
 
     /// True if it is a split because of load.
     pub(super) fn is_by_load(&self) -> bool {
-        !self.is_merge && !self.is_around_a_key() && self.why.starts_with("load")
+        !self.is_merge && !self.is_around_a_key() && self.why.cause == Some(Cause::Load)
     }
 }
 
@@ -128,7 +123,7 @@ impl Reshaped {
 pub(super) struct First {
     pub(super) hot_s: Option<u64>,
     pub(super) verdict_s: Option<u64>,
-    pub(super) classes: BTreeMap<&'static str, u64>,
+    pub(super) classes: BTreeMap<Class, u64>,
     pub(super) load_splits_after_moving: u64,
     pub(super) splits_at: Vec<u64>,
     /// Second at which new rows were repartitioned, and the number of partitions.
@@ -147,7 +142,7 @@ pub(super) struct Watch {
     /// CPU seconds at the last reading, and its time.
     used: (Vec<f64>, Instant),
     told: Told,
-    said: BTreeSet<&'static str>,
+    said: BTreeSet<Class>,
     splits_before: u64,
     stored: u64,
     refused: u64,
@@ -208,7 +203,8 @@ impl Watch {
              date_part('epoch', now()) - date_part('epoch', since) FROM sys.partition_load WHERE {condition}"
         );
         let events = format!(
-            "SELECT kind, why, in_vain, key, actual_share, stall_ms, took_ms, relief_ms FROM sys.split_events WHERE {condition} AND outcome = 'done'"
+            "SELECT kind, why, in_vain, key, actual_share, stall_ms, took_ms, relief_ms FROM sys.split_events WHERE {condition} AND outcome = '{}'",
+            ReshapeOutcome::Done
         );
         let mut stats = Told::default();
         for row in rows(&self.client, &partitions).await? {
@@ -216,13 +212,14 @@ impl Watch {
                 stats.rekeyed = true;
                 continue;
             }
-            let class = CLASSES.iter().find(|class| **class == text(&row, 3)).copied();
+            // A class of a newer version counts as none.
+            let class = Class::named(text(&row, 3));
             stats.partitions.push(Partition {
                 leader: text(&row, 0).parse().unwrap_or(0),
                 rows_per_s: float(&row, 1)
                     + if self.reads { float(&row, 4) + float(&row, 5) } else { 0.0 },
                 busy: float(&row, 2),
-                verdict: class.filter(|class| *class != "UNKNOWN"),
+                verdict: class.filter(|class| *class != Class::Unknown),
                 said_for_s: Duration::from_secs_f64(float(&row, 7).clamp(0.0, LONGEST_S)).as_secs(),
             });
         }
@@ -354,11 +351,11 @@ impl Watch {
         if !hot.is_empty() {
             self.first.hot_s.get_or_insert(second);
         }
-        let classes: BTreeSet<&'static str> =
+        let classes: BTreeSet<Class> =
             hot.iter().filter_map(|partition| partition.verdict).collect();
         self.first.verdict_s = self.first.verdict_s.or_else(|| self.told.judged_since(second));
         for class in classes.difference(&self.said) {
-            *self.first.classes.entry(class).or_default() += 1;
+            *self.first.classes.entry(*class).or_default() += 1;
         }
         self.said = classes;
         if self.told.rekeyed {
@@ -367,7 +364,7 @@ impl Watch {
         }
         let new = self.told.splits_load.saturating_sub(self.splits_before);
         self.splits_before = self.told.splits_load;
-        if MOVING.iter().any(|class| self.first.classes.contains_key(class)) {
+        if self.first.classes.keys().any(|class| class.is_moving()) {
             self.first.load_splits_after_moving += new;
         }
         self.first.splits_at.extend((0..new).map(|_| second));
@@ -399,7 +396,7 @@ impl Told {
     }
 
     /// Verdict on the busiest partition that has one.
-    fn hottest(&self) -> Option<&'static str> {
+    fn hottest(&self) -> Option<Class> {
         let judged = self
             .partitions
             .iter()
@@ -412,12 +409,7 @@ impl Told {
 mod tests {
     use super::*;
 
-    fn partition(
-        leader: u64,
-        rows_per_s: f64,
-        busy: f64,
-        verdict: Option<&'static str>,
-    ) -> Partition {
+    fn partition(leader: u64, rows_per_s: f64, busy: f64, verdict: Option<Class>) -> Partition {
         Partition { leader, rows_per_s, busy, verdict, said_for_s: 0 }
     }
 
@@ -426,13 +418,13 @@ mod tests {
         let stats = Told {
             partitions: vec![
                 partition(1, 9.0, 0.9, None),
-                partition(1, 5.0, 0.6, Some("HOT_KEY")),
-                partition(2, 7.0, 0.8, Some("MOVING_RIGHT")),
-                partition(2, 1.0, 0.1, Some("SWEEP")),
+                partition(1, 5.0, 0.6, Some(Class::HotKey)),
+                partition(2, 7.0, 0.8, Some(Class::MovingRight)),
+                partition(2, 1.0, 0.1, Some(Class::Sweep)),
             ],
             ..Told::default()
         };
-        assert_eq!(stats.hottest(), Some("MOVING_RIGHT"));
+        assert_eq!(stats.hottest(), Some(Class::MovingRight));
         assert_eq!(Told::default().hottest(), None);
     }
 
@@ -440,8 +432,8 @@ mod tests {
     fn a_verdict_is_as_old_as_the_store_says() {
         let said_for = |said_for_s, partition: Partition| Partition { said_for_s, ..partition };
         let stats = |partitions| Told { partitions, ..Told::default() };
-        let idle = said_for(9, partition(1, 1.0, 0.3, Some("MULTI_TAIL")));
-        let hot = partition(2, 50.0, 0.9, Some("MOVING_RIGHT"));
+        let idle = said_for(9, partition(1, 1.0, 0.3, Some(Class::MultiTail)));
+        let hot = partition(2, 50.0, 0.9, Some(Class::MovingRight));
         assert_eq!(stats(vec![idle.clone(), said_for(4, hot.clone())]).judged_since(18), Some(14));
         assert_eq!(stats(vec![said_for(40, hot.clone()), hot]).judged_since(18), Some(0));
         let silent = partition(2, 50.0, 0.9, None);
@@ -451,10 +443,11 @@ mod tests {
     #[test]
     fn events_are_counted_by_why_they_were() {
         let mut stats = Told::default();
+        let isolated = format!("load: {}; HOT_KEY: p_out 0.90", SplitWhy::IsolateKey);
         for (kind, why, in_vain) in [
             ("split", "load: its write lane", "t"),
             ("split", "load", ""),
-            ("split", "load: one key is hot; the others", ""),
+            ("split", isolated.as_str(), ""),
             ("split", "size", ""),
             ("merge", "idle", ""),
         ] {

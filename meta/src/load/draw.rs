@@ -12,7 +12,7 @@ use partita_proto::history::{ReshapeEvent, ReshapeKind, ReshapeOutcome};
 use partita_proto::id::{PartitionId, TableId};
 
 use super::balances::{Balance, BalanceKind};
-use super::facts::{class_name, partition_id, partition_of};
+use super::facts::{partition_id, partition_of};
 use super::keeper::{Keeper, Watched};
 use super::pictures::TableNow;
 
@@ -45,7 +45,7 @@ impl Keeper {
             total > QUIET || self.pictures.has(*table)
         });
         // Verdicts on hot partitions, by table.
-        let mut hot: BTreeMap<TableId, Vec<Finding>> = BTreeMap::new();
+        let mut hot: BTreeMap<TableId, Vec<(Class, Finding)>> = BTreeMap::new();
         for hot_partition in self.scheduler().hot(now_ms) {
             let watched = self.watched(partition_of(hot_partition.partition));
             if let Some((watched, finding)) =
@@ -206,18 +206,18 @@ fn capacity<'r>(partitions: impl Iterator<Item = &'r Rates>) -> [Option<f32>; 4]
     [a, b, c, Some(1.0)]
 }
 
-/// Description of a hot partition; `None` while the verdict is unknown.
-fn finding(watched: &Watched, hot: &HotPartition) -> Option<Finding> {
+/// Class and description of a hot partition; `None` while the verdict is unknown.
+fn finding(watched: &Watched, hot: &HotPartition) -> Option<(Class, Finding)> {
     let verdict = hot.verdict.as_ref().filter(|verdict| verdict.class != Class::Unknown)?;
     let evidence = &verdict.evidence;
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
-    Some(Finding {
+    let description = Finding {
         partition: Some(hot.partition.0),
         since: hot.verdict_since_ms / 1_000,
         until: None,
         start: Key::from(watched.range.start.as_ref()),
         end: watched.range.end.as_deref().map(Key::from),
-        class: class_name(verdict.class).to_owned(),
+        class: verdict.class.to_string(),
         evidence: format!(
             "busy {}, {:.0} rows/s; the best cut leaves {} on one side; newer keys are above older ones in {}; {} go above \
              all before them, {} below; the top key takes {}; {} s of samples",
@@ -231,7 +231,8 @@ fn finding(watched: &Watched, hot: &HotPartition) -> Option<Finding> {
             evidence.window_s,
         ),
         advice: String::new(),
-    })
+    };
+    Some((verdict.class, description))
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a picture needs three digits")]

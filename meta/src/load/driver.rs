@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::balances::{Balance, BalanceKind};
-use super::facts::{class_name, node_of, partition_of, table_of};
+use super::facts::{node_of, partition_of, table_of};
 use crate::core::Core;
 use crate::create::PARTITIONS_MAX;
 use crate::plan::Action as Order;
@@ -342,19 +342,12 @@ fn per_mille(share: f64) -> PerMille {
 
 /// Reason and evidence, in words.
 fn note(why: SplitWhy, verdict: Option<&Verdict>) -> String {
-    let why = match why {
-        SplitWhy::Load => "its write lane or its reads are busy, and a split divides the load",
-        SplitWhy::IsolateKey => "one key is hot, and the split separates the others from it",
-        SplitWhy::Size => "it exceeds the partition size",
-        SplitWhy::RightEdge => "it exceeds the partition size and grows at its right end",
-        SplitWhy::LeftEdge => "it exceeds the partition size and grows at its left end",
-    };
     match verdict {
         Some(verdict) if verdict.class != Class::Unknown => {
             let evidence = &verdict.evidence;
             format!(
                 "{why}; {}: p_out {:.2}, auc {:.2}, append {:.2}/{:.2}, top key {:.2}, {} s",
-                class_name(verdict.class),
+                verdict.class,
                 evidence.p_out,
                 evidence.auc,
                 evidence.append_high,
@@ -363,6 +356,6 @@ fn note(why: SplitWhy, verdict: Option<&Verdict>) -> String {
                 evidence.window_s
             )
         }
-        _ => why.to_owned(),
+        _ => why.to_string(),
     }
 }

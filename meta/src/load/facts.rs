@@ -1,8 +1,6 @@
 //! Converts the catalog's records into the load scheduler's facts.
 
-use partita_load::{
-    Class, NodeFacts, NodeId as LoadNode, PartitionFacts, Remedy, TableFacts, Tail,
-};
+use partita_load::{NodeFacts, NodeId as LoadNode, PartitionFacts, Remedy, TableFacts, Tail};
 use partita_proto::id::{NodeId, PartitionId, TableId};
 use partita_proto::partitioning::HotspotRemedy;
 use partita_proto::placement::Placement;
@@ -105,19 +103,4 @@ pub(crate) fn table_id(table: TableId) -> partita_load::TableId {
 /// Table id of the catalog.
 pub(crate) fn table_of(table: partita_load::TableId) -> TableId {
     TableId(table.0)
-}
-
-/// Name of a class in tables and messages.
-pub(crate) fn class_name(class: Class) -> &'static str {
-    match class {
-        Class::Unknown => "UNKNOWN",
-        Class::StaticRange => "STATIC_RANGE",
-        Class::MultiTail => "MULTI_TAIL",
-        Class::HotKey => "HOT_KEY",
-        Class::MovingRight => "MOVING_RIGHT",
-        Class::MovingLeft => "MOVING_LEFT",
-        Class::Sweep => "SWEEP",
-        Class::ScanBound => "SCAN_BOUND",
-        Class::Unsplittable => "UNSPLITTABLE",
-    }
 }

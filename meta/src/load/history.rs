@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use partita_load::Class;
 use partita_proto::id::{NodeId, PartitionId, TableId};
 use partita_proto::load::{Instant, LoadHistory, Rates};
 
@@ -26,7 +27,8 @@ pub(crate) struct Now {
     pub(crate) busy: f64,
     pub(crate) rates: Rates,
     pub(crate) size_bytes: u64,
-    pub(crate) class: &'static str,
+    /// Class of the verdict, if there is one.
+    pub(crate) class: Option<Class>,
 }
 
 /// The history, in two resolutions.
@@ -109,7 +111,7 @@ impl Series {
                 busy_max,
                 rates,
                 size_bytes: last.size_bytes,
-                class: last.class.to_owned(),
+                class: last.class,
             });
         }
     }
@@ -130,7 +132,7 @@ mod tests {
 
     fn busy(busy: f64) -> Now {
         let rates = Rates { write_rows: busy * 100.0, ..Rates::default() };
-        Now { table: TableId(1), busy, rates, class: "SWEEP", ..Now::default() }
+        Now { table: TableId(1), busy, rates, class: Some(Class::Sweep), ..Now::default() }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use partita_proto::load::Rates;
 use partita_proto::range::KeyRange;
 
 use super::balances::Balances;
-use super::facts::{self, class_name};
+use super::facts;
 use super::history::{History, Now};
 use super::pictures::Pictures;
 use super::rings::Rings;
@@ -350,10 +350,7 @@ impl Keeper {
                     rejected: rates.pressure,
                 },
                 size_bytes: rates.size_bytes,
-                class: watched
-                    .verdict
-                    .as_ref()
-                    .map_or("", |(verdict, _)| class_name(verdict.class)),
+                class: watched.verdict.as_ref().map(|(verdict, _)| verdict.class),
             };
             active.push((*id, load));
         }

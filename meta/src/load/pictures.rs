@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use partita_heatmap::{Event, Finding, History, Key, METRICS, PartitionLoad, Report};
+use partita_load::Class;
 use partita_proto::id::TableId;
 
 /// Maximum tables that are kept.
@@ -38,8 +39,8 @@ pub(super) struct TableNow {
     pub(super) operations: f64,
     /// Measured capacity of one partition, by metric.
     pub(super) capacity: [Option<f32>; METRICS],
-    /// The detector's findings on hot partitions.
-    pub(super) findings: Vec<Finding>,
+    /// The detector's findings on hot partitions, with their classes.
+    pub(super) findings: Vec<(Class, Finding)>,
 }
 
 /// The pictures of all tables that bear load.
@@ -59,7 +60,7 @@ struct Picture {
     /// Number of the newest split or merge that is marked.
     marked: u64,
     /// Classes of the present findings, by the partition's first key.
-    found: BTreeMap<Key, String>,
+    found: BTreeMap<Key, Class>,
 }
 
 impl Picture {
@@ -84,12 +85,12 @@ impl Picture {
         let mut history = self.history.lock();
         history.push(&Report { from: begin, seconds, partitions: load.partitions });
         let mut previous = std::mem::take(&mut self.found);
-        for finding in load.findings {
-            let class = previous.remove(&finding.start);
-            if class.is_some_and(|class| class != finding.class) {
+        for (class, finding) in load.findings {
+            let earlier = previous.remove(&finding.start);
+            if earlier.is_some_and(|earlier| earlier != class) {
                 history.clear(&finding.start, second);
             }
-            self.found.insert(Key::clone(&finding.start), finding.class.clone());
+            self.found.insert(Key::clone(&finding.start), class);
             history.find(finding);
         }
         for start in previous.keys() {
@@ -181,17 +182,20 @@ mod tests {
 
     const START: u64 = 1_000_000;
 
-    fn now(rows: f32, class: Option<&str>) -> TableNow {
+    fn now(rows: f32, class: Option<Class>) -> TableNow {
         let start = Key::from([]);
-        let finding = |class: &str| Finding {
-            partition: Some(1),
-            since: START,
-            until: None,
-            start: Key::clone(&start),
-            end: None,
-            class: class.to_owned(),
-            evidence: String::new(),
-            advice: String::new(),
+        let finding = |class: Class| {
+            let finding = Finding {
+                partition: Some(1),
+                since: START,
+                until: None,
+                start: Key::clone(&start),
+                end: None,
+                class: class.to_string(),
+                evidence: String::new(),
+                advice: String::new(),
+            };
+            (class, finding)
         };
         let partition = PartitionLoad {
             id: 1,
@@ -247,8 +251,8 @@ mod tests {
     #[test]
     fn what_was_found_ends_when_it_does_not_hold_or_becomes_something_else() {
         let mut pictures = Pictures::default();
-        for (second, class) in [(1, Some("SWEEP")), (2, Some("SWEEP")), (3, Some("HOT_KEY"))] {
-            note(&mut pictures, second, 1, now(10.0, class));
+        for (second, class) in [(1, Class::Sweep), (2, Class::Sweep), (3, Class::HotKey)] {
+            note(&mut pictures, second, 1, now(10.0, Some(class)));
         }
         note(&mut pictures, 5, 1, now(10.0, None));
         let notes = view(&pictures, 1, 0, 5).verdicts;

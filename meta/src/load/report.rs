@@ -12,12 +12,12 @@ use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::key::KeyCodec;
 use partita_proto::load::{
     BalanceEvent, BalanceKind as ShownKind, Busy, Evidence, HotKey, Instant, KeySample, Latency,
-    LoadReport, LoadRequest, NodeLoad, PartitionLoad, Rates, SplitEvent, Verdict,
+    LoadReport, LoadRequest, NodeLoad, PartitionLoad, Rates, ShownReason, SplitEvent, Verdict,
 };
 use partita_proto::service::ReplicaStatus;
 
 use super::balances::{Balance, BalanceKind};
-use super::facts::{class_name, node_of, partition_id, partition_of};
+use super::facts::{node_of, partition_id, partition_of};
 use super::keeper::Keeper;
 use crate::catalog::{PartitionRecord, State};
 use crate::cluster::Reports;
@@ -173,7 +173,7 @@ fn shown(verdict: &partita_load::Verdict, since_ms: u64, codec: &KeyCodec) -> Ve
     let evidence = &verdict.evidence;
     let cut = verdict.cut.as_ref();
     Verdict {
-        class: class_name(verdict.class).to_owned(),
+        class: verdict.class,
         since: Instant(since_ms),
         evidence: Evidence {
             samples_old: evidence.samples.0,
@@ -288,16 +288,8 @@ fn nodes(
 
 fn split(event: &ReshapeEvent) -> SplitEvent {
     let share = |share: PerMille| f64::from(share.get()) / 1_000.0;
-    let outcome = match &event.outcome {
-        ReshapeOutcome::UnderWay => "under way".to_owned(),
-        ReshapeOutcome::Done => "done".to_owned(),
-        ReshapeOutcome::GivenUp(why) => format!("given up: {why}"),
-    };
     let finished = event.outcome == ReshapeOutcome::Done;
-    let why = match event.reason.note.as_str() {
-        "" => event.reason.cause.to_string(),
-        note => format!("{}: {note}", event.reason.cause),
-    };
+    let why = ShownReason { cause: Some(event.reason.cause), note: event.reason.note.clone() };
     SplitEvent {
         at: Instant(u64::try_from(event.at_ms).unwrap_or(0)),
         table: event.table,
@@ -312,7 +304,7 @@ fn split(event: &ReshapeEvent) -> SplitEvent {
         stall: finished.then_some(event.stall),
         took: finished.then_some(event.duration),
         relief: event.relief,
-        outcome,
+        outcome: Some(event.outcome.clone()),
     }
 }
 

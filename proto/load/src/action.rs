@@ -3,6 +3,8 @@
 //! Invariants: an action is a proposal with a number that is never reused; it holds its partitions until the owner
 //! reports its end, or until it has expired.
 
+use std::fmt;
+
 use crate::facts::{NodeId, PartitionId, TableId};
 use crate::verdict::{Class, Verdict};
 
@@ -36,6 +38,38 @@ pub enum SplitWhy {
     LeftEdge,
     /// One key is hot: the split separates the others from it.
     IsolateKey,
+}
+
+impl SplitWhy {
+    /// All reasons.
+    pub const ALL: [Self; 5] =
+        [Self::Load, Self::Size, Self::RightEdge, Self::LeftEdge, Self::IsolateKey];
+
+    /// The reason in words, with which the note of a split begins.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Load => "its write lane or its reads are busy, and a split divides the load",
+            Self::Size => "it exceeds the partition size",
+            Self::RightEdge => "it exceeds the partition size and grows at its right end",
+            Self::LeftEdge => "it exceeds the partition size and grows at its left end",
+            Self::IsolateKey => "one key is hot, and the split separates the others from it",
+        }
+    }
+
+    /// The reason that a note gives: its words, then `; ` and the evidence, if there is any. `None` for a note of
+    /// another origin.
+    #[must_use]
+    pub fn of_note(note: &str) -> Option<Self> {
+        let (words, _) = note.split_once("; ").unwrap_or((note, ""));
+        Self::ALL.into_iter().find(|why| why.words() == words)
+    }
+}
+
+impl fmt::Display for SplitWhy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words())
+    }
 }
 
 /// Reason of a move of a leader or a replica.
@@ -182,4 +216,19 @@ pub struct SplitOutcome {
     pub actual_share: Option<f64>,
     /// True if a split that was to divide load did not.
     pub in_vain: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_gives_its_reason_with_and_without_evidence() {
+        for why in SplitWhy::ALL {
+            assert_eq!(SplitWhy::of_note(&why.to_string()), Some(why));
+            assert_eq!(SplitWhy::of_note(&format!("{why}; HOT_KEY: p_out 0.90")), Some(why));
+        }
+        assert_eq!(SplitWhy::of_note(""), None);
+        assert_eq!(SplitWhy::of_note("by an operator"), None);
+    }
 }

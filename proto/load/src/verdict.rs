@@ -1,9 +1,14 @@
 //! The verdict on a hot partition, with its evidence.
+//!
+//! Invariant: a class is text only where it is shown or leaves the process; [`Class::named`] is the way back.
+
+use std::fmt;
 
 /// The class of a partition's load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Too few samples.
+    /// Too few samples, or a class that only a newer version knows.
+    #[default]
     Unknown,
     /// A cut divides the load, and will still do so later.
     StaticRange,
@@ -21,6 +26,55 @@ pub enum Class {
     ScanBound,
     /// No cut divides the load well enough, for the reasons in the evidence.
     Unsplittable,
+}
+
+impl Class {
+    /// All classes.
+    pub const ALL: [Self; 9] = [
+        Self::Unknown,
+        Self::StaticRange,
+        Self::MultiTail,
+        Self::HotKey,
+        Self::MovingRight,
+        Self::MovingLeft,
+        Self::Sweep,
+        Self::ScanBound,
+        Self::Unsplittable,
+    ];
+
+    /// Name of the class in tables, messages and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "UNKNOWN",
+            Self::StaticRange => "STATIC_RANGE",
+            Self::MultiTail => "MULTI_TAIL",
+            Self::HotKey => "HOT_KEY",
+            Self::MovingRight => "MOVING_RIGHT",
+            Self::MovingLeft => "MOVING_LEFT",
+            Self::Sweep => "SWEEP",
+            Self::ScanBound => "SCAN_BOUND",
+            Self::Unsplittable => "UNSPLITTABLE",
+        }
+    }
+
+    /// The class of this name; `None` if no class has it.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.name() == name)
+    }
+
+    /// True if all load is at one end of the keys and moves on with it.
+    #[must_use]
+    pub const fn is_moving(self) -> bool {
+        matches!(self, Self::MovingRight | Self::MovingLeft)
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
 }
 
 /// A split key, with its predicted effect.
@@ -76,4 +130,18 @@ pub struct Verdict {
     pub hot_key: Option<Box<[u8]>>,
     /// Numbers behind the verdict.
     pub evidence: Evidence,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_is_found_by_the_name_that_is_shown() {
+        for class in Class::ALL {
+            assert_eq!(Class::named(&class.to_string()), Some(class));
+        }
+        assert_eq!(Class::named("moving_right"), None);
+        assert_eq!(Class::named(""), None);
+    }
 }

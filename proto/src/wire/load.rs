@@ -2,6 +2,8 @@
 
 mod events;
 
+use partita_load::Class;
+
 use super::{Wire, all, pb, required};
 use crate::error::Error;
 use crate::id::{Epoch, NodeId, PartitionId, TableId};
@@ -175,12 +177,17 @@ impl Wire for Latency {
     }
 }
 
+/// A class by its name on the wire; [`Class::Unknown`] for one that only a newer version knows.
+fn class_of(name: &str) -> Class {
+    Class::named(name).unwrap_or_default()
+}
+
 impl Wire for Verdict {
     type Message = pb::LoadVerdict;
 
     fn to_wire(&self) -> pb::LoadVerdict {
         pb::LoadVerdict {
-            class: self.class.clone(),
+            class: self.class.name().to_owned(),
             since: self.since.0,
             evidence: Some(self.evidence.to_wire()),
             cut: self.cut.as_ref().map(|(key, _)| key.to_wire()),
@@ -193,7 +200,7 @@ impl Wire for Verdict {
         let share = message.larger_share;
         let cut = message.cut.map(Wire::from_wire).transpose()?;
         Ok(Self {
-            class: message.class,
+            class: class_of(&message.class),
             since: Instant(message.since),
             evidence: required(message.evidence, "evidence")?,
             cut: cut.map(|key| (key, share)),

@@ -140,7 +140,7 @@ impl Table {
             advice: advice.to_owned(),
         });
         // Only a static hot range gains from a split; the other findings stay.
-        if class == "STATIC_RANGE" {
+        if matches!(self.design.kind, Kind::UserFirst | Kind::Hashed) {
             if let Some(middle) = middle.filter(|middle| *middle > start) {
                 self.split(time, index, middle, "by load, predicted 0.55", history);
             }

@@ -5,9 +5,11 @@ use axum::http::{Request, StatusCode};
 use bytes::Bytes;
 use partita_heatmap::{Finding, Heatmap, History, Key, Metric, PartitionLoad as Drawn, Report};
 use partita_heatmap::{Shares, View};
+use partita_load::Class;
 use partita_proto::catalog::Table;
+use partita_proto::history::{Cause, ReshapeOutcome};
 use partita_proto::load::{
-    Busy, HeatmapRequest, LoadReport, PartitionLoad, Rates, SplitEvent, Verdict,
+    Busy, HeatmapRequest, LoadReport, PartitionLoad, Rates, ShownReason, SplitEvent, Verdict,
 };
 use serde_json::json;
 
@@ -56,7 +58,7 @@ async fn hot() -> Api {
     };
     let drawn = history.view(&view, |_| String::new());
     *api.fake.heatmap.lock() = Bytes::from(serde_json::to_vec(&drawn).unwrap());
-    let verdict = Verdict { class: "MOVING_RIGHT".to_owned(), ..Verdict::default() };
+    let verdict = Verdict { class: Class::MovingRight, ..Verdict::default() };
     *api.fake.load.lock() = LoadReport {
         partitions: vec![PartitionLoad {
             table: table.id,
@@ -69,8 +71,8 @@ async fn hot() -> Api {
         splits: vec![SplitEvent {
             table: table.id,
             partition,
-            why: "load: it is busy".to_owned(),
-            outcome: "done".to_owned(),
+            why: ShownReason { cause: Some(Cause::Load), note: "it is busy".to_owned() },
+            outcome: Some(ReshapeOutcome::Done),
             in_vain: Some(true),
             ..SplitEvent::default()
         }],

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use partita_heatmap::{Event, Finding, History, Key, MarkKind};
-use partita_load::{SplitWhy, Verdict};
+use partita_load::{Class, SplitWhy, Verdict};
 
 use super::second::Second;
 use crate::cluster::BEGIN_MS;
@@ -42,7 +42,7 @@ pub struct Books {
     /// Second and evidence of the detector's first named class.
     pub verdict: Option<(u64, Verdict)>,
     /// Number of times that a partition changed to each class.
-    pub classes: BTreeMap<&'static str, u64>,
+    pub classes: BTreeMap<Class, u64>,
     /// Second at which new rows were placed into buckets, and the number of buckets.
     pub rekeyed: Option<(u64, u32)>,
     /// Splits by load after the first verdict of moving keys.
@@ -53,7 +53,8 @@ pub struct Books {
     pub(crate) history: Option<History>,
     pub(crate) every_s: u64,
     pub(crate) counts: Second,
-    pub(crate) said: BTreeMap<u32, &'static str>,
+    /// Hot partitions, with the classes of their verdicts.
+    pub(crate) said: BTreeMap<u32, Option<Class>>,
     watches: Vec<Watch>,
     moved_ms: BTreeMap<u32, Vec<u64>>,
 }
@@ -93,9 +94,8 @@ impl Books {
         match why {
             SplitWhy::Load => {
                 self.counts.splits_load += 1;
-                let moving = ["MOVING_RIGHT", "MOVING_LEFT"];
                 self.load_splits_after_moving +=
-                    u64::from(moving.iter().any(|class| self.classes.contains_key(class)));
+                    u64::from(self.classes.keys().any(|class| class.is_moving()));
                 self.watches.push(Watch {
                     done_ms: now_ms,
                     low,
@@ -167,7 +167,7 @@ impl Books {
     /// Records the detector's verdict on a partition; called once per change.
     pub(crate) fn was_judged(&mut self, now_ms: u64, verdict: &Verdict, finding: Finding) {
         let at_s = (now_ms - BEGIN_MS) / 1_000;
-        *self.classes.entry(class_name(verdict)).or_default() += 1;
+        *self.classes.entry(verdict.class).or_default() += 1;
         self.verdict.get_or_insert_with(|| (at_s, verdict.clone()));
         if let Some(history) = &mut self.history {
             history.find(finding);
@@ -200,21 +200,5 @@ impl Books {
                 }
             }
         }
-    }
-}
-
-/// Name of a class for users.
-pub(crate) fn class_name(verdict: &Verdict) -> &'static str {
-    use partita_load::Class;
-    match verdict.class {
-        Class::Unknown => "UNKNOWN",
-        Class::StaticRange => "STATIC_RANGE",
-        Class::MultiTail => "MULTI_TAIL",
-        Class::HotKey => "HOT_KEY",
-        Class::MovingRight => "MOVING_RIGHT",
-        Class::MovingLeft => "MOVING_LEFT",
-        Class::Sweep => "SWEEP",
-        Class::ScanBound => "SCAN_BOUND",
-        Class::Unsplittable => "UNSPLITTABLE",
     }
 }

@@ -5,7 +5,6 @@
 use partita_heatmap::{Finding, Key, PartitionLoad, Report, Shares};
 use partita_load::{PartitionId, Random, Shape, Verdict};
 
-use super::books::class_name;
 use super::latency::Latency;
 use super::second::Second;
 use crate::cluster::{BEGIN_MS, Cluster};
@@ -64,7 +63,7 @@ impl Cluster {
             p99_ms: p99,
             p999_ms: p999,
             hot: self.books.said.len(),
-            verdict: self.books.said.values().next().copied(),
+            verdict: self.books.said.values().next().copied().flatten(),
             ..self.books.counts.clone()
         };
         self.books.seconds.push(second);
@@ -83,7 +82,7 @@ impl Cluster {
                 continue;
             }
             self.books.detected_s.get_or_insert((now_ms - BEGIN_MS) / 1_000);
-            let class = hot.verdict.as_ref().map_or("", class_name);
+            let class = hot.verdict.as_ref().map(|verdict| verdict.class);
             if let Some(verdict) =
                 hot.verdict.as_ref().filter(|_| self.books.said.get(&id) != Some(&class))
             {
@@ -162,7 +161,7 @@ fn finding(now_ms: u64, low: &[u8], high: Option<&[u8]>, verdict: &Verdict) -> F
         until: None,
         start: Key::from(low),
         end: high.map(Key::from),
-        class: class_name(verdict).to_owned(),
+        class: verdict.class.to_string(),
         evidence: format!(
             "append_high {:.2}, append_low {:.2}, AUC {:.2}, best cut leaves {:.2} on one side (predicted {:.2}), top key {:.2}, {} s",
             evidence.append_high,

@@ -3,7 +3,8 @@
 //! Invariants: a line of JSON and a line of CSV have the same figures, except for lists, which the CSV omits.
 //! Latencies are estimates in a virtual cluster, and measured in a real one.
 
-use serde::Serialize;
+use partita_load::Class;
+use serde::{Serialize, Serializer};
 
 /// One second. Counts are cumulative since the begin of the run.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -49,7 +50,8 @@ pub struct Second {
     /// Number of hot partitions.
     pub hot: usize,
     /// Verdict on the hottest of them.
-    pub verdict: Option<&'static str>,
+    #[serde(serialize_with = "by_name")]
+    pub verdict: Option<Class>,
     /// Number of splits by load.
     pub splits_load: u64,
     /// Of these, useless ones: over nine tenths of the load in the minute after them fell on one side.
@@ -70,6 +72,11 @@ pub struct Second {
     pub moved_bytes: f64,
     /// Moves of a partition that had moved twice within ten minutes.
     pub thrashed: u64,
+}
+
+/// Serialises a class as its name.
+fn by_name<S: Serializer>(class: &Option<Class>, serializer: S) -> Result<S::Ok, S::Error> {
+    class.map(Class::name).serialize(serializer)
 }
 
 /// The seconds as CSV with a header line.

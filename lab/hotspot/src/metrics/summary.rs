@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use partita_load::Class;
+use serde::{Serialize, Serializer};
 
 use super::fan_out::FanOut;
 use super::second::Second;
@@ -52,7 +53,8 @@ pub struct Summary {
     /// Second at which the detector first named a class.
     pub t_verdict_s: Option<u64>,
     /// Classes that it named, with their numbers of partitions.
-    pub verdicts: BTreeMap<&'static str, u64>,
+    #[serde(serialize_with = "by_name")]
+    pub verdicts: BTreeMap<Class, u64>,
     /// Second from which 95 % of the demand was served.
     pub t95_s: Option<u64>,
     /// Second from which the busiest node had at most 1.2 times the mean load.
@@ -100,7 +102,7 @@ pub struct Told {
     /// See [`Summary::t_verdict_s`].
     pub t_verdict_s: Option<u64>,
     /// See [`Summary::verdicts`].
-    pub verdicts: BTreeMap<&'static str, u64>,
+    pub verdicts: BTreeMap<Class, u64>,
     /// See [`Summary::load_splits_after_moving`].
     pub load_splits_after_moving: u64,
     /// See [`Summary::rekeyed`].
@@ -111,16 +113,24 @@ pub struct Told {
     pub log_hash: String,
 }
 
-/// Classes of moving keys, for which a table is repartitioned.
-const MOVING: [&str; 2] = ["MOVING_RIGHT", "MOVING_LEFT"];
+/// Serialises classes as their names, in the order of the names.
+fn by_name<S: Serializer>(
+    verdicts: &BTreeMap<Class, u64>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let named = verdicts.iter().map(|(class, times)| (class.name(), *times));
+    named.collect::<BTreeMap<_, _>>().serialize(serializer)
+}
 
 impl Summary {
     /// Class that characterises the run: the one that caused a repartition, or else the one named for most
-    /// partitions.
+    /// partitions. Of equals, names decide.
     #[must_use]
-    pub fn verdict(&self) -> Option<&'static str> {
-        let moving = self.verdicts.keys().copied().find(|class| MOVING.contains(class));
-        let most = self.verdicts.iter().max_by_key(|(_, times)| **times).map(|(class, _)| *class);
+    pub fn verdict(&self) -> Option<Class> {
+        let moving = self.verdicts.keys().copied().filter(|class| class.is_moving());
+        let moving = moving.min_by_key(|class| class.name());
+        let most = self.verdicts.iter().max_by_key(|(class, times)| (**times, class.name()));
+        let most = most.map(|(class, _)| *class);
         moving.filter(|_| self.rekeyed.is_some()).or(most)
     }
 

@@ -15,6 +15,7 @@ mod words;
 use std::fmt::Write as _;
 
 use partita_heatmap::Theme;
+use partita_load::Class;
 
 use super::figure::{alone, latency, rates, trade_off};
 use super::html::Section;
@@ -204,7 +205,7 @@ fn figures(guide: &Guide<'_>) -> String {
             format!("{:.0} %", summary.max_share * 100.0),
             super::latency(summary, summary.p50_ms),
             super::latency(summary, summary.p99_ms),
-            summary.verdict().unwrap_or("-").to_owned(),
+            summary.verdict().map_or("-", Class::name).to_owned(),
             (summary.last.splits_load + summary.last.splits_isolate).to_string(),
             asks.unwrap_or_else(|| "-".to_owned()),
         ]);

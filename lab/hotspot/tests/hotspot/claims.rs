@@ -4,7 +4,7 @@ use partita_hotspot::cluster::{Cluster, Options, Policy};
 use partita_hotspot::metrics::Summary;
 use partita_hotspot::report::advice;
 use partita_hotspot::workload::{Design, Knobs, find};
-use partita_load::Remedy;
+use partita_load::{Class, Remedy};
 
 use crate::{cluster, knobs, outcome};
 
@@ -22,8 +22,8 @@ fn time_first_stays_one_hotspot_and_is_named_within_twenty_seconds() {
             "seed {seed}: {:?}",
             summary.t_verdict_s
         );
-        let classes: Vec<&str> = summary.verdicts.keys().copied().collect();
-        assert_eq!(classes, ["MOVING_RIGHT"], "seed {seed}");
+        let classes: Vec<Class> = summary.verdicts.keys().copied().collect();
+        assert_eq!(classes, [Class::MovingRight], "seed {seed}");
         let (ddl, best) = advice(&cluster).into_iter().next().unwrap();
         assert!(!best.is_today && best.carries, "seed {seed}: {best:?}");
         assert!(ddl.starts_with("CREATE TABLE events_new (") && ddl.ends_with(';'), "{ddl}");
@@ -34,7 +34,7 @@ fn time_first_stays_one_hotspot_and_is_named_within_twenty_seconds() {
 fn newest_first_is_the_mirror_image() {
     let summary = outcome("W8", &knobs(Design::TsUid), Policy::Ours, 120);
     assert!(summary.n_eff <= 1.05 && summary.last.splits_load == 0, "{summary:?}");
-    assert!(summary.verdicts.contains_key("MOVING_LEFT"), "{:?}", summary.verdicts);
+    assert!(summary.verdicts.contains_key(&Class::MovingLeft), "{:?}", summary.verdicts);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn many_lukewarm_partitions_on_one_node_are_spread_though_none_is_hot() {
 fn a_single_hot_key_is_named() {
     let knobs = Knobs { partitions: 4, rate: 30_000.0, ..knobs(Design::UidTs) };
     let summary = outcome("W7", &knobs, Policy::Ours, 240);
-    assert!(summary.verdicts.contains_key("HOT_KEY"), "{:?}", summary.verdicts);
+    assert!(summary.verdicts.contains_key(&Class::HotKey), "{:?}", summary.verdicts);
     assert_eq!(summary.last.splits_in_vain, 0);
 }
 

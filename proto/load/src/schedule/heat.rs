@@ -55,7 +55,7 @@ impl Heat {
 
     /// True if the load is a moving tail.
     pub(super) fn moving(&self) -> bool {
-        matches!(self.class(), Some(Class::MovingRight | Class::MovingLeft))
+        self.class().is_some_and(Class::is_moving)
     }
 
     fn hear(&mut self, now_ms: u64, answer: Option<Verdict>) {

@@ -1,9 +1,18 @@
 //! Splits, moves and history of load.
+//!
+//! Invariant: reasons, outcomes and classes are texts in messages, so that each version shows those of every other;
+//! they are parsed in this module and its parent only, and an unknown one is no error.
+
+use partita_load::Class;
 
 use super::super::{Wire, missing, pb, required};
+use super::class_of;
 use crate::error::Error;
+use crate::history::ReshapeOutcome;
 use crate::id::{NodeId, PartitionId, TableId};
-use crate::load::{BalanceEvent, BalanceKind, HotKey, Instant, LoadHistory, SplitEvent};
+use crate::load::{
+    BalanceEvent, BalanceKind, HotKey, Instant, LoadHistory, ShownReason, SplitEvent,
+};
 
 impl Wire for SplitEvent {
     type Message = pb::SplitEvent;
@@ -16,13 +25,13 @@ impl Wire for SplitEvent {
             children: self.children.iter().map(|child| child.0).collect(),
             merge: self.merge,
             key: self.key.as_ref().map(Wire::to_wire),
-            why: self.why.clone(),
+            why: self.why.to_string(),
             predicted_share: self.predicted_share,
             actual_share: self.actual_share,
             in_vain: self.in_vain,
             stall: self.stall.as_ref().map(Wire::to_wire),
             took: self.took.as_ref().map(Wire::to_wire),
-            outcome: self.outcome.clone(),
+            outcome: self.outcome.as_ref().map_or_else(String::new, ToString::to_string),
             relief: self.relief.as_ref().map(Wire::to_wire),
         }
     }
@@ -35,14 +44,14 @@ impl Wire for SplitEvent {
             children: message.children.into_iter().map(PartitionId).collect(),
             merge: message.merge,
             key: message.key.map(Wire::from_wire).transpose()?,
-            why: message.why,
+            why: ShownReason::parse(&message.why),
             predicted_share: message.predicted_share,
             actual_share: message.actual_share,
             in_vain: message.in_vain,
             stall: message.stall.map(Wire::from_wire).transpose()?,
             took: message.took.map(Wire::from_wire).transpose()?,
             relief: message.relief.map(Wire::from_wire).transpose()?,
-            outcome: message.outcome,
+            outcome: ReshapeOutcome::parse(&message.outcome),
         })
     }
 }
@@ -122,7 +131,7 @@ impl Wire for LoadHistory {
             busy_max: self.busy_max,
             rates: Some(self.rates.to_wire()),
             size_bytes: self.size_bytes,
-            class: self.class.clone(),
+            class: self.class.map_or("", Class::name).to_owned(),
         }
     }
 
@@ -137,7 +146,7 @@ impl Wire for LoadHistory {
             busy_max: message.busy_max,
             rates: required(message.rates, "rates")?,
             size_bytes: message.size_bytes,
-            class: message.class,
+            class: (!message.class.is_empty()).then(|| class_of(&message.class)),
         })
     }
 }

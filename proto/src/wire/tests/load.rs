@@ -1,9 +1,13 @@
 //! Reports of load, there and back.
 
+use partita_load::Class;
+
 use super::*;
+use crate::history::{Cause, ReshapeOutcome};
 use crate::load::{
     BalanceEvent, BalanceKind, Busy, Evidence, HeatmapRequest, HotKey, Instant, KeySample, Latency,
-    LoadHistory, LoadReport, LoadRequest, NodeLoad, PartitionLoad, Rates, SplitEvent, Verdict,
+    LoadHistory, LoadReport, LoadRequest, NodeLoad, PartitionLoad, Rates, ShownReason, SplitEvent,
+    Verdict,
 };
 
 /// Numbers that equal themselves.
@@ -64,9 +68,13 @@ fn evidence() -> impl Strategy<Value = Evidence> {
     )
 }
 
+fn class() -> impl Strategy<Value = Class> {
+    proptest::sample::select(Class::ALL.to_vec())
+}
+
 fn verdict() -> impl Strategy<Value = Verdict> {
     let cut = option::of((bound(), number()));
-    (name(), at(), evidence(), cut, option::of(bound())).prop_map(
+    (class(), at(), evidence(), cut, option::of(bound())).prop_map(
         |(class, since, evidence, cut, hot_key)| Verdict { class, since, evidence, cut, hot_key },
     )
 }
@@ -134,11 +142,27 @@ fn node_load() -> impl Strategy<Value = NodeLoad> {
     )
 }
 
+fn reason() -> impl Strategy<Value = ShownReason> {
+    let known = (proptest::sample::select(Cause::ALL.to_vec()), name())
+        .prop_map(|(cause, note)| ShownReason { cause: Some(cause), note });
+    let unknown = name()
+        .prop_map(|note| ShownReason { cause: None, note: format!("of a newer version: {note}") });
+    prop_oneof![known, unknown]
+}
+
+fn outcome() -> impl Strategy<Value = ReshapeOutcome> {
+    prop_oneof![
+        Just(ReshapeOutcome::UnderWay),
+        Just(ReshapeOutcome::Done),
+        name().prop_map(ReshapeOutcome::GivenUp),
+    ]
+}
+
 fn split_event() -> impl Strategy<Value = SplitEvent> {
     let place = (table_id(), partition_id(), vec(partition_id(), 0..3), option::of(bound()));
     let shares = (option::of(number()), option::of(number()), option::of(any::<bool>()));
     let times = (option::of(duration()), option::of(duration()), option::of(duration()));
-    (at(), place, any::<bool>(), (name(), name()), shares, times).prop_map(
+    (at(), place, any::<bool>(), (reason(), option::of(outcome())), shares, times).prop_map(
         |(at, (table, partition, children, key), merge, (why, outcome), shares, times)| {
             let (predicted_share, actual_share, in_vain) = shares;
             let (stall, took, relief) = times;
@@ -184,22 +208,23 @@ fn hot_key() -> impl Strategy<Value = HotKey> {
 
 fn history() -> impl Strategy<Value = LoadHistory> {
     let place = (table_id(), partition_id(), option::of(node_id()));
-    (at(), duration(), place, (number(), number()), rates(), any::<u64>(), name()).prop_map(
-        |(at, span, (table, partition, leader), (busy, busy_max), rates, size_bytes, class)| {
-            LoadHistory {
-                at,
-                span,
-                table,
-                partition,
-                leader,
-                busy,
-                busy_max,
-                rates,
-                size_bytes,
-                class,
-            }
-        },
-    )
+    (at(), duration(), place, (number(), number()), rates(), any::<u64>(), option::of(class()))
+        .prop_map(
+            |(at, span, (table, partition, leader), (busy, busy_max), rates, size_bytes, class)| {
+                LoadHistory {
+                    at,
+                    span,
+                    table,
+                    partition,
+                    leader,
+                    busy,
+                    busy_max,
+                    rates,
+                    size_bytes,
+                    class,
+                }
+            },
+        )
 }
 
 fn report() -> impl Strategy<Value = LoadReport> {
@@ -245,4 +270,20 @@ round_trips! {
     reports_of_load_survive: report();
     requests_for_load_survive: load_request();
     requests_for_pictures_survive: heatmap_request();
+}
+
+#[test]
+fn what_a_newer_version_names_is_unknown_and_no_error() {
+    let verdict = Verdict { class: Class::Sweep, ..Verdict::default() };
+    let message = pb::LoadVerdict { class: "SPIRAL".to_owned(), ..verdict.to_wire() };
+    assert_eq!(Verdict::from_wire(message).unwrap().class, Class::Unknown);
+    let span = LoadHistory::default().to_wire();
+    let message = pb::LoadHistory { class: "SPIRAL".to_owned(), ..span.clone() };
+    assert_eq!(LoadHistory::from_wire(message).unwrap().class, Some(Class::Unknown));
+    assert_eq!(LoadHistory::from_wire(span).unwrap().class, None);
+    let (why, outcome) = ("whim: none".to_owned(), "postponed".to_owned());
+    let message = pb::SplitEvent { why, outcome, ..SplitEvent::default().to_wire() };
+    let event = SplitEvent::from_wire(message).unwrap();
+    assert_eq!((event.why.cause, event.why.to_string()), (None, "whim: none".to_owned()));
+    assert_eq!(event.outcome, None);
 }

@@ -3,6 +3,8 @@
 //! Invariants: pure; a sentence appears only if the run's own figures support it, with figures of the run. A class
 //! that the detector did not name is never mentioned.
 
+use partita_load::Class;
+
 use super::super::shown::Shown;
 use super::Guided;
 use crate::metrics::{Second, Summary};
@@ -51,23 +53,23 @@ fn spread(summary: &Summary) -> Spread {
 }
 
 /// Explanation of a class.
-fn meaning(class: &str) -> &'static str {
+fn meaning(class: Class) -> &'static str {
     match class {
-        "MOVING_RIGHT" => {
+        Class::MovingRight => {
             "each new key is above all earlier ones, so wherever the table is split, all new rows are on one side"
         }
-        "MOVING_LEFT" => {
+        Class::MovingLeft => {
             "each new key is below all earlier ones, so wherever the table is split, all new rows are on one side"
         }
-        "HOT_KEY" => "one key has most of the load, and no split divides a key",
-        "STATIC_RANGE" => "the load stays where it is, so a split divides it",
-        "MULTI_TAIL" => {
+        Class::HotKey => "one key has most of the load, and no split divides a key",
+        Class::StaticRange => "the load stays where it is, so a split divides it",
+        Class::MultiTail => {
             "many series grow, each at its own end, so a split between them divides the load"
         }
-        "SWEEP" => "writers pass through the keys in order and will soon be elsewhere",
-        "SCAN_BOUND" => "reads of whole ranges keep it busy",
-        "UNSPLITTABLE" => "no split was found that would divide the load",
-        _ => "nothing more is known about it",
+        Class::Sweep => "writers pass through the keys in order and will soon be elsewhere",
+        Class::ScanBound => "reads of whole ranges keep it busy",
+        Class::Unsplittable => "no split was found that would divide the load",
+        Class::Unknown => "nothing more is known about it",
     }
 }
 
@@ -92,8 +94,7 @@ pub(super) fn legend(runs: &[Guided<'_>]) -> Vec<String> {
             .map(|run| format!("[{0}](#{1})", run.shown.name, anchor(&run.shown.name)))
             .collect::<Vec<_>>()
     };
-    let has_class =
-        |class: &'static str| move |run: &Shown| run.summary.verdicts.contains_key(class);
+    let has_class = |class: Class| move |run: &Shown| run.summary.verdicts.contains_key(&class);
     let even = |run: &Shown| spread(&run.summary) == Spread::Even;
     let marked = |run: &Shown| {
         let last = &run.summary.last;
@@ -113,15 +114,15 @@ pub(super) fn legend(runs: &[Guided<'_>]) -> Vec<String> {
     // Each shape with the runs in which it can be seen; a shape without a run is left out.
     let shapes = [
         (
-            names(&has_class("MOVING_RIGHT")),
+            names(&has_class(Class::MovingRight)),
             "**A line that climbs** is a key that only grows: at any moment all new rows are in one place, in one partition, and a moment later just above it. A split leaves the whole line on one side.",
         ),
         (
-            names(&has_class("MOVING_LEFT")),
+            names(&has_class(Class::MovingLeft)),
             "**A line that falls** is a key that only shrinks: the same at the lower end.",
         ),
         (
-            names(&has_class("HOT_KEY")),
+            names(&has_class(Class::HotKey)),
             "**A thin horizontal line** that stands out from everything else is one key, or a few, with most of the load. A split moves it into another partition and divides nothing.",
         ),
         (
@@ -173,9 +174,11 @@ pub(super) fn seen(run: &Shown, design: Option<Design>) -> Vec<String> {
     let mut lines = Vec::new();
     // What moves, or stands out.
     match (class, summary.rekeyed) {
-        (Some(class @ ("MOVING_RIGHT" | "MOVING_LEFT")), rekeyed) => {
-            let (moves, end) =
-                if class == "MOVING_RIGHT" { ("climbs", "highest") } else { ("falls", "lowest") };
+        (Some(class @ (Class::MovingRight | Class::MovingLeft)), rekeyed) => {
+            let (moves, end) = match class {
+                Class::MovingRight => ("climbs", "highest"),
+                _ => ("falls", "lowest"),
+            };
             let period = match rekeyed {
                 Some((second, _)) => {
                     format!(
@@ -189,7 +192,7 @@ pub(super) fn seen(run: &Shown, design: Option<Design>) -> Vec<String> {
                 "The line that {moves}{period} is the newest rows: they have the {end} keys, so one partition takes all of them."
             ));
         }
-        (Some("HOT_KEY"), _) => {
+        (Some(Class::HotKey), _) => {
             lines.push("The line that stands out is one key, which no split divides.".to_owned());
         }
         _ => {}
@@ -296,7 +299,6 @@ fn said(summary: &Summary) -> String {
 fn cuts(summary: &Summary) -> Option<String> {
     let last = &summary.last;
     let count = last.splits_load + last.splits_isolate;
-    let moving = ["MOVING_RIGHT", "MOVING_LEFT"];
     if count > 0 {
         let vain = match last.splits_in_vain {
             0 => "none of them in vain".to_owned(),
@@ -304,7 +306,7 @@ fn cuts(summary: &Summary) -> Option<String> {
         };
         return Some(format!("It was split {} by load, {vain}.", times(count)));
     }
-    let useless = summary.verdicts.keys().any(|class| moving.contains(class));
+    let useless = summary.verdicts.keys().any(|class| class.is_moving());
     useless.then(|| {
         "It was not split by load, because no split would have divided the load.".to_owned()
     })
@@ -401,7 +403,7 @@ mod tests {
         }
     }
 
-    fn with_verdict(summary: Summary, class: &'static str) -> Summary {
+    fn with_verdict(summary: Summary, class: Class) -> Summary {
         Summary {
             verdicts: BTreeMap::from([(class, 1)]),
             t_verdict_s: Some(12),
@@ -435,18 +437,28 @@ mod tests {
 
     #[test]
     fn only_the_class_that_was_named_is_named() {
-        let classes = ["MOVING_RIGHT", "MOVING_LEFT", "HOT_KEY", "SWEEP", "UNSPLITTABLE"];
+        let classes = [
+            Class::MovingRight,
+            Class::MovingLeft,
+            Class::HotKey,
+            Class::Sweep,
+            Class::Unsplittable,
+        ];
         for class in classes {
             let run = shown(with_verdict(summary(1.0, 8, 0.3), class));
             let text =
                 [seen(&run, Some(Design::TsUid)), found(&run, Some("userid"))].concat().join(" ");
             assert!(text.contains(&format!("after 12 s the verdict was {class}: ")), "{text}");
             for absent in classes.iter().filter(|absent| **absent != class) {
-                assert!(!text.contains(absent), "{class}: {text}");
+                assert!(!text.contains(absent.name()), "{class}: {text}");
             }
-            assert_eq!(text.contains("The line that climbs"), class == "MOVING_RIGHT", "{text}");
-            assert_eq!(text.contains("The line that falls"), class == "MOVING_LEFT", "{text}");
-            assert_eq!(text.contains("would have divided"), class.starts_with("MOVING"), "{text}");
+            assert_eq!(
+                text.contains("The line that climbs"),
+                class == Class::MovingRight,
+                "{text}"
+            );
+            assert_eq!(text.contains("The line that falls"), class == Class::MovingLeft, "{text}");
+            assert_eq!(text.contains("would have divided"), class.is_moving(), "{text}");
         }
         let calm = shown(summary(8.0, 8, 1.0));
         let text = [seen(&calm, Some(Design::HashUid)), found(&calm, None)].concat().join(" ");
@@ -459,8 +471,8 @@ mod tests {
 
     #[test]
     fn a_cure_is_told_only_where_there_was_one() {
-        let ill = shown(with_verdict(summary(1.0, 8, 0.3), "MOVING_RIGHT"));
-        let well = with_verdict(summary(6.0, 6, 1.2), "MOVING_RIGHT");
+        let ill = shown(with_verdict(summary(1.0, 8, 0.3), Class::MovingRight));
+        let well = with_verdict(summary(6.0, 6, 1.2), Class::MovingRight);
         let mut well = shown(Summary { rekeyed: Some((44, 6)), ..well });
         well.pictures.push([String::new(), String::new()]);
         let text = |run: &Shown| seen(run, Some(Design::TsUidAuto)).join(" ");
