@@ -165,12 +165,12 @@ async fn what_cannot_be_drawn_is_told_as_the_page_reads_it() {
             StatusCode::BAD_REQUEST,
             "metric must be one of write_rows, read_rows, write_bytes, busy, not \"x\"",
         ),
-        ("?table=home&rows=5000", StatusCode::BAD_REQUEST, "rows may be 1 to 1000, not \"5000\""),
+        ("?table=home&rows=5000", StatusCode::BAD_REQUEST, "rows must be 1 to 1000, not \"5000\""),
         ("?table=home&from_key=abc", StatusCode::BAD_REQUEST, "from_key is not hexadecimal"),
         (
             "?table=home&mode=x",
             StatusCode::BAD_REQUEST,
-            "mode may be absolute or relative, not \"x\"",
+            "mode must be absolute or relative, not \"x\"",
         ),
     ];
     for (query, status, error) in cases {
