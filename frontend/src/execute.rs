@@ -153,8 +153,9 @@ impl Session {
                 // Each write took effect when its statement ended.
                 let written = self.written_in_transaction();
                 if written > 0 && *transaction == Transaction::Rollback {
+                    let statements = if written == 1 { "statement" } else { "statements" };
                     notices.push(Notice::warning(format!(
-                        "ROLLBACK does not undo writes: {written} statements of this transaction took effect at once"
+                        "ROLLBACK does not undo writes: {written} {statements} of this transaction took effect at once"
                     )));
                 }
                 self.set_in_transaction(false);

@@ -191,7 +191,7 @@ async fn a_hot_partition_comes_with_its_cure() {
         .await;
     let [row] = rows.as_slice() else { panic!("{rows:?}") };
     assert_eq!(row[0], "MOVING_RIGHT");
-    assert!(row[1].contains("right edge"), "{}", row[1]);
+    assert!(row[1].contains("upper end"), "{}", row[1]);
     let evidence: serde_json::Value = serde_json::from_str(&row[2]).unwrap();
     assert_eq!(evidence["append_high"], 0.97);
     assert!(row[3].contains("PARTITION BY HASH (userid) PARTITIONS 16"), "{}", row[3]);

@@ -327,7 +327,7 @@ async fn who_rolls_back_is_told_that_what_was_written_stays() {
     db.error("INSERT INTO n VALUES ('no number', 'x')").await;
     let told: Vec<String> = warnings("ROLLBACK").await;
     assert_eq!(told.len(), 1);
-    assert!(told[0].contains("nothing is taken back: 1 statements"), "{told:?}");
+    assert!(told[0].contains("does not undo writes: 1 statement of"), "{told:?}");
     assert_eq!(db.one("SELECT s FROM n WHERE k = 1000").await, "stays");
     db.tag("BEGIN").await;
     db.one("SELECT count(*) FROM n").await;

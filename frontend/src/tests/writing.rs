@@ -297,7 +297,7 @@ async fn a_partition_without_its_majority_is_told_as_such() {
     let error = db.error("INSERT INTO events VALUES (1, 1, 1)").await;
     assert_eq!((error.sqlstate.as_str(), error.retryable), ("57P03", true));
     assert!(error.message.contains("too few replicas of table \"events\""), "{}", error.message);
-    assert!(error.message.contains("answer: 0 of "), "{}", error.message);
+    assert!(error.message.contains("are available: 0 of "), "{}", error.message);
 }
 
 #[tokio::test]

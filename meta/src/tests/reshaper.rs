@@ -261,7 +261,7 @@ async fn a_merge_is_given_up_when_a_replica_does_not_come_along_and_both_can_be_
     assert!(!group.frozen && group.epoch == site.record(ids[1]).unwrap().epoch);
     let (kind, outcome) = site.last_event();
     let ReshapeOutcome::GivenUp(why) = outcome else { panic!("{outcome:?}") };
-    assert!(kind == ReshapeKind::Merge && why.contains("frozen"), "{why}");
+    assert!(kind == ReshapeKind::Merge && why.contains("froze at"), "{why}");
     assert_eq!(site.partitions("t"), ids);
     site.nodes.one(follower).lag(false);
     site.insist(merge(ids[0], ids[1]), |site| site.partitions("t").len() == 2).await;

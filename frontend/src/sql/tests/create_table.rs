@@ -298,7 +298,7 @@ fn contradictions_are_refused() {
         (
             "CREATE TABLE t (a INT PRIMARY KEY) WITH (append_mode=true, append_mode=true)",
             "42601",
-            "twice",
+            "more than once",
         ),
         (
             "CREATE TABLE t (a INT PRIMARY KEY) WITH (append_mode = true, merge_mode = last_row)",
@@ -366,7 +366,7 @@ fn options_of_partitioning_are_checked() {
         (
             "CREATE TABLE t (a INT PRIMARY KEY) WITH (MIN_PARTITIONS = 4, AUTO_PARTITIONING_MIN_PARTITIONS_COUNT = 4)",
             "42601",
-            "twice",
+            "more than once",
         ),
         (
             "CREATE TABLE t (a STRING PRIMARY KEY) WITH (UNIFORM_PARTITIONS = 4)",
@@ -376,7 +376,7 @@ fn options_of_partitioning_are_checked() {
         (
             "CREATE TABLE t (a INT PRIMARY KEY) SPLIT AT ((1)) WITH (UNIFORM_PARTITIONS = 4)",
             "42601",
-            "twice",
+            "more than once",
         ),
     ] {
         refused(sql, sqlstate, says);

@@ -57,8 +57,8 @@ fn partitions_are_cut_by_number_and_by_key() {
     assert_eq!(steps(HASH, "SPLIT AT ((300, 7))").unwrap(), [cut(Some(300), &[int(7)], None)]);
     assert_eq!(steps(HASH, "SPLIT AT ((BUCKET 300))").unwrap(), [cut(Some(300), &[], None)]);
     assert_eq!(steps(RULES, "SPLIT AT ((RULE 1, 7))").unwrap(), [cut(Some(1), &[int(7)], None)]);
-    refused(RANGE, "SPLIT AT ((BUCKET 3, 7))", "42P16", "no BUCKET");
-    refused(HASH, "SPLIT AT ((RULE 3, 7))", "42P16", "no RULE");
+    refused(RANGE, "SPLIT AT ((BUCKET 3, 7))", "42P16", "is not partitioned by BUCKET");
+    refused(HASH, "SPLIT AT ((RULE 3, 7))", "42P16", "is not partitioned by RULE");
     refused(RANGE, "SPLIT PARTITION 99", "42704", "no partition 99");
     refused(RANGE, "SPLIT AT ((1, 'a', 3))", "42P16", "longer than the key");
     refused(RANGE, "SPLIT AT ('x')", "42804", "");

@@ -9,6 +9,17 @@ const IDLE: GroupId = GroupId(2);
 /// Maximum time that a test waits for an expected event.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Waits until the next file is ready, or is known not to be: the thread that prepares it may be late, and a write
+/// that needs the file then waits instead of being refused.
+async fn prepared(log: &Log) {
+    let next = async {
+        while !log.shared.spares.is_ready() && log.shared.spares.wait().is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, next).await.unwrap();
+}
+
 fn small() -> LogOptions {
     LogOptions { budget_bytes: 4 * u64::from(SEGMENT), ..options() }
 }
@@ -97,6 +108,7 @@ async fn a_full_disk_is_found_before_anything_is_accepted_and_the_log_goes_on_wh
             Err(error) => break error,
         }
         index += 1;
+        prepared(&log).await;
         assert!(index < 1000, "never refused");
     };
     assert!(matches!(error, RaftError::DiskFull(_)), "{error}");
@@ -138,6 +150,7 @@ async fn a_process_without_files_to_open_goes_on_when_it_may_open_some_again() {
             Err(error) => break error,
         }
         index += 1;
+        prepared(&log).await;
         assert!(index < 1000, "never refused");
     };
     assert!(matches!(error, RaftError::Unavailable(_)), "{error}");
