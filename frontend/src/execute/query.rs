@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::datatypes::SchemaRef;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DataFusionError, ParamValues, ScalarValue, SchemaError};
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DataFusionError, ParamValues, ScalarValue, SchemaError};
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
-use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::logical_expr::{DdlStatement, Expr, LogicalPlan};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::planner::object_name_to_table_reference;
@@ -287,7 +287,11 @@ pub(super) async fn plan(
         let tables = columns_of(state, names).await?;
         merged::rewrite(&mut statement, &tables)?;
     }
-    let logical = match Box::pin(state.statement_to_plan(statement.clone())).await {
+    let mut planned = Box::pin(state.statement_to_plan(statement.clone())).await;
+    if planned.as_ref().is_ok_and(reads_a_field_of_a_value) && rename_tables(&mut statement) {
+        planned = Box::pin(state.statement_to_plan(statement.clone())).await;
+    }
+    let logical = match planned {
         Err(error) => planned_with_names(state, statement, error).await?,
         Ok(planned) => planned,
     };
@@ -356,6 +360,34 @@ fn a_sort_key_is_missing(error: &DataFusionError) -> bool {
         }
         _ => false,
     }
+}
+
+/// Returns true if a plan takes a field of a column that is no structure: a table may be meant. The planner does not
+/// look at the type of the column in each case.
+fn reads_a_field_of_a_value(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let is_value = |data_type: &DataType| {
+        !matches!(data_type, DataType::Struct(_) | DataType::Map(..) | DataType::Null)
+    };
+    let visited = plan.apply_with_subqueries(|node| {
+        let inputs = node.inputs();
+        let type_of = |column: &Column| {
+            let mut schemas = inputs.iter().map(|input| input.schema());
+            schemas
+                .find_map(|schema| Some(schema.field_from_column(column).ok()?.data_type().clone()))
+        };
+        let mut takes_field = |expr: &Expr| {
+            if let Expr::ScalarFunction(call) = expr
+                && call.func.name() == "get_field"
+                && let Some(Expr::Column(column)) = call.args.first()
+            {
+                found |= type_of(column).is_some_and(|data_type| is_value(&data_type));
+            }
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        };
+        node.apply_expressions(|expr| expr.apply(&mut takes_field))
+    });
+    visited.is_ok() && found
 }
 
 /// Returns true if a column was read as a structure: a table may be meant.

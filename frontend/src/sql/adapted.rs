@@ -46,6 +46,8 @@ use crate::error::{INVALID_TEXT, STATEMENT_TOO_COMPLEX, SqlError};
 const DOUBLE_DIGITS: u64 = 25;
 /// Functions whose results are as exact as their arguments.
 const EXACT: [&str; 7] = ["abs", "coalesce", "div", "greatest", "least", "mod", "nullif"];
+/// Functions among them that return one of their arguments.
+const CHOOSING: [&str; 4] = ["coalesce", "greatest", "least", "nullif"];
 /// Most elements that a value is compared with; each becomes an expression of its own.
 const ELEMENTS_MAX: usize = 10_000;
 
@@ -55,13 +57,17 @@ const ELEMENTS_MAX: usize = 10_000;
 /// When the text of an array is malformed, or has too many elements.
 pub(crate) fn adapt(statement: &mut PlannerStatement) -> Result<(), SqlError> {
     let PlannerStatement::Statement(tree) = statement else { return Ok(()) };
-    match tree.visit(&mut Adapted) {
+    match tree.visit(&mut Adapted::default()) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
 }
 
-struct Adapted;
+#[derive(Default)]
+struct Adapted {
+    /// Addresses of choices between numbers that are only shown: they keep their places while the tree is visited.
+    shown_choices: Vec<*const Expr>,
+}
 
 impl VisitorMut for Adapted {
     type Break = Box<SqlError>;
@@ -69,6 +75,7 @@ impl VisitorMut for Adapted {
     fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<Self::Break> {
         if let Statement::Query(query) = statement {
             exact_numbers(query);
+            self.shown_choices = shown_choices(query);
         }
         ControlFlow::Continue(())
     }
@@ -111,7 +118,9 @@ impl VisitorMut for Adapted {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
-        make_results_exact(expr);
+        if !self.shown_choices.contains(&std::ptr::from_ref(expr)) {
+            make_results_exact(expr);
+        }
         if let Expr::Cast { data_type, .. } = expr {
             without_lengths(data_type);
         }
@@ -191,6 +200,55 @@ fn exact_numbers(query: &mut Query) {
         if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
             make_exact(expr);
         }
+    }
+}
+
+/// Choices between numbers with a point and other values that are columns of the result by themselves. A decimal has
+/// the same number of digits in all rows, so that a whole number would be shown as 2.0 beside 1.5; as doubles both are
+/// shown as in PostgreSQL.
+fn shown_choices(query: &Query) -> Vec<*const Expr> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return Vec::new() };
+    let items = select.projection.iter().filter_map(|item| match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    });
+    let is_mixed = |expr: &&Expr| choices(expr).iter().any(|value| !is_exact(value));
+    items.filter(is_mixed).map(std::ptr::from_ref).collect()
+}
+
+/// The values among which an expression chooses; none if it computes another one.
+fn choices(expr: &Expr) -> Vec<&Expr> {
+    match expr {
+        Expr::Case { conditions, else_result, .. } => {
+            conditions.iter().map(|branch| &branch.result).chain(else_result.as_deref()).collect()
+        }
+        Expr::Function(Function {
+            name, args: FunctionArguments::List(list), over: None, ..
+        }) => match name.0.as_slice() {
+            [ObjectNamePart::Identifier(name)] if CHOOSING.contains(&folded(name).as_str()) => {
+                let values = list.args.iter().filter_map(|argument| match argument {
+                    FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value),
+                    _ => None,
+                });
+                values.collect()
+            }
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// Returns true for NULL, a number with a point, and a value whose type is written.
+fn is_exact(value: &Expr) -> bool {
+    match value {
+        Expr::Nested(operand) | Expr::UnaryOp { expr: operand, .. } => is_exact(operand),
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => digits.contains('.'),
+            Value::Null => true,
+            _ => false,
+        },
+        Expr::Cast { .. } => true,
+        _ => false,
     }
 }
 

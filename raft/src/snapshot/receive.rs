@@ -202,6 +202,6 @@ mod tests {
             assert!(error.to_string().contains(why), "{error}: {why}");
         }
         let error = receiving.check_complete().unwrap_err();
-        assert!(error.to_string().contains("4 of 10 bytes of a"), "{error}");
+        assert!(error.to_string().contains("4 of the 10 bytes of a"), "{error}");
     }
 }

@@ -306,7 +306,7 @@ async fn nodes_of_different_versions_or_with_mixed_up_addresses_part_with_a_reas
     book.lock().insert(NodeId(5), address);
     let error = beat(&peers, 5, PATIENCE).await.unwrap_err();
     assert!(
-        matches!(&error, CallError::Unreachable(why) if why.contains("of node 5 is node 1")),
+        matches!(&error, CallError::Unreachable(why) if why.contains("of node 5 belongs to node 1")),
         "{error}"
     );
     // And the other way round: a stranger comes, hears who we are, and is not served.
