@@ -3,5 +3,5 @@
 mod detector;
 mod scheduler;
 
-#[path = "../../../../tests/scripts/run.rs"]
+#[path = "../../../tests/scripts/run.rs"]
 mod run;
