@@ -45,16 +45,16 @@ fn main() {
 
     let mut scheduler = Scheduler::new(Options::default(), 1);
     for node in 0..nodes {
-        let id = NodeId(u32::try_from(node).expect("few nodes"));
+        let id = NodeId(node);
         scheduler.set_node(id, NodeFacts { capacity: 4.0, ..NodeFacts::default() });
     }
     let node_of = |partition: u64, replica: u64| {
         // A multiplier without a common factor with the number of nodes spreads all three replicas.
-        NodeId(u32::try_from((partition * 7_919 + replica * 331) % nodes).expect("few nodes"))
+        NodeId((partition * 7_919 + replica * 331) % nodes)
     };
     let mut by_node: Vec<Vec<u64>> = vec![Vec::new(); usize::try_from(nodes).expect("few nodes")];
     for partition in 0..partitions {
-        by_node[node_of(partition, 0).0 as usize].push(partition);
+        by_node[usize::try_from(node_of(partition, 0).0).expect("few nodes")].push(partition);
     }
     let began = spent();
     for table in 0..tables {
@@ -85,7 +85,7 @@ fn main() {
         let began = spent();
         for node in (0..nodes).filter(|node| node % REPORT_EVERY_S == second % REPORT_EVERY_S) {
             let own = &by_node[usize::try_from(node).expect("few nodes")];
-            let id = NodeId(u32::try_from(node).expect("few nodes"));
+            let id = NodeId(node);
             let beat: Vec<PartitionReport> =
                 own.iter().map(|partition| report(*partition, now_ms)).collect();
             scheduler.observe_all(now_ms, id, &beat);

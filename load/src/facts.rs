@@ -1,6 +1,7 @@
 //! Facts about tables, nodes and partitions, apart from their load, as input of the scheduler.
 //!
-//! Invariants: plain values, from the keeper of the catalog; ids are the catalog's numbers.
+//! Invariants: plain values, from the keeper of the catalog; ids are the catalog's numbers, each as wide as there, so
+//! that no two become one. They are types of this crate because partita-proto, which has the catalog's, depends on it.
 
 /// Table id in the catalog; never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,7 +13,7 @@ pub struct PartitionId(pub u64);
 
 /// Node id in the catalog; never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub u32);
+pub struct NodeId(pub u64);
 
 /// End of the key space at which a table grows by its schema (a leading time index). Growth that the schema does not
 /// show is found by verdicts.

@@ -33,7 +33,7 @@ fn disturb(world: &mut World) {
     if dice < 0.02 {
         let node = usize::try_from(whole(world.draw() * 6.0)).unwrap();
         world.nodes[node].up = !world.nodes[node].up;
-        let id = NodeId(u32::try_from(node).unwrap());
+        let id = NodeId(node as u64);
         world.scheduler.set_node(id, world.nodes[node].clone());
     } else if dice < 0.04 {
         // An election that nobody asked for.

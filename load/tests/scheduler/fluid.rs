@@ -83,12 +83,22 @@ pub(crate) struct World {
     random: u64,
 }
 
+/// Node id of the node with this index.
+fn node_id(node: u32) -> NodeId {
+    NodeId(u64::from(node))
+}
+
+/// Index of the node with this id.
+fn node_index(id: NodeId) -> u32 {
+    u32::try_from(id.0).unwrap()
+}
+
 impl World {
     pub(crate) fn new(nodes: usize, capacity: f64, seed: u64) -> Self {
         let nodes = vec![NodeFacts { capacity, ..NodeFacts::default() }; nodes];
         let mut scheduler = Scheduler::new(Options::default(), seed);
-        for (at, facts) in nodes.iter().enumerate() {
-            scheduler.set_node(NodeId(u32::try_from(at).unwrap()), facts.clone());
+        for (node, facts) in (0..).zip(&nodes) {
+            scheduler.set_node(node_id(node), facts.clone());
         }
         Self {
             scheduler,
@@ -179,8 +189,8 @@ impl World {
             .into_iter()
             .map(|(id, part)| PartitionFacts {
                 id: PartitionId(id),
-                voters: part.voters.iter().copied().map(NodeId).collect(),
-                leader: Some(NodeId(part.leader)),
+                voters: part.voters.iter().copied().map(node_id).collect(),
+                leader: Some(node_id(part.leader)),
                 born_ms: self.now_ms,
                 ..PartitionFacts::default()
             })
@@ -229,7 +239,7 @@ impl World {
             self.flow(id);
         }
         for (_, node, report) in self.late.extract_if(.., |(due, ..)| *due <= self.now_ms) {
-            self.scheduler.observe(self.now_ms, NodeId(node), &report);
+            self.scheduler.observe(self.now_ms, node_id(node), &report);
         }
         let ended: Vec<ActionId> = self
             .under_way
@@ -275,7 +285,7 @@ impl World {
                 self.late.push((self.now_ms + 3_000, leader, report));
             }
         } else if up {
-            self.scheduler.observe(self.now_ms, NodeId(leader), &report);
+            self.scheduler.observe(self.now_ms, node_id(leader), &report);
         }
     }
 
@@ -394,20 +404,21 @@ impl World {
         let mut done = Done::AsProposed;
         match &action.step {
             Step::Split { partition, at, why, right_leader, .. } => {
-                let leader = right_leader.map(|leader| leader.0);
+                let leader = right_leader.map(node_index);
                 match self.split(partition.0, at, *why, leader) {
                     Some(right) => done = Done::Split { right: PartitionId(right) },
                     None => return self.scheduler.failed(action.id, Failed::AtEdge, now_ms),
                 }
             }
             Step::Merge { left, right, .. } => self.merge(left.0, right.0),
-            Step::TransferLeader { partition, to, .. } => self.lead(partition.0, to.0),
+            Step::TransferLeader { partition, to, .. } => self.lead(partition.0, node_index(*to)),
             Step::MoveReplica { partition, from, to, .. } => {
+                let (source, target) = (node_index(*from), node_index(*to));
                 let part = self.partitions.get_mut(&partition.0).unwrap();
-                part.voters.retain(|voter| *voter != from.0);
-                part.voters.push(to.0);
-                if part.leader == from.0 {
-                    self.lead(partition.0, to.0);
+                part.voters.retain(|voter| *voter != source);
+                part.voters.push(target);
+                if part.leader == source {
+                    self.lead(partition.0, target);
                 }
             }
             Step::Rekey { .. } => {}

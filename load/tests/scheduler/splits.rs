@@ -79,7 +79,7 @@ fn a_tail_rolls_by_size_and_its_leader_goes_round() {
         TableFacts { partition_bytes: 60 << 20, tail: Tail::Right, ..TableFacts::default() };
     world.add_table(1, facts, Oracle::Says(Class::MovingRight), 1, three, tail(0.9));
     world.run(600);
-    let leaders: Vec<u32> = world
+    let leaders: Vec<u64> = world
         .log
         .iter()
         .filter_map(|(_, action)| match &action.step {
@@ -91,8 +91,8 @@ fn a_tail_rolls_by_size_and_its_leader_goes_round() {
         .collect();
     // 0.9 MB a second fill 60 MiB in 70 s.
     assert!((7..=9).contains(&leaders.len()), "{leaders:?}");
-    for (at, leader) in leaders.iter().enumerate() {
-        assert_eq!(*leader as usize, (at + 1) % 3, "{leaders:?}");
+    for (number, leader) in (1..).zip(&leaders) {
+        assert_eq!(*leader, number % 3, "{leaders:?}");
     }
     let transfers = world.count(0, |step| matches!(step, Step::TransferLeader { .. }));
     assert_eq!(transfers, 0, "a tail was left to the balancer");

@@ -53,8 +53,8 @@ struct Load {
 struct Part {
     id: u64,
     table: u32,
-    voters: Vec<u32>,
-    leader: u32,
+    voters: Vec<u64>,
+    leader: u64,
     load: Load,
     counters: Counters,
     since_ms: u64,
