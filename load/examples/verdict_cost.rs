@@ -5,8 +5,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use partita_load::streams::{Op, SECOND_US, all, prefix_ends};
-use partita_load::{Columns, Detector, Picker};
+use partita_hotspot::picker::{Detector, Picker};
+use partita_hotspot::streams::{Op, SECOND_US, all, prefix_ends};
+use partita_load::Columns;
 
 fn main() {
     for kind in all() {

@@ -39,6 +39,8 @@ const LONGER_WINDOWS_S: [u32; 7] = [20, 24, 30, 36, 40, 48, 60];
 const WINDOW_MIN_S: u32 = 10;
 /// Minimum samples of a half; with fewer it is starved.
 const SAMPLES_MIN: u32 = 50;
+/// Requested length of the window, seconds.
+pub const WINDOW_S: u32 = 20;
 /// Maximum share of the larger side of a worthwhile cut.
 pub const SHARE_MAX: f64 = 0.70;
 /// The same where most keys are appended, because that side will only grow.

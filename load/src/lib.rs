@@ -5,35 +5,30 @@
 //!   (datanode, per partition)        (meta, by what its heartbeats bring)
 //! ```
 //!
-//! [`streams`] are loads that mislead, [`baseline`] judges them like other products, and [`Picker`] is the interface of
-//! those and ours: `tests/matrix` compares them.
+//! `lab/hotspot` has loads that mislead and pickers of split keys like those of other products; `tests/matrix` compares
+//! ours with them.
 //!
 //! Invariants: code here reads no clock, draws no random number that was not seeded from outside, and does no I/O. The
 //! same code runs in datanodes, in meta, in the simulation and in the lab. Keys are encoded bytes whose order is the
 //! order of values; the callers know their columns.
 
-pub mod baseline;
 mod detect;
 mod features;
 mod heavy;
-mod picker;
 mod random;
 mod reservoir;
 mod rows;
 mod sample;
 mod sampler;
-pub mod streams;
 mod verdict;
-mod zipf;
 
-pub use detect::{SHARE_MAX, SHARE_MAX_LOW_GAIN, classify, confirm};
+pub use detect::{SHARE_MAX, SHARE_MAX_LOW_GAIN, WINDOW_S, classify, confirm};
 pub use features::Options as DetectOptions;
-pub use picker::{Answer, Detector, Picker, WINDOW_S};
 pub use random::{Random, mix};
+pub use reservoir::{Reservoir, Slot};
 pub use sample::{Sample, Sketch, Tick};
 pub use sampler::{Columns, RING_ENGAGED_S, RING_IDLE_S, SAMPLES_PER_SECOND, Sampler};
 pub use verdict::{Class, Cut, Evidence, Verdict};
-pub use zipf::{YCSB_THETA, Zipf};
 
 // The scheduler.
 mod action;

@@ -8,18 +8,18 @@ use crate::random::{Random, whole};
 
 /// A sampled operation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Slot {
+pub struct Slot {
     /// Number of the operation within its tick.
-    pub(crate) arrival: u64,
+    pub arrival: u64,
     /// The key, or the start of the range.
-    pub(crate) key: Vec<u8>,
+    pub key: Vec<u8>,
     /// The end of the range, if it is a range; empty for "to the end".
-    pub(crate) end: Option<Vec<u8>>,
+    pub end: Option<Vec<u8>>,
 }
 
 /// A sample of at most `size` operations.
 #[derive(Clone, Debug)]
-pub(crate) struct Reservoir {
+pub struct Reservoir {
     size: usize,
     slots: Vec<Slot>,
     used: usize,
@@ -32,22 +32,26 @@ pub(crate) struct Reservoir {
 }
 
 impl Reservoir {
-    pub(crate) fn new(size: usize) -> Self {
+    /// An empty sample of at most `size` operations.
+    #[must_use]
+    pub fn new(size: usize) -> Self {
         Self { size, slots: Vec::new(), used: 0, count: 0, next: 0, threshold: 1.0 }
     }
 
-    pub(crate) fn count(&self) -> u64 {
+    /// Number of operations offered since the last [`Self::clear`].
+    #[must_use]
+    pub fn count(&self) -> u64 {
         self.count
     }
 
     /// Discards all operations, and keeps the memory.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         (self.used, self.count, self.next, self.threshold) = (0, 0, 0, 1.0);
     }
 
     /// Offers `operations` operations; `take` copies the one with the given number into a slot.
     #[inline]
-    pub(crate) fn offer(
+    pub fn offer(
         &mut self,
         operations: u64,
         random: &mut Random,
@@ -90,7 +94,8 @@ impl Reservoir {
     }
 
     /// The sample, in order of arrival.
-    pub(crate) fn in_order(&self) -> Vec<&Slot> {
+    #[must_use]
+    pub fn in_order(&self) -> Vec<&Slot> {
         let mut slots: Vec<&Slot> = self.slots[..self.used].iter().collect();
         slots.sort_unstable_by_key(|slot| slot.arrival);
         slots

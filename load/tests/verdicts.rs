@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use partita_load::streams::{Kind, Op, SECOND_US, all, prefix_ends};
+use partita_hotspot::picker::{Detector, Picker};
+use partita_hotspot::streams::{Kind, Op, SECOND_US, all, prefix_ends};
 use partita_load::{
-    Class, Columns, DetectOptions, Detector, Picker, Random, Sample, Sketch, Tick, Verdict,
-    classify, mix,
+    Class, Columns, DetectOptions, Random, Sample, Sketch, Tick, Verdict, classify, mix,
 };
 
 const PAIR: &[usize] = &[8, 8];

@@ -9,8 +9,8 @@
 mod report;
 mod run;
 
+use partita_hotspot::streams::{Kind, Truth, all};
 use partita_load::Class;
-use partita_load::streams::{Kind, Truth, all};
 
 use report::{Cell, Outcome, Row};
 

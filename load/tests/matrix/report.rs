@@ -2,8 +2,8 @@
 //!
 //! Invariants: one outcome for each seed, in order of seeds.
 
+use partita_hotspot::streams::Kind;
 use partita_load::Class;
-use partita_load::streams::Kind;
 
 use crate::IN_VAIN;
 

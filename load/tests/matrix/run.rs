@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
-use partita_load::baseline::{Finder, KeySample, Recorder, SizeOnly};
-use partita_load::streams::{Kind, Op, SECOND_US, Truth};
-use partita_load::{Answer, Class, Columns, Detector, Picker};
+use partita_hotspot::baseline::{Finder, KeySample, Recorder, SizeOnly};
+use partita_hotspot::picker::{Answer, Detector, Picker};
+use partita_hotspot::streams::{Kind, Op, SECOND_US, Truth, prefix_ends};
+use partita_load::{Class, Columns};
 
 use crate::report::{Cell, Outcome, Row};
 
@@ -82,7 +83,7 @@ fn detector(kind: &Kind, seed: u64, columns: &Columns) -> Detector {
 /// All pickers over all seeds of a kind.
 pub(crate) fn row(kind: &Kind, seeds: &[u64]) -> Row {
     let widths = kind.columns;
-    let columns: Columns = Arc::new(move |key| partita_load::streams::prefix_ends(widths, key));
+    let columns: Columns = Arc::new(move |key| prefix_ends(widths, key));
     let each = |make: &dyn Fn(u64) -> Outcome| Cell {
         outcomes: seeds.iter().map(|seed| make(*seed)).collect(),
     };

@@ -1,8 +1,8 @@
 //! The scripts of `testscripts/detector`: a stream of operations on one partition in, the verdict on its load out.
 //!
 //! ```text
-//!   watch "uid,ts" s=20                    the verdict on a stream of the catalogue (`src/streams/catalogue.rs`) after
-//!                                          some seconds; also: keep_together=1 (columns), seed=N
+//!   watch "uid,ts" s=20                    the verdict on a stream of `lab/hotspot/src/streams/catalogue.rs` after some
+//!                                          seconds; also: keep_together=1 (columns), seed=N
 //!   confirm sweep moving_right sweep       the verdict that is acted on after these, oldest first
 //! ```
 
@@ -10,8 +10,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use goldenscript::{Command, Context, Runner};
-use partita_load::streams::{Kind, Op, SECOND_US, all, prefix_ends};
-use partita_load::{Class, DetectOptions, Detector, Evidence, Picker, Verdict, confirm};
+use partita_hotspot::picker::{Detector, Picker};
+use partita_hotspot::streams::{Kind, Op, SECOND_US, all, prefix_ends};
+use partita_load::{Class, DetectOptions, Evidence, Verdict, confirm};
 
 use crate::run;
 

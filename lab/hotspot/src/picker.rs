@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use crate::detect::{SHARE_MAX, classify, confirm};
-use crate::features::Options;
-use crate::sampler::{Columns, Sampler};
+use partita_load::{
+    Class, Columns, Cut, DetectOptions, RING_ENGAGED_S, SAMPLES_PER_SECOND, SHARE_MAX, Sampler,
+    Verdict, WINDOW_S, classify, confirm,
+};
+
 use crate::streams::{Op, SECOND_US};
-use crate::verdict::{Class, Cut, Verdict};
 
 /// Answer of a picker.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,21 +42,19 @@ pub trait Picker {
 pub struct Detector {
     sampler: Sampler,
     columns: Columns,
-    options: Options,
+    options: DetectOptions,
     verdicts: Vec<Verdict>,
 }
 
 /// Number of verdicts that are kept: more than are needed to confirm one, to show how it came about.
 const VERDICTS_MAX: usize = 16;
-/// Requested length of the window, seconds.
-pub const WINDOW_S: u32 = 20;
 /// The whole ring is passed: the detector decides how much of it it needs.
-const RING_S: u64 = crate::sampler::RING_ENGAGED_S;
+const RING_S: u64 = RING_ENGAGED_S;
 
 impl Detector {
     /// A detector for keys whose columns end where `columns` says.
     #[must_use]
-    pub fn new(seed: u64, columns: Columns, options: Options) -> Self {
+    pub fn new(seed: u64, columns: Columns, options: DetectOptions) -> Self {
         let mut sampler = Sampler::new(seed).with_columns(Arc::clone(&columns));
         sampler.engage(true);
         Self { sampler, columns, options, verdicts: Vec::new() }
@@ -80,7 +79,7 @@ impl Picker for Detector {
 
     fn rate(&self) -> u64 {
         // More than are kept of each second.
-        10 * crate::sampler::SAMPLES_PER_SECOND as u64
+        10 * SAMPLES_PER_SECOND as u64
     }
 
     fn observe(&mut self, at_us: u64, op: &Op) {

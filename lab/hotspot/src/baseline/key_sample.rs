@@ -3,12 +3,10 @@
 //!
 //! Invariants: the cut is judged on the very keys from which it was chosen.
 
+use partita_load::{Class, Columns, Cut, Random, Reservoir};
+
 use crate::picker::{Answer, Picker};
-use crate::random::Random;
-use crate::reservoir::Reservoir;
-use crate::sampler::Columns;
 use crate::streams::{Op, SECOND_US};
-use crate::verdict::{Class, Cut};
 
 const SAMPLE: usize = 100;
 const ASSESSMENT_US: u64 = 15 * SECOND_US;

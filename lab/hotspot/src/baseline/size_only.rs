@@ -2,11 +2,10 @@
 //!
 //! Invariants: a uniform sample of all rows ever written represents the stored rows. Load is ignored.
 
+use partita_load::{Class, Cut, Random, Reservoir};
+
 use crate::picker::{Answer, Picker};
-use crate::random::Random;
-use crate::reservoir::Reservoir;
 use crate::streams::Op;
-use crate::verdict::{Class, Cut};
 
 /// Size of the sample.
 const SAMPLE: usize = 1_000;

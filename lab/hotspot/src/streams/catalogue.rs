@@ -3,10 +3,9 @@
 //! Invariants: rates of what moves are per second of the stream's own time, not per operation. Where a stream has a
 //! phase (when the hour changes, where a sweep stands), the seed chooses it.
 
+use partita_load::{Class, DetectOptions, Random, mix};
+
 use super::{Draw, Kind, Op, SECOND_US, Truth};
-use crate::features::Options;
-use crate::random::{Random, mix};
-use crate::verdict::Class;
 use crate::zipf::{YCSB_THETA, Zipf};
 
 /// Beginning of stream times; arbitrary, with room below.
@@ -28,12 +27,12 @@ const PAIR: &[usize] = &[8, 8];
 /// Widths of a small number before the two.
 const TRIPLE: &[usize] = &[2, 8, 8];
 
-const PLAIN: Options = Options { keep_together: 0, placement: 0, time_column: None };
-const TIME_FIRST: Options = Options { time_column: Some(0), ..PLAIN };
-const TIME_SECOND: Options = Options { time_column: Some(1), ..PLAIN };
-const TIME_THIRD: Options = Options { time_column: Some(2), ..PLAIN };
-const BUCKET_TIME: Options = Options { placement: 1, ..TIME_SECOND };
-const BUCKET_USER: Options = Options { placement: 1, ..TIME_THIRD };
+const PLAIN: DetectOptions = DetectOptions { keep_together: 0, placement: 0, time_column: None };
+const TIME_FIRST: DetectOptions = DetectOptions { time_column: Some(0), ..PLAIN };
+const TIME_SECOND: DetectOptions = DetectOptions { time_column: Some(1), ..PLAIN };
+const TIME_THIRD: DetectOptions = DetectOptions { time_column: Some(2), ..PLAIN };
+const BUCKET_TIME: DetectOptions = DetectOptions { placement: 1, ..TIME_SECOND };
+const BUCKET_USER: DetectOptions = DetectOptions { placement: 1, ..TIME_THIRD };
 
 /// A stream of point operations; most are.
 fn points<const N: usize>(
@@ -87,7 +86,7 @@ fn kind(
     name: &'static str,
     description: &'static str,
     (truth, classes): (Truth, &'static [Class]),
-    (columns, options): (&'static [usize], Options),
+    (columns, options): (&'static [usize], DetectOptions),
     make: fn(&mut Random) -> Draw,
 ) -> Kind {
     Kind { name, about: description, truth, classes, columns, options, filled: false, make }

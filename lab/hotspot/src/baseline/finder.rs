@@ -4,11 +4,11 @@
 //! Invariants: a key is judged on requests after it was sampled. That refuses a stream in perfect order, and is misled
 //! as soon as the disorder of writers is about as deep as the required number of counts.
 
+use partita_load::{Class, Cut, Random};
+
 use crate::baseline::{Side, Tally, side};
 use crate::picker::{Answer, Picker};
-use crate::random::Random;
 use crate::streams::{Op, SECOND_US};
-use crate::verdict::{Class, Cut};
 
 const SLOTS: usize = 20;
 const RECORDING_US: u64 = 10 * SECOND_US;

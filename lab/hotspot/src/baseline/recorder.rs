@@ -3,12 +3,11 @@
 //!
 //! Invariants: candidates are judged on the very samples from which they come.
 
+use partita_load::{Class, Cut, Random, Reservoir, Slot};
+
 use crate::baseline::{Tally, side};
 use crate::picker::{Answer, Picker};
-use crate::random::Random;
-use crate::reservoir::{Reservoir, Slot};
 use crate::streams::{Op, SECOND_US};
-use crate::verdict::{Class, Cut};
 
 /// Number of ranges kept of each second, and of candidates taken from all of them.
 const SAMPLE: usize = 20;

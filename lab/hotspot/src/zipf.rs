@@ -2,7 +2,9 @@
 //!
 //! Invariants: item 0 is the most frequent, and items are drawn in constant time after one sum over the items.
 
-use crate::random::{Random, mix, whole};
+use partita_load::{Random, mix};
+
+use crate::number::whole;
 
 /// Skew of YCSB's workloads.
 pub const YCSB_THETA: f64 = 0.99;

@@ -1,6 +1,6 @@
 //! Streams of operations on one partition, of every kind that is known to mislead split detectors.
 //!
-//! They test the detector, and the lab drives a virtual cluster with them. A stream is a function from the time to an
+//! They test the detector (`load/tests/`). A stream is a function from the time to an
 //! operation, so that it can be sampled at any rate: a uniform sample at a tenth of the rate has the distribution of
 //! the stream itself, which makes long runs cheap.
 //!
@@ -11,9 +11,7 @@ mod catalogue;
 
 pub use catalogue::all;
 
-use crate::features::Options;
-use crate::random::Random;
-use crate::verdict::Class;
+use partita_load::{Class, DetectOptions, Random};
 
 /// One second, in the unit of stream times.
 pub const SECOND_US: u64 = 1_000_000;
@@ -77,7 +75,7 @@ pub struct Kind {
     /// Widths of the columns of a key, bytes.
     pub columns: &'static [usize],
     /// Options that the detector gets for the key.
-    pub options: Options,
+    pub options: DetectOptions,
     /// True if the partition holds keys below and above all requested ones.
     pub filled: bool,
     /// Makes the function that draws operations; its first draws are parameters that differ from seed to seed.
