@@ -223,6 +223,11 @@ impl Cluster {
     }
 
     pub(crate) fn node_id(node: u32) -> NodeId {
-        NodeId(node)
+        NodeId(u64::from(node))
+    }
+
+    /// Index of a node that was given to the scheduler by [`Self::node_id`].
+    fn node_index(id: NodeId) -> u32 {
+        u32::try_from(id.0).unwrap_or(u32::MAX)
     }
 }

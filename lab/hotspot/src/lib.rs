@@ -1,12 +1,19 @@
 //! Hot partitions in a virtual cluster: the decisions of a real cluster under simulated load, so that an hour of a
 //! thousand nodes takes seconds.
 //!
+//! [`streams`] are loads that mislead detectors of hot partitions, [`baseline`] has detectors like those of other
+//! products, and [`picker`] is the interface of those and ours: the tests of partita-load compare them.
+//!
 //! Invariants: no network, no threads, and a clock only to report the duration of a run; a run follows from its
 //! options and its seed, and its event log always has the same hash.
 
+pub mod baseline;
 pub mod cluster;
 pub mod metrics;
 mod number;
+pub mod picker;
 pub mod report;
 pub mod sim;
+pub mod streams;
 pub mod workload;
+pub mod zipf;

@@ -22,11 +22,11 @@ mod stamp;
 mod table;
 mod trace;
 
+pub use crate::streams::Op;
 pub use catalogue::{Knobs, RECORDS, Workload, all, background, find, group};
 pub use design::{Design, Shape};
 pub use lacking::lacking;
 pub use part::SECOND_US;
-pub use partita_load::streams::Op;
 pub use rate::Rate;
 pub use source::{Kind, Source, Stream};
 pub use sql::{Row, SqlTable};

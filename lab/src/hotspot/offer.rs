@@ -12,8 +12,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use partita_hotspot::workload::{Kind, Row, SECOND_US, SqlTable, Stream, TableLoad};
-use partita_load::streams::Op;
+use partita_hotspot::workload::{Kind, Op, Row, SECOND_US, SqlTable, Stream, TableLoad};
 
 use super::recorded;
 

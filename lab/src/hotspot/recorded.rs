@@ -10,8 +10,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use partita_hotspot::workload::{Kind, Knobs, Reader, SECOND_US, Writer};
-use partita_load::streams::Op;
+use partita_hotspot::workload::{Kind, Knobs, Op, Reader, SECOND_US, Writer};
 use serde::{Deserialize, Serialize};
 
 use super::case::Case;

@@ -75,14 +75,14 @@ pub(crate) fn removed_node() -> NodeFacts {
     NodeFacts { up: false, ..NodeFacts::default() }
 }
 
-/// Node id for the scheduler. Node ids are given in sequence and stay small.
+/// Node id for the scheduler.
 pub(crate) fn node_id(node: NodeId) -> LoadNode {
-    LoadNode(u32::try_from(node.0).unwrap_or(u32::MAX))
+    LoadNode(node.0)
 }
 
 /// Node id of the catalog.
 pub(crate) fn node_of(node: LoadNode) -> NodeId {
-    NodeId(u64::from(node.0))
+    NodeId(node.0)
 }
 
 /// Partition id for the scheduler.
@@ -103,4 +103,16 @@ pub(crate) fn table_id(table: TableId) -> partita_load::TableId {
 /// Table id of the catalog.
 pub(crate) fn table_of(table: partita_load::TableId) -> TableId {
     TableId(table.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_node_has_an_id_of_its_own_in_the_scheduler() {
+        for node in [1, u64::from(u32::MAX), u64::from(u32::MAX) + 1, u64::MAX].map(NodeId) {
+            assert_eq!(node_of(node_id(node)), node);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! Invariants: an order ends exactly once, with success or failure; the partitions of a table always tile its key
 //! space.
 
-use partita_load::{Action, ActionId, At, Done, Failed, NodeId, SplitWhy, Step};
+use partita_load::{Action, ActionId, At, Done, Failed, SplitWhy, Step};
 
 use super::Cluster;
 use super::events::Event;
@@ -99,13 +99,15 @@ impl Cluster {
         }
         match step {
             Step::Split { at: cut, why, right_leader, .. } => {
-                let right = self.split(ids[0], cut, *why, right_leader.map(|node| node.0))?;
+                let right = self.split(ids[0], cut, *why, right_leader.map(Self::node_index))?;
                 return Ok(Done::Split { right: Self::partition_id(right) });
             }
             Step::Merge { .. } => self.merge(ids[0], ids[1])?,
-            Step::TransferLeader { to: target, .. } => self.transfer(ids[0], *target)?,
+            Step::TransferLeader { to: target, .. } => {
+                self.transfer(ids[0], Self::node_index(*target))?
+            }
             Step::MoveReplica { from: source, to: target, .. } => {
-                self.move_replica(ids[0], source.0, target.0)?
+                self.move_replica(ids[0], Self::node_index(*source), Self::node_index(*target))?
             }
             Step::Rekey { table, buckets, .. } => self.rekey(table.0 as usize, *buckets)?,
         }
@@ -197,16 +199,15 @@ impl Cluster {
         Ok(())
     }
 
-    fn transfer(&mut self, id: u32, target: NodeId) -> Result<(), Failed> {
-        if !self.nodes[target.0 as usize].up || !self.parts[id as usize].voters.contains(&target.0)
-        {
+    fn transfer(&mut self, id: u32, target: u32) -> Result<(), Failed> {
+        if !self.nodes[target as usize].up || !self.parts[id as usize].voters.contains(&target) {
             return Err(Failed::Other);
         }
-        self.elect(id, target.0);
+        self.elect(id, target);
         let part = &mut self.parts[id as usize];
         part.stall_ms = part.stall_ms.max(self.options.transfer_ms.1);
         let (is_measured, key) = (part.table == 0, part.low.clone());
-        self.books.was_transferred(self.now_ms, id, target.0, is_measured.then_some(&*key));
+        self.books.was_transferred(self.now_ms, id, target, is_measured.then_some(&*key));
         Ok(())
     }
 

@@ -9,15 +9,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use partita_load::baseline::{Finder, KeySample, Recorder};
-use partita_load::streams::Op;
-use partita_load::{
-    Answer, At, Detector, Judge, PartitionId, Picker, SAMPLES_PER_SECOND, Verdict, confirm,
-};
+use partita_load::{At, Judge, PartitionId, SAMPLES_PER_SECOND, Verdict, confirm};
 
 use super::Cluster;
 use super::water::draw;
+use crate::baseline::{Finder, KeySample, Recorder};
 use crate::number::whole;
+use crate::picker::{Answer, Detector, Picker};
+use crate::streams::Op;
 use crate::workload::{SECOND_US, Shape};
 
 /// Split policy.

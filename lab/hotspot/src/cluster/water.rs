@@ -2,10 +2,10 @@
 //!
 //! Invariant: a returned key lies inside the partition.
 
-use partita_load::streams::Op;
 use partita_load::{At, Random};
 
 use super::{Cluster, Table};
+use crate::streams::Op;
 use crate::workload::Source;
 
 /// Distance from the end of a partition's load, as a share of it.

@@ -5,6 +5,7 @@
 use partita_load::{Choice, Design as Placing, Question, Reads, advise};
 
 use crate::cluster::Cluster;
+use crate::streams::Op;
 use crate::workload::{Design, Stream, columns_of};
 
 /// Number of replayed rows.
@@ -22,7 +23,7 @@ pub fn advice(cluster: &Cluster) -> Vec<(String, Choice)> {
         return Vec::new();
     };
     let mut stream = Stream::new(&cluster.load().sources, cluster.options.seed);
-    let mut op = partita_load::streams::Op::default();
+    let mut op = Op::default();
     let mut rows = Vec::with_capacity(ROWS);
     while rows.len() < ROWS && stream.next(&mut op).is_some() {
         let columns = columns_of(&op.key, &shape.widths);

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use partita_load::{YCSB_THETA, mix};
+use partita_load::mix;
 
 use super::design::Design;
 use super::law::Law;
@@ -16,6 +16,7 @@ use super::shows::shows;
 use super::source::{Kind, Source};
 use super::stamp::{BEGIN_US, Stamp};
 use super::table::{Events, Spread, TableLoad};
+use crate::zipf::YCSB_THETA;
 
 /// Parameters of a workload.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]

@@ -4,12 +4,13 @@
 
 use std::sync::Arc;
 
-use partita_load::{Columns, DetectOptions, Tail, streams::prefix_ends};
+use partita_load::{Columns, DetectOptions, Tail};
 
 use super::law::Law;
 use super::listed::Listed;
 use super::part::Part;
 use super::stamp::Stamp;
+use crate::streams::prefix_ends;
 
 /// Number of hash buckets: the upper 16 bits of a hash.
 pub(crate) const BUCKETS: u64 = 1 << 16;

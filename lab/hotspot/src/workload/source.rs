@@ -4,12 +4,12 @@
 //! stream repeats with its seed.
 
 use partita_load::Random;
-use partita_load::streams::Op;
 
 use super::law::{Law, encode};
 use super::part::SECOND_US;
 use super::rate::Rate;
 use super::stamp::BEGIN_US;
+use crate::streams::Op;
 
 /// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

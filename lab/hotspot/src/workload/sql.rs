@@ -21,14 +21,13 @@
 
 use std::fmt::Write as _;
 
-use partita_load::streams::Op;
-
 use super::design::Design;
 use super::law::columns_of;
 use super::part::Part;
 use super::stamp::{BEGIN_US, Stamp};
 use super::table::TableLoad;
 use crate::number::{index, whole};
+use crate::streams::Op;
 
 /// Text of a row, repeated as needed for its size.
 const TEXT: &str = "opened the page of an item, looked at it, and went on to ";

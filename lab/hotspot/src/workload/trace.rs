@@ -15,9 +15,8 @@
 
 use std::io::{self, Read, Write};
 
-use partita_load::streams::Op;
-
 use super::source::Kind;
+use crate::streams::Op;
 
 const MAGIC: &[u8; 8] = b"PARTRC2\n";
 const BLOCK_OPS: usize = 4_096;

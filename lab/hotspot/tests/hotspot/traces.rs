@@ -1,7 +1,6 @@
 //! A trace returns exactly what was written, or an error.
 
-use partita_hotspot::workload::{Design, Kind, Reader, Stream, Writer, all, find};
-use partita_load::streams::Op;
+use partita_hotspot::workload::{Design, Kind, Op, Reader, Stream, Writer, all, find};
 
 use crate::knobs;
 

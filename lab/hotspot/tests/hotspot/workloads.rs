@@ -1,8 +1,7 @@
 //! Workloads have their stated densities: streams agree with the fluid, and choosers with published figures.
 
-use partita_hotspot::workload::{Design, Kind, Knobs, SECOND_US, Stream, TableLoad, all, find};
-use partita_load::streams::Op;
-use partita_load::{YCSB_THETA, Zipf};
+use partita_hotspot::workload::{Design, Kind, Knobs, Op, SECOND_US, Stream, TableLoad, all, find};
+use partita_hotspot::zipf::{YCSB_THETA, Zipf};
 
 use crate::knobs;
 

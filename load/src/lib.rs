@@ -1,0 +1,62 @@
+//! Load and its treatment: samples of keys, rates over time, the verdict on a hot partition, and the resulting plans.
+//!
+//! ```text
+//!   rows ──▶ Sampler ──▶ Sketch ──▶ classify ──▶ Verdict ──▶ confirm ──▶ cut, or say why not
+//!   (datanode, per partition)        (meta, by what its heartbeats bring)
+//! ```
+//!
+//! `lab/hotspot` has loads that mislead and pickers of split keys like those of other products; `tests/matrix` compares
+//! ours with them.
+//!
+//! Invariants: code here reads no clock, draws no random number that was not seeded from outside, and does no I/O. The
+//! same code runs in datanodes, in meta, in the simulation and in the lab. Keys are encoded bytes whose order is the
+//! order of values; the callers know their columns.
+
+mod detect;
+mod features;
+mod heavy;
+mod random;
+mod reservoir;
+mod rows;
+mod sample;
+mod sampler;
+mod verdict;
+
+pub use detect::{SHARE_MAX, SHARE_MAX_LOW_GAIN, WINDOW_S, classify, confirm};
+pub use features::Options as DetectOptions;
+pub use random::{Random, mix};
+pub use reservoir::{Reservoir, Slot};
+pub use sample::{Sample, Sketch, Tick};
+pub use sampler::{Columns, RING_ENGAGED_S, RING_IDLE_S, SAMPLES_PER_SECOND, Sampler};
+pub use verdict::{Class, Cut, Evidence, Verdict};
+
+// The scheduler.
+mod action;
+mod advice;
+mod balance;
+mod facts;
+mod feedback;
+mod merge;
+mod schedule;
+mod shape;
+mod split;
+mod tokens;
+mod window;
+
+pub use action::{
+    Action, ActionId, At, Done, Failed, MergeWhy, MoveWhy, SplitOutcome, SplitWhy, Step,
+};
+pub use advice::{
+    Choice, Design, FanOut, Question, Reads, SampledRow, Warning, advise, buckets_for,
+};
+pub use facts::{
+    NodeFacts, NodeId, PARTITION_BYTES, PARTITIONS_MAX, PartitionFacts, PartitionId, Remedy,
+    TableFacts, TableId, Tail,
+};
+pub use schedule::{
+    HotPartition, Judge, MERGES_MAX, NodeUse, Options, REPLICA_MOVES_MAX, ROUND_S, SPLITS_MAX,
+    Scheduler, TRANSFERS_MAX, Totals,
+};
+pub use shape::Shape;
+pub use split::NoSplit;
+pub use window::{Counters, PartitionReport, Rates};
