@@ -47,7 +47,7 @@ use crate::writer::{QUEUE_MAX, Waiting, Writer};
 const LEADER_WAIT: Duration = Duration::from_secs(5);
 /// Epoch of a newly created partition.
 pub(crate) const FIRST_EPOCH: Epoch = Epoch(1);
-/// Polling interval of that wait.
+/// Polling interval while a request waits for a leader.
 const LEADER_POLL: Duration = Duration::from_millis(2);
 
 /// One replica on this node.
@@ -65,8 +65,8 @@ pub(crate) struct Replica {
     requests: AtomicU64,
     scans: AtomicU64,
     rejected: AtomicU64,
-    /// True if files hold entries whose durability the group has not recorded yet. Locked while that changes.
-    untold: tokio::sync::Mutex<bool>,
+    /// True if files hold entries whose durability the group has not recorded yet. Locked during a flush.
+    unreported_flush: tokio::sync::Mutex<bool>,
     /// Description of the damage found in the partition's files.
     damage: Arc<OnceLock<String>>,
 }
@@ -104,7 +104,7 @@ impl Replica {
             requests: AtomicU64::new(0),
             scans: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
-            untold: tokio::sync::Mutex::new(false),
+            unreported_flush: tokio::sync::Mutex::new(false),
             damage: Arc::default(),
         })
     }
@@ -144,7 +144,7 @@ impl Replica {
         Some(start.get_or_insert_with(Instant::now).elapsed())
     }
 
-    /// Reason why the replica refuses requests although nothing of it has failed: it has been frozen for too long.
+    /// Error of a replica that works but has been frozen for too long; `None` otherwise.
     pub(crate) fn stuck(&self) -> Option<String> {
         let time = self.frozen_for().filter(|time| *time >= FROZEN_MAX)?;
         Some(frozen(self.id(), time).to_string())
@@ -160,7 +160,7 @@ impl Replica {
                 && column.column_type.arrow() != *field.data_type()
             {
                 return Err(Error::InvalidInput(format!(
-                    "column \"{}\" is {}, the rows have {}",
+                    "column \"{}\" is of type {} but the rows have type {}",
                     column.name,
                     column.column_type.sql(),
                     field.data_type()
@@ -181,7 +181,7 @@ impl Replica {
         })
     }
 
-    /// Waits until this replica leads, if it is the only one; right after a start that takes a moment.
+    /// Waits until this replica leads, if it is the only one: right after a start, its election is still in progress.
     pub(crate) async fn lead_if_alone(&self) -> Result<(), Error> {
         let members = self.group.members();
         if !members.iter().map(|member| member.replica).eq([self.group.replica()]) {
@@ -215,7 +215,7 @@ impl Replica {
         self.check_free()?;
         self.check_columns(&request.rows)?;
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let (answer, answered) = oneshot::channel();
+        let (answer, response) = oneshot::channel();
         let waiting = Waiting {
             id: request.id,
             earlier: request.earlier,
@@ -226,7 +226,7 @@ impl Replica {
             answer,
         };
         self.writes.send(waiting).await.map_err(|_| self.stopping())?;
-        answered.await.map_err(|_| self.stopping())?
+        response.await.map_err(|_| self.stopping())?
     }
 
     /// Counts a write that was refused because a bound was reached.
@@ -267,7 +267,7 @@ impl Replica {
             leadership::give_away(self).await;
             if !self.leads() {
                 return Err(Error::Unavailable(format!(
-                    "replica {} of partition {} is damaged and gave leadership away: {damage}",
+                    "replica {} of partition {} is damaged and transferred leadership: {damage}",
                     self.number(),
                     self.id()
                 )));
@@ -287,7 +287,11 @@ impl Replica {
                 newest_only: request.newest_only,
             })
             .map_err(|error| {
-                elsewhere(self.noted(Error::from(error)), self.number(), self.has_others())
+                retryable_elsewhere(
+                    self.record_damage(Error::from(error)),
+                    self.number(),
+                    self.has_others(),
+                )
             })?;
         // The epoch of the pinned version counts, not the one before the wait: the range may have changed meanwhile.
         self.check_epoch(request.epoch, scanned.epoch)?;
@@ -304,8 +308,8 @@ impl Replica {
         self.group.read_barrier().await.map_err(|error| group_error(&self.group, error))
     }
 
-    /// Records damage that a read has found.
-    fn noted(&self, error: Error) -> Error {
+    /// Records the error of a read or a flush if it is damage; returns the error.
+    fn record_damage(&self, error: Error) -> Error {
         note(&self.damage, self.id(), &error);
         error
     }
@@ -316,7 +320,7 @@ impl Replica {
         let (replica, has_others) = (self.number(), self.has_others());
         Box::pin(stream.map_err(move |error| {
             note(&damage, partition, &error);
-            elsewhere(error, replica, has_others)
+            retryable_elsewhere(error, replica, has_others)
         }))
     }
 
@@ -350,13 +354,14 @@ impl Replica {
     /// Writes everything applied so far to files and lets the log purge it. Every replica flushes on its own, leader or
     /// not.
     pub(crate) async fn flush(&self) -> Result<(), Error> {
-        let mut untold = self.untold.lock().await;
+        let mut unreported_flush = self.unreported_flush.lock().await;
         self.machine.seal();
-        *untold |= self.partition.flush().await.map_err(|error| self.noted(Error::from(error)))?;
-        if *untold {
+        *unreported_flush |=
+            self.partition.flush().await.map_err(|error| self.record_damage(Error::from(error)))?;
+        if *unreported_flush {
             // If this fails or is cancelled, the next flush reports it, even a flush without rows.
             self.group.flushed().await.map_err(|error| group_error(&self.group, error))?;
-            *untold = false;
+            *unreported_flush = false;
         }
         Ok(())
     }
@@ -368,7 +373,7 @@ impl Replica {
     }
 
     pub(crate) async fn compact(&self, full: bool) -> Result<bool, Error> {
-        self.partition.compact(full).await.map_err(|error| self.noted(Error::from(error)))
+        self.partition.compact(full).await.map_err(|error| self.record_damage(Error::from(error)))
     }
 
     /// Makes these replicas the voters of the group, and its only members.
@@ -424,7 +429,7 @@ impl Replica {
                 )));
             }
         }
-        // Rows in files by then do not delay the log when the order is applied.
+        // Rows flushed now need not be flushed while the order is applied, which blocks the log.
         self.flush().await?;
         let epoch = order.epoch();
         let applied = self.group.propose(Command::Reshape(order).encode()).await;
@@ -437,7 +442,7 @@ impl Replica {
 
     /// The key that splits the partition best; `None` if no key leaves rows on both sides.
     pub(crate) async fn middle_key(&self) -> Result<Option<Bound>, Error> {
-        self.partition.middle().await.map_err(|error| self.noted(Error::from(error)))
+        self.partition.middle().await.map_err(|error| self.record_damage(Error::from(error)))
     }
 
     /// True if the replica leads.
@@ -447,9 +452,9 @@ impl Replica {
 
     /// The nodes of the other voters, the most up-to-date first.
     pub(crate) fn other_voters(&self) -> Vec<NodeId> {
-        let mine = self.group.replica();
+        let this_replica = self.group.replica();
         let mut voters = self.group.members();
-        voters.retain(|member| member.voter && member.replica != mine);
+        voters.retain(|member| member.voter && member.replica != this_replica);
         voters.sort_by_key(|member| std::cmp::Reverse(member.matched));
         voters.into_iter().map(|member| member.node).collect()
     }
@@ -467,7 +472,7 @@ impl Replica {
         let (rows_written, bytes_written) = self.machine.written();
         let (voters, learners): (Vec<_>, Vec<_>) =
             self.group.members().into_iter().partition(|member| member.voter);
-        // Figures of the engine, the group and this replica's counters, each as of now: they may disagree slightly.
+        // The engine, the group and the counters are read one after the other, so their values may differ slightly.
         ReplicaStatus {
             partition: config.partition,
             table: config.table,
@@ -537,11 +542,11 @@ impl Replica {
     }
 }
 
-/// The error of a read that found damage. It is retryable if others have the rows, because the next read goes to them.
-fn elsewhere(error: Error, replica: ReplicaId, has_others: bool) -> Error {
+/// Makes the error of a damaged replica retryable if other replicas have the rows: the next read goes to one of them.
+fn retryable_elsewhere(error: Error, replica: ReplicaId, has_others: bool) -> Error {
     match error {
         Error::Corrupted(damage) if has_others => Error::Unavailable(format!(
-            "replica {replica} found its files damaged and gives leadership away: {damage}"
+            "replica {replica} found its files damaged and transfers leadership: {damage}"
         )),
         error => error,
     }

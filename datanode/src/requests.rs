@@ -146,7 +146,7 @@ impl Requests {
     }
 
     /// Records that an order took effect at an index.
-    pub fn took(&mut self, order: &Reshape, index: u64) {
+    pub fn record_reshape(&mut self, order: &Reshape, index: u64) {
         self.frozen = freezes(order);
         self.last = Some((order.clone(), index));
     }
@@ -157,12 +157,12 @@ impl Requests {
         let newest = |requests: &Self| -> Vec<(RequestId, u64)> {
             requests.order.iter().rev().copied().collect()
         };
-        let (local, theirs) = (newest(self), newest(neighbour));
-        let most = local.len().max(theirs.len());
+        let (local, remote) = (newest(self), newest(neighbour));
+        let longest = local.len().max(remote.len());
         (self.order, self.index_of, self.listed) = <_>::default();
         neighbour.forgotten.0.iter().for_each(|id| self.forgotten.add(*id));
-        for (id, index) in (0..most)
-            .flat_map(|position| local.get(position).into_iter().chain(theirs.get(position)))
+        for (id, index) in (0..longest)
+            .flat_map(|position| local.get(position).into_iter().chain(remote.get(position)))
         {
             if self.index_of.contains_key(id) {
                 continue;
@@ -206,7 +206,7 @@ impl Requests {
         self.encode_onto(Stored::default())
     }
 
-    /// Encodes the write requests, followed by `rest`: concatenated parts of a message are one message.
+    /// Encodes the write requests, then `rest`: a decoder merges concatenated protobuf messages into one.
     fn encode_onto(&self, rest: Stored) -> Bytes {
         let listed = self.listed.get_or_init(|| self.encode_list());
         let mut encoded = Vec::with_capacity(listed.len() + rest.encoded_len());
@@ -218,12 +218,13 @@ impl Requests {
     fn encode_list(&self) -> Bytes {
         let mut stored = Stored::default();
         let mut clients: HashMap<u64, u32> = HashMap::new();
-        // Most requests have the client of the previous one.
+        // Most requests come from the same client as the previous one, which saves a look-up.
         let mut previous = None;
-        let (mut sequence, mut index) = (0i64, 0i64);
-        for (id, log_index) in &self.order {
-            let client = match previous {
-                Some((same, client)) if same == id.client => client,
+        let (mut previous_sequence, mut previous_index) = (0i64, 0i64);
+        for (id, index) in &self.order {
+            // Position of the client in `stored.clients`.
+            let position = match previous {
+                Some((previous_client, position)) if previous_client == id.client => position,
                 _ => {
                     let next = u32::try_from(clients.len()).unwrap_or(u32::MAX);
                     *clients.entry(id.client).or_insert_with(|| {
@@ -232,14 +233,14 @@ impl Requests {
                     })
                 }
             };
-            previous = Some((id.client, client));
-            stored.client.push(client);
-            let number = id.sequence.cast_signed();
-            stored.sequence.push(number.wrapping_sub(sequence));
-            sequence = number;
-            let log_index = log_index.cast_signed();
-            stored.index.push(log_index.wrapping_sub(index));
-            index = log_index;
+            previous = Some((id.client, position));
+            stored.client.push(position);
+            let sequence = id.sequence.cast_signed();
+            stored.sequence.push(sequence.wrapping_sub(previous_sequence));
+            previous_sequence = sequence;
+            let index = index.cast_signed();
+            stored.index.push(index.wrapping_sub(previous_index));
+            previous_index = index;
         }
         stored.forgotten_clients = self.forgotten.0.iter().map(|id| id.client).collect();
         stored.forgotten_sequences = self.forgotten.0.iter().map(|id| id.sequence).collect();
@@ -308,7 +309,7 @@ mod tests {
         }
         requests.forgotten.add(id(3, 77));
         let freeze = Freeze { partition: PartitionId(7), epoch: Epoch(2), on: true };
-        requests.took(&Reshape::Freeze(freeze), 41);
+        requests.record_reshape(&Reshape::Freeze(freeze), 41);
         let hex = |bytes: Bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         assert_eq!(
             hex(requests.encode()),
@@ -376,14 +377,14 @@ mod tests {
         let mut requests = Requests::default();
         requests.insert(id(1, 5), 10);
         let stored = requests.encode_after(&freeze(true), 11);
-        requests.took(&freeze(true), 11);
+        requests.record_reshape(&freeze(true), 11);
         assert_eq!(requests.encode(), stored);
         let mut again = Requests::decode(&requests.encode()).unwrap();
         assert_eq!(again.reshaped_by(&freeze(true)), Some(11));
         assert_eq!(again.reshaped_by(&freeze(false)), None);
         assert!(again.is_frozen());
         let child = Requests::decode(&again.encode_for_child()).unwrap();
-        again.took(&freeze(false), 12);
+        again.record_reshape(&freeze(false), 12);
         assert_eq!((again.is_frozen(), again.reshaped_by(&freeze(true))), (false, None));
         assert_eq!((child.is_frozen(), child.reshaped_by(&freeze(true))), (false, None));
         assert_eq!(child.known(id(1, 5), &[]), Known::Taken(10));

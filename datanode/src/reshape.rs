@@ -29,7 +29,7 @@ use crate::machine::{PartitionMachine, failed};
 use crate::reply::Outcome;
 use crate::surroundings::{Birth, root_of};
 
-/// The next epoch.
+/// Epoch that follows `epoch`.
 fn after(epoch: Epoch) -> Epoch {
     Epoch(epoch.0 + 1)
 }
@@ -58,14 +58,14 @@ impl PartitionMachine {
             return Ok(Outcome::Stale { current });
         }
         let started = Instant::now();
-        let unfit = match &order {
+        let refusal = match &order {
             Reshape::Split(split) => self.split(index, &mark, &order, split).await?,
             Reshape::Freeze(_) => self.freeze(index, &mark, &order).await?,
             Reshape::Absorb(absorb) => self.absorb(index, &mark, &order, absorb).await?,
         };
-        if let Some(why) = unfit {
+        if let Some(reason) = refusal {
             self.pass(index, &mark)?;
-            return Ok(Outcome::Unfit(why));
+            return Ok(Outcome::Unfit(reason));
         }
         self.load.resized(&self.partition.range());
         let reshaped = Reshaped { index, stall: started.elapsed() };
@@ -98,7 +98,7 @@ impl PartitionMachine {
         order: &Reshape,
         absorb: &Absorb,
     ) -> Result<Option<String>, MachineError> {
-        // A partition that is frozen itself, or does not end before the order's end, absorbs nothing, on any replica.
+        // No replica absorbs anything if this partition is frozen itself, or does not end before the order's end.
         let config = self.partition.config();
         let range = match self.partition.widened(&absorb.end) {
             Some(range) if !self.is_frozen() => range,
@@ -112,8 +112,8 @@ impl PartitionMachine {
         // The neighbour must be here, frozen at the index that the order names, and adjoin this partition: otherwise
         // this replica differs from the others, and stops.
         self.flush_all().await?;
-        let _nobody_removes = self.near.making.hold(absorb.right).await;
-        let (right, theirs) = self.near.frozen(absorb.right, absorb.frozen)?;
+        let _hold = self.near.making.hold(absorb.right).await;
+        let (right, right_requests) = self.near.frozen(absorb.right, absorb.frozen)?;
         if !self.partition.is_left_of(&right, &absorb.end) {
             return Err(MachineError(format!(
                 "partition {} with {}, which is to be absorbed, does not lie between {} and {}",
@@ -123,10 +123,11 @@ impl PartitionMachine {
                 absorb.end
             )));
         }
-        // Both sides' requests are remembered from now on. A full disk is waited for: a replica cannot skip the order.
+        // From now on, this partition remembers the requests of both. If the disk is full, wait for space: a replica
+        // cannot skip the order.
         let mut requests = self.requests.lock().clone();
-        requests.took(order, index);
-        requests.join(&theirs);
+        requests.record_reshape(order, index);
+        requests.join(&right_requests);
         let place = Place { index, mark: mark.to_bytes(), state: requests.encode() };
         loop {
             let (place, range) = (place.clone(), range.clone());
@@ -167,7 +168,7 @@ impl PartitionMachine {
         // Flush, so that the child can share this partition's files.
         let started = Instant::now();
         let settled = self.settle().await?;
-        debug!(partition = %config.partition, took = ?started.elapsed(), "at rest");
+        debug!(partition = %config.partition, took = ?started.elapsed(), "flushed for a split");
         let node = mark.members().get(&config.replica).copied();
         let replica = node.and_then(|node| split.replicas.get(&node).copied());
         // A replica that was removed from the group creates no child.
@@ -192,7 +193,7 @@ impl PartitionMachine {
                     replica,
                     mark: child,
                     origin,
-                    nobody_else: self.near.making.hold(split.child).await,
+                    hold: self.near.making.hold(split.child).await,
                 })
             }
             None => None,
@@ -241,7 +242,7 @@ impl PartitionMachine {
         let state = requests.encode_after(order, index);
         let place = Place { index, mark: mark.to_bytes(), state };
         let unrecorded = settled.resize(place, range.clone(), epoch).map_err(failed)?;
-        requests.took(order, index);
+        requests.record_reshape(order, index);
         Ok(unrecorded)
     }
 

@@ -360,12 +360,12 @@ impl Datanode {
                 "partition {partition} exists here and is damaged: {damage}"
             )));
         }
-        let nobody_else = self.near.making.hold_soon(partition).await?;
+        let hold = self.near.making.hold_soon(partition).await?;
         // Read now that no other task creates one: a partition split off a moment ago is in the log.
         let number = self.replica(partition).map(|replica| replica.number()).ok();
         match number.or_else(|| self.near.in_log(partition)) {
             Some(number) if number == spec.replica => {
-                drop(nobody_else);
+                drop(hold);
                 self.start_known(partition, Start::Restart).await?;
                 return self.replica(partition)?.lead_if_alone().await;
             }
@@ -379,7 +379,7 @@ impl Datanode {
             None => {}
         }
         let engine = self.make(spec).await?;
-        drop(nobody_else);
+        drop(hold);
         let config = engine.config();
         let start = match config.join {
             true => Start::Join,
@@ -484,7 +484,7 @@ impl Datanode {
             // A flush in progress would write into the directory after it is gone.
             replica.partition().close().await;
         }
-        let _nobody_else = self.near.making.hold_soon(partition).await?;
+        let _hold = self.near.making.hold_soon(partition).await?;
         // A replica that was split off meanwhile was not in the log at the first check.
         self.check_cut(partition).await?;
         self.near.files.begin_removal(partition)?;

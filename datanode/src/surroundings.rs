@@ -47,8 +47,8 @@ pub(crate) struct Birth {
     pub(crate) replica: ReplicaId,
     pub(crate) mark: Mark,
     pub(crate) origin: Origin,
-    /// The hold of the new partition.
-    pub(crate) nobody_else: Hold,
+    /// Keeps other tasks from creating or removing the new partition.
+    pub(crate) hold: Hold,
 }
 
 impl Surroundings {
@@ -76,8 +76,7 @@ impl Surroundings {
     /// started.
     async fn bear(&self, birth: Birth, stop: &CancellationToken) -> Result<bool, MachineError> {
         let started = Instant::now();
-        let Birth { offspring, partition, replica, mark, origin, nobody_else: _nobody_else } =
-            birth;
+        let Birth { offspring, partition, replica, mark, origin, hold: _hold } = birth;
         let existing = self.partition(partition);
         if let Some(conflicting) =
             existing.as_ref().filter(|existing| existing.origin() != Some(origin))

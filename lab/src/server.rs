@@ -38,7 +38,7 @@ pub(crate) struct Target {
     /// HTTP (and Flight) address of the server.
     #[arg(long, default_value = "http://127.0.0.1:4000")]
     pub(crate) url: String,
-    /// Connection string for its PostgreSQL protocol.
+    /// Connection string for the server's PostgreSQL protocol.
     #[arg(long, default_value = "host=127.0.0.1 port=4003 user=partita")]
     pub(crate) pg: String,
     /// Database (bucket) on the server.

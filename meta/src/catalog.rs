@@ -44,7 +44,7 @@ use partita_proto::service::RequestId;
 
 use crate::reshape::Reshaping;
 
-/// The catalog version at which a table entered its present phase. A result of work planned for one step is ignored
+/// The catalog version at which a table entered its current phase. A result of work planned for one step is ignored
 /// at another step, so a late answer never finishes the wrong work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Step(pub(crate) u64);
@@ -62,16 +62,15 @@ pub(crate) enum Phase {
     Dropping,
 }
 
-/// Change that is being ordered from a table's partitions.
+/// Change that a table's partitions are ordered to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// A new schema, published when all partitions have it.
     Schema(Arc<TableSchema>),
     /// Removal of all rows.
     Truncate,
-    /// The former table's partitions are getting a new epoch, so that requests with an older map, which would
-    /// read the former table without this one, are refused. Until all know it, rows are written to the former
-    /// table.
+    /// A new epoch for the partitions of the former table, so that they refuse requests with an older map, which
+    /// would read the former table without this one. Until all have it, rows are written to the former table.
     Succeed,
 }
 
@@ -96,9 +95,9 @@ pub(crate) struct TableRecord {
     pub(crate) placement: Placement,
     /// Storage names of dropped columns, never used again.
     pub(crate) dropped_names: BTreeSet<String>,
-    /// The `ttl` ordered last from the nodes, carried out or not: the table's own or its database's. If it
+    /// The `ttl` in the latest order to the nodes, carried out or not: the table's own or its database's. If it
     /// differs from the wanted `ttl`, the table is altered.
-    pub(crate) told_ttl: Option<Duration>,
+    pub(crate) ordered_ttl: Option<Duration>,
     /// In ascending order of their ranges.
     pub(crate) partitions: Vec<PartitionId>,
     /// The former table, whose rows count as this table's: they were written before the placement changed. While

@@ -88,7 +88,7 @@ impl DdlDriver {
             }
         }
         if !self.core.group.status().is_leader {
-            // The new leader sends them again.
+            // The new leader sends the pending orders again.
             self.jobs.shutdown().await;
             return;
         }
@@ -98,18 +98,18 @@ impl DdlDriver {
         if drained.await.is_err() {
             warn!(
                 jobs = self.jobs.len(),
-                "orders in flight got no answer; the next leader sends them again"
+                "orders in flight were not answered; the next leader sends them again"
             );
             self.jobs.shutdown().await;
         }
     }
 
-    /// Starts the jobs that are due; returns when the next one will be.
+    /// Starts the jobs that are due; returns the latest time for the next call.
     fn start_due(&mut self) -> Instant {
         let time = Instant::now();
         let core = Arc::clone(&self.core);
         let state = core.machine.state();
-        // Failed jobs that are due come first, but may not take all places.
+        // Retries that are due come first, but at most `RETRIES_MAX` run at once.
         self.failed.retain(|job, _| is_current(&state, *job));
         let mut busy: BTreeSet<TableId> = self.running.values().map(|((id, _), _)| *id).collect();
         let mut retries = self.running.values().filter(|(_, attempt)| attempt.failures > 0).count();
@@ -123,7 +123,7 @@ impl DdlDriver {
                 due.push((*job, attempt.clone()));
             }
         }
-        // Tables whose present step was never tried get the remaining places.
+        // The remaining places go to tables whose current step was never tried.
         for table in state.pending() {
             if busy.len() >= JOBS_MAX {
                 break;
@@ -221,8 +221,8 @@ impl Core {
         Some((Arc::clone(table), orders(&state, table)))
     }
 
-    /// True if a new table can be used although some of its replicas could not be opened: a majority of each
-    /// partition's are open, and the other nodes have had time.
+    /// True if a new table can be used although some of its replicas could not be opened: each partition has a
+    /// majority of open replicas, and a quarter of `patience.create` has passed.
     fn is_enough(
         &self,
         table: &TableRecord,
@@ -230,8 +230,11 @@ impl Core {
         error: &Error,
         start: Instant,
     ) -> bool {
-        let away = matches!(error, Error::Unavailable(_) | Error::Timeout(_));
-        if table.phase != Phase::Creating || !away || start.elapsed() < self.patience.create / 4 {
+        let is_absence = matches!(error, Error::Unavailable(_) | Error::Timeout(_));
+        if table.phase != Phase::Creating
+            || !is_absence
+            || start.elapsed() < self.patience.create / 4
+        {
             return false;
         }
         let state = self.machine.state();
@@ -250,20 +253,20 @@ impl Core {
     async fn order_of(&self, (table, step): Job, order: &Order) -> Result<bool, Error> {
         let Action::Fence(epoch) = order.action else { return self.send(order).await };
         let partition = order.partition;
-        let free =
+        let is_free =
             |state: &State| state.partition(partition).map(|record| record.reshaping.is_none());
-        match free(&self.machine.state()) {
+        match is_free(&self.machine.state()) {
             Some(true) => {}
             Some(false) => {
                 let why = format!("partition {partition} is being split or merged");
                 return Err(Error::Unavailable(why));
             }
-            // Merged away meanwhile.
+            // The partition was merged into its neighbour meanwhile.
             None => return Ok(true),
         }
         let epoch = match self.send(order).await {
             Ok(_) => epoch.next(),
-            // Raised by the same order earlier, whose answer was lost.
+            // An earlier attempt raised the epoch, and its answer was lost.
             Err(Error::StaleRoute { current, .. }) if current > epoch => current,
             Err(error) => return Err(error),
         };
@@ -284,7 +287,7 @@ impl Core {
 
     async fn abort(&self, table: &TableRecord, error: Error) -> Result<(), Error> {
         warn!(table = %table.id, name = table.name, %error, "giving up creating a table");
-        // Before the entry: a waiting client looks for the cause as soon as the table disappears.
+        // Recorded before the entry: a waiting client asks for the cause as soon as the table disappears.
         self.progress.failed((table.id, table.step), error);
         self.propose(&Command::Abort { table: table.id, step: table.step }).await?;
         Ok(())
@@ -296,11 +299,11 @@ pub(crate) fn is_current(state: &State, (table, step): Job) -> bool {
     state.table(table).is_some_and(|table| table.step == step && table.is_pending())
 }
 
-/// True if a failure ends the creation of a table: at once if a retry does not help, otherwise after too long a
-/// time.
+/// True if a failure ends the creation of a table: at once if a retry cannot succeed, otherwise after
+/// `patience.create`.
 fn give_up(table: &TableRecord, error: &Error, start: Instant, patience: &Patience) -> bool {
-    let passing = error.is_retryable() && !matches!(error, Error::DiskFull(_));
-    table.phase == Phase::Creating && (!passing || start.elapsed() >= patience.create)
+    let is_transient = error.is_retryable() && !matches!(error, Error::DiskFull(_));
+    table.phase == Phase::Creating && (!is_transient || start.elapsed() >= patience.create)
 }
 
 fn phase_name(phase: &Phase) -> &'static str {

@@ -55,7 +55,7 @@ pub(crate) fn orders(state: &State, table: &TableRecord) -> Vec<Order> {
     match &table.phase {
         Phase::Ready => Vec::new(),
         Phase::Creating => {
-            let schema = told_schema(&table.schema, table.told_ttl);
+            let schema = ordered_schema(&table.schema, table.ordered_ttl);
             let open = |partition: &PartitionRecord, replica| {
                 Action::Open(Box::new(spec(table, &schema, partition, replica)))
             };
@@ -66,14 +66,14 @@ pub(crate) fn orders(state: &State, table: &TableRecord) -> Vec<Order> {
             affected
                 .flat_map(|partition| {
                     let drops = to_replicas(partition, |_, _| Action::Drop);
-                    drops.into_iter().chain(partition.splitting().into_iter().flat_map(unborn))
+                    drops.into_iter().chain(partition.splitting().into_iter().flat_map(drop_child))
                 })
-                // A removed node has no replicas any more.
+                // A node that was removed from the cluster has no replicas.
                 .filter(|order| !state.is_removed(order.node))
                 .collect()
         }
         Phase::Altering(Work::Schema(next)) => {
-            let schema = told_schema(next, table.told_ttl);
+            let schema = ordered_schema(next, table.ordered_ttl);
             let alter = Action::Alter(schema);
             partitions.filter_map(|partition| to_group(partition, alter.clone())).collect()
         }
@@ -93,8 +93,8 @@ pub(crate) fn orders(state: &State, table: &TableRecord) -> Vec<Order> {
     }
 }
 
-/// Orders to remove the child of a split, which may exist already.
-fn unborn(split: &Splitting) -> Vec<Order> {
+/// Orders to remove the replicas of a split's child: some nodes may have created theirs already.
+fn drop_child(split: &Splitting) -> Vec<Order> {
     let to_one = |(replica, node): (&ReplicaId, &NodeId)| Order {
         partition: split.child,
         replica: *replica,
@@ -132,7 +132,7 @@ pub(crate) fn to_group(partition: &PartitionRecord, action: Action) -> Option<Or
 pub(crate) fn partitions_of(state: &State, node: NodeId) -> Vec<PartitionSpec> {
     let mut specs = Vec::new();
     for table in state.tables().filter(|table| table.is_visible()) {
-        let schema = told_schema(&table.schema, table.told_ttl);
+        let schema = ordered_schema(&table.schema, table.ordered_ttl);
         for partition in state.partitions_of(table) {
             let replicas = partition.replicas.iter().filter(|(_, holder)| **holder == node);
             specs.extend(replicas.map(|(replica, _)| spec(table, &schema, partition, *replica)));
@@ -173,13 +173,13 @@ pub(crate) fn joining(
     let table = state.table(partition.table).filter(|table| table.is_visible());
     let table = table
         .ok_or_else(|| Error::NotFound { kind: "table", name: partition.table.to_string() })?;
-    let schema = told_schema(&table.schema, table.told_ttl);
+    let schema = ordered_schema(&table.schema, table.ordered_ttl);
     let spec = spec(table, &schema, partition, replica);
     Ok(PartitionSpec { members: target.replicas.clone(), join: true, ..spec })
 }
 
 /// The schema as sent to nodes: with the table's effective `ttl`, because nodes do not know databases.
-fn told_schema(schema: &Arc<TableSchema>, ttl: Option<Duration>) -> Arc<TableSchema> {
+fn ordered_schema(schema: &Arc<TableSchema>, ttl: Option<Duration>) -> Arc<TableSchema> {
     if schema.options.ttl == ttl {
         return Arc::clone(schema);
     }

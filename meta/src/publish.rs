@@ -32,7 +32,7 @@ pub(crate) fn catalog(state: &State) -> Result<Catalog, Error> {
     Ok(catalog)
 }
 
-/// Removes from a catalog what edits are about to change; `state` is from before the edits.
+/// Removes the databases and tables that edits are about to change; `state` is from before the edits.
 pub(crate) fn take_out(catalog: &mut Catalog, state: &State, edits: &[Edit]) {
     let touched = Touched::new(edits);
     for id in &touched.databases {
@@ -47,7 +47,7 @@ pub(crate) fn take_out(catalog: &mut Catalog, state: &State, edits: &[Edit]) {
     }
 }
 
-/// Adds to a catalog what edits have made; `state` is from after the edits.
+/// Adds the databases and tables that edits have changed; `state` is from after the edits.
 ///
 /// # Errors
 /// As [`catalog`].
@@ -118,7 +118,7 @@ fn remove_table(catalog: &mut Catalog, state: &State, record: &TableRecord) {
 fn put_table(catalog: &mut Catalog, state: &State, record: &TableRecord) -> Result<(), Error> {
     let database = state.database(record.database).ok_or_else(|| {
         Error::Internal(format!(
-            "table {} is in database {}, which is gone",
+            "table {} is in database {}, which does not exist",
             record.id, record.database
         ))
     })?;
@@ -134,7 +134,7 @@ fn put_table(catalog: &mut Catalog, state: &State, record: &TableRecord) -> Resu
         schema: Arc::clone(&record.schema),
         placement: record.placement.clone(),
         partitions: Arc::new(map),
-        // Not before both tables are read together.
+        // Hidden until all partitions of the former table have a new epoch: until then rows are written to that table.
         former: record.former.filter(|_| record.phase != Phase::Altering(Work::Succeed)),
         succeeded_by: record.succeeded_by,
     };

@@ -92,7 +92,7 @@ struct TableForm {
     #[prost(string, repeated, tag = "12")]
     dropped_names: Vec<String>,
     #[prost(message, optional, tag = "13")]
-    told_ttl: Option<pb::Duration>,
+    ordered_ttl: Option<pb::Duration>,
     #[prost(uint64, repeated, tag = "14")]
     partitions: Vec<u64>,
     /// 0 if there is none.
@@ -368,7 +368,7 @@ fn table_form(record: &TableRecord) -> TableForm {
         schema: Some(record.schema.to_wire()),
         placement: Some(record.placement.to_wire()),
         dropped_names: record.dropped_names.iter().cloned().collect(),
-        told_ttl: record.told_ttl.map(|ttl| ttl.to_wire()),
+        ordered_ttl: record.ordered_ttl.map(|ttl| ttl.to_wire()),
         partitions: record.partitions.iter().map(|id| id.0).collect(),
         former: record.former.unwrap_or_default().0,
         succeeded_by: record.succeeded_by.unwrap_or_default().0,
@@ -397,7 +397,7 @@ fn table(form: TableForm) -> Result<TableRecord, Error> {
         schema: Arc::new(required::<TableSchema>(form.schema, "the schema")?),
         placement: required::<Placement>(form.placement, "the placement")?,
         dropped_names: BTreeSet::from_iter(form.dropped_names),
-        told_ttl: form.told_ttl.map(Duration::from_wire).transpose()?,
+        ordered_ttl: form.ordered_ttl.map(Duration::from_wire).transpose()?,
         partitions: form.partitions.into_iter().map(PartitionId).collect(),
         former: optional_id(form.former),
         succeeded_by: optional_id(form.succeeded_by),

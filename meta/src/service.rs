@@ -1,7 +1,7 @@
 //! Changes of the catalog: checked, recorded, carried out, published.
 //!
 //! ```text
-//!   change(ddl) ─▶ decide on the present state (a change that is refused never gets into the log)
+//!   change(ddl) ─▶ decide on the current state (a refused change never gets into the log)
 //!               ─▶ propose ─▶ recorded: the change is certain from here on
 //!               ─▶ wait until the nodes have carried the DDL driver's orders out ─▶ published
 //! ```
@@ -109,7 +109,7 @@ impl ClusterService for Meta {
     async fn renew(&self, mut renewal: Renewal) -> Result<Renewed, Error> {
         self.core.group.read_barrier().await.map_err(raft_error)?;
         let (node, accepted) = (renewal.node, std::mem::take(&mut renewal.accepted));
-        // Also on a nearly full disk: nodes could not start otherwise.
+        // Proposed even on a nearly full disk: otherwise nodes could not start.
         self.core.propose_anyway(&Command::Renew(renewal)).await?;
         let state = self.core.machine.state();
         let recorded = state.node(node).and_then(|node| node.generation);
@@ -123,20 +123,20 @@ impl ClusterService for Meta {
 
     async fn heartbeat(&self, mut heartbeat: Heartbeat) -> Result<(), Error> {
         if !*self.core.leads.borrow() {
-            // This member may lead next.
+            // Kept because this member may lead next.
             self.core.overhear(&heartbeat);
             return Err(raft_error(RaftError::NotLeader {
                 leader: self.core.group.status().leader,
             }));
         }
         check_address(&heartbeat.address)?;
-        let moved = {
+        let registration = {
             let state = self.core.machine.state();
             let record = state.node(heartbeat.node);
-            let moved = record.is_some_and(|record| {
+            let is_changed = record.is_some_and(|record| {
                 record.address != heartbeat.address || record.labels != heartbeat.labels
             });
-            let registration = moved.then(|| Registration {
+            let registration = is_changed.then(|| Registration {
                 identity: heartbeat.identity,
                 node: Some(heartbeat.node),
                 address: heartbeat.address.clone(),
@@ -147,7 +147,7 @@ impl ClusterService for Meta {
             self.core.load.lock().heard(node, &loads, self.core.now_ms());
             registration
         };
-        if let Some(registration) = moved {
+        if let Some(registration) = registration {
             self.core.propose(&Command::Register(registration)).await?;
         }
         self.core.publish_members();
@@ -184,21 +184,21 @@ impl Core {
             match self.record(&ddl, id).await? {
                 Reply::Unchanged => return Ok(false),
                 Reply::Changed { steps } => {
-                    self.carried_out(&ddl, steps, deadline).await?;
+                    self.wait_until_done(&ddl, steps, deadline).await?;
                     return Ok(true);
                 }
                 Reply::Busy { table, step } => {
                     // The result of the other change does not matter here.
                     let job = (table, step);
                     if !self.over(job, deadline, |_| false).await {
-                        return Err(self.overdue(&ddl, job));
+                        return Err(self.timeout_error(&ddl, job));
                     }
                 }
             }
         }
     }
 
-    /// Decides a change on the present state, and records it if it changes anything.
+    /// Decides a change on the current state, and records it if it changes anything.
     async fn record(&self, ddl: &Ddl, id: Option<RequestId>) -> Result<Reply, Error> {
         self.group.read_barrier().await.map_err(raft_error)?;
         let command = {
@@ -206,14 +206,15 @@ impl Core {
             let (partitions, replicas) = new_partitions(&state, ddl, &self.options);
             let places = vec![vec![NodeId::default()]; partitions];
             let tables_max = Some(self.options.tables_per_database);
-            let on_trial = Command::Change { ddl: ddl.clone(), places, id, tables_max };
-            let Outcome { edits, reply } = decide(&state, &on_trial)?;
+            let trial = Command::Change { ddl: ddl.clone(), places, id, tables_max };
+            let Outcome { edits, reply } = decide(&state, &trial)?;
             if edits.is_empty() {
                 return Ok(reply);
             }
             let places = match partitions {
                 0 => Vec::new(),
-                _ => View::new(&state, self.takers(&state)).choose_many(partitions, replicas)?,
+                _ => View::new(&state, self.eligible_nodes(&state))
+                    .choose_many(partitions, replicas)?,
             };
             Command::Change { ddl: ddl.clone(), places, id, tables_max }
         };
@@ -221,23 +222,28 @@ impl Core {
     }
 
     /// Nodes that can take replicas.
-    fn takers(&self, state: &State) -> Vec<NodeId> {
+    fn eligible_nodes(&self, state: &State) -> Vec<NodeId> {
         let reports = self.presence.reports();
-        let takes = state.nodes().filter(|node| !node.draining && reports.is_live(node.id));
-        takes.map(|node| node.id).collect()
+        let eligible = state.nodes().filter(|node| !node.draining && reports.is_live(node.id));
+        eligible.map(|node| node.id).collect()
     }
 
     /// Waits until the work that follows from a recorded change is done.
-    async fn carried_out(&self, ddl: &Ddl, jobs: Vec<Job>, deadline: Instant) -> Result<(), Error> {
+    async fn wait_until_done(
+        &self,
+        ddl: &Ddl,
+        jobs: Vec<Job>,
+        deadline: Instant,
+    ) -> Result<(), Error> {
         match ddl {
             Ddl::DropTable { .. } | Ddl::DropDatabase { .. } => {
-                self.removed(&jobs).await;
+                self.wait_for_removal(&jobs).await;
                 Ok(())
             }
             _ => {
                 for job in jobs {
                     if !self.over(job, deadline, |_| false).await {
-                        return Err(self.overdue(ddl, job));
+                        return Err(self.timeout_error(ddl, job));
                     }
                     self.outcome(ddl, job)?;
                 }
@@ -248,7 +254,7 @@ impl Core {
 
     /// Waits a limited time for nodes to remove tables that are not visible any more. If the removal takes longer,
     /// for instance because a node is away, the change still succeeds.
-    async fn removed(&self, jobs: &[Job]) {
+    async fn wait_for_removal(&self, jobs: &[Job]) {
         let deadline = Instant::now() + self.patience.drop;
         for job in jobs {
             self.over(*job, deadline, |failed| failed).await;
@@ -319,7 +325,8 @@ impl Core {
         matches!(tokio::time::timeout_at(deadline, published).await, Ok(Ok(_)))
     }
 
-    fn overdue(&self, ddl: &Ddl, job: Job) -> Error {
+    /// Error for a change that is not done by its deadline.
+    fn timeout_error(&self, ddl: &Ddl, job: Job) -> Error {
         let table = self.machine.state().table(job.0).map(|table| table.name.clone());
         let table = table.unwrap_or_else(|| job.0.to_string());
         let cause = match self.progress.failure(job) {
@@ -347,7 +354,7 @@ impl Core {
 
 /// Number of partitions that a change creates, and of replicas of each.
 fn new_partitions(state: &State, ddl: &Ddl, options: &MetaOptions) -> (usize, usize) {
-    let (cuts, of_table) = match ddl {
+    let (cuts, table_options) = match ddl {
         Ddl::CreateTable { table, .. } => (table.cuts.len(), table.schema.options.clone()),
         Ddl::AlterTable { database, name, change: TableChange::Repartition { cuts, .. } } => {
             let database = state.database_named(database);
@@ -356,7 +363,7 @@ fn new_partitions(state: &State, ddl: &Ddl, options: &MetaOptions) -> (usize, us
         }
         _ => return (0, 0),
     };
-    ((cuts + 1).min(PARTITIONS_MAX), options.replicas_of(&of_table))
+    ((cuts + 1).min(PARTITIONS_MAX), options.replicas_of(&table_options))
 }
 
 fn gone(database: &str, name: &str) -> Error {

@@ -35,7 +35,7 @@ pub struct Greeting {
     pub claim: Claim,
 }
 
-/// Reason for which a node is refused.
+/// Reason for refusing a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Text for the operator of the refused node.
@@ -84,12 +84,12 @@ impl Manners {
         }
     }
 
-    /// Sets the generations of the data directory that later greetings carry.
+    /// Sets the generations of the data directory, which later greetings carry.
     pub(crate) fn set_claim(&self, claim: Claim) {
         *self.claim.lock() = claim;
     }
 
-    /// Sets whether later greetings present this node as one that joins again.
+    /// Sets whether later greetings announce that this node joins again as a new member.
     pub(crate) fn set_rejoins(&self, rejoins: bool) {
         self.rejoins.store(rejoins, Ordering::Relaxed);
     }

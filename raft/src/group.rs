@@ -169,11 +169,11 @@ impl Group {
     /// applied it.
     ///
     /// Waits while too many bytes of proposals are in flight on this node, and during an election. Dropping the future
-    /// does not take the command back.
+    /// does not withdraw the command.
     ///
     /// # Errors
     /// [`RaftError::NotLeader`], [`RaftError::Unavailable`] and [`RaftError::DiskFull`]: nothing happened, try again.
-    /// [`RaftError::OutcomeUnknown`]: try again with the same request identity. Others are final.
+    /// [`RaftError::OutcomeUnknown`]: try again with the same request identity. Other errors are final.
     pub async fn propose(&self, payload: Bytes) -> Result<Applied, RaftError> {
         let max = self.command_bytes_max();
         if payload.len() > max {
@@ -196,12 +196,15 @@ impl Group {
         // Propose; repeat while the group has no leader. The limit on the whole loop makes the outcome unknown, since
         // the last attempt may still be applied.
         let mut patience = Patience::new();
-        let written = tokio::time::timeout(PROPOSE_WAIT, async {
+        let proposal = tokio::time::timeout(PROPOSE_WAIT, async {
             loop {
                 self.admit()?;
                 match self.raft.client_write(Command(payload.clone())).await {
-                    Ok(written) => {
-                        return Ok(Applied { index: written.log_id.index, reply: written.data.0 });
+                    Ok(response) => {
+                        return Ok(Applied {
+                            index: response.log_id.index,
+                            reply: response.data.0,
+                        });
                     }
                     Err(error) => {
                         self.after_refusal(self.write_error(error), &mut patience).await?
@@ -209,7 +212,7 @@ impl Group {
                 }
             }
         });
-        written.await.unwrap_or_else(|_| {
+        proposal.await.unwrap_or_else(|_| {
             Err(RaftError::OutcomeUnknown(format!(
                 "group {} did not answer within {} seconds",
                 self.id,
@@ -224,7 +227,8 @@ impl Group {
     /// waits until the log is applied.
     ///
     /// # Errors
-    /// [`RaftError::NotLeader`] or [`RaftError::Unavailable`]: ask again, perhaps elsewhere. Others are final.
+    /// [`RaftError::NotLeader`] or [`RaftError::Unavailable`]: try again, perhaps at another replica. Other errors are
+    /// final.
     pub async fn read_barrier(&self) -> Result<(), RaftError> {
         if self.leads_alone() {
             return Ok(());
@@ -247,12 +251,12 @@ impl Group {
     fn leads_alone(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
-        let own_term = |id: &RaftLogId| {
+        let is_of_current_term = |id: &RaftLogId| {
             id.leader_id.term == metrics.current_term && id.leader_id.node_id == self.replica.0
         };
         metrics.running_state.is_ok()
             && metrics.state == openraft::ServerState::Leader
-            && metrics.last_applied.as_ref().is_some_and(own_term)
+            && metrics.last_applied.as_ref().is_some_and(is_of_current_term)
             && metrics
                 .membership_config
                 .membership()

@@ -122,13 +122,13 @@ async fn store(
 }
 
 fn with_stored_rows(error: SqlError, rows: u64) -> SqlError {
-    let detail = format!("{rows} rows before it are stored");
+    let stored = format!("{rows} rows before the error are stored");
     match &error.detail {
-        Some(already) => {
-            let details = format!("{already}; {detail}");
-            error.with_detail(details)
+        Some(detail) => {
+            let detail = format!("{detail}; {stored}");
+            error.with_detail(detail)
         }
-        None => error.with_detail(detail),
+        None => error.with_detail(stored),
     }
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn fields(schema: &Schema, format: &Format) -> PgWireResult<Vec<Field
     Ok(schema.fields().iter().enumerate().map(field).collect())
 }
 
-/// The rows of a result.
+/// Response with the columns of a result and its rows, encoded as they arrive.
 pub(crate) fn response(
     schema: &Schema,
     rows: RowStream,
@@ -70,11 +70,11 @@ pub(crate) fn response(
     zone: Zone,
 ) -> PgWireResult<QueryResponse> {
     let fields = Arc::new(fields(schema, format)?);
-    let of_rows = Arc::clone(&fields);
+    let row_fields = Arc::clone(&fields);
     let rows = rows.flat_map(move |batch| {
         let encoded = batch
             .map_err(to_wire)
-            .and_then(|batch| BatchRows::new(&batch, &of_rows, zone).map_err(to_wire));
+            .and_then(|batch| BatchRows::new(&batch, &row_fields, zone).map_err(to_wire));
         match encoded {
             Ok(rows) => stream::iter(rows).left_stream(),
             Err(error) => stream::iter([Err::<DataRow, PgWireError>(error)]).right_stream(),
@@ -83,7 +83,7 @@ pub(crate) fn response(
     Ok(QueryResponse::new(fields, rows))
 }
 
-/// The positions of NULLs, if there are any.
+/// Positions of the NULLs; `None` if there are none.
 fn nulls(array: &ArrayRef) -> Option<NullBuffer> {
     array.logical_nulls().filter(|nulls| nulls.null_count() > 0)
 }

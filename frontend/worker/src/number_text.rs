@@ -210,15 +210,15 @@ enum Section {
 
 const SHIFT_AND_POINT: &str = "cannot use \"V\" and decimal point together";
 
-/// Splits off a text up to its closing quotation mark.
+/// Reads a quoted text after its opening mark; returns the text and what follows the closing mark.
 fn quoted(rest: &str) -> (String, &str) {
     let mut text = String::new();
-    let mut letters = rest.char_indices();
-    while let Some((index, letter)) = letters.next() {
-        match letter {
+    let mut characters = rest.char_indices();
+    while let Some((index, character)) = characters.next() {
+        match character {
             '"' => return (text, &rest[index + 1..]),
-            '\\' => text.extend(letters.next().map(|(_, letter)| letter)),
-            _ => text.push(letter),
+            '\\' => text.extend(characters.next().map(|(_, escaped)| escaped)),
+            _ => text.push(character),
         }
     }
     (text, "")

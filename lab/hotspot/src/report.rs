@@ -22,7 +22,7 @@ pub use guide::{Guide, Guided, Written, guide};
 pub use html::{Page, Section, page};
 pub use shown::{Advised, Shown, pictures};
 
-/// Aligns cells in columns; all but the first column to the right.
+/// Aligns the cells of columns: the first column to the left, the others to the right.
 #[must_use]
 pub fn align(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);

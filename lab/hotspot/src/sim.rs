@@ -20,7 +20,7 @@ pub struct Options {
     /// Workload: W1 to W15, or one of their variants (`--list` shows all).
     #[arg(long, default_value = "W1")]
     pub workload: String,
-    /// Key designs, for workloads that leave it open; several for a comparison.
+    /// Key designs, for workloads that do not fix one; several for a comparison.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "ts-uid")]
     pub design: Vec<Design>,
     /// Split policies; several for a comparison.
@@ -34,7 +34,8 @@ pub struct Options {
     /// Number of nodes.
     #[arg(long, default_value_t = 3)]
     pub nodes: usize,
-    /// Partitions of the whole cluster; those beyond the workload's belong to other tables with constant load.
+    /// Partitions of the whole cluster: other tables, with constant load, have those that the workload's tables do not
+    /// need.
     #[arg(long, default_value_t = 0)]
     pub partitions: u32,
     /// Initial partitions of the workload's table.
@@ -52,7 +53,7 @@ pub struct Options {
     /// Number of users, hosts or sensors.
     #[arg(long, default_value_t = 10_000)]
     pub entities: u64,
-    /// Zipf exponent of their activity: 0 is even, 0.99 is YCSB's.
+    /// Zipf exponent of the activity of users, hosts or sensors: 0 is even, 0.99 is YCSB's.
     #[arg(long, default_value_t = 0.5)]
     pub zipf: f64,
     /// Maximum delay between writers, in milliseconds.
@@ -70,7 +71,7 @@ pub struct Options {
     /// Second at which a node crashes; it returns five minutes later.
     #[arg(long)]
     pub crash_at: Option<u64>,
-    /// Second from which a node has a third of its speed.
+    /// Second at which a node slows down to a third of its speed.
     #[arg(long)]
     pub slow_at: Option<u64>,
     /// Seed of all pseudo-random choices.
@@ -82,7 +83,8 @@ pub struct Options {
     /// List the workloads and exit.
     #[arg(long)]
     pub list: bool,
-    /// Reproduce the five rows of the reference table: each key design and policy in a large cluster.
+    /// Run W1 with each key design and policy of the reference table; replaces `--workload`, `--design` and
+    /// `--policy`.
     #[arg(long)]
     pub reference: bool,
 }
@@ -162,12 +164,12 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
     let mut pages = Page::default();
     if options.reference {
         for (row_options, design, policy) in reference(options) {
-            one(&row_options, design, policy, &mut runs, &mut pages)?;
+            run_one(&row_options, design, policy, &mut runs, &mut pages)?;
         }
     } else {
         for design in &options.design {
             for policy in &options.policy {
-                one(options, *design, *policy, &mut runs, &mut pages)?;
+                run_one(options, *design, *policy, &mut runs, &mut pages)?;
             }
         }
     }
@@ -204,8 +206,8 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Rows of the reference table: (ts, uid) split by size, by an in-sample median, and by us with buckets for new
-/// rows; (uid, ts) split by size and by load.
+/// Runs of the reference table: (ts, uid) with splits by size, with the policies of TiKV and CockroachDB, and with ours
+/// without and with hash buckets for new rows; (uid, ts) with splits by size and with ours; a hash of both with ours.
 fn reference(options: &Options) -> Vec<(Options, Design, Policy)> {
     let base = Options { workload: "W1".to_owned(), ..options.clone() };
     let wide = Options { start_partitions: 64, ..base.clone() };
@@ -222,7 +224,8 @@ fn reference(options: &Options) -> Vec<(Options, Design, Policy)> {
     ]
 }
 
-fn one(
+/// Runs one design under one policy; adds the result to `runs` and, if files are written, to `pages`.
+fn run_one(
     options: &Options,
     design: Design,
     policy: Policy,
@@ -238,14 +241,14 @@ fn one(
     let design_label = if workload.designs { format!(" {}", design.name()) } else { String::new() };
     let remedy = if options.remedy_auto { " + auto" } else { "" };
     let name = format!("{}{design_label} {}{remedy}", workload.name, policy.name());
-    let (began, worked) = (Instant::now(), spent_s());
-    let count = loads.len();
-    let mut cluster = Cluster::new(options.cluster(policy, count), loads);
+    let (start, cpu_before_s) = (Instant::now(), cpu_time_s());
+    let tables = loads.len();
+    let mut cluster = Cluster::new(options.cluster(policy, tables), loads);
     let seconds = options.seconds().max(1);
     cluster.run(seconds);
-    let wall_s = began.elapsed().as_secs_f64();
+    let wall_s = start.elapsed().as_secs_f64();
     // CPU time excludes other work of the machine; without kernel statistics, wall time is used.
-    let cpu_s = spent_s().zip(worked).map_or(wall_s, |(end_s, start_s)| end_s - start_s);
+    let cpu_s = cpu_time_s().zip(cpu_before_s).map_or(wall_s, |(end_s, start_s)| end_s - start_s);
     let summary = Summary::of(&cluster);
     if let Some(folder) = &options.out {
         std::fs::create_dir_all(folder)
@@ -263,8 +266,8 @@ fn one(
 }
 
 /// CPU time of this thread in seconds, from the kernel's statistics; `None` if there are none.
-fn spent_s() -> Option<f64> {
-    let books = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    let nanoseconds: u64 = books.split(' ').next()?.parse().ok()?;
+fn cpu_time_s() -> Option<f64> {
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanoseconds: u64 = statistics.split(' ').next()?.parse().ok()?;
     Some(nanoseconds as f64 / 1e9)
 }

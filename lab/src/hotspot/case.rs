@@ -121,7 +121,7 @@ impl Case {
         small.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { separator }).collect()
     }
 
-    /// Name of one of its tables, with a prefix that no other tables have.
+    /// Name of one of the case's tables. The prefix keeps it apart from the tables of users.
     pub(super) fn table(&self, index: usize) -> String {
         let suffix =
             if index == 0 { String::new() } else { format!("_{}", self.loads[index].name) };

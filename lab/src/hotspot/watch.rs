@@ -2,7 +2,7 @@
 //!
 //! Invariants: shares are of the leaders' counters, of rows written, and of reads if the run has reads; rows and
 //! latencies are the clients' own; cores are measured for each datanode that was started here, and otherwise
-//! reported by the nodes; a second without an answer of the store repeats its previous values.
+//! reported by the nodes; if the store does not answer, a second has the values of the one before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +22,8 @@ use crate::meter::Meter;
 
 /// Busy share from which a partition is hot.
 const HOT: f64 = 0.5;
-/// Maximum age of a verdict that is used; longer ones are shortened to it.
-const LONGEST_S: f64 = 86_400.0;
+/// Maximum age of a verdict; higher ages count as this one.
+const VERDICT_AGE_MAX_S: f64 = 86_400.0;
 /// Maximum shares that are recorded.
 const SHARES_MAX: usize = 16;
 
@@ -35,7 +35,7 @@ fn float(row: &[Option<String>], column: usize) -> f64 {
     text(row, column).parse().unwrap_or(0.0)
 }
 
-/// One partition, as the store shows it.
+/// Statistics of one partition.
 #[derive(Clone, Debug, PartialEq)]
 struct Partition {
     leader: u64,
@@ -44,12 +44,12 @@ struct Partition {
     busy: f64,
     verdict: Option<Class>,
     /// Full seconds for which the verdict has held.
-    said_for_s: u64,
+    verdict_age_s: u64,
 }
 
-/// All statistics of one moment.
+/// The store's statistics at one time.
 #[derive(Clone, Debug, Default)]
-struct Told {
+struct Stats {
     partitions: Vec<Partition>,
     /// True if a former table exists, with rows of the earlier placement.
     rekeyed: bool,
@@ -136,17 +136,19 @@ pub(super) struct Watch {
     table: String,
     /// True if reads count.
     reads: bool,
-    /// Numbers of transfers and moves before the run.
+    /// Transfers and moves before the run.
     balances_before: (u64, u64),
     meters: Vec<Meter>,
     /// CPU seconds at the last reading, and its time.
     used: (Vec<f64>, Instant),
-    told: Told,
-    said: BTreeSet<Class>,
+    stats: Stats,
+    /// Classes of the hot partitions in the previous second.
+    last_classes: BTreeSet<Class>,
     splits_before: u64,
     stored: u64,
     refused: u64,
-    looked: Instant,
+    /// End of the previous second.
+    last_time: Instant,
     pub(super) all: Latencies,
     pub(super) first: First,
     pub(super) seconds: Vec<Second>,
@@ -156,12 +158,12 @@ impl Watch {
     /// Splits and merges of the table so far; the previous ones if the store does not answer.
     pub(super) async fn reshaped(&mut self) -> Vec<Reshaped> {
         if let Ok(stats) = self.ask().await {
-            self.told = stats;
+            self.stats = stats;
         }
-        self.told.reshaped.clone()
+        self.stats.reshaped.clone()
     }
 
-    /// Begins to watch, with the CPU usage of these processes; reads count if the run has some.
+    /// Begins to watch a table, and the CPU usage of these processes; `reads`: whether reads count as load.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -178,12 +180,12 @@ impl Watch {
             balances_before: (0, 0),
             meters: datanodes.into_iter().map(|pid| Meter::new(vec![pid], false)).collect(),
             used: (Vec::new(), Instant::now()),
-            told: Told::default(),
-            said: BTreeSet::new(),
+            stats: Stats::default(),
+            last_classes: BTreeSet::new(),
             splits_before: 0,
             stored: 0,
             refused: 0,
-            looked: Instant::now(),
+            last_time: Instant::now(),
             all: Latencies::default(),
             first: First::default(),
             seconds: Vec::new(),
@@ -194,7 +196,7 @@ impl Watch {
         Ok(watch)
     }
 
-    async fn ask(&self) -> Result<Told, tokio_postgres::Error> {
+    async fn ask(&self) -> Result<Stats, tokio_postgres::Error> {
         // Rows of the former table show only that the table was repartitioned.
         let table = &self.table;
         let condition = format!("\"table\" IN ('{table}', '{}')", former(table));
@@ -206,7 +208,7 @@ impl Watch {
             "SELECT kind, why, in_vain, key, actual_share, stall_ms, took_ms, relief_ms FROM sys.split_events WHERE {condition} AND outcome = '{}'",
             ReshapeOutcome::Done
         );
-        let mut stats = Told::default();
+        let mut stats = Stats::default();
         for row in rows(&self.client, &partitions).await? {
             if text(&row, 6) != table {
                 stats.rekeyed = true;
@@ -220,7 +222,10 @@ impl Watch {
                     + if self.reads { float(&row, 4) + float(&row, 5) } else { 0.0 },
                 busy: float(&row, 2),
                 verdict: class.filter(|class| *class != Class::Unknown),
-                said_for_s: Duration::from_secs_f64(float(&row, 7).clamp(0.0, LONGEST_S)).as_secs(),
+                verdict_age_s: Duration::from_secs_f64(
+                    float(&row, 7).clamp(0.0, VERDICT_AGE_MAX_S),
+                )
+                .as_secs(),
             });
         }
         // CPU as nodes report it, then events.
@@ -260,9 +265,9 @@ impl Watch {
             .collect()
     }
 
-    /// Marks the begin of the first second.
+    /// Marks the start of the first second.
     pub(super) fn begin(&mut self) {
-        self.looked = Instant::now();
+        self.last_time = Instant::now();
         self.cores();
     }
 
@@ -273,18 +278,18 @@ impl Watch {
         self.all.add(&latencies);
         let (stored, refused) = (counts.stored() + counts.answered(), counts.refused());
         // A second may have been longer on a busy machine.
-        let (time, previous) = (Instant::now(), self.looked);
+        let (time, previous) = (Instant::now(), self.last_time);
         let passed = time.duration_since(previous).as_secs_f64().max(0.1);
         let served = (stored - self.stored) as f64 / passed;
         let rejected = refused - self.refused;
-        (self.stored, self.refused, self.looked) = (stored, refused, time);
+        (self.stored, self.refused, self.last_time) = (stored, refused, time);
         let cpu = self.cores();
         // Without an answer of the store, its previous statistics are used.
         if let Ok(stats) = self.ask().await {
-            self.told = stats;
+            self.stats = stats;
         }
         // Nodes on other machines, or of other processes, are measured by their own reports.
-        let cpu = if self.meters.is_empty() { self.told.cores.clone() } else { cpu };
+        let cpu = if self.meters.is_empty() { self.stats.cores.clone() } else { cpu };
         let line = Second { cpu, ..self.line(second, offered, served, rejected, &latencies) };
         let nodes = Shape::of(line.cpu.iter().copied()).effective;
         let line = Second { n_eff_nodes: nodes, ..line };
@@ -300,7 +305,7 @@ impl Watch {
         rejected: u64,
         latencies: &Latencies,
     ) -> Second {
-        let stats = &self.told;
+        let stats = &self.stats;
         let shape = Shape::of(stats.partitions.iter().map(|partition| partition.rows_per_s));
         let mut shares: Vec<f64> =
             stats.partitions.iter().map(|partition| partition.rows_per_s).collect();
@@ -311,7 +316,7 @@ impl Watch {
         for partition in &stats.partitions {
             *leaders.entry(partition.leader).or_default() += partition.rows_per_s;
         }
-        let led = Shape::of(leaders.values().copied());
+        let leader_shape = Shape::of(leaders.values().copied());
         let summary = latencies.summary();
         Second {
             second,
@@ -324,9 +329,9 @@ impl Watch {
             gini: shape.gini,
             // Without writes there is no even distribution.
             n_eff: if total > 0.0 { shape.effective } else { 0.0 },
-            n_eff_leaders: if total > 0.0 { led.effective } else { 0.0 },
+            n_eff_leaders: if total > 0.0 { leader_shape.effective } else { 0.0 },
             leaders: leaders.values().map(|rows| share(*rows)).collect(),
-            node_max_over_mean: led.max_over_mean,
+            node_max_over_mean: leader_shape.max_over_mean,
             p50_ms: summary.p50_ms,
             p99_ms: summary.p99_ms,
             p999_ms: summary.p999_ms,
@@ -347,31 +352,31 @@ impl Watch {
 
     fn note(&mut self, second: u64) {
         let hot: Vec<&Partition> =
-            self.told.partitions.iter().filter(|partition| partition.busy >= HOT).collect();
+            self.stats.partitions.iter().filter(|partition| partition.busy >= HOT).collect();
         if !hot.is_empty() {
             self.first.hot_s.get_or_insert(second);
         }
         let classes: BTreeSet<Class> =
             hot.iter().filter_map(|partition| partition.verdict).collect();
-        self.first.verdict_s = self.first.verdict_s.or_else(|| self.told.judged_since(second));
-        for class in classes.difference(&self.said) {
+        self.first.verdict_s = self.first.verdict_s.or_else(|| self.stats.verdict_start(second));
+        for class in classes.difference(&self.last_classes) {
             *self.first.classes.entry(*class).or_default() += 1;
         }
-        self.said = classes;
-        if self.told.rekeyed {
-            let partitions = u32::try_from(self.told.partitions.len()).unwrap_or(u32::MAX);
+        self.last_classes = classes;
+        if self.stats.rekeyed {
+            let partitions = u32::try_from(self.stats.partitions.len()).unwrap_or(u32::MAX);
             self.first.rekeyed.get_or_insert((second, partitions));
         }
-        let new = self.told.splits_load.saturating_sub(self.splits_before);
-        self.splits_before = self.told.splits_load;
+        let new_splits = self.stats.splits_load.saturating_sub(self.splits_before);
+        self.splits_before = self.stats.splits_load;
         if self.first.classes.keys().any(|class| class.is_moving()) {
-            self.first.load_splits_after_moving += new;
+            self.first.load_splits_after_moving += new_splits;
         }
-        self.first.splits_at.extend((0..new).map(|_| second));
+        self.first.splits_at.extend((0..new_splits).map(|_| second));
     }
 }
 
-impl Told {
+impl Stats {
     fn add(&mut self, event: Reshaped) {
         match &event {
             event if event.is_merge => self.merges += 1,
@@ -385,23 +390,23 @@ impl Told {
         self.reshaped.push(event);
     }
 
-    /// Second since which a verdict on a hot partition holds, if there is one now. The store's time is more exact
-    /// than that of an observer that polls once a second and may be late on a busy machine.
-    fn judged_since(&self, second: u64) -> Option<u64> {
-        let judged = self
+    /// Second in which the oldest current verdict on a hot partition began; `None` without one. The store's
+    /// time is more exact than that of an observer that polls once a second and may be late on a busy machine.
+    fn verdict_start(&self, second: u64) -> Option<u64> {
+        let classified = self
             .partitions
             .iter()
             .filter(|partition| partition.verdict.is_some() && partition.busy >= HOT);
-        judged.map(|partition| second.saturating_sub(partition.said_for_s)).min()
+        classified.map(|partition| second.saturating_sub(partition.verdict_age_s)).min()
     }
 
     /// Verdict on the busiest partition that has one.
     fn hottest(&self) -> Option<Class> {
-        let judged = self
+        let classified = self
             .partitions
             .iter()
             .filter(|partition| partition.verdict.is_some() && partition.busy >= HOT);
-        judged.max_by(|a, b| a.busy.total_cmp(&b.busy)).and_then(|partition| partition.verdict)
+        classified.max_by(|a, b| a.busy.total_cmp(&b.busy)).and_then(|partition| partition.verdict)
     }
 }
 
@@ -410,39 +415,40 @@ mod tests {
     use super::*;
 
     fn partition(leader: u64, rows_per_s: f64, busy: f64, verdict: Option<Class>) -> Partition {
-        Partition { leader, rows_per_s, busy, verdict, said_for_s: 0 }
+        Partition { leader, rows_per_s, busy, verdict, verdict_age_s: 0 }
     }
 
     #[test]
     fn the_busiest_of_those_that_are_judged_speaks_for_the_table() {
-        let stats = Told {
+        let stats = Stats {
             partitions: vec![
                 partition(1, 9.0, 0.9, None),
                 partition(1, 5.0, 0.6, Some(Class::HotKey)),
                 partition(2, 7.0, 0.8, Some(Class::MovingRight)),
                 partition(2, 1.0, 0.1, Some(Class::Sweep)),
             ],
-            ..Told::default()
+            ..Stats::default()
         };
         assert_eq!(stats.hottest(), Some(Class::MovingRight));
-        assert_eq!(Told::default().hottest(), None);
+        assert_eq!(Stats::default().hottest(), None);
     }
 
     #[test]
     fn a_verdict_is_as_old_as_the_store_says() {
-        let said_for = |said_for_s, partition: Partition| Partition { said_for_s, ..partition };
-        let stats = |partitions| Told { partitions, ..Told::default() };
-        let idle = said_for(9, partition(1, 1.0, 0.3, Some(Class::MultiTail)));
+        let with_age =
+            |verdict_age_s, partition: Partition| Partition { verdict_age_s, ..partition };
+        let stats = |partitions| Stats { partitions, ..Stats::default() };
+        let idle = with_age(9, partition(1, 1.0, 0.3, Some(Class::MultiTail)));
         let hot = partition(2, 50.0, 0.9, Some(Class::MovingRight));
-        assert_eq!(stats(vec![idle.clone(), said_for(4, hot.clone())]).judged_since(18), Some(14));
-        assert_eq!(stats(vec![said_for(40, hot.clone()), hot]).judged_since(18), Some(0));
+        assert_eq!(stats(vec![idle.clone(), with_age(4, hot.clone())]).verdict_start(18), Some(14));
+        assert_eq!(stats(vec![with_age(40, hot.clone()), hot]).verdict_start(18), Some(0));
         let silent = partition(2, 50.0, 0.9, None);
-        assert_eq!(stats(vec![idle, silent]).judged_since(18), None, "of what is hot");
+        assert_eq!(stats(vec![idle, silent]).verdict_start(18), None, "of what is hot");
     }
 
     #[test]
     fn events_are_counted_by_why_they_were() {
-        let mut stats = Told::default();
+        let mut stats = Stats::default();
         let isolated = format!("load: {}; HOT_KEY: p_out 0.90", SplitWhy::IsolateKey);
         for (kind, why, in_vain) in [
             ("split", "load: its write lane", "t"),

@@ -120,17 +120,17 @@ struct Point {
 
 impl Load {
     /// True if more batches are to be sent.
-    fn goes_on(&self) -> bool {
-        let is_over = self.ends.is_some_and(|ends| Instant::now() >= ends);
+    fn should_continue(&self) -> bool {
+        let is_over = self.ends.is_some_and(|end| Instant::now() >= end);
         !is_over && !self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Present resource usage of the server.
+    /// Current resource usage of the server.
     pub(crate) async fn usage(&self) -> anyhow::Result<Usage> {
         self.meter.lock().await.read()
     }
 
-    /// Counts stored rows; prints a point when they pass a multiple of `report_every`.
+    /// Counts stored rows; prints a point when their number passes a multiple of `report_every`.
     async fn count(&self, rows: u64) -> anyhow::Result<()> {
         let stored_before = self.stored.fetch_add(rows, Ordering::Relaxed);
         let Some(interval) = self.report_every.filter(|interval| *interval > 0) else {
@@ -156,12 +156,12 @@ impl Load {
 /// # Errors
 /// If the server's process is gone.
 pub(crate) async fn run(load: &Arc<Load>, senders: Vec<Sender>) -> anyhow::Result<Tally> {
-    let watching = tokio::spawn({
+    let watcher = tokio::spawn({
         let load = Arc::clone(load);
         async move { watch(&load).await }
     });
     let tally = drive(load, senders).await;
-    watching.abort();
+    watcher.abort();
     progress("");
     tally
 }
@@ -177,14 +177,14 @@ pub(crate) async fn drive(load: &Arc<Load>, senders: Vec<Sender>) -> anyhow::Res
         workers.spawn(async move { work(&load, sender).await });
     }
     let mut tally = Tally::default();
-    let mut failed = None;
+    let mut failure = None;
     while let Some(worker) = workers.join_next().await {
         match worker? {
             Ok(worker_tally) => tally.add(worker_tally),
-            Err(error) => failed = Some(error),
+            Err(error) => failure = Some(error),
         }
     }
-    failed.map_or(Ok(tally), Err)
+    failure.map_or(Ok(tally), Err)
 }
 
 /// Reports progress, and samples the memory of a server with several processes.
@@ -205,11 +205,11 @@ async fn watch(load: &Load) {
 #[expect(clippy::cast_precision_loss, reason = "rows become a time")]
 async fn work(load: &Load, mut sender: Sender) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
-    while load.goes_on() {
+    while load.should_continue() {
         let Some((batch, waited)) = load.source.next().await else { break };
         tally.waited += waited;
         let start = load.pace.due(batch.rows_before as f64).await;
-        match patiently(&mut sender, &batch, &mut tally.retries).await {
+        match send_with_retries(&mut sender, &batch, &mut tally.retries).await {
             Ok(()) => {
                 tally.latencies.record(start.elapsed());
                 tally.rows += batch.rows;
@@ -232,7 +232,12 @@ async fn work(load: &Load, mut sender: Sender) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-async fn patiently(sender: &mut Sender, batch: &Batch, retries: &mut u64) -> Result<(), Failure> {
+/// Sends a batch; retries with increasing pauses while the error is retryable.
+async fn send_with_retries(
+    sender: &mut Sender,
+    batch: &Batch,
+    retries: &mut u64,
+) -> Result<(), Failure> {
     let mut pause = PAUSE;
     for _ in 0..RETRIES_MAX {
         match sender.send(batch).await {

@@ -30,8 +30,9 @@ impl State {
         // A replica's number is used once, counting replicas that a split has yet to create.
         let mut replicas = BTreeSet::new();
         for partition in self.partitions.values() {
-            let unborn = partition.splitting().into_iter().flat_map(|split| split.replicas.keys());
-            for replica in partition.all_replicas().keys().chain(unborn) {
+            let child_replicas =
+                partition.splitting().into_iter().flat_map(|split| split.replicas.keys());
+            for replica in partition.all_replicas().keys().chain(child_replicas) {
                 if *replica >= next.replica || !replicas.insert(*replica) {
                     return Err(format!("replica {replica} was given twice"));
                 }

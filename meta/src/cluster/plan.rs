@@ -79,7 +79,7 @@ pub(crate) struct View {
     pub(crate) nodes: BTreeMap<NodeId, NodeView>,
     pub(crate) partitions: Vec<PartitionView>,
     /// Replicas of partitions that a split is creating: nodes may have them before the catalog records them.
-    pub(crate) unborn: BTreeSet<(PartitionId, ReplicaId, NodeId)>,
+    pub(crate) child_replicas: BTreeSet<(PartitionId, ReplicaId, NodeId)>,
     /// Live nodes that do not report one of their replicas yet. It may be the child of a split that the parent's
     /// replica on that node has not applied yet: if the parent's replica left now, the child's would never be created.
     pub(crate) awaited: BTreeSet<NodeId>,
@@ -154,8 +154,8 @@ fn strangers(view: &View) -> Vec<Step> {
                 record.target.is_some() && to_be.all(|holder| holder != node)
             });
             let (partition, replica, node) = (*partition, *replica, *node);
-            let unborn = view.unborn.contains(&(partition, replica, node));
-            if !belongs && !counted_on && !unborn {
+            let is_child = view.child_replicas.contains(&(partition, replica, node));
+            if !belongs && !counted_on && !is_child {
                 steps.push(Step::Remove { partition, replica, node });
             }
         }

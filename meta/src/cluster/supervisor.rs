@@ -76,7 +76,7 @@ impl Supervisor {
             tokio::select! {
                 () = stop.cancelled() => break,
                 _ = tick.tick() => {
-                    self.look().await;
+                    self.plan_and_begin().await;
                     self.driver.tick();
                 }
                 changed = applied.changed() => if changed.is_err() { break },
@@ -92,7 +92,8 @@ impl Supervisor {
         self.driver.stop().await;
     }
 
-    async fn look(&mut self) {
+    /// Makes a plan and begins its steps.
+    async fn plan_and_begin(&mut self) {
         let core = Arc::clone(&self.core);
         let reports = core.presence.reports();
         // Plan on a snapshot of catalog and reports; the lock is released before anything is proposed.
@@ -116,7 +117,7 @@ impl Supervisor {
             }
             info!(%partition, "released the replicas of a merged partition");
         }
-        // Carry the plan out; after a proposal that fails, the next look makes a new plan.
+        // Carry the plan out; after a proposal that fails, the next tick makes a new plan.
         for step in steps {
             match step {
                 Step::Move { partition, add, remove, why } => {
@@ -155,12 +156,12 @@ impl Supervisor {
                     continue;
                 };
                 // A replica that has failed contributes nothing to its group.
-                let works = statuses.iter().any(|status| {
+                let is_working = statuses.iter().any(|status| {
                     status.partition == partition.id
                         && status.replica == *replica
                         && status.failure.is_none()
                 });
-                if !works {
+                if !is_working {
                     missing.insert((partition.id, *replica));
                 }
             }
@@ -187,16 +188,14 @@ impl Supervisor {
             }
         };
         let nodes = state.nodes().map(|record| (record.id, node(record)));
-        let long = |start: &Instant| reports.now - *start >= repair_after.min(MISSING_AFTER);
+        let is_overdue = |start: &Instant| reports.now - *start >= repair_after.min(MISSING_AFTER);
         let mut observed = Seen::new(reports);
         let (load, now_ms) = (self.core.load.lock(), self.core.now_ms());
         let partitions = state.partitions().map(|record| {
             let (leader, bytes) = observed.take(record.id);
-            let missing = record
-                .replicas
-                .keys()
-                .copied()
-                .filter(|replica| self.missing.get(&(record.id, *replica)).is_some_and(&long));
+            let missing = record.replicas.keys().copied().filter(|replica| {
+                self.missing.get(&(record.id, *replica)).is_some_and(&is_overdue)
+            });
             let table = state.table(record.table);
             // The replicas' reports may be older than the transfer.
             let recent = self.transferred.get(&record.id);
@@ -216,17 +215,17 @@ impl Supervisor {
                 reshaping: record.reshaping.is_some(),
             }
         });
-        let unborn = state.unborn().flat_map(|split| {
+        let child_replicas = state.splits_in_progress().flat_map(|split| {
             split.replicas.iter().map(|(replica, node)| (split.child, *replica, *node))
         });
-        let awaited = self.missing.iter().filter(|(_, start)| !long(start));
+        let awaited = self.missing.iter().filter(|(_, start)| !is_overdue(start));
         let awaited = awaited.filter_map(|((partition, replica), _)| {
             state.partition(*partition)?.replicas.get(replica).copied()
         });
         View {
             nodes: nodes.collect(),
             partitions: partitions.collect(),
-            unborn: unborn.collect(),
+            child_replicas: child_replicas.collect(),
             awaited: awaited.collect(),
         }
     }
@@ -260,7 +259,7 @@ impl Supervisor {
         self.removing.insert(key, Instant::now());
         let core = Arc::clone(&self.core);
         self.orders.spawn(async move {
-            match core.remove_stranger(partition, replica, node).await {
+            match core.remove_unknown(partition, replica, node).await {
                 Ok(()) => info!(%partition, %replica, %node, "removed an unknown replica"),
                 Err(error) => {
                     warn!(%partition, %replica, %node, %error, "removing an unknown replica failed")
@@ -271,9 +270,9 @@ impl Supervisor {
 }
 
 impl Core {
-    /// Removes a replica that the catalog does not know. A read barrier of meta's group comes first: a deposed
-    /// leader may know too little.
-    async fn remove_stranger(
+    /// Removes a replica that the catalog does not know. A read barrier of meta's group comes first, because the
+    /// catalog of a deposed leader may be out of date.
+    async fn remove_unknown(
         &self,
         partition: PartitionId,
         replica: ReplicaId,

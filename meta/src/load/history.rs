@@ -1,7 +1,7 @@
 //! Load history of partitions: one value per minute for a day, and one per ten minutes for two weeks.
 //!
-//! Invariants: spans are whole minutes (ten minutes) of the clock and ascend; only partitions that did anything in a
-//! span are in it; no more than [`ROWS_MAX`] rows of each kind are kept, the newest.
+//! Invariants: spans are whole minutes (or ten minutes) of the clock and ascend; a span has rows only for partitions
+//! that had load in it; the newest [`ROWS_MAX`] rows of each resolution are kept.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -43,12 +43,15 @@ pub(crate) struct History {
 struct Series {
     /// Number of the span in progress.
     span: u64,
+    /// Sums of the span in progress.
     open: BTreeMap<PartitionId, Sum>,
     rows: VecDeque<LoadHistory>,
 }
 
+/// Load of a partition in the span in progress, as a mean over the whole span.
 #[derive(Debug, Default)]
 struct Sum {
+    /// The newest load.
     last: Now,
     busy: f64,
     busy_max: f64,
@@ -56,7 +59,7 @@ struct Sum {
 }
 
 impl History {
-    /// Adds the current values; to be called about once a second.
+    /// Adds the current load of the partitions; to be called about once a second.
     pub(crate) fn note(&mut self, now_ms: u64, partitions: &[(PartitionId, Now)]) {
         self.minutes.note(now_ms, MINUTE_MS, DAY_MS, partitions);
         self.tens.note(now_ms, TEN_MINUTES_MS, FORTNIGHT_MS, partitions);

@@ -310,7 +310,7 @@ impl Keeper {
             // Samples are kept only for partitions that have some.
             let quiet = beat.write_keys.ticks.is_empty() && beat.read_keys.ticks.is_empty();
             if !quiet || watched.rings.is_some() {
-                watched.rings.get_or_insert_default().heard(beat, &watched.range);
+                watched.rings.get_or_insert_default().add_beat(beat, &watched.range);
             }
             // The scheduler gets the counters, with the term that orders them.
             let report = PartitionReport {
@@ -488,7 +488,7 @@ impl Judge for Bench<'_> {
             verdict.class = Class::Unsplittable;
         }
         watched.judged_ms = now_ms;
-        rings.judged(verdict);
+        rings.add_verdict(verdict);
         let verdict = confirm(&rings.verdicts);
         let same = watched.verdict.take().filter(|(previous, _)| previous.class == verdict.class);
         let since_ms = same.map_or(now_ms, |(_, since_ms)| since_ms);

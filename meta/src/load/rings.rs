@@ -24,18 +24,18 @@ pub(crate) struct Rings {
 }
 
 impl Rings {
-    /// Takes in a heartbeat.
-    pub(crate) fn heard(&mut self, beat: &LoadBeat, range: &KeyRange) {
-        let anew = std::mem::replace(&mut self.term, beat.term) != beat.term;
+    /// Adds the samples of a heartbeat.
+    pub(crate) fn add_beat(&mut self, beat: &LoadBeat, range: &KeyRange) {
+        let is_new_term = std::mem::replace(&mut self.term, beat.term) != beat.term;
         let sums = [beat.counters.busy_ns, beat.counters.scan_ns];
         for (kind, sum) in sums.into_iter().enumerate() {
-            let previous = if anew { 0 } else { self.last[kind] };
+            let previous = if is_new_term { 0 } else { self.last[kind] };
             // About half of the average comes from the last ten heartbeats.
             self.work[kind] = self.work[kind] * 0.93 + as_f64(sum.saturating_sub(previous)) * 0.07;
         }
         self.last = sums;
-        extend(&mut self.writes, &beat.write_keys, anew, range);
-        extend(&mut self.reads, &beat.read_keys, anew, range);
+        extend(&mut self.writes, &beat.write_keys, is_new_term, range);
+        extend(&mut self.reads, &beat.read_keys, is_new_term, range);
     }
 
     /// Samples of writes or of reads, whichever causes more work.
@@ -46,7 +46,7 @@ impl Rings {
     }
 
     /// Appends a verdict, and drops the oldest if there are too many.
-    pub(crate) fn judged(&mut self, verdict: Verdict) {
+    pub(crate) fn add_verdict(&mut self, verdict: Verdict) {
         if self.verdicts.len() == VERDICTS_MAX {
             self.verdicts.remove(0);
         }
@@ -73,9 +73,9 @@ fn as_f64(value: u64) -> f64 {
     value as f64
 }
 
-fn extend(sketch: &mut Sketch, beat: &Sketch, anew: bool, range: &KeyRange) {
-    if anew && let Some(first) = beat.ticks.first() {
-        // Another node has another clock.
+fn extend(sketch: &mut Sketch, beat: &Sketch, is_new_term: bool, range: &KeyRange) {
+    if is_new_term && let Some(first) = beat.ticks.first() {
+        // The new leader's clock may be behind the old one's.
         sketch.ticks.retain(|tick| tick.second < first.second);
     }
     for tick in &beat.ticks {
@@ -151,26 +151,26 @@ mod tests {
     #[test]
     fn a_second_that_comes_twice_counts_once_and_a_minute_is_kept() {
         let mut rings = Rings::default();
-        rings.heard(&beat(1, vec![tick(5, &[1]), tick(6, &[1, 2])]), &KeyRange::all());
-        rings.heard(&beat(1, vec![tick(6, &[9]), tick(7, &[3])]), &KeyRange::all());
+        rings.add_beat(&beat(1, vec![tick(5, &[1]), tick(6, &[1, 2])]), &KeyRange::all());
+        rings.add_beat(&beat(1, vec![tick(6, &[9]), tick(7, &[3])]), &KeyRange::all());
         assert_eq!(seconds(&rings), [5, 6, 7]);
         assert_eq!(rings.writes.ticks[1].count, 20);
-        rings.heard(&beat(1, vec![tick(66, &[1])]), &KeyRange::all());
+        rings.add_beat(&beat(1, vec![tick(66, &[1])]), &KeyRange::all());
         assert_eq!(seconds(&rings), [7, 66]);
     }
 
     #[test]
     fn a_new_leader_whose_clock_is_behind_is_heard_at_once() {
         let mut rings = Rings::default();
-        rings.heard(&beat(1, vec![tick(5, &[1]), tick(9, &[1])]), &KeyRange::all());
-        rings.heard(&beat(2, vec![tick(7, &[1])]), &KeyRange::all());
+        rings.add_beat(&beat(1, vec![tick(5, &[1]), tick(9, &[1])]), &KeyRange::all());
+        rings.add_beat(&beat(2, vec![tick(7, &[1])]), &KeyRange::all());
         assert_eq!(seconds(&rings), [5, 7]);
     }
 
     #[test]
     fn parts_of_a_range_know_what_lay_in_them() {
         let mut rings = Rings::default();
-        rings.heard(&beat(1, vec![tick(5, &[1, 2, 7, 8]), tick(6, &[1])]), &KeyRange::all());
+        rings.add_beat(&beat(1, vec![tick(5, &[1, 2, 7, 8]), tick(6, &[1])]), &KeyRange::all());
         let at = Bytes::from_static(&[5]);
         let left = rings.part(&KeyRange { start: Bytes::new(), end: Some(at.clone()) });
         let right = rings.part(&KeyRange { start: at, end: None });
@@ -190,11 +190,11 @@ mod tests {
         said.read_keys = Sketch { ticks: vec![tick(5, &[2])], heavy: Vec::new() };
         said.counters.busy_ns = 10;
         said.counters.scan_ns = 5;
-        rings.heard(&said, &KeyRange::all());
+        rings.add_beat(&said, &KeyRange::all());
         assert_eq!(rings.heavier().ticks[0].samples[0].key.as_ref(), [1]);
         for beats in 1..40 {
             said.counters.scan_ns = 5 + beats * 100;
-            rings.heard(&said, &KeyRange::all());
+            rings.add_beat(&said, &KeyRange::all());
         }
         assert_eq!(rings.heavier().ticks[0].samples[0].key.as_ref(), [2]);
     }

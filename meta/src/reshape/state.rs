@@ -130,9 +130,9 @@ impl State {
 
     /// A split or merge of the table's partitions, if there is one: other changes of the table wait for it.
     pub(crate) fn reshaping_of(&self, table: TableId) -> Option<Step> {
-        let mut of_table =
+        let mut changes =
             self.reshaping().filter(|record| record.table == table && !record.is_leaving());
-        of_table.find_map(|record| Some(record.reshaping.as_ref()?.step()))
+        changes.find_map(|record| Some(record.reshaping.as_ref()?.step()))
     }
 
     /// True if partitions of the table take part in this change.
@@ -143,8 +143,8 @@ impl State {
         })
     }
 
-    /// Splits under way, whose children may exist on nodes already.
-    pub(crate) fn unborn(&self) -> impl Iterator<Item = &Splitting> {
+    /// Splits in progress. Nodes may have replicas of their children already.
+    pub(crate) fn splits_in_progress(&self) -> impl Iterator<Item = &Splitting> {
         self.reshaping().filter_map(|record| record.splitting())
     }
 
@@ -155,13 +155,13 @@ impl State {
         replica: ReplicaId,
         node: NodeId,
     ) -> bool {
-        let recorded = self.partition(partition);
-        let recorded =
-            recorded.is_some_and(|record| record.all_replicas().get(&replica) == Some(&node));
-        let of_child = |split: &Splitting| {
+        let record = self.partition(partition);
+        let is_recorded =
+            record.is_some_and(|record| record.all_replicas().get(&replica) == Some(&node));
+        let has_replica = |split: &Splitting| {
             split.child == partition && split.replicas.get(&replica) == Some(&node)
         };
-        recorded || self.unborn().any(of_child)
+        is_recorded || self.splits_in_progress().any(has_replica)
     }
 
     /// Checks the invariants of this module, except those of one partition's replicas.
@@ -172,23 +172,25 @@ impl State {
         let mut children = BTreeSet::new();
         for partition in self.reshaping() {
             let Some(reshaping) = &partition.reshaping else { continue };
-            let wrong = |why: &str| {
+            let violation = |why: &str| {
                 Err(format!("partition {} is {}, {why}", partition.id, reshaping.describe()))
             };
             if reshaping.step() > Step(self.version()) {
-                return wrong("at a step above the catalog's version");
+                return violation("but the step of the change is above the catalog's version");
             }
             // The table's list and phase fit the change.
-            let Some(table) = self.table(partition.table) else { return wrong("without a table") };
+            let Some(table) = self.table(partition.table) else {
+                return violation("but its table does not exist");
+            };
             let listed = table.partitions.contains(&partition.id);
             if listed == partition.is_leaving() {
-                return wrong("which contradicts its table's list of partitions");
+                return violation("but its table's list of partitions says otherwise");
             }
             if listed && !matches!(table.phase, Phase::Ready | Phase::Dropping) {
-                return wrong("while its table is being changed");
+                return violation("but its table is being changed too");
             }
             if partition.target.is_some() && !matches!(reshaping, Reshaping::Joins { .. }) {
-                return wrong("while its replicas change");
+                return violation("but its replicas are being changed too");
             }
             // Both sides of the change agree on it.
             match reshaping {
@@ -198,13 +200,15 @@ impl State {
                         || self.partition(split.child).is_some()
                         || !children.insert(split.child)
                     {
-                        return wrong("and the id of its child is not its own");
+                        return violation("but the id of its child is not allocated, or is in use");
                     }
                     let nodes: BTreeSet<_> = split.replicas.values().collect();
                     if nodes != partition.replicas.values().collect()
                         || nodes.len() != split.replicas.len()
                     {
-                        return wrong("and its child's replicas are on other nodes");
+                        return violation(
+                            "but the replicas of its child are not one on each of its nodes",
+                        );
                     }
                     cut_inside(&table.schema, &table.placement, &partition.range, &split.at)
                         .map_err(|error| error.to_string())?;
@@ -214,14 +218,14 @@ impl State {
                     let partner = Reshaping::Joins { left: partition.id, step: merge.step };
                     let joined = right.filter(|right| right.reshaping.as_ref() == Some(&partner));
                     if joined.is_none_or(|right| right.range.start != partition.range.end) {
-                        return wrong("but its neighbour is not");
+                        return violation("but its neighbour is not merged with it");
                     }
                 }
                 Reshaping::Joins { left: owner, .. } => {
                     let change = self.partition(*owner).and_then(|owner| owner.reshaping.as_ref());
                     let absorbs = |change: &Reshaping| matches!(change, Reshaping::Merge(merge) if merge.right == partition.id);
                     if !change.is_some_and(absorbs) {
-                        return wrong("but its neighbour is not");
+                        return violation("but its neighbour is not merged with it");
                     }
                 }
                 Reshaping::Thawing { .. } | Reshaping::Leaving { .. } => {}

@@ -550,11 +550,11 @@ fn a_databases_ttl_reaches_the_tables_that_have_none() {
     assert_eq!(steps, [world.job("inherits")]);
     world.settle();
     let table = world.table("inherits");
-    assert_eq!(table.told_ttl, Some(DAY));
+    assert_eq!(table.ordered_ttl, Some(DAY));
     assert_eq!(table.schema.version, SchemaVersion(2));
     assert_eq!(table.schema.options.ttl, None);
-    assert_eq!(world.table("own").told_ttl, Some(7 * DAY));
-    assert_eq!(world.table("timeless").told_ttl, None);
+    assert_eq!(world.table("own").ordered_ttl, Some(7 * DAY));
+    assert_eq!(world.table("timeless").ordered_ttl, None);
     assert_eq!(world.change(database_ttl(Some(DAY))), Ok(Reply::Unchanged));
     assert!(invalid(world.change(database_ttl(Some(Duration::ZERO)))).contains("'ttl'"));
     let nowhere = Ddl::AlterDatabase { name: "nowhere".to_owned(), ttl: None };
@@ -575,9 +575,9 @@ fn a_table_in_the_middle_of_a_change_learns_of_the_ttl_afterwards() {
         assert!(world.visible(name));
     }
     world.settle();
-    assert_eq!(world.table("new").told_ttl, Some(DAY));
+    assert_eq!(world.table("new").ordered_ttl, Some(DAY));
     assert_eq!(world.table("new").schema.version, SchemaVersion(2));
-    assert_eq!(world.table("altered").told_ttl, Some(DAY));
+    assert_eq!(world.table("altered").ordered_ttl, Some(DAY));
     assert_eq!(world.table("altered").schema.version, SchemaVersion(3));
 }
 
@@ -587,6 +587,6 @@ fn a_new_table_starts_with_its_databases_ttl() {
     world.done(database_ttl(Some(DAY))).unwrap();
     world.done(create(new_table("t"))).unwrap();
     let table = world.table("t");
-    assert_eq!(table.told_ttl, Some(DAY));
+    assert_eq!(table.ordered_ttl, Some(DAY));
     assert_eq!(table.schema.version, SchemaVersion(1));
 }

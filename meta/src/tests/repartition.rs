@@ -224,7 +224,7 @@ fn a_ttl_a_truncation_and_a_drop_are_for_both() {
     let ttl = Some(Duration::from_secs(60));
     let options = TableOptions { append_mode: true, ttl, ..TableOptions::default() };
     world.done(alter("t", TableChange::SetOptions(options))).unwrap();
-    assert_eq!([world.table("t").told_ttl, world.table("t$former").told_ttl], [ttl, ttl]);
+    assert_eq!([world.table("t").ordered_ttl, world.table("t$former").ordered_ttl], [ttl, ttl]);
     let truncate = Ddl::TruncateTable { database: "public".to_owned(), name: "t".to_owned() };
     let Reply::Changed { steps } = world.change(truncate).unwrap() else { panic!("busy") };
     assert_eq!(steps.len(), 2);

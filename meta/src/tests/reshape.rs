@@ -302,7 +302,7 @@ fn a_ttl_of_the_database_reaches_a_table_when_its_split_is_over() {
     advance(&mut world, ids[1], Progress::GiveUp);
     advance(&mut world, ids[1], Progress::NotCut { epoch });
     assert_ne!(world.phase("t"), Phase::Ready);
-    assert_eq!(world.table("t").told_ttl, ttl);
+    assert_eq!(world.table("t").ordered_ttl, ttl);
     assert_eq!(world.table("t").partitions.len(), 4);
     world.settle();
 }

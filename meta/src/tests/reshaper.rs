@@ -394,12 +394,12 @@ async fn what_waits_for_a_group_that_cannot_decide_keeps_no_others_waiting() {
     }
     until("all were tried", || {
         let state = site.server.state();
-        state.unborn().filter(|split| split.given_up).count() == 8
+        state.splits_in_progress().filter(|split| split.given_up).count() == 8
     })
     .await;
     site.insist(split(ids[9], 950), |site| site.partitions("t").len() == 13).await;
     site.insist(merge(ids[10], ids[11]), |site| site.partitions("t").len() == 12).await;
-    assert_eq!(site.server.state().unborn().count(), 8, "those still wait");
+    assert_eq!(site.server.state().splits_in_progress().count(), 8, "those still wait");
     for id in &ids[..8] {
         site.nodes.one(1).groups.lock().leaders.insert(*id, NodeId(1));
     }

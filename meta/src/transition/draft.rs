@@ -119,13 +119,13 @@ impl<'a> Draft<'a> {
 
     /// Begins to send a schema to a table's partitions.
     pub(super) fn tell(&mut self, mut table: TableRecord, schema: TableSchema) {
-        table.told_ttl = self.state.ttl(table.database, &schema);
+        table.ordered_ttl = self.state.ttl(table.database, &schema);
         self.enter(table, Phase::Altering(Work::Schema(Arc::new(schema))));
     }
 
     /// Ends a table's work; it is ready then, unless its database's `ttl` has changed meanwhile.
     pub(super) fn settle(&mut self, table: TableRecord) {
-        if self.state.ttl(table.database, &table.schema) == table.told_ttl {
+        if self.state.ttl(table.database, &table.schema) == table.ordered_ttl {
             self.enter(table, Phase::Ready);
         } else {
             let schema = next_version(&table.schema);
@@ -135,7 +135,7 @@ impl<'a> Draft<'a> {
 
     /// Sends a table's `ttl` to its partitions if it differs from the one ordered last.
     pub(super) fn retell(&mut self, table: &TableRecord) {
-        if self.state.ttl(table.database, &table.schema) != table.told_ttl {
+        if self.state.ttl(table.database, &table.schema) != table.ordered_ttl {
             self.settle(table.clone());
         }
     }

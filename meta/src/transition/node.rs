@@ -143,9 +143,9 @@ impl State {
             self.table(partition.table).is_some_and(|table| table.is_named())
         };
         self.partitions().filter(stays).filter(move |partition| {
-            let unborn =
+            let child_nodes =
                 partition.splitting().into_iter().flat_map(|split| split.replicas.values());
-            partition.all_replicas().values().chain(unborn).any(|holder| *holder == node)
+            partition.all_replicas().values().chain(child_nodes).any(|holder| *holder == node)
         })
     }
 }

@@ -81,7 +81,7 @@ pub(super) fn repartition(
         id,
         name: next,
         placement: placement.clone(),
-        told_ttl: state.ttl(table.database, &table.schema),
+        ordered_ttl: state.ttl(table.database, &table.schema),
         partitions,
         former: Some(table.id),
         succeeded_by: None,

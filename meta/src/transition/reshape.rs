@@ -328,7 +328,7 @@ impl Draft<'_> {
     /// Writes a table after a change of its partitions, which the edits already hold. A change of its `ttl` that
     /// waited for this, and that no client repeats, begins now.
     fn free(&mut self, table: &TableRecord) {
-        let current = self.state.ttl(table.database, &table.schema) == table.told_ttl;
+        let current = self.state.ttl(table.database, &table.schema) == table.ordered_ttl;
         if current || self.is_in_change(table.id) {
             self.edits.push(Edit::Table(Arc::new(table.clone())));
         } else {

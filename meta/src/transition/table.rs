@@ -77,7 +77,7 @@ pub(super) fn create_table(
     let mut draft = Draft::new(state);
     let id = draft.new_table();
     let partitions = draft.new_partitions(id, ranges, places)?;
-    let told_ttl = state.ttl(database.id, &schema);
+    let ordered_ttl = state.ttl(database.id, &schema);
     let table = TableRecord {
         id,
         database: database.id,
@@ -87,7 +87,7 @@ pub(super) fn create_table(
         schema: Arc::new(schema),
         placement: new.placement.clone(),
         dropped_names: BTreeSet::new(),
-        told_ttl,
+        ordered_ttl,
         partitions,
         former: None,
         succeeded_by: None,

@@ -55,7 +55,7 @@ struct Recent {
     write: u64,
 }
 
-/// Initial state of a group that begins with an entry of another group's log, besides that entry.
+/// Initial state of a group that begins with an entry of another group's log; the entry itself comes separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seeded {
     /// Vote for the replica that proposed the entry, as a quorum has given it.
@@ -339,11 +339,11 @@ impl Index {
     ) -> Result<Released, RaftError> {
         let log = self.groups.get_mut(&group).ok_or_else(|| unknown(group))?;
         let mut released = Released::new();
-        let keep_end = last.map_or(0, |last| last.index + 1).max(log.first);
-        if keep_end >= log.end() {
+        let end = last.map_or(0, |last| last.index + 1).max(log.first);
+        if end >= log.end() {
             return Ok(released);
         }
-        while log.end() > keep_end {
+        while log.end() > end {
             if let Some(Slot::Stored(location)) = log.slots.pop_back() {
                 *released.entry(location.segment).or_default() += 1;
             }
@@ -512,7 +512,7 @@ impl Index {
         }
     }
 
-    /// Removes names of dropped entries from the list of recent entries, so that it does not grow without bound.
+    /// Removes dropped entries from `order`, so that it does not grow without bound.
     fn trim_order(&mut self) {
         if self.order.len() < 1024 + 2 * self.cached_entries {
             return;

@@ -127,7 +127,7 @@ impl Partition {
         let removed: Vec<FileId> = replaced.chain(forgotten).collect();
         let files = clipped.into_iter().chain(self.handles(&added)).collect();
         {
-            let _nobody_applies = self.applying.lock();
+            let _applying = self.applying.lock();
             self.update(|current| {
                 let position = durable.position();
                 Ok(current.resized(layout, &removed, files, position, width)?.recorded(durable))

@@ -182,7 +182,7 @@ impl Settled {
         // The new range takes effect now; the edit that names the new files is recorded later.
         let prerequisites = new_files.iter().map(|handle| handle.path.clone()).collect();
         {
-            let _nobody_applies = partition.applying.lock();
+            let _applying = partition.applying.lock();
             let position = durable.position();
             partition.update(|current| {
                 current.resized(layout, &removed_ids, new_files, position, width)

@@ -315,9 +315,9 @@ pub(crate) fn parts_within<'a>(
     range: &'a KeyRange,
 ) -> impl Iterator<Item = KeyRange> + use<'a> {
     let ends_before = |part: &KeyRange| part.end.as_ref().is_some_and(|end| *end <= range.start);
-    let starts_behind = |part: &KeyRange| range.end.as_ref().is_some_and(|end| *end <= part.start);
+    let starts_after = |part: &KeyRange| range.end.as_ref().is_some_and(|end| *end <= part.start);
     let start = ranges.partition_point(ends_before);
-    let end = ranges.partition_point(|part| !starts_behind(part));
+    let end = ranges.partition_point(|part| !starts_after(part));
     let parts = ranges[start..end.max(start)].iter().map(|part| part.intersect(range));
     parts.filter(|part| !part.is_empty())
 }

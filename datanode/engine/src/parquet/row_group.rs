@@ -161,7 +161,7 @@ impl Column {
         if count == array.len() {
             return Ok(());
         }
-        // The dictionary is full. The crate decides whether a dictionary for some of the rows pays.
+        // The dictionary is full. The crate decides whether a dictionary for part of the rows is worthwhile.
         if let Some(texts) = self.texts.take() {
             for earlier in texts.into_arrays(array.data_type())? {
                 self.write_plain(field, &earlier)?;

@@ -6,9 +6,9 @@
 //!                                                     └─ deleted ones: their series read as usual
 //! ```
 //!
-//! A source that has a version of a series' newest key has it as the series' last row. So the last rows of all sources
-//! tell which key that is, and their rows with that key are all versions of it. If the key turns out to be deleted, an
-//! older row is the newest, and the whole series is read.
+//! If a source holds a version of a series' newest key, that version is the last row of the series in this source. So
+//! the highest key among the last rows of all sources is the newest one, and the last rows with that key are all its
+//! versions. If the newest version is a delete, an older row is the newest, and the rest of the series is read.
 //!
 //! This is not possible when rows that share a key are kept, when the time index is not the last column of the key,
 //! when a domain on the time index has an upper end (the newest row within it is not the series' last), or when domains
@@ -38,16 +38,16 @@ use crate::rows::fold::DELETE;
 use crate::rows::merge::{Input, Merge, settle};
 use crate::rows::run::{Run, ops, own_bytes};
 
-/// With more series than this whose newest row is deleted, all rows are read.
+/// Maximum series whose newest row is deleted; with more of them, all rows are read.
 const DELETED_MAX: usize = 64;
 
-/// The newest rows; `None` if they cannot be read in this way.
+/// Stream of the newest rows; `None` if they cannot be read in this way.
 pub(crate) fn stream(reading: &Reading, cache: &Arc<SeriesCache>) -> Option<RowStream> {
     let Reading { version, domains, exact, .. } = reading;
     let layout = &version.layout;
     let tail = layout.time_tail()?;
     let time = layout.time.as_ref().and_then(|time| domains.get(&time.name));
-    let possible = layout.policy.folds()
+    let is_possible = layout.policy.folds()
         && reading.limit.is_none()
         && domains.iter().all(|(name, _)| layout.is_key(name))
         && time.is_none_or(has_no_end);
@@ -55,10 +55,10 @@ pub(crate) fn stream(reading: &Reading, cache: &Arc<SeriesCache>) -> Option<RowS
     sources.files.sort_by_key(|file| (file.meta().run, file.meta().id));
     let mut spans =
         sources.files.iter().map(FileEntry::span).chain(sources.runs.iter().map(|run| run.span()));
-    // For files that reach beyond the partition's range, the ends within it are known.
-    let inside = *exact == layout.range
+    // Ends of series are kept within the partition's range only, so a narrower range must contain all sources.
+    let is_contained = *exact == layout.range
         || spans.all(|(first, last)| exact.contains(first) && exact.contains(last));
-    if !possible || !inside {
+    if !is_possible || !is_contained {
         return None;
     }
     let search = Search { reading: reading.clone(), cache: Arc::clone(cache), sources, tail };
@@ -91,26 +91,26 @@ impl Search {
         if deleted.len() > DELETED_MAX {
             return Ok(self.all());
         }
-        let mut rest = Vec::new();
+        let mut older_rows = Vec::new();
         for key in deleted {
             let start = Bytes::copy_from_slice(series(&key, self.tail));
             let older = KeyRange { start, end: Some(key) };
             let exact = reading.exact.intersect(&older);
             let (streams, _) = Reading { exact, parallelism: 1, ..reading.clone() }.streams();
-            rest.extend(streams);
+            older_rows.extend(streams);
         }
         let rows = futures::stream::iter(rows.into_iter().map(Ok));
-        Ok(rows.chain(futures::stream::iter(rest).flatten()).boxed())
+        Ok(rows.chain(futures::stream::iter(older_rows).flatten()).boxed())
     }
 
-    /// All rows, one after the other.
+    /// All rows, one stream after the other.
     fn all(&self) -> RowStream {
         let reading = Reading { parallelism: 1, ..self.reading.clone() };
         let (streams, _) = reading.streams();
         futures::stream::iter(streams).flatten().boxed()
     }
 
-    /// The ends of all files, then of all runs; `None` if a file has too many.
+    /// Ends of the series of all files, then of all runs; `None` if a file has too many series.
     async fn ends(&self) -> Result<Option<Vec<Arc<SeriesEnds>>>> {
         let layout = &self.reading.version.layout;
         let mut ends = Vec::with_capacity(self.sources.files.len() + self.sources.runs.len());

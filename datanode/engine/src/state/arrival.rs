@@ -191,7 +191,7 @@ impl Partition {
         };
         self.record(&mut manifest, edit, &files).await?;
         {
-            let _nobody_applies = self.applying.lock();
+            let _applying = self.applying.lock();
             self.update(|current| Ok(current.installed(next)))?;
         }
         drop(manifest);

@@ -155,7 +155,7 @@ impl<'a> Cells<'a> {
     }
 
     fn write(&self, row: usize, text: &mut String) -> Result<(), ArrowError> {
-        let written = match self {
+        let result = match self {
             Self::Null => text.write_str("null"),
             Self::Bool(values) => write!(text, "{}", values.value(row)),
             Self::Signed(values) => {
@@ -180,7 +180,7 @@ impl<'a> Cells<'a> {
                 Ok(())
             }
         };
-        written.map_err(|error| ArrowError::ExternalError(Box::new(error)))
+        result.map_err(|error| ArrowError::ExternalError(Box::new(error)))
     }
 }
 

@@ -1,20 +1,20 @@
 //! One second of load: the demand on each partition, what lanes and nodes can serve of it, and the keys.
 //!
-//! Invariants: the demand on a table's partitions adds up to the demand on the table (of which patient clients hold
-//! back what cannot be served now); a lane serves no more than its capacity, a node no more than its cores.
+//! Invariants: the demand on a table's partitions adds up to the demand on the table (patient clients hold back
+//! the part that cannot be served now); a lane serves no more than its capacity, a node no more than its cores.
 
 use super::Cluster;
 use super::events::Event;
 use super::parts::{NONE, Node, Partition};
 use crate::number::whole;
 
-/// A lane with less than the rest of its capacity free counts as full.
-const NEARLY: f64 = 1.0 - 1e-9;
+/// Share of its capacity at which a lane counts as full.
+const FULL_SHARE: f64 = 1.0 - 1e-9;
 
 /// Share of a lane's full speed that a partition has in this second, given its leader's node and its stalls.
 fn capacity(part: &Partition, node: &Node) -> f64 {
-    let moving = 1.0 - (part.stall_ms.min(1_000) as f64 / 1_000.0);
-    if node.up { node.speed * moving } else { 0.0 }
+    let running = 1.0 - (part.stall_ms.min(1_000) as f64 / 1_000.0);
+    if node.up { node.speed * running } else { 0.0 }
 }
 
 impl Cluster {
@@ -25,7 +25,7 @@ impl Cluster {
         }
         for table in 0..self.tables.len() {
             if self.tables[table].live {
-                self.ask(table);
+                self.set_demand(table);
             }
         }
         for node in &mut self.nodes {
@@ -41,8 +41,8 @@ impl Cluster {
         self.measure();
     }
 
-    /// Computes the present demand on each partition of a table, and on its nodes.
-    fn ask(&mut self, table: usize) {
+    /// Computes the current demand on each partition of a table, and adds it to the load of the nodes.
+    fn set_demand(&mut self, table: usize) {
         let at_us = self.at_us();
         let entry = &self.tables[table];
         let lane = self.options.lane_rows_per_s;
@@ -72,7 +72,7 @@ impl Cluster {
         }
         for (index, id) in entry.order.iter().enumerate() {
             let full =
-                held_back && demand[index] * patience >= self.capacity_of(*id) * lane * NEARLY;
+                held_back && demand[index] * patience >= self.capacity_of(*id) * lane * FULL_SHARE;
             let part = &mut self.parts[*id as usize];
             part.count(self.now_ms);
             part.is_waited_for = full;
@@ -99,7 +99,7 @@ impl Cluster {
         capacity(part, &self.nodes[part.leader as usize])
     }
 
-    /// Computes what lanes and nodes serve of it.
+    /// Computes the part of a table's demand that lanes and nodes serve.
     fn serve(&mut self, table: usize) {
         let lane = self.options.lane_rows_per_s;
         for id in &self.tables[table].order {

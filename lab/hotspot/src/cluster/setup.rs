@@ -15,13 +15,13 @@ use crate::metrics::Books;
 use crate::number::small;
 use crate::workload::{Spread, TableLoad, background};
 
-/// Partitions of one background table.
+/// Maximum partitions of one background table.
 const BACKGROUND_TABLE: u32 = 1_000;
 /// Size of a background partition: full, so that none are merged.
 const BACKGROUND_BYTES: f64 = 400.0 * 1_048_576.0;
 
 impl Cluster {
-    /// Creates a cluster under these loads; the first table is measured.
+    /// Creates a cluster with a table for each load; results are measured for the first table.
     #[must_use]
     pub fn new(options: Options, loads: Vec<TableLoad>) -> Self {
         let node = Node { up: true, speed: 1.0, factor: 1.0, ..Node::default() };
@@ -43,7 +43,7 @@ impl Cluster {
             events_done: 0,
             options,
         };
-        // The scheduler learns the nodes first, then the measured tables.
+        // Add the nodes first, then the tables whose partitions are on them.
         for index in 0..cluster.nodes.len() {
             let facts = NodeFacts { capacity: cluster.options.cores, ..NodeFacts::default() };
             cluster.scheduler.set_node(Self::node_id(small(index)), facts);
@@ -79,7 +79,7 @@ impl Cluster {
         }
     }
 
-    /// Three nodes for a partition's replicas.
+    /// Nodes for a partition's replicas, the leader's first: three, or all if there are fewer.
     pub(crate) fn voters(&self, table: u64, part: u64, spread: Spread) -> [u32; 3] {
         let nodes = self.nodes.len() as u64;
         let mut voters = [NONE; 3];
@@ -122,7 +122,7 @@ impl Cluster {
             offered: 0.0,
             backlog: 0.0,
         };
-        // One partition for each cut, each with three replicas.
+        // One partition below the first cut and one above each cut.
         let cuts = std::mem::take(&mut entry.load.cuts);
         let spread = entry.load.spread;
         let lows = std::iter::once(Vec::new()).chain(cuts.iter().cloned());

@@ -145,9 +145,11 @@ pub(crate) fn keys(
     let entity = Part::Listed(Arc::clone(entities));
     let stamp = Part::Stamp(time);
     let bucket = Part::Even(0, BUCKETS);
-    let grows = if time.descending { Tail::Left } else { Tail::Right };
+    let growing_end = if time.descending { Tail::Left } else { Tail::Right };
     let (parts, names, placement, tail) = match design {
-        Design::TsUid | Design::TsUidAuto => (vec![stamp, entity], vec!["ts", name], 0, grows),
+        Design::TsUid | Design::TsUidAuto => {
+            (vec![stamp, entity], vec!["ts", name], 0, growing_end)
+        }
         Design::UidTs | Design::Single => (vec![entity, stamp], vec![name, "ts"], 0, Tail::None),
         Design::HashUid => {
             let pairs = Part::Listed(Arc::new(entities.bucketed()));

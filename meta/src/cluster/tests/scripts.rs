@@ -215,7 +215,7 @@ impl Runner for View {
                 let partition = run::take(&mut arguments, "partition", 0)?;
                 let id = replica(partition, NodeId(at));
                 if run::take(&mut arguments, "born", false)? {
-                    self.unborn.insert((PartitionId(partition), id, NodeId(at)));
+                    self.child_replicas.insert((PartitionId(partition), id, NodeId(at)));
                 }
                 node(self, at)?.has.insert(PartitionId(partition), id);
                 String::new()
