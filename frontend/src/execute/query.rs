@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DataFusionError, ParamValues, ScalarValue, SchemaError};
+use datafusion::common::{
+    Column, DataFusionError, ExprSchema, ParamValues, ScalarValue, SchemaError,
+};
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::{DdlStatement, Expr, LogicalPlan};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};

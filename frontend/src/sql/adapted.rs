@@ -798,6 +798,26 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_a_choice_are_exact_unless_it_is_only_shown() {
+        for shown in [
+            "SELECT coalesce(i, 0.5) FROM t",
+            "SELECT CASE WHEN b THEN 1.5 ELSE 2 END AS x, greatest(i, 1.5) FROM t",
+        ] {
+            assert_eq!(adapted(shown).unwrap(), shown);
+        }
+        for exact in [
+            "SELECT coalesce(i, 0.5) + i FROM t",
+            "SELECT CASE WHEN b THEN 1.50 ELSE NULL END FROM t",
+            "SELECT i FROM t WHERE CASE WHEN b THEN 0.1 ELSE i END > 0",
+            "SELECT x FROM (SELECT greatest(i, 1.5) AS x FROM t) AS u",
+            "SELECT mod(i, 1.5) FROM t",
+        ] {
+            let adapted = adapted(exact).unwrap();
+            assert!(adapted.contains("AS DECIMAL("), "{adapted}");
+        }
+    }
+
+    #[test]
     fn words_are_the_planners() {
         for (written, meant) in [
             ("0.1::FLOAT", "0.1::DOUBLE PRECISION"),
