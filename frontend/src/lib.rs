@@ -22,6 +22,7 @@ mod newest;
 pub mod output;
 pub mod query_log;
 mod quorum;
+#[path = "../sql/src/lib.rs"]
 pub mod sql;
 
 #[cfg(any(test, feature = "fake"))]
