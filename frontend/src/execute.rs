@@ -16,14 +16,15 @@ mod show;
 use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
+use partita_sql::Notice;
+use partita_sql::statement::{Admin, CopyFrom, Discard, Statement, Transaction, TransactionModes};
 
 use self::maintain::Maintenance;
 pub use self::observe::CopyLog;
 use crate::error::SqlError;
-use crate::output::{CopyIn, CopyOut, Notice, Output};
+use crate::output::{CopyIn, CopyOut, Output};
 use crate::scan::Usage;
 use crate::session::Session;
-use crate::sql::statement::{Admin, CopyFrom, Discard, Statement, Transaction, TransactionModes};
 
 /// A started statement: its output, and the sources of its cost.
 pub(crate) struct Executed {

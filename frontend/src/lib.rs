@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   door ── Session::run ──┬─ SELECT ─── DataFusion plan ── table.rs ── scan.rs ──┐
-//!                          ├─ INSERT ─── sql/insert.rs ──┐                        ├── leaders
+//!                          ├─ INSERT ─── partita-sql ────┐                        ├── leaders
 //!   door ── Frontend::ingest (columns) ──────────────────┴─ ingest.rs ── router.rs ┘
 //!                          └─ DDL ────── meta
 //! ```
@@ -22,8 +22,6 @@ mod newest;
 pub mod output;
 pub mod query_log;
 mod quorum;
-#[path = "../sql/src/lib.rs"]
-pub mod sql;
 
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
@@ -62,8 +60,10 @@ mod zoned;
 pub use execute::CopyLog;
 pub use frontend::{Frontend, FrontendOptions};
 pub use metrics::FrontendMetrics;
-pub use output::{CopyIn, CopyOut, Notice, Output, RowStream, Severity};
+pub use output::{CopyIn, CopyOut, Output, RowStream};
 pub use partita_lanes as lanes;
+pub use partita_sql as sql;
+pub use partita_sql::{Notice, Severity, Statement};
 pub use partita_worker::Zone;
 pub use partita_worker::civil;
 pub use partita_worker::error;
@@ -76,7 +76,6 @@ pub use partita_worker::zoned::as_instants;
 pub use query_log::{QueryLog, QueryLogEntry};
 pub use session::{Prepared, Session, SessionOptions};
 pub use settings::setting_names;
-pub use sql::Statement;
 
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,8 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use partita_lanes::{Lane, Reason};
 use partita_proto::catalog::{DEFAULT_DATABASE, Table};
+use partita_sql::parser;
+use partita_sql::statement::{Statement, TableName};
 use partita_worker::Zone;
 use tokio_util::sync::CancellationToken;
 
@@ -25,8 +27,6 @@ use crate::frontend::Frontend;
 use crate::functions;
 use crate::output::Output;
 use crate::settings::Settings;
-use crate::sql::parser;
-use crate::sql::statement::{Statement, TableName};
 
 /// Maximum rows of a prepared INSERT that runs without a lane, on the thread that received it.
 const LIGHT_ROWS_MAX: usize = 1_000;

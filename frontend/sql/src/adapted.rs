@@ -53,7 +53,7 @@ const ELEMENTS_MAX: usize = 10_000;
 ///
 /// # Errors
 /// When the text of an array is malformed, or has too many elements.
-pub(crate) fn adapt(statement: &mut PlannerStatement) -> Result<(), SqlError> {
+pub fn adapt(statement: &mut PlannerStatement) -> Result<(), SqlError> {
     let PlannerStatement::Statement(tree) = statement else { return Ok(()) };
     match tree.visit(&mut Adapted) {
         ControlFlow::Continue(()) => Ok(()),
@@ -729,7 +729,7 @@ fn call(name: &str, args: Vec<Expr>) -> Expr {
 mod tests {
     use super::super::statement::Statement;
     use super::*;
-    use crate::sql::parser::parse;
+    use crate::parser::parse;
 
     /// A query in the planner's words, or the error's SQLSTATE.
     fn adapted(sql: &str) -> Result<String, String> {

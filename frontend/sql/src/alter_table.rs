@@ -13,7 +13,7 @@ use super::statement::{
 };
 use super::tokens::Tokens;
 use crate::error::SqlError;
-use crate::output::Notice;
+use crate::notice::Notice;
 
 impl Tokens<'_> {
     /// Takes what follows ALTER TABLE.

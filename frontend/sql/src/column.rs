@@ -17,7 +17,7 @@ use super::literal::{literal, typed};
 use super::statement::ColumnDefinition;
 use super::tokens::Tokens;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError, UNDEFINED_COLUMN};
-use crate::output::Notice;
+use crate::notice::Notice;
 
 /// Functions whose result changes between calls; a stored column may not be computed by them.
 const VOLATILE: &[&str] = &[

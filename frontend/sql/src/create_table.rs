@@ -21,7 +21,7 @@ use super::options::{OptionPair, OptionValue};
 use super::statement::{ColumnDefinition, CreateTable, Partitioning, TableOption};
 use super::tokens::Tokens;
 use crate::error::SqlError;
-use crate::output::Notice;
+use crate::notice::Notice;
 
 /// The parts of the statement that have been parsed.
 #[derive(Default)]

@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{Expr, Ident, Select, SelectItem, VisitMut,
 use super::shown_names::{folded, given_name};
 
 /// Gives select items the names that they have in PostgreSQL; returns false when there is nothing to name.
-pub(crate) fn give_names(statement: &mut PlannerStatement) -> bool {
+pub fn give_names(statement: &mut PlannerStatement) -> bool {
     let mut naming = Naming { found: false };
     if let PlannerStatement::Statement(tree) = statement {
         let _: ControlFlow<()> = tree.visit(&mut naming);
@@ -59,7 +59,7 @@ impl VisitorMut for Naming {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sql::{Statement, parse};
+    use crate::{Statement, parse};
 
     fn named(sql: &str) -> String {
         let Some(Statement::Query(mut query)) = parse(sql).unwrap().pop() else { panic!("{sql}") };

@@ -227,7 +227,7 @@ fn call(key: &Expr) -> Expr {
 
 #[cfg(test)]
 mod tests {
-    use crate::sql::{Statement, parse};
+    use crate::{Statement, parse};
 
     fn read(sql: &str) -> String {
         let Some(Statement::Query(query)) = parse(sql).unwrap().pop() else { panic!("{sql}") };

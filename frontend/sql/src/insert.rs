@@ -106,7 +106,7 @@ impl Reader<'_> {
         while self.take_byte(b'.') {
             parts.push(self.name("a name")?);
         }
-        if parts.len() == 3 && parts[0] == crate::catalog::CATALOG {
+        if parts.len() == 3 && parts[0] == crate::error::CATALOG {
             parts.remove(0);
         }
         if parts.len() > 2 {

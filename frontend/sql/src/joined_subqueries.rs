@@ -336,7 +336,7 @@ fn restrict(relation: &mut TableFactor, conditions: Vec<Expr>) -> Result<(), Sql
 #[cfg(test)]
 mod tests {
     use super::super::statement::Statement;
-    use crate::sql::parser::parse;
+    use crate::parser::parse;
 
     /// A query with its subqueries moved, or the error's SQLSTATE.
     fn moved(sql: &str) -> Result<String, String> {

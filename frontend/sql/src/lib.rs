@@ -8,9 +8,10 @@
 //!   COPY's bytes ── copy ──────────────────────────┴─ column_builder ── RecordBatch
 //! ```
 //!
-//! Nothing here waits, touches the catalog or keeps state between statements.
+//! Nothing here waits, touches the catalog or keeps state between statements. [`partita_worker::SqlError`] and the functions of SQL are
+//! those of [`partita_worker`].
 
-pub(crate) mod adapted;
+pub mod adapted;
 mod admin;
 mod alter_table;
 mod column;
@@ -30,15 +31,16 @@ pub mod identifier;
 mod insert;
 mod joined_subqueries;
 pub mod literal;
-pub(crate) mod merged;
+pub mod merged;
 mod new_placement;
 mod new_table;
+pub mod notice;
 mod options;
 pub mod parser;
 mod partitioning;
 mod refused;
 mod repartition;
-pub(crate) mod rewritten;
+pub mod rewritten;
 mod rule;
 mod session;
 mod shape;
@@ -56,17 +58,20 @@ mod unique_names;
 mod values;
 mod weight;
 
-pub(crate) use given_names::give_names;
+use partita_worker::error;
+
+pub use given_names::give_names;
+pub use notice::{Notice, Severity};
 pub use parser::parse;
 pub use partita_worker::bytes;
 pub use partitioning::PartitioningOption;
 pub use repartition::{Repartition, Step};
-pub(crate) use shown_names::with_shown_names;
-pub(crate) use sort_keys::name_numbered;
+pub use shown_names::with_shown_names;
+pub use sort_keys::name_numbered;
 pub use statement::Statement;
-pub(crate) use table_names::rename_tables;
-pub(crate) use tail::of_table as tail_notice;
-pub(crate) use unique_names::number_alike;
+pub use table_names::rename_tables;
+pub use tail::of_table as tail_notice;
+pub use unique_names::number_alike;
 pub use values::{StatementTime, Target};
 
 #[cfg(test)]

@@ -32,10 +32,10 @@ use super::shown_names::{folded, given_name};
 use crate::error::{AMBIGUOUS_COLUMN, SqlError, UNDEFINED_COLUMN};
 
 /// The columns of the tables in a statement, in order, by the name that the statement uses.
-pub(crate) type Tables = HashMap<String, Vec<String>>;
+pub type Tables = HashMap<String, Vec<String>>;
 
 /// The tables in a statement whose columns must be looked up: all, if it has a join that merges columns, else none.
-pub(crate) fn tables(statement: &PlannerStatement) -> Vec<ObjectName> {
+pub fn tables(statement: &PlannerStatement) -> Vec<ObjectName> {
     let mut visitor = Named { merges: false, tables: Vec::new() };
     if let PlannerStatement::Statement(tree) = statement {
         let _nothing_breaks = tree.visit(&mut visitor);
@@ -84,7 +84,7 @@ fn merges(item: &TableWithJoins) -> bool {
 ///
 /// # Errors
 /// When the columns of a join are unknown, missing or ambiguous.
-pub(crate) fn rewrite(statement: &mut PlannerStatement, tables: &Tables) -> Result<(), SqlError> {
+pub fn rewrite(statement: &mut PlannerStatement, tables: &Tables) -> Result<(), SqlError> {
     let PlannerStatement::Statement(tree) = statement else { return Ok(()) };
     match tree.visit(&mut Merged { tables, shared: HashMap::new() }) {
         ControlFlow::Continue(()) => Ok(()),
@@ -585,7 +585,7 @@ impl VisitorMut for Replace<'_> {
 mod tests {
     use super::super::statement::Statement;
     use super::*;
-    use crate::sql::parser::parse;
+    use crate::parser::parse;
 
     /// A query with its joins written out, or the error's SQLSTATE.
     fn written(sql: &str) -> Result<String, String> {

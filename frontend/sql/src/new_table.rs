@@ -24,7 +24,7 @@ use super::rule::rule;
 use super::statement::{CreateTable, Partitioning};
 use super::tail;
 use crate::error::{DUPLICATE_COLUMN, SqlError, UNDEFINED_COLUMN};
-use crate::output::Notice;
+use crate::notice::Notice;
 
 /// SQLSTATE of a table definition that contradicts itself.
 const INVALID_TABLE: &str = "42P16";

@@ -87,7 +87,7 @@ const QUICK_BYTES_MAX: usize = 8 << 10;
 const QUICK_INSERT_BYTES_MAX: usize = 256 << 10;
 
 /// Parses the statements of a text if that takes well under a millisecond; `None` if it may take longer.
-pub(crate) fn parse_quickly(sql: &str) -> Option<Result<Vec<Statement>, SqlError>> {
+pub fn parse_quickly(sql: &str) -> Option<Result<Vec<Statement>, SqlError>> {
     let first = sql.trim_start().get(.."insert".len()).unwrap_or_default();
     let most =
         if first.eq_ignore_ascii_case("insert") { QUICK_INSERT_BYTES_MAX } else { QUICK_BYTES_MAX };

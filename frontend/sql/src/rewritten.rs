@@ -353,7 +353,7 @@ fn plain_digits(text: &str) -> Option<String> {
 
 /// Turns numbers with a point in the rows of an INSERT into decimals: PostgreSQL rounds decimals where they are
 /// inserted into integers.
-pub(crate) fn exact_rows(statement: &mut Statement) {
+pub fn exact_rows(statement: &mut Statement) {
     let Statement::Query(query) = statement else { return };
     match query.body.as_mut() {
         SetExpr::Values(values) => {
@@ -612,7 +612,7 @@ fn ordered_by_constant(function: &Function) -> Option<Expr> {
 
 /// Turns negated differences into differences with swapped operands; returns false when there are none. The planner
 /// cannot negate a difference of times.
-pub(crate) fn turn_differences(statement: &mut PlannerStatement) -> bool {
+pub fn turn_differences(statement: &mut PlannerStatement) -> bool {
     let PlannerStatement::Statement(tree) = statement else { return false };
     let mut has_differences = false;
     let _: ControlFlow<()> = visit_expressions_mut(tree, |expression| {
@@ -965,7 +965,7 @@ fn not(expr: Expr) -> Expr {
 #[cfg(test)]
 mod tests {
     use super::super::statement::Statement;
-    use crate::sql::parser::parse;
+    use crate::parser::parse;
 
     /// A query with its parts written as they mean, or the error's SQLSTATE.
     fn read(sql: &str) -> Result<String, String> {

@@ -30,7 +30,7 @@ pub fn shown_name(field: &Field) -> &str {
 }
 
 /// The columns of a query, with their shown names in the metadata.
-pub(crate) fn with_shown_names(statement: &PlannerStatement, schema: SchemaRef) -> SchemaRef {
+pub fn with_shown_names(statement: &PlannerStatement, schema: SchemaRef) -> SchemaRef {
     let PlannerStatement::Statement(statement) = statement else { return schema };
     let Statement::Query(query) = statement.as_ref() else { return schema };
     let Some(items) = items(&query.body) else { return schema };
@@ -211,7 +211,7 @@ fn type_name(data_type: &DataType) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sql::parse;
+    use crate::parse;
 
     /// What the columns of a query are called, given what the planner calls them.
     fn names(sql: &str, planned: &[&str]) -> Vec<String> {

@@ -29,7 +29,7 @@ pub(super) fn drop_repeated(tree: &mut impl VisitMut) {
 }
 
 /// Replaces numbers in ORDER BY by their items; returns false when there are none.
-pub(crate) fn name_numbered(statement: &mut PlannerStatement) -> bool {
+pub fn name_numbered(statement: &mut PlannerStatement) -> bool {
     let mut has_numbers = false;
     if let PlannerStatement::Statement(tree) = statement {
         let _: ControlFlow<()> = tree.visit(&mut each(|keys, items| {
@@ -91,7 +91,7 @@ pub(super) fn item<'a>(key: &Expr, items: &'a [SelectItem]) -> Option<&'a Expr> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sql::{Statement, parse};
+    use crate::{Statement, parse};
 
     fn statement(sql: &str) -> PlannerStatement {
         let Some(Statement::Query(query)) = parse(sql).unwrap().pop() else { panic!("{sql}") };

@@ -24,7 +24,7 @@ use partita_proto::service::AdminOrder;
 
 use super::partitioning::PartitioningOption;
 use super::repartition::Repartition;
-use crate::output::Notice;
+use crate::notice::Notice;
 
 /// One SQL statement.
 #[derive(Clone, Debug)]

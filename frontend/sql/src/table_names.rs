@@ -19,7 +19,7 @@ use super::shown_names::folded;
 const RENAMED: &str = "__table_";
 
 /// Renames all tables that qualify columns; returns false when there are none, or a name has a schema.
-pub(crate) fn rename_tables(statement: &mut PlannerStatement) -> bool {
+pub fn rename_tables(statement: &mut PlannerStatement) -> bool {
     let PlannerStatement::Statement(tree) = statement else { return false };
     let mut qualifiers = Qualifiers::default();
     if Visit::visit(tree.as_ref(), &mut qualifiers).is_break() || qualifiers.names.is_empty() {
@@ -131,7 +131,7 @@ impl VisitorMut for Renaming {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sql::{Statement, parse};
+    use crate::{Statement, parse};
 
     fn renamed(sql: &str) -> Option<String> {
         let Some(Statement::Query(mut query)) = parse(sql).unwrap().pop() else { panic!("{sql}") };

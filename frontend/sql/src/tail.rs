@@ -9,7 +9,7 @@ use partita_proto::schema::{Column, ColumnType, TableSchema};
 
 use super::column::columns_of;
 use super::identifier::{fold, quote, quote_list};
-use crate::output::Notice;
+use crate::notice::Notice;
 
 /// Partitions that a suggested hash begins with: a few for each node of a small cluster.
 const PARTITIONS: u16 = 16;
@@ -43,7 +43,7 @@ pub(super) fn notice(table: &str, schema: &TableSchema, placement: &Placement) -
 }
 
 /// The notice for an existing table.
-pub(crate) fn of_table(table: &Table) -> Option<Notice> {
+pub fn of_table(table: &Table) -> Option<Notice> {
     notice(&table.name, &table.schema, &table.placement)
 }
 

@@ -17,7 +17,7 @@ use partita_proto::service::NewTable;
 
 use super::statement::{CreateTable, Statement};
 use crate::error::SqlError;
-use crate::output::Notice;
+use crate::notice::Notice;
 
 /// The one statement of a text.
 pub(super) fn one(sql: &str) -> Result<Statement, SqlError> {

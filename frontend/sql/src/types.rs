@@ -10,7 +10,7 @@ use partita_proto::schema::{ColumnType, TextLength, Unit};
 
 use super::tokens::Tokens;
 use crate::error::{SqlError, UNDEFINED_OBJECT};
-use crate::output::Notice;
+use crate::notice::Notice;
 
 /// Precision and scale of a DECIMAL without either.
 const DECIMAL_DEFAULT: (u8, i8) = (38, 10);

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 /// Numbers items that have the same name; returns false when there are none.
-pub(crate) fn number_alike(statement: &mut PlannerStatement) -> bool {
+pub fn number_alike(statement: &mut PlannerStatement) -> bool {
     let mut numbering = Numbering { found: false };
     if let PlannerStatement::Statement(tree) = statement {
         let _: ControlFlow<()> = tree.visit(&mut numbering);
@@ -75,7 +75,7 @@ fn without_casts(expr: &Expr) -> Expr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sql::{Statement, parse};
+    use crate::{Statement, parse};
 
     fn numbered(sql: &str) -> String {
         let Some(Statement::Query(mut query)) = parse(sql).unwrap().pop() else { panic!("{sql}") };

@@ -10,6 +10,9 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{SetExpr, Statement as Ast};
 use futures::StreamExt;
 use partita_proto::catalog::Table;
+use partita_sql::identifier::quote;
+use partita_sql::parser;
+use partita_sql::statement::{Delete, Query, Statement};
 
 use super::Executed;
 use super::query::Source;
@@ -18,9 +21,6 @@ use crate::ingest::check_delete;
 use crate::output::Output;
 use crate::scan::Usage;
 use crate::session::Session;
-use crate::sql::identifier::quote;
-use crate::sql::parser;
-use crate::sql::statement::{Delete, Query, Statement};
 
 impl Session {
     pub(super) async fn delete(

@@ -10,10 +10,10 @@ use futures::future::join_all;
 use partita_proto::catalog::Table;
 use partita_proto::error::Error;
 use partita_proto::id::{NodeId, PartitionId};
+use partita_sql::statement::TableName;
 
 use crate::error::SqlError;
 use crate::session::Session;
-use crate::sql::statement::TableName;
 
 /// Maximum time for which failures are retried.
 const RETRY_TIME: Duration = Duration::from_secs(5);

@@ -10,6 +10,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{Stream, StreamExt};
 use partita_lanes::{Lane, Reason};
+use partita_sql::Statement;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::Executed;
@@ -19,7 +20,6 @@ use crate::output::{CopyIn, CopyOut, Output, RowStream};
 use crate::query_log::QueryLogEntry;
 use crate::scan::{Usage, fan_out};
 use crate::session::Session;
-use crate::sql::Statement;
 
 const CONNECTION_FAILURE: &str = "08006";
 

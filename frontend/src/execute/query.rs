@@ -15,6 +15,11 @@ use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::ObjectName;
 use futures::StreamExt;
 use partita_proto::catalog::Table;
+use partita_sql::adapted::adapt;
+use partita_sql::merged::{self, Tables};
+use partita_sql::rewritten::turn_differences;
+use partita_sql::statement::{Explain, InsertSource, Query, Statement};
+use partita_sql::{give_names, name_numbered, number_alike, rename_tables, with_shown_names};
 use partita_worker::with_bounded_constants;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -27,11 +32,6 @@ use crate::guard::guarded;
 use crate::output::{Output, RowStream};
 use crate::scan::{Usage, pin_scans};
 use crate::session::{Planned, Prepared, Session};
-use crate::sql::adapted::adapt;
-use crate::sql::merged::{self, Tables};
-use crate::sql::rewritten::turn_differences;
-use crate::sql::statement::{Explain, InsertSource, Query, Statement};
-use crate::sql::{give_names, name_numbered, number_alike, rename_tables, with_shown_names};
 
 /// Maximum plans of a statement whose partitions keep changing; then it fails.
 const PLANS_MAX: u32 = 3;

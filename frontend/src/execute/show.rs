@@ -7,6 +7,8 @@ use arrow::compute::kernels::comparison::like;
 use partita_proto::catalog::Table;
 use partita_proto::load::LoadRequest;
 use partita_proto::schema::{Column, Semantic};
+use partita_sql::show::create_table_sql;
+use partita_sql::statement::{Show, TableName};
 
 use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::SqlError;
@@ -14,8 +16,6 @@ use crate::hotspot::shown::explain_hotspot;
 use crate::information::semantic;
 use crate::output::Output;
 use crate::session::Session;
-use crate::sql::show::create_table_sql;
-use crate::sql::statement::{Show, TableName};
 use crate::system::bound_text;
 
 impl Session {

@@ -12,9 +12,8 @@ use partita_proto::key::KeyCodec;
 use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
 use partita_proto::route::{PartitionMap, hash_cuts};
-
-use crate::sql::identifier::{quote, quote_list};
-use crate::sql::show::create_table_sql;
+use partita_sql::identifier::{quote, quote_list};
+use partita_sql::show::create_table_sql;
 
 /// The clauses of a design: `PARTITION BY HASH (u) PARTITIONS 8, PRIMARY KEY (u, ts)`.
 pub(crate) fn clauses(table: &Table, design: &Design) -> String {

@@ -9,8 +9,8 @@ use partita_proto::schema::{ColumnType, Unit};
 use super::numeric::{NumericError, read_numeric};
 use super::rows::Rows;
 use super::{BAD_COPY_FORMAT, Decoded};
+use crate::column_builder::{ColumnBuilder, DATETIME_OVERFLOW, Integer, rescale};
 use crate::error::{NUMERIC_OUT_OF_RANGE, SqlError};
-use crate::sql::column_builder::{ColumnBuilder, DATETIME_OVERFLOW, Integer, rescale};
 
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
 /// Flags of the header that a reader must know. The only one ever defined was for row ids, which no longer exist.

@@ -13,8 +13,8 @@ use super::WriteRow;
 use super::binary::{EPOCH_DAYS, EPOCH_MICROS};
 use super::numeric::write_numeric;
 use super::text_out::ticks;
+use crate::column_builder::{DATETIME_OVERFLOW, rescale};
 use crate::error::SqlError;
-use crate::sql::column_builder::{DATETIME_OVERFLOW, rescale};
 
 pub(super) struct BinaryEncoder {
     /// Number of fields of a row, in the format's width.

@@ -5,7 +5,7 @@ use super::Decoded;
 use super::rows::Rows;
 use super::text::{newlines, unexpected_end};
 use crate::error::SqlError;
-use crate::sql::statement::{CopyHeader, CopyOptions};
+use crate::statement::{CopyHeader, CopyOptions};
 
 pub(super) struct CsvDecoder {
     delimiter: u8,
@@ -31,7 +31,7 @@ struct Search {
 
 impl CsvDecoder {
     pub(super) fn new(options: &CopyOptions, columns: &[String]) -> Self {
-        let flags = |option: &crate::sql::statement::CopyColumns| {
+        let flags = |option: &crate::statement::CopyColumns| {
             columns.iter().map(|column| option.contains(column)).collect()
         };
         Self {

@@ -2,7 +2,7 @@
 
 use partita_proto::schema::ColumnType;
 
-use crate::sql::decimal::{DecimalError, parse_decimal};
+use crate::decimal::{DecimalError, parse_decimal};
 
 const NEGATIVE: u16 = 0x4000;
 const POSITIVE: u16 = 0;

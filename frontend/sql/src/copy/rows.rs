@@ -9,8 +9,8 @@ use partita_proto::catalog::Table;
 use partita_worker::Zone;
 
 use super::BAD_COPY_FORMAT;
+use crate::column_builder::ColumnBuilder;
 use crate::error::SqlError;
-use crate::sql::column_builder::ColumnBuilder;
 
 /// Maximum rows of a batch.
 const BATCH_ROWS: usize = 8192;

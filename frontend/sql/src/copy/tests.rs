@@ -15,8 +15,8 @@ use proptest::prelude::*;
 
 use super::{CopyDecoder, CopyEncoder};
 use crate::error::SqlError;
-use crate::sql::statement::{CopyColumns, CopyFormat, CopyHeader, CopyOptions};
-use crate::sql::tests::made;
+use crate::statement::{CopyColumns, CopyFormat, CopyHeader, CopyOptions};
+use crate::tests::made;
 
 fn two() -> Table {
     made("CREATE TABLE t (a INT PRIMARY KEY, b STRING)")

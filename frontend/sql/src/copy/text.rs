@@ -4,7 +4,7 @@
 use super::rows::Rows;
 use super::{BAD_COPY_FORMAT, Decoded};
 use crate::error::SqlError;
-use crate::sql::statement::{CopyHeader, CopyOptions};
+use crate::statement::{CopyHeader, CopyOptions};
 
 pub(super) struct TextDecoder {
     delimiter: u8,

@@ -9,8 +9,8 @@ use partita_worker::value_text::TextColumn;
 
 use super::WriteRow;
 use crate::error::SqlError;
-use crate::sql::shown_names::shown_name;
-use crate::sql::statement::{CopyFormat, CopyHeader, CopyOptions};
+use crate::shown_names::shown_name;
+use crate::statement::{CopyFormat, CopyHeader, CopyOptions};
 
 pub(super) struct TextEncoder {
     csv: bool,

@@ -10,7 +10,7 @@ use partita_proto::schema::{
 use partita_proto::value::Value;
 
 use super::{create, new_table};
-use crate::output::Severity;
+use crate::notice::Severity;
 
 /// As they stand in the manual that many schemas were copied from.
 const LOGS: &[(&str, &str)] = &[

@@ -8,9 +8,9 @@ use partita_worker::Zone;
 use proptest::prelude::*;
 
 use super::made;
-use crate::sql::StatementTime;
-use crate::sql::parse;
-use crate::sql::statement::Statement;
+use crate::StatementTime;
+use crate::parse;
+use crate::statement::Statement;
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
     made(
@@ -58,7 +58,7 @@ fn try_all(sql: &str) {
             }
             Statement::Execute(execute) => {
                 for parameter in &execute.parameters {
-                    drop(crate::sql::literal::scalar(parameter));
+                    drop(crate::literal::scalar(parameter));
                 }
             }
             _ => {}

@@ -6,8 +6,8 @@ use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::service::{AdminOrder, TableChange};
 
 use super::{made, one};
-use crate::sql::parse;
-use crate::sql::statement::{
+use crate::parse;
+use crate::statement::{
     Admin, AlterChange, AlterTable, CopyColumns, CopyFormat, CopyHeader, Fetch, InsertSource, Set,
     SetValue, Show, Statement, TableName, Transaction,
 };

@@ -7,8 +7,8 @@ use partita_proto::value::Value;
 
 use super::{made, one};
 use crate::error::SqlError;
-use crate::sql::repartition::Step;
-use crate::sql::statement::Statement;
+use crate::repartition::Step;
+use crate::statement::Statement;
 
 const RANGE: &str =
     "CREATE TABLE t (a INT, b STRING, PRIMARY KEY (a, b)) SPLIT AT ((10), (20), (30))";

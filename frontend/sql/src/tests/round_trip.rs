@@ -17,7 +17,7 @@ use partita_proto::value::Value;
 use proptest::prelude::*;
 
 use super::{made, new_table, table};
-use crate::sql::show::create_table_sql;
+use crate::show::create_table_sql;
 
 fn units() -> impl Strategy<Value = Unit> {
     prop::sample::select(vec![Unit::Second, Unit::Millisecond, Unit::Microsecond, Unit::Nanosecond])

@@ -12,9 +12,9 @@ use partita_worker::Zone;
 use proptest::prelude::*;
 
 use super::{made, one};
+use crate::StatementTime;
 use crate::error::SqlError;
-use crate::sql::StatementTime;
-use crate::sql::statement::{Insert, Statement};
+use crate::statement::{Insert, Statement};
 
 /// 2024-02-29 12:00:00.123456789.
 const NOW: StatementTime = StatementTime { now: 1_709_208_000_123_456_789, zone: Zone::UTC };
