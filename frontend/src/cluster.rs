@@ -14,7 +14,7 @@ use partita_proto::service::ReplicaStatus;
 
 use crate::error::SqlError;
 use crate::router::Router;
-use crate::system::statuses;
+use crate::statuses::statuses;
 use crate::virtual_table::{Cell, Kind, batch, schema};
 
 /// The columns of `sys.nodes`.
@@ -97,7 +97,7 @@ pub(crate) fn metas(members: &[MetaMember]) -> Result<RecordBatch, SqlError> {
 
 /// Rows of `sys.replicas`.
 pub(crate) async fn replicas(router: &Router) -> Result<RecordBatch, SqlError> {
-    let statuses = statuses(router).await;
+    let statuses = statuses(router.nodes().as_ref()).await;
     let catalog = router.catalog();
     let mut rows = Vec::new();
     for table in catalog.tables.values().flat_map(BTreeMap::values) {

@@ -52,8 +52,8 @@ use crate::query_log::QueryLog;
 use crate::router::Router;
 use crate::session::{Session, SessionOptions};
 use crate::set_operations::CountedSetOperations;
+use crate::statuses::{statuses, table_bytes};
 use crate::subqueries::ExactSubqueries;
-use crate::system::table_bytes;
 use crate::unnested::UnnestedSubqueries;
 use crate::zoned::{TimeTypes, ZonedTimes};
 
@@ -187,7 +187,8 @@ impl Frontend {
     /// and former placements. A table that no node reports is missing. Asks every node, and waits a few seconds at
     /// most.
     pub async fn table_bytes(&self) -> HashMap<TableId, u64> {
-        table_bytes(&self.router).await
+        let statuses = statuses(self.router.nodes().as_ref()).await;
+        table_bytes(&self.catalog(), &statuses)
     }
 
     /// Estimated number of rows of a table, without former placements, from figures that are a few seconds old;

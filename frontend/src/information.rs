@@ -7,9 +7,9 @@ use arrow::record_batch::RecordBatch;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::schema::{Column, ColumnType, Semantic, TextLength};
 
+use crate::bound_text::bound_text;
 use crate::catalog::{CATALOG, INFORMATION, SYSTEM, Sources};
 use crate::error::SqlError;
-use crate::system::bound_text;
 use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};
 
 const SCHEMATA: &[(&str, Kind)] = &[

@@ -14,6 +14,7 @@
 #![recursion_limit = "256"]
 
 mod at_data;
+mod bound_text;
 pub mod catalog;
 pub mod functions;
 pub mod metrics;
@@ -50,6 +51,7 @@ mod scan;
 mod session;
 mod set_operations;
 mod settings;
+mod statuses;
 mod subqueries;
 mod system;
 mod table;

@@ -49,7 +49,7 @@ use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::home::at_home;
 use crate::ingest::plan::{Completed, TablePlan, TablePlans};
 use crate::ingest::size::slices;
-use crate::leaders::Leaders;
+use crate::leaders::{Leaders, is_absent};
 use crate::load::{Loads, overload};
 use crate::metrics::FrontendMetrics;
 use crate::quorum;
@@ -84,7 +84,7 @@ pub(crate) struct Router {
     timeout: Duration,
     metrics: Arc<FrontendMetrics>,
     plans: TablePlans,
-    row_counts: RowCounts,
+    row_counts: Arc<RowCounts>,
     leaders: Leaders,
     members: watch::Receiver<Arc<Members>>,
     together: Together,
@@ -152,7 +152,7 @@ impl Router {
             timeout,
             metrics,
             plans: TablePlans::default(),
-            row_counts: RowCounts::default(),
+            row_counts: Arc::default(),
             leaders: Leaders::default(),
             members,
             together: Together::default(),
@@ -195,12 +195,8 @@ impl Router {
     }
 
     /// Estimated rows of partitions, a few seconds old: for the order of joins, never for a result.
-    pub(crate) fn row_counts(self: &Arc<Self>) -> Arc<HashMap<PartitionId, u64>> {
-        self.row_counts.get(self)
-    }
-
-    pub(crate) fn set_row_counts(&self, counts: HashMap<PartitionId, u64>) {
-        self.row_counts.set(counts);
+    pub(crate) fn row_counts(&self) -> Arc<HashMap<PartitionId, u64>> {
+        self.row_counts.get(&self.nodes, &self.home)
     }
 
     /// Ingest plan of a table at its schema version.
@@ -638,12 +634,6 @@ impl Router {
         // The caller looks at the catalog in any case, so a timeout does not matter.
         let _waited = tokio::time::timeout_at(wait_end, newer).await.is_ok();
     }
-}
-
-/// Returns true if a node does not have the requested partition. If the catalog assigns it to the node, it will
-/// arrive: some nodes get a new partition earlier than others.
-pub(crate) fn is_absent(error: &Error) -> bool {
-    matches!(error, Error::NotFound { kind: "partition", .. })
 }
 
 /// Newest version of a table in a catalog; `None` if it was dropped.

@@ -10,13 +10,13 @@ use partita_proto::schema::{Column, Semantic};
 use partita_sql::show::create_table_sql;
 use partita_sql::statement::{Show, TableName};
 
+use crate::bound_text::bound_text;
 use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::SqlError;
 use crate::hotspot::shown::explain_hotspot;
 use crate::information::semantic;
 use crate::output::Output;
 use crate::session::Session;
-use crate::system::bound_text;
 
 impl Session {
     pub(super) fn show(&self, show: &Show) -> Result<Output, SqlError> {

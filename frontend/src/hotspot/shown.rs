@@ -15,8 +15,8 @@ use serde_json::{Value as Json, json};
 use super::class::{explain, is_curable, is_splittable, remedy};
 use super::ddl;
 use super::replay::{Found, replay};
+use crate::bound_text::bound_text;
 use crate::error::SqlError;
-use crate::system::bound_text;
 use crate::virtual_table::{Cell, Kind, batch, schema};
 
 /// Columns of EXPLAIN HOTSPOT.

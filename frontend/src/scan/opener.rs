@@ -24,7 +24,8 @@ use tokio::time::Instant;
 use super::{Part, ScanSpec};
 use crate::at_data::AtData;
 use crate::error::{OUT_OF_MEMORY, SqlError};
-use crate::router::{Router, is_absent};
+use crate::leaders::is_absent;
+use crate::router::Router;
 
 /// First pause before a partition is tried again.
 const PAUSE: Duration = Duration::from_millis(5);
