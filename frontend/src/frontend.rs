@@ -55,6 +55,7 @@ use crate::set_operations::CountedSetOperations;
 use crate::statuses::{statuses, table_bytes};
 use crate::subqueries::ExactSubqueries;
 use crate::unnested::UnnestedSubqueries;
+use crate::view::ClusterView;
 use crate::zoned::{TimeTypes, ZonedTimes};
 
 /// Default memory of all queries together before they spill or fail.
@@ -116,6 +117,7 @@ impl Default for FrontendOptions {
 pub struct Frontend {
     options: FrontendOptions,
     meta: Arc<dyn MetaService>,
+    view: Arc<ClusterView>,
     router: Arc<Router>,
     /// State for the expressions of tables: functions, but no catalog.
     state: Arc<SessionState>,
@@ -146,31 +148,39 @@ impl Frontend {
         let metrics = Arc::new(FrontendMetrics::default());
         let query_log = Arc::new(QueryLog::new(options.query_log_len));
         let loads = Loads::new(Arc::clone(&meta));
-        let router = Arc::new(Router::new(
+        let view = Arc::new(ClusterView::new(
             nodes,
             (meta.catalog(), meta.members()),
-            Arc::clone(&loads),
-            options.in_flight_bytes_max,
             options.write_timeout,
             Arc::clone(&metrics),
             home,
         ));
+        let router =
+            Router::new(Arc::clone(&view), Arc::clone(&loads), options.in_flight_bytes_max);
         // Two states share one runtime: expressions of tables get no catalog, sessions do.
         let runtime = runtime(&options)?;
         let state = Arc::new(state(&options, Arc::clone(&runtime)));
         let context = SessionContext::new_with_state(self::state(&options, runtime));
         let sources = Sources {
-            router: Arc::clone(&router),
+            view: Arc::clone(&view),
             query_log: Arc::clone(&query_log),
             loads: Arc::clone(&loads),
-            members: meta.members(),
             meta: Arc::clone(&meta),
         };
         let databases = Databases::new(sources, Arc::clone(&state));
         context.register_catalog(CATALOG, Arc::new(databases));
-        let shared =
-            Self { options, meta, router, state, context, query_log, metrics, loads, lanes };
-        Ok(Arc::new(shared))
+        Ok(Arc::new(Self {
+            options,
+            meta,
+            view,
+            router: Arc::new(router),
+            state,
+            context,
+            query_log,
+            metrics,
+            loads,
+            lanes,
+        }))
     }
 
     /// A session of a client.
@@ -180,21 +190,21 @@ impl Frontend {
 
     /// The newest catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.router.catalog()
+        self.view.catalog()
     }
 
     /// Bytes that each table stores, in files and memtables, each row once however many replicas it has; without logs
     /// and former placements. A table that no node reports is missing. Asks every node, and waits a few seconds at
     /// most.
     pub async fn table_bytes(&self) -> HashMap<TableId, u64> {
-        let statuses = statuses(self.router.nodes().as_ref()).await;
+        let statuses = statuses(self.view.nodes().as_ref()).await;
         table_bytes(&self.catalog(), &statuses)
     }
 
     /// Estimated number of rows of a table, without former placements, from figures that are a few seconds old;
     /// `None` without any figures. Does not wait.
     pub fn about_rows(&self, table: &Table) -> Option<u64> {
-        let counts = self.router.row_counts();
+        let counts = self.view.row_counts();
         let routes = table.partitions.routes().iter();
         let partition_rows = routes.filter_map(|route| counts.get(&route.partition).copied());
         partition_rows.reduce(u64::saturating_add)
@@ -241,6 +251,12 @@ impl Frontend {
         &self.loads
     }
 
+    /// The cluster as this frontend sees it.
+    pub(crate) fn view(&self) -> &Arc<ClusterView> {
+        &self.view
+    }
+
+    /// Sends rows to the leaders of their partitions.
     pub(crate) fn router(&self) -> &Arc<Router> {
         &self.router
     }

@@ -56,6 +56,7 @@ mod subqueries;
 mod system;
 mod table;
 mod unnested;
+mod view;
 mod virtual_table;
 mod zoned;
 

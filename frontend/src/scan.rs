@@ -57,7 +57,7 @@ use crate::at_data::AtData;
 use crate::error::SqlError;
 use crate::near_end::NearEndExec;
 use crate::newest::Within;
-use crate::router::Router;
+use crate::view::ClusterView;
 
 /// Partitions that one output opens before it reads them.
 const OPEN_AHEAD: usize = 4;
@@ -103,7 +103,7 @@ impl ScanSpec {
 /// Operator that scans some of a table's partitions.
 pub(crate) struct PartitionScanExec {
     spec: ScanSpec,
-    router: Arc<Router>,
+    view: Arc<ClusterView>,
     parts: Vec<Arc<Part>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -205,7 +205,7 @@ pub(crate) async fn pin_scans(
 }
 
 impl PartitionScanExec {
-    pub(crate) fn new(spec: ScanSpec, router: Arc<Router>) -> Self {
+    pub(crate) fn new(spec: ScanSpec, view: Arc<ClusterView>) -> Self {
         let routes = spec.table.partitions.routes();
         let parts = spec
             .touched
@@ -226,7 +226,7 @@ impl PartitionScanExec {
         );
         Self {
             spec,
-            router,
+            view,
             parts,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -259,7 +259,7 @@ impl PartitionScanExec {
             rows: self.spec.rows.map(|rows| rows.div_ceil(ROWS_PER_SERIES)),
             ..self.spec.clone()
         };
-        Some((Self::new(spec, Arc::clone(&self.router)), columns))
+        Some((Self::new(spec, Arc::clone(&self.view)), columns))
     }
 
     /// Returns true if the domains include the newest row of every series of which they include any: they restrict
@@ -300,13 +300,13 @@ impl PartitionScanExec {
         let touched = table.partitions.prune(&ranges);
         let outputs = spec.outputs.min(touched.len() * spec.streams).max(1);
         let spec = ScanSpec { domains, touched, outputs, ..spec.clone() };
-        Ok(Some(Self::new(spec, Arc::clone(&self.router))))
+        Ok(Some(Self::new(spec, Arc::clone(&self.view))))
     }
 
     /// The scan with operators pushed down to its partitions.
     pub(crate) fn with_at_data(&self, at_data: AtData) -> Self {
         let spec = ScanSpec { at_data: Some(at_data), ..self.spec.clone() };
-        Self::new(spec, Arc::clone(&self.router))
+        Self::new(spec, Arc::clone(&self.view))
     }
 
     pub(crate) fn spec(&self) -> &ScanSpec {
@@ -329,7 +329,7 @@ impl PartitionScanExec {
 
     /// Returns true if the rows come from other processes.
     pub(crate) fn is_remote(&self) -> bool {
-        self.router.nodes().remote()
+        self.view.nodes().remote()
     }
 
     /// Cost of the scan so far.
@@ -353,7 +353,7 @@ impl PartitionScanExec {
     }
 
     fn opener(&self) -> Opener {
-        Opener { spec: self.spec.clone(), router: Arc::clone(&self.router) }
+        Opener { spec: self.spec.clone(), view: Arc::clone(&self.view) }
     }
 
     fn describe(&self) -> String {
@@ -459,7 +459,7 @@ impl ExecutionPlan for PartitionScanExec {
 
     // A plan that runs again opens its partitions again.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::new(self.spec.clone(), Arc::clone(&self.router))))
+        Ok(Arc::new(Self::new(self.spec.clone(), Arc::clone(&self.view))))
     }
 
     // An estimate, for the order of joins.
@@ -490,7 +490,7 @@ impl ExecutionPlan for PartitionScanExec {
             return None;
         }
         let spec = ScanSpec { limit, ..self.spec.clone() };
-        Some(Arc::new(Self::new(spec, Arc::clone(&self.router))))
+        Some(Arc::new(Self::new(spec, Arc::clone(&self.view))))
     }
 
     fn execute(&self, output: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

@@ -19,8 +19,8 @@ use crate::cluster;
 use crate::error::SqlError;
 use crate::load::{balance, stats, tables as load};
 use crate::query_log::QueryLog;
-use crate::router::Router;
 use crate::statuses::{leader, statuses};
+use crate::view::ClusterView;
 use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};
 
 /// Columns of `sys.partitions`.
@@ -69,34 +69,34 @@ const COUNTERS: &[(&str, Kind)] = &[("name", Kind::Text), ("value", Kind::Count)
 /// Tables of `sys`.
 pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTable>> {
     // Each table keeps its own handle to its source.
-    let router = Arc::clone(&sources.router);
+    let view = Arc::clone(&sources.view);
     let partitions = VirtualTable::new(schema(PARTITIONS), move || {
-        let router = Arc::clone(&router);
-        async move { partitions(&router).await }
+        let view = Arc::clone(&view);
+        async move { partitions(&view).await }
     });
-    let router = Arc::clone(&sources.router);
+    let view = Arc::clone(&sources.view);
     let tables = VirtualTable::new(schema(TABLES), move || {
-        let router = Arc::clone(&router);
-        async move { table_rows(&router).await }
+        let view = Arc::clone(&view);
+        async move { table_rows(&view).await }
     });
     let log = Arc::clone(&sources.query_log);
     let query_log = VirtualTable::new(QueryLog::schema(), move || {
         let log = Arc::clone(&log);
         async move { log.batch() }
     });
-    let router = Arc::clone(&sources.router);
+    let view = Arc::clone(&sources.view);
     let counters = VirtualTable::new(schema(COUNTERS), move || {
-        let router = Arc::clone(&router);
-        async move { counters(&router) }
+        let view = Arc::clone(&view);
+        async move { counters(&view) }
     });
-    let router = Arc::clone(&sources.router);
+    let view = Arc::clone(&sources.view);
     let replicas = VirtualTable::new(schema(cluster::REPLICAS), move || {
-        let router = Arc::clone(&router);
-        async move { cluster::replicas(&router).await }
+        let view = Arc::clone(&view);
+        async move { cluster::replicas(&view).await }
     });
-    let members = sources.members.clone();
+    let view = Arc::clone(&sources.view);
     let nodes = VirtualTable::new(schema(cluster::NODES), move || {
-        let members = Arc::clone(&members.borrow());
+        let members = view.members();
         async move { cluster::nodes(&members) }
     });
     let meta = Arc::clone(&sources.meta);
@@ -148,10 +148,10 @@ fn load_tables(sources: &Sources) -> Vec<(&'static str, Arc<VirtualTable>)> {
         .into_iter()
         .chain(historical)
         .map(|((name, columns, rows), request)| {
-            let (loads, router) = (Arc::clone(&sources.loads), Arc::clone(&sources.router));
+            let (loads, view) = (Arc::clone(&sources.loads), Arc::clone(&sources.view));
             let table = VirtualTable::new(schema(columns), move || {
-                let (loads, router) = (Arc::clone(&loads), Arc::clone(&router));
-                async move { rows(loads.ask(request).await?.as_ref(), &router.catalog()) }
+                let (loads, view) = (Arc::clone(&loads), Arc::clone(&view));
+                async move { rows(loads.ask(request).await?.as_ref(), &view.catalog()) }
             });
             (name, table)
         })
@@ -161,7 +161,7 @@ fn load_tables(sources: &Sources) -> Vec<(&'static str, Arc<VirtualTable>)> {
         let handles = handles.clone();
         async move {
             let report = handles.loads.ask(LoadRequest::default()).await?;
-            balance::table_balance(&report, &handles.router.catalog(), &handles.query_log)
+            balance::table_balance(&report, &handles.view.catalog(), &handles.query_log)
         }
     });
     tables.push(("table_balance", balance));
@@ -171,8 +171,8 @@ fn load_tables(sources: &Sources) -> Vec<(&'static str, Arc<VirtualTable>)> {
         async move {
             // Counters come from the nodes, and do not need meta.
             let report = handles.loads.ask(LoadRequest::default()).await.ok();
-            let statuses = statuses(handles.router.nodes().as_ref()).await;
-            stats::partition_stats(report.as_deref(), &handles.router.catalog(), &statuses)
+            let statuses = statuses(handles.view.nodes().as_ref()).await;
+            stats::partition_stats(report.as_deref(), &handles.view.catalog(), &statuses)
         }
     });
     tables.push(("partition_stats", stats));
@@ -215,9 +215,9 @@ fn partition_row(
     ]
 }
 
-async fn partitions(router: &Router) -> Result<RecordBatch, SqlError> {
-    let statuses = statuses(router.nodes().as_ref()).await;
-    let catalog = router.catalog();
+async fn partitions(view: &ClusterView) -> Result<RecordBatch, SqlError> {
+    let statuses = statuses(view.nodes().as_ref()).await;
+    let catalog = view.catalog();
     let mut rows = Vec::new();
     for table in catalog.tables.values().flat_map(BTreeMap::values) {
         for route in table.partitions.routes() {
@@ -228,9 +228,9 @@ async fn partitions(router: &Router) -> Result<RecordBatch, SqlError> {
     batch(&schema(PARTITIONS), rows)
 }
 
-async fn table_rows(router: &Router) -> Result<RecordBatch, SqlError> {
-    let statuses = statuses(router.nodes().as_ref()).await;
-    let catalog = router.catalog();
+async fn table_rows(view: &ClusterView) -> Result<RecordBatch, SqlError> {
+    let statuses = statuses(view.nodes().as_ref()).await;
+    let catalog = view.catalog();
     let mut rows = Vec::new();
     for table in catalog.tables.values().flat_map(BTreeMap::values) {
         let routes = table.partitions.routes();
@@ -252,8 +252,8 @@ async fn table_rows(router: &Router) -> Result<RecordBatch, SqlError> {
     batch(&schema(TABLES), rows)
 }
 
-fn counters(router: &Router) -> Result<RecordBatch, SqlError> {
-    let rows = router
+fn counters(view: &ClusterView) -> Result<RecordBatch, SqlError> {
+    let rows = view
         .metrics()
         .counters()
         .into_iter()

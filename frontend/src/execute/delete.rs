@@ -80,7 +80,7 @@ impl Session {
 
     /// Columns that identify the rows to delete.
     fn key_columns(&self, table: &Table) -> Result<Vec<String>, SqlError> {
-        let plan = self.frontend().router().plan(self.frontend().state(), table)?;
+        let plan = self.frontend().view().plan(self.frontend().state(), table)?;
         Ok(plan.delete_columns())
     }
 }

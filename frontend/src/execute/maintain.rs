@@ -68,7 +68,7 @@ impl Session {
         (partition, node): (PartitionId, NodeId),
         maintenance: Maintenance,
     ) -> Result<(), Error> {
-        let service = self.frontend().router().nodes().node(node)?;
+        let service = self.frontend().view().nodes().node(node)?;
         match maintenance {
             Maintenance::Flush => service.flush_partition(partition).await,
             Maintenance::Compact => service.compact_partition(partition).await,

@@ -87,14 +87,14 @@ impl Session {
         source: &Source<'_>,
         pinned: Option<&Table>,
     ) -> Result<Running, SqlError> {
-        let router = self.frontend().router();
+        let view = self.frontend().view();
         let mut plans = 1;
         loop {
-            let version = router.catalog().version;
+            let version = view.catalog().version;
             match self.start_once(source, pinned).await {
                 Err(error) if error.sqlstate == STALE && plans < PLANS_MAX => {
                     plans += 1;
-                    router.newer_catalog(version, Instant::now() + NEWS).await;
+                    view.newer_catalog(version, Instant::now() + NEWS).await;
                 }
                 result => return result,
             }

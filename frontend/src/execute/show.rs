@@ -115,7 +115,7 @@ impl Session {
     fn show_partitions(&self, name: &TableName) -> Result<Output, SqlError> {
         let table = self.table(name)?;
         let row = |route: &partita_proto::route::Route| {
-            let leader = self.frontend().router().leaders().first(route);
+            let leader = self.frontend().view().leaders().first(route);
             vec![
                 Some(route.partition.to_string()),
                 leader.map(|node| node.to_string()),
