@@ -12,23 +12,19 @@ use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use parking_lot::RwLock;
-use partita_proto::service::MetaService;
 
 use crate::error::SqlError;
 use crate::information;
-use crate::load::Loads;
-use crate::query_log::QueryLog;
+use crate::sources::Sources;
 use crate::system;
 use crate::table::PartitionedTable;
 use crate::view::ClusterView;
 use crate::virtual_table::VirtualTable;
 
 pub use crate::error::CATALOG;
+pub use crate::information::INFORMATION;
+pub use crate::system::SYSTEM;
 
-/// Schema of the system tables.
-pub const SYSTEM: &str = "sys";
-/// Schema of the SQL standard's views of the catalog.
-pub const INFORMATION: &str = "information_schema";
 /// Schema of PostgreSQL's system catalog; a door registers it.
 const POSTGRES: &str = "pg_catalog";
 
@@ -38,15 +34,6 @@ pub(crate) fn check_database_name(name: &str) -> Result<(), SqlError> {
         return Err(SqlError::new("42939", format!("the name \"{name}\" is reserved")));
     }
     Ok(())
-}
-
-/// Sources of the rows of `sys` and `information_schema`.
-#[derive(Clone)]
-pub(crate) struct Sources {
-    pub(crate) view: Arc<ClusterView>,
-    pub(crate) query_log: Arc<QueryLog>,
-    pub(crate) loads: Arc<Loads>,
-    pub(crate) meta: Arc<dyn MetaService>,
 }
 
 /// All databases.

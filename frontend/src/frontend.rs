@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use datafusion::common::ScalarValue;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::TrackConsumersPool;
@@ -20,8 +21,10 @@ use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use partita_lanes::{LaneOptions, Lanes};
+use partita_load::Class;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{NodeId, TableId};
+use partita_proto::load::{HeatmapRequest, LoadReport};
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_worker::{
     AdjustedCalls, BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, CheckedDivision,
@@ -33,7 +36,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::at_data::{AtDataOptions, RunAtData};
-use crate::catalog::{CATALOG, Databases, Sources, check_database_name};
+use crate::catalog::{CATALOG, Databases, check_database_name};
 use crate::comparisons::ExactComparisons;
 use crate::conditional::GuardedFilters;
 use crate::error::SqlError;
@@ -42,6 +45,7 @@ use crate::guard::CheckedRule;
 use crate::home::HomeNodes;
 use crate::limits::{KeptLimits, LostLimits};
 use crate::load::Loads;
+use crate::load::advice::advice;
 use crate::members::KnownMembers;
 use crate::memory::ReservingPool;
 use crate::metrics::FrontendMetrics;
@@ -52,6 +56,7 @@ use crate::query_log::QueryLog;
 use crate::router::Router;
 use crate::session::{Session, SessionOptions};
 use crate::set_operations::CountedSetOperations;
+use crate::sources::Sources;
 use crate::statuses::{statuses, table_bytes};
 use crate::subqueries::ExactSubqueries;
 use crate::unnested::UnnestedSubqueries;
@@ -208,6 +213,33 @@ impl Frontend {
         let routes = table.partitions.routes().iter();
         let partition_rows = routes.filter_map(|route| counts.get(&route.partition).copied());
         partition_rows.reduce(u64::saturating_add)
+    }
+
+    /// A load report of the last seconds; `None` if meta does not answer soon. Meta gets one request in some seconds,
+    /// however often this is called.
+    pub async fn load(&self) -> Option<Arc<LoadReport>> {
+        self.loads.recent().await
+    }
+
+    /// Heatmap of a table's load over keys and time, as JSON.
+    ///
+    /// # Errors
+    /// Fails if the table or metric does not exist, or no meta answers.
+    pub async fn heatmap(&self, request: HeatmapRequest) -> Result<Bytes, SqlError> {
+        Ok(self.meta.heatmap(request).await?)
+    }
+
+    /// The remedy for a finding about a partition of a table, for any time: statements as in `sys.hot_partitions` if
+    /// the finding still holds or the statements concern the whole table, otherwise words. `None` if no remedy is
+    /// known or the table's options exclude it.
+    pub fn advice(
+        &self,
+        table: &Table,
+        report: &LoadReport,
+        partition: Option<u64>,
+        class: Class,
+    ) -> Option<String> {
+        advice(&self.catalog(), table, report, partition, class)
     }
 
     /// Receiver of catalog changes.

@@ -8,9 +8,13 @@ use partita_proto::catalog::{Catalog, Table};
 use partita_proto::schema::{Column, ColumnType, Semantic, TextLength};
 
 use crate::bound_text::bound_text;
-use crate::catalog::{CATALOG, INFORMATION, SYSTEM, Sources};
-use crate::error::SqlError;
+use crate::error::{CATALOG, SqlError};
+use crate::sources::Sources;
+use crate::system::SYSTEM;
 use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};
+
+/// Schema of the SQL standard's views of the catalog.
+pub const INFORMATION: &str = "information_schema";
 
 const SCHEMATA: &[(&str, Kind)] = &[
     ("catalog_name", Kind::Text),

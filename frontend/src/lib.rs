@@ -51,6 +51,7 @@ mod scan;
 mod session;
 mod set_operations;
 mod settings;
+mod sources;
 mod statuses;
 mod subqueries;
 mod system;

@@ -14,14 +14,17 @@ use partita_proto::route::Route;
 use partita_proto::service::ReplicaStatus;
 
 use crate::bound_text::bound_text;
-use crate::catalog::Sources;
 use crate::cluster;
 use crate::error::SqlError;
 use crate::load::{balance, stats, tables as load};
 use crate::query_log::QueryLog;
+use crate::sources::Sources;
 use crate::statuses::{leader, statuses};
 use crate::view::ClusterView;
 use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};
+
+/// Schema of the system tables.
+pub const SYSTEM: &str = "sys";
 
 /// Columns of `sys.partitions`.
 const PARTITIONS: &[(&str, Kind)] = &[
