@@ -43,6 +43,7 @@ mod limits;
 mod load;
 mod members;
 mod memory;
+mod plan_scans;
 mod predicate;
 mod projections;
 mod router;

@@ -12,19 +12,19 @@
 //!   fails the statement;
 //! - with a limit, no output returns more rows than the limit.
 //!
-//! Operators that were pushed down to the partitions (`at_data.rs`) run there: the leaf is then an `AtDataExec`,
-//! which returns their result for each stream.
+//! Operators that were pushed down to the partitions ([`AtData`]) run there: the leaf is then an `AtDataExec`, which
+//! returns their result for each stream.
 
 mod opener;
 mod shape;
+mod spec;
 
-use std::any::Any;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arrow::datatypes::{FieldRef, SchemaRef};
+use arrow::datatypes::FieldRef;
 use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -41,22 +41,14 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, StatisticsArgs,
 };
 use futures::{StreamExt, TryStreamExt};
-use parking_lot::Mutex;
 use partita_lanes::interrupt;
-use partita_proto::catalog::Table;
-use partita_proto::domain::{Domain, Domains};
-use partita_proto::id::TableId;
+use partita_proto::domain::Domain;
 use partita_proto::key::KeyCodec;
-use partita_proto::route::Route;
-use partita_proto::service::{RowStream, ScanStats};
-use tokio::sync::OnceCell;
 
-use self::opener::Opener;
+use self::opener::{Opener, Part};
 use self::shape::{Shape, limited};
-use crate::at_data::AtData;
+pub(crate) use self::spec::{AtData, ScanSpec, Within};
 use crate::error::SqlError;
-use crate::near_end::NearEndExec;
-use crate::newest::Within;
 use crate::view::ClusterView;
 
 /// Partitions that one output opens before it reads them.
@@ -66,40 +58,6 @@ const OPEN_AHEAD_AT_DATA: usize = 16;
 /// Assumed rows per series, to estimate a scan of the newest row of each series.
 const ROWS_PER_SERIES: usize = 256;
 
-/// Description of a scan.
-#[derive(Clone, Debug)]
-pub(crate) struct ScanSpec {
-    pub(crate) table: Arc<Table>,
-    /// Columns of the scan, by SQL name.
-    pub(crate) schema: SchemaRef,
-    /// Columns of the requests, by storage name: the same, or one that only counts rows if the scan has none.
-    pub(crate) columns: SchemaRef,
-    pub(crate) domains: Domains,
-    /// Partitions that may hold rows of the domains, as positions in the table's map.
-    pub(crate) touched: Vec<usize>,
-    pub(crate) limit: Option<usize>,
-    /// Number of outputs of the plan.
-    pub(crate) outputs: usize,
-    /// Number of streams of each partition.
-    pub(crate) streams: usize,
-    /// Estimated rows of the partitions; `None` without an estimate.
-    pub(crate) rows: Option<usize>,
-    /// True if only the newest row of each series is needed.
-    pub(crate) newest_only: bool,
-    /// Operators pushed down to the partitions, if any.
-    pub(crate) at_data: Option<AtData>,
-}
-
-impl ScanSpec {
-    /// Columns of the rows that the scan returns.
-    fn schema(&self) -> SchemaRef {
-        match &self.at_data {
-            Some(at_data) => at_data.chain.schema(),
-            None => Arc::clone(&self.schema),
-        }
-    }
-}
-
 /// Operator that scans some of a table's partitions.
 pub(crate) struct PartitionScanExec {
     spec: ScanSpec,
@@ -107,13 +65,6 @@ pub(crate) struct PartitionScanExec {
     parts: Vec<Arc<Part>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
-}
-
-/// One partition of a scan.
-struct Part {
-    route: Route,
-    opened: OnceCell<Mutex<Vec<Option<RowStream>>>>,
-    stats: Mutex<Vec<Arc<ScanStats>>>,
 }
 
 /// Cost of scans; see [`PartitionScanExec::usage`].
@@ -141,67 +92,10 @@ impl Usage {
         self.row_groups_pruned += other.row_groups_pruned;
     }
 
-    /// Cost of all scans of a plan so far.
-    pub(crate) fn of(plan: &Arc<dyn ExecutionPlan>) -> Self {
-        let mut usage = Self::default();
-        for scan in scans(plan, NearEndExec::read) {
-            usage.add(&as_scan(&scan).map(PartitionScanExec::usage).unwrap_or_default());
-        }
-        usage
-    }
-
     /// Returns true if at most one partition was touched.
     pub(crate) fn fast_path(&self) -> bool {
         self.partitions_touched <= 1
     }
-}
-
-/// Table of each scan of a plan, and the number of partitions that it reads.
-pub(crate) fn fan_out(plan: &Arc<dyn ExecutionPlan>) -> Vec<(TableId, u64)> {
-    let scans = scans(plan, NearEndExec::read);
-    let table_and_parts = |scan: &PartitionScanExec| (scan.spec.table.id, scan.parts.len() as u64);
-    scans.iter().filter_map(|scan| as_scan(scan).map(table_and_parts)).collect()
-}
-
-fn as_scan(plan: &Arc<dyn ExecutionPlan>) -> Option<&PartitionScanExec> {
-    let plan: &dyn Any = plan.as_ref();
-    plan.downcast_ref()
-}
-
-/// Scans of a plan; `spans` chooses those below an operator that reads by spans of time.
-fn scans(
-    plan: &Arc<dyn ExecutionPlan>,
-    spans: impl Fn(&NearEndExec) -> &[Arc<dyn ExecutionPlan>],
-) -> Vec<Arc<dyn ExecutionPlan>> {
-    let mut leaves = Vec::new();
-    let mut stack = vec![Arc::clone(plan)];
-    while let Some(plan) = stack.pop() {
-        match plan.downcast_ref::<NearEndExec>() {
-            Some(near) => stack.extend(spans(near).iter().map(Arc::clone)),
-            None => stack.extend(plan.children().into_iter().map(Arc::clone)),
-        }
-        if as_scan(&plan).is_some() {
-            leaves.push(plan);
-        }
-    }
-    leaves
-}
-
-/// Opens all scans of a table in a plan, so that they do not see later writes.
-pub(crate) async fn pin_scans(
-    plan: &Arc<dyn ExecutionPlan>,
-    table: &Table,
-) -> Result<(), SqlError> {
-    for scan in scans(plan, NearEndExec::spans) {
-        let Some(scan) = as_scan(&scan) else { continue };
-        if scan.spec.table.id != table.id {
-            continue;
-        }
-        for part in &scan.parts {
-            scan.opener().open(part).await?;
-        }
-    }
-    Ok(())
 }
 
 impl PartitionScanExec {
@@ -210,16 +104,10 @@ impl PartitionScanExec {
         let parts = spec
             .touched
             .iter()
-            .map(|position| {
-                Arc::new(Part {
-                    route: routes[*position].clone(),
-                    opened: OnceCell::new(),
-                    stats: Mutex::new(Vec::new()),
-                })
-            })
+            .map(|position| Arc::new(Part::new(routes[*position].clone())))
             .collect();
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(spec.schema()),
+            EquivalenceProperties::new(spec.output_schema()),
             Partitioning::UnknownPartitioning(spec.outputs.max(1)),
             EmissionType::Incremental,
             Boundedness::Bounded,
@@ -350,6 +238,15 @@ impl PartitionScanExec {
             }
         }
         usage
+    }
+
+    /// Opens all partitions, so that the scan does not see later writes.
+    pub(crate) async fn pin(&self) -> Result<(), SqlError> {
+        let opener = self.opener();
+        for part in &self.parts {
+            opener.open(part).await?;
+        }
+        Ok(())
     }
 
     fn opener(&self) -> Opener {
@@ -524,7 +421,7 @@ impl ExecutionPlan for PartitionScanExec {
                 Ok(batch.record_output(&baseline))
             });
         let rows = limited(rows, self.fetch());
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.spec.schema(), rows)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.spec.output_schema(), rows)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

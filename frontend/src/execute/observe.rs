@@ -17,8 +17,9 @@ use super::Executed;
 use crate::error::{INTERNAL_ERROR, QUERY_CANCELED, SqlError};
 use crate::frontend::Frontend;
 use crate::output::{CopyIn, CopyOut, Output, RowStream};
+use crate::plan_scans;
 use crate::query_log::QueryLogEntry;
-use crate::scan::{Usage, fan_out};
+use crate::scan::Usage;
 use crate::session::Session;
 
 const CONNECTION_FAILURE: &str = "08006";
@@ -161,7 +162,7 @@ impl Observer {
         if let Some(error) = error {
             metrics.failed(&error.sqlstate);
         }
-        let scanned = self.plan.as_ref().map(Usage::of).unwrap_or_default();
+        let scanned = self.plan.as_ref().map(plan_scans::usage).unwrap_or_default();
         metrics.rows_scanned.add(scanned.rows_scanned);
         metrics.bytes_scanned.add(scanned.bytes_scanned);
         if scanned.scans > 0 {
@@ -176,7 +177,7 @@ impl Observer {
         let Some(text) = self.text.take() else { return };
         let mut usage = self.usage;
         usage.add(&scanned);
-        let fan_out = self.plan.as_ref().map(fan_out).unwrap_or_default();
+        let fan_out = self.plan.as_ref().map(plan_scans::fan_out).unwrap_or_default();
         self.frontend.query_log().add(QueryLogEntry {
             started_ms: started_ms(took),
             database: std::mem::take(&mut self.database),

@@ -30,7 +30,8 @@ use crate::conditional::guarded as guarded_conditions;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::guard::guarded;
 use crate::output::{Output, RowStream};
-use crate::scan::{Usage, pin_scans};
+use crate::plan_scans::pin_scans;
+use crate::scan::Usage;
 use crate::session::{Planned, Prepared, Session};
 
 /// Maximum plans of a statement whose partitions keep changing; then it fails.

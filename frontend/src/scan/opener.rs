@@ -17,12 +17,14 @@ use partita_proto::Error;
 use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::range::KeyRange;
 use partita_proto::route::Route;
-use partita_proto::service::{DataService, FragmentRequest, RowStream, ScanReply, ScanRequest};
+use partita_proto::service::{
+    DataService, FragmentRequest, RowStream, ScanReply, ScanRequest, ScanStats,
+};
 use partita_worker::Fragment;
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use super::{Part, ScanSpec};
-use crate::at_data::AtData;
+use super::spec::{AtData, ScanSpec};
 use crate::error::{OUT_OF_MEMORY, SqlError};
 use crate::leaders::is_absent;
 use crate::view::ClusterView;
@@ -41,6 +43,19 @@ enum Place {
     AtData,
     /// In the frontend, over a plain scan.
     Here,
+}
+
+/// One partition of a scan.
+pub(super) struct Part {
+    route: Route,
+    opened: OnceCell<Mutex<Vec<Option<RowStream>>>>,
+    pub(super) stats: Mutex<Vec<Arc<ScanStats>>>,
+}
+
+impl Part {
+    pub(super) fn new(route: Route) -> Self {
+        Self { route, opened: OnceCell::new(), stats: Mutex::new(Vec::new()) }
+    }
 }
 
 /// Opens partitions.
