@@ -54,7 +54,6 @@ use crate::newest::NewestRows;
 use crate::projections::KeptProjections;
 use crate::query_log::QueryLog;
 use crate::router::Router;
-use crate::session::{Session, SessionOptions};
 use crate::set_operations::CountedSetOperations;
 use crate::sources::Sources;
 use crate::statuses::{statuses, table_bytes};
@@ -188,11 +187,6 @@ impl Frontend {
         }))
     }
 
-    /// A session of a client.
-    pub fn session(self: &Arc<Self>, options: SessionOptions) -> Arc<Session> {
-        Session::new(Arc::clone(self), options)
-    }
-
     /// The newest catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.view.catalog()
@@ -271,11 +265,6 @@ impl Frontend {
     /// Counters of the frontend.
     pub fn metrics(&self) -> Arc<FrontendMetrics> {
         Arc::clone(&self.metrics)
-    }
-
-    /// The catalog service.
-    pub(crate) fn meta(&self) -> &dyn MetaService {
-        self.meta.as_ref()
     }
 
     /// Load reports of meta.

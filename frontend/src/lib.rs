@@ -8,6 +8,9 @@
 //!                          └─ DDL ────── meta
 //! ```
 //!
+//! Scans and the router share `view.rs`: the catalog, the nodes, the leaders and the row counts as this frontend knows
+//! them. The SQL dialect is a crate of its own, [`sql`].
+//!
 //! Nothing here outlives the process: meta keeps the catalog, the nodes keep the rows, and the frontend can lose its
 //! own state (plans, routes, the query log).
 

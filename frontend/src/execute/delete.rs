@@ -14,7 +14,7 @@ use partita_sql::identifier::quote;
 use partita_sql::parser;
 use partita_sql::statement::{Delete, Query, Statement};
 
-use super::Executed;
+use super::executed::Executed;
 use super::query::Source;
 use crate::error::SqlError;
 use crate::ingest::check_delete;

@@ -16,8 +16,8 @@ use partita_sql::rewritten::exact_rows;
 use partita_sql::statement::{Insert, InsertSource, Query, Statement};
 use partita_worker::{Zone, bytes_of, cast_texts, zoned};
 
-use super::Executed;
 use super::delete::after;
+use super::executed::Executed;
 use super::query::Source;
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, SYNTAX_ERROR, SqlError};
 use crate::ingest::expression::now_ns;

@@ -13,14 +13,13 @@ use partita_lanes::{Lane, Reason};
 use partita_sql::Statement;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::Executed;
+use super::executed::Executed;
 use crate::error::{INTERNAL_ERROR, QUERY_CANCELED, SqlError};
 use crate::frontend::Frontend;
 use crate::output::{CopyIn, CopyOut, Output, RowStream};
 use crate::plan_scans;
 use crate::query_log::QueryLogEntry;
 use crate::scan::Usage;
-use crate::session::Session;
 
 const CONNECTION_FAILURE: &str = "08006";
 
@@ -94,13 +93,19 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    pub(crate) fn new(session: &Session, statement: &Statement, started: Instant) -> Self {
+    /// Observer of a statement that a user runs with a current database.
+    pub(crate) fn new(
+        frontend: Arc<Frontend>,
+        (database, user): (String, String),
+        statement: &Statement,
+        started: Instant,
+    ) -> Self {
         Self {
-            frontend: Arc::clone(session.frontend()),
+            frontend,
             kind: statement.tag(),
             text: statement.text().map(short),
-            database: session.database(),
-            user: session.user().to_owned(),
+            database,
+            user,
             started,
             plan: None,
             usage: Usage::default(),

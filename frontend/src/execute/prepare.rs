@@ -17,7 +17,7 @@ use partita_sql::statement::{
 };
 use partita_sql::with_shown_names;
 
-use super::Executed;
+use super::executed::Executed;
 use super::query::{Source, plan, with_parameters};
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::hotspot::shown::EXPLAIN_HOTSPOT;

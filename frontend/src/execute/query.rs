@@ -25,7 +25,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Executed, plan_lines};
+use super::executed::Executed;
+use super::plan_lines;
 use crate::conditional::guarded as guarded_conditions;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::guard::guarded;
