@@ -16,28 +16,26 @@
 //! The rule runs before the rules that order and distribute rows. These see a leaf with unordered outputs, as the
 //! scan was, and add the operators that its rows need. An aggregate that requires sorted input is left to them.
 
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use bytes::Bytes;
 use datafusion::common::config::{ConfigExtension, ConfigOptions};
 use datafusion::common::extensions_options;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
-use datafusion::physical_plan::{ExecutionPlan, displayable};
 use partita_proto::schema::ColumnType;
 use partita_worker::LeafExec;
 
-use crate::scan::PartitionScanExec;
+use crate::scan::{AtData, PartitionScanExec};
 
 /// Session setting that chooses the mode, one of [`MODES`].
 pub(crate) const SETTING: &str = "run_at_data";
@@ -62,35 +60,6 @@ extensions_options! {
 
 impl ConfigExtension for AtDataOptions {
     const PREFIX: &'static str = "partita";
-}
-
-/// Operators that run at the partitions of a scan.
-#[derive(Clone, Debug)]
-pub(crate) struct AtData {
-    /// Encoded form for the nodes.
-    pub(crate) bytes: Bytes,
-    /// The operators over the scan, as if they ran here.
-    pub(crate) chain: Arc<dyn ExecutionPlan>,
-    /// Memory pool and disk for partitions whose node cannot run the operators.
-    pub(crate) runtime: Arc<RuntimeEnv>,
-}
-
-impl fmt::Display for AtData {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        let mut plan = &self.chain;
-        while plan.downcast_ref::<PartitionScanExec>().is_none() {
-            write!(
-                f,
-                "{separator}{}",
-                displayable(plan.as_ref()).one_line().to_string().trim_end()
-            )?;
-            separator = " <- ";
-            let [input] = plan.children()[..] else { break };
-            plan = input;
-        }
-        Ok(())
-    }
 }
 
 /// Replaces chains of operators over scans.

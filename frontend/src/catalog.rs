@@ -12,25 +12,19 @@ use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use parking_lot::RwLock;
-use partita_proto::member::Members;
-use partita_proto::service::MetaService;
-use tokio::sync::watch;
 
 use crate::error::SqlError;
 use crate::information;
-use crate::load::Loads;
-use crate::query_log::QueryLog;
-use crate::router::Router;
+use crate::sources::Sources;
 use crate::system;
 use crate::table::PartitionedTable;
+use crate::view::ClusterView;
 use crate::virtual_table::VirtualTable;
 
 pub use crate::error::CATALOG;
+pub use crate::information::INFORMATION;
+pub use crate::system::SYSTEM;
 
-/// Schema of the system tables.
-pub const SYSTEM: &str = "sys";
-/// Schema of the SQL standard's views of the catalog.
-pub const INFORMATION: &str = "information_schema";
 /// Schema of PostgreSQL's system catalog; a door registers it.
 const POSTGRES: &str = "pg_catalog";
 
@@ -40,16 +34,6 @@ pub(crate) fn check_database_name(name: &str) -> Result<(), SqlError> {
         return Err(SqlError::new("42939", format!("the name \"{name}\" is reserved")));
     }
     Ok(())
-}
-
-/// Sources of the rows of `sys` and `information_schema`.
-#[derive(Clone)]
-pub(crate) struct Sources {
-    pub(crate) router: Arc<Router>,
-    pub(crate) query_log: Arc<QueryLog>,
-    pub(crate) loads: Arc<Loads>,
-    pub(crate) members: watch::Receiver<Arc<Members>>,
-    pub(crate) meta: Arc<dyn MetaService>,
 }
 
 /// All databases.
@@ -78,7 +62,7 @@ impl Databases {
 impl CatalogProvider for Databases {
     fn schema_names(&self) -> Vec<String> {
         let mut names: Vec<String> =
-            self.sources.router.catalog().databases.keys().cloned().collect();
+            self.sources.view.catalog().databases.keys().cloned().collect();
         names.extend(self.fixed.read().keys().cloned());
         names
     }
@@ -87,10 +71,10 @@ impl CatalogProvider for Databases {
         if let Some(fixed) = self.fixed.read().get(name) {
             return Some(Arc::clone(fixed));
         }
-        self.sources.router.catalog().databases.contains_key(name).then(|| {
+        self.sources.view.catalog().databases.contains_key(name).then(|| {
             Arc::new(Tables {
                 database: name.to_owned(),
-                router: Arc::clone(&self.sources.router),
+                view: Arc::clone(&self.sources.view),
                 state: Arc::clone(&self.state),
             }) as Arc<dyn SchemaProvider>
         })
@@ -108,7 +92,7 @@ impl CatalogProvider for Databases {
 /// The tables of one database.
 struct Tables {
     database: String,
-    router: Arc<Router>,
+    view: Arc<ClusterView>,
     state: Arc<SessionState>,
 }
 
@@ -121,20 +105,20 @@ impl fmt::Debug for Tables {
 #[async_trait]
 impl SchemaProvider for Tables {
     fn table_names(&self) -> Vec<String> {
-        let catalog = self.router.catalog();
+        let catalog = self.view.catalog();
         catalog.tables.get(&self.database).map(|t| t.keys().cloned().collect()).unwrap_or_default()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let catalog = self.router.catalog();
+        let catalog = self.view.catalog();
         Ok(catalog.table(&self.database, name).map(|table| {
-            Arc::new(PartitionedTable::of(&catalog, table, &self.router, &self.state))
+            Arc::new(PartitionedTable::of(&catalog, table, &self.view, &self.state))
                 as Arc<dyn TableProvider>
         }))
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.router.catalog().table(&self.database, name).is_some()
+        self.view.catalog().table(&self.database, name).is_some()
     }
 }
 

@@ -13,8 +13,8 @@ use partita_proto::member::{Members, MetaMember};
 use partita_proto::service::ReplicaStatus;
 
 use crate::error::SqlError;
-use crate::router::Router;
-use crate::system::statuses;
+use crate::statuses::statuses;
+use crate::view::ClusterView;
 use crate::virtual_table::{Cell, Kind, batch, schema};
 
 /// The columns of `sys.nodes`.
@@ -96,9 +96,9 @@ pub(crate) fn metas(members: &[MetaMember]) -> Result<RecordBatch, SqlError> {
 }
 
 /// Rows of `sys.replicas`.
-pub(crate) async fn replicas(router: &Router) -> Result<RecordBatch, SqlError> {
-    let statuses = statuses(router).await;
-    let catalog = router.catalog();
+pub(crate) async fn replicas(view: &ClusterView) -> Result<RecordBatch, SqlError> {
+    let statuses = statuses(view.nodes().as_ref()).await;
+    let catalog = view.catalog();
     let mut rows = Vec::new();
     for table in catalog.tables.values().flat_map(BTreeMap::values) {
         for route in table.partitions.routes() {

@@ -3,6 +3,7 @@
 pub(crate) mod cursor;
 mod define;
 mod delete;
+pub(crate) mod executed;
 mod insert;
 mod maintain;
 pub(crate) mod observe;
@@ -13,31 +14,15 @@ mod repartition;
 mod set;
 mod show;
 
-use std::sync::Arc;
+use partita_sql::Notice;
+use partita_sql::statement::{Admin, CopyFrom, Discard, Statement, Transaction, TransactionModes};
 
-use datafusion::physical_plan::ExecutionPlan;
-
+use self::executed::Executed;
 use self::maintain::Maintenance;
 pub use self::observe::CopyLog;
 use crate::error::SqlError;
-use crate::output::{CopyIn, CopyOut, Notice, Output};
-use crate::scan::Usage;
+use crate::output::{CopyIn, CopyOut, Output};
 use crate::session::Session;
-use crate::sql::statement::{Admin, CopyFrom, Discard, Statement, Transaction, TransactionModes};
-
-/// A started statement: its output, and the sources of its cost.
-pub(crate) struct Executed {
-    pub(crate) output: Output,
-    pub(crate) plan: Option<Arc<dyn ExecutionPlan>>,
-    /// Cost of a write.
-    pub(crate) usage: Usage,
-}
-
-impl From<Output> for Executed {
-    fn from(output: Output) -> Self {
-        Self { output, plan: None, usage: Usage::default() }
-    }
-}
 
 /// Warning for a transaction that requests a stricter isolation level than it gets.
 fn of_isolation(modes: TransactionModes) -> Option<Notice> {

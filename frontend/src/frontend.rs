@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use datafusion::common::ScalarValue;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::TrackConsumersPool;
@@ -20,8 +21,10 @@ use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use partita_lanes::{LaneOptions, Lanes};
+use partita_load::Class;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{NodeId, TableId};
+use partita_proto::load::{HeatmapRequest, LoadReport};
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_worker::{
     AdjustedCalls, BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, CheckedDivision,
@@ -33,7 +36,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::at_data::{AtDataOptions, RunAtData};
-use crate::catalog::{CATALOG, Databases, Sources, check_database_name};
+use crate::catalog::{CATALOG, Databases, check_database_name};
 use crate::comparisons::ExactComparisons;
 use crate::conditional::GuardedFilters;
 use crate::error::SqlError;
@@ -42,6 +45,7 @@ use crate::guard::CheckedRule;
 use crate::home::HomeNodes;
 use crate::limits::{KeptLimits, LostLimits};
 use crate::load::Loads;
+use crate::load::advice::advice;
 use crate::members::KnownMembers;
 use crate::memory::ReservingPool;
 use crate::metrics::FrontendMetrics;
@@ -50,11 +54,12 @@ use crate::newest::NewestRows;
 use crate::projections::KeptProjections;
 use crate::query_log::QueryLog;
 use crate::router::Router;
-use crate::session::{Session, SessionOptions};
 use crate::set_operations::CountedSetOperations;
+use crate::sources::Sources;
+use crate::statuses::{statuses, table_bytes};
 use crate::subqueries::ExactSubqueries;
-use crate::system::table_bytes;
 use crate::unnested::UnnestedSubqueries;
+use crate::view::ClusterView;
 use crate::zoned::{TimeTypes, ZonedTimes};
 
 /// Default memory of all queries together before they spill or fail.
@@ -116,6 +121,7 @@ impl Default for FrontendOptions {
 pub struct Frontend {
     options: FrontendOptions,
     meta: Arc<dyn MetaService>,
+    view: Arc<ClusterView>,
     router: Arc<Router>,
     /// State for the expressions of tables: functions, but no catalog.
     state: Arc<SessionState>,
@@ -146,57 +152,88 @@ impl Frontend {
         let metrics = Arc::new(FrontendMetrics::default());
         let query_log = Arc::new(QueryLog::new(options.query_log_len));
         let loads = Loads::new(Arc::clone(&meta));
-        let router = Arc::new(Router::new(
+        let view = Arc::new(ClusterView::new(
             nodes,
             (meta.catalog(), meta.members()),
-            Arc::clone(&loads),
-            options.in_flight_bytes_max,
             options.write_timeout,
             Arc::clone(&metrics),
             home,
         ));
+        let router =
+            Router::new(Arc::clone(&view), Arc::clone(&loads), options.in_flight_bytes_max);
         // Two states share one runtime: expressions of tables get no catalog, sessions do.
         let runtime = runtime(&options)?;
         let state = Arc::new(state(&options, Arc::clone(&runtime)));
         let context = SessionContext::new_with_state(self::state(&options, runtime));
         let sources = Sources {
-            router: Arc::clone(&router),
+            view: Arc::clone(&view),
             query_log: Arc::clone(&query_log),
             loads: Arc::clone(&loads),
-            members: meta.members(),
             meta: Arc::clone(&meta),
         };
         let databases = Databases::new(sources, Arc::clone(&state));
         context.register_catalog(CATALOG, Arc::new(databases));
-        let shared =
-            Self { options, meta, router, state, context, query_log, metrics, loads, lanes };
-        Ok(Arc::new(shared))
-    }
-
-    /// A session of a client.
-    pub fn session(self: &Arc<Self>, options: SessionOptions) -> Arc<Session> {
-        Session::new(Arc::clone(self), options)
+        Ok(Arc::new(Self {
+            options,
+            meta,
+            view,
+            router: Arc::new(router),
+            state,
+            context,
+            query_log,
+            metrics,
+            loads,
+            lanes,
+        }))
     }
 
     /// The newest catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.router.catalog()
+        self.view.catalog()
     }
 
     /// Bytes that each table stores, in files and memtables, each row once however many replicas it has; without logs
     /// and former placements. A table that no node reports is missing. Asks every node, and waits a few seconds at
     /// most.
     pub async fn table_bytes(&self) -> HashMap<TableId, u64> {
-        table_bytes(&self.router).await
+        let statuses = statuses(self.view.nodes().as_ref()).await;
+        table_bytes(&self.catalog(), &statuses)
     }
 
     /// Estimated number of rows of a table, without former placements, from figures that are a few seconds old;
     /// `None` without any figures. Does not wait.
     pub fn about_rows(&self, table: &Table) -> Option<u64> {
-        let counts = self.router.row_counts();
+        let counts = self.view.row_counts();
         let routes = table.partitions.routes().iter();
         let partition_rows = routes.filter_map(|route| counts.get(&route.partition).copied());
         partition_rows.reduce(u64::saturating_add)
+    }
+
+    /// A load report of the last seconds; `None` if meta does not answer soon. Meta gets one request in some seconds,
+    /// however often this is called.
+    pub async fn load(&self) -> Option<Arc<LoadReport>> {
+        self.loads.recent().await
+    }
+
+    /// Heatmap of a table's load over keys and time, as JSON.
+    ///
+    /// # Errors
+    /// Fails if the table or metric does not exist, or no meta answers.
+    pub async fn heatmap(&self, request: HeatmapRequest) -> Result<Bytes, SqlError> {
+        Ok(self.meta.heatmap(request).await?)
+    }
+
+    /// The remedy for a finding about a partition of a table, for any time: statements as in `sys.hot_partitions` if
+    /// the finding still holds or the statements concern the whole table, otherwise words. `None` if no remedy is
+    /// known or the table's options exclude it.
+    pub fn advice(
+        &self,
+        table: &Table,
+        report: &LoadReport,
+        partition: Option<u64>,
+        class: Class,
+    ) -> Option<String> {
+        advice(&self.catalog(), table, report, partition, class)
     }
 
     /// Receiver of catalog changes.
@@ -230,16 +267,17 @@ impl Frontend {
         Arc::clone(&self.metrics)
     }
 
-    /// The catalog service.
-    pub(crate) fn meta(&self) -> &dyn MetaService {
-        self.meta.as_ref()
-    }
-
     /// Load reports of meta.
     pub(crate) fn loads(&self) -> &Loads {
         &self.loads
     }
 
+    /// The cluster as this frontend sees it.
+    pub(crate) fn view(&self) -> &Arc<ClusterView> {
+        &self.view
+    }
+
+    /// Sends rows to the leaders of their partitions.
     pub(crate) fn router(&self) -> &Arc<Router> {
         &self.router
     }

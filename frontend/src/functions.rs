@@ -12,12 +12,12 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
     Volatility,
 };
+use partita_sql::statement::{Set, SetValue};
 use partita_worker::functions::constant;
 pub use partita_worker::functions::{POSTGRES_VERSION, version_text};
 
 use crate::error::SqlError;
 use crate::session::Session;
-use crate::sql::statement::{Set, SetValue};
 
 /// `current_database()`, `database()`, `current_schema()`, `current_user`: constants of a session.
 pub(crate) fn of_session(database: &str, user: &str) -> Vec<ScalarUDF> {

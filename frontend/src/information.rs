@@ -7,10 +7,14 @@ use arrow::record_batch::RecordBatch;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::schema::{Column, ColumnType, Semantic, TextLength};
 
-use crate::catalog::{CATALOG, INFORMATION, SYSTEM, Sources};
-use crate::error::SqlError;
-use crate::system::bound_text;
+use crate::bound_text::bound_text;
+use crate::error::{CATALOG, SqlError};
+use crate::sources::Sources;
+use crate::system::SYSTEM;
 use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};
+
+/// Schema of the SQL standard's views of the catalog.
+pub const INFORMATION: &str = "information_schema";
 
 const SCHEMATA: &[(&str, Kind)] = &[
     ("catalog_name", Kind::Text),
@@ -103,24 +107,24 @@ pub(crate) fn semantic(column: &Column) -> &'static str {
 
 /// Tables of `information_schema`.
 pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTable>> {
-    let view = |columns: &'static [(&'static str, Kind)],
-                rows: fn(&Catalog) -> Vec<Vec<Cell>>|
+    let table = |columns: &'static [(&'static str, Kind)],
+                 rows: fn(&Catalog) -> Vec<Vec<Cell>>|
      -> Arc<VirtualTable> {
-        let router = Arc::clone(&sources.router);
+        let view = Arc::clone(&sources.view);
         let table_schema = schema(columns);
         VirtualTable::new(schema(columns), move || {
-            let (router, table_schema) = (Arc::clone(&router), Arc::clone(&table_schema));
-            async move { make(&table_schema, rows(&router.catalog())) }
+            let (view, table_schema) = (Arc::clone(&view), Arc::clone(&table_schema));
+            async move { make(&table_schema, rows(&view.catalog())) }
         })
     };
     BTreeMap::from([
-        ("schemata", view(SCHEMATA, schemata)),
-        ("tables", view(TABLES, table_rows)),
-        ("views", view(TABLES, |_| Vec::new())),
-        ("columns", view(COLUMNS, columns)),
-        ("key_column_usage", view(KEY_COLUMN_USAGE, key_column_usage)),
-        ("table_constraints", view(TABLE_CONSTRAINTS, table_constraints)),
-        ("partitions", view(PARTITIONS, partitions)),
+        ("schemata", table(SCHEMATA, schemata)),
+        ("tables", table(TABLES, table_rows)),
+        ("views", table(TABLES, |_| Vec::new())),
+        ("columns", table(COLUMNS, columns)),
+        ("key_column_usage", table(KEY_COLUMN_USAGE, key_column_usage)),
+        ("table_constraints", table(TABLE_CONSTRAINTS, table_constraints)),
+        ("partitions", table(PARTITIONS, partitions)),
     ])
 }
 

@@ -43,7 +43,7 @@ impl Frontend {
         drop(rows);
         let write = self.router().write(self.state(), &table, &plan, WriteKind::Put, completed);
         let partitions_touched = Box::pin(write).await?;
-        self.router().metrics().rows_written.add(count);
+        self.view().metrics().rows_written.add(count);
         let partitions_total = table.partitions.routes().len() as u64;
         Ok((count, Usage { partitions_total, partitions_touched, ..Usage::default() }))
     }
@@ -64,7 +64,7 @@ impl Frontend {
         drop(keys);
         let write = self.router().write(self.state(), &table, &plan, WriteKind::Delete, completed);
         Box::pin(write).await?;
-        self.router().metrics().rows_deleted.add(count);
+        self.view().metrics().rows_deleted.add(count);
         Ok(count)
     }
 
@@ -74,8 +74,8 @@ impl Frontend {
         table: &Arc<Table>,
     ) -> Result<(Arc<Table>, Arc<plan::TablePlan>), SqlError> {
         let table =
-            self.router().newest(table).ok_or_else(|| SqlError::undefined_table(&table.name))?;
-        let plan = self.router().plan(self.state(), &table)?;
+            self.view().newest(table).ok_or_else(|| SqlError::undefined_table(&table.name))?;
+        let plan = self.view().plan(self.state(), &table)?;
         Ok((table, plan))
     }
 }

@@ -10,8 +10,6 @@ use partita_proto::Error;
 use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::route::Route;
 
-use crate::router::is_absent;
-
 /// Maximum partitions remembered; at the bound all are forgotten and learned again.
 const REMEMBERED_MAX: usize = 1 << 20;
 
@@ -77,6 +75,12 @@ impl Leaders {
             leaders.remove(&partition);
         }
     }
+}
+
+/// Returns true if a node does not have the requested partition. If the catalog assigns it to the node, it will
+/// arrive: some nodes get a new partition earlier than others.
+pub(crate) fn is_absent(error: &Error) -> bool {
+    matches!(error, Error::NotFound { kind: "partition", .. })
 }
 
 #[cfg(test)]

@@ -3,10 +3,13 @@
 //!
 //! ```text
 //!   door ── Session::run ──┬─ SELECT ─── DataFusion plan ── table.rs ── scan.rs ──┐
-//!                          ├─ INSERT ─── sql/insert.rs ──┐                        ├── leaders
+//!                          ├─ INSERT ─── partita-sql ────┐                        ├── leaders
 //!   door ── Frontend::ingest (columns) ──────────────────┴─ ingest.rs ── router.rs ┘
 //!                          └─ DDL ────── meta
 //! ```
+//!
+//! Scans and the router share `view.rs`: the catalog, the nodes, the leaders and the row counts as this frontend knows
+//! them. The SQL dialect is a crate of its own, [`sql`].
 //!
 //! Nothing here outlives the process: meta keeps the catalog, the nodes keep the rows, and the frontend can lose its
 //! own state (plans, routes, the query log).
@@ -14,6 +17,7 @@
 #![recursion_limit = "256"]
 
 mod at_data;
+mod bound_text;
 pub mod catalog;
 pub mod functions;
 pub mod metrics;
@@ -22,7 +26,6 @@ mod newest;
 pub mod output;
 pub mod query_log;
 mod quorum;
-pub mod sql;
 
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
@@ -43,6 +46,7 @@ mod limits;
 mod load;
 mod members;
 mod memory;
+mod plan_scans;
 mod predicate;
 mod projections;
 mod router;
@@ -51,18 +55,23 @@ mod scan;
 mod session;
 mod set_operations;
 mod settings;
+mod sources;
+mod statuses;
 mod subqueries;
 mod system;
 mod table;
 mod unnested;
+mod view;
 mod virtual_table;
 mod zoned;
 
 pub use execute::CopyLog;
 pub use frontend::{Frontend, FrontendOptions};
 pub use metrics::FrontendMetrics;
-pub use output::{CopyIn, CopyOut, Notice, Output, RowStream, Severity};
+pub use output::{CopyIn, CopyOut, Output, RowStream};
 pub use partita_lanes as lanes;
+pub use partita_sql as sql;
+pub use partita_sql::{Notice, Severity, Statement};
 pub use partita_worker::Zone;
 pub use partita_worker::civil;
 pub use partita_worker::error;
@@ -75,7 +84,6 @@ pub use partita_worker::zoned::as_instants;
 pub use query_log::{QueryLog, QueryLogEntry};
 pub use session::{Prepared, Session, SessionOptions};
 pub use settings::setting_names;
-pub use sql::Statement;
 
 #[cfg(test)]
 mod tests;

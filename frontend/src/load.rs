@@ -7,6 +7,7 @@
 //!   an overload error        ── recent ▶ a report of the last 5 s, or meta within a short wait
 //! ```
 
+pub(crate) mod advice;
 pub(crate) mod balance;
 pub(crate) mod overload;
 pub(crate) mod stats;
@@ -15,19 +16,14 @@ pub(crate) mod tables;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
-use partita_load::Class;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{PartitionId, TableId};
-use partita_proto::load::{HeatmapRequest, LoadReport, LoadRequest};
+use partita_proto::load::{LoadReport, LoadRequest};
 use partita_proto::service::MetaService;
 use tokio::time::Instant;
 
 use crate::error::SqlError;
-use crate::frontend::Frontend;
-use crate::hotspot::class::{is_curable, remedy};
-use crate::hotspot::shown::advice;
 
 /// Time for which a report explains errors.
 const KEPT: Duration = Duration::from_secs(5);
@@ -73,49 +69,6 @@ impl Loads {
         }
         let report = self.ask(LoadRequest::default());
         tokio::time::timeout(EXPLAIN_WAIT, report).await.ok()?.ok()
-    }
-}
-
-impl Frontend {
-    /// A load report of the last seconds; `None` if meta does not answer soon. Meta gets one request in some seconds,
-    /// however often this is called.
-    pub async fn load(&self) -> Option<Arc<LoadReport>> {
-        self.loads().recent().await
-    }
-
-    /// Heatmap of a table's load over keys and time, as JSON.
-    ///
-    /// # Errors
-    /// Fails if the table or metric does not exist, or no meta answers.
-    pub async fn heatmap(&self, request: HeatmapRequest) -> Result<Bytes, SqlError> {
-        Ok(self.meta().heatmap(request).await?)
-    }
-
-    /// The remedy for a finding about a partition of a table, for any time: statements as in `sys.hot_partitions` if
-    /// the finding still holds or the statements concern the whole table, otherwise words. `None` if no remedy is
-    /// known or the table's options exclude it.
-    pub fn advice(
-        &self,
-        table: &Table,
-        report: &LoadReport,
-        partition: Option<u64>,
-        class: Class,
-    ) -> Option<String> {
-        let of_class = report.partitions.iter().filter(|load| load.table == table.id);
-        let of_class = of_class.filter_map(|load| {
-            Some((load, load.verdict.as_ref().filter(|verdict| verdict.class == class)?))
-        });
-        let whole_table = is_curable(class);
-        let fitting =
-            of_class.filter(|(load, _)| whole_table || Some(load.partition.0) == partition);
-        let busiest = fitting.max_by(|(a, _), (b, _)| a.busy.s10.total_cmp(&b.busy.s10));
-        // A former table gets no new rows.
-        let catalog = self.catalog();
-        let mut tables = catalog.tables.values().flat_map(|tables| tables.values());
-        let busiest =
-            busiest.filter(|_| !tables.any(|successor| successor.former == Some(table.id)));
-        let statements = busiest.and_then(|(load, verdict)| advice(table, load, verdict));
-        statements.or_else(|| remedy(class).map(str::to_owned))
     }
 }
 

@@ -31,21 +31,11 @@ use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 
-use crate::scan::PartitionScanExec;
+use crate::scan::{PartitionScanExec, Within};
 
 /// Marks scans that need to return only the newest row of each series.
 #[derive(Debug)]
 pub(crate) struct NewestRows;
-
-/// Knowledge about a column within one series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Within {
-    /// All rows have the same value.
-    Same,
-    /// The time index.
-    Time,
-    Other,
-}
 
 impl PhysicalOptimizerRule for NewestRows {
     fn optimize(

@@ -8,68 +8,15 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use futures::Stream;
 use partita_proto::catalog::Table;
+use partita_sql::Notice;
+use partita_sql::statement::{CopyFormat, CopyOptions};
 use partita_worker::Zone;
 
 use crate::error::SqlError;
 use crate::execute::CopyLog;
-use crate::sql::statement::{CopyFormat, CopyOptions};
 
 /// A stream of result rows.
 pub type RowStream = Pin<Box<dyn Stream<Item = Result<RecordBatch, SqlError>> + Send>>;
-
-/// Severity of a notice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
-    /// Information.
-    Notice,
-    /// A likely mistake.
-    Warning,
-}
-
-impl Severity {
-    /// The word in PostgreSQL's protocol.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Notice => "NOTICE",
-            Self::Warning => "WARNING",
-        }
-    }
-}
-
-/// A message to the client of a statement that succeeded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
-    /// Severity, sent to the client.
-    pub severity: Severity,
-    /// SQLSTATE: "00000" for a notice, "01000" for a warning.
-    pub code: String,
-    /// Message in PostgreSQL's style.
-    pub message: String,
-    /// Advice for the user.
-    pub hint: Option<String>,
-}
-
-impl Notice {
-    /// A notice: information.
-    #[expect(clippy::self_named_constructors, reason = "PostgreSQL's word for the lesser one")]
-    pub fn notice(message: impl Into<String>) -> Self {
-        let (severity, code) = (Severity::Notice, "00000".to_owned());
-        Self { severity, code, message: message.into(), hint: None }
-    }
-
-    /// A warning: a likely mistake.
-    pub fn warning(message: impl Into<String>) -> Self {
-        let (severity, code) = (Severity::Warning, "01000".to_owned());
-        Self { severity, code, message: message.into(), hint: None }
-    }
-
-    /// Adds a hint.
-    #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
-    }
-}
 
 /// `COPY ... FROM STDIN`: the door decodes the client's rows by `format` into columns of these names and passes them
 /// to [`crate::Frontend::ingest`].
@@ -106,7 +53,7 @@ pub struct CopyOut {
 pub enum Output {
     /// Rows of a query.
     Rows {
-        /// Columns of every batch. PostgreSQL's clients may see other names: [`crate::sql::shown_names::shown_name`].
+        /// Columns of every batch. PostgreSQL's clients may see other names: [`partita_sql::shown_names::shown_name`].
         schema: SchemaRef,
         /// The rows; dropping the stream ends the statement.
         stream: RowStream,

@@ -19,7 +19,6 @@
 
 mod together;
 
-use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -34,26 +33,22 @@ use datafusion::execution::SessionState;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use partita_proto::Error;
-use partita_proto::catalog::{Catalog, Table};
-use partita_proto::id::{NodeId, PartitionId, TableId};
+use partita_proto::catalog::Table;
+use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::key::{Keys, PLACEMENT_COLUMN};
-use partita_proto::member::Members;
 use partita_proto::route::{Cut, Route};
-use partita_proto::service::{DataNodes, DataService, RequestId, WriteKind, WriteRequest};
+use partita_proto::service::{DataService, RequestId, WriteKind, WriteRequest};
 use partita_proto::size::batch_bytes;
-use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::home::at_home;
-use crate::ingest::plan::{Completed, TablePlan, TablePlans};
+use crate::ingest::plan::{Completed, TablePlan};
 use crate::ingest::size::slices;
-use crate::leaders::Leaders;
+use crate::leaders::is_absent;
 use crate::load::{Loads, overload};
-use crate::metrics::FrontendMetrics;
-use crate::quorum;
-use crate::row_counts::RowCounts;
+use crate::view::ClusterView;
 use together::{SMALL_BYTES, Together};
 
 /// Maximum bytes of an encoded key.
@@ -74,21 +69,13 @@ const HOPS_MAX: u32 = 3;
 
 /// Sends rows to the leaders of their partitions, and follows leaders when they move.
 pub(crate) struct Router {
-    nodes: Arc<dyn DataNodes>,
-    catalog: watch::Receiver<Arc<Catalog>>,
+    view: Arc<ClusterView>,
     loads: Arc<Loads>,
     client: u64,
     sequence: AtomicU64,
     in_flight: Semaphore,
     in_flight_max: u32,
-    timeout: Duration,
-    metrics: Arc<FrontendMetrics>,
-    plans: TablePlans,
-    row_counts: RowCounts,
-    leaders: Leaders,
-    members: watch::Receiver<Arc<Members>>,
     together: Together,
-    home: Handle,
 }
 
 /// Rows of one partition, under one identity.
@@ -130,91 +117,22 @@ enum Attempt {
 
 impl Router {
     pub(crate) fn new(
-        nodes: Arc<dyn DataNodes>,
-        (catalog, members): (watch::Receiver<Arc<Catalog>>, watch::Receiver<Arc<Members>>),
+        view: Arc<ClusterView>,
         loads: Arc<Loads>,
         in_flight_bytes_max: usize,
-        timeout: Duration,
-        metrics: Arc<FrontendMetrics>,
-        home: Handle,
     ) -> Self {
         let permits = (in_flight_bytes_max / PERMIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
         let in_flight_max = u32::try_from(permits).unwrap_or(u32::MAX);
         Self {
-            nodes,
-            catalog,
+            view,
             loads,
             // The standard library's hashers are seeded with random keys.
             client: RandomState::new().build_hasher().finish(),
             sequence: AtomicU64::new(1),
             in_flight: Semaphore::new(in_flight_max as usize),
             in_flight_max,
-            timeout,
-            metrics,
-            plans: TablePlans::default(),
-            row_counts: RowCounts::default(),
-            leaders: Leaders::default(),
-            members,
             together: Together::default(),
-            home,
         }
-    }
-
-    /// Runtime of requests and of tasks that outlive a statement.
-    pub(crate) fn home(&self) -> &Handle {
-        &self.home
-    }
-
-    pub(crate) fn nodes(&self) -> &Arc<dyn DataNodes> {
-        &self.nodes
-    }
-
-    /// Last known leaders of partitions.
-    pub(crate) fn leaders(&self) -> &Leaders {
-        &self.leaders
-    }
-
-    pub(crate) fn metrics(&self) -> &Arc<FrontendMetrics> {
-        &self.metrics
-    }
-
-    pub(crate) fn catalog(&self) -> Arc<Catalog> {
-        Arc::clone(&self.catalog.borrow())
-    }
-
-    /// Final error of a partition: the last error, or that too few replicas are available.
-    pub(crate) fn explained(&self, table: &Table, route: &Route, error: Error) -> Error {
-        let newest = self.newest(table);
-        let newest = newest.as_ref().and_then(|table| table.partitions.route(route.partition));
-        let members = Arc::clone(&self.members.borrow());
-        quorum::lost(&table.name, newest.unwrap_or(route), &members, &error).unwrap_or(error)
-    }
-
-    pub(crate) fn timeout(&self) -> Duration {
-        self.timeout
-    }
-
-    /// Estimated rows of partitions, a few seconds old: for the order of joins, never for a result.
-    pub(crate) fn row_counts(self: &Arc<Self>) -> Arc<HashMap<PartitionId, u64>> {
-        self.row_counts.get(self)
-    }
-
-    pub(crate) fn set_row_counts(&self, counts: HashMap<PartitionId, u64>) {
-        self.row_counts.set(counts);
-    }
-
-    /// Ingest plan of a table at its schema version.
-    pub(crate) fn plan(
-        &self,
-        state: &Arc<SessionState>,
-        table: &Table,
-    ) -> Result<Arc<TablePlan>, SqlError> {
-        self.plans.get(state, &self.catalog.borrow(), table)
-    }
-
-    /// Newest version of a table; `None` if it was dropped.
-    pub(crate) fn newest(&self, table: &Table) -> Option<Arc<Table>> {
-        newest_in(&self.catalog.borrow(), table)
     }
 
     /// Sends rows to their partitions, and waits until all have taken effect. Returns the number of partitions that
@@ -232,7 +150,7 @@ impl Router {
     ) -> Result<u64, SqlError> {
         let (router, state) = (Arc::clone(self), Arc::clone(state));
         let (table, plan) = (Arc::clone(table), Arc::clone(plan));
-        at_home(&self.home, async move {
+        at_home(self.view.home(), async move {
             router.write_here(&state, &table, &plan, kind, completed).await
         })
         .await
@@ -246,7 +164,7 @@ impl Router {
         kind: WriteKind,
         completed: Completed,
     ) -> Result<u64, SqlError> {
-        let deadline = Instant::now() + self.timeout;
+        let deadline = Instant::now() + self.view.timeout();
         if completed.rows.num_rows() == 0 {
             return Ok(0);
         }
@@ -271,19 +189,19 @@ impl Router {
         };
         // One part per partition, or several for a large one.
         let parts = self.cut(table, plan, kind, completed.rows, None)?;
-        self.metrics.long_keys.add(completed.long_keys);
+        self.view.metrics().long_keys.add(completed.long_keys);
         // Slices of one partition are adjacent.
         let mut touched: Vec<PartitionId> = parts.iter().map(|part| part.route.partition).collect();
         touched.dedup();
         if touched.len() == 1 {
-            self.metrics.single_partition_writes.add(1);
+            self.view.metrics().single_partition_writes.add(1);
         } else {
-            self.metrics.multi_partition_writes.add(1);
+            self.view.metrics().multi_partition_writes.add(1);
         }
         let outcome = self.send_all(state, parts, bytes, deadline).await;
         match &outcome {
-            Ok(()) => self.metrics.bytes_written.add(bytes as u64),
-            Err(_) => self.metrics.write_failures.add(1),
+            Ok(()) => self.view.metrics().bytes_written.add(bytes as u64),
+            Err(_) => self.view.metrics().write_failures.add(1),
         }
         outcome.map(|()| touched.len() as u64)
     }
@@ -446,14 +364,14 @@ impl Router {
         let mut perhaps = false;
         while let Some(part) = parts.pop() {
             let partition = part.route.partition;
-            let version = self.catalog.borrow().version;
+            let version = self.view.catalog().version;
             let attempt = self.attempt(&part, deadline).await;
             perhaps |= part.uncertain.load(Ordering::Relaxed);
             match attempt.map_err(|error| Failed { partition, error, perhaps })? {
                 Attempt::Done => perhaps = true,
                 Attempt::Stale(cause) => {
-                    self.metrics.write_retries.add(1);
-                    self.newer_catalog(version, deadline).await;
+                    self.view.metrics().write_retries.add(1);
+                    self.view.newer_catalog(version, deadline).await;
                     if Instant::now() >= deadline {
                         let error = self.timed_out(&part, cause);
                         return Err(Failed { partition, error, perhaps });
@@ -470,9 +388,11 @@ impl Router {
 
     /// Cuts a part by the newest routes, and completes it for the newest schema.
     fn cut_again(&self, state: &Arc<SessionState>, part: Part) -> Result<Vec<Part>, SqlError> {
-        let table =
-            self.newest(&part.table).ok_or_else(|| SqlError::undefined_table(&part.table.name))?;
-        let plan = self.plan(state, &table)?;
+        let table = self
+            .view
+            .newest(&part.table)
+            .ok_or_else(|| SqlError::undefined_table(&part.table.name))?;
+        let plan = self.view.plan(state, &table)?;
         // An unchanged schema needs no completion, only a new placement.
         let rows = if table.schema.version == part.table.schema.version {
             without_placement(part.rows)?
@@ -492,7 +412,7 @@ impl Router {
     /// Sends a part to its partition's leader, with retries, until it has taken effect, its route is out of date, or
     /// the deadline has passed.
     async fn attempt(&self, part: &Part, deadline: Instant) -> Result<Attempt, SqlError> {
-        let mut node = self.leaders.first(&part.route);
+        let mut node = self.view.leaders().first(&part.route);
         let mut pause = PAUSE_MIN;
         let mut hops = 0;
         loop {
@@ -506,7 +426,7 @@ impl Router {
             };
             let error = match self.send_once(node, request, deadline).await {
                 Ok(()) => {
-                    self.leaders.answered(part.route.partition, node);
+                    self.view.leaders().answered(part.route.partition, node);
                     return Ok(Attempt::Done);
                 }
                 Err(error @ (Error::StaleRoute { .. } | Error::StaleSchema { .. })) => {
@@ -516,7 +436,7 @@ impl Router {
             };
             let absent = is_absent(&error);
             // The partition was merged, or its table dropped.
-            if absent && self.has_changed(&part.table, &part.route) {
+            if absent && self.view.has_changed(&part.table, &part.route) {
                 return Ok(Attempt::Stale(error));
             }
             // Without an answer, the write may have taken effect.
@@ -537,8 +457,8 @@ impl Router {
                 let partition = Some(part.route.partition);
                 return Err(self.with_load(timed_out, &part.table, partition).await);
             }
-            self.metrics.write_retries.add(1);
-            self.leaders.failed(part.route.partition, node);
+            self.view.metrics().write_retries.add(1);
+            self.view.leaders().failed(part.route.partition, node);
             // Follow a hint to the leader at once, but not in circles; otherwise pause and try the next node.
             let hint = match &error {
                 Error::NotLeader { leader: Some(leader), .. } if Some(*leader) != node => {
@@ -575,10 +495,10 @@ impl Router {
 
     /// Next node after a pause, by the newest catalog.
     fn next_node(&self, part: &Part, last_node: Option<NodeId>, error: &Error) -> Option<NodeId> {
-        let newest = self.newest(&part.table);
+        let newest = self.view.newest(&part.table);
         let route = newest.as_ref().and_then(|table| table.partitions.route(part.route.partition));
         let route = route.unwrap_or(&part.route);
-        self.leaders.next(route, last_node, error)
+        self.view.leaders().next(route, last_node, error)
     }
 
     async fn send_once(
@@ -602,7 +522,7 @@ impl Router {
         let node = node.ok_or_else(|| {
             Error::Unavailable(format!("no node is known to hold partition {partition}"))
         })?;
-        self.nodes.node(node)
+        self.view.nodes().node(node)
     }
 
     fn timed_out(&self, part: &Part, last: Error) -> SqlError {
@@ -611,7 +531,7 @@ impl Router {
     }
 
     fn too_late(&self, table: &Table, route: &Route, uncertain: bool, last: Error) -> SqlError {
-        let error = SqlError::from(self.explained(table, route, last));
+        let error = SqlError::from(self.view.explained(table, route, last));
         let message = format!("the write did not succeed in time: {}", error.message);
         let hint = if uncertain {
             "the write may or may not have taken effect"
@@ -620,41 +540,6 @@ impl Router {
         };
         named(table, route, SqlError { message, retryable: true, ..error }.with_hint(hint))
     }
-
-    /// Returns true if a partition has another epoch than a route, or no longer exists.
-    pub(crate) fn has_changed(&self, table: &Table, route: &Route) -> bool {
-        let newest = self.newest(table);
-        let newest_route =
-            newest.as_ref().and_then(|table| table.partitions.route(route.partition));
-        newest_route.is_none_or(|newest| newest.epoch != route.epoch)
-    }
-
-    /// Waits until the catalog is newer than a version, for at most [`PAUSE_MAX`]; returns at once if it is newer
-    /// already.
-    pub(crate) async fn newer_catalog(&self, version: u64, deadline: Instant) {
-        let mut catalog = self.catalog.clone();
-        let wait_end = deadline.min(Instant::now() + PAUSE_MAX);
-        let newer = catalog.wait_for(|catalog| catalog.version > version);
-        // The caller looks at the catalog in any case, so a timeout does not matter.
-        let _waited = tokio::time::timeout_at(wait_end, newer).await.is_ok();
-    }
-}
-
-/// Returns true if a node does not have the requested partition. If the catalog assigns it to the node, it will
-/// arrive: some nodes get a new partition earlier than others.
-pub(crate) fn is_absent(error: &Error) -> bool {
-    matches!(error, Error::NotFound { kind: "partition", .. })
-}
-
-/// Newest version of a table in a catalog; `None` if it was dropped.
-pub(crate) fn newest_in(catalog: &Catalog, table: &Table) -> Option<Arc<Table>> {
-    let of_name = catalog.table(&table.database, &table.name);
-    let same = of_name.filter(|newest| newest.id == table.id);
-    same.or_else(|| by_id(catalog, table.id)).map(Arc::clone)
-}
-
-fn by_id(catalog: &Catalog, id: TableId) -> Option<&Arc<Table>> {
-    catalog.table_by_id(id)
 }
 
 fn named(table: &Table, route: &Route, error: SqlError) -> SqlError {

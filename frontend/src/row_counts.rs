@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use partita_proto::id::PartitionId;
+use partita_proto::service::DataNodes;
+use tokio::runtime::Handle;
 
-use crate::router::Router;
-use crate::system::{leader, statuses};
+use crate::statuses::{leader, statuses};
 
 /// Age from which on counts are requested again.
 const AGE_MAX: Duration = Duration::from_secs(5);
@@ -25,33 +26,33 @@ pub(crate) struct RowCounts {
 }
 
 impl RowCounts {
-    /// The last counts; requests new ones if they are old.
-    pub(crate) fn get(&self, router: &Arc<Router>) -> Arc<HashMap<PartitionId, u64>> {
+    /// The last counts; requests new ones if they are old, in a task on the home runtime.
+    pub(crate) fn get(
+        self: &Arc<Self>,
+        nodes: &Arc<dyn DataNodes>,
+        home: &Handle,
+    ) -> Arc<HashMap<PartitionId, u64>> {
         let (updated, counts) = {
             let counts = self.counts.lock();
             (counts.0, Arc::clone(&counts.1))
         };
         let old = updated.is_none_or(|updated| updated.elapsed() > AGE_MAX);
         if old && !self.asking.swap(true, Ordering::AcqRel) {
-            let home = router.home().clone();
-            let router = Arc::clone(router);
+            let (row_counts, nodes) = (Arc::clone(self), Arc::clone(nodes));
             // The task ends soon: it waits for each node only up to a timeout.
-            home.spawn(async move {
-                let counts = ask(&router).await;
-                router.set_row_counts(counts);
-            });
+            home.spawn(async move { row_counts.set(ask(nodes.as_ref()).await) });
         }
         counts
     }
 
-    pub(crate) fn set(&self, counts: HashMap<PartitionId, u64>) {
+    fn set(&self, counts: HashMap<PartitionId, u64>) {
         *self.counts.lock() = (Some(Instant::now()), Arc::new(counts));
         self.asking.store(false, Ordering::Release);
     }
 }
 
-async fn ask(router: &Router) -> HashMap<PartitionId, u64> {
-    let statuses = statuses(router).await.into_iter();
+async fn ask(nodes: &dyn DataNodes) -> HashMap<PartitionId, u64> {
+    let statuses = statuses(nodes).await.into_iter();
     let rows = |replicas: &[_]| leader(replicas).map(|(_, status)| status.rows);
     statuses.filter_map(|(partition, replicas)| Some((partition, rows(&replicas)?))).collect()
 }

@@ -12,19 +12,19 @@
 //!   fails the statement;
 //! - with a limit, no output returns more rows than the limit.
 //!
-//! Operators that were pushed down to the partitions (`at_data.rs`) run there: the leaf is then an `AtDataExec`,
-//! which returns their result for each stream.
+//! Operators that were pushed down to the partitions ([`AtData`]) run there: the leaf is then an `AtDataExec`, which
+//! returns their result for each stream.
 
 mod opener;
 mod shape;
+mod spec;
 
-use std::any::Any;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arrow::datatypes::{FieldRef, SchemaRef};
+use arrow::datatypes::FieldRef;
 use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -41,23 +41,15 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, StatisticsArgs,
 };
 use futures::{StreamExt, TryStreamExt};
-use parking_lot::Mutex;
 use partita_lanes::interrupt;
-use partita_proto::catalog::Table;
-use partita_proto::domain::{Domain, Domains};
-use partita_proto::id::TableId;
+use partita_proto::domain::Domain;
 use partita_proto::key::KeyCodec;
-use partita_proto::route::Route;
-use partita_proto::service::{RowStream, ScanStats};
-use tokio::sync::OnceCell;
 
-use self::opener::Opener;
+use self::opener::{Opener, Part};
 use self::shape::{Shape, limited};
-use crate::at_data::AtData;
+pub(crate) use self::spec::{AtData, ScanSpec, Within};
 use crate::error::SqlError;
-use crate::near_end::NearEndExec;
-use crate::newest::Within;
-use crate::router::Router;
+use crate::view::ClusterView;
 
 /// Partitions that one output opens before it reads them.
 const OPEN_AHEAD: usize = 4;
@@ -66,54 +58,13 @@ const OPEN_AHEAD_AT_DATA: usize = 16;
 /// Assumed rows per series, to estimate a scan of the newest row of each series.
 const ROWS_PER_SERIES: usize = 256;
 
-/// Description of a scan.
-#[derive(Clone, Debug)]
-pub(crate) struct ScanSpec {
-    pub(crate) table: Arc<Table>,
-    /// Columns of the scan, by SQL name.
-    pub(crate) schema: SchemaRef,
-    /// Columns of the requests, by storage name: the same, or one that only counts rows if the scan has none.
-    pub(crate) columns: SchemaRef,
-    pub(crate) domains: Domains,
-    /// Partitions that may hold rows of the domains, as positions in the table's map.
-    pub(crate) touched: Vec<usize>,
-    pub(crate) limit: Option<usize>,
-    /// Number of outputs of the plan.
-    pub(crate) outputs: usize,
-    /// Number of streams of each partition.
-    pub(crate) streams: usize,
-    /// Estimated rows of the partitions; `None` without an estimate.
-    pub(crate) rows: Option<usize>,
-    /// True if only the newest row of each series is needed.
-    pub(crate) newest_only: bool,
-    /// Operators pushed down to the partitions, if any.
-    pub(crate) at_data: Option<AtData>,
-}
-
-impl ScanSpec {
-    /// Columns of the rows that the scan returns.
-    fn schema(&self) -> SchemaRef {
-        match &self.at_data {
-            Some(at_data) => at_data.chain.schema(),
-            None => Arc::clone(&self.schema),
-        }
-    }
-}
-
 /// Operator that scans some of a table's partitions.
 pub(crate) struct PartitionScanExec {
     spec: ScanSpec,
-    router: Arc<Router>,
+    view: Arc<ClusterView>,
     parts: Vec<Arc<Part>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
-}
-
-/// One partition of a scan.
-struct Part {
-    route: Route,
-    opened: OnceCell<Mutex<Vec<Option<RowStream>>>>,
-    stats: Mutex<Vec<Arc<ScanStats>>>,
 }
 
 /// Cost of scans; see [`PartitionScanExec::usage`].
@@ -141,92 +92,29 @@ impl Usage {
         self.row_groups_pruned += other.row_groups_pruned;
     }
 
-    /// Cost of all scans of a plan so far.
-    pub(crate) fn of(plan: &Arc<dyn ExecutionPlan>) -> Self {
-        let mut usage = Self::default();
-        for scan in scans(plan, NearEndExec::read) {
-            usage.add(&as_scan(&scan).map(PartitionScanExec::usage).unwrap_or_default());
-        }
-        usage
-    }
-
     /// Returns true if at most one partition was touched.
     pub(crate) fn fast_path(&self) -> bool {
         self.partitions_touched <= 1
     }
 }
 
-/// Table of each scan of a plan, and the number of partitions that it reads.
-pub(crate) fn fan_out(plan: &Arc<dyn ExecutionPlan>) -> Vec<(TableId, u64)> {
-    let scans = scans(plan, NearEndExec::read);
-    let table_and_parts = |scan: &PartitionScanExec| (scan.spec.table.id, scan.parts.len() as u64);
-    scans.iter().filter_map(|scan| as_scan(scan).map(table_and_parts)).collect()
-}
-
-fn as_scan(plan: &Arc<dyn ExecutionPlan>) -> Option<&PartitionScanExec> {
-    let plan: &dyn Any = plan.as_ref();
-    plan.downcast_ref()
-}
-
-/// Scans of a plan; `spans` chooses those below an operator that reads by spans of time.
-fn scans(
-    plan: &Arc<dyn ExecutionPlan>,
-    spans: impl Fn(&NearEndExec) -> &[Arc<dyn ExecutionPlan>],
-) -> Vec<Arc<dyn ExecutionPlan>> {
-    let mut leaves = Vec::new();
-    let mut stack = vec![Arc::clone(plan)];
-    while let Some(plan) = stack.pop() {
-        match plan.downcast_ref::<NearEndExec>() {
-            Some(near) => stack.extend(spans(near).iter().map(Arc::clone)),
-            None => stack.extend(plan.children().into_iter().map(Arc::clone)),
-        }
-        if as_scan(&plan).is_some() {
-            leaves.push(plan);
-        }
-    }
-    leaves
-}
-
-/// Opens all scans of a table in a plan, so that they do not see later writes.
-pub(crate) async fn pin_scans(
-    plan: &Arc<dyn ExecutionPlan>,
-    table: &Table,
-) -> Result<(), SqlError> {
-    for scan in scans(plan, NearEndExec::spans) {
-        let Some(scan) = as_scan(&scan) else { continue };
-        if scan.spec.table.id != table.id {
-            continue;
-        }
-        for part in &scan.parts {
-            scan.opener().open(part).await?;
-        }
-    }
-    Ok(())
-}
-
 impl PartitionScanExec {
-    pub(crate) fn new(spec: ScanSpec, router: Arc<Router>) -> Self {
+    pub(crate) fn new(spec: ScanSpec, view: Arc<ClusterView>) -> Self {
         let routes = spec.table.partitions.routes();
         let parts = spec
             .touched
             .iter()
-            .map(|position| {
-                Arc::new(Part {
-                    route: routes[*position].clone(),
-                    opened: OnceCell::new(),
-                    stats: Mutex::new(Vec::new()),
-                })
-            })
+            .map(|position| Arc::new(Part::new(routes[*position].clone())))
             .collect();
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(spec.schema()),
+            EquivalenceProperties::new(spec.output_schema()),
             Partitioning::UnknownPartitioning(spec.outputs.max(1)),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
         Self {
             spec,
-            router,
+            view,
             parts,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -259,7 +147,7 @@ impl PartitionScanExec {
             rows: self.spec.rows.map(|rows| rows.div_ceil(ROWS_PER_SERIES)),
             ..self.spec.clone()
         };
-        Some((Self::new(spec, Arc::clone(&self.router)), columns))
+        Some((Self::new(spec, Arc::clone(&self.view)), columns))
     }
 
     /// Returns true if the domains include the newest row of every series of which they include any: they restrict
@@ -300,13 +188,13 @@ impl PartitionScanExec {
         let touched = table.partitions.prune(&ranges);
         let outputs = spec.outputs.min(touched.len() * spec.streams).max(1);
         let spec = ScanSpec { domains, touched, outputs, ..spec.clone() };
-        Ok(Some(Self::new(spec, Arc::clone(&self.router))))
+        Ok(Some(Self::new(spec, Arc::clone(&self.view))))
     }
 
     /// The scan with operators pushed down to its partitions.
     pub(crate) fn with_at_data(&self, at_data: AtData) -> Self {
         let spec = ScanSpec { at_data: Some(at_data), ..self.spec.clone() };
-        Self::new(spec, Arc::clone(&self.router))
+        Self::new(spec, Arc::clone(&self.view))
     }
 
     pub(crate) fn spec(&self) -> &ScanSpec {
@@ -329,7 +217,7 @@ impl PartitionScanExec {
 
     /// Returns true if the rows come from other processes.
     pub(crate) fn is_remote(&self) -> bool {
-        self.router.nodes().remote()
+        self.view.nodes().remote()
     }
 
     /// Cost of the scan so far.
@@ -352,8 +240,17 @@ impl PartitionScanExec {
         usage
     }
 
+    /// Opens all partitions, so that the scan does not see later writes.
+    pub(crate) async fn pin(&self) -> Result<(), SqlError> {
+        let opener = self.opener();
+        for part in &self.parts {
+            opener.open(part).await?;
+        }
+        Ok(())
+    }
+
     fn opener(&self) -> Opener {
-        Opener { spec: self.spec.clone(), router: Arc::clone(&self.router) }
+        Opener { spec: self.spec.clone(), view: Arc::clone(&self.view) }
     }
 
     fn describe(&self) -> String {
@@ -459,7 +356,7 @@ impl ExecutionPlan for PartitionScanExec {
 
     // A plan that runs again opens its partitions again.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::new(self.spec.clone(), Arc::clone(&self.router))))
+        Ok(Arc::new(Self::new(self.spec.clone(), Arc::clone(&self.view))))
     }
 
     // An estimate, for the order of joins.
@@ -490,7 +387,7 @@ impl ExecutionPlan for PartitionScanExec {
             return None;
         }
         let spec = ScanSpec { limit, ..self.spec.clone() };
-        Some(Arc::new(Self::new(spec, Arc::clone(&self.router))))
+        Some(Arc::new(Self::new(spec, Arc::clone(&self.view))))
     }
 
     fn execute(&self, output: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
@@ -524,7 +421,7 @@ impl ExecutionPlan for PartitionScanExec {
                 Ok(batch.record_output(&baseline))
             });
         let rows = limited(rows, self.fetch());
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.spec.schema(), rows)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.spec.output_schema(), rows)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

@@ -14,19 +14,20 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use partita_lanes::{Lane, Reason};
 use partita_proto::catalog::{DEFAULT_DATABASE, Table};
+use partita_sql::parser;
+use partita_sql::statement::{Statement, TableName};
 use partita_worker::Zone;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::SqlError;
 use crate::execute::cursor::Cursor;
-use crate::execute::{Executed, observe};
+use crate::execute::executed::Executed;
+use crate::execute::observe;
 use crate::frontend::Frontend;
 use crate::functions;
 use crate::output::Output;
 use crate::settings::Settings;
-use crate::sql::parser;
-use crate::sql::statement::{Statement, TableName};
 
 /// Maximum rows of a prepared INSERT that runs without a lane, on the thread that received it.
 const LIGHT_ROWS_MAX: usize = 1_000;
@@ -98,8 +99,15 @@ impl Drop for Session {
     }
 }
 
+impl Frontend {
+    /// A session of a client.
+    pub fn session(self: &Arc<Self>, options: SessionOptions) -> Arc<Session> {
+        Session::new(Arc::clone(self), options)
+    }
+}
+
 impl Session {
-    pub(crate) fn new(frontend: Arc<Frontend>, options: SessionOptions) -> Arc<Self> {
+    fn new(frontend: Arc<Frontend>, options: SessionOptions) -> Arc<Self> {
         let SessionOptions { database, user, application } = options;
         let state = SessionStateBuilder::new_from_existing(frontend.context().state()).build();
         let context = SessionContext::new_with_state(state);
@@ -244,7 +252,9 @@ impl Session {
         if result.is_ok() && self.in_transaction() && self.writes(statement) {
             self.written_in_transaction.fetch_add(1, Ordering::Relaxed);
         }
-        let observer = observe::Observer::new(self, statement, limits.started);
+        let frontend = Arc::clone(&self.frontend);
+        let client = (self.database(), self.user.clone());
+        let observer = observe::Observer::new(frontend, client, statement, limits.started);
         observer.observe(result, limits)
     }
 

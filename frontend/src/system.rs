@@ -3,28 +3,28 @@
 //! `sys.partitions` joins the catalog's partition map with the reports of the leaders. A partition without a leader
 //! shows the report of one of its replicas, or NULL if none of its nodes answers; it never fails the query.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
 use partita_proto::catalog::{Catalog, Table};
-use partita_proto::id::{NodeId, PartitionId, TableId};
+use partita_proto::id::NodeId;
 use partita_proto::load::{Instant, LoadReport, LoadRequest};
-use partita_proto::range::Bound;
 use partita_proto::route::Route;
 use partita_proto::service::ReplicaStatus;
 
-use crate::catalog::Sources;
+use crate::bound_text::bound_text;
 use crate::cluster;
 use crate::error::SqlError;
 use crate::load::{balance, stats, tables as load};
 use crate::query_log::QueryLog;
-use crate::router::Router;
+use crate::sources::Sources;
+use crate::statuses::{leader, statuses};
+use crate::view::ClusterView;
 use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};
 
-/// Maximum wait for a node's report of its replicas.
-const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+/// Schema of the system tables.
+pub const SYSTEM: &str = "sys";
 
 /// Columns of `sys.partitions`.
 const PARTITIONS: &[(&str, Kind)] = &[
@@ -72,34 +72,34 @@ const COUNTERS: &[(&str, Kind)] = &[("name", Kind::Text), ("value", Kind::Count)
 /// Tables of `sys`.
 pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTable>> {
     // Each table keeps its own handle to its source.
-    let router = Arc::clone(&sources.router);
+    let view = Arc::clone(&sources.view);
     let partitions = VirtualTable::new(schema(PARTITIONS), move || {
-        let router = Arc::clone(&router);
-        async move { partitions(&router).await }
+        let view = Arc::clone(&view);
+        async move { partitions(&view).await }
     });
-    let router = Arc::clone(&sources.router);
+    let view = Arc::clone(&sources.view);
     let tables = VirtualTable::new(schema(TABLES), move || {
-        let router = Arc::clone(&router);
-        async move { table_rows(&router).await }
+        let view = Arc::clone(&view);
+        async move { table_rows(&view).await }
     });
     let log = Arc::clone(&sources.query_log);
     let query_log = VirtualTable::new(QueryLog::schema(), move || {
         let log = Arc::clone(&log);
         async move { log.batch() }
     });
-    let router = Arc::clone(&sources.router);
+    let view = Arc::clone(&sources.view);
     let counters = VirtualTable::new(schema(COUNTERS), move || {
-        let router = Arc::clone(&router);
-        async move { counters(&router) }
+        let view = Arc::clone(&view);
+        async move { counters(&view) }
     });
-    let router = Arc::clone(&sources.router);
+    let view = Arc::clone(&sources.view);
     let replicas = VirtualTable::new(schema(cluster::REPLICAS), move || {
-        let router = Arc::clone(&router);
-        async move { cluster::replicas(&router).await }
+        let view = Arc::clone(&view);
+        async move { cluster::replicas(&view).await }
     });
-    let members = sources.members.clone();
+    let view = Arc::clone(&sources.view);
     let nodes = VirtualTable::new(schema(cluster::NODES), move || {
-        let members = Arc::clone(&members.borrow());
+        let members = view.members();
         async move { cluster::nodes(&members) }
     });
     let meta = Arc::clone(&sources.meta);
@@ -151,10 +151,10 @@ fn load_tables(sources: &Sources) -> Vec<(&'static str, Arc<VirtualTable>)> {
         .into_iter()
         .chain(historical)
         .map(|((name, columns, rows), request)| {
-            let (loads, router) = (Arc::clone(&sources.loads), Arc::clone(&sources.router));
+            let (loads, view) = (Arc::clone(&sources.loads), Arc::clone(&sources.view));
             let table = VirtualTable::new(schema(columns), move || {
-                let (loads, router) = (Arc::clone(&loads), Arc::clone(&router));
-                async move { rows(loads.ask(request).await?.as_ref(), &router.catalog()) }
+                let (loads, view) = (Arc::clone(&loads), Arc::clone(&view));
+                async move { rows(loads.ask(request).await?.as_ref(), &view.catalog()) }
             });
             (name, table)
         })
@@ -164,7 +164,7 @@ fn load_tables(sources: &Sources) -> Vec<(&'static str, Arc<VirtualTable>)> {
         let handles = handles.clone();
         async move {
             let report = handles.loads.ask(LoadRequest::default()).await?;
-            balance::table_balance(&report, &handles.router.catalog(), &handles.query_log)
+            balance::table_balance(&report, &handles.view.catalog(), &handles.query_log)
         }
     });
     tables.push(("table_balance", balance));
@@ -174,74 +174,12 @@ fn load_tables(sources: &Sources) -> Vec<(&'static str, Arc<VirtualTable>)> {
         async move {
             // Counters come from the nodes, and do not need meta.
             let report = handles.loads.ask(LoadRequest::default()).await.ok();
-            let statuses = statuses(&handles.router).await;
-            stats::partition_stats(report.as_deref(), &handles.router.catalog(), &statuses)
+            let statuses = statuses(handles.view.nodes().as_ref()).await;
+            stats::partition_stats(report.as_deref(), &handles.view.catalog(), &statuses)
         }
     });
     tables.push(("partition_stats", stats));
     tables
-}
-
-/// Reports of all nodes about their replicas, by partition. Nodes that do not answer are missing.
-pub(crate) async fn statuses(
-    router: &Router,
-) -> HashMap<PartitionId, Vec<(NodeId, ReplicaStatus)>> {
-    let reports = router.nodes().all().into_iter().map(|id| async move {
-        let status = match router.nodes().node(id) {
-            Ok(node) => tokio::time::timeout(STATUS_TIMEOUT, node.status()).await,
-            Err(error) => Ok(Err(error)),
-        };
-        match status {
-            Ok(Ok(status)) => Some((id, status)),
-            Ok(Err(error)) => {
-                tracing::warn!(node = %id, %error, "could not read the status of a node's replicas");
-                None
-            }
-            Err(_) => {
-                tracing::warn!(node = %id, "a node timed out while reporting the status of its replicas");
-                None
-            }
-        }
-    });
-    let mut by_partition: HashMap<PartitionId, Vec<(NodeId, ReplicaStatus)>> = HashMap::new();
-    for (node, replicas) in futures::future::join_all(reports).await.into_iter().flatten() {
-        for replica in replicas {
-            by_partition.entry(replica.partition).or_default().push((node, replica));
-        }
-    }
-    by_partition
-}
-
-/// Bytes stored by tables, by the reports of their leaders: files and memtables. Tables without a report are missing.
-pub(crate) async fn table_bytes(router: &Router) -> HashMap<TableId, u64> {
-    let statuses = statuses(router).await;
-    let catalog = router.catalog();
-    let bytes = |table: &Table| {
-        let routes = table.partitions.routes().iter();
-        let reports = routes.filter_map(|route| leader(statuses.get(&route.partition)?));
-        reports
-            .map(|(_, status)| status.file_bytes + status.memtable_bytes)
-            .reduce(u64::saturating_add)
-    };
-    let tables = catalog.tables.values().flat_map(BTreeMap::values);
-    tables.filter_map(|table| Some((table.id, bytes(table)?))).collect()
-}
-
-/// The leading replica. A replaced leader may still claim to lead, so the highest term wins.
-pub(crate) fn leader(replicas: &[(NodeId, ReplicaStatus)]) -> Option<&(NodeId, ReplicaStatus)> {
-    replicas.iter().filter(|(_, status)| status.leader).max_by_key(|(_, status)| status.term)
-}
-
-/// A bound as text: `(3, 'a')`; `None` at the ends of the key space.
-pub(crate) fn bound_text(table: &Table, bound: &Bound) -> Option<String> {
-    if bound.is_empty() {
-        return None;
-    }
-    let mut parts: Vec<String> = bound.placement.iter().map(ToString::to_string).collect();
-    for (column, value) in table.schema.key_columns().zip(&bound.key) {
-        parts.push(value.display(column.column_type));
-    }
-    Some(format!("({})", parts.join(", ")))
 }
 
 fn partition_row(
@@ -280,9 +218,9 @@ fn partition_row(
     ]
 }
 
-async fn partitions(router: &Router) -> Result<RecordBatch, SqlError> {
-    let statuses = statuses(router).await;
-    let catalog = router.catalog();
+async fn partitions(view: &ClusterView) -> Result<RecordBatch, SqlError> {
+    let statuses = statuses(view.nodes().as_ref()).await;
+    let catalog = view.catalog();
     let mut rows = Vec::new();
     for table in catalog.tables.values().flat_map(BTreeMap::values) {
         for route in table.partitions.routes() {
@@ -293,9 +231,9 @@ async fn partitions(router: &Router) -> Result<RecordBatch, SqlError> {
     batch(&schema(PARTITIONS), rows)
 }
 
-async fn table_rows(router: &Router) -> Result<RecordBatch, SqlError> {
-    let statuses = statuses(router).await;
-    let catalog = router.catalog();
+async fn table_rows(view: &ClusterView) -> Result<RecordBatch, SqlError> {
+    let statuses = statuses(view.nodes().as_ref()).await;
+    let catalog = view.catalog();
     let mut rows = Vec::new();
     for table in catalog.tables.values().flat_map(BTreeMap::values) {
         let routes = table.partitions.routes();
@@ -317,8 +255,8 @@ async fn table_rows(router: &Router) -> Result<RecordBatch, SqlError> {
     batch(&schema(TABLES), rows)
 }
 
-fn counters(router: &Router) -> Result<RecordBatch, SqlError> {
-    let rows = router
+fn counters(view: &ClusterView) -> Result<RecordBatch, SqlError> {
+    let rows = view
         .metrics()
         .counters()
         .into_iter()

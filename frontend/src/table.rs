@@ -35,8 +35,8 @@ use partita_proto::value::Value;
 use crate::error::SqlError;
 use crate::ingest::plan::TablePlan;
 use crate::predicate;
-use crate::router::Router;
 use crate::scan::{PartitionScanExec, ScanSpec};
+use crate::view::ClusterView;
 
 /// Rows that justify another output: each costs the plan an exchange between tasks.
 const ROWS_PER_OUTPUT: usize = 64 * 1024;
@@ -48,7 +48,7 @@ pub(crate) struct PartitionedTable {
     table: Arc<Table>,
     /// The former table or the successor, whose rows are included.
     companion: Option<Box<PartitionedTable>>,
-    router: Arc<Router>,
+    view: Arc<ClusterView>,
     state: Arc<SessionState>,
     schema: SchemaRef,
     constraints: Constraints,
@@ -65,17 +65,16 @@ impl PartitionedTable {
     pub(crate) fn of(
         catalog: &Catalog,
         table: &Arc<Table>,
-        router: &Arc<Router>,
+        view: &Arc<ClusterView>,
         state: &Arc<SessionState>,
     ) -> Self {
-        let new = |table: &Arc<Table>| {
-            Self::new(Arc::clone(table), Arc::clone(router), Arc::clone(state))
-        };
+        let new =
+            |table: &Arc<Table>| Self::new(Arc::clone(table), Arc::clone(view), Arc::clone(state));
         let companion = catalog.read_along(table);
         Self { companion: companion.map(|table| Box::new(new(table))), ..new(table) }
     }
 
-    fn new(table: Arc<Table>, router: Arc<Router>, state: Arc<SessionState>) -> Self {
+    fn new(table: Arc<Table>, view: Arc<ClusterView>, state: Arc<SessionState>) -> Self {
         let schema = &table.schema;
         // Rows in append mode may share a key, so it is no constraint.
         let key: Vec<usize> =
@@ -87,7 +86,7 @@ impl PartitionedTable {
             constraints: Constraints::new_unverified(constraints),
             companion: None,
             table,
-            router,
+            view,
             state,
         }
     }
@@ -117,7 +116,7 @@ impl PartitionedTable {
 
     /// Estimated rows of some partitions; `None` without an estimate.
     fn rows(&self, touched: &[usize]) -> Option<usize> {
-        let counts = self.router.row_counts();
+        let counts = self.view.row_counts();
         let routes = self.table.partitions.routes();
         // Partitions without an estimate are new and small.
         let counts = touched.iter().filter_map(|position| counts.get(&routes[*position].partition));
@@ -255,9 +254,9 @@ impl PartitionedTable {
         limit: Option<usize>,
         parallelism: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = self.router.plan(&self.state, &self.table)?;
+        let plan = self.view.plan(&self.state, &self.table)?;
         let spec = self.spec(&plan, projection, filters, limit, parallelism)?;
-        Ok(Arc::new(PartitionScanExec::new(spec, Arc::clone(&self.router))))
+        Ok(Arc::new(PartitionScanExec::new(spec, Arc::clone(&self.view))))
     }
 
     /// Scans the rows of the table's partitions with the columns of `reader`, the table that includes them.

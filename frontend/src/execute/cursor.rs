@@ -10,12 +10,12 @@ use arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
 use futures::StreamExt;
 use parking_lot::Mutex;
+use partita_sql::statement::{Declare, Fetch};
 
 use super::query::Source;
 use crate::error::SqlError;
 use crate::output::{Output, RowStream};
 use crate::session::Session;
-use crate::sql::statement::{Declare, Fetch};
 
 /// Maximum open cursors of a session.
 const CURSORS_MAX: usize = 64;

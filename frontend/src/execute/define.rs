@@ -3,14 +3,15 @@
 use partita_proto::schema::Semantic;
 use partita_proto::service::{Ddl, TableChange};
 use partita_proto::value::Value;
+use partita_sql::Notice;
+use partita_sql::statement::{
+    AlterDatabase, AlterTable, CreateDatabase, CreateTable, DropDatabase, DropTable, TableName,
+};
 
 use crate::error::SqlError;
 use crate::ingest::expression::{DefaultValue, Generated};
-use crate::output::{Notice, Output};
+use crate::output::Output;
 use crate::session::Session;
-use crate::sql::statement::{
-    AlterDatabase, AlterTable, CreateDatabase, CreateTable, DropDatabase, DropTable, TableName,
-};
 
 impl Session {
     pub(super) async fn create_database(

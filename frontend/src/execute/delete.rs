@@ -10,17 +10,17 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{SetExpr, Statement as Ast};
 use futures::StreamExt;
 use partita_proto::catalog::Table;
+use partita_sql::identifier::quote;
+use partita_sql::parser;
+use partita_sql::statement::{Delete, Query, Statement};
 
-use super::Executed;
+use super::executed::Executed;
 use super::query::Source;
 use crate::error::SqlError;
 use crate::ingest::check_delete;
 use crate::output::Output;
 use crate::scan::Usage;
 use crate::session::Session;
-use crate::sql::identifier::quote;
-use crate::sql::parser;
-use crate::sql::statement::{Delete, Query, Statement};
 
 impl Session {
     pub(super) async fn delete(
@@ -80,7 +80,7 @@ impl Session {
 
     /// Columns that identify the rows to delete.
     fn key_columns(&self, table: &Table) -> Result<Vec<String>, SqlError> {
-        let plan = self.frontend().router().plan(self.frontend().state(), table)?;
+        let plan = self.frontend().view().plan(self.frontend().state(), table)?;
         Ok(plan.delete_columns())
     }
 }

@@ -11,19 +11,19 @@ use futures::StreamExt;
 use partita_proto::catalog::Table;
 use partita_proto::schema::{Column, ColumnType};
 use partita_proto::size::batch_bytes;
+use partita_sql::StatementTime;
+use partita_sql::rewritten::exact_rows;
+use partita_sql::statement::{Insert, InsertSource, Query, Statement};
 use partita_worker::{Zone, bytes_of, cast_texts, zoned};
 
-use super::Executed;
 use super::delete::after;
+use super::executed::Executed;
 use super::query::Source;
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, SYNTAX_ERROR, SqlError};
 use crate::ingest::expression::now_ns;
 use crate::output::Output;
 use crate::scan::Usage;
 use crate::session::{Prepared, Session};
-use crate::sql::StatementTime;
-use crate::sql::rewritten::exact_rows;
-use crate::sql::statement::{Insert, InsertSource, Query, Statement};
 
 /// Rows of a query that make one write: enough to be worth a round trip.
 const ROWS_JOINED: usize = 64 << 10;

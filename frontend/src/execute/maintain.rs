@@ -10,10 +10,10 @@ use futures::future::join_all;
 use partita_proto::catalog::Table;
 use partita_proto::error::Error;
 use partita_proto::id::{NodeId, PartitionId};
+use partita_sql::statement::TableName;
 
 use crate::error::SqlError;
 use crate::session::Session;
-use crate::sql::statement::TableName;
 
 /// Maximum time for which failures are retried.
 const RETRY_TIME: Duration = Duration::from_secs(5);
@@ -68,7 +68,7 @@ impl Session {
         (partition, node): (PartitionId, NodeId),
         maintenance: Maintenance,
     ) -> Result<(), Error> {
-        let service = self.frontend().router().nodes().node(node)?;
+        let service = self.frontend().view().nodes().node(node)?;
         match maintenance {
             Maintenance::Flush => service.flush_partition(partition).await,
             Maintenance::Compact => service.compact_partition(partition).await,

@@ -10,16 +10,16 @@ use arrow::record_batch::RecordBatch;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{Stream, StreamExt};
 use partita_lanes::{Lane, Reason};
+use partita_sql::Statement;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::Executed;
+use super::executed::Executed;
 use crate::error::{INTERNAL_ERROR, QUERY_CANCELED, SqlError};
 use crate::frontend::Frontend;
 use crate::output::{CopyIn, CopyOut, Output, RowStream};
+use crate::plan_scans;
 use crate::query_log::QueryLogEntry;
-use crate::scan::{Usage, fan_out};
-use crate::session::Session;
-use crate::sql::Statement;
+use crate::scan::Usage;
 
 const CONNECTION_FAILURE: &str = "08006";
 
@@ -93,13 +93,19 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    pub(crate) fn new(session: &Session, statement: &Statement, started: Instant) -> Self {
+    /// Observer of a statement that a user runs with a current database.
+    pub(crate) fn new(
+        frontend: Arc<Frontend>,
+        (database, user): (String, String),
+        statement: &Statement,
+        started: Instant,
+    ) -> Self {
         Self {
-            frontend: Arc::clone(session.frontend()),
+            frontend,
             kind: statement.tag(),
             text: statement.text().map(short),
-            database: session.database(),
-            user: session.user().to_owned(),
+            database,
+            user,
             started,
             plan: None,
             usage: Usage::default(),
@@ -161,7 +167,7 @@ impl Observer {
         if let Some(error) = error {
             metrics.failed(&error.sqlstate);
         }
-        let scanned = self.plan.as_ref().map(Usage::of).unwrap_or_default();
+        let scanned = self.plan.as_ref().map(plan_scans::usage).unwrap_or_default();
         metrics.rows_scanned.add(scanned.rows_scanned);
         metrics.bytes_scanned.add(scanned.bytes_scanned);
         if scanned.scans > 0 {
@@ -176,7 +182,7 @@ impl Observer {
         let Some(text) = self.text.take() else { return };
         let mut usage = self.usage;
         usage.add(&scanned);
-        let fan_out = self.plan.as_ref().map(fan_out).unwrap_or_default();
+        let fan_out = self.plan.as_ref().map(plan_scans::fan_out).unwrap_or_default();
         self.frontend.query_log().add(QueryLogEntry {
             started_ms: started_ms(took),
             database: std::mem::take(&mut self.database),

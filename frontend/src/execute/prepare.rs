@@ -11,18 +11,18 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, TryCast};
 use datafusion::sql::parser::Statement as PlannerStatement;
 use parking_lot::Mutex;
+use partita_sql::literal;
+use partita_sql::statement::{
+    Execute, Explain, Insert, InsertSource, PrepareStatement, Show, Statement,
+};
+use partita_sql::with_shown_names;
 
-use super::Executed;
+use super::executed::Executed;
 use super::query::{Source, plan, with_parameters};
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::hotspot::shown::EXPLAIN_HOTSPOT;
 use crate::output::Output;
 use crate::session::{Planned, Prepared, Session};
-use crate::sql::literal;
-use crate::sql::statement::{
-    Execute, Explain, Insert, InsertSource, PrepareStatement, Show, Statement,
-};
-use crate::sql::with_shown_names;
 use crate::virtual_table::schema;
 
 impl Session {

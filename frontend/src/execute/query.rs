@@ -17,23 +17,25 @@ use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::ObjectName;
 use futures::StreamExt;
 use partita_proto::catalog::Table;
+use partita_sql::adapted::adapt;
+use partita_sql::merged::{self, Tables};
+use partita_sql::rewritten::turn_differences;
+use partita_sql::statement::{Explain, InsertSource, Query, Statement};
+use partita_sql::{give_names, name_numbered, number_alike, rename_tables, with_shown_names};
 use partita_worker::with_bounded_constants;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Executed, plan_lines};
+use super::executed::Executed;
+use super::plan_lines;
 use crate::conditional::guarded as guarded_conditions;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::guard::guarded;
 use crate::output::{Output, RowStream};
-use crate::scan::{Usage, pin_scans};
+use crate::plan_scans::pin_scans;
+use crate::scan::Usage;
 use crate::session::{Planned, Prepared, Session};
-use crate::sql::adapted::adapt;
-use crate::sql::merged::{self, Tables};
-use crate::sql::rewritten::turn_differences;
-use crate::sql::statement::{Explain, InsertSource, Query, Statement};
-use crate::sql::{give_names, name_numbered, number_alike, rename_tables, with_shown_names};
 
 /// Maximum plans of a statement whose partitions keep changing; then it fails.
 const PLANS_MAX: u32 = 3;
@@ -89,14 +91,14 @@ impl Session {
         source: &Source<'_>,
         pinned: Option<&Table>,
     ) -> Result<Running, SqlError> {
-        let router = self.frontend().router();
+        let view = self.frontend().view();
         let mut plans = 1;
         loop {
-            let version = router.catalog().version;
+            let version = view.catalog().version;
             match self.start_once(source, pinned).await {
                 Err(error) if error.sqlstate == STALE && plans < PLANS_MAX => {
                     plans += 1;
-                    router.newer_catalog(version, Instant::now() + NEWS).await;
+                    view.newer_catalog(version, Instant::now() + NEWS).await;
                 }
                 result => return result,
             }

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use partita_proto::Error;
 use partita_proto::catalog::Table;
+use partita_sql::{Notice, Repartition, Step};
 
 use crate::error::{SqlError, UNDEFINED_TABLE};
-use crate::output::{Notice, Output};
+use crate::output::Output;
 use crate::session::Session;
-use crate::sql::{Repartition, Step};
 
 /// Maximum wait for one cut or merge. Meta gives up a merge after 30 s.
 const STEP_WAIT: Duration = Duration::from_secs(60);

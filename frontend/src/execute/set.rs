@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use datafusion::common::config::ConfigOptions;
 use partita_proto::catalog::DEFAULT_DATABASE;
+use partita_sql::Notice;
+use partita_sql::statement::{Set, SetValue};
 use partita_worker::Zone;
 
 use crate::at_data;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError, UNDEFINED_OBJECT};
-use crate::output::{Notice, Output};
+use crate::output::Output;
 use crate::session::Session;
-use crate::sql::statement::{Set, SetValue};
 
 /// DataFusion's settings that a session may change: they affect planning and execution, not results.
 const PLANNER_PREFIXES: &[&str] =

@@ -7,16 +7,16 @@ use arrow::compute::kernels::comparison::like;
 use partita_proto::catalog::Table;
 use partita_proto::load::LoadRequest;
 use partita_proto::schema::{Column, Semantic};
+use partita_sql::show::create_table_sql;
+use partita_sql::statement::{Show, TableName};
 
+use crate::bound_text::bound_text;
 use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::SqlError;
 use crate::hotspot::shown::explain_hotspot;
 use crate::information::semantic;
 use crate::output::Output;
 use crate::session::Session;
-use crate::sql::show::create_table_sql;
-use crate::sql::statement::{Show, TableName};
-use crate::system::bound_text;
 
 impl Session {
     pub(super) fn show(&self, show: &Show) -> Result<Output, SqlError> {
@@ -115,7 +115,7 @@ impl Session {
     fn show_partitions(&self, name: &TableName) -> Result<Output, SqlError> {
         let table = self.table(name)?;
         let row = |route: &partita_proto::route::Route| {
-            let leader = self.frontend().router().leaders().first(route);
+            let leader = self.frontend().view().leaders().first(route);
             vec![
                 Some(route.partition.to_string()),
                 leader.map(|node| node.to_string()),

@@ -12,9 +12,10 @@ use partita_proto::key::KeyCodec;
 use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
 use partita_proto::route::{PartitionMap, hash_cuts};
+use partita_sql::identifier::{quote, quote_list};
+use partita_sql::show::create_table_sql;
 
-use crate::sql::identifier::{quote, quote_list};
-use crate::sql::show::create_table_sql;
+use crate::bound_text::bound_text;
 
 /// The clauses of a design: `PARTITION BY HASH (u) PARTITIONS 8, PRIMARY KEY (u, ts)`.
 pub(crate) fn clauses(table: &Table, design: &Design) -> String {
@@ -105,7 +106,7 @@ fn copied(table: &Table, create: &str, new: &str, columns: &str) -> String {
 
 /// Statement that splits a partition, at a bound or in half.
 pub(crate) fn split(table: &Table, partition: PartitionId, bound: Option<&Bound>) -> String {
-    let bound = bound.and_then(|bound| crate::system::bound_text(table, bound));
+    let bound = bound.and_then(|bound| bound_text(table, bound));
     let clause = bound.map(|bound| format!(" AT {bound}")).unwrap_or_default();
     format!("ALTER TABLE {} SPLIT PARTITION {partition}{clause}", quote(&table.name))
 }

@@ -9,14 +9,14 @@ use partita_load::{Choice, Class, Warning};
 use partita_proto::catalog::Table;
 use partita_proto::load::{Evidence, LoadReport, PartitionLoad, Verdict};
 use partita_proto::schema::HotspotRemedy;
+use partita_sql::tail_notice;
 use serde_json::{Value as Json, json};
 
 use super::class::{explain, is_curable, is_splittable, remedy};
 use super::ddl;
 use super::replay::{Found, replay};
+use crate::bound_text::bound_text;
 use crate::error::SqlError;
-use crate::sql::tail_notice;
-use crate::system::bound_text;
 use crate::virtual_table::{Cell, Kind, batch, schema};
 
 /// Columns of EXPLAIN HOTSPOT.
@@ -235,7 +235,7 @@ pub(crate) fn advice(table: &Table, load: &PartitionLoad, verdict: &Verdict) -> 
         return Some(ddl::split(table, load.partition, verdict.cut.as_ref().map(|(key, _)| key)));
     }
     is_curable(verdict.class).then(|| {
-        let name = crate::sql::identifier::quote(&table.name);
+        let name = partita_sql::identifier::quote(&table.name);
         match spread(table) {
             Some(statements) => {
                 format!("{statements}\n-- EXPLAIN HOTSPOT {name} compares this with other designs")

@@ -5,11 +5,11 @@
 use partita_proto::catalog::Table;
 use partita_proto::id::PartitionId;
 use partita_proto::load::{LoadReport, PartitionLoad};
+use partita_sql::identifier::quote;
 
+use crate::bound_text::bound_text;
 use crate::error::SqlError;
 use crate::hotspot::class::{explain, remedy};
-use crate::sql::identifier::quote;
-use crate::system::bound_text;
 
 /// Adds the state of the partition, or without one that of the table's busiest partition.
 pub(crate) fn explained(

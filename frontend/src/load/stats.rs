@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
 use partita_proto::catalog::Catalog;
-use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::id::PartitionId;
 use partita_proto::load::{Instant, LoadHistory, LoadReport};
 use partita_proto::service::ReplicaStatus;
 
 use super::Names;
 use crate::error::SqlError;
-use crate::system::leader;
+use crate::statuses::{Statuses, leader};
 use crate::virtual_table::{Cell, Kind, batch, schema};
 
 /// Minimum busy share of a top partition, as in YDB.
@@ -51,7 +51,7 @@ pub(crate) const TOP_PARTITIONS: &[(&str, Kind)] = &[
 pub(crate) fn partition_stats(
     report: Option<&LoadReport>,
     catalog: &Catalog,
-    statuses: &HashMap<PartitionId, Vec<(NodeId, ReplicaStatus)>>,
+    statuses: &Statuses,
 ) -> Result<RecordBatch, SqlError> {
     let loads: HashMap<PartitionId, f64> = report
         .into_iter()

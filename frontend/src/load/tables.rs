@@ -9,10 +9,10 @@ use partita_proto::id::PartitionId;
 use partita_proto::load::{LoadReport, Rates, Verdict};
 
 use super::Names;
+use crate::bound_text::bound_text;
 use crate::error::SqlError;
 use crate::hotspot::class::explain;
 use crate::hotspot::shown::{advice, evidence_json};
-use crate::system::bound_text;
 use crate::virtual_table::{Cell, Kind, batch, schema};
 
 /// Columns of `sys.partition_load`.

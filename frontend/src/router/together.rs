@@ -231,7 +231,7 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        let runtime = self.router.home().clone();
+        let runtime = self.router.view.home().clone();
         let (router, state) = (Arc::clone(&self.router), Arc::clone(&self.state));
         let target = self.target;
         let gather = router.together.gather(target, self.parts, self.began.elapsed());
@@ -294,7 +294,7 @@ impl Router {
             [first, ..] => joined(self, first, &parts),
         };
         if let (Some(part), Some(deadline)) = (whole, deadline) {
-            self.metrics.joined_writes.add(parts.len() as u64);
+            self.view.metrics().joined_writes.add(parts.len() as u64);
             let result = self.send(state, part, deadline).await;
             if !result.as_ref().is_err_and(|failed| failed.is_refusal()) {
                 for waiting in parts {

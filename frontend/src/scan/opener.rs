@@ -17,14 +17,17 @@ use partita_proto::Error;
 use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::range::KeyRange;
 use partita_proto::route::Route;
-use partita_proto::service::{DataService, FragmentRequest, RowStream, ScanReply, ScanRequest};
+use partita_proto::service::{
+    DataService, FragmentRequest, RowStream, ScanReply, ScanRequest, ScanStats,
+};
 use partita_worker::Fragment;
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use super::{Part, ScanSpec};
-use crate::at_data::AtData;
+use super::spec::{AtData, ScanSpec};
 use crate::error::{OUT_OF_MEMORY, SqlError};
-use crate::router::{Router, is_absent};
+use crate::leaders::is_absent;
+use crate::view::ClusterView;
 
 /// First pause before a partition is tried again.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -42,10 +45,23 @@ enum Place {
     Here,
 }
 
+/// One partition of a scan.
+pub(super) struct Part {
+    route: Route,
+    opened: OnceCell<Mutex<Vec<Option<RowStream>>>>,
+    pub(super) stats: Mutex<Vec<Arc<ScanStats>>>,
+}
+
+impl Part {
+    pub(super) fn new(route: Route) -> Self {
+        Self { route, opened: OnceCell::new(), stats: Mutex::new(Vec::new()) }
+    }
+}
+
 /// Opens partitions.
 pub(super) struct Opener {
     pub(super) spec: ScanSpec,
-    pub(super) router: Arc<Router>,
+    pub(super) view: Arc<ClusterView>,
 }
 
 impl Opener {
@@ -92,28 +108,28 @@ impl Opener {
     /// Scans the partition of a route, or its successors if the route is out of date.
     async fn scan(&self, route: &Route) -> Result<Vec<ScanReply>, SqlError> {
         // The deadline is renewed for each request: a fragment may compute for longer than one may take.
-        let mut deadline = Instant::now() + self.router.timeout();
+        let mut deadline = Instant::now() + self.view.timeout();
         let mut beginnings = 1;
         let mut place = Place::AtData;
         let mut replies = Vec::new();
         let mut routes = vec![route.clone()];
         // A split replaces a route by two, which are scanned in turn.
         while let Some(route) = routes.pop() {
-            let version = self.router.catalog().version;
+            let version = self.view.catalog().version;
             match self.scan_route(&route, place, deadline).await? {
                 Ok(reply) if self.spec.at_data.is_none() => replies.push(reply),
                 Ok(reply) => match started(reply).await {
                     Ok(reply) => {
-                        deadline = Instant::now() + self.router.timeout();
+                        deadline = Instant::now() + self.view.timeout();
                         replies.push(reply);
                     }
                     Err(error) if may_begin_again(&error) && beginnings < BEGINNINGS_MAX => {
-                        self.router.metrics().scan_retries.add(1);
+                        self.view.metrics().scan_retries.add(1);
                         beginnings += 1;
                         if matches!(error, Error::Query { .. }) {
                             place = Place::Here;
                         }
-                        deadline = Instant::now() + self.router.timeout();
+                        deadline = Instant::now() + self.view.timeout();
                         routes.push(route);
                     }
                     Err(error) => {
@@ -121,8 +137,8 @@ impl Opener {
                     }
                 },
                 Err(stale) => {
-                    self.router.metrics().scan_retries.add(1);
-                    self.router.newer_catalog(version, deadline).await;
+                    self.view.metrics().scan_retries.add(1);
+                    self.view.newer_catalog(version, deadline).await;
                     if Instant::now() >= deadline {
                         return Err(stale.into());
                     }
@@ -136,7 +152,7 @@ impl Opener {
     /// The newest routes of a range of keys.
     fn newest_routes(&self, keys: &KeyRange, stale: Error) -> Result<Vec<Route>, SqlError> {
         let table = self
-            .router
+            .view
             .newest(&self.spec.table)
             .ok_or_else(|| SqlError::undefined_table(&self.spec.table.name))?;
         if table.schema.version != self.spec.table.schema.version
@@ -164,7 +180,7 @@ impl Opener {
         place: Place,
         deadline: Instant,
     ) -> Result<Result<ScanReply, Error>, SqlError> {
-        let leaders = self.router.leaders();
+        let leaders = self.view.leaders();
         let mut node = leaders.first(route);
         let mut pause = PAUSE;
         let mut hops = 0;
@@ -181,16 +197,16 @@ impl Opener {
             };
             // The partition was merged, or its table dropped.
             let absent = is_absent(&error);
-            if absent && self.router.has_changed(&self.spec.table, route) {
+            if absent && self.view.has_changed(&self.spec.table, route) {
                 return Ok(Err(error));
             }
             if !(absent || error.is_retryable()) || Instant::now() + pause >= deadline {
                 let detail =
                     format!("table \"{}\", partition {}", self.spec.table.name, route.partition);
-                let error = self.router.explained(&self.spec.table, route, error);
+                let error = self.view.explained(&self.spec.table, route, error);
                 return Err(SqlError::from(error).with_detail(detail));
             }
-            self.router.metrics().scan_retries.add(1);
+            self.view.metrics().scan_retries.add(1);
             leaders.failed(route.partition, node);
             // Follow a hint to the leader at once, but not in circles; otherwise pause and try the next node.
             if let Error::NotLeader { leader: Some(leader), .. } = &error
@@ -209,10 +225,10 @@ impl Opener {
     }
 
     fn next_node(&self, route: &Route, last_node: Option<NodeId>, error: &Error) -> Option<NodeId> {
-        let newest = self.router.newest(&self.spec.table);
+        let newest = self.view.newest(&self.spec.table);
         let newest_route =
             newest.as_ref().and_then(|table| table.partitions.route(route.partition));
-        self.router.leaders().next(newest_route.unwrap_or(route), last_node, error)
+        self.view.leaders().next(newest_route.unwrap_or(route), last_node, error)
     }
 
     async fn scan_once(
@@ -225,7 +241,7 @@ impl Opener {
         let node = node.ok_or_else(|| {
             Error::Unavailable(format!("no node is known to hold partition {}", route.partition))
         })?;
-        let service = self.router.nodes().node(node)?;
+        let service = self.view.nodes().node(node)?;
         let request = ScanRequest {
             partition: route.partition,
             epoch: route.epoch,
@@ -258,7 +274,7 @@ impl Opener {
         scan: ScanRequest,
     ) -> Result<ScanReply, Error> {
         let fragment = at_data.bytes.clone();
-        let answer = match self.router.nodes().fragments(node) {
+        let answer = match self.view.nodes().fragments(node) {
             _ if place == Place::Here => Err(Error::Unsupported("too little memory".to_owned())),
             Ok(fragments) => fragments.run(FragmentRequest { scan: scan.clone(), fragment }).await,
             Err(error) => Err(error),

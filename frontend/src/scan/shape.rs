@@ -11,7 +11,7 @@ use datafusion::error::Result;
 use futures::{Stream, StreamExt};
 use partita_worker::Renamed;
 
-use super::ScanSpec;
+use super::spec::ScanSpec;
 use crate::error::SqlError;
 
 /// Ends a stream after `limit` rows.
@@ -46,8 +46,8 @@ pub(super) enum Shape {
 impl Shape {
     pub(super) fn of(spec: &ScanSpec) -> Self {
         match &spec.at_data {
-            Some(_) => Self::Made(spec.schema()),
-            None => Self::Scanned(Renamed::new(spec.schema(), Arc::clone(&spec.columns))),
+            Some(_) => Self::Made(spec.output_schema()),
+            None => Self::Scanned(Renamed::new(spec.output_schema(), Arc::clone(&spec.columns))),
         }
     }
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::load::{Busy, Instant, NodeLoad, Rates};
 use partita_proto::value::Value;
+use partita_sql::Statement;
 
 use super::*;
 use crate::hotspot::ddl;
-use crate::sql::Statement;
 
 fn made(sql: &str) -> Table {
-    let mut parsed = crate::sql::parse(sql).unwrap();
+    let mut parsed = partita_sql::parse(sql).unwrap();
     let Some(Statement::CreateTable(create)) = parsed.pop() else { panic!("{sql}") };
     let new = create.to_new_table("public").unwrap().0;
     let codec = KeyCodec::new(&new.schema, &new.placement).unwrap();
@@ -85,7 +85,7 @@ fn every_design_is_ddl_that_keeps_the_rows_columns() {
     assert!(found.choices.len() > 3);
     for (choice, cuts) in found.choices.iter().zip(&found.cuts) {
         let sql = ddl::statements(&table, &choice.design, cuts).unwrap();
-        let mut parsed = crate::sql::parse(&sql).unwrap_or_else(|error| panic!("{error}\n{sql}"));
+        let mut parsed = partita_sql::parse(&sql).unwrap_or_else(|error| panic!("{error}\n{sql}"));
         parsed.retain(|statement| !matches!(statement, Statement::Empty));
         assert_eq!(parsed.len(), 5, "{sql}");
         let dropped = parsed.iter().any(|statement| matches!(statement, Statement::DropTable(_)));

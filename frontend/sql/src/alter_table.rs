@@ -1,0 +1,400 @@
+//! ALTER TABLE: parsing it, and the changes that are sent to meta.
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+use partita_proto::catalog::Table;
+use partita_proto::id::ColumnId;
+use partita_proto::schema::{Column, Semantic, TableSchema};
+use partita_proto::service::TableChange;
+
+use super::column::{columns_of, default_text};
+use super::options::{OptionPair, OptionValue};
+use super::statement::{
+    AlterChange, AlterTable, ColumnDefinition, NewPlacement, TableName, TableOption,
+};
+use super::tokens::Tokens;
+use crate::error::SqlError;
+use crate::notice::Notice;
+
+impl Tokens<'_> {
+    /// Takes what follows ALTER TABLE.
+    pub(super) fn alter_table(&mut self) -> Result<AlterTable, SqlError> {
+        let if_exists = self.if_exists();
+        self.take(&["only"]);
+        let table = self.table_name()?;
+        let mut notices = Vec::new();
+        let mut changes = Vec::new();
+        loop {
+            self.alter_change(&mut changes, &mut notices)?;
+            if !self.take_mark(&Token::Comma) || self.at_end() {
+                break;
+            }
+        }
+        self.expect_end()?;
+        Ok(AlterTable { table, if_exists, changes, notices })
+    }
+
+    fn alter_change(
+        &mut self,
+        changes: &mut Vec<AlterChange>,
+        notices: &mut Vec<Notice>,
+    ) -> Result<(), SqlError> {
+        if self.take(&["add"]) {
+            return self.add_columns(changes, notices);
+        }
+        if self.at("partition") && (self.at_nth(1, "by") || self.at_nth(1, "on")) {
+            changes.push(AlterChange::Repartition(self.new_placement()?));
+            return Ok(());
+        }
+        if self.take(&["drop"]) {
+            self.take(&["column"]);
+            let if_exists = self.if_exists();
+            for kind in ["constraint", "primary", "index"] {
+                if self.at(kind) && !matches!(self.peek_nth(1).token, Token::EOF | Token::Comma) {
+                    return Err(self.unsupported(format!("DROP {}", kind.to_ascii_uppercase())));
+                }
+            }
+            let name = self.name("a column name")?;
+            let _ = self.take(&["cascade"]) || self.take(&["restrict"]);
+            changes.push(AlterChange::DropColumn { name, if_exists });
+        } else if self.take(&["rename", "to"]) || self.take(&["rename", "as"]) {
+            changes.push(AlterChange::Rename(self.name("a table name")?));
+        } else if self.take(&["rename"]) {
+            // RENAME t: GreptimeDB's form without TO.
+            self.take(&["column"]);
+            let old_name = self.name("a name")?;
+            if self.take(&["to"]) {
+                let new_name = self.name("a column name")?;
+                changes.push(AlterChange::RenameColumn { from: old_name, to: new_name });
+            } else {
+                changes.push(AlterChange::Rename(old_name));
+            }
+        } else if self.take(&["alter"]) || self.take(&["modify"]) {
+            self.take(&["column"]);
+            self.alter_column(changes)?;
+        } else if self.take(&["set"]) {
+            let pairs = if matches!(self.peek().token, Token::LParen) {
+                self.options()?
+            } else {
+                // GreptimeDB's form without parentheses: SET 'ttl'='1d'.
+                let position = self.position();
+                if matches!(self.peek().token, Token::Word(_)) && !self.at_option() {
+                    return Err(self.unsupported(format!("SET {}", self.peek().token)));
+                }
+                let key = self.option_key()?;
+                self.expect_mark(&Token::Eq)?;
+                vec![OptionPair { key, value: self.option_value()?, position }]
+            };
+            for pair in &pairs {
+                match pair.table_option()? {
+                    Some(option) => changes.push(AlterChange::SetOption(option)),
+                    None if pair.key == "hash_buckets" => {
+                        let number = pair.number()?;
+                        let partitions = u16::try_from(number).ok().filter(|number| *number > 0);
+                        let partitions = partitions
+                            .ok_or_else(|| pair.wrong("a number of buckets from 1 to 65535"))?;
+                        let placement = NewPlacement::BySeries { partitions };
+                        changes.push(AlterChange::Repartition(placement));
+                    }
+                    None => return Err(unalterable(pair)),
+                }
+            }
+        } else if self.take(&["unset"]) || self.take(&["reset"]) {
+            let keys = if matches!(self.peek().token, Token::LParen) {
+                self.list(|tokens| Ok((tokens.position(), tokens.option_key()?)))?
+            } else {
+                vec![(self.position(), self.option_key()?)]
+            };
+            for (position, key) in keys {
+                changes.push(AlterChange::SetOption(unset(key, position)?));
+            }
+        } else {
+            let keyword = self.peek().token.to_string().to_ascii_uppercase();
+            let unsupported = [
+                "OWNER", "ENABLE", "DISABLE", "CLUSTER", "INHERIT", "VALIDATE", "ATTACH", "DETACH",
+                "REPLICA",
+            ];
+            return Err(if ["PARTITION", "REPARTITION"].contains(&keyword.as_str()) {
+                self.unsupported(format!("ALTER TABLE ... {keyword}")).with_hint(
+                    "PARTITION BY HASH (columns) PARTITIONS n and PARTITION BY RANGE (columns) place new rows \
+                     otherwise",
+                )
+            } else if ["SPLIT", "MERGE"].contains(&keyword.as_str()) {
+                self.located(SqlError::syntax(format!(
+                    "{keyword} must be the only action of its ALTER TABLE"
+                )))
+            } else if unsupported.contains(&keyword.as_str()) {
+                self.unsupported(format!("ALTER TABLE ... {keyword}"))
+            } else {
+                self.unexpected("ADD, DROP, RENAME, ALTER, SET or UNSET")
+            });
+        }
+        Ok(())
+    }
+
+    fn at_option(&self) -> bool {
+        matches!(self.peek_nth(1).token, Token::Eq | Token::Period)
+    }
+
+    /// Takes what follows ADD: one column, or several in parentheses.
+    fn add_columns(
+        &mut self,
+        changes: &mut Vec<AlterChange>,
+        notices: &mut Vec<Notice>,
+    ) -> Result<(), SqlError> {
+        for kind in ["constraint", "primary", "unique", "check", "foreign", "index"] {
+            if self.at(kind) {
+                return Err(
+                    self.unsupported(format!("ALTER TABLE ADD {}", kind.to_ascii_uppercase()))
+                );
+            }
+        }
+        self.take(&["column"]);
+        let columns = if matches!(self.peek().token, Token::LParen) {
+            self.list(|tokens| tokens.add_column(notices))?
+        } else {
+            vec![self.add_column(notices)?]
+        };
+        changes.extend(columns);
+        Ok(())
+    }
+
+    fn add_column(&mut self, notices: &mut Vec<Notice>) -> Result<AlterChange, SqlError> {
+        let if_not_exists = self.if_not_exists();
+        let position = self.position();
+        let clause = self.column_clause(notices)?;
+        let error = |error: SqlError| Err(error.with_position(position));
+        let column = clause.definition;
+        // Changes that would leave existing rows without a valid value are refused.
+        if clause.time_index {
+            return error(SqlError::unsupported("adding a TIME INDEX"));
+        }
+        if column.generated.is_some() {
+            return error(
+                SqlError::unsupported(format!("adding a generated column (\"{}\")", column.name))
+                    .with_detail("rows that exist would have no value in it"),
+            );
+        }
+        if column.nullable == Some(false) && clause.primary_key {
+            return error(
+                SqlError::unsupported(format!(
+                    "adding a NOT NULL key column (\"{}\")",
+                    column.name
+                ))
+                .with_detail("the keys of existing rows have NULL in it")
+                .with_hint("add it without NOT NULL"),
+            );
+        }
+        if column.nullable == Some(false) && column.default.is_none() {
+            return error(
+                SqlError::unsupported(format!(
+                    "adding a NOT NULL column (\"{}\") without a default",
+                    column.name
+                ))
+                .with_detail("existing rows would have no value in it")
+                .with_hint("add it with a DEFAULT or without NOT NULL"),
+            );
+        }
+        // Keys of existing rows cannot change, so the default does not reach them.
+        if column.default.is_some() && clause.primary_key {
+            notices.push(Notice::notice(format!(
+                "the default of key column \"{}\" applies to new rows; in existing rows it is NULL",
+                column.name
+            )));
+        }
+        let column = Box::new(column);
+        Ok(AlterChange::AddColumn { column, tag: clause.primary_key, if_not_exists })
+    }
+
+    /// Takes what follows ALTER COLUMN.
+    fn alter_column(&mut self, changes: &mut Vec<AlterChange>) -> Result<(), SqlError> {
+        let column = self.name("a column name")?;
+        // The default is all that can change.
+        if self.take(&["drop", "default"]) {
+            changes.push(AlterChange::SetDefault { column, default: None });
+            return Ok(());
+        }
+        if self.at("set") && self.at_nth(1, "default") {
+            self.next();
+            self.next();
+            let default = Some(self.expression()?).filter(|expression| {
+                !matches!(
+                    super::literal::literal(expression),
+                    Ok(Some(super::literal::Literal::Null))
+                )
+            });
+            changes.push(AlterChange::SetDefault { column, default: default.map(Box::new) });
+            return Ok(());
+        }
+        // Other forms are refused by name.
+        for (words, form) in [
+            (&["set", "not", "null"][..], "ALTER COLUMN ... SET NOT NULL"),
+            (&["drop", "not", "null"], "ALTER COLUMN ... DROP NOT NULL"),
+            (&["type"], "ALTER COLUMN ... TYPE"),
+            (&["set", "data", "type"], "ALTER COLUMN ... SET DATA TYPE"),
+            (&["set", "inverted", "index"], "ALTER COLUMN ... SET INVERTED INDEX"),
+            (&["set", "skipping", "index"], "ALTER COLUMN ... SET SKIPPING INDEX"),
+            (&["set", "fulltext", "index"], "ALTER COLUMN ... SET FULLTEXT INDEX"),
+            (&["unset"], "ALTER COLUMN ... UNSET"),
+        ] {
+            if words.iter().enumerate().all(|(n, word)| self.at_nth(n, word)) {
+                return Err(self.unsupported(form));
+            }
+        }
+        if matches!(self.peek().token, Token::Word(_)) && !self.at("set") && !self.at("drop") {
+            return Err(self.unsupported("changing a column's type"));
+        }
+        Err(self.unexpected("SET DEFAULT or DROP DEFAULT"))
+    }
+}
+
+fn unalterable(pair: &OptionPair) -> SqlError {
+    match pair.key.as_str() {
+        "hash_buckets" => SqlError::unsupported("taking option 'hash_buckets' back")
+            .with_position(pair.position)
+            .with_hint("PARTITION BY RANGE (columns) places new rows by their key again"),
+        "time_index" | "primary_key" | "partition_by" | "partitions" | "partition_at_keys"
+        | "uniform_partitions" | "schema_on_write" => {
+            SqlError::unsupported(format!("changing option '{}' of a table", pair.key))
+                .with_position(pair.position)
+        }
+        _ => pair.unknown(),
+    }
+}
+
+fn unset(key: String, position: usize) -> Result<TableOption, SqlError> {
+    let pair = OptionPair { key, value: OptionValue::Null, position };
+    match pair.key.as_str() {
+        "append_mode" => Ok(TableOption::AppendMode(false)),
+        "merge_mode" => Ok(TableOption::MergeMode(partita_proto::schema::MergeMode::LastRow)),
+        _ => match pair.table_option()? {
+            Some(option) => Ok(option),
+            None => Err(unalterable(&pair)),
+        },
+    }
+}
+
+impl AlterTable {
+    /// The changes to send to meta, in order, and the notices for the client. Nothing has been done when this fails.
+    ///
+    /// # Errors
+    /// When a change does not fit the table as it is.
+    pub fn to_changes(&self, table: &Table) -> Result<(Vec<TableChange>, Vec<Notice>), SqlError> {
+        let mut notices = self.notices.clone();
+        let mut options = table.schema.options.clone();
+        let mut changes: Vec<TableChange> = Vec::new();
+        for change in &self.changes {
+            match change {
+                AlterChange::AddColumn { column, tag, if_not_exists } => {
+                    let column = added_column(column, *tag);
+                    // Consecutive additions that treat existing columns alike become one change.
+                    match changes.last_mut() {
+                        Some(TableChange::AddColumns { columns, if_not_exists: same })
+                            if same == if_not_exists =>
+                        {
+                            columns.push(column);
+                        }
+                        _ => changes.push(TableChange::AddColumns {
+                            columns: vec![column],
+                            if_not_exists: *if_not_exists,
+                        }),
+                    }
+                }
+                AlterChange::DropColumn { name, if_exists } => {
+                    if *if_exists && table.schema.column(name).is_none() {
+                        notices.push(Notice::notice(format!(
+                            "column \"{name}\" of relation \"{}\" does not exist, skipping",
+                            table.name
+                        )));
+                        continue;
+                    }
+                    known_column(table, name)?;
+                    check_unused(&table.schema, name, "drop")?;
+                    changes.push(TableChange::DropColumn(name.clone()));
+                }
+                AlterChange::RenameColumn { from: old_name, to: new_name } => {
+                    known_column(table, old_name)?;
+                    check_unused(&table.schema, old_name, "rename")?;
+                    changes.push(TableChange::RenameColumn {
+                        from: old_name.clone(),
+                        to: new_name.clone(),
+                    });
+                }
+                AlterChange::SetDefault { column, default } => {
+                    let existing = known_column(table, column)?;
+                    if existing.generated.is_some() {
+                        return Err(SqlError::new(
+                            "42601",
+                            format!("column \"{column}\" is generated and cannot have a DEFAULT"),
+                        ));
+                    }
+                    let default = match default {
+                        Some(expression) => default_text(expression, column, existing.column_type)?,
+                        None => None,
+                    };
+                    changes.push(TableChange::SetDefault { column: column.clone(), default });
+                }
+                AlterChange::SetOption(option) => {
+                    option.apply(&mut options);
+                    match changes.last_mut() {
+                        Some(TableChange::SetOptions(pending)) => pending.clone_from(&options),
+                        _ => changes.push(TableChange::SetOptions(options.clone())),
+                    }
+                }
+                AlterChange::Repartition(placement) => {
+                    let (placement, cuts) = placement.resolve(table)?;
+                    notices.push(Notice::notice(format!(
+                        "existing rows stay in \"{}$former\" and are included in queries",
+                        table.name
+                    )));
+                    changes.push(TableChange::Repartition { placement, cuts });
+                }
+                AlterChange::Rename(name) => changes.push(TableChange::Rename(name.clone())),
+            }
+        }
+        Ok((changes, notices))
+    }
+}
+
+/// A column for meta, which assigns the id and the storage name.
+fn added_column(definition: &ColumnDefinition, tag: bool) -> Column {
+    Column {
+        id: ColumnId::default(),
+        name: definition.name.clone(),
+        storage_name: definition.name.clone(),
+        column_type: definition.column_type,
+        nullable: definition.nullable.unwrap_or(true),
+        semantic: if tag { Semantic::Tag } else { Semantic::Field },
+        default: definition.default.clone(),
+        generated: definition.generated.clone(),
+        missing: None,
+        length: definition.length,
+        comment: definition.comment.clone(),
+    }
+}
+
+fn known_column<'a>(table: &'a Table, name: &str) -> Result<&'a Column, SqlError> {
+    table
+        .schema
+        .column(name)
+        .ok_or_else(|| SqlError::undefined_column(name, TableName::bare(table.name.as_str())))
+}
+
+/// Refuses a change of a column that a generated column is computed from: expressions are stored as text and refer to
+/// columns by name.
+fn check_unused(schema: &TableSchema, name: &str, verb: &str) -> Result<(), SqlError> {
+    for column in &schema.columns {
+        if let Some(text) = &column.generated
+            && columns_of(text)?.iter().any(|used| used == name)
+        {
+            return Err(SqlError::new(
+                "2BP01",
+                format!(
+                    "cannot {verb} column \"{name}\" because generated column \"{}\" is computed \
+                     from it",
+                    column.name
+                ),
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! COPY's binary format, output. Types that PostgreSQL does not have are sent as its next larger type, as in query
+//! results: small unsigned integers as signed ones of twice the width, the largest as `numeric`.
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, Schema, TimeUnit, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow::record_batch::RecordBatch;
+use partita_proto::schema::Unit;
+
+use super::WriteRow;
+use super::binary::{EPOCH_DAYS, EPOCH_MICROS};
+use super::numeric::write_numeric;
+use super::text_out::ticks;
+use crate::column_builder::{DATETIME_OVERFLOW, rescale};
+use crate::error::SqlError;
+
+pub(super) struct BinaryEncoder {
+    /// Number of fields of a row, in the format's width.
+    width: i16,
+}
+
+impl BinaryEncoder {
+    pub(super) fn new(schema: &Schema) -> Result<Self, SqlError> {
+        for field in schema.fields() {
+            if !has_form(field.data_type()) {
+                return Err(SqlError::unsupported(format!(
+                    "COPY in binary of column \"{}\" of type {}",
+                    field.name(),
+                    field.data_type()
+                ))
+                .with_hint("use the text format"));
+            }
+        }
+        let width = i16::try_from(schema.fields().len())
+            .map_err(|_| SqlError::new("54011", "too many columns for COPY in binary"))?;
+        Ok(Self { width })
+    }
+
+    pub(super) fn batch<'a>(&'a self, batch: &'a RecordBatch) -> Result<WriteRow<'a>, SqlError> {
+        Ok(Box::new(move |row, message| {
+            message.extend_from_slice(&self.width.to_be_bytes());
+            for array in batch.columns() {
+                if array.is_null(row) {
+                    message.extend_from_slice(&(-1_i32).to_be_bytes());
+                    continue;
+                }
+                let start = message.len();
+                message.extend_from_slice(&[0; 4]);
+                write_value(array.as_ref(), row, message)?;
+                let length = i32::try_from(message.len() - start - 4)
+                    .map_err(|_| SqlError::new("54000", "a value of more than 2 GiB"))?;
+                message[start..start + 4].copy_from_slice(&length.to_be_bytes());
+            }
+            Ok(())
+        }))
+    }
+}
+
+fn has_form(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Boolean
+            | DataType::Int8
+            | DataType::Int16
+            | DataType::Int32
+            | DataType::Int64
+            | DataType::UInt8
+            | DataType::UInt16
+            | DataType::UInt32
+            | DataType::UInt64
+            | DataType::Float32
+            | DataType::Float64
+            | DataType::Decimal128(..)
+            | DataType::Utf8
+            | DataType::LargeUtf8
+            | DataType::Utf8View
+            | DataType::Binary
+            | DataType::LargeBinary
+            | DataType::BinaryView
+            | DataType::Date32
+            | DataType::Timestamp(..)
+    )
+}
+
+/// Appends the binary form of a value that is not NULL.
+fn write_value(array: &dyn Array, row: usize, message: &mut Vec<u8>) -> Result<(), SqlError> {
+    match array.data_type() {
+        // Numbers; unsigned ones are widened.
+        DataType::Boolean => message.push(u8::from(array.as_boolean().value(row))),
+        DataType::Int8 => {
+            let value = i16::from(array.as_primitive::<Int8Type>().value(row));
+            message.extend_from_slice(&value.to_be_bytes());
+        }
+        DataType::Int16 => {
+            message.extend_from_slice(&array.as_primitive::<Int16Type>().value(row).to_be_bytes());
+        }
+        DataType::Int32 => {
+            message.extend_from_slice(&array.as_primitive::<Int32Type>().value(row).to_be_bytes());
+        }
+        DataType::Int64 => {
+            message.extend_from_slice(&array.as_primitive::<Int64Type>().value(row).to_be_bytes());
+        }
+        DataType::UInt8 => {
+            let value = i16::from(array.as_primitive::<UInt8Type>().value(row));
+            message.extend_from_slice(&value.to_be_bytes());
+        }
+        DataType::UInt16 => {
+            let value = i32::from(array.as_primitive::<UInt16Type>().value(row));
+            message.extend_from_slice(&value.to_be_bytes());
+        }
+        DataType::UInt32 => {
+            let value = i64::from(array.as_primitive::<UInt32Type>().value(row));
+            message.extend_from_slice(&value.to_be_bytes());
+        }
+        DataType::UInt64 => {
+            write_numeric(array.as_primitive::<UInt64Type>().value(row).into(), 0, message);
+        }
+        DataType::Float32 => {
+            message
+                .extend_from_slice(&array.as_primitive::<Float32Type>().value(row).to_be_bytes());
+        }
+        DataType::Float64 => {
+            message
+                .extend_from_slice(&array.as_primitive::<Float64Type>().value(row).to_be_bytes());
+        }
+        DataType::Decimal128(_, scale) => {
+            write_numeric(array.as_primitive::<Decimal128Type>().value(row), *scale, message);
+        }
+        // Texts and bytes are sent as they are.
+        DataType::Utf8 => message.extend_from_slice(array.as_string::<i32>().value(row).as_bytes()),
+        DataType::LargeUtf8 => {
+            message.extend_from_slice(array.as_string::<i64>().value(row).as_bytes())
+        }
+        DataType::Utf8View => {
+            message.extend_from_slice(array.as_string_view().value(row).as_bytes())
+        }
+        DataType::Binary => message.extend_from_slice(array.as_binary::<i32>().value(row)),
+        DataType::LargeBinary => message.extend_from_slice(array.as_binary::<i64>().value(row)),
+        DataType::BinaryView => message.extend_from_slice(array.as_binary_view().value(row)),
+        // Times count from 2000.
+        DataType::Date32 => {
+            let day = array.as_primitive::<Date32Type>().value(row).checked_sub(EPOCH_DAYS);
+            message.extend_from_slice(&day.ok_or_else(out_of_range)?.to_be_bytes());
+        }
+        DataType::Timestamp(unit, _) => write_timestamp(ticks(array, *unit, row), *unit, message)?,
+        data_type => {
+            return Err(SqlError::unsupported(format!("COPY in binary of type {data_type}")));
+        }
+    }
+    Ok(())
+}
+
+fn write_timestamp(ticks: i64, unit: TimeUnit, message: &mut Vec<u8>) -> Result<(), SqlError> {
+    let micros = rescale(ticks.into(), Unit::from(unit), Unit::Microsecond)
+        .and_then(|micros| micros.checked_sub(EPOCH_MICROS))
+        .ok_or_else(out_of_range)?;
+    message.extend_from_slice(&micros.to_be_bytes());
+    Ok(())
+}
+
+fn out_of_range() -> SqlError {
+    SqlError::new(DATETIME_OVERFLOW, "timestamp or date out of range for the binary format")
+}

@@ -1,0 +1,78 @@
+//! The SQL dialect: text in, [`Statement`]s out, and the two ways of reading rows that need no
+//! planner.
+//!
+//! ```text
+//!   text ── split ── parser ─┬─ sqlparser ───────────────────────── Query
+//!                            ├─ create_table, alter_table, ... ──── NewTable, TableChange
+//!                            └─ insert ── values ──┐
+//!   COPY's bytes ── copy ──────────────────────────┴─ column_builder ── RecordBatch
+//! ```
+//!
+//! Nothing here waits, touches the catalog or keeps state between statements. [`partita_worker::SqlError`] and the functions of SQL are
+//! those of [`partita_worker`].
+
+pub mod adapted;
+mod admin;
+mod alter_table;
+mod column;
+mod column_builder;
+pub mod copy;
+mod copy_statement;
+mod create_table;
+mod cursor;
+mod database;
+mod decimal;
+mod dialect;
+mod effort;
+mod from_functions;
+mod given_names;
+mod grouped_casts;
+pub mod identifier;
+mod insert;
+mod joined_subqueries;
+pub mod literal;
+pub mod merged;
+mod new_placement;
+mod new_table;
+pub mod notice;
+mod options;
+pub mod parser;
+mod partitioning;
+mod refused;
+mod repartition;
+pub mod rewritten;
+mod rule;
+mod session;
+mod shape;
+pub mod show;
+mod show_statement;
+pub mod shown_names;
+mod sort_keys;
+mod split;
+pub mod statement;
+mod table_names;
+mod tail;
+mod tokens;
+mod types;
+mod unique_names;
+mod values;
+mod weight;
+
+use partita_worker::error;
+
+pub use given_names::give_names;
+pub use notice::{Notice, Severity};
+pub use parser::parse;
+pub use partita_worker::bytes;
+pub use partitioning::PartitioningOption;
+pub use repartition::{Repartition, Step};
+pub use shown_names::with_shown_names;
+pub use sort_keys::name_numbered;
+pub use statement::Statement;
+pub use table_names::rename_tables;
+pub use tail::of_table as tail_notice;
+pub use unique_names::number_alike;
+pub use values::{StatementTime, Target};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,810 @@
+//! The parser's output: one [`Statement`] for each statement of the text.
+//!
+//! Statements that only DataFusion understands carry its own syntax tree ([`Query`]); all others are plain data that
+//! the session executes without a planner. Names are already folded: unquoted ones to lower case, quoted ones (`"x"` or
+//! `` `x` ``) exact.
+//!
+//! Invariants:
+//! - a statement contains only what this version supports; everything else in the text was an error of the parser, or
+//!   is in [`CreateTable::notices`];
+//! - `INSERT ... VALUES` keeps its rows as text: they are scanned straight into Arrow columns when the table is known,
+//!   and never become a syntax tree.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::DataType;
+use datafusion::common::format::ExplainStatementOptions;
+use datafusion::sql::parser::Statement as PlannerStatement;
+use datafusion::sql::sqlparser::ast::Expr;
+use partita_proto::schema::{ColumnType, MergeMode, TableOptions, TextLength};
+use partita_proto::service::AdminOrder;
+
+use super::partitioning::PartitioningOption;
+use super::repartition::Repartition;
+use crate::notice::Notice;
+
+/// One SQL statement.
+#[derive(Clone, Debug)]
+pub enum Statement {
+    /// SELECT, VALUES, TABLE, WITH: planned and run by DataFusion.
+    Query(Query),
+    /// EXPLAIN of a query, an INSERT or a DELETE.
+    Explain(Explain),
+    /// EXPLAIN HOTSPOT: the reason why a table is hot.
+    ExplainHotspot(TableName),
+    /// INSERT, REPLACE or UPSERT: the newest row of a key wins.
+    Insert(Insert),
+    /// DELETE FROM.
+    Delete(Delete),
+    /// COPY ... FROM STDIN.
+    CopyFrom(CopyFrom),
+    /// COPY ... TO STDOUT.
+    CopyTo(CopyTo),
+    /// CREATE DATABASE or SCHEMA.
+    CreateDatabase(CreateDatabase),
+    /// ALTER DATABASE or SCHEMA ... SET ('ttl' = ...).
+    AlterDatabase(AlterDatabase),
+    /// DROP DATABASE or SCHEMA.
+    DropDatabase(DropDatabase),
+    /// CREATE TABLE, with partitioning and options.
+    CreateTable(Box<CreateTable>),
+    /// ALTER TABLE with one or more actions, other than SPLIT and MERGE.
+    AlterTable(AlterTable),
+    /// ALTER TABLE ... SPLIT or MERGE.
+    Repartition(Repartition),
+    /// DROP TABLE of one or more tables.
+    DropTable(DropTable),
+    /// TRUNCATE of one or more tables.
+    Truncate(Vec<TableName>),
+    /// USE: sets the session's database.
+    Use(String),
+    /// SHOW of catalog objects or settings.
+    Show(Show),
+    /// DESCRIBE of a table's columns.
+    Describe(TableName),
+    /// SET and RESET of one setting.
+    Set(Set),
+    /// RESET ALL: all settings to their defaults.
+    ResetAll,
+    /// BEGIN, COMMIT, SAVEPOINT and so on.
+    Transaction(Transaction),
+    /// PREPARE name AS statement.
+    Prepare(PrepareStatement),
+    /// EXECUTE name (literals).
+    Execute(Execute),
+    /// DEALLOCATE name; `None`: all.
+    Deallocate(Option<String>),
+    /// DECLARE name CURSOR FOR query.
+    Declare(Declare),
+    /// FETCH or MOVE.
+    Fetch(Fetch),
+    /// CLOSE name; `None`: all.
+    Close(Option<String>),
+    /// DISCARD of session state.
+    Discard(Discard),
+    /// ADMIN flush_table(...) and similar functions.
+    Admin(Admin),
+    /// UNLISTEN, which connection pools send when a connection is returned.
+    Unlisten,
+    /// Nothing between two semicolons, or only comments.
+    Empty,
+}
+
+impl Statement {
+    /// Returns true if it changes rows, tables or databases. EXECUTE returns false: the prepared statement is not known
+    /// here.
+    pub fn writes(&self) -> bool {
+        matches!(
+            self,
+            Self::Insert(_)
+                | Self::Delete(_)
+                | Self::CopyFrom(_)
+                | Self::CreateDatabase(_)
+                | Self::AlterDatabase(_)
+                | Self::DropDatabase(_)
+                | Self::CreateTable(_)
+                | Self::AlterTable(_)
+                | Self::Repartition(_)
+                | Self::DropTable(_)
+                | Self::Truncate(_)
+        )
+    }
+
+    /// Returns true if it only reads and leaves no state in its session, so that a GET request may run it. EXECUTE
+    /// returns false: the prepared statement is not known here.
+    pub fn reads(&self) -> bool {
+        match self {
+            Self::Query(_)
+            | Self::ExplainHotspot(_)
+            | Self::Show(_)
+            | Self::Describe(_)
+            | Self::Empty => true,
+            // EXPLAIN ANALYZE runs the explained statement.
+            Self::Explain(explain) => explain.statement.reads(),
+            _ => false,
+        }
+    }
+
+    /// Returns true if it needs planning, or work on expressions or rows that may take long: then it runs on the lanes'
+    /// threads. All others end within microseconds, or only wait for another process. An INSERT of few literals does
+    /// not need a lane either ([`Insert::is_light`]).
+    pub fn needs_lane(&self) -> bool {
+        // Every statement is listed, so that a new one has to decide.
+        match self {
+            Self::Query(_)
+            | Self::Explain(_)
+            | Self::ExplainHotspot(_)
+            | Self::Insert(_)
+            | Self::Delete(_)
+            | Self::CopyTo(_)
+            | Self::CreateTable(_)
+            | Self::AlterTable(_)
+            | Self::Repartition(_)
+            | Self::Prepare(_)
+            | Self::Execute(_)
+            | Self::Declare(_) => true,
+            Self::CopyFrom(_)
+            | Self::CreateDatabase(_)
+            | Self::AlterDatabase(_)
+            | Self::DropDatabase(_)
+            | Self::DropTable(_)
+            | Self::Truncate(_)
+            | Self::Use(_)
+            | Self::Show(_)
+            | Self::Describe(_)
+            | Self::Set(_)
+            | Self::ResetAll
+            | Self::Transaction(_)
+            | Self::Deallocate(_)
+            | Self::Fetch(_)
+            | Self::Close(_)
+            | Self::Discard(_)
+            | Self::Admin(_)
+            | Self::Unlisten
+            | Self::Empty => false,
+        }
+    }
+
+    /// PostgreSQL's command tag, without a row count; also the statement's name in metrics.
+    pub fn tag(&self) -> &'static str {
+        // Every statement is listed; some tags depend on the form.
+        match self {
+            Self::Query(_) => "SELECT",
+            Self::Explain(_) | Self::ExplainHotspot(_) => "EXPLAIN",
+            Self::Insert(_) => "INSERT",
+            Self::Delete(_) => "DELETE",
+            Self::CopyFrom(_) | Self::CopyTo(_) => "COPY",
+            Self::CreateDatabase(_) => "CREATE DATABASE",
+            Self::AlterDatabase(_) => "ALTER DATABASE",
+            Self::DropDatabase(_) => "DROP DATABASE",
+            Self::CreateTable(_) => "CREATE TABLE",
+            Self::AlterTable(_) | Self::Repartition(_) => "ALTER TABLE",
+            Self::DropTable(_) => "DROP TABLE",
+            Self::Truncate(_) => "TRUNCATE TABLE",
+            Self::Use(_) => "USE",
+            Self::Show(_) => "SHOW",
+            Self::Describe(_) => "DESCRIBE",
+            Self::Set(set) => match set.value {
+                SetValue::Default => "RESET",
+                SetValue::Values(_) => "SET",
+            },
+            Self::ResetAll => "RESET",
+            Self::Transaction(transaction) => transaction.tag(),
+            Self::Prepare(_) => "PREPARE",
+            Self::Execute(_) => "EXECUTE",
+            Self::Deallocate(Some(_)) => "DEALLOCATE",
+            Self::Deallocate(None) => "DEALLOCATE ALL",
+            Self::Declare(_) => "DECLARE CURSOR",
+            Self::Fetch(fetch) if fetch.only_move => "MOVE",
+            Self::Fetch(_) => "FETCH",
+            Self::Close(Some(_)) => "CLOSE CURSOR",
+            Self::Close(None) => "CLOSE CURSOR ALL",
+            Self::Discard(Discard::All) => "DISCARD ALL",
+            Self::Discard(_) => "DISCARD",
+            Self::Admin(_) => "ADMIN",
+            Self::Unlisten => "UNLISTEN",
+            Self::Empty => "",
+        }
+    }
+
+    /// The text of statements that are written to the query log.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Query(query) => Some(&query.text),
+            Self::Explain(explain) => Some(&explain.text),
+            Self::Insert(insert) => Some(&insert.text),
+            Self::Delete(delete) => Some(&delete.text),
+            Self::CopyFrom(copy) => Some(&copy.text),
+            Self::CopyTo(copy) => Some(&copy.query.text),
+            Self::Declare(declare) => Some(&declare.query.text),
+            _ => None,
+        }
+    }
+}
+
+/// The name of a table; without a database, the session's applies.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableName {
+    /// The database, if the text names one.
+    pub database: Option<String>,
+    /// The table's name, folded.
+    pub name: String,
+}
+
+impl TableName {
+    /// A table of the session's database.
+    pub fn bare(name: impl Into<String>) -> Self {
+        Self { database: None, name: name.into() }
+    }
+
+    /// The named database, or else the session's.
+    pub fn database_or<'a>(&'a self, session: &'a str) -> &'a str {
+        self.database.as_deref().unwrap_or(session)
+    }
+}
+
+impl fmt::Display for TableName {
+    /// Formats the name so that the parser reads it back: quoted where folding or the grammar would change it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(database) = &self.database {
+            write!(f, "{}.", super::identifier::quote(database))?;
+        }
+        f.write_str(&super::identifier::quote(&self.name))
+    }
+}
+
+/// A statement that DataFusion plans.
+#[derive(Clone, Debug)]
+pub struct Query {
+    /// The text as written.
+    pub text: Arc<str>,
+    /// The syntax tree, for `SessionState::statement_to_plan`.
+    pub statement: PlannerStatement,
+}
+
+/// EXPLAIN of another statement.
+#[derive(Clone, Debug)]
+pub struct Explain {
+    /// The statement's text.
+    pub text: Arc<str>,
+    /// ANALYZE, VERBOSE, FORMAT and the rest, in DataFusion's form.
+    pub options: ExplainStatementOptions,
+    /// A query, an INSERT or a DELETE.
+    pub statement: Box<Statement>,
+}
+
+/// INSERT INTO.
+#[derive(Clone, Debug)]
+pub struct Insert {
+    /// The statement's text.
+    pub text: Arc<str>,
+    /// Position of the text in the client's text, in characters: error positions are relative to it.
+    pub position: usize,
+    /// The table that rows are written to.
+    pub table: TableName,
+    /// The columns in the order of the values; `None`: all, in the table's order.
+    pub columns: Option<Vec<String>>,
+    /// True for UPSERT: an existing row keeps the columns that the statement does not name.
+    pub keeps: bool,
+    /// The source of the rows.
+    pub source: InsertSource,
+}
+
+/// Longest text of an INSERT whose literals are scanned on the thread that received it, in bytes: a fraction of a
+/// millisecond's work.
+const LIGHT_BYTES_MAX: usize = 64 << 10;
+
+impl Insert {
+    /// Returns true if its rows are a short text.
+    pub fn is_light(&self) -> bool {
+        !matches!(self.source, InsertSource::Query(_)) && self.text.len() <= LIGHT_BYTES_MAX
+    }
+}
+
+/// The source of an INSERT's rows.
+#[derive(Clone, Debug)]
+pub enum InsertSource {
+    /// `VALUES (..), (..)`: a range of bytes of the text, from the first parenthesis on.
+    Values(Range<usize>),
+    /// `SELECT ...`.
+    Query(Box<Query>),
+    /// `DEFAULT VALUES`: one row of defaults.
+    Default,
+}
+
+/// DELETE FROM.
+#[derive(Clone, Debug)]
+pub struct Delete {
+    /// The statement's text.
+    pub text: Arc<str>,
+    /// The table that rows are deleted from.
+    pub table: TableName,
+    /// The table's alias in the predicate.
+    pub alias: Option<String>,
+    /// The rows to delete; `None` means all.
+    pub predicate: Option<Expr>,
+}
+
+/// COPY ... FROM STDIN.
+#[derive(Clone, Debug)]
+pub struct CopyFrom {
+    /// The statement's text.
+    pub text: Arc<str>,
+    /// The table that rows are written to.
+    pub table: TableName,
+    /// The columns in the order of the data; `None`: all, in the table's order.
+    pub columns: Option<Vec<String>>,
+    /// Text, CSV or binary.
+    pub format: CopyFormat,
+    /// Delimiter, quote and the rest.
+    pub options: CopyOptions,
+}
+
+/// COPY ... TO STDOUT.
+#[derive(Clone, Debug)]
+pub struct CopyTo {
+    /// The source of the rows: the query of the statement, or a SELECT of the table's columns.
+    pub query: Query,
+    /// Text, CSV or binary.
+    pub format: CopyFormat,
+    /// Delimiter, quote and the rest.
+    pub options: CopyOptions,
+}
+
+/// The data format of COPY.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CopyFormat {
+    /// Fields between delimiters, special characters behind backslashes.
+    #[default]
+    Text,
+    /// Comma-separated values with quotes.
+    Csv,
+    /// PostgreSQL's binary form.
+    Binary,
+}
+
+/// Options of COPY; the defaults are PostgreSQL's for the format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyOptions {
+    /// Separator between fields: a tab in text, a comma in CSV.
+    pub delimiter: u8,
+    /// Representation of NULL: `\N` in text, empty in CSV.
+    pub null: String,
+    /// Treatment of the first line.
+    pub header: CopyHeader,
+    /// CSV: quote around values.
+    pub quote: u8,
+    /// CSV: escape character before a quote inside a value.
+    pub escape: u8,
+    /// CSV, input: the columns whose quoted values may be NULL too.
+    pub force_null: CopyColumns,
+    /// CSV, input: the columns that are never NULL.
+    pub force_not_null: CopyColumns,
+    /// CSV, output: the columns whose values are always quoted.
+    pub force_quote: CopyColumns,
+}
+
+impl CopyOptions {
+    /// The defaults of a format.
+    pub fn new(format: CopyFormat) -> Self {
+        let csv = format == CopyFormat::Csv;
+        Self {
+            delimiter: if csv { b',' } else { b'\t' },
+            null: if csv { String::new() } else { "\\N".to_owned() },
+            header: CopyHeader::None,
+            quote: b'"',
+            escape: b'"',
+            force_null: CopyColumns::None,
+            force_not_null: CopyColumns::None,
+            force_quote: CopyColumns::None,
+        }
+    }
+}
+
+/// The meaning of COPY's first line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyHeader {
+    /// An ordinary row.
+    None,
+    /// Column names, ignored.
+    Skip,
+    /// Column names, which must be those of the target columns.
+    Match,
+}
+
+/// The columns that an option of COPY applies to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CopyColumns {
+    /// No column.
+    None,
+    /// The listed columns.
+    Some(Vec<String>),
+    /// Every column.
+    All,
+}
+
+impl CopyColumns {
+    /// Returns true if the option applies to a column.
+    pub fn contains(&self, column: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::Some(columns) => columns.iter().any(|name| name == column),
+            Self::All => true,
+        }
+    }
+}
+
+/// CREATE DATABASE or CREATE SCHEMA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateDatabase {
+    /// Database name, folded.
+    pub name: String,
+    /// No error when it exists.
+    pub if_not_exists: bool,
+    /// `WITH ('ttl' = ...)`.
+    pub ttl: Option<Duration>,
+}
+
+/// ALTER DATABASE or ALTER SCHEMA, which sets the time to live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlterDatabase {
+    /// Database name, folded.
+    pub name: String,
+    /// The new `ttl`; `None` means forever.
+    pub ttl: Option<Duration>,
+}
+
+/// DROP DATABASE or DROP SCHEMA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropDatabase {
+    /// Database name, folded.
+    pub name: String,
+    /// No error when it does not exist.
+    pub if_exists: bool,
+}
+
+/// CREATE TABLE as written; [`CreateTable::to_new_table`] turns it into the definition for meta.
+#[derive(Clone, Debug)]
+pub struct CreateTable {
+    /// The table to create.
+    pub table: TableName,
+    /// No error when it exists.
+    pub if_not_exists: bool,
+    /// The columns in order.
+    pub columns: Vec<ColumnDefinition>,
+    /// The columns of PRIMARY KEY, as a clause or as an option.
+    pub primary_key: Option<Vec<String>>,
+    /// The column of TIME INDEX, as a clause or as an option.
+    pub time_index: Option<String>,
+    /// The placement of rows.
+    pub partitioning: Partitioning,
+    /// The initial partition boundaries: ascending tuples of literals, with the placement first in tables that have
+    /// one. `None`: those of the partitioning.
+    pub cuts: Option<Vec<Vec<Expr>>>,
+    /// `UNIFORM_PARTITIONS` of a table placed by range: the number of equal parts of the first key column's values.
+    pub uniform: Option<u16>,
+    /// True if rows with unknown columns add them to the table.
+    pub schema_on_write: bool,
+    /// The options of WITH and ENGINE.
+    pub options: TableOptions,
+    /// Notices of clauses that are accepted with another effect than the client may expect.
+    pub notices: Vec<Notice>,
+}
+
+/// One column of CREATE TABLE or ADD COLUMN.
+#[derive(Clone, Debug)]
+pub struct ColumnDefinition {
+    /// Column name, folded.
+    pub name: String,
+    /// Data type of its values.
+    pub column_type: ColumnType,
+    /// The number of characters of VARCHAR(n) and CHAR(n).
+    pub length: Option<TextLength>,
+    /// NULL or NOT NULL, if specified.
+    pub nullable: Option<bool>,
+    /// DEFAULT, as SQL text.
+    pub default: Option<String>,
+    /// GENERATED ALWAYS AS (..) STORED, as SQL text.
+    pub generated: Option<String>,
+    /// COMMENT text of the column.
+    pub comment: Option<String>,
+}
+
+/// The PARTITION clause.
+#[derive(Clone, Debug)]
+pub enum Partitioning {
+    /// None, or `PARTITION BY RANGE (columns)`.
+    Range {
+        /// The columns, which must be the key's first ones; empty without the clause.
+        columns: Vec<String>,
+    },
+    /// `PARTITION BY HASH (columns) PARTITIONS n`.
+    Hash {
+        /// The hashed columns.
+        columns: Vec<String>,
+        /// Number of partitions at creation.
+        partitions: u16,
+    },
+    /// `PARTITION ON COLUMNS (columns) (expression, ..)`.
+    Rules {
+        /// The columns that the expressions may name.
+        columns: Vec<String>,
+        /// One expression for each partition.
+        rules: Vec<Expr>,
+    },
+}
+
+/// ALTER TABLE with its actions in order.
+#[derive(Clone, Debug)]
+pub struct AlterTable {
+    /// The table to alter.
+    pub table: TableName,
+    /// No error when it does not exist.
+    pub if_exists: bool,
+    /// The actions, in order.
+    pub changes: Vec<AlterChange>,
+    /// Notices of clauses that are accepted with another effect than the client may expect.
+    pub notices: Vec<Notice>,
+}
+
+/// One change of ALTER TABLE.
+#[derive(Clone, Debug)]
+pub enum AlterChange {
+    /// ADD COLUMN, at the end.
+    AddColumn {
+        /// Definition of the new column.
+        column: Box<ColumnDefinition>,
+        /// It becomes part of the key (before the time index).
+        tag: bool,
+        /// No error when it exists with the same type and meaning.
+        if_not_exists: bool,
+    },
+    /// DROP COLUMN, by name.
+    DropColumn {
+        /// The column.
+        name: String,
+        /// No error when it does not exist.
+        if_exists: bool,
+    },
+    /// RENAME COLUMN, values unchanged.
+    RenameColumn {
+        /// Current name.
+        from: String,
+        /// New name.
+        to: String,
+    },
+    /// ALTER COLUMN ... SET DEFAULT or DROP DEFAULT.
+    SetDefault {
+        /// Name of the column.
+        column: String,
+        /// The expression; `None`: no default.
+        default: Option<Box<Expr>>,
+    },
+    /// SET ('option' = 'value') and UNSET 'option'.
+    SetOption(TableOption),
+    /// RENAME TO.
+    Rename(String),
+    /// PARTITION BY, or SET 'hash_buckets': a new placement for new rows.
+    Repartition(NewPlacement),
+}
+
+/// The new placement of a table's new rows.
+#[derive(Clone, Debug)]
+pub enum NewPlacement {
+    /// `PARTITION BY HASH (columns) PARTITIONS n`.
+    Hash {
+        /// The hashed columns.
+        columns: Vec<String>,
+        /// Number of partitions at the start.
+        partitions: u16,
+    },
+    /// `SET ('hash_buckets' = n)`: by hash of the columns that distinguish series.
+    BySeries {
+        /// Number of partitions at the start.
+        partitions: u16,
+    },
+    /// `PARTITION BY RANGE (columns) [SPLIT AT ((value, ..), ..)]`.
+    Range {
+        /// The columns, which must be the key's first ones.
+        columns: Vec<String>,
+        /// The initial partition boundaries.
+        cuts: Vec<Vec<Expr>>,
+    },
+}
+
+/// One option of a table that may be changed later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableOption {
+    /// `'ttl'`; `None` means forever.
+    Ttl(Option<Duration>),
+    /// `'time_window'`; `None` means chosen from the data.
+    TimeWindow(Option<Duration>),
+    /// `'comment'`; `None` removes it.
+    Comment(Option<String>),
+    /// `'replication_factor'`; `None` means the cluster's.
+    ReplicationFactor(Option<u32>),
+    /// `'append_mode'`: every row is kept.
+    AppendMode(bool),
+    /// `'merge_mode'`: the way versions of a row are merged.
+    MergeMode(MergeMode),
+    /// `'auto_partitioning_..'` and `'hotspot_remedy'`.
+    Partitioning(PartitioningOption),
+}
+
+/// DROP TABLE of one or more tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropTable {
+    /// The tables to drop.
+    pub tables: Vec<TableName>,
+    /// No error when one does not exist.
+    pub if_exists: bool,
+}
+
+/// SHOW of catalog objects or settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// `SHOW DATABASES [LIKE pattern]`.
+    Databases {
+        /// The LIKE pattern.
+        like: Option<String>,
+    },
+    /// `SHOW [FULL] TABLES [FROM database] [LIKE pattern]`.
+    Tables {
+        /// The database, if not the session's.
+        database: Option<String>,
+        /// The LIKE pattern.
+        like: Option<String>,
+        /// True if the result has a column `Table_type`.
+        full: bool,
+    },
+    /// SHOW CREATE TABLE.
+    CreateTable(TableName),
+    /// SHOW COLUMNS FROM.
+    Columns(TableName),
+    /// SHOW PARTITIONS FROM.
+    Partitions(TableName),
+    /// `SHOW TAG KEYS [FROM table]`.
+    TagKeys(Option<TableName>),
+    /// `SHOW FIELD KEYS [FROM table]`.
+    FieldKeys(Option<TableName>),
+    /// `SHOW MEASUREMENTS [ON database]`.
+    Measurements {
+        /// The database, if not the session's.
+        database: Option<String>,
+    },
+    /// SHOW setting: its name, folded.
+    Variable(String),
+    /// SHOW ALL.
+    All,
+}
+
+/// SET name = value; RESET name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set {
+    /// Setting name, folded, with dots; `SET TIME ZONE` is `timezone`, `SET NAMES` is `client_encoding`.
+    pub name: String,
+    /// New value, or the default.
+    pub value: SetValue,
+    /// SET LOCAL: until the transaction ends.
+    pub local: bool,
+}
+
+/// The value of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetValue {
+    /// The setting's default.
+    Default,
+    /// One value, or the members of a list such as `search_path`'s.
+    Values(Vec<String>),
+}
+
+/// Access mode and isolation level of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransactionModes {
+    /// READ ONLY or READ WRITE.
+    pub read_only: Option<bool>,
+    /// True if it requests more isolation than READ COMMITTED.
+    pub isolated: bool,
+}
+
+/// Statements about transactions. They are accepted for clients that send them; a statement is atomic per partition
+/// with or without them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transaction {
+    /// BEGIN, START TRANSACTION.
+    Begin(TransactionModes),
+    /// COMMIT, END.
+    Commit,
+    /// ROLLBACK, ABORT.
+    Rollback,
+    /// SAVEPOINT name.
+    Savepoint(String),
+    /// RELEASE SAVEPOINT.
+    Release(String),
+    /// ROLLBACK TO SAVEPOINT.
+    RollbackTo(String),
+    /// SET TRANSACTION.
+    Characteristics(TransactionModes),
+    /// SET SESSION CHARACTERISTICS AS TRANSACTION.
+    SessionCharacteristics(TransactionModes),
+}
+
+impl Transaction {
+    fn tag(&self) -> &'static str {
+        match self {
+            Self::Begin(_) => "BEGIN",
+            Self::Commit => "COMMIT",
+            Self::Rollback | Self::RollbackTo(_) => "ROLLBACK",
+            Self::Savepoint(_) => "SAVEPOINT",
+            Self::Release(_) => "RELEASE",
+            Self::Characteristics(_) | Self::SessionCharacteristics(_) => "SET",
+        }
+    }
+}
+
+/// PREPARE name AS statement.
+#[derive(Clone, Debug)]
+pub struct PrepareStatement {
+    /// Statement name, folded.
+    pub name: String,
+    /// The types of the first parameters; those of the others are inferred.
+    pub types: Vec<DataType>,
+    /// The prepared statement: a query, an INSERT or a DELETE.
+    pub statement: Box<Statement>,
+}
+
+/// EXECUTE name (parameters).
+#[derive(Clone, Debug)]
+pub struct Execute {
+    /// Name of the prepared statement.
+    pub name: String,
+    /// One expression for each parameter; [`super::literal::scalar`] evaluates it.
+    pub parameters: Vec<Expr>,
+}
+
+/// DECLARE ... CURSOR FOR.
+#[derive(Clone, Debug)]
+pub struct Declare {
+    /// The cursor's name.
+    pub name: String,
+    /// True if it outlives its transaction (WITH HOLD).
+    pub hold: bool,
+    /// The query whose rows it returns.
+    pub query: Query,
+}
+
+/// FETCH and MOVE, forward only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// The cursor's name.
+    pub name: String,
+    /// Maximum number of rows; `None` means all remaining ones.
+    pub count: Option<u64>,
+    /// MOVE: the rows are skipped.
+    pub only_move: bool,
+}
+
+/// DISCARD of session state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discard {
+    /// Settings, prepared statements, cursors.
+    All,
+    /// Prepared plans.
+    Plans,
+    /// Temporary tables and sequences; there are none.
+    Temporary,
+}
+
+/// ADMIN function(arguments).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admin {
+    /// Writes a table's memtables to files.
+    FlushTable(TableName),
+    /// Merges a table's files.
+    CompactTable(TableName),
+    /// An order that meta executes.
+    Order(AdminOrder),
+}

@@ -1,0 +1,496 @@
+//! What each statement is read as, and where errors point.
+
+use std::time::Duration;
+
+use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::service::{AdminOrder, TableChange};
+
+use super::{made, one};
+use crate::parse;
+use crate::statement::{
+    Admin, AlterChange, AlterTable, CopyColumns, CopyFormat, CopyHeader, Fetch, InsertSource, Set,
+    SetValue, Show, Statement, TableName, Transaction,
+};
+
+#[track_caller]
+fn refused(sql: &str, sqlstate: &str, says: &str) {
+    let error = parse(sql).expect_err(sql);
+    assert_eq!(error.sqlstate, sqlstate, "{sql}: {}", error.message);
+    assert!(error.message.contains(says), "{sql}: {}", error.message);
+}
+
+fn alter(sql: &str) -> AlterTable {
+    match one(sql).unwrap() {
+        Statement::AlterTable(alter) => alter,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_statement_has_its_tag() {
+    for (sql, tag) in [
+        ("SELECT 1", "SELECT"),
+        ("/* x */ select 1 -- y", "SELECT"),
+        ("(SELECT 1)", "SELECT"),
+        ("WITH a AS (SELECT 1) SELECT * FROM a", "SELECT"),
+        ("VALUES (1), (2)", "SELECT"),
+        ("TABLE t", "SELECT"),
+        ("EXPLAIN SELECT 1", "EXPLAIN"),
+        ("EXPLAIN ANALYZE VERBOSE SELECT 1", "EXPLAIN"),
+        ("EXPLAIN (ANALYZE, FORMAT tree) SELECT 1", "EXPLAIN"),
+        ("EXPLAIN INSERT INTO t SELECT 1", "EXPLAIN"),
+        ("EXPLAIN DELETE FROM t", "EXPLAIN"),
+        ("INSERT INTO t VALUES (1)", "INSERT"),
+        ("REPLACE INTO t VALUES (1)", "INSERT"),
+        ("UPSERT INTO t VALUES (1)", "INSERT"),
+        ("DELETE FROM t WHERE a = 1", "DELETE"),
+        ("COPY t FROM STDIN", "COPY"),
+        ("COPY (SELECT 1) TO STDOUT", "COPY"),
+        ("CREATE DATABASE IF NOT EXISTS d WITH (ttl = '7d')", "CREATE DATABASE"),
+        ("CREATE SCHEMA d", "CREATE DATABASE"),
+        ("ALTER DATABASE d SET 'ttl' = '1d'", "ALTER DATABASE"),
+        ("ALTER DATABASE d UNSET 'ttl'", "ALTER DATABASE"),
+        ("DROP SCHEMA IF EXISTS d CASCADE", "DROP DATABASE"),
+        ("DROP TABLE IF EXISTS a, b.c", "DROP TABLE"),
+        ("TRUNCATE TABLE t", "TRUNCATE TABLE"),
+        ("TRUNCATE t", "TRUNCATE TABLE"),
+        ("USE d", "USE"),
+        ("SHOW DATABASES", "SHOW"),
+        ("DESC t", "DESCRIBE"),
+        ("DESCRIBE TABLE t", "DESCRIBE"),
+        ("SET a.b = 1", "SET"),
+        ("SET a TO DEFAULT", "RESET"),
+        ("RESET a", "RESET"),
+        ("RESET ALL", "RESET"),
+        ("BEGIN", "BEGIN"),
+        ("BEGIN ISOLATION LEVEL READ COMMITTED, READ ONLY", "BEGIN"),
+        ("START TRANSACTION READ WRITE", "BEGIN"),
+        ("COMMIT WORK", "COMMIT"),
+        ("END", "COMMIT"),
+        ("ROLLBACK", "ROLLBACK"),
+        ("ABORT", "ROLLBACK"),
+        ("SAVEPOINT a", "SAVEPOINT"),
+        ("RELEASE SAVEPOINT a", "RELEASE"),
+        ("ROLLBACK TO SAVEPOINT a", "ROLLBACK"),
+        ("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", "SET"),
+        ("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", "SET"),
+        ("PREPARE p (int, text) AS SELECT $1, $2", "PREPARE"),
+        ("EXECUTE p (1, 'a')", "EXECUTE"),
+        ("DEALLOCATE PREPARE p", "DEALLOCATE"),
+        ("DEALLOCATE ALL", "DEALLOCATE ALL"),
+        ("DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT 1", "DECLARE CURSOR"),
+        ("FETCH FORWARD 5 FROM c", "FETCH"),
+        ("MOVE ALL IN c", "MOVE"),
+        ("CLOSE c", "CLOSE CURSOR"),
+        ("DISCARD ALL", "DISCARD ALL"),
+        ("ADMIN flush_table('t')", "ADMIN"),
+        ("", ""),
+        ("-- nothing", ""),
+    ] {
+        assert_eq!(one(sql).unwrap().tag(), tag, "{sql}");
+    }
+}
+
+#[test]
+fn several_statements_come_in_order() {
+    let statements = parse("BEGIN; INSERT INTO t VALUES ('a;b'), (';'); ; COMMIT;").unwrap();
+    let tags: Vec<_> = statements.iter().map(Statement::tag).collect();
+    assert_eq!(tags, ["BEGIN", "INSERT", "COMMIT"]);
+    assert!(parse(";").unwrap().iter().all(|s| matches!(s, Statement::Empty)));
+}
+
+#[test]
+fn what_is_not_done_is_refused_by_name() {
+    for (sql, says) in [
+        ("UPDATE t SET a = 1", "UPDATE"),
+        ("MERGE INTO t USING u ON a = b WHEN MATCHED THEN DELETE", "MERGE"),
+        ("GRANT ALL ON t TO u", "GRANT"),
+        ("LISTEN x", "LISTEN"),
+        ("VACUUM", "VACUUM"),
+        ("CREATE VIEW v AS SELECT 1", "CREATE VIEW"),
+        ("CREATE INDEX i ON t (a)", "CREATE INDEX"),
+        ("CREATE EXTERNAL TABLE t (a INT) STORED AS CSV LOCATION '/etc'", "CREATE EXTERNAL TABLE"),
+        ("CREATE TEMPORARY TABLE t (a INT)", "CREATE TEMPORARY TABLE"),
+        ("CREATE OR REPLACE TABLE t (a INT)", "CREATE OR REPLACE"),
+        ("CREATE FUNCTION f() RETURNS INT AS 'x'", "CREATE FUNCTION"),
+        ("DROP VIEW v", "DROP VIEW"),
+        ("COPY t TO '/tmp/x'", "COPY TO a file"),
+        ("COPY t FROM '/etc/passwd'", "COPY FROM a file"),
+        ("COPY t FROM PROGRAM 'ls'", "COPY FROM a file"),
+        ("SELECT 1 INTO t", "SELECT ... INTO"),
+        ("SELECT * FROM t FOR UPDATE", "FOR UPDATE"),
+        ("SELECT * FROM t AS a TABLESAMPLE SYSTEM (1)", "TABLESAMPLE"),
+        ("INSERT INTO t SELECT a FROM u FETCH FIRST 3 ROWS WITH TIES", "WITH TIES"),
+        ("SELECT a FROM u FETCH FIRST 3 PERCENT ROWS ONLY", "PERCENT"),
+        ("DELETE FROM t WHERE a IN (SELECT b FROM u TABLESAMPLE SYSTEM (1))", "TABLESAMPLE"),
+        ("WITH a AS (DELETE FROM t) SELECT 1", "writes inside"),
+        ("INSERT INTO t SELECT 1 ON CONFLICT DO NOTHING", "ON CONFLICT"),
+        ("INSERT INTO t SELECT 1 RETURNING a", "RETURNING"),
+        ("INSERT INTO t DEFAULT VALUES RETURNING a", "RETURNING"),
+        ("DELETE FROM t RETURNING a", "RETURNING"),
+        ("DELETE FROM t USING u WHERE a = b", "USING"),
+        ("EXPLAIN CREATE TABLE t (a INT PRIMARY KEY)", "EXPLAIN CREATE TABLE"),
+        ("EXPLAIN UPDATE t SET a = 1", "UPDATE"),
+        ("SET ROLE x", "SET ROLE"),
+        ("FETCH PRIOR FROM c", "FETCH PRIOR"),
+        ("DECLARE c SCROLL CURSOR FOR SELECT 1", "SCROLL"),
+        ("SHOW PROCESSLIST", "SHOW PROCESSLIST"),
+        ("ADMIN reboot('t')", "ADMIN reboot"),
+        ("SELECT * FROM t; UPDATE t SET a = 1", "UPDATE"),
+    ] {
+        refused(sql, "0A000", says);
+    }
+    let update = parse("UPDATE t SET a = 1").unwrap_err();
+    assert!(update.hint.unwrap().contains("INSERT"));
+}
+
+#[test]
+fn syntax_errors_point_at_what_is_wrong() {
+    for (sql, position) in [
+        ("SELEC 1", 1),
+        ("SELECT 1 FROM", 14),
+        ("SELECT (1", 10),
+        ("SELECT 1;\n  FOO", 13),
+        ("é; FOO", 1),
+        ("SELECT 'é'; FOO", 13),
+        ("CREATE TABLE t (a INT PRIMARY KEY) x", 36),
+        ("INSERT t VALUES (1)", 8),
+        ("INSERT INTO t FOO", 15),
+        ("DROP TABLE", 11),
+        ("USE", 4),
+    ] {
+        let error = parse(sql).expect_err(sql);
+        assert_eq!(error.sqlstate, "42601", "{sql}: {}", error.message);
+        assert_eq!(error.position, Some(position), "{sql}: {}", error.message);
+    }
+    refused("SELECT 'a", "42601", "nterminated");
+}
+
+#[test]
+fn inserts_keep_their_rows_as_text() {
+    let Statement::Insert(insert) =
+        one("INSERT INTO d.\"T x\" (A, \"B\", `c`) VALUES (1, 'x'), (2)").unwrap()
+    else {
+        panic!()
+    };
+    assert_eq!(insert.table, TableName { database: Some("d".into()), name: "T x".into() });
+    assert_eq!(insert.columns.unwrap(), ["a", "B", "c"]);
+    let InsertSource::Values(range) = insert.source else { panic!() };
+    assert_eq!(&insert.text[range], "(1, 'x'), (2)");
+    for sql in [
+        "INSERT INTO t SELECT 1",
+        "INSERT INTO t (SELECT 1)",
+        "INSERT INTO t (a) (SELECT 1)",
+        "INSERT INTO t WITH x AS (SELECT 1) SELECT * FROM x",
+        "INSERT INTO t ((SELECT 1) UNION (SELECT 2))",
+        "INSERT INTO t AS u (a) TABLE x",
+    ] {
+        let Statement::Insert(insert) = one(sql).unwrap() else { panic!() };
+        assert!(matches!(insert.source, InsertSource::Query(_)), "{sql}");
+    }
+}
+
+#[test]
+fn settings_are_read_as_postgresql_reads_them() {
+    let set = |sql: &str| match one(sql).unwrap() {
+        Statement::Set(set) => set,
+        other => panic!("{other:?}"),
+    };
+    let values = |values: &[&str]| {
+        SetValue::Values(values.iter().map(|value| (*value).to_owned()).collect())
+    };
+    for (sql, name, value) in [
+        ("SET DateStyle TO ISO, MDY", "datestyle", values(&["ISO", "MDY"])),
+        ("SET SESSION x = -3", "x", values(&["-3"])),
+        ("SET search_path = \"Public\", B", "search_path", values(&["Public", "b"])),
+        ("SET TIME ZONE 'UTC'", "timezone", values(&["UTC"])),
+        ("SET TIME ZONE LOCAL", "timezone", SetValue::Default),
+        ("SET NAMES 'utf8'", "client_encoding", values(&["utf8"])),
+        ("SET a.b.c = on", "a.b.c", values(&["on"])),
+        ("RESET statement_timeout", "statement_timeout", SetValue::Default),
+    ] {
+        assert_eq!(set(sql), Set { name: name.into(), value, local: false }, "{sql}");
+    }
+    assert!(set("SET LOCAL x = 1").local);
+    let rollback = Transaction::RollbackTo("a".into());
+    assert!(matches!(one("ROLLBACK TO a").unwrap(), Statement::Transaction(t) if t == rollback));
+}
+
+#[test]
+fn show_shows_many_things() {
+    let show = |sql: &str| match one(sql).unwrap() {
+        Statement::Show(show) => show,
+        other => panic!("{other:?}"),
+    };
+    let t = || TableName::bare("t");
+    let d = || Some("d".to_owned());
+    for (sql, expected) in [
+        ("SHOW SCHEMAS LIKE 'a%'", Show::Databases { like: Some("a%".into()) }),
+        ("SHOW TABLES", Show::Tables { database: None, like: None, full: false }),
+        (
+            "SHOW FULL TABLES IN d LIKE 'x'",
+            Show::Tables { database: d(), like: Some("x".into()), full: true },
+        ),
+        ("SHOW CREATE TABLE t", Show::CreateTable(t())),
+        ("SHOW COLUMNS FROM t", Show::Columns(t())),
+        (
+            "SHOW COLUMNS FROM t FROM d",
+            Show::Columns(TableName { database: d(), name: "t".into() }),
+        ),
+        ("SHOW PARTITIONS FROM t", Show::Partitions(t())),
+        ("SHOW TAG KEYS FROM t", Show::TagKeys(Some(t()))),
+        ("SHOW FIELD KEYS", Show::FieldKeys(None)),
+        ("SHOW MEASUREMENTS ON d", Show::Measurements { database: d() }),
+        ("SHOW TimeZone", Show::Variable("timezone".into())),
+        ("SHOW TIME ZONE", Show::Variable("timezone".into())),
+        ("SHOW TRANSACTION ISOLATION LEVEL", Show::Variable("transaction_isolation".into())),
+        ("SHOW ALL", Show::All),
+    ] {
+        assert_eq!(show(sql), expected, "{sql}");
+    }
+}
+
+#[test]
+fn cursors_are_fetched_forward() {
+    for (sql, count) in [
+        ("FETCH c", Some(1)),
+        ("FETCH NEXT FROM c", Some(1)),
+        ("FETCH 10 c", Some(10)),
+        ("FETCH ALL FROM c", None),
+        ("FETCH FORWARD ALL IN c", None),
+        ("FETCH FORWARD c", Some(1)),
+        ("FETCH FORWARD 7 FROM c", Some(7)),
+    ] {
+        let Statement::Fetch(fetch) = one(sql).unwrap() else { panic!() };
+        assert_eq!(fetch, Fetch { name: "c".into(), count, only_move: false }, "{sql}");
+    }
+}
+
+#[test]
+fn admin_names_a_table() {
+    let Statement::Admin(admin) = one("ADMIN compact_table('d.\"T\"')").unwrap() else { panic!() };
+    let table = TableName { database: Some("d".into()), name: "T".into() };
+    assert_eq!(admin, Admin::CompactTable(table));
+}
+
+#[test]
+fn admin_takes_partitions_and_nodes_by_number() {
+    let Statement::Admin(admin) = one("ADMIN move_replica(7, 1, 3)").unwrap() else { panic!() };
+    let (partition, from, to) = (PartitionId(7), NodeId(1), NodeId(3));
+    assert_eq!(admin, Admin::Order(AdminOrder::MoveReplica { partition, from, to }));
+    let Statement::Admin(admin) = one("ADMIN undrain_node(2)").unwrap() else { panic!() };
+    assert_eq!(admin, Admin::Order(AdminOrder::Drain { node: NodeId(2), on: false }));
+    let Statement::Admin(admin) = one("ADMIN remove_node(2)").unwrap() else { panic!() };
+    assert_eq!(admin, Admin::Order(AdminOrder::RemoveNode { node: NodeId(2) }));
+    for (wrong, why) in [
+        ("ADMIN drain_node('two')", "the arguments of drain_node are drain_node(node)"),
+        ("ADMIN drain_node(1, 2)", "drain_node(node)"),
+        ("ADMIN remove_node()", "remove_node(node)"),
+        ("ADMIN move_replica(7)", "move_replica(partition, from_node, to_node)"),
+        ("ADMIN flush_table(t, u)", "flush_table('table')"),
+        ("ADMIN explode()", "ADMIN explode is not supported"),
+    ] {
+        let error = one(wrong).unwrap_err();
+        assert!(error.message.contains(why), "{wrong}: {}", error.message);
+    }
+}
+
+#[test]
+fn alter_table_takes_several_changes() {
+    let alter = alter(
+        "ALTER TABLE t ADD COLUMN a INT, ADD IF NOT EXISTS b STRING DEFAULT 'x', DROP COLUMN c, \
+         RENAME COLUMN d TO e, ALTER COLUMN f SET DEFAULT 5, ALTER g DROP DEFAULT, \
+         SET ('ttl' = '1d', 'comment' = 'x'), UNSET 'time_window', RENAME TO u",
+    );
+    assert_eq!(alter.changes.len(), 10);
+    assert_eq!(alter.notices.len(), 0);
+    refused("ALTER TABLE t ADD COLUMN a INT NOT NULL", "0A000", "NOT NULL");
+    let key = "ALTER TABLE t ADD COLUMN a INT NOT NULL DEFAULT 1 PRIMARY KEY";
+    refused(key, "0A000", "NOT NULL key column");
+    refused("ALTER TABLE t ADD COLUMN a INT TIME INDEX", "0A000", "TIME INDEX");
+    refused("ALTER TABLE t ADD CONSTRAINT x UNIQUE (a)", "0A000", "ADD CONSTRAINT");
+    refused("ALTER TABLE t ALTER COLUMN a TYPE INT", "0A000", "TYPE");
+    refused("ALTER TABLE t MODIFY COLUMN a BIGINT", "0A000", "type");
+    refused("ALTER TABLE t SET ('frob' = 1)", "22023", "'frob'");
+    refused("ALTER TABLE t SET ('partitions' = 4)", "0A000", "'partitions'");
+    refused("ALTER TABLE t SET ('hash_buckets' = 0)", "22023", "number of buckets");
+    refused("ALTER TABLE t UNSET ('hash_buckets')", "0A000", "'hash_buckets'");
+    refused("ALTER TABLE t SET ('uniform_partitions' = 16)", "0A000", "'uniform_partitions'");
+    refused("ALTER TABLE t PARTITION BY HASH (a)", "42601", "PARTITIONS");
+    refused("ALTER TABLE t PARTITION BY LIST (a)", "0A000", "LIST");
+    refused("ALTER TABLE t PARTITION ON COLUMNS (a) (a < 1, a >= 1)", "0A000", "PARTITION ON");
+    refused("ALTER TABLE t REPARTITION", "0A000", "REPARTITION");
+    refused("ALTER TABLE t DROP COLUMN a, SPLIT AT (1)", "42601", "only action");
+    refused("ALTER TABLE t OWNER TO x", "0A000", "OWNER");
+    refused("ALTER TABLE t FROB", "42601", "at or near \"FROB\"");
+}
+
+#[test]
+fn changes_of_a_table_are_checked_against_it() {
+    let table = made(
+        "CREATE TABLE t (h BIGINT UNSIGNED GENERATED ALWAYS AS (hash64(u)) STORED, u INT, v INT, \
+         ts TIMESTAMP TIME INDEX, PRIMARY KEY (h, u)) WITH ('ttl' = '7d', comment = 'c')",
+    );
+    let changes = |sql: &str| alter(sql).to_changes(&table);
+    let state = |sql: &str| changes(sql).unwrap_err().sqlstate;
+    assert_eq!(state("ALTER TABLE t DROP COLUMN nope"), "42703");
+    assert_eq!(state("ALTER TABLE t RENAME COLUMN u TO w"), "2BP01");
+    assert_eq!(state("ALTER TABLE t DROP COLUMN u"), "2BP01");
+    assert_eq!(state("ALTER TABLE t ALTER COLUMN v SET DEFAULT 'x'"), "42804");
+    assert_eq!(state("ALTER TABLE t ALTER COLUMN h SET DEFAULT 1"), "42601");
+    let (none, notices) = changes("ALTER TABLE t DROP COLUMN IF EXISTS nope").unwrap();
+    assert!(none.is_empty());
+    assert_eq!(notices.len(), 1);
+    // Options that are not named stay, and neighbours are one change.
+    let (changes, _) = changes(
+        "ALTER TABLE t SET ('ttl' = '1d'), SET ('time_window' = '1h'), ADD a INT, ADD b INT",
+    )
+    .unwrap();
+    let [TableChange::SetOptions(options), TableChange::AddColumns { columns, .. }] =
+        changes.as_slice()
+    else {
+        panic!("{changes:?}")
+    };
+    assert_eq!(options.ttl, Some(Duration::from_secs(86_400)));
+    assert_eq!(options.time_window, Some(Duration::from_secs(3600)));
+    assert_eq!(options.comment.as_deref(), Some("c"));
+    assert_eq!(columns.len(), 2);
+    let parsed = alter("ALTER TABLE t ADD COLUMN tag STRING PRIMARY KEY");
+    assert!(matches!(parsed.changes[0], AlterChange::AddColumn { tag: true, .. }));
+    // Keys of rows that exist have NULL in it, whatever the default.
+    let parsed = alter("ALTER TABLE t ADD COLUMN tag STRING DEFAULT 'x' PRIMARY KEY");
+    assert_eq!(parsed.notices.len(), 1);
+}
+
+#[test]
+fn copy_takes_both_spellings_of_its_options() {
+    let from = |sql: &str| match one(sql).unwrap() {
+        Statement::CopyFrom(copy) => copy,
+        other => panic!("{other:?}"),
+    };
+    let new = from(
+        "COPY d.t (a, \"B\") FROM STDIN WITH (FORMAT csv, DELIMITER ';', NULL 'nil', HEADER true, \
+         QUOTE '''', ESCAPE '\\', FORCE_NULL (a), FORCE_NOT_NULL *, ENCODING 'utf8')",
+    );
+    assert_eq!(new.format, CopyFormat::Csv);
+    assert_eq!(
+        (new.options.delimiter, new.options.quote, new.options.escape),
+        (b';', b'\'', b'\\')
+    );
+    assert_eq!(new.options.header, CopyHeader::Skip);
+    assert_eq!(new.options.null, "nil");
+    assert_eq!(new.options.force_not_null, CopyColumns::All);
+    let old = from("COPY t FROM STDIN WITH DELIMITER AS '|' NULL AS '' CSV HEADER QUOTE AS '\"'");
+    assert_eq!((old.format, old.options.delimiter), (CopyFormat::Csv, b'|'));
+    assert_eq!(from("copy t from stdin binary").format, CopyFormat::Binary);
+    assert_eq!(from("COPY BINARY t FROM STDIN").format, CopyFormat::Binary);
+    let text = from("COPY t FROM STDIN");
+    assert_eq!((text.options.delimiter, text.options.null.as_str()), (b'\t', "\\N"));
+    let Statement::CopyTo(out) = one("COPY d.t (a, \"B\") TO STDOUT (FORMAT csv, HEADER)").unwrap()
+    else {
+        panic!()
+    };
+    assert_eq!(&*out.query.text, "SELECT a, \"B\" FROM d.t");
+    let Statement::CopyTo(out) = one("COPY (SELECT 1 AS x) TO STDOUT").unwrap() else { panic!() };
+    assert_eq!(&*out.query.text, "SELECT 1 AS x");
+    refused("COPY t FROM STDIN (FORMAT parquet)", "22023", "\"parquet\"");
+    refused("COPY t FROM STDIN (DELIMITER '||')", "0A000", "one-byte");
+    refused("COPY t FROM STDIN (DELIMITER 'a')", "22023", "delimiter");
+    refused("COPY t FROM STDIN (QUOTE '\"')", "0A000", "requires CSV");
+    refused("COPY t FROM STDIN (FORMAT binary, NULL 'x')", "42601", "BINARY");
+    refused("COPY t FROM STDIN (FREEZE)", "0A000", "FREEZE");
+    refused("COPY t FROM STDIN (NULL 'a', NULL 'b')", "42601", "redundant");
+    refused("COPY t FROM STDIN (ENCODING 'latin1')", "0A000", "latin1");
+    refused("COPY t FROM STDIN (FROB 1)", "42601", "\"frob\"");
+}
+
+/// Statements of this depth must parse, be looked at and be dropped on a worker's stack of 2 MiB.
+fn on_a_workers_stack(work: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().stack_size(2 << 20).spawn(work).unwrap().join().unwrap();
+}
+
+fn chain(links: usize) -> String {
+    vec!["a = 1"; links].join(" OR ")
+}
+
+#[test]
+fn chains_up_to_the_limit_fit_the_stack() {
+    on_a_workers_stack(|| {
+        assert!(parse(&format!("SELECT {}", chain(1000))).is_ok());
+        assert!(parse(&format!("SELECT {}", vec!["1"; 250].join(" + "))).is_ok());
+        assert!(parse(&format!("SELECT 1{}", " UNION SELECT 1".repeat(250))).is_ok());
+    });
+}
+
+#[test]
+fn rules_up_to_the_limit_fit_the_stack() {
+    on_a_workers_stack(|| {
+        let sql = format!(
+            "CREATE TABLE t (a INT PRIMARY KEY) PARTITION ON COLUMNS (a) ({0}, NOT {0})",
+            chain(1000)
+        );
+        assert!(super::new_table(&sql).is_err());
+    });
+}
+
+#[test]
+fn longer_chains_are_refused_before_they_overflow_the_stack() {
+    on_a_workers_stack(|| {
+        refused(&format!("SELECT {}", chain(100_000)), "54001", "by AND or OR");
+        // The planner's work grows with the square of these.
+        refused(&format!("SELECT {}", vec!["1"; 300].join(" + ")), "54001", "operators");
+        refused(&format!("SELECT 1{}", " UNION SELECT 1".repeat(300)), "54001", "set operations");
+        refused(&format!("SELECT 1{}", "::int".repeat(100_000)), "54001", "operators");
+        refused(&format!("SELECT {}1", "- ".repeat(100_000)), "54001", "");
+        refused(&format!("SELECT {}1", "(".repeat(100_000)), "54001", "nested too deeply");
+        refused(&format!("SELECT {}1", "NOT ".repeat(100_000)), "54001", "");
+        // These are lists, not trees: they may be long.
+        for long in [".b", "[1]"] {
+            drop(parse(&format!("SELECT a{}", long.repeat(10_000))));
+        }
+    });
+}
+
+#[test]
+fn what_nests_too_deeply_is_read_once() {
+    // Each of these has more than one reading at each level; none of them may take the budget to find that out.
+    let kinds = [
+        ("abs(", ")"),
+        ("SUBSTRING(", " FROM 1)"),
+        ("SUBSTRING(", ")"),
+        ("OVERLAY(", " PLACING 'a' FROM 1)"),
+        ("TRIM(", ")"),
+        ("POSITION(", " IN 'a')"),
+        ("EXTRACT(year FROM ", ")"),
+        ("CEIL(", " TO day)"),
+        ("CAST(", " AS INT)"),
+        ("ARRAY[", "]"),
+        ("CASE WHEN ", " THEN 1 END"),
+        ("EXISTS (SELECT ", ")"),
+        ("(SELECT ", ")"),
+        ("ROW(", ")"),
+        ("coalesce(1, ", ")"),
+        ("DATE(", ")"),
+        ("INTERVAL(", ")"),
+        ("1 IN (", ")"),
+        ("a.b(", ")"),
+    ];
+    on_a_workers_stack(move || {
+        for (open, close) in kinds {
+            for depth in [70, 150] {
+                for end in [close.repeat(depth), String::new()] {
+                    let sql = format!("SELECT {}1{end}", open.repeat(depth));
+                    refused(&sql, "54001", "nested too deeply");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn long_lists_are_no_chains() {
+    let list = vec!["-1"; 100_000].join(", ");
+    assert!(parse(&format!("SELECT * FROM t WHERE a IN ({list})")).is_ok());
+    let rows = vec!["(a.b = 1, -2)"; 5_000].join(", ");
+    assert!(parse(&format!("VALUES {rows}")).is_ok());
+}

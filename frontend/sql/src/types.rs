@@ -1,0 +1,269 @@
+//! The names of column types: those of GreptimeDB, PostgreSQL, MySQL and YDB, as far as a column can store them.
+//!
+//! Where two of them disagree: `INT8` is PostgreSQL's (eight bytes), `FLOAT` without a number is double precision
+//! (losing half of the digits is worse than storing four more bytes), and `TIMESTAMP` without a number has
+//! milliseconds, because integers inserted into it count milliseconds: a column of microseconds would turn the
+//! milliseconds of a log store into the year 1970. A notice informs clients that may expect PostgreSQL's microseconds.
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+use partita_proto::schema::{ColumnType, TextLength, Unit};
+
+use super::tokens::Tokens;
+use crate::error::{SqlError, UNDEFINED_OBJECT};
+use crate::notice::Notice;
+
+/// Precision and scale of a DECIMAL without either.
+const DECIMAL_DEFAULT: (u8, i8) = (38, 10);
+/// Maximum precision of a DECIMAL.
+const DECIMAL_PRECISION_MAX: u64 = 38;
+/// Maximum length of a text type in characters, as in PostgreSQL.
+const TEXT_LENGTH_MAX: u32 = 10_485_760;
+
+/// Types of other databases, with the type to use instead.
+const UNSUPPORTED: &[(&str, &str)] = &[
+    ("json", "STRING"),
+    ("json2", "STRING"),
+    ("jsonb", "STRING"),
+    ("xml", "STRING"),
+    ("uuid", "STRING"),
+    ("inet", "STRING"),
+    ("enum", "STRING"),
+    ("interval", "BIGINT"),
+    ("time", "BIGINT"),
+    ("timetz", "BIGINT"),
+    ("year", "SMALLINT"),
+    ("money", "DECIMAL"),
+    ("bit", "BINARY"),
+    ("serial", "BIGINT and a DEFAULT, or the time index"),
+    ("bigserial", "BIGINT and a DEFAULT, or the time index"),
+    ("smallserial", "SMALLINT and a DEFAULT, or the time index"),
+    ("vector", "BINARY"),
+    ("array", "one column for each member, or one row"),
+    ("struct", "one column for each member"),
+    ("map", "one column for each member"),
+];
+
+impl Tokens<'_> {
+    /// Takes a type of values; a length is ignored.
+    pub(super) fn column_type(
+        &mut self,
+        notices: &mut Vec<Notice>,
+    ) -> Result<ColumnType, SqlError> {
+        Ok(self.declared_type(notices)?.0)
+    }
+
+    /// Takes a column type, and the length of a text. Parts of it that are not stored are reported in `notices`.
+    pub(super) fn declared_type(
+        &mut self,
+        notices: &mut Vec<Notice>,
+    ) -> Result<(ColumnType, Option<TextLength>), SqlError> {
+        let mut length = None;
+        // The name decides; names of other databases' types are refused.
+        let name = match &self.peek().token {
+            Token::Word(word) if word.quote_style.is_none() => word.value.to_ascii_lowercase(),
+            _ => return Err(self.unexpected("a type")),
+        };
+        if let Some((_, instead)) = UNSUPPORTED.iter().find(|(candidate, _)| *candidate == name) {
+            let error = self.unsupported(format!("type {}", name.to_ascii_uppercase()));
+            return Err(error.with_hint(format!("use {instead}")));
+        }
+        let unknown = self
+            .located(SqlError::new(UNDEFINED_OBJECT, format!("type \"{name}\" does not exist")));
+        self.next();
+        // Integers share their modifiers.
+        let column_type = if let Some(integer) = integer(&name) {
+            self.integer_modifiers(integer)?
+        } else {
+            // Other types have modifiers of their own.
+            match name.as_str() {
+                "bool" | "boolean" => ColumnType::Bool,
+                "real" | "float4" | "float32" => ColumnType::Float32,
+                "float8" | "float64" => ColumnType::Float64,
+                "float" => match self.modifier()? {
+                    Some(digits) if digits <= 24 => ColumnType::Float32,
+                    _ => ColumnType::Float64,
+                },
+                "double" => {
+                    self.take(&["precision"]);
+                    ColumnType::Float64
+                }
+                "decimal" | "numeric" | "dec" => self.decimal()?,
+                "string" | "text" | "utf8" | "tinytext" | "mediumtext" | "longtext" => {
+                    ColumnType::String
+                }
+                "varchar" | "char" | "character" | "bpchar" | "nvarchar" | "nchar" => {
+                    let varying = self.take(&["varying"]);
+                    length = self.text_length(&name, varying)?;
+                    ColumnType::String
+                }
+                "binary" | "varbinary" | "bytea" | "bytes" | "blob" | "tinyblob" | "mediumblob"
+                | "longblob" => {
+                    if let Some(length) = self.modifier()? {
+                        notices.push(length_notice(&name, length));
+                    }
+                    ColumnType::Binary
+                }
+                "date" | "date32" => ColumnType::Date,
+                _ => match moment(&name) {
+                    Some(moment) => self.timestamp_modifiers(moment, notices)?,
+                    None => return Err(unknown),
+                },
+            }
+        };
+        // There are no arrays of any of them.
+        if matches!(self.peek().token, Token::LBracket) || self.at("array") {
+            return Err(self
+                .unsupported("an array as a column")
+                .with_hint("use one column for each member, or one row"));
+        }
+        Ok((column_type, length))
+    }
+
+    /// Takes `(n)`.
+    fn modifier(&mut self) -> Result<Option<u64>, SqlError> {
+        if !self.take_mark(&Token::LParen) {
+            return Ok(None);
+        }
+        let number = self.unsigned("a number")?;
+        self.expect_mark(&Token::RParen)?;
+        Ok(Some(number))
+    }
+
+    /// Takes a display width, which is ignored, and UNSIGNED.
+    fn integer_modifiers(&mut self, integer: ColumnType) -> Result<ColumnType, SqlError> {
+        self.modifier()?;
+        if self.take(&["unsigned"]) {
+            return Ok(match integer {
+                ColumnType::Int8 => ColumnType::UInt8,
+                ColumnType::Int16 => ColumnType::UInt16,
+                ColumnType::Int32 => ColumnType::UInt32,
+                ColumnType::Int64 => ColumnType::UInt64,
+                unsigned => unsigned,
+            });
+        }
+        self.take(&["signed"]);
+        Ok(integer)
+    }
+
+    fn decimal(&mut self) -> Result<ColumnType, SqlError> {
+        if !self.take_mark(&Token::LParen) {
+            return Ok(ColumnType::Decimal(DECIMAL_DEFAULT.0, DECIMAL_DEFAULT.1));
+        }
+        let wrong = self.located(SqlError::new(
+            "22023",
+            format!("DECIMAL takes 1 to {DECIMAL_PRECISION_MAX} digits and a scale up to them"),
+        ));
+        let precision = self.unsigned("a number of digits")?;
+        let scale = if self.take_mark(&Token::Comma) { self.unsigned("a scale")? } else { 0 };
+        self.expect_mark(&Token::RParen)?;
+        if !(1..=DECIMAL_PRECISION_MAX).contains(&precision) || scale > precision {
+            return Err(wrong);
+        }
+        match (u8::try_from(precision), i8::try_from(scale)) {
+            (Ok(precision), Ok(scale)) => Ok(ColumnType::Decimal(precision, scale)),
+            _ => Err(wrong),
+        }
+    }
+
+    /// Takes the number of characters of a text; the default of CHAR is 1.
+    fn text_length(&mut self, name: &str, varying: bool) -> Result<Option<TextLength>, SqlError> {
+        let fixed = !varying && !matches!(name, "varchar" | "nvarchar");
+        let wrong = |says: &str| {
+            let name = if fixed { "char" } else { "varchar" };
+            SqlError::new("22023", format!("length for type {name} {says}"))
+        };
+        let position = self.position();
+        let located = |error: SqlError| Err(error.with_position(position));
+        let characters = match self.modifier()? {
+            Some(0) => return located(wrong("must be at least 1")),
+            Some(characters) => match u32::try_from(characters) {
+                Ok(characters) if characters <= TEXT_LENGTH_MAX => characters,
+                _ => return located(wrong(&format!("cannot exceed {TEXT_LENGTH_MAX}"))),
+            },
+            None if fixed && name != "bpchar" => 1,
+            None => return Ok(None),
+        };
+        Ok(Some(TextLength { characters, fixed }))
+    }
+
+    /// Takes `(digits)` and WITH or WITHOUT TIME ZONE.
+    fn timestamp_modifiers(
+        &mut self,
+        moment: Moment,
+        notices: &mut Vec<Notice>,
+    ) -> Result<ColumnType, SqlError> {
+        let Moment { mut unit, mut zoned, adjustable } = moment;
+        if matches!(self.peek().token, Token::LParen) {
+            let wrong = self.unsupported("a TIMESTAMP of other than 0, 3, 6 or 9 digits");
+            if !adjustable {
+                return Err(self.unexpected("no digits after a type that names its unit"));
+            }
+            unit = Some(match self.modifier()? {
+                Some(0) => Unit::Second,
+                Some(3) => Unit::Millisecond,
+                Some(6) => Unit::Microsecond,
+                Some(9) => Unit::Nanosecond,
+                _ => return Err(wrong),
+            });
+        }
+        if self.take(&["with", "time", "zone"]) {
+            zoned = true;
+        } else if self.take(&["without", "time", "zone"]) && zoned {
+            return Err(self.unexpected("no WITHOUT TIME ZONE after a type with one"));
+        }
+        if unit.is_none() && !zoned {
+            let message =
+                "TIMESTAMP without a precision has milliseconds; TIMESTAMP(6) has microseconds";
+            notices.push(Notice::notice(message));
+        }
+        let default = if zoned { Unit::Microsecond } else { Unit::Millisecond };
+        Ok(ColumnType::Timestamp(unit.unwrap_or(default), zoned))
+    }
+}
+
+fn length_notice(name: &str, length: u64) -> Notice {
+    Notice::notice(format!("the length of {}({length}) is not enforced", name.to_ascii_uppercase()))
+}
+
+/// The integer type with this name.
+fn integer(name: &str) -> Option<ColumnType> {
+    Some(match name {
+        "tinyint" => ColumnType::Int8,
+        "smallint" | "int2" | "int16" => ColumnType::Int16,
+        "int" | "integer" | "int4" | "int32" | "mediumint" => ColumnType::Int32,
+        "bigint" | "int8" | "int64" => ColumnType::Int64,
+        "uint8" | "utinyint" => ColumnType::UInt8,
+        "uint16" | "usmallint" => ColumnType::UInt16,
+        "uint32" | "uint" => ColumnType::UInt32,
+        "uint64" | "ubigint" => ColumnType::UInt64,
+        _ => return None,
+    })
+}
+
+/// The parts of a timestamp type that its name determines.
+struct Moment {
+    /// Unit of its ticks, if the name determines it.
+    unit: Option<Unit>,
+    /// True if it has a time zone.
+    zoned: bool,
+    /// True if a number of digits may follow.
+    adjustable: bool,
+}
+
+/// The timestamp type with this name.
+fn moment(name: &str) -> Option<Moment> {
+    let fixed = |unit| Some(Moment { unit: Some(unit), zoned: false, adjustable: false });
+    match name {
+        "timestamp" => Some(Moment { unit: None, zoned: false, adjustable: true }),
+        "timestamptz" => Some(Moment { unit: None, zoned: true, adjustable: true }),
+        // MySQL's and GreptimeDB's; microseconds unless digits follow.
+        "datetime" => {
+            Some(Moment { unit: Some(Unit::Microsecond), zoned: false, adjustable: true })
+        }
+        "timestamp_s" | "timestamp_sec" | "timestampsecond" => fixed(Unit::Second),
+        "timestamp_ms" | "timestampmillisecond" => fixed(Unit::Millisecond),
+        "timestamp_us" | "timestampmicrosecond" => fixed(Unit::Microsecond),
+        "timestamp_ns" | "timestampnanosecond" => fixed(Unit::Nanosecond),
+        _ => None,
+    }
+}

@@ -1,0 +1,83 @@
+//! Descriptions of a scan: what it reads, the operators that run at its partitions, and what it knows of its columns.
+//!
+//! Optimizer rules change a scan by its description; the scan names none of the rules.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use bytes::Bytes;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
+use partita_proto::catalog::Table;
+use partita_proto::domain::Domains;
+
+/// Description of a scan.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanSpec {
+    pub(crate) table: Arc<Table>,
+    /// Columns of the scan, by SQL name.
+    pub(crate) schema: SchemaRef,
+    /// Columns of the requests, by storage name: the same, or one that only counts rows if the scan has none.
+    pub(crate) columns: SchemaRef,
+    pub(crate) domains: Domains,
+    /// Partitions that may hold rows of the domains, as positions in the table's map.
+    pub(crate) touched: Vec<usize>,
+    pub(crate) limit: Option<usize>,
+    /// Number of outputs of the plan.
+    pub(crate) outputs: usize,
+    /// Number of streams of each partition.
+    pub(crate) streams: usize,
+    /// Estimated rows of the partitions; `None` without an estimate.
+    pub(crate) rows: Option<usize>,
+    /// True if only the newest row of each series is needed.
+    pub(crate) newest_only: bool,
+    /// Operators pushed down to the partitions, if any.
+    pub(crate) at_data: Option<AtData>,
+}
+
+impl ScanSpec {
+    /// Columns of the rows that the scan returns.
+    pub(super) fn output_schema(&self) -> SchemaRef {
+        match &self.at_data {
+            Some(at_data) => at_data.chain.schema(),
+            None => Arc::clone(&self.schema),
+        }
+    }
+}
+
+/// Operators that run at the partitions of a scan.
+#[derive(Clone, Debug)]
+pub(crate) struct AtData {
+    /// Encoded form for the nodes.
+    pub(crate) bytes: Bytes,
+    /// The operators over the scan, as if they ran here.
+    pub(crate) chain: Arc<dyn ExecutionPlan>,
+    /// Memory pool and disk for partitions whose node cannot run the operators.
+    pub(crate) runtime: Arc<RuntimeEnv>,
+}
+
+impl fmt::Display for AtData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        let mut plan = &self.chain;
+        // The chain ends at the scan, which has no input.
+        while let [input] = plan.children()[..] {
+            let operator = displayable(plan.as_ref()).one_line().to_string();
+            write!(f, "{separator}{}", operator.trim_end())?;
+            separator = " <- ";
+            plan = input;
+        }
+        Ok(())
+    }
+}
+
+/// Knowledge about a column within one series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Within {
+    /// All rows have the same value.
+    Same,
+    /// The time index.
+    Time,
+    Other,
+}

@@ -1,0 +1,18 @@
+//! Sources of the rows of virtual tables.
+
+use std::sync::Arc;
+
+use partita_proto::service::MetaService;
+
+use crate::load::Loads;
+use crate::query_log::QueryLog;
+use crate::view::ClusterView;
+
+/// Sources of the rows of `sys` and `information_schema`.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    pub(crate) view: Arc<ClusterView>,
+    pub(crate) query_log: Arc<QueryLog>,
+    pub(crate) loads: Arc<Loads>,
+    pub(crate) meta: Arc<dyn MetaService>,
+}
