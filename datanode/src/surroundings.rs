@@ -26,7 +26,7 @@ use crate::making::{Hold, Making};
 use crate::node::Datanode;
 use crate::requests::Requests;
 
-/// Pause between checks for free space on the disk.
+/// Pause between attempts on a full disk or without open files.
 const SPACE_WAIT: Duration = Duration::from_millis(200);
 
 /// The node, as its machines see it.
@@ -94,18 +94,20 @@ impl Surroundings {
         if existing.is_some() || self.in_log(partition).is_some() {
             return Ok(false);
         }
-        match Partition::origin_at(&self.store, &root_of(partition)).await {
-            Ok(Some(Some(recorded))) if recorded == origin => {}
-            // It was created by an order, to receive everything from its leader.
-            Ok(Some(_)) => return Ok(false),
-            Ok(None) | Err(EngineError::Corrupted(_)) => loop {
-                self.remove(partition)?;
-                match offspring.make().await {
-                    Ok(()) => break,
-                    Err(error) => self.wait_for_space(partition, error, stop).await?,
+        loop {
+            match Partition::origin_at(&self.store, &root_of(partition)).await {
+                Ok(Some(Some(recorded))) if recorded == origin => break,
+                // It was created by an order, to receive everything from its leader.
+                Ok(Some(_)) => return Ok(false),
+                Ok(None) | Err(EngineError::Corrupted(_)) => {
+                    self.remove(partition)?;
+                    match offspring.make().await {
+                        Ok(()) => break,
+                        Err(error) => self.wait_for_space(partition, error, stop).await?,
+                    }
                 }
-            },
-            Err(error) => return Err(failed(error)),
+                Err(error) => self.wait_for_space(partition, error, stop).await?,
+            }
         }
         let seeded = self.host.seed_group(partition.into(), replica, &mark).await;
         let seeded = seeded.map_err(|error| MachineError(error.to_string()))?;
@@ -118,18 +120,19 @@ impl Surroundings {
         self.files.remove(partition).map_err(|error| MachineError(error.to_string()))
     }
 
-    /// Waits before an operation that failed on a full disk is repeated. Until it succeeds no entry is applied: a
-    /// replica cannot skip what the others do.
+    /// Waits before an operation that failed on a full disk, or because too many files were open, is repeated. Until
+    /// it succeeds no entry is applied: a replica cannot skip what the others do.
     pub(crate) async fn wait_for_space(
         &self,
         partition: PartitionId,
         error: EngineError,
         stop: &CancellationToken,
     ) -> Result<(), MachineError> {
-        if !matches!(error, EngineError::DiskFull(_)) || stop.is_cancelled() {
+        let passes = matches!(error, EngineError::DiskFull(_) | EngineError::OutOfFiles(_));
+        if !passes || stop.is_cancelled() {
             return Err(failed(error));
         }
-        warn!(%partition, %error, "a change of the partition's range waits for disk space");
+        warn!(%partition, %error, "a change of the partition's range waits for disk space or open files");
         tokio::select! {
             () = stop.cancelled() => Err(failed(error)),
             () = tokio::time::sleep(SPACE_WAIT) => Ok(()),

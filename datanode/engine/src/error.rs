@@ -1,7 +1,8 @@
 //! Errors of a partition's storage; variants are named by what the owner can do.
 //!
 //! [`EngineError::DiskFull`] leaves everything unchanged: try again when there is space. After any other error of the
-//! disk, stop the partition.
+//! disk, stop the partition; but what changes nothing before it is recorded, such as a flush, may be tried again after
+//! [`EngineError::OutOfFiles`].
 
 use std::error::Error as StdError;
 use std::io;
@@ -9,6 +10,9 @@ use std::io;
 use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
 use partita_proto::Error;
+
+/// Errors of the operating system for too many open files: of the system (ENFILE) and of the process (EMFILE).
+const TOO_MANY_FILES: [i32; 2] = [23, 24];
 
 /// An error of a partition's storage.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -29,6 +33,9 @@ pub enum EngineError {
     /// The device is full. Nothing was changed or lost: memtables stay in memory.
     #[error("no space left on device: {0}")]
     DiskFull(String),
+    /// The process or the system has too many open files.
+    #[error("storage: {0}")]
+    OutOfFiles(String),
     /// Stored bytes fail their checksum or are invalid; they were not served.
     #[error("corrupted data: {0}")]
     Corrupted(String),
@@ -56,7 +63,9 @@ impl From<EngineError> for Error {
             EngineError::DiskFull(message) => Self::DiskFull(message),
             EngineError::Corrupted(message) => Self::Corrupted(message),
             EngineError::Stopped(message) => Self::Unavailable(message),
-            EngineError::Storage(message) => Self::Storage(message),
+            EngineError::OutOfFiles(message) | EngineError::Storage(message) => {
+                Self::Storage(message)
+            }
             EngineError::Internal(message) => Self::Internal(message),
         }
     }
@@ -88,6 +97,9 @@ impl EngineError {
         if disk_is_full(error) {
             return Self::DiskFull(format!("{place}: {error}"));
         }
+        if is_out_of_files(error) {
+            return Self::OutOfFiles(format!("{place}: {error}"));
+        }
         Self::Storage(format!("{place}: {error}"))
     }
 
@@ -108,9 +120,19 @@ fn find(error: &(dyn StdError + 'static)) -> Option<EngineError> {
 }
 
 fn disk_is_full(error: &(dyn StdError + 'static)) -> bool {
-    chain(error).filter_map(|error| error.downcast_ref::<io::Error>()).any(|error| {
+    system_errors(error).any(|error| {
         matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     })
+}
+
+fn is_out_of_files(error: &(dyn StdError + 'static)) -> bool {
+    system_errors(error)
+        .any(|error| error.raw_os_error().is_some_and(|code| TOO_MANY_FILES.contains(&code)))
+}
+
+/// Errors of the operating system within a chain of wrapping errors.
+fn system_errors<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a io::Error> {
+    chain(error).filter_map(|error| error.downcast_ref::<io::Error>())
 }
 
 fn chain<'a>(
@@ -130,16 +152,18 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_told_from_other_failures_however_deep_it_is_wrapped() {
-        let full = object_store::Error::Generic {
-            store: "test",
-            source: Box::new(io::Error::from(io::ErrorKind::StorageFull)),
+        let wrapped = |source: io::Error| {
+            let error = object_store::Error::Generic { store: "test", source: Box::new(source) };
+            EngineError::store(&"a", &error)
         };
-        assert!(matches!(EngineError::store(&"a", &full), EngineError::DiskFull(_)));
-        let broken = object_store::Error::Generic {
-            store: "test",
-            source: Box::new(io::Error::from(io::ErrorKind::BrokenPipe)),
-        };
-        assert!(matches!(EngineError::store(&"a", &broken), EngineError::Storage(_)));
+        let full = wrapped(io::ErrorKind::StorageFull.into());
+        assert!(matches!(full, EngineError::DiskFull(_)));
+        for code in TOO_MANY_FILES {
+            let out_of_files = wrapped(io::Error::from_raw_os_error(code));
+            assert!(matches!(out_of_files, EngineError::OutOfFiles(_)));
+        }
+        let broken = wrapped(io::ErrorKind::BrokenPipe.into());
+        assert!(matches!(broken, EngineError::Storage(_)));
     }
 
     #[test]

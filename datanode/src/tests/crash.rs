@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -22,13 +22,16 @@ use super::*;
 use crate::files::{Files, Found, LocalFiles};
 
 const CHILD: PartitionId = PartitionId(8);
+/// Errors of the operating system: ENOSPC and EMFILE.
+const NO_SPACE: i32 = 28;
+const TOO_MANY_FILES: i32 = 24;
 
 /// Files whose store fails after a number of changes.
 struct FailingFiles {
     inner: LocalFiles,
     budget: Arc<AtomicUsize>,
     copies: Arc<RwLock<()>>,
-    full: Arc<AtomicBool>,
+    refusal: Arc<AtomicI32>,
 }
 
 #[derive(Debug)]
@@ -37,8 +40,8 @@ struct FailingStore {
     budget: Arc<AtomicUsize>,
     /// No file gets a second name while this is locked for writing.
     copies: Arc<RwLock<()>>,
-    /// If true, no file gets a second name, for lack of space.
-    full: Arc<AtomicBool>,
+    /// Error of the operating system with which no file gets a second name; 0: none.
+    refusal: Arc<AtomicI32>,
 }
 
 fn is_missing(error: &Error) -> bool {
@@ -60,7 +63,7 @@ impl Files for FailingFiles {
             inner: self.inner.store(),
             budget: Arc::clone(&self.budget),
             copies: Arc::clone(&self.copies),
-            full: Arc::clone(&self.full),
+            refusal: Arc::clone(&self.refusal),
         })
     }
 
@@ -168,9 +171,10 @@ impl ObjectStore for FailingStore {
         options: CopyOptions,
     ) -> object_store::Result<()> {
         let _allowed = self.copies.read().await;
-        if self.full.load(Ordering::Relaxed) {
-            let source = Box::new(std::io::Error::from(std::io::ErrorKind::StorageFull));
-            return Err(object_store::Error::Generic { store: "full", source });
+        let refusal = self.refusal.load(Ordering::Relaxed);
+        if refusal != 0 {
+            let source = Box::new(std::io::Error::from_raw_os_error(refusal));
+            return Err(object_store::Error::Generic { store: "failing", source });
         }
         spend(&self.budget)?;
         self.inner.copy_opts(from, to, options).await
@@ -183,7 +187,7 @@ struct Fragile {
     disk: SimulatedDisk,
     budget: Arc<AtomicUsize>,
     copies: Arc<RwLock<()>>,
-    full: Arc<AtomicBool>,
+    refusal: Arc<AtomicI32>,
     host: Arc<Host>,
     node: Arc<Datanode>,
 }
@@ -202,12 +206,12 @@ impl Fragile {
         let host = host.unwrap();
         let budget = Arc::new(AtomicUsize::new(usize::MAX));
         let inner = LocalFiles::open(dir.path()).unwrap();
-        let (copies, full) = (Arc::default(), Arc::default());
+        let (copies, refusal) = (Arc::default(), Arc::default());
         let files = FailingFiles {
             inner,
             budget: Arc::clone(&budget),
             copies: Arc::clone(&copies),
-            full: Arc::clone(&full),
+            refusal: Arc::clone(&refusal),
         };
         let options = NodeOptions {
             node: NodeId(1),
@@ -223,7 +227,7 @@ impl Fragile {
         let clock = Arc::new(StoppedClock);
         let node =
             Datanode::open_over(options, Arc::clone(&host), clock, Arc::new(files)).await.unwrap();
-        Self { dir, disk, budget, copies, full, host, node }
+        Self { dir, disk, budget, copies, refusal, host, node }
     }
 
     /// Crashes, and starts again from the disks.
@@ -407,7 +411,7 @@ async fn what_is_cut_off_and_waits_for_space_keeps_no_partition_from_being_dropp
     let other = PartitionId(20);
     let others = PartitionSpec { partition: other, ..spec(true) };
     node.node.open_partition(others).await.unwrap();
-    node.full.store(true, Ordering::Relaxed);
+    node.refusal.store(NO_SPACE, Ordering::Relaxed);
     node.split().await.unwrap();
     let parent = (PARTITION, Epoch(2));
     write_to(&node.node, parent, 1, &[(10, 1)]).await.unwrap();
@@ -428,15 +432,17 @@ async fn what_is_cut_off_and_waits_for_space_keeps_no_partition_from_being_dropp
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waited_for_space_is_cut_off_when_there_is_some() {
-    let node = Fragile::new().await;
-    node.filled().await;
-    node.full.store(true, Ordering::Relaxed);
-    node.split().await.unwrap();
-    assert!(is_missing(&rows_of(&node.node, (CHILD, Epoch(2))).await.unwrap_err()));
-    node.full.store(false, Ordering::Relaxed);
-    node.check().await;
-    node.again().await.node.abandon().await;
+async fn what_waited_for_space_or_files_is_cut_off_when_there_are_some() {
+    for refusal in [NO_SPACE, TOO_MANY_FILES] {
+        let node = Fragile::new().await;
+        node.filled().await;
+        node.refusal.store(refusal, Ordering::Relaxed);
+        node.split().await.unwrap();
+        assert!(is_missing(&rows_of(&node.node, (CHILD, Epoch(2))).await.unwrap_err()));
+        node.refusal.store(0, Ordering::Relaxed);
+        node.check().await;
+        node.again().await.node.abandon().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -250,8 +250,9 @@ impl<'a> Planner<'a> {
         steps
     }
 
-    /// True if the partition's target cannot be reached any more: a node that is to get a new replica is lost, or too
-    /// few of the target's replicas work for a quorum although the present group has one.
+    /// True if the partition's target cannot be reached any more: a node that is to get a new replica is lost or still
+    /// holds the one that it was thought to have lost, or too few of the target's replicas work for a quorum although
+    /// the present group has one.
     fn target_lost(&self, partition: &PartitionView) -> bool {
         let Some(target) = &partition.target else { return false };
         let lost = |node: &NodeId| self.view.nodes.get(node).is_none_or(|node| node.lost);
@@ -259,9 +260,16 @@ impl<'a> Planner<'a> {
         let works = |(replica, node): &(&ReplicaId, &NodeId)| {
             !lost(node) && !partition.missing.contains(replica)
         };
+        // A child that was split off late: as long as it is a member it is not removed, and blocks the new one.
+        let returned = |node: &NodeId| {
+            let replica = self.view.nodes.get(node).and_then(|node| node.has.get(&partition.id));
+            replica.is_some_and(|replica| {
+                partition.replicas.get(replica) == Some(node) && !target.contains_key(replica)
+            })
+        };
         let mut new = target.iter().filter(|(replica, _)| is_new(replica));
         let too_few = 2 * target.iter().filter(works).count() <= target.len();
-        new.any(|(_, node)| lost(node)) || (too_few && self.can_decide(partition))
+        new.any(|(_, node)| lost(node) || returned(node)) || (too_few && self.can_decide(partition))
     }
 
     fn reason(&self, partition: &PartitionView) -> Option<Why> {

@@ -167,6 +167,20 @@ fn one_that_was_to_come_stays_until_the_group_has_agreed_to_do_without() {
 }
 
 #[test]
+fn a_replica_that_returns_late_is_kept_and_not_created_anew() {
+    // Node 2 had nothing of the partition, which was to be created there anew; then it split the replica off.
+    let mut view = view(3, &[&[1, 2, 3]]);
+    let mut target = view.partitions[0].replicas.clone();
+    target.remove(&ReplicaId(102));
+    target.insert(ReplicaId(104), NodeId(2));
+    view.partitions[0].target = Some(target);
+    assert_eq!(moves(&plan(&view)), [(1, vec![], vec![], Why::Lost)]);
+    // Until then the change goes on.
+    view.nodes.get_mut(&NodeId(2)).unwrap().has.clear();
+    assert_eq!(plan(&view), []);
+}
+
+#[test]
 fn a_draining_node_keeps_its_replicas_while_one_is_awaited_there() {
     let mut view = view(5, &[&[1, 2, 3], &[1, 2, 4], &[2, 3, 4]]);
     for node in [1, 3] {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use partita_proto::generation::{Claim, Generation, Renewal};
 use partita_proto::id::{PartitionId, ReplicaId};
 use partita_proto::label::Labels;
 use partita_proto::member::Registration;
@@ -193,6 +194,31 @@ fn another_move_takes_the_place_of_the_one_before_and_goes_on_with_what_it_made(
     // A node that it no longer wants anything of gets another number.
     move_to(&mut world, &[4], &[gone]).unwrap();
     assert_ne!(replica_on(&world, 4), half);
+}
+
+#[test]
+fn a_node_that_begins_anew_gets_replicas_under_new_numbers() {
+    let mut world = replicated();
+    let gone = replica_on(&world, 3);
+    move_to(&mut world, &[4], &[gone]).unwrap();
+    let (id, half, first) = (partition(&world).id, replica_on(&world, 4), step(&world).unwrap());
+    let generation = |number| Some(Generation { number, nonce: number }).filter(|_| number > 0);
+    let renew = |acknowledged, pending, set_aside| {
+        let claim = Claim { acknowledged: generation(acknowledged), pending: generation(pending) };
+        let node = NodeId(4);
+        Command::Renew(Renewal { node, identity: 4, claim, set_aside, accepted: Vec::new() })
+    };
+    world.command(&renew(0, 1, false)).unwrap();
+    world.command(&renew(1, 2, false)).unwrap();
+    assert_eq!((replica_on(&world, 4), step(&world)), (half, Some(first)));
+    // The directory is an older copy: the group may count on the replica, which has forgotten its votes.
+    world.command(&renew(1, 3, true)).unwrap();
+    assert_eq!(target(&world), Some(vec![1, 2, 4]));
+    let new = replica_on(&world, 4);
+    assert!(new > half && !world.state.is_known(id, half, NodeId(4)));
+    assert_eq!(world.command(&Command::Moved { partition: id, step: first }), Ok(Reply::Unchanged));
+    moved(&mut world).unwrap();
+    assert_eq!(replica_on(&world, 4), new);
 }
 
 #[test]

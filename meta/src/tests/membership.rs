@@ -64,6 +64,28 @@ async fn a_member_that_lost_its_data_does_not_vote_and_joins_again_when_it_is_to
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_voters_that_was_cut_short_is_completed() {
+    let trio = Trio::start(3).await;
+    trio.until("all members are known", || trio.holds(|state| state.metas().count() == 3)).await;
+    let leader = trio.leader().await;
+    let group = &trio.meta(leader).core.group;
+    let remaining = group.members().into_iter().map(|member| member.replica).take(2).collect();
+    // The change is made by two entries; the second one is written only when this future is polled again.
+    let mut change = Box::pin(group.set_voters(remaining));
+    while !group.is_changing() {
+        assert!(futures::poll!(&mut change).is_pending());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(change);
+    let votes = |at: usize| {
+        let group = &trio.meta(at).core.group;
+        !group.is_changing() && group.members().iter().filter(|member| member.voter).count() == 3
+    };
+    trio.until("all are voters again", || (0..3).all(votes)).await;
+    trio.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn orders_bear_the_leadership_that_gives_them() {
     let mut trio = Trio::start(3).await;
     let leader = trio.leader().await;

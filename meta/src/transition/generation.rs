@@ -2,24 +2,54 @@
 //!
 //! A command from an older copy changes nothing but is not refused: its sender reads the recorded generation
 //! afterwards.
+//!
+//! Invariant: a node whose data directory begins anew creates no replica under a number that it may have had before.
+//! A replica that is still to become a member may be one in the group already, and then its group counts on its votes
+//! and its entries, which are lost.
 
 use std::sync::Arc;
 
 use partita_proto::error::Error;
-use partita_proto::generation::{Decision, Generation, Renewal, decide};
+use partita_proto::generation::{Decision, Renewal, decide};
+use partita_proto::id::NodeId;
 
 use super::draft::{Draft, Outcome, Reply};
 use super::node::registered;
-use crate::catalog::{Edit, MetaRecord, NodeRecord, State};
+use crate::catalog::{Edit, MetaRecord, NodeRecord, PartitionRecord, State, Target};
 
 /// Records a generation of a node's data directory.
 pub(super) fn renew(state: &State, renewal: &Renewal) -> Result<Outcome, Error> {
     let record = registered(state, renewal.node, renewal.identity)?;
     let decision = decide(record.generation, &renewal.claim, renewal.set_aside)?;
-    Ok(recorded(state, decision, |generation| {
-        let record = NodeRecord { generation: Some(generation), ..NodeRecord::clone(record) };
-        Edit::Node(Arc::new(record))
-    }))
+    let Decision::Record(generation) = decision else {
+        return Ok(Outcome::without_edits(Reply::Unchanged));
+    };
+    let mut draft = Draft::new(state);
+    let record = NodeRecord { generation: Some(generation), ..NodeRecord::clone(record) };
+    draft.edits.push(Edit::Node(Arc::new(record)));
+    if renewal.set_aside {
+        renumber(&mut draft, renewal.node);
+    }
+    Ok(draft.done())
+}
+
+/// Gives new numbers to the replicas that are being moved to a node. Its other replicas are reported as failed or
+/// missing, and are replaced for that reason.
+fn renumber(draft: &mut Draft<'_>, node: NodeId) {
+    let state = draft.state;
+    for record in state.moving() {
+        let Some(target) = &record.target else { continue };
+        let renumbered = target.replicas.iter().map(|(replica, holder)| {
+            let is_lost = *holder == node && !record.replicas.contains_key(replica);
+            (if is_lost { draft.new_replica() } else { *replica }, *holder)
+        });
+        let replicas = renumbered.collect();
+        if replicas != target.replicas {
+            let target = Some(Target { replicas, step: draft.step() });
+            let record = PartitionRecord { target, ..PartitionRecord::clone(record) };
+            draft.edits.push(Edit::Partition(Arc::new(record)));
+        }
+    }
 }
 
 /// Records a generation of the data directory of a member of meta's group.
@@ -30,16 +60,11 @@ pub(super) fn renew_meta(state: &State, renewal: &Renewal) -> Result<Outcome, Er
         name: renewal.node.to_string(),
     })?;
     let decision = decide(record.generation, &renewal.claim, renewal.set_aside)?;
-    Ok(recorded(state, decision, |generation| {
-        Edit::Meta(renewal.node, MetaRecord { generation: Some(generation), ..*record })
-    }))
-}
-
-fn recorded(state: &State, decision: Decision, edit: impl FnOnce(Generation) -> Edit) -> Outcome {
     let Decision::Record(generation) = decision else {
-        return Outcome::without_edits(Reply::Unchanged);
+        return Ok(Outcome::without_edits(Reply::Unchanged));
     };
     let mut draft = Draft::new(state);
-    draft.edits.push(edit(generation));
-    draft.done()
+    let record = MetaRecord { generation: Some(generation), ..*record };
+    draft.edits.push(Edit::Meta(renewal.node, record));
+    Ok(draft.done())
 }

@@ -181,7 +181,7 @@ impl Writer {
     /// As [`Writer::run`], but as a task that also does the work of the preparing thread: for simulations, where one
     /// thread does everything and the disk takes simulated time.
     pub(crate) async fn run_in_place(mut self) {
-        while let Some(first) = self.queue.recv().await {
+        while let Some(first) = self.next_in_place().await {
             tokio::time::sleep(self.shared.disk.pause()).await;
             let mut bytes = size(&first);
             let mut batch = vec![first];
@@ -206,6 +206,19 @@ impl Writer {
         }
         self.shared.marker.sync();
         self.shared.spares.stop();
+    }
+
+    /// The next request. While the next file is missing, nothing new may be accepted and no request may come, so it is
+    /// tried for at intervals, as the preparing thread does.
+    async fn next_in_place(&mut self) -> Option<Request> {
+        while self.shared.spares.wait().is_some() {
+            if let Ok(request) = tokio::time::timeout(spares::RETRY_AFTER, self.queue.recv()).await
+            {
+                return request;
+            }
+            self.shared.spares.prepare_now();
+        }
+        self.queue.recv().await
     }
 
     /// True if a planted bug acknowledges a batch of that size without writing it.

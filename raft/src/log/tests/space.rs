@@ -226,6 +226,36 @@ async fn writes_that_wait_for_space_end_with_an_error_when_the_log_is_closed() {
     log.close();
 }
 
+#[test]
+fn a_log_on_one_thread_has_its_next_file_soon_after_there_is_space() {
+    // On a thread of its own, because other tests must not work in place.
+    let simulation = std::thread::spawn(|| {
+        partita_proto::blocking::stay_in_place();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let disk = SimulatedDisk::default();
+            let log = with_group(&disk, A).await;
+            disk.set_space(Some(disk.used()));
+            let mut index = 0;
+            while log.admit().is_ok() {
+                append(&log, A, vec![entry(1, index, vec![1; 400])]).await.unwrap();
+                index += 1;
+            }
+            disk.set_space(None);
+            // No request comes meanwhile: none is accepted.
+            let admitted = tokio::time::timeout(PATIENCE, async {
+                while log.admit().is_err() {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            });
+            admitted.await.unwrap();
+            append(&log, A, vec![entry(1, index, "")]).await.unwrap();
+            log.close();
+        });
+    });
+    simulation.join().unwrap();
+}
+
 #[tokio::test]
 async fn a_new_log_on_a_full_disk_says_so() {
     let disk = SimulatedDisk::default();
