@@ -11,7 +11,7 @@
 //! Invariants:
 //! - a member is known by the identity of its data directory, recorded in the catalog after the first connection to
 //!   it; under another identity its votes and answers do not count, and nothing is sent to it;
-//! - a change of the voters that is cut short is completed by the next leader, whoever greets it;
+//! - a change of the voters that is cut short is completed by the next leader, which needs no greeting for it;
 //! - a directory takes over a member's number only after the others have agreed to remove that member: from then
 //!   on, votes and acknowledgements of the old directory count for nothing;
 //! - a member that knows a later generation of another member's directory than the directory itself has
@@ -245,7 +245,7 @@ impl Core {
             self.record_generation(&greeting).await?;
         }
         // A change of voters that an election cut short: until it ends, both the old and the new voters must agree.
-        // A lost member that it would have removed is removed above, once it greets.
+        // A lost member that the change would have removed stays until its new directory greets.
         if self.group.is_changing() {
             let voters = self.group.members().into_iter().filter(|member| member.voter);
             let voters: BTreeSet<ReplicaId> = voters.map(|member| member.replica).collect();

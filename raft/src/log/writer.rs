@@ -208,8 +208,8 @@ impl Writer {
         self.shared.spares.stop();
     }
 
-    /// The next request. While the next file is missing, nothing new may be accepted and no request may come, so it is
-    /// tried for at intervals, as the preparing thread does.
+    /// The next request. While the next file is missing, nothing new may be accepted and no request may come, so this
+    /// retries at intervals, as the preparing thread does.
     async fn next_in_place(&mut self) -> Option<Request> {
         while self.shared.spares.wait().is_some() {
             if let Ok(request) = tokio::time::timeout(spares::RETRY_AFTER, self.queue.recv()).await
