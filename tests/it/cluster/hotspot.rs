@@ -168,7 +168,7 @@ async fn a_table_that_is_left_to_cure_itself_does_so_and_the_guide_shows_how() {
 
     assert!(said.contains("the guide is in"), "{said}");
     let page = std::fs::read_to_string(at("guide").join("README.md")).unwrap();
-    for part in ["MOVING_RIGHT", "without being asked", "The second picture", "append_mode"] {
+    for part in ["MOVING_RIGHT", "by itself", "The second picture", "append_mode"] {
         assert!(page.contains(part), "{part}: {page}");
     }
     for name in ["ts-uid-auto", "ts-uid-auto-2", "ts-uid-auto-lines", "trade-off"] {
