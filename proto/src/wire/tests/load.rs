@@ -278,7 +278,7 @@ fn what_a_newer_version_names_is_unknown_and_no_error() {
     let message = pb::LoadVerdict { class: "SPIRAL".to_owned(), ..verdict.to_wire() };
     assert_eq!(Verdict::from_wire(message).unwrap().class, Class::Unknown);
     let span = LoadHistory::default().to_wire();
-    let message = pb::LoadHistory { class: "SPIRAL".to_owned(), ..span.clone() };
+    let message = pb::LoadHistory { class: "SPIRAL".to_owned(), ..span };
     assert_eq!(LoadHistory::from_wire(message).unwrap().class, Some(Class::Unknown));
     assert_eq!(LoadHistory::from_wire(span).unwrap().class, None);
     let (why, outcome) = ("whim: none".to_owned(), "postponed".to_owned());
