@@ -4,6 +4,7 @@ pub(crate) mod cursor;
 mod define;
 mod delete;
 mod insert;
+mod maintain;
 pub(crate) mod observe;
 mod plan_lines;
 mod prepare;
@@ -15,9 +16,8 @@ mod show;
 use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
-use futures::future::try_join_all;
-use partita_proto::service::DataService;
 
+use self::maintain::Maintenance;
 pub use self::observe::CopyLog;
 use crate::error::SqlError;
 use crate::output::{CopyIn, CopyOut, Notice, Output};
@@ -198,33 +198,11 @@ impl Session {
     }
 
     async fn admin(&self, admin: &Admin) -> Result<Output, SqlError> {
-        let (name, flush) = match admin {
-            Admin::FlushTable(name) => (name, true),
-            Admin::CompactTable(name) => (name, false),
-            Admin::Order(order) => {
-                self.frontend().administer(order.clone()).await?;
-                return Ok(Output::done("ADMIN"));
-            }
-        };
-        let table = self.table(name)?;
-        let router = self.frontend().router();
-        let mut asked = Vec::new();
-        for route in table.partitions.routes() {
-            for node in route.replicas.values().chain(&route.leader) {
-                asked.push((route.partition, *node));
-            }
+        match admin {
+            Admin::FlushTable(name) => self.maintain(name, Maintenance::Flush).await?,
+            Admin::CompactTable(name) => self.maintain(name, Maintenance::Compact).await?,
+            Admin::Order(order) => self.frontend().administer(order.clone()).await?,
         }
-        asked.sort_unstable();
-        asked.dedup();
-        let work = asked.into_iter().map(|(partition, node)| async move {
-            let service: Arc<dyn DataService> = router.nodes().node(node)?;
-            if flush {
-                service.flush_partition(partition).await
-            } else {
-                service.compact_partition(partition).await
-            }
-        });
-        try_join_all(work).await?;
         Ok(Output::done("ADMIN"))
     }
 }

@@ -77,6 +77,10 @@ pub struct Fake {
     pub fragment_errors: Mutex<VecDeque<Error>>,
     /// What the next fragments fail with in the last of their streams, in place of rows.
     pub late_fragment_errors: Mutex<VecDeque<Error>>,
+    /// Errors of the next flushes and compactions.
+    pub maintenance_errors: Mutex<VecDeque<Error>>,
+    /// Partitions that were flushed or compacted, in order.
+    pub maintained: Mutex<Vec<PartitionId>>,
     /// How many fragments ran at nodes.
     pub fragments: AtomicU64,
     /// Threads of the fragments.
@@ -124,6 +128,8 @@ impl Fake {
             scan_errors: Mutex::new(VecDeque::new()),
             fragment_errors: Mutex::default(),
             late_fragment_errors: Mutex::default(),
+            maintenance_errors: Mutex::default(),
+            maintained: Mutex::default(),
             fragments: AtomicU64::new(0),
             lanes: OnceLock::new(),
             requests: Mutex::new(Vec::new()),
@@ -133,6 +139,14 @@ impl Fake {
             pictures: Mutex::default(),
             members: watch::Sender::new(Arc::new((1..=nodes).map(member).collect())),
         })
+    }
+
+    fn maintain(&self, partition: PartitionId) -> Result<(), Error> {
+        if let Some(error) = self.maintenance_errors.lock().pop_front() {
+            return Err(error);
+        }
+        self.maintained.lock().push(partition);
+        Ok(())
     }
 
     /// The catalog as it is.
@@ -699,12 +713,12 @@ impl DataService for FakeNode {
         Ok(())
     }
 
-    async fn flush_partition(&self, _: PartitionId) -> Result<(), Error> {
-        Ok(())
+    async fn flush_partition(&self, partition: PartitionId) -> Result<(), Error> {
+        self.0.maintain(partition)
     }
 
-    async fn compact_partition(&self, _: PartitionId) -> Result<(), Error> {
-        Ok(())
+    async fn compact_partition(&self, partition: PartitionId) -> Result<(), Error> {
+        self.0.maintain(partition)
     }
 
     async fn status(&self) -> Result<Vec<ReplicaStatus>, Error> {

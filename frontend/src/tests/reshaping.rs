@@ -1,5 +1,6 @@
 //! ALTER TABLE ... SPLIT and MERGE, and what the catalog shows then.
 
+use partita_proto::error::Error;
 use partita_proto::service::AdminOrder;
 
 use super::Db;
@@ -90,4 +91,26 @@ async fn options_of_partitioning_are_altered_and_shown() {
     }
     db.tag("ALTER TABLE t UNSET hotspot_remedy").await;
     assert!(!db.rows("SHOW CREATE TABLE t").await[0][1].contains("hotspot_remedy"));
+}
+
+#[tokio::test]
+async fn maintenance_waits_for_replicas_that_are_starting() {
+    let db = users().await;
+    for statement in ["ADMIN flush_table('t')", "ADMIN compact_table('t')"] {
+        db.fake.maintained.lock().clear();
+        db.fake.maintenance_errors.lock().extend([
+            Error::NotFound { kind: "partition", name: "12".to_owned() },
+            Error::Unavailable("starting".to_owned()),
+            Error::Overloaded("memtables are full".to_owned()),
+        ]);
+        assert_eq!(db.tag(statement).await, "ADMIN");
+        let mut maintained: Vec<u64> = db.fake.maintained.lock().iter().map(|p| p.0).collect();
+        let attempts = maintained.len();
+        maintained.sort_unstable();
+        maintained.dedup();
+        assert_eq!(maintained, db.partitions());
+        assert_eq!(attempts, maintained.len(), "each partition was maintained once");
+    }
+    db.fake.maintenance_errors.lock().push_back(Error::Storage("page 7".to_owned()));
+    assert_eq!(db.error("ADMIN flush_table('t')").await.sqlstate, "58030");
 }
