@@ -7,6 +7,7 @@ mod advised;
 mod catalogue;
 mod cluster;
 mod faults;
+mod former;
 mod kill;
 mod limits;
 mod scripts;
