@@ -230,6 +230,17 @@ pub(crate) fn write(dir: &Path, path: &Path, text: &str) -> std::io::Result<()> 
 mod tests {
     use super::*;
 
+    /// Data directories hold these texts: they never change.
+    #[test]
+    fn small_files_never_change_their_bytes() {
+        let text = checked_node(0xdead_beef, Some(NodeId(7)));
+        assert_eq!(text, "identity 00000000deadbeef\nnumber 7\nchecksum 2c310fe1\n");
+        let dir = tempfile::tempdir().unwrap();
+        prepare(dir.path(), Role::Datanode).unwrap();
+        let marker = std::fs::read_to_string(dir.path().join(MARKER)).unwrap();
+        assert_eq!(marker, "format 1\nrole datanode\n");
+    }
+
     #[test]
     fn a_new_directory_is_marked_and_accepted_again() {
         let dir = tempfile::tempdir().unwrap();

@@ -100,6 +100,13 @@ fn parse(text: &str) -> Option<BTreeSet<PartitionId>> {
 mod tests {
     use super::*;
 
+    /// Data directories hold this text: it never changes.
+    #[test]
+    fn the_text_never_changes() {
+        let text = print(&[1000, 7, 8].map(PartitionId).into());
+        assert_eq!(text, "7\n8\n1000\nchecksum 4fed7263\n");
+    }
+
     #[test]
     fn a_list_reads_back_and_damage_is_noticed() {
         for list in [vec![], vec![7], vec![7, 8, 1000]] {

@@ -278,6 +278,8 @@ fn freezes(order: &Reshape) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use partita_proto::id::{Epoch, PartitionId};
+
     use super::*;
 
     fn id(client: u64, sequence: u64) -> RequestId {
@@ -291,6 +293,29 @@ mod tests {
         let mut requests = Requests::default();
         sequences.for_each(|sequence| requests.insert(id(client, sequence), sequence + 100));
         requests
+    }
+
+    /// Kept beside the files of every partition: the bytes never change.
+    #[test]
+    fn requests_never_change_their_bytes() {
+        let mut requests = Requests::default();
+        for (client, sequence, index) in [(0x0102_0304_0506_0708, 300, 10), (2, 1, 12), (2, 9, 40)]
+        {
+            requests.insert(id(client, sequence), index);
+        }
+        requests.forgotten.add(id(3, 77));
+        let freeze = Freeze { partition: PartitionId(7), epoch: Epoch(2), on: true };
+        requests.took(&Reshape::Freeze(freeze), 41);
+        let hex = |bytes: Bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert_eq!(
+            hex(requests.encode()),
+            "0a100807060504030201020000000000000012030001011a05d804d504102203140438420803000000000000004a014d2801320812060807100218013829"
+        );
+        assert_eq!(
+            hex(requests.encode_for_child()),
+            "0a100807060504030201020000000000000012030001011a05d804d504102203140438420803000000000000004a014d"
+        );
+        assert_eq!(Requests::decode(&requests.encode()).unwrap().encode(), requests.encode());
     }
 
     #[test]

@@ -176,3 +176,28 @@ fn decode(mut bytes: Bytes) -> Result<Copy, MetaError> {
     let mark = Mark::from_bytes(&bytes.split_to(length))?;
     Ok(Copy { mark, records: bytes })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_of(hex: &str) -> Vec<u8> {
+        let digits: Vec<_> = hex.as_bytes().chunks(2).collect();
+        digits
+            .iter()
+            .map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect()
+    }
+
+    /// Data directories hold these bytes: they never change.
+    #[test]
+    fn a_copy_never_changes_its_bytes() {
+        let mark = "0a0608021003180c12060802100318091a110a030a010312040803101e120408041028";
+        let mark = Mark::from_bytes(&bytes_of(mark)).unwrap();
+        let golden = "70636174ea0eede600000001000000230a0608021003180c12060802100318091a110a030a010312040803101e1204080410287265636f726473";
+        let encoded = encode(&mark, b"records");
+        assert_eq!(encoded, bytes_of(golden));
+        let copy = decode(encoded).unwrap();
+        assert_eq!((copy.mark, &copy.records[..]), (mark, &b"records"[..]));
+    }
+}

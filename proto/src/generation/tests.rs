@@ -46,6 +46,15 @@ fn what_is_recorded_rises_and_an_older_copy_begins_anew_only_when_it_was_set_asi
     assert!(decide(None, &claim(None, Some(generation(0, 1))), false).is_err());
 }
 
+/// Data directories hold this text: it never changes.
+#[test]
+fn the_text_never_changes() {
+    let text = claim(Some(generation(7, u64::MAX)), Some(generation(8, 3))).to_text();
+    let (lines, checksum) = text.split_at(text.find("checksum").unwrap());
+    assert_eq!(lines, "acknowledged 7 ffffffffffffffff\npending 8 0000000000000003\n");
+    assert_eq!(checksum, "checksum 03699f904380878f\n");
+}
+
 #[test]
 fn the_text_reads_back_and_damage_is_noticed() {
     let (some, other) = (Some(generation(7, u64::MAX)), Some(generation(8, 3)));

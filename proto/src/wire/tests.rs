@@ -24,7 +24,8 @@ use crate::route::PartitionMap;
 use crate::rule::{Comparison, Rule};
 use crate::samples;
 use crate::schema::{
-    Column, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions, TableSchema, TextLength,
+    Column, ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions,
+    TableSchema, TextLength, Unit,
 };
 use crate::service::{Ddl, NewTable, PartitionSpec, RequestId, TableChange, WriteKind};
 use crate::value::Value;
@@ -383,6 +384,7 @@ macro_rules! round_trips {
     };
 }
 
+mod durable;
 mod history;
 mod load;
 mod services;

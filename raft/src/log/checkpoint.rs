@@ -159,3 +159,44 @@ pub(crate) fn decode(
     });
     Ok(groups.collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A checkpoint of two groups, one with every field. These bytes are in the logs of users.
+    const GOLDEN: &str = "0a300807100b1a060804100c180122070803100b18ac022a070803100b18ad0230ad02389003420a0d0200000015001000000a0408081001";
+
+    #[test]
+    fn a_checkpoint_never_changes_its_bytes() {
+        let position = PositionMessage { term: 3, leader: 11, index: 300 };
+        let full = GroupMessage {
+            group: 7,
+            replica: 11,
+            vote: Some(VoteMessage { term: 4, leader: 12, committed: true }),
+            purged: Some(position),
+            committed: Some(PositionMessage { index: 301, ..position }),
+            first: 301,
+            end: 400,
+            damage: Some(PlaceMessage { segment: 2, offset: 4096 }),
+        };
+        let empty = GroupMessage { group: 8, replica: 1, ..GroupMessage::default() };
+        let bytes = CheckpointMessage { groups: vec![full, empty] }.encode_to_vec();
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, GOLDEN);
+
+        let groups = decode(&bytes, "a test").unwrap();
+        let purged = Position { term: 3, leader: 11, index: 300 };
+        let state = GroupState {
+            replica: ReplicaId(11),
+            vote: Some(Vote { term: 4, leader: 12, committed: true }),
+            purged: Some(purged),
+            committed: Some(Position { index: 301, ..purged }),
+            first: 301,
+            end: 400,
+            damage: Some((2, 4096)),
+        };
+        assert_eq!(groups[&GroupId(7)], state);
+        assert_eq!((groups[&GroupId(8)].vote, groups[&GroupId(8)].end), (None, 0));
+    }
+}

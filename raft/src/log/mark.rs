@@ -170,6 +170,15 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_never_changes_its_bytes() {
+        let hex: String = encode(0x0102_0304_0506_0708, Synced { segment: 3, offset: 4096 })
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert_eq!(hex, "8755c41970736d3108070605040302010300000000100000");
+    }
+
+    #[test]
     fn a_mark_comes_back_also_when_its_newest_slot_is_bad() {
         let disk = SimulatedDisk::default();
         assert_eq!(read_back(&disk), None);

@@ -456,6 +456,19 @@ mod tests {
         assert_eq!(offset, data.len());
     }
 
+    /// These bytes are in the logs of users: a line that differs is a mistake, or needs another `LOG_FORMAT`.
+    #[test]
+    fn records_never_change_their_bytes() {
+        let mut lines = String::new();
+        for record in samples() {
+            let mut bytes = Vec::new();
+            record.encode(5, 64, &mut bytes).unwrap();
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            lines.push_str(&format!("{hex}\n"));
+        }
+        assert_eq!(lines, include_str!("record.golden"), "got:\n{lines}");
+    }
+
     #[test]
     fn a_record_of_another_segment_or_with_any_flipped_bit_does_not_parse() {
         let mut out = Vec::new();

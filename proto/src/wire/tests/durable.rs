@@ -1,0 +1,137 @@
+//! Bytes of the forms that are kept in logs and files. They never change: what was written once must be read for ever.
+//! A new field adds a line to `durable.golden`; a line that differs is a mistake, or needs a new version of the format.
+
+use super::*;
+
+/// A column with every field set.
+fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> Column {
+    Column {
+        id: ColumnId(id),
+        name: name.to_owned(),
+        storage_name: format!("{name}_{id}"),
+        column_type,
+        nullable: semantic != Semantic::TimeIndex,
+        semantic,
+        default: Some("1 + 1".to_owned()),
+        generated: Some("upper(a)".to_owned()),
+        missing: Some(Value::Int(-7)),
+        length: Some(TextLength { characters: 5, fixed: true }),
+        comment: Some("a comment".to_owned()),
+    }
+}
+
+fn schema() -> TableSchema {
+    TableSchema {
+        version: SchemaVersion(3),
+        columns: vec![
+            column(1, "host", ColumnType::String, Semantic::Tag),
+            column(2, "ts", ColumnType::Timestamp(Unit::Microsecond, true), Semantic::TimeIndex),
+            column(3, "n", ColumnType::Decimal(20, 4), Semantic::Field),
+        ],
+        key: vec![ColumnId(1), ColumnId(2)],
+        options: TableOptions {
+            append_mode: true,
+            merge_mode: MergeMode::LastNonNull,
+            ttl: Some(Duration::from_secs(3600)),
+            time_window: Some(Duration::from_secs(86_400)),
+            comment: Some("a table".to_owned()),
+            replication_factor: Some(3),
+            partitioning: Partitioning {
+                by_load: true,
+                by_size: false,
+                partition_size_mb: 512,
+                min_partitions: 2,
+                max_partitions: 9,
+                hotspot_remedy: HotspotRemedy::Auto,
+                keep_together: 1,
+            },
+        },
+        next_column: ColumnId(4),
+        schema_on_write: true,
+    }
+}
+
+fn rules() -> Placement {
+    let less = |value| Rule::Compare { column: ColumnId(1), comparison: Comparison::Less, value };
+    Placement::Rules {
+        columns: vec![ColumnId(1)],
+        rules: vec![
+            Rule::And(vec![less(Value::String("m".to_owned()))]),
+            Rule::Or(vec![less(Value::Bool(true)), less(Value::Float(-0.0))]),
+        ],
+    }
+}
+
+fn bound(placement: Option<u16>, key: Vec<Value>) -> Bound {
+    Bound { placement, key }
+}
+
+#[test]
+fn durable_forms_never_change() {
+    let id = |sequence| RequestId { client: 0x0102_0304_0506_0708, sequence };
+    let range = TypedRange {
+        start: bound(Some(300), vec![Value::String("é".to_owned()), Value::Timestamp(-1)]),
+        end: bound(Some(65_535), vec![]),
+    };
+    let spec = |placement: Placement| PartitionSpec {
+        partition: PartitionId(7),
+        table: TableId(5),
+        epoch: Epoch(300),
+        replica: ReplicaId(11),
+        members: BTreeMap::from([(ReplicaId(11), NodeId(1)), (ReplicaId(12), NodeId(2))]),
+        range: range.clone(),
+        placement,
+        schema: Arc::new(schema()),
+        join: true,
+    };
+    let keys = [
+        bound(None, vec![Value::Null, Value::Bool(true), Value::Int(-300), Value::UInt(u64::MAX)]),
+        bound(None, vec![Value::Float(f64::NAN), Value::Decimal(-1), Value::Binary(vec![0, 255])]),
+        bound(None, vec![Value::Date(-719_162), Value::Timestamp(i64::MIN)]),
+    ];
+    let write = Command::Write(WriteCommand {
+        epoch: Epoch(300),
+        parts: vec![
+            WritePart { id: id(1), earlier: vec![], kind: WriteKind::Put, rows: 2 },
+            WritePart { id: id(2), earlier: vec![id(1)], kind: WriteKind::Delete, rows: 1 },
+        ],
+        rows: Bytes::from_static(b"an Arrow stream"),
+    });
+    let split = Split {
+        partition: PartitionId(7),
+        epoch: Epoch(300),
+        at: bound(Some(9), vec![]),
+        child: PartitionId(8),
+        replicas: BTreeMap::from([(NodeId(1), ReplicaId(13)), (NodeId(2), ReplicaId(14))]),
+    };
+    let freeze = Freeze { partition: PartitionId(8), epoch: Epoch(2), on: true };
+    let absorb = Absorb {
+        partition: PartitionId(7),
+        epoch: Epoch(2),
+        right: PartitionId(8),
+        frozen: 4000,
+        end: bound(None, vec![Value::Int(9)]),
+    };
+
+    let mut forms = String::new();
+    let mut line = |name: &str, bytes: Bytes| {
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        forms.push_str(&format!("{name} {hex}\n"));
+    };
+    line("schema", schema().encode_wire());
+    for key in keys {
+        line("bound", key.encode_wire());
+    }
+    line("range", range.encode_wire());
+    line("partition by range", spec(Placement::Range).encode_wire());
+    line("partition by hash", spec(Placement::Hash { columns: vec![ColumnId(1)] }).encode_wire());
+    line("partition by rules", spec(rules()).encode_wire());
+    line("write", write.encode());
+    line("change the schema", Command::Schema(Arc::new(schema())).encode());
+    line("truncate", Command::Truncate(id(3)).encode());
+    for reshape in [Reshape::Split(split), Reshape::Freeze(freeze), Reshape::Absorb(absorb)] {
+        line("reshape", Command::Reshape(reshape.clone()).encode());
+        line("reshape order", reshape.encode_wire());
+    }
+    assert_eq!(forms, include_str!("durable.golden"), "got:\n{forms}");
+}
