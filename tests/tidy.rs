@@ -1,9 +1,12 @@
-//! The style that a compiler does not check: layers, file heads, paths in ARCHITECTURE.md, plain names and docs.
+//! The style that a compiler does not check: layers, circles of files, file heads, paths in ARCHITECTURE.md, plain names
+//! and docs.
 
 #![allow(clippy::unwrap_used, reason = "what a test cannot go on without, it fails by")]
 
 use std::path::{Path, PathBuf};
 
+#[path = "tidy/circles.rs"]
+mod circles;
 #[path = "tidy/words.rs"]
 mod words;
 
@@ -216,4 +219,25 @@ fn names_and_docs_become_plainer_and_never_less() {
     assert!(unnamed <= UNNAMED_PER_MILLE_MAX, "{unnamed} of 1000 locals: {:?}", figures.unnamed);
     assert!(riddles <= RIDDLES_PER_MILLE_MAX, "{riddles} of 1000 docs");
     assert!(figures.repeated.is_empty(), "{repeated} docs repeat a name: {:#?}", figures.repeated);
+}
+
+/// Crates, and the files of their largest circle, at most. Lower it when it is smaller.
+const CIRCLES_MAX: [(&str, usize); 4] =
+    [("frontend", 8), ("frontend/sql", 8), ("datanode/engine", 3), ("meta", 5)];
+
+#[test]
+fn circles_of_files_become_smaller_and_never_larger() {
+    for (folder, most) in CIRCLES_MAX {
+        let source = root().join(folder).join("src");
+        let mut paths = Vec::new();
+        rust_files(&source, &mut paths);
+        let texts = paths.into_iter().map(|path| {
+            let name = path.strip_prefix(&source).unwrap().to_str().unwrap().to_owned();
+            (name, std::fs::read_to_string(path).unwrap())
+        });
+        let circle = circles::largest(&texts.collect());
+        let circle = circle.unwrap_or_else(|error| panic!("{folder}: {error}"));
+        println!("{folder}: {} of at most {most} files: {circle:?}", circle.len());
+        assert!(circle.len() <= most, "{folder}: a circle of {} files: {circle:#?}", circle.len());
+    }
 }
