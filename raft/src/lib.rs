@@ -53,6 +53,9 @@ pub use greeting::{Acquaintances, Greeting, Refusal};
 pub use group::{Applied, Group, GroupStatus};
 pub use host::{Host, HostOptions, Start};
 pub use log::LogStats;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub use log::fuzzing;
 pub use log::simulated::SimulatedDisk;
 pub use machine::{Committed, Incoming, Machine, MachineError, Offer, Snapshot, SnapshotFile};
 pub use members::MemberStatus;

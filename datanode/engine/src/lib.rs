@@ -33,6 +33,9 @@
 mod change;
 mod error;
 mod file;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod options;
 mod parquet;
 mod read;

@@ -45,6 +45,9 @@ mod float_arithmetic;
 mod float_division;
 mod fragment;
 pub mod functions;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gathered;
 mod group_runs;
 mod inner;

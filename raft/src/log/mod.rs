@@ -20,6 +20,8 @@
 mod checkpoint;
 mod damage;
 pub(crate) mod disk;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod index;
 mod mark;
 mod reader;

@@ -57,11 +57,15 @@ pub(crate) struct Edit {
 
 /// Encodes an edit; `next_id` is the next file id.
 pub(crate) fn encode(edit: &Edit, next_id: u64) -> Bytes {
-    let message = EditMessage::from_edit(edit, next_id).encode_to_vec();
+    sealed(&EditMessage::from_edit(edit, next_id).encode_to_vec())
+}
+
+/// The object that contains a message.
+pub(crate) fn sealed(message: &[u8]) -> Bytes {
     let mut bytes = BytesMut::with_capacity(HEADER_BYTES + message.len());
     bytes.put_slice(MAGIC);
-    bytes.put_u32_le(crc32c::crc32c(&message));
-    bytes.put_slice(&message);
+    bytes.put_u32_le(crc32c::crc32c(message));
+    bytes.put_slice(message);
     bytes.freeze()
 }
 

@@ -23,14 +23,10 @@ use proptest::prelude::*;
 use prost::Message;
 
 use super::{chain, encoded, planned, schema};
-use crate::fragment::{Envelope, Fragment, version};
+use crate::fragment::{Envelope, Fragment};
 use crate::functions::constant;
+use crate::fuzzing::sealed;
 use crate::leaf::LeafExec;
-
-/// An envelope of this version around operators.
-fn sealed(plan: Bytes) -> Vec<u8> {
-    Envelope { version: version(), plan, time_zone: None, batch_rows: 8192 }.encode_to_vec()
-}
 
 #[tokio::test]
 async fn operators_over_one_stream_arrive_as_they_were_sent() {
