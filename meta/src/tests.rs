@@ -10,6 +10,7 @@ mod members;
 mod membership;
 mod model;
 mod nodes;
+mod quiet;
 mod repartition;
 mod reshape;
 mod reshape_forms;

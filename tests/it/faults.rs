@@ -238,7 +238,7 @@ async fn a_damaged_partition_holds_up_none_of_its_neighbours() {
         bytes[footer] ^= 4;
         std::fs::write(&path, bytes).unwrap();
     }
-    // Partitions as idle as these are merged when a start finds them.
+    // The damaged partition and its idle neighbours are served from now on; none is merged while their age is unknown.
     let server = Server::start(&data);
     let client = server.connect().await;
     client.batch_execute("SET statement_timeout = '10s'").await.unwrap();

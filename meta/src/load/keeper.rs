@@ -195,8 +195,9 @@ impl Keeper {
         if state.version() == self.version {
             return;
         }
-        // A partition that existed before this process began to look has an unknown, earlier birth.
-        let born_ms = if self.version == 0 { 0 } else { now_ms };
+        // The age of a partition that existed before this process began to decide is unknown. It counts as just born:
+        // the earlier scheduler's rules against merging it are forgotten, and so is the load that it had.
+        let born_ms = now_ms;
         self.version = state.version();
         let visible: Vec<_> = state.tables().filter(|table| table.is_visible()).collect();
         let visible_ids: BTreeSet<TableId> = visible.iter().map(|table| table.id).collect();
