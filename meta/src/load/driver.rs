@@ -56,9 +56,10 @@ impl Driver {
             let reports = self.core.presence.reports();
             let state = self.core.machine.state();
             let mut keeper = self.core.load.lock();
-            keeper.learn(&state, |node| reports.is_live(node), now_ms);
+            let events = self.core.reshapes.all();
+            keeper.learn(&state, &events, |node| reports.is_live(node), now_ms);
             keeper.note_failed(reports.failed().into_keys());
-            keeper.note_splits(&self.core.reshapes.all(), now_ms);
+            keeper.note_splits(&events, now_ms);
             (keeper.tick(now_ms), keeper.take_outcomes())
         };
         for outcome in outcomes {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use partita_load::{
-    Action, ActionId, Class, DetectOptions, Done, Evidence, Failed, Judge, Options,
+    Action, ActionId, Class, DetectOptions, Done, Evidence, Failed, Judge, Options, PartitionFacts,
     PartitionReport, Scheduler, Tail, Verdict, WINDOW_S, classify, confirm,
 };
 use partita_proto::beat::{Latency, LoadBeat};
@@ -74,6 +74,14 @@ impl Keyed {
         let options = DetectOptions { keep_together, placement, time_column };
         Some(Self { version: schema.version, codec, options })
     }
+}
+
+/// Facts of partitions that the catalog does not have.
+struct Learnt {
+    /// Birth of those that are new to the scheduler.
+    born_ms: u64,
+    /// Times before which partitions must not be merged.
+    pins: BTreeMap<PartitionId, u64>,
 }
 
 /// State of a partition besides its rates.
@@ -160,7 +168,7 @@ impl Keeper {
 
     /// Follows the catalog and events while another process decides.
     pub(crate) fn look_on(&mut self, state: &State, events: &[ReshapeEvent], now_ms: u64) {
-        self.learn(state, |_| true, now_ms);
+        self.learn(state, events, |_| true, now_ms);
         self.mark_reshapes(events);
         // The deciding process reports them to its scheduler.
         self.told = events.last().map_or(self.told, |event| event.id);
@@ -182,8 +190,14 @@ impl Keeper {
         self.tables.get(&table).map(|keyed| &keyed.codec)
     }
 
-    /// Learns the catalog and the liveness of nodes.
-    pub(crate) fn learn(&mut self, state: &State, is_live: impl Fn(NodeId) -> bool, now_ms: u64) {
+    /// Learns the catalog, the splits that pin partitions, and the liveness of nodes.
+    pub(crate) fn learn(
+        &mut self,
+        state: &State,
+        events: &[ReshapeEvent],
+        is_live: impl Fn(NodeId) -> bool,
+        now_ms: u64,
+    ) {
         let zones = Zones::new(state.nodes().map(|node| (node.id, zone_of(&node.labels))));
         for node in state.nodes() {
             let facts = facts::node(node, is_live(node.id), zones.number(node.id));
@@ -197,7 +211,7 @@ impl Keeper {
         }
         // The age of a partition that existed before this process began to decide is unknown. It counts as just born:
         // the earlier scheduler's rules against merging it are forgotten, and so is the load that it had.
-        let born_ms = now_ms;
+        let learnt = Learnt { born_ms: now_ms, pins: facts::pins(events, now_ms) };
         self.version = state.version();
         let visible: Vec<_> = state.tables().filter(|table| table.is_visible()).collect();
         let visible_ids: BTreeSet<TableId> = visible.iter().map(|table| table.id).collect();
@@ -210,7 +224,7 @@ impl Keeper {
         self.pictures.retain(|table| visible_ids.contains(&table));
         let mut ranges = BTreeMap::new();
         for table in visible {
-            self.learn_table(state, table, born_ms, &mut ranges);
+            self.learn_table(state, table, &learnt, &mut ranges);
         }
         self.learn_ranges(ranges, now_ms);
     }
@@ -219,7 +233,7 @@ impl Keeper {
         &mut self,
         state: &State,
         table: &TableRecord,
-        born_ms: u64,
+        learnt: &Learnt,
         ranges: &mut BTreeMap<PartitionId, (TableId, KeyRange)>,
     ) {
         let current = self.tables.get(&table.id);
@@ -243,7 +257,10 @@ impl Keeper {
             key_epoch += u16::from(start.placement.is_some() && start.key.is_empty());
             let behind_tail = facts.tail == Tail::Right && Some(&record.id) != last;
             let full = behind_tail || self.full.contains(&record.id);
-            partitions.push(facts::partition(record, born_ms, full, key_epoch));
+            partitions.push(PartitionFacts {
+                pinned_until_ms: learnt.pins.get(&record.id).copied().unwrap_or_default(),
+                ..facts::partition(record, learnt.born_ms, full, key_epoch)
+            });
         }
         self.scheduler.set_partitions(id, &partitions);
     }
