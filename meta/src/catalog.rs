@@ -9,7 +9,9 @@
 //! A partition's replicas change on their own, while its table is in use:
 //!
 //! ```text
-//!   replicas A B C ──move──▶ target A B D ──(the group has taken it over) moved──▶ replicas A B D
+//!   replicas A B C ──move──▶ target A B D ──created──▶ target A B D, D exists
+//!                                                        │ └──(the group has taken it over) moved──▶ replicas A B D
+//!                                                        └──renumber (D was lost)──▶ target A B E
 //! ```
 //!
 //! Splits and merges change a partition's range, see [`crate::reshape`].
@@ -22,6 +24,8 @@
 //! - the partitions of a table tile its key space, in order, and each has one table;
 //! - a replica's number belongs to one partition and one node for ever, and two replicas of a partition are never
 //!   on one node;
+//! - a group hears of a new replica only after its creation is recorded, and from then on no order creates the replica
+//!   under its number: the group may count on its entries and votes;
 //! - a node's number belongs to one identity, also after the node was removed, and nothing that is in use lies on a
 //!   node that was removed;
 //! - only tables that are ready or being altered are published.
@@ -145,6 +149,15 @@ impl PartitionRecord {
         let target = self.target.iter().flat_map(|target| &target.replicas);
         self.replicas.iter().chain(target).map(|(replica, node)| (*replica, *node)).collect()
     }
+
+    /// Replicas of a target that are not recorded members of the group.
+    pub(crate) fn new_replicas<'a>(
+        &'a self,
+        target: &'a Target,
+    ) -> impl Iterator<Item = (ReplicaId, NodeId)> + 'a {
+        let replicas = target.replicas.iter().map(|(replica, node)| (*replica, *node));
+        replicas.filter(|(replica, _)| !self.replicas.contains_key(replica))
+    }
 }
 
 /// The replicas that a partition is to have.
@@ -153,6 +166,8 @@ pub(crate) struct Target {
     pub(crate) replicas: BTreeMap<ReplicaId, NodeId>,
     /// Catalog version that set the target.
     pub(crate) step: Step,
+    /// New replicas that were created.
+    pub(crate) created: BTreeSet<ReplicaId>,
 }
 
 /// A node that holds replicas.

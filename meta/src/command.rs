@@ -21,7 +21,7 @@ use crate::transition::{Command, Progress, Reply};
 struct CommandForm {
     #[prost(
         oneof = "CommandKind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19"
     )]
     kind: Option<CommandKind>,
 }
@@ -63,6 +63,10 @@ enum CommandKind {
     Renew(pb::Renewal),
     #[prost(message, tag = "17")]
     RenewMeta(pb::Renewal),
+    #[prost(message, tag = "18")]
+    Created(MovedForm),
+    #[prost(message, tag = "19")]
+    Renumber(RenumberForm),
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -138,6 +142,16 @@ struct MovedForm {
     partition: u64,
     #[prost(uint64, tag = "2")]
     step: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RenumberForm {
+    #[prost(uint64, tag = "1")]
+    partition: u64,
+    #[prost(uint64, tag = "2")]
+    step: u64,
+    #[prost(uint64, repeated, tag = "3")]
+    replicas: Vec<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -325,6 +339,14 @@ impl Command {
                 remove: remove.iter().map(|replica| replica.0).collect(),
                 replaces: replaces.map(|step| step.0),
             }),
+            Self::Created { partition, step } => {
+                CommandKind::Created(MovedForm { partition: partition.0, step: step.0 })
+            }
+            Self::Renumber { partition, step, replicas } => CommandKind::Renumber(RenumberForm {
+                partition: partition.0,
+                step: step.0,
+                replicas: replicas.iter().map(|replica| replica.0).collect(),
+            }),
             Self::Moved { partition, step } => {
                 CommandKind::Moved(MovedForm { partition: partition.0, step: step.0 })
             }
@@ -404,6 +426,14 @@ impl Command {
                 add: form.add.into_iter().map(NodeId).collect(),
                 remove: form.remove.into_iter().map(ReplicaId).collect(),
                 replaces: form.replaces.map(Step),
+            },
+            Some(CommandKind::Created(form)) => {
+                Self::Created { partition: PartitionId(form.partition), step: Step(form.step) }
+            }
+            Some(CommandKind::Renumber(form)) => Self::Renumber {
+                partition: PartitionId(form.partition),
+                step: Step(form.step),
+                replicas: form.replicas.into_iter().map(ReplicaId).collect(),
             },
             Some(CommandKind::Moved(form)) => {
                 Self::Moved { partition: PartitionId(form.partition), step: Step(form.step) }

@@ -146,6 +146,8 @@ struct TargetForm {
     replicas: BTreeMap<u64, u64>,
     #[prost(uint64, tag = "2")]
     step: u64,
+    #[prost(uint64, repeated, tag = "3")]
+    created: Vec<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -414,6 +416,7 @@ fn partition_form(record: &PartitionRecord) -> PartitionForm {
         target: record.target.as_ref().map(|target| TargetForm {
             replicas: replicas_form(&target.replicas),
             step: target.step.0,
+            created: target.created.iter().map(|replica| replica.0).collect(),
         }),
         reshaping: record.reshaping.as_ref().map(ReshapingForm::new),
     }
@@ -471,9 +474,11 @@ fn partition(form: PartitionForm) -> Result<PartitionRecord, Error> {
         range: required::<TypedRange>(form.range, "the range")?,
         epoch: Epoch(form.epoch),
         replicas: replicas(form.replicas),
-        target: form
-            .target
-            .map(|form| Target { replicas: replicas(form.replicas), step: Step(form.step) }),
+        target: form.target.map(|form| Target {
+            replicas: replicas(form.replicas),
+            step: Step(form.step),
+            created: form.created.into_iter().map(ReplicaId).collect(),
+        }),
         reshaping: form.reshaping.map(ReshapingForm::reshaping).transpose()?,
     })
 }

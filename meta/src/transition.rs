@@ -30,7 +30,7 @@ pub(crate) use self::draft::{Outcome, Progress, Reply};
 use self::generation::{renew, renew_meta};
 use self::leadership::{know_meta, lead};
 pub(crate) use self::node::registered;
-use self::node::{drain, end_move, register, remove, start_move};
+use self::node::{drain, end_move, note_created, register, remove, renumber, start_move};
 use self::repartition::{fenced, read_along};
 use self::reshape::{advance, start_merge, start_split};
 pub(crate) use self::table::shown_name;
@@ -129,6 +129,22 @@ pub(crate) enum Command {
         /// The change under way that this one replaces; refused if another one, or none, is under way.
         replaces: Option<Step>,
     },
+    /// All new replicas of a partition's target were created.
+    Created {
+        /// The partition whose replicas change.
+        partition: PartitionId,
+        /// Step of the target.
+        step: Step,
+    },
+    /// Gives new numbers to new replicas of a partition's target that were created and then lost.
+    Renumber {
+        /// The partition whose replicas change.
+        partition: PartitionId,
+        /// Step of the target.
+        step: Step,
+        /// Replicas that were lost.
+        replicas: Vec<ReplicaId>,
+    },
     /// A partition's group has reached its target.
     Moved {
         /// The partition whose group has reached it.
@@ -204,6 +220,10 @@ pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error>
         // Replicas, splits and merges.
         Command::Move { partition, add, remove, replaces } => {
             start_move(state, *partition, add, remove, *replaces)
+        }
+        Command::Created { partition, step } => Ok(note_created(state, *partition, *step)),
+        Command::Renumber { partition, step, replicas } => {
+            Ok(renumber(state, *partition, *step, replicas))
         }
         Command::Moved { partition, step } => Ok(end_move(state, *partition, *step)),
         Command::Split { partition, at: cut, reason } => {

@@ -162,5 +162,11 @@ fn check_replicas(partition: &PartitionRecord) -> Result<(), String> {
             return Err(format!("replica {replica} is on two nodes"));
         }
     }
+    if let Some(target) = &partition.target {
+        let new: BTreeSet<_> = partition.new_replicas(target).map(|(replica, _)| replica).collect();
+        if let Some(replica) = target.created.difference(&new).next() {
+            return Err(format!("replica {replica} was created but is not to join its group"));
+        }
+    }
     Ok(())
 }

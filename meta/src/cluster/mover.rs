@@ -6,6 +6,8 @@
 //!   order is sent;
 //! - every order may be sent again, to any node, by any leader of meta's group: the partition's group decides its
 //!   own membership in its own log;
+//! - the group hears of a new replica only after its creation is recorded; from then on no order creates it again.
+//!   A node that put the replica aside meanwhile would create it empty, while the group counts on its entries;
 //! - replicas that are no longer wanted are not removed here: once the change is recorded, no record names them,
 //!   and the plan has them removed, also those of a node that comes back after days.
 
@@ -14,12 +16,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use partita_proto::error::Error;
-use partita_proto::id::PartitionId;
+use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::{info, warn};
 
 use crate::catalog::{PartitionRecord, Step, Target};
-use crate::core::Core;
+use crate::core::{Core, raft_error};
 use crate::plan::{self, Action, Order};
 use crate::transition::Command;
 
@@ -112,18 +114,46 @@ impl Core {
     }
 
     async fn attempt_move(&self, record: &PartitionRecord, target: &Target) -> Result<(), Error> {
-        for (replica, node) in &target.replicas {
-            if record.replicas.contains_key(replica) {
-                continue;
-            }
-            let spec = plan::joining(&self.machine.state(), record, target, *replica)?;
-            let (partition, replica, node) = (record.id, *replica, *node);
-            let action = Action::Open(Box::new(spec));
-            self.send(&Order { partition, replica, node, nodes: Vec::new(), action }).await?;
-        }
+        self.create_replicas(record, target).await?;
         self.tell_leader(record, Action::Reconfigure(target.replicas.clone())).await?;
         self.propose(&Command::Moved { partition: record.id, step: target.step }).await?;
         Ok(())
+    }
+
+    /// Creates the new replicas of a target that are not recorded as created, and records them.
+    async fn create_replicas(
+        &self,
+        record: &PartitionRecord,
+        target: &Target,
+    ) -> Result<(), Error> {
+        let is_due = |replica: &ReplicaId| !target.created.contains(replica);
+        let due: Vec<(ReplicaId, NodeId)> =
+            record.new_replicas(target).filter(|(replica, _)| is_due(replica)).collect();
+        if due.is_empty() {
+            return Ok(());
+        }
+        let (partition, step) = (record.id, target.step);
+        let replaced = || {
+            Error::Unavailable(format!(
+                "the change of partition {partition} was replaced meanwhile"
+            ))
+        };
+        // The catalog of a deposed leader may not know yet that a replica was created.
+        self.group.read_barrier().await.map_err(raft_error)?;
+        let (_, current) = self.recorded_move(partition, step).ok_or_else(replaced)?;
+        if current != *target {
+            return Err(replaced());
+        }
+        for (replica, node) in &due {
+            let spec = plan::joining(&self.machine.state(), record, target, *replica)?;
+            let (replica, node) = (*replica, *node);
+            let action = Action::Open(Box::new(spec));
+            self.send(&Order { partition, replica, node, nodes: Vec::new(), action }).await?;
+        }
+        self.propose(&Command::Created { partition, step }).await?;
+        let (_, current) = self.recorded_move(partition, step).ok_or_else(replaced)?;
+        let are_recorded = due.iter().all(|(replica, _)| current.created.contains(replica));
+        if are_recorded { Ok(()) } else { Err(replaced()) }
     }
 
     /// Sends an action to the leader of a partition, trying its replicas in turn.

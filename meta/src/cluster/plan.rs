@@ -8,6 +8,8 @@
 //! - a partition's replicas are changed by one step at a time, and a step never takes away more than the group can
 //!   spare: a working replica is removed only if a working one replaces it, or if there are more than wanted;
 //! - two replicas of a partition are never put on one node;
+//! - a replica that was created and lost gets a new number before it is created again, also one that is to become a
+//!   member;
 //! - a partition that is being split or merged keeps its replicas and its leader; if one of them is lost, the split
 //!   or merge is given up first;
 //! - zones decide where a replica goes, never whether: with too few of them, replicas share one;
@@ -55,6 +57,8 @@ pub(crate) struct PartitionView {
     pub(crate) wanted: usize,
     /// Replicas that a live node has not reported as working for a while.
     pub(crate) missing: BTreeSet<ReplicaId>,
+    /// New replicas of the target that were created, and that a live node has not reported as working for a while.
+    pub(crate) vanished: BTreeSet<ReplicaId>,
     /// Node that leads, or is about to.
     pub(crate) leader: Option<NodeId>,
     /// The leader was moved a moment ago and stays for now.
@@ -107,6 +111,8 @@ pub(crate) enum Why {
 pub(crate) enum Step {
     /// Changes a partition's replicas.
     Move { partition: PartitionId, add: Vec<NodeId>, remove: Vec<ReplicaId>, why: Why },
+    /// Gives new numbers to new replicas of a partition's target that were lost after they had been created.
+    Renumber { partition: PartitionId, replicas: Vec<ReplicaId> },
     /// Hands a partition's leadership to another node.
     Transfer { partition: PartitionId, from: NodeId, to: NodeId },
     /// Gives up the split or merge that a partition takes part in, because a replica has to be recreated.
@@ -129,7 +135,10 @@ pub(crate) fn plan(view: &View) -> Vec<Step> {
         .iter()
         .filter_map(|step| match step {
             Step::Move { partition, .. } => Some(*partition),
-            Step::Transfer { .. } | Step::GiveUp { .. } | Step::Remove { .. } => None,
+            Step::Renumber { .. }
+            | Step::Transfer { .. }
+            | Step::GiveUp { .. }
+            | Step::Remove { .. } => None,
         })
         .collect();
     steps.extend(transfers(view, &moved));
@@ -219,6 +228,11 @@ impl<'a> Planner<'a> {
         for partition in self.view.partitions.iter().filter(|partition| partition.in_use) {
             // A node of the target may have been lost meanwhile: then the target is replaced.
             let target_lost = self.target_lost(partition);
+            if !target_lost && !partition.vanished.is_empty() {
+                let replicas = partition.vanished.iter().copied().collect();
+                steps.push(Step::Renumber { partition: partition.id, replicas });
+                continue;
+            }
             if partition.reshaping {
                 if target_lost || self.reason(partition) == Some(Why::Lost) {
                     steps.push(Step::GiveUp { partition: partition.id });

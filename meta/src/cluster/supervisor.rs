@@ -129,6 +129,15 @@ impl Supervisor {
                         return;
                     }
                 }
+                Step::Renumber { partition, replicas } => {
+                    let Some(step) = moving.get(&partition).copied() else { continue };
+                    warn!(%partition, ?replicas, "renumbering new replicas that were lost");
+                    let command = Command::Renumber { partition, step, replicas };
+                    if let Err(error) = self.core.propose(&command).await {
+                        warn!(%partition, %error, "recording new numbers of replicas failed");
+                        return;
+                    }
+                }
                 Step::Transfer { partition, from: source, to: destination } => {
                     self.transfer(partition, source, destination)
                 }
@@ -150,7 +159,14 @@ impl Supervisor {
     fn note_missing(&mut self, state: &State, reports: &Reports) {
         let mut missing = BTreeSet::new();
         for partition in state.partitions() {
-            for (replica, node) in &partition.replicas {
+            // Members of the group, and replicas that it may have made members already.
+            let created = partition.target.iter().flat_map(|target| {
+                target
+                    .created
+                    .iter()
+                    .filter_map(move |replica| target.replicas.get_key_value(replica))
+            });
+            for (replica, node) in partition.replicas.iter().chain(created) {
                 let Some(statuses) = reports.replicas(*node).filter(|_| reports.is_live(*node))
                 else {
                     continue;
@@ -193,9 +209,12 @@ impl Supervisor {
         let (load, now_ms) = (self.core.load.lock(), self.core.now_ms());
         let partitions = state.partitions().map(|record| {
             let (leader, bytes) = observed.take(record.id);
-            let missing = record.replicas.keys().copied().filter(|replica| {
+            let is_missing = |replica: &ReplicaId| {
                 self.missing.get(&(record.id, *replica)).is_some_and(&is_overdue)
-            });
+            };
+            let missing = record.replicas.keys().copied().filter(&is_missing);
+            let created = record.target.iter().flat_map(|target| target.created.iter().copied());
+            let vanished = created.filter(&is_missing);
             let table = state.table(record.table);
             // The replicas' reports may be older than the transfer.
             let recent = self.transferred.get(&record.id);
@@ -208,6 +227,7 @@ impl Supervisor {
                     self.core.options.replicas_of(&table.schema.options)
                 }),
                 missing: missing.collect(),
+                vanished: vanished.collect(),
                 leader: recent.map(|(_, node)| *node).or(leader),
                 settling: recent.is_some() || load.is_busy(record.id, now_ms),
                 bytes,

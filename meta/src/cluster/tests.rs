@@ -32,6 +32,7 @@ fn view(count: u64, partitions: &[&[u64]]) -> View {
             replicas,
             target: None,
             missing: BTreeSet::new(),
+            vanished: BTreeSet::new(),
             bytes: 0,
             in_use: true,
             reshaping: false,
@@ -100,6 +101,16 @@ fn carry_out(view: &mut View, steps: &[Step]) {
                 let one = view.partitions.iter_mut().find(|one| one.id == *partition).unwrap();
                 assert!(one.replicas.values().any(|node| node == to));
                 one.leader = Some(*to);
+            }
+            Step::Renumber { partition, replicas } => {
+                let one = view.partitions.iter_mut().find(|one| one.id == *partition).unwrap();
+                let target = one.target.as_mut().unwrap();
+                for replica in replicas {
+                    next += 1;
+                    let node = target.remove(replica).unwrap();
+                    target.insert(ReplicaId(next), node);
+                    assert!(one.vanished.remove(replica));
+                }
             }
             Step::GiveUp { partition } => {
                 let one = view.partitions.iter_mut().find(|one| one.id == *partition).unwrap();

@@ -369,6 +369,32 @@ async fn an_operator_moves_a_replica_and_a_leader() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_is_lost_while_it_is_moved_is_created_under_another_number() {
+    let trio = Trio::start_with(4, LOST_AFTER).await;
+    trio.leader_that_hears_of(4).await;
+    trio.change(create(whole("t"))).await.unwrap();
+    let (partition, before) = places(&trio.known().await, "t");
+    let from = *before.values().next().unwrap();
+    let to = (1..=4).map(NodeId).find(|node| !before.values().any(|at| at == node)).unwrap();
+    // The group may have taken the new replica in, but its leader never answers.
+    trio.nodes.fail(Kind::Reconfigure, usize::MAX, Error::Unavailable("away".to_owned()));
+    trio.administer(AdminOrder::MoveReplica { partition, from, to }).await.unwrap();
+    let is_created = |state: &State| {
+        let target = state.partition(partition).and_then(|record| record.target.clone());
+        target.is_some_and(|target| !target.created.is_empty())
+    };
+    trio.until("it is created", || trio.holds(is_created)).await;
+    let lost = trio.nodes.one(to.0).held.lock().remove(&partition).unwrap().spec.replica;
+    let number = || trio.nodes.one(to.0).held.lock().get(&partition).map(|held| held.spec.replica);
+    trio.until("another is created", || number().is_some_and(|number| number > lost)).await;
+    trio.nodes.heal();
+    let is_there = |state: &State| places(state, "t").1.values().any(|node| *node == to);
+    trio.until("it is a member", || trio.holds(is_there)).await;
+    assert_eq!(places(&trio.known().await, "t").1.get(&number().unwrap()), Some(&to));
+    trio.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_follow_the_factor_of_their_table() {
     let trio = Trio::start(3).await;
     trio.change(create(whole("t"))).await.unwrap();

@@ -47,6 +47,9 @@ enum Event {
     Moved(Index),
     /// A late answer of a group about its target.
     StaleMoved(Index, u64),
+    Created(Index),
+    /// Partition and replica.
+    Renumber(Index, Index),
     /// An order to split a partition at a user.
     Split(Index, i64),
     /// An order to merge a partition with the next one of its table, or with some other.
@@ -181,6 +184,9 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(partition, add, remove, late)| Event::Move(partition, add, remove, late)),
         2 => any::<Index>().prop_map(Event::Moved),
         1 => (any::<Index>(), 0_u64..50).prop_map(|(at, step)| Event::StaleMoved(at, step)),
+        2 => any::<Index>().prop_map(Event::Created),
+        1 => (any::<Index>(), any::<Index>())
+            .prop_map(|(partition, replica)| Event::Renumber(partition, replica)),
         6 => (any::<Index>(), 0..300_i64).prop_map(|(at, user)| Event::Split(at, user)),
         6 => (any::<Index>(), any::<bool>()).prop_map(|(at, next)| Event::Merge(at, next)),
         16 => (any::<Index>(), progress()).prop_map(|(at, how)| Event::Advance(at, how)),
@@ -304,7 +310,11 @@ fn command(world: &World, event: &Event) -> Option<Command> {
         }
         Event::Remove(node) => Some(Command::RemoveNode { node: NodeId(*node) }),
         Event::Drain(node, on) => Some(Command::Drain { node: NodeId(*node), on: *on }),
-        Event::Move(..) | Event::Moved(_) | Event::StaleMoved(..) => move_command(world, event),
+        Event::Move(..)
+        | Event::Moved(_)
+        | Event::StaleMoved(..)
+        | Event::Created(_)
+        | Event::Renumber(..) => move_command(world, event),
         Event::Split(..) | Event::Merge(..) | Event::Advance(..) | Event::StaleAdvance(..) => {
             reshape_command(world, event)
         }
@@ -360,6 +370,18 @@ fn move_command(world: &World, event: &Event) -> Option<Command> {
             let partition = index.get(&moving);
             let step = partition.target.as_ref()?.step;
             Some(Command::Moved { partition: partition.id, step })
+        }
+        Event::Created(index) if !moving.is_empty() => {
+            let partition = index.get(&moving);
+            let step = partition.target.as_ref()?.step;
+            Some(Command::Created { partition: partition.id, step })
+        }
+        Event::Renumber(index, lost) if !moving.is_empty() => {
+            let partition = index.get(&moving);
+            let target = partition.target.as_ref()?;
+            let replicas: Vec<_> = target.replicas.keys().copied().collect();
+            let replicas = vec![*lost.get(&replicas)];
+            Some(Command::Renumber { partition: partition.id, step: target.step, replicas })
         }
         Event::StaleMoved(index, step) if !partitions.is_empty() => {
             Some(Command::Moved { partition: index.get(&partitions).id, step: Step(*step) })

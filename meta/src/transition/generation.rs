@@ -15,7 +15,7 @@ use partita_proto::id::NodeId;
 
 use super::draft::{Draft, Outcome, Reply};
 use super::node::registered;
-use crate::catalog::{Edit, MetaRecord, NodeRecord, PartitionRecord, State, Target};
+use crate::catalog::{Edit, MetaRecord, NodeRecord, State};
 
 /// Records a generation of a node's data directory.
 pub(super) fn renew(state: &State, renewal: &Renewal) -> Result<Outcome, Error> {
@@ -38,17 +38,7 @@ pub(super) fn renew(state: &State, renewal: &Renewal) -> Result<Outcome, Error> 
 fn renumber(draft: &mut Draft<'_>, node: NodeId) {
     let state = draft.state;
     for record in state.moving() {
-        let Some(target) = &record.target else { continue };
-        let renumbered = target.replicas.iter().map(|(replica, holder)| {
-            let is_lost = *holder == node && !record.replicas.contains_key(replica);
-            (if is_lost { draft.new_replica() } else { *replica }, *holder)
-        });
-        let replicas = renumbered.collect();
-        if replicas != target.replicas {
-            let target = Some(Target { replicas, step: draft.step() });
-            let record = PartitionRecord { target, ..PartitionRecord::clone(record) };
-            draft.edits.push(Edit::Partition(Arc::new(record)));
-        }
+        draft.renumber(record, |_, holder| holder == node);
     }
 }
 

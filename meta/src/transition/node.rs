@@ -1,13 +1,13 @@
 //! Commands on nodes and on the placement of replicas.
 //!
-//! A partition's replicas change in two entries: one sets the target, the other records that it is reached. Between
-//! the two, the group may have either set; after an entry that replaces the target, it may have any of them, and is
-//! ordered to take the last one.
+//! A partition's replicas change in three entries: one sets the target, one records that the new replicas were
+//! created, and one that the target is reached. From the second one on, the group may have either set; after an entry
+//! that replaces the target, it may have any of them, and is ordered to take the last one.
 //!
 //! A removed node's number and identity are never used again. The log does not know whether a node is live; the
 //! caller checks that before it proposes the removal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use partita_proto::error::Error;
@@ -184,7 +184,9 @@ pub(super) fn start_move(
     if replicas == record.replicas && record.target.is_none() {
         return Ok(Outcome::without_edits(Reply::Unchanged));
     }
-    let target = Some(Target { replicas, step: draft.step() });
+    let created = record.target.iter().flat_map(|target| &target.created).copied();
+    let created = created.filter(|replica| replicas.contains_key(replica)).collect();
+    let target = Some(Target { replicas, step: draft.step(), created });
     let record = PartitionRecord { target, ..PartitionRecord::clone(record) };
     draft.edits.push(Edit::Partition(Arc::new(record)));
     Ok(draft.done())
@@ -230,10 +232,79 @@ pub(super) fn wanted_replicas(
     Ok(replicas)
 }
 
+/// A partition whose target was set by a step, and the target.
+fn moving_at(
+    state: &State,
+    partition: PartitionId,
+    step: Step,
+) -> Option<(&Arc<PartitionRecord>, &Target)> {
+    let record = state.partition(partition)?;
+    let target = record.target.as_ref().filter(|target| target.step == step)?;
+    Some((record, target))
+}
+
+/// Records that all new replicas of a target were created.
+pub(super) fn note_created(state: &State, partition: PartitionId, step: Step) -> Outcome {
+    let unchanged = Outcome::without_edits(Reply::Unchanged);
+    let Some((record, target)) = moving_at(state, partition, step) else { return unchanged };
+    let created: BTreeSet<ReplicaId> =
+        record.new_replicas(target).map(|(replica, _)| replica).collect();
+    if created == target.created {
+        return unchanged;
+    }
+    let mut draft = Draft::new(state);
+    let target = Some(Target { created, ..target.clone() });
+    let record = PartitionRecord { target, ..PartitionRecord::clone(record) };
+    draft.edits.push(Edit::Partition(Arc::new(record)));
+    draft.done()
+}
+
+/// Gives new numbers to new replicas of a target that were lost after they had been created.
+pub(super) fn renumber(
+    state: &State,
+    partition: PartitionId,
+    step: Step,
+    replicas: &[ReplicaId],
+) -> Outcome {
+    let mut draft = Draft::new(state);
+    if let Some((record, _)) = moving_at(state, partition, step) {
+        draft.renumber(record, |replica, _| replicas.contains(&replica));
+    }
+    if draft.edits.is_empty() {
+        return Outcome::without_edits(Reply::Unchanged);
+    }
+    draft.done()
+}
+
+impl Draft<'_> {
+    /// Gives new numbers to those of a partition's new replicas that are lost.
+    pub(super) fn renumber(
+        &mut self,
+        record: &PartitionRecord,
+        is_lost: impl Fn(ReplicaId, NodeId) -> bool,
+    ) {
+        let Some(target) = &record.target else { return };
+        let lost: BTreeSet<ReplicaId> = record
+            .new_replicas(target)
+            .filter(|(replica, node)| is_lost(*replica, *node))
+            .map(|(replica, _)| replica)
+            .collect();
+        if lost.is_empty() {
+            return;
+        }
+        let renumbered = target.replicas.iter().map(|(replica, node)| {
+            (if lost.contains(replica) { self.new_replica() } else { *replica }, *node)
+        });
+        let replicas = renumbered.collect();
+        let created = target.created.difference(&lost).copied().collect();
+        let target = Some(Target { replicas, step: self.step(), created });
+        let record = PartitionRecord { target, ..record.clone() };
+        self.edits.push(Edit::Partition(Arc::new(record)));
+    }
+}
+
 pub(super) fn end_move(state: &State, partition: PartitionId, step: Step) -> Outcome {
-    let record = state.partition(partition);
-    let target = record.and_then(|record| Some((record, record.target.as_ref()?)));
-    let Some((record, target)) = target.filter(|(_, target)| target.step == step) else {
+    let Some((record, target)) = moving_at(state, partition, step) else {
         return Outcome::without_edits(Reply::Unchanged);
     };
     let mut draft = Draft::new(state);

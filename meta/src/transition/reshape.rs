@@ -4,7 +4,7 @@
 //! answer for another step, or a second one, changes nothing. A table being dropped takes its partitions with it,
 //! whatever change they are in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use partita_proto::error::Error;
@@ -97,7 +97,7 @@ pub(super) fn start_merge(
     let merging = Merging { step, right, stage, given_up: false, reason: reason.clone() };
     draft.reshape(stays, Some(Reshaping::Merge(merging)));
     let replicas = beside(&mut draft, stays, goes)?;
-    let target = replicas.map(|replicas| Target { replicas, step });
+    let target = replicas.map(|replicas| Target { replicas, step, created: BTreeSet::new() });
     let reshaping = Some(Reshaping::Joins { left: owner, step });
     let goes = PartitionRecord { target, reshaping, ..PartitionRecord::clone(goes) };
     draft.edits.push(Edit::Partition(Arc::new(goes)));

@@ -7,6 +7,7 @@
 //!   target 1 on 1 2 4             its replicas are being changed to these
 //!   lose 3                        a node is given up; also: silence, drain, await (a replica is to appear there)
 //!   missing 1 on 2                a live node has not reported the replica as working for a while
+//!   vanished 1 on 4               the same for a replica that was created to become a member
 //!   empty 2                       a node reports no replica at all
 //!   holds 4 partition=9           a node reports a replica that the catalog does not know; also: born=true (of a split)
 //!   plan                          the next changes
@@ -74,6 +75,7 @@ fn add_partition(
         replicas,
         target: None,
         missing: BTreeSet::new(),
+        vanished: BTreeSet::new(),
         bytes: run::take(arguments, "gib", 0)? * GIB,
         in_use: true,
         reshaping: run::take(arguments, "splitting", false)?,
@@ -116,6 +118,10 @@ fn describe(view: &View, step: &Step) -> String {
                 }
             };
             format!("partition {partition}: {change} ({})", reason(*why))
+        }
+        Step::Renumber { partition, replicas } => {
+            let numbers: Vec<_> = replicas.iter().map(ToString::to_string).collect();
+            format!("partition {partition}: give a new number to replica {}", numbers.join(" and "))
         }
         Step::Transfer { partition, from, to } => {
             format!("partition {partition}: transfer the leadership from node {from} to node {to}")
@@ -207,6 +213,13 @@ impl Runner for View {
                 let id = number(&mut arguments)?;
                 for node in on(&mut arguments)? {
                     find(self, id)?.missing.insert(replica(id, node));
+                }
+                String::new()
+            }
+            "vanished" => {
+                let id = number(&mut arguments)?;
+                for node in on(&mut arguments)? {
+                    find(self, id)?.vanished.insert(replica(id, node));
                 }
                 String::new()
             }
