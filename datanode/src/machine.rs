@@ -295,7 +295,7 @@ impl Machine for PartitionMachine {
     }
 
     async fn receive(&self, offer: Offer) -> Result<Box<dyn Incoming>, MachineError> {
-        let arriving = Arriving::begin(&self.partition, &self.requests, offer).await?;
+        let arriving = Arriving::begin(self, offer).await?;
         Ok(Box::new(arriving))
     }
 }

@@ -1,5 +1,5 @@
 //! The requests that a partition has accepted recently, so that a repeated one takes effect once: writes, and the last
-//! order that changed its range; and whether the partition is frozen.
+//! order that changed its range; whether the partition is frozen; and the partitions that were split off from it.
 //!
 //! Part of the replicated state: every replica sees the same requests in the same order. It is saved with each sealed
 //! memtable and read back at start.
@@ -15,12 +15,15 @@
 //! - a request that takes effect was never accepted before, as long as no more than [`CLIENTS_MAX`] clients are active.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use partita_proto::reshape::{Freeze, Reshape};
-use partita_proto::service::RequestId;
+use partita_engine::Origin;
+use partita_proto::id::{NodeId, ReplicaId};
+use partita_proto::range::TypedRange;
+use partita_proto::reshape::{Freeze, Reshape, Split};
+use partita_proto::service::{PartitionSpec, RequestId};
 use partita_proto::wire::Wire;
 use prost::Message;
 
@@ -32,6 +35,8 @@ pub const REQUESTS_MAX: usize = 65_536;
 const JOINED_MAX: usize = 2 * REQUESTS_MAX;
 /// Maximum number of clients whose forgotten requests are tracked; a frontend is one client.
 const CLIENTS_MAX: usize = 1024;
+/// Maximum number of remembered splits: more than a replica misses while it lags behind. About 200 bytes each.
+const CHILDREN_MAX: usize = 64;
 
 /// Status of an incoming request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +61,70 @@ pub struct Requests {
     frozen: bool,
     /// The last order that changed the partition's range, and its index.
     last: Option<(Reshape, u64)>,
+    /// The newest partitions that were split off, oldest first.
+    children: Vec<Child>,
+}
+
+/// A partition that was split off. Each replica of the parent makes the child's replica on its node by applying the
+/// split; one that installs a state from after the split makes it empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Child {
+    /// The order.
+    pub(crate) split: Split,
+    /// Index of the order in the parent's log.
+    pub(crate) index: u64,
+    /// Range of the child.
+    pub(crate) range: TypedRange,
+    /// Replicas of the parent at the split, by node.
+    pub(crate) parents: BTreeMap<NodeId, ReplicaId>,
+}
+
+impl Child {
+    /// The parent and the index of the split.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin { parent: self.split.partition, index: self.index }
+    }
+
+    /// The child's replica that a replica of the parent makes; `None` if it was no member at the split.
+    fn made_by(&self, parent: ReplicaId) -> Option<ReplicaId> {
+        let mut parents = self.parents.iter();
+        let (node, _) = parents.find(|(_, replica)| **replica == parent)?;
+        self.split.replicas.get(node).copied()
+    }
+
+    /// Specification of a replica that begins empty. `parent`: specification of the parent after the split.
+    pub(crate) fn empty(&self, replica: ReplicaId, parent: &PartitionSpec) -> PartitionSpec {
+        let members = self.split.replicas.iter().map(|(node, replica)| (*replica, *node));
+        PartitionSpec {
+            partition: self.split.child,
+            epoch: self.split.epoch.next(),
+            replica,
+            members: members.collect(),
+            range: self.range.clone(),
+            join: true,
+            ..PartitionSpec::clone(parent)
+        }
+    }
+
+    fn stored(&self) -> StoredChild {
+        StoredChild {
+            split: Reshape::Split(self.split.clone()).encode_wire(),
+            index: self.index,
+            range: self.range.encode_wire(),
+            parents: self.parents.iter().map(|(node, replica)| (node.0, replica.0)).collect(),
+        }
+    }
+
+    fn from_stored(stored: StoredChild) -> Option<Self> {
+        let Reshape::Split(split) = Reshape::decode_wire(stored.split).ok()? else { return None };
+        let parents = stored.parents.into_iter();
+        Some(Self {
+            split,
+            index: stored.index,
+            range: TypedRange::decode_wire(stored.range).ok()?,
+            parents: parents.map(|(node, replica)| (NodeId(node), ReplicaId(replica))).collect(),
+        })
+    }
 }
 
 /// For each client its forgotten request with the highest sequence number. The client whose request was forgotten last
@@ -104,6 +173,23 @@ struct Stored {
     forgotten_clients: Vec<u64>,
     #[prost(uint64, repeated, tag = "9")]
     forgotten_sequences: Vec<u64>,
+    #[prost(message, repeated, tag = "10")]
+    children: Vec<StoredChild>,
+}
+
+/// The stored form of a [`Child`].
+#[derive(Clone, PartialEq, Message)]
+struct StoredChild {
+    /// A [`Reshape`].
+    #[prost(bytes = "bytes", tag = "1")]
+    split: Bytes,
+    #[prost(uint64, tag = "2")]
+    index: u64,
+    /// A [`TypedRange`].
+    #[prost(bytes = "bytes", tag = "3")]
+    range: Bytes,
+    #[prost(btree_map = "uint64, uint64", tag = "4")]
+    parents: BTreeMap<u64, u64>,
 }
 
 impl Requests {
@@ -151,6 +237,25 @@ impl Requests {
         self.last = Some((order.clone(), index));
     }
 
+    /// Records that a partition was split off.
+    pub(crate) fn add_child(&mut self, child: Child) {
+        self.children.retain(|known| known.split.child != child.split.child);
+        self.children.push(child);
+        let surplus = self.children.len().saturating_sub(CHILDREN_MAX);
+        self.children.drain(..surplus);
+    }
+
+    /// Children that a replica of this partition never splits off, because it has applied the log up to `applied` and
+    /// installs this state instead of the rest; each with the child's replica that it would have made.
+    pub(crate) fn skipped(&self, replica: ReplicaId, applied: u64) -> Vec<(Child, ReplicaId)> {
+        let later = self.children.iter().filter(|child| child.index > applied);
+        later.filter_map(|child| Some((child.clone(), child.made_by(replica)?))).collect()
+    }
+
+    fn stored_children(&self) -> Vec<StoredChild> {
+        self.children.iter().map(Child::stored).collect()
+    }
+
     /// Remembers the write requests of another partition too. The order between the two partitions' requests is
     /// unknown, so they are interleaved by the number of later requests of each.
     pub fn join(&mut self, neighbour: &Self) {
@@ -192,13 +297,15 @@ impl Requests {
             Some((order, index)) => (Some(order.encode_wire()), *index),
             None => (None, 0),
         };
-        self.encode_onto(Stored { frozen: self.frozen, last, last_index, ..Stored::default() })
+        let (frozen, children) = (self.frozen, self.stored_children());
+        self.encode_onto(Stored { frozen, last, last_index, children, ..Stored::default() })
     }
 
     /// Encodes the requests as they will be once an order has taken effect at an index.
     pub fn encode_after(&self, order: &Reshape, index: u64) -> Bytes {
         let (frozen, last) = (freezes(order), Some(order.encode_wire()));
-        self.encode_onto(Stored { frozen, last, last_index: index, ..Stored::default() })
+        let (last_index, children) = (index, self.stored_children());
+        self.encode_onto(Stored { frozen, last, last_index, children, ..Stored::default() })
     }
 
     /// Encodes the state for a partition that is split off: all write requests, and nothing else.
@@ -260,7 +367,10 @@ impl Requests {
         let forgotten = Forgotten(forgotten.collect());
         let last = stored.last.map(Reshape::decode_wire).transpose().ok()?;
         let last = last.map(|order| (order, stored.last_index));
-        let mut requests = Self { forgotten, frozen: stored.frozen, last, ..Self::default() };
+        let children =
+            stored.children.into_iter().map(Child::from_stored).collect::<Option<Vec<_>>>()?;
+        let frozen = stored.frozen;
+        let mut requests = Self { forgotten, frozen, last, children, ..Self::default() };
         let (mut sequence, mut index) = (0i64, 0i64);
         for ((client, delta), step) in stored.client.iter().zip(&stored.sequence).zip(&stored.index)
         {
@@ -283,6 +393,7 @@ fn freezes(order: &Reshape) -> bool {
 #[cfg(test)]
 mod tests {
     use partita_proto::id::{Epoch, PartitionId};
+    use partita_proto::range::Bound;
 
     use super::*;
 
@@ -320,6 +431,78 @@ mod tests {
             "0a100807060504030201020000000000000012030001011a05d804d504102203140438420803000000000000004a014d"
         );
         assert_eq!(Requests::decode(&requests.encode()).unwrap().encode(), requests.encode());
+    }
+
+    /// A split of partition 7 at an index, on nodes 1 and 2, of its replicas 71 and 72.
+    fn child(partition: u64, index: u64) -> Child {
+        let nodes = [1, 2];
+        let child = PartitionId(partition);
+        let replicas = nodes.map(|node| (NodeId(node), ReplicaId(partition * 10 + node)));
+        let at = Bound::default();
+        let split = Split {
+            partition: PartitionId(7),
+            epoch: Epoch(2),
+            at,
+            child,
+            replicas: BTreeMap::from(replicas),
+        };
+        let parents = BTreeMap::from(nodes.map(|node| (NodeId(node), ReplicaId(70 + node))));
+        Child { split, index, range: TypedRange::default(), parents }
+    }
+
+    #[test]
+    fn a_replica_makes_the_children_that_its_next_state_skips() {
+        let mut requests = Requests::default();
+        requests.add_child(child(8, 20));
+        requests.add_child(child(9, 30));
+        let skipped = |replica, applied| -> Vec<(u64, u64)> {
+            let skipped = requests.skipped(ReplicaId(replica), applied).into_iter();
+            skipped.map(|(child, replica)| (child.split.child.0, replica.0)).collect()
+        };
+        assert_eq!(skipped(71, 19), [(8, 81), (9, 91)]);
+        assert_eq!(skipped(72, 20), [(9, 92)]);
+        assert_eq!(skipped(71, 30), []);
+        // A replica that came later, on whichever node: those at the split may have made theirs.
+        assert_eq!(skipped(73, 0), []);
+    }
+
+    #[test]
+    fn children_are_remembered_with_the_requests_and_not_by_themselves() {
+        let mut requests = Requests::default();
+        requests.insert(id(1, 5), 10);
+        let count = CHILDREN_MAX as u64 + 3;
+        for number in 0..count {
+            requests.add_child(child(100 + number, number));
+        }
+        requests.add_child(child(100 + count - 1, count - 1));
+        let order = Reshape::Split(child(100, 0).split);
+        requests.record_reshape(&order, 0);
+        assert_eq!(requests.children.len(), CHILDREN_MAX);
+        assert_eq!(requests.children[0], child(103, 3));
+        let again = Requests::decode(&requests.encode()).unwrap();
+        assert_eq!(again.children, requests.children);
+        assert_eq!(requests.encode_after(&order, 0), requests.encode());
+        let of_child = Requests::decode(&requests.encode_for_child()).unwrap();
+        assert_eq!(of_child.children, []);
+        // A partition that absorbs its neighbour keeps its own: replicas of the neighbour miss nothing any more.
+        let mut owner = Requests::default();
+        owner.add_child(child(50, 5));
+        owner.join(&requests);
+        assert_eq!(owner.children, [child(50, 5)]);
+    }
+
+    /// Kept beside the files of every partition: the bytes never change.
+    #[test]
+    fn children_never_change_their_bytes() {
+        let mut requests = Requests::default();
+        requests.add_child(child(8, 20));
+        let stored = requests.encode();
+        let hex: String = stored.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            hex,
+            "522c0a160a14080710021a0020082a04085110012a040852100210141a040a001200220408011047220408021048"
+        );
+        assert_eq!(Requests::decode(&stored).unwrap().children, [child(8, 20)]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   split at S:   flush ── own range and epoch ── child's files ── child's group in the log ── start child; S: one edit
+//!                 a replica that installs a state from after S: an empty child ── the state: one edit ── start child
 //!   freeze at F:  flush ── own epoch and F, and that it is frozen: one edit
 //!   absorb at A:  flush ── the frozen neighbour's files ── own range, epoch and A: one edit
 //! ```
@@ -15,6 +16,9 @@
 //! - the partition's own durable mark passes the entry only with the last step: after a crash before that all steps are
 //!   repeated, and those already done have no effect;
 //! - an order that took effect is not carried out again: it is remembered, and its epoch is outdated;
+//! - every replica that was a member at a split makes its replica of the child, once: by applying the split, or empty
+//!   by installing a state from after it. So the child never has fewer replicas than the parent has left, and a replica
+//!   that is made empty has acknowledged nothing before;
 //! - a frozen partition has the same rows on all replicas until it is unfrozen: no applied entry changes them.
 
 use partita_engine::{EngineError, Origin, PartitionConfig, Place, Settled, Unrecorded};
@@ -27,6 +31,7 @@ use tracing::debug;
 
 use crate::machine::{PartitionMachine, failed};
 use crate::reply::Outcome;
+use crate::requests::Child;
 use crate::surroundings::{Birth, root_of};
 
 /// Epoch that follows `epoch`.
@@ -82,7 +87,7 @@ impl PartitionMachine {
     ) -> Result<Option<String>, MachineError> {
         let settled = self.settle().await?;
         let range = self.partition.config().range.clone();
-        if let Some(mut unrecorded) = self.resize(settled, index, mark, order, &range)? {
+        if let Some(mut unrecorded) = self.resize(settled, index, mark, order, &range, None)? {
             self.near
                 .record(&mut unrecorded, self.partition.config().partition, &self.stop)
                 .await?;
@@ -165,6 +170,8 @@ impl PartitionMachine {
                 split.replicas.keys().collect::<Vec<_>>()
             )));
         };
+        let parents = mark.members().into_iter().map(|(replica, node)| (node, replica)).collect();
+        let split_off = Child { split: split.clone(), index, range: right_half.clone(), parents };
         // Flush, so that the child can share this partition's files.
         let started = Instant::now();
         let settled = self.settle().await?;
@@ -199,7 +206,8 @@ impl PartitionMachine {
             None => None,
         };
         // Take the left half at once; make the child and the manifest's edit durable in the background.
-        if let Some(unrecorded) = self.resize(settled, index, mark, order, &left_half)? {
+        let resized = self.resize(settled, index, mark, order, &left_half, Some(split_off))?;
+        if let Some(unrecorded) = resized {
             self.near.record_later(birth, unrecorded, config.partition, self.stop.clone());
         }
         Ok(None)
@@ -227,7 +235,7 @@ impl PartitionMachine {
         }
     }
 
-    /// Switches to the new range and the next epoch, with the order remembered; returns the change to be recorded
+    /// Switches to the new range and the next epoch, with the order and its child remembered; returns the change to be recorded
     /// durably, or `None` if the entry was applied already.
     fn resize(
         &self,
@@ -236,9 +244,13 @@ impl PartitionMachine {
         mark: &Mark,
         order: &Reshape,
         range: &TypedRange,
+        child: Option<Child>,
     ) -> Result<Option<Unrecorded>, MachineError> {
         let epoch = after(self.partition.config().epoch);
         let mut requests = self.requests.lock();
+        if let Some(child) = child {
+            requests.add_child(child);
+        }
         let state = requests.encode_after(order, index);
         let place = Place { index, mark: mark.to_bytes(), state };
         let unrecorded = settled.resize(place, range.clone(), epoch).map_err(failed)?;

@@ -1,9 +1,9 @@
 //! Creation, start and removal of a node's replicas: at its start, by order, and by a split.
 //!
 //! Invariants:
-//! - a replica is created only by an order ([`partita_proto::service::DataService::open_partition`]) or by an entry of
-//!   its parent's log, never by a message; it begins together with the group's other members, or empty, to receive
-//!   everything from their leader, or with its parent's files;
+//! - a replica is created only by an order ([`partita_proto::service::DataService::open_partition`]), by an entry of its
+//!   parent's log, or with a state of its parent from after that entry; it begins together with the group's other
+//!   members, or empty, to receive everything from their leader, or with its parent's files;
 //! - a replica whose files refer to a log that is gone is not opened; one that was split off and never reached the log
 //!   waits until its parent has applied the split again;
 //! - the log of a replica without files is removed only if the files were dropped, or if others can replace the
@@ -330,6 +330,23 @@ impl Datanode {
         if let Err(error) = self.start_known(partition, Start::Seeded).await {
             // Its files and its log exist: the next order, or the next start of the node, starts it.
             error!(%partition, %error, "a replica that was split off did not start");
+        }
+    }
+
+    /// Starts a replica that was created empty because its parent skipped the split.
+    pub(crate) async fn begin_empty(&self, engine: Arc<Partition>) {
+        let partition = engine.config().partition;
+        // A node that is stopping starts it when it runs again.
+        let Ok(_one_at_a_time) = self.next_order().await else { return };
+        // An order may have removed or replaced it meanwhile.
+        let is_current =
+            self.near.partition(partition).is_some_and(|known| Arc::ptr_eq(&known, &engine));
+        if !is_current || self.replica(partition).is_ok() {
+            return;
+        }
+        if let Err(error) = self.start(engine, Start::Join).await {
+            // Its files exist: the next start of the node starts it.
+            error!(%partition, %error, "a replica that was created empty did not start");
         }
     }
 

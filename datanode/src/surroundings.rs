@@ -4,7 +4,8 @@
 //! Invariants:
 //! - a replica that was split off has files before it is in the log, and is in the log before its parent's manifest
 //!   gives up the child's range: after a crash at any time one of the two has the rows;
-//! - no other task creates or removes the files of a partition from the moment of the split until it is in the log.
+//! - no other task creates or removes the files of a partition from the moment of the split until it is in the log;
+//! - a replica of a child is made once: the one that is here, or was and is damaged, is left alone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -15,6 +16,7 @@ use object_store::path::Path;
 use parking_lot::RwLock;
 use partita_engine::{EngineError, Offspring, Origin, Partition, Unrecorded};
 use partita_proto::id::{GroupId, PartitionId, ReplicaId};
+use partita_proto::service::PartitionSpec;
 use partita_raft::{Host, MachineError, Mark};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -114,6 +116,59 @@ impl Surroundings {
         let took = started.elapsed();
         info!(%partition, %replica, parent = %origin.parent, upto = origin.index, ?took, "partition split off");
         Ok(seeded)
+    }
+
+    /// Creates an empty replica of a split-off partition, durably, because the parent's replica here will not apply the
+    /// split; its leader sends it everything. Remains of a crash are replaced; a replica that is here for another reason
+    /// is left alone.
+    pub(crate) async fn create_empty(
+        &self,
+        spec: PartitionSpec,
+        origin: Origin,
+        stop: &CancellationToken,
+    ) -> Result<(), MachineError> {
+        let partition = spec.partition;
+        let stopping = || MachineError("the node is stopping".to_owned());
+        let node = self.node.upgrade().ok_or_else(stopping)?;
+        let _hold = self.making.hold(partition).await;
+        let is_here = self.partition(partition).is_some()
+            || self.in_log(partition).is_some()
+            || node.refusal(partition).is_some();
+        if is_here {
+            return Ok(());
+        }
+        let root = root_of(partition);
+        let engine = loop {
+            match Partition::origin_at(&self.store, &root).await {
+                Ok(None) => {}
+                // A crash cut the split short: the replica is not in the log, so it has never run.
+                Ok(Some(Some(recorded))) if recorded == origin => {}
+                Ok(Some(_)) => return Ok(()),
+                Err(EngineError::Corrupted(why)) => {
+                    warn!(%partition, why, "files of an unknown replica prevent the creation of an empty one");
+                    return Ok(());
+                }
+                Err(error) => {
+                    self.wait_for_space(partition, error, stop).await?;
+                    continue;
+                }
+            }
+            self.remove(partition)?;
+            let (store, clock) = (Arc::clone(&self.store), Arc::clone(&node.clock));
+            let options = node.options().engine.clone();
+            match Partition::create(store, root.clone(), spec.clone(), options, clock).await {
+                Ok(engine) => break engine,
+                Err(error) => {
+                    self.remove(partition)?;
+                    self.wait_for_space(partition, error, stop).await?;
+                }
+            }
+        };
+        self.partitions.write().insert(partition, Arc::clone(&engine));
+        info!(%partition, replica = %spec.replica, parent = %origin.parent, upto = origin.index, "created an empty replica of a partition whose split was skipped");
+        let tasks = node.tasks().clone();
+        tasks.spawn(async move { node.begin_empty(engine).await });
+        Ok(())
     }
 
     fn remove(&self, partition: PartitionId) -> Result<(), MachineError> {

@@ -2,7 +2,9 @@
 //!
 //! Invariants:
 //! - a snapshot consists of files and manifest, with the mark and the remembered requests that belong to them;
-//! - an installed snapshot replaces rows and remembered requests together.
+//! - an installed snapshot replaces rows and remembered requests together;
+//! - a replica whose snapshot is from after a split makes its replica of the child first, empty: it will never apply the
+//!   split, and without it the child may have too few replicas for a quorum.
 
 use std::sync::Arc;
 
@@ -11,9 +13,11 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use partita_engine::{Arrival, Partition, Pinned};
 use partita_raft::{Incoming, MachineError, Mark, Offer, Snapshot, SnapshotFile};
+use tokio_util::sync::CancellationToken;
 
-use crate::machine::{failed, remembered};
+use crate::machine::{PartitionMachine, failed, remembered};
 use crate::requests::Requests;
+use crate::surroundings::Surroundings;
 
 /// The partition's durable state, ready to be sent.
 pub(crate) struct Outgoing {
@@ -59,14 +63,17 @@ pub(crate) struct Arriving {
     offered: Requests,
     /// The requests of this replica, to be replaced at the end.
     requests: Arc<Mutex<Requests>>,
+    partition: Arc<Partition>,
+    near: Arc<Surroundings>,
+    stop: CancellationToken,
 }
 
 impl Arriving {
     pub(crate) async fn begin(
-        partition: &Arc<Partition>,
-        requests: &Arc<Mutex<Requests>>,
+        machine: &PartitionMachine,
         offer: Offer,
     ) -> Result<Self, MachineError> {
+        let partition = Arc::clone(&machine.partition);
         let files: Vec<_> = offer.files.into_iter().map(|file| (file.name, file.bytes)).collect();
         let arrival = partition.receive(offer.from, &offer.state, &files).await.map_err(failed)?;
         if read_mark(&arrival.mark())? != offer.mark {
@@ -75,7 +82,8 @@ impl Arriving {
             ));
         }
         let offered = remembered(&arrival.state())?;
-        Ok(Self { arrival, offered, requests: Arc::clone(requests) })
+        let (requests, near) = (Arc::clone(&machine.requests), Arc::clone(&machine.near));
+        Ok(Self { arrival, offered, requests, partition, near, stop: machine.stop.clone() })
     }
 }
 
@@ -92,7 +100,12 @@ impl Incoming for Arriving {
     /// No entry is applied meanwhile; if the memtable is sealed between the two steps, it is empty, so that nothing is
     /// saved with the old requests.
     async fn install(self: Box<Self>) -> Result<(), MachineError> {
-        let Self { arrival, offered, requests } = *self;
+        let Self { arrival, offered, requests, partition, near, stop } = *self;
+        // The children first: once the state is installed, nothing tells that they are missing.
+        let (replica, parent) = (partition.config().replica, arrival.config());
+        for (child, replica) in offered.skipped(replica, partition.applied()) {
+            near.create_empty(child.empty(replica, &parent), child.origin(), &stop).await?;
+        }
         arrival.install().await.map_err(failed)?;
         *requests.lock() = offered;
         Ok(())

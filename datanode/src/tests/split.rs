@@ -266,7 +266,7 @@ async fn a_replica_that_was_away_is_cut_when_it_gets_there_and_has_both_halves_t
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_that_gets_the_parents_files_from_after_the_cut_is_made_anew_for_the_child() {
+async fn a_replica_that_gets_the_parents_files_from_after_the_cut_begins_the_child_empty() {
     let mut cluster = Cluster::of_three(3, 24, false).await;
     let table = Table::new(&[1, 2, 3]);
     table.write(&cluster, 1, &rows_to(50)).await;
@@ -274,6 +274,7 @@ async fn a_replica_that_gets_the_parents_files_from_after_the_cut_is_made_anew_f
     let away = others(cluster.leader().await)[0];
     cluster.kill(away).await;
     table.split(&cluster, PARTITION, 30, CHILD.0).await;
+    until_born(&cluster, CHILD, &others(away)).await;
     // The parent's log is given up, so that its files have to be sent.
     let mut sequence = 10;
     while !others(away).iter().all(|id| cluster.group(*id).status().purged > Some(5)) {
@@ -286,28 +287,26 @@ async fn a_replica_that_gets_the_parents_files_from_after_the_cut_is_made_anew_f
             cluster.flush(id).await;
         }
     }
+    // One of the two that made the child by the split is lost: the other one cannot decide alone.
+    let gone = others(away)[0];
+    cluster.kill(gone).await;
     cluster.start(away).await;
     let narrower = async || cluster.status(away).await.epoch == Epoch(2);
     cluster.until("the parent's files never came", narrower).await;
-    assert!(cluster.status_of(away, CHILD).await.is_none(), "nothing makes the child by itself");
     let content = cluster.node(away).content(PARTITION).await.unwrap();
     let rows: usize = content.rows.iter().map(RecordBatch::num_rows).sum();
     assert_eq!(rows, usize::try_from(MANY_ROWS).unwrap() + 30);
-    // Another replica takes the place of the one that never was.
-    let spec = {
-        let child = others(away)[0];
-        let engine = cluster.node(child).replica(CHILD).unwrap();
-        PartitionSpec::clone(&engine.partition().config())
-    };
-    let number = ReplicaId(999);
-    let mut members: BTreeMap<ReplicaId, NodeId> =
-        others(away).into_iter().map(|id| (replica(CHILD, id), NodeId(id))).collect();
-    members.insert(number, NodeId(away));
-    let spec = PartitionSpec { replica: number, members: members.clone(), join: true, ..spec };
-    cluster.node(away).open_partition(spec).await.unwrap();
-    let ask = async |_, node: Arc<Datanode>| node.reconfigure(CHILD, members.clone()).await;
-    cluster.anywhere("a change of members", ask).await;
-    until_everywhere(&cluster, &table, CHILD, 20).await;
+    until_born(&cluster, CHILD, &[away]).await;
+    let child = cluster.status_of(away, CHILD).await.unwrap();
+    assert_eq!((child.replica, child.failure), (replica(CHILD, away), None));
+    // It votes for the one with the rows, which sends it everything.
+    assert_eq!(table.rows(&cluster).await, rows_from(-MANY_ROWS, 50));
+    table.write(&cluster, sequence + 1, &rows_from(50, 60)).await;
+    cluster.kill(away).await;
+    cluster.start(gone).await;
+    cluster.start(away).await;
+    until_everywhere(&cluster, &table, CHILD, 30).await;
+    assert_eq!(table.rows(&cluster).await, rows_from(-MANY_ROWS, 60));
     cluster.stop().await;
 }
 

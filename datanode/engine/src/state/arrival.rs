@@ -211,6 +211,11 @@ impl Arrival {
         self.durable.state.clone()
     }
 
+    /// Specification that the partition will have after the install.
+    pub fn config(&self) -> Arc<PartitionSpec> {
+        Arc::clone(&self.offered.config)
+    }
+
     /// The mark of the offered state, which the partition will have after the install.
     pub fn mark(&self) -> Bytes {
         self.durable.mark.clone()
