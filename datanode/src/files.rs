@@ -1,7 +1,7 @@
 //! Storage of a datanode's replica files: a local directory, or a replacement in simulations.
 //!
-//! On disk: `CATALOG`, the catalog that the node follows; `OLDER`, the replicas of an older copy; `partitions/<id>/`
-//! for each replica. To drop a replica, its directory is first renamed to `<id>.dropped`; once its log is gone, that
+//! On disk: `CATALOG`, the catalog that the node follows; `OLDER`, the replicas of an older copy; `ASIDE`, the replicas
+//! that were put aside; `partitions/<id>/` for each replica. To drop a replica, its directory is first renamed to `<id>.dropped`; once its log is gone, that
 //! directory moves to the trash (`trash.rs`). So a crash in the middle leaves either the whole replica or a directory
 //! that tells the next start that the replica was dropped; a directory that is missing without it was not dropped. A
 //! damaged replica's directory becomes `<id>.damaged-<n>` and stays.
@@ -25,6 +25,8 @@ const PARTITIONS: &str = "partitions";
 const CATALOG: &str = "CATALOG";
 /// File that lists the replicas of an older copy.
 const OLDER: &str = "OLDER";
+/// File that lists the replicas that were put aside.
+const ASIDE: &str = "ASIDE";
 /// Suffix of a replica's directory while it is being dropped.
 const DROPPED: &str = "dropped";
 
@@ -110,6 +112,18 @@ pub trait Files: Send + Sync {
     /// # Errors
     /// [`Error::DiskFull`] or [`Error::Unavailable`] on failure.
     fn keep_older(&self, text: &str) -> Result<(), Error>;
+
+    /// The text last saved by [`Files::keep_aside`].
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when it cannot be read.
+    fn aside(&self) -> Result<Option<String>, Error>;
+
+    /// Saves the list of replicas that were put aside: atomically and durably.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] or [`Error::Unavailable`] on failure.
+    fn keep_aside(&self, text: &str) -> Result<(), Error>;
 }
 
 /// Files in a directory.
@@ -244,6 +258,14 @@ impl Files for LocalFiles {
 
     fn keep_older(&self, text: &str) -> Result<(), Error> {
         self.keep_small_file(OLDER, text)
+    }
+
+    fn aside(&self) -> Result<Option<String>, Error> {
+        self.small_file(ASIDE)
+    }
+
+    fn keep_aside(&self, text: &str) -> Result<(), Error> {
+        self.keep_small_file(ASIDE, text)
     }
 }
 

@@ -10,6 +10,7 @@
 //!        └─ maintenance: flush, compaction, expiry, by a pure choose()
 //! ```
 
+mod aside;
 mod audit;
 mod files;
 mod followed;

@@ -35,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
+use crate::aside::Aside;
 use crate::files::{Files, LocalFiles};
 use crate::followed::Followed;
 use crate::maintenance;
@@ -138,9 +139,10 @@ impl Datanode {
         clock: Arc<dyn Clock>,
         files: Arc<dyn Files>,
     ) -> Result<Arc<Self>, Error> {
-        // Read what the node has recorded about its catalog and about replicas of an older copy.
+        // Read what the node has recorded about its catalog, and about replicas of an older copy or put aside.
         let followed = Followed::open(Arc::clone(&files))?;
         let older = Older::open(Arc::clone(&files))?;
+        let aside = Aside::open(Arc::clone(&files))?;
         let node = Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             options,
@@ -149,6 +151,7 @@ impl Datanode {
                 host: Arc::clone(&host),
                 store: files.store(),
                 files,
+                aside,
                 making: Making::default(),
                 partitions: RwLock::default(),
             }),

@@ -15,7 +15,7 @@
 //!   requests that do not need those files;
 //! - a replica of an older copy of the directory is not started, and stays as it is (`older.rs`);
 //! - a removed replica never comes back under its id: one that was split off is kept until its parent has durably
-//!   applied the split;
+//!   applied the split, and one that was put aside is remembered (`aside.rs`);
 //! - a missing replica is waited for or reported ([`Datanode::until_led`]), never recreated: it would be empty.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -162,6 +162,9 @@ impl Datanode {
         }
         for partition in orphans {
             if !on_disk.dropped.contains(partition) {
+                if let Some(replica) = self.near.in_log(*partition) {
+                    self.near.aside.add(*partition, replica)?;
+                }
                 error!(%partition, "the files of a replica are missing: its log is removed, others must replace it");
             }
             self.destroy_group(*partition).await?;
@@ -281,6 +284,9 @@ impl Datanode {
             refuse(damage.clone(), false);
             return Ok(());
         }
+        if let Some(replica) = self.near.in_log(partition).or(replica) {
+            self.near.aside.add(partition, replica)?;
+        }
         self.destroy_group(partition).await?;
         let path = self.near.files.put_aside(partition)?;
         error!(%partition, damage, path, "a damaged replica was put aside");
@@ -394,6 +400,13 @@ impl Datanode {
                 )));
             }
             None => {}
+        }
+        // A replica that joins is known to its group only after meta has recorded that it was created.
+        if !spec.join && spec.members.len() > 1 && self.near.aside.has(partition, spec.replica) {
+            return Err(Error::Unavailable(format!(
+                "replica {} of partition {partition} was damaged and put aside here; another number must replace it",
+                spec.replica
+            )));
         }
         let engine = self.make(spec).await?;
         drop(hold);

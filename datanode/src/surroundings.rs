@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use crate::aside::Aside;
 use crate::files::Files;
 use crate::machine::{failed, remembered};
 use crate::making::{Hold, Making};
@@ -36,6 +37,8 @@ pub(crate) struct Surroundings {
     pub(crate) node: Weak<Datanode>,
     pub(crate) host: Arc<Host>,
     pub(crate) files: Arc<dyn Files>,
+    /// Replicas that were given up here because they were damaged.
+    pub(crate) aside: Aside,
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) making: Making,
     /// Partitions that are open, whether started or not yet.
@@ -96,6 +99,10 @@ impl Surroundings {
         if existing.is_some() || self.in_log(partition).is_some() {
             return Ok(false);
         }
+        if mark.members().len() > 1 && self.aside.has(partition, replica) {
+            // It has run, and its votes are forgotten: others replace it.
+            return Ok(false);
+        }
         loop {
             match Partition::origin_at(&self.store, &root_of(partition)).await {
                 Ok(Some(Some(recorded))) if recorded == origin => break,
@@ -133,7 +140,8 @@ impl Surroundings {
         let _hold = self.making.hold(partition).await;
         let is_here = self.partition(partition).is_some()
             || self.in_log(partition).is_some()
-            || node.refusal(partition).is_some();
+            || node.refusal(partition).is_some()
+            || self.aside.has(partition, spec.replica);
         if is_here {
             return Ok(());
         }

@@ -5,7 +5,8 @@
 //! - at most one job works on a table at a time. If its step is superseded (a DROP during an ALTER), it stops
 //!   sending, and the next job waits for the answers in flight, so that no node gets orders of two steps mixed;
 //! - orders that were carried out are not sent again for the same step by the same process; after a restart all are
-//!   sent again, which is harmless;
+//!   sent again, which is harmless: a node that has put a replica aside does not create it again, the table is used
+//!   without it, and the plan replaces it under another number;
 //! - a table that cannot be created is given up and dropped again; all other work is retried with backoff until it
 //!   succeeds or the table is dropped.
 

@@ -101,6 +101,14 @@ impl Files for FailingFiles {
     fn keep_older(&self, text: &str) -> Result<(), Error> {
         self.inner.keep_older(text)
     }
+
+    fn aside(&self) -> Result<Option<String>, Error> {
+        self.inner.aside()
+    }
+
+    fn keep_aside(&self, text: &str) -> Result<(), Error> {
+        self.inner.keep_aside(text)
+    }
 }
 
 impl fmt::Display for FailingStore {

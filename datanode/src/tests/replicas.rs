@@ -265,6 +265,13 @@ async fn a_replica_that_is_damaged_at_the_start_is_put_aside_and_made_anew() {
     cluster.start(2).await;
     assert!(cluster.node(2).status().await.unwrap().is_empty(), "it is not served");
     assert!(dir.join(format!("{PARTITION}.damaged-1")).exists(), "it is there to be looked at");
+    // The order that created it comes again: it has voted, and would not know.
+    for _ in 0..2 {
+        let again = cluster.open(2, &[1, 2, 3], false, false).await.unwrap_err();
+        assert!(matches!(again, Error::Unavailable(_)), "{again}");
+        cluster.kill(2).await;
+        cluster.start(2).await;
+    }
     // Another replica on the same node takes its place.
     let members = BTreeMap::from([
         (ReplicaId(1), NodeId(1)),

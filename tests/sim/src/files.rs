@@ -48,6 +48,8 @@ pub(crate) struct SimFiles {
     followed: Arc<Mutex<Option<String>>>,
     /// The replicas of an older copy, as text.
     older: Arc<Mutex<Option<String>>>,
+    /// The replicas that were put aside, as text.
+    aside: Arc<Mutex<Option<String>>>,
 }
 
 impl SimFiles {
@@ -58,6 +60,7 @@ impl SimFiles {
             state: Arc::default(),
             followed: Arc::default(),
             older: Arc::default(),
+            aside: Arc::default(),
         }
     }
 
@@ -69,6 +72,7 @@ impl SimFiles {
             state: Arc::default(),
             followed: Arc::new(Mutex::new(self.followed.lock().clone())),
             older: Arc::new(Mutex::new(self.older.lock().clone())),
+            aside: Arc::new(Mutex::new(self.aside.lock().clone())),
         }
     }
 
@@ -90,6 +94,7 @@ impl SimFiles {
             state: Arc::default(),
             followed: Arc::new(Mutex::new(self.followed.lock().clone())),
             older: Arc::new(Mutex::new(self.older.lock().clone())),
+            aside: Arc::new(Mutex::new(self.aside.lock().clone())),
         }
     }
 
@@ -271,6 +276,16 @@ impl Files for SimFiles {
     fn keep_older(&self, text: &str) -> std::result::Result<(), ServiceError> {
         self.check().map_err(unavailable)?;
         *self.older.lock() = Some(text.to_owned());
+        Ok(())
+    }
+
+    fn aside(&self) -> std::result::Result<Option<String>, ServiceError> {
+        Ok(self.aside.lock().clone())
+    }
+
+    fn keep_aside(&self, text: &str) -> std::result::Result<(), ServiceError> {
+        self.check().map_err(unavailable)?;
+        *self.aside.lock() = Some(text.to_owned());
         Ok(())
     }
 }
