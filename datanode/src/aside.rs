@@ -1,10 +1,10 @@
-//! Replicas that were here and that this node gave up by itself, because their files or their log were damaged: their
-//! votes and entries are forgotten.
+//! Replicas that this node never makes again. It gave them up by itself, because their files or their log were damaged:
+//! their votes and entries are forgotten. Or it began them empty because a split was skipped, which may come again.
 //!
 //! On disk: the file `ASIDE`, one line with a partition and a replica for each, and a checksum.
 //!
 //! Invariants:
-//! - a replica is listed before its log is removed, and stays listed;
+//! - a damaged replica is listed before its log is removed, one that begins empty before it runs; both stay listed;
 //! - a listed replica is never made again to begin together with other members, or by a split: it would vote a second
 //!   time. One that joins is meta's to number: its group hears of it only after it was created for the last time.
 
@@ -35,7 +35,7 @@ impl Aside {
     pub(crate) fn open(files: Arc<dyn Files>) -> Result<Self, Error> {
         let parsed = files.aside()?.map_or_else(|| Some(Replicas::new()), |text| parse(&text));
         if parsed.is_none() {
-            error!("the list of replicas that were put aside is damaged; it is begun anew");
+            error!("the list of replicas that are never made again is damaged; it is begun anew");
         }
         Ok(Self { files, replicas: Mutex::new(parsed.unwrap_or_default()) })
     }

@@ -15,6 +15,7 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 use parking_lot::RwLock;
 use partita_engine::{EngineError, Offspring, Origin, Partition, Unrecorded};
+use partita_proto::error::Error;
 use partita_proto::id::{GroupId, PartitionId, ReplicaId};
 use partita_proto::service::PartitionSpec;
 use partita_raft::{Host, MachineError, Mark};
@@ -37,7 +38,7 @@ pub(crate) struct Surroundings {
     pub(crate) node: Weak<Datanode>,
     pub(crate) host: Arc<Host>,
     pub(crate) files: Arc<dyn Files>,
-    /// Replicas that were given up here because they were damaged.
+    /// Replicas that are never made here again.
     pub(crate) aside: Aside,
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) making: Making,
@@ -172,6 +173,14 @@ impl Surroundings {
                 }
             }
         };
+        // Until the parent's new state is durable, this may come again; an order may have removed the replica by then.
+        while let Err(error) = self.aside.add(partition, spec.replica) {
+            let error = match error {
+                Error::DiskFull(why) => EngineError::DiskFull(why),
+                error => EngineError::Storage(error.to_string()),
+            };
+            self.wait_for_space(partition, error, stop).await?;
+        }
         self.partitions.write().insert(partition, Arc::clone(&engine));
         info!(%partition, replica = %spec.replica, parent = %origin.parent, upto = origin.index, "created an empty replica of a partition whose split was skipped");
         let tasks = node.tasks().clone();
