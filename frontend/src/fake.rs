@@ -20,7 +20,9 @@ use partita_lanes::{LaneOptions, Lanes};
 use partita_proto::Error;
 use partita_proto::array::array_of;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
-use partita_proto::id::{ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::id::{
+    BOOTSTRAP_ROLE, ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId,
+};
 use partita_proto::key::KeyCodec;
 use partita_proto::load::{HeatmapRequest, LoadReport, LoadRequest};
 use partita_proto::member::{Member, Members, MetaMember, MetaStanding};
@@ -217,6 +219,7 @@ impl Fake {
             partitions: Arc::new(PartitionMap::new(routes)?),
             former: None,
             succeeded_by: None,
+            owner: BOOTSTRAP_ROLE,
         };
         // A table that is created again starts with empty partitions.
         for route in table.partitions.routes() {
@@ -553,7 +556,7 @@ fn none(kind: &'static str, name: &str) -> Error {
 }
 
 fn add_database(catalog: &mut Catalog, name: &str, id: DatabaseId) {
-    let database = Database { id, name: name.to_owned(), ttl: None };
+    let database = Database { id, name: name.to_owned(), ttl: None, owner: BOOTSTRAP_ROLE };
     catalog.databases.insert(name.to_owned(), Arc::new(database));
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::error::Error;
-use partita_proto::id::{DatabaseId, NodeId, TableId};
+use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, NodeId, TableId};
 use partita_proto::key::KeyCodec;
 use partita_proto::placement::Placement;
 use partita_proto::route::{PartitionMap, Route};
@@ -101,7 +101,8 @@ impl Touched {
 }
 
 fn put_database(catalog: &mut Catalog, record: &DatabaseRecord) {
-    let database = Database { id: record.id, name: record.name.clone(), ttl: record.ttl };
+    let (id, name, ttl) = (record.id, record.name.clone(), record.ttl);
+    let database = Database { id, name, ttl, owner: BOOTSTRAP_ROLE };
     catalog.databases.insert(record.name.clone(), Arc::new(database));
 }
 
@@ -137,6 +138,7 @@ fn put_table(catalog: &mut Catalog, state: &State, record: &TableRecord) -> Resu
         // Hidden until all partitions of the former table have a new epoch: until then rows are written to that table.
         former: record.former.filter(|_| record.phase != Phase::Altering(Work::Succeed)),
         succeeded_by: record.succeeded_by,
+        owner: BOOTSTRAP_ROLE,
     };
     let tables = catalog.tables.entry(database.name.clone()).or_default();
     tables.insert(record.name.clone(), Arc::new(table));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::id::{DatabaseId, TableId};
+use crate::id::{DatabaseId, RoleId, TableId};
 use crate::placement::Placement;
 use crate::route::PartitionMap;
 use crate::schema::TableSchema;
@@ -24,6 +24,8 @@ pub struct Database {
     pub name: String,
     /// Default `ttl` of the database's tables.
     pub ttl: Option<Duration>,
+    /// Owning role; 0 for the bootstrap superuser.
+    pub owner: RoleId,
 }
 
 /// A table, ready for use.
@@ -47,6 +49,8 @@ pub struct Table {
     /// Table that is about to succeed this one. Until that table names this one as its former table, rows are written
     /// here, and queries include the other table's rows.
     pub succeeded_by: Option<TableId>,
+    /// Owning role; 0 for the bootstrap superuser.
+    pub owner: RoleId,
 }
 
 impl Table {

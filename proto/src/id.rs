@@ -1,9 +1,14 @@
 //! Identifiers of the system's objects.
 //!
 //! Every id is a newtype, so that a partition's number is never mistaken for a node's. All of them are allocated by
-//! meta, grow, and are never reused.
+//! meta and never reused. Most are numbers that grow; those that InfluxDB's clients see are shown as 16 hexadecimal
+//! digits and are never 0.
 
 use std::fmt;
+use std::num::NonZeroU64;
+use std::str::FromStr;
+
+use crate::error::Error;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $inner:ty) => {
@@ -75,6 +80,73 @@ id!(
     u32
 );
 
+id!(
+    /// A role: a user, or a group of users. Role 0 is the bootstrap superuser.
+    RoleId,
+    u32
+);
+
+macro_rules! hex_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(NonZeroU64);
+
+        impl $name {
+            /// The id with this number; `None` for 0.
+            #[must_use]
+            pub fn new(number: u64) -> Option<Self> {
+                NonZeroU64::new(number).map(Self)
+            }
+
+            /// The number of the id; never 0.
+            #[must_use]
+            pub fn get(self) -> u64 {
+                self.0.get()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:016x}", self.0.get())
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({self})", stringify!($name))
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Error;
+
+            /// Parses exactly 16 hexadecimal digits, not all of them 0.
+            fn from_str(text: &str) -> Result<Self, Error> {
+                let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+                let number = u64::from_str_radix(text, 16).ok().filter(|_| digits);
+                number.and_then(Self::new).ok_or_else(|| {
+                    Error::InvalidInput(format!(
+                        "invalid id \"{text}\": it must have 16 hexadecimal digits, not all 0"
+                    ))
+                })
+            }
+        }
+    };
+}
+
+hex_id!(
+    /// An organisation.
+    OrgId
+);
+hex_id!(
+    /// An API token.
+    TokenId
+);
+
+/// The superuser that exists from the start. It owns every object that has no other owner.
+pub const BOOTSTRAP_ROLE: RoleId = RoleId(0);
+
 /// The group that keeps the cluster's catalog.
 pub const META_GROUP: GroupId = GroupId(0);
 
@@ -97,5 +169,30 @@ impl SchemaVersion {
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_for_influxdb_clients_is_its_sixteen_digits() {
+        let org = OrgId::new(0xab).unwrap();
+        assert_eq!(org.to_string(), "00000000000000ab");
+        assert_eq!(format!("{org:?}"), "OrgId(00000000000000ab)");
+        assert_eq!("00000000000000AB".parse::<OrgId>(), Ok(org));
+        assert_eq!("ffffffffffffffff".parse::<TokenId>().unwrap().get(), u64::MAX);
+        assert_eq!(TokenId::new(0), None);
+        for text in [
+            "",
+            "ab",
+            "0000000000000000",
+            "+0000000000000ab",
+            "00000000000000abc",
+            "é00000000000000",
+        ] {
+            assert!(text.parse::<OrgId>().is_err(), "{text}");
+        }
     }
 }

@@ -10,7 +10,7 @@ mod values;
 use std::sync::Arc;
 
 use partita_proto::catalog::Table;
-use partita_proto::id::{Epoch, PartitionId, TableId};
+use partita_proto::id::{BOOTSTRAP_ROLE, Epoch, PartitionId, TableId};
 use partita_proto::key::KeyCodec;
 use partita_proto::route::PartitionMap;
 use partita_proto::service::NewTable;
@@ -51,6 +51,7 @@ pub(super) fn table(new: &NewTable) -> Table {
         partitions: Arc::new(partitions),
         former: None,
         succeeded_by: None,
+        owner: BOOTSTRAP_ROLE,
     }
 }
 

@@ -9,7 +9,9 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::cast;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
-use partita_proto::id::{ColumnId, DatabaseId, Epoch, PartitionId, SchemaVersion, TableId};
+use partita_proto::id::{
+    BOOTSTRAP_ROLE, ColumnId, DatabaseId, Epoch, PartitionId, SchemaVersion, TableId,
+};
 use partita_proto::key::KeyCodec;
 use partita_proto::placement::Placement;
 use partita_proto::route::{PartitionMap, hash_cuts};
@@ -154,13 +156,15 @@ pub fn table(partitions: u16) -> Table {
         partitions: Arc::new(map),
         former: None,
         succeeded_by: None,
+        owner: BOOTSTRAP_ROLE,
     }
 }
 
 /// A catalog with this table only.
 pub fn catalog(table: Table) -> Catalog {
     let name = table.database.clone();
-    let database = Database { id: DatabaseId(1), name: name.clone(), ttl: None };
+    let (id, owner) = (DatabaseId(1), BOOTSTRAP_ROLE);
+    let database = Database { id, name: name.clone(), ttl: None, owner };
     let tables = [(table.name.clone(), Arc::new(table))];
     Catalog {
         version: 1,

@@ -6,7 +6,7 @@ use super::place::{replicas_from_wire, replicas_to_wire};
 use super::{Wire, all, missing, pb, required};
 use crate::catalog::{Database, Table};
 use crate::error::Error;
-use crate::id::{DatabaseId, Epoch, NodeId, PartitionId, TableId};
+use crate::id::{DatabaseId, Epoch, NodeId, PartitionId, RoleId, TableId};
 use crate::key::KeyCodec;
 use crate::placement::Placement;
 use crate::route::{PartitionMap, Route};
@@ -21,6 +21,7 @@ impl Wire for Database {
             id: self.id.0,
             name: self.name.clone(),
             ttl: self.ttl.as_ref().map(Wire::to_wire),
+            owner: self.owner.0,
         }
     }
 
@@ -29,6 +30,7 @@ impl Wire for Database {
             id: DatabaseId(message.id),
             name: message.name,
             ttl: message.ttl.map(Wire::from_wire).transpose()?,
+            owner: RoleId(message.owner),
         })
     }
 }
@@ -74,6 +76,7 @@ impl Wire for Table {
             routes: self.partitions.routes().iter().map(Route::to_wire).collect(),
             former: self.former.unwrap_or_default().0,
             succeeded_by: self.succeeded_by.unwrap_or_default().0,
+            owner: self.owner.0,
         }
     }
 
@@ -100,6 +103,7 @@ impl Wire for Table {
             partitions,
             former: optional_id(message.former),
             succeeded_by: optional_id(message.succeeded_by),
+            owner: RoleId(message.owner),
         })
     }
 }

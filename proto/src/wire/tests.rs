@@ -14,7 +14,7 @@ use super::*;
 use crate::arbitrary;
 use crate::catalog::{Database, Table};
 use crate::id::{
-    ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, SchemaVersion, TableId,
+    ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, SchemaVersion, TableId,
 };
 use crate::key::KeyCodec;
 use crate::placement::Placement;
@@ -342,11 +342,9 @@ fn command() -> impl Strategy<Value = Command> {
 }
 
 fn database() -> impl Strategy<Value = Database> {
-    (any::<u32>(), name(), option::of(duration())).prop_map(|(id, name, ttl)| Database {
-        id: DatabaseId(id),
-        name,
-        ttl,
-    })
+    (any::<u32>(), name(), option::of(duration()), any::<u32>()).prop_map(
+        |(id, name, ttl, owner)| Database { id: DatabaseId(id), name, ttl, owner: RoleId(owner) },
+    )
 }
 
 /// Encodes and decodes; truncated or modified bytes give an error or another value, never a panic.
@@ -435,6 +433,7 @@ proptest! {
             partitions: Arc::new(PartitionMap::new(routes).unwrap()),
             former: Some(TableId(3)),
             succeeded_by: Some(TableId(4)),
+            owner: RoleId(9),
         };
         round_trip(&table, at, flip)?;
     }

@@ -391,7 +391,7 @@ fn an_escaped_spelling_is_the_same_measurement_and_field() {
 }
 
 mod with_a_table {
-    use partita_proto::id::{ColumnId, Epoch, PartitionId, SchemaVersion, TableId};
+    use partita_proto::id::{BOOTSTRAP_ROLE, ColumnId, Epoch, PartitionId, SchemaVersion, TableId};
     use partita_proto::key::KeyCodec;
     use partita_proto::placement::Placement;
     use partita_proto::route::PartitionMap;
@@ -437,6 +437,7 @@ mod with_a_table {
             partitions: Arc::new(partitions),
             former: None,
             succeeded_by: None,
+            owner: BOOTSTRAP_ROLE,
         };
         let mut catalog = Catalog::default();
         catalog

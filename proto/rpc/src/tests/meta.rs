@@ -12,7 +12,7 @@ use partita_proto::Error;
 use partita_proto::beat::LoadBeat;
 use partita_proto::catalog::{Catalog, Database};
 use partita_proto::generation::{Claim, Generation, Renewal, Renewed};
-use partita_proto::id::{DatabaseId, NodeId, PartitionId, TableId};
+use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, NodeId, PartitionId, TableId};
 use partita_proto::label::Labels;
 use partita_proto::load::{HeatmapRequest, Instant as At, LoadReport, LoadRequest, PartitionLoad};
 use partita_proto::member::{Heartbeat, Member, Members, MetaMember, MetaStanding, Registration};
@@ -67,8 +67,9 @@ const STANDING: MetaStanding = MetaStanding {
 
 fn catalog(version: u64, databases: &[&str]) -> Catalog {
     let database = |name: &&str| {
-        let database = Database { id: DatabaseId(1), name: (*name).to_owned(), ttl: None };
-        ((*name).to_owned(), Arc::new(database))
+        let (id, name) = (DatabaseId(1), (*name).to_owned());
+        let database = Database { id, name: name.clone(), ttl: None, owner: BOOTSTRAP_ROLE };
+        (name, Arc::new(database))
     };
     Catalog {
         version,

@@ -10,6 +10,7 @@ use crate::beat::{Latency, LoadBeat};
 use crate::catalog::Catalog;
 use crate::domain::{Domain, Domains};
 use crate::generation::{Claim, Generation, Renewal, Renewed};
+use crate::id::BOOTSTRAP_ROLE;
 use crate::label::Labels;
 use crate::member::{Heartbeat, Member, Members, Registration};
 use crate::route::Route;
@@ -368,6 +369,7 @@ fn a_table(database: &str, name: &str, id: u32, partitions: u64) -> Table {
         partitions: Arc::new(PartitionMap::new(routes).unwrap()),
         former: None,
         succeeded_by: None,
+        owner: BOOTSTRAP_ROLE,
     }
 }
 
@@ -389,7 +391,7 @@ fn make(catalog: &mut Catalog, change: &Change) {
         }
         Change::Database { database, ttl } => {
             let id = DatabaseId(u32::try_from(database).unwrap());
-            let made = Database { id, name: name(database), ttl };
+            let made = Database { id, name: name(database), ttl, owner: BOOTSTRAP_ROLE };
             catalog.databases.insert(name(database), Arc::new(made));
         }
         Change::DropDatabase { database } => {
