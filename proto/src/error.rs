@@ -28,6 +28,12 @@ pub enum Error {
         /// Name of the object.
         name: String,
     },
+    /// The identity lacks a right; the request fails until the right is granted.
+    #[error("{0}")]
+    NotAllowed(String),
+    /// The session or the token is no longer valid; authenticate again.
+    #[error("{0}")]
+    Unauthenticated(String),
     /// Well-formed, but not supported by this version.
     #[error("{0} is not supported")]
     Unsupported(String),
@@ -130,6 +136,8 @@ impl Error {
                 "database" => "42P06",
                 _ => "42710",
             },
+            Self::NotAllowed(_) => "42501",
+            Self::Unauthenticated(_) => "28P01",
             Self::Unsupported(_) => "0A000",
             Self::StaleRoute { .. } | Self::StaleSchema { .. } | Self::NotLeader { .. } => "40001",
             Self::Overloaded(_) => "53400",

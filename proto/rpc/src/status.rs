@@ -42,6 +42,8 @@ pub(crate) fn to_status(error: Error) -> Status {
         Error::InvalidInput(_) | Error::Query { .. } => Code::InvalidArgument,
         Error::NotFound { .. } => Code::NotFound,
         Error::AlreadyExists { .. } => Code::AlreadyExists,
+        Error::NotAllowed(_) => Code::PermissionDenied,
+        Error::Unauthenticated(_) => Code::Unauthenticated,
         Error::Unsupported(_) => Code::Unimplemented,
         Error::StaleRoute { .. } | Error::StaleSchema { .. } | Error::NotLeader { .. } => {
             Code::FailedPrecondition
@@ -103,6 +105,8 @@ fn shorten_texts(message: &mut pb::Error) {
     let text = match &mut message.kind {
         Some(
             Kind::InvalidInput(text)
+            | Kind::NotAllowed(text)
+            | Kind::Unauthenticated(text)
             | Kind::Unsupported(text)
             | Kind::Overloaded(text)
             | Kind::DiskFull(text)

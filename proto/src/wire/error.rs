@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::id::{Epoch, NodeId, PartitionId, TableId};
 
 /// Kinds of objects that errors name. A kind of a newer version becomes "object" here.
-const KINDS: [&str; 14] = [
+const KINDS: [&str; 18] = [
     "table",
     "database",
     "column",
@@ -19,6 +19,10 @@ const KINDS: [&str; 14] = [
     "function",
     "view",
     "index",
+    "role",
+    "token",
+    "organisation",
+    "task",
     "object",
 ];
 
@@ -38,6 +42,8 @@ impl Wire for Error {
             Self::InvalidInput(message) => Kind::InvalidInput(message.clone()),
             Self::NotFound { kind, name } => Kind::NotFound(object(kind, name)),
             Self::AlreadyExists { kind, name } => Kind::AlreadyExists(object(kind, name)),
+            Self::NotAllowed(message) => Kind::NotAllowed(message.clone()),
+            Self::Unauthenticated(message) => Kind::Unauthenticated(message.clone()),
             Self::Unsupported(feature) => Kind::Unsupported(feature.clone()),
             Self::StaleRoute { partition, requested, current } => {
                 Kind::StaleRoute(pb::StaleRoute {
@@ -84,6 +90,8 @@ impl Wire for Error {
             Kind::AlreadyExists(object) => {
                 Self::AlreadyExists { kind: known_kind(&object.kind), name: object.name }
             }
+            Kind::NotAllowed(message) => Self::NotAllowed(message),
+            Kind::Unauthenticated(message) => Self::Unauthenticated(message),
             Kind::Unsupported(feature) => Self::Unsupported(feature),
             Kind::StaleRoute(stale) => Self::StaleRoute {
                 partition: PartitionId(stale.partition),

@@ -263,6 +263,8 @@ fn error() -> impl Strategy<Value = Error> {
         name().prop_map(Error::InvalidInput),
         (kind.clone(), name()).prop_map(|(kind, name)| Error::NotFound { kind, name }),
         (kind, name()).prop_map(|(kind, name)| Error::AlreadyExists { kind, name }),
+        name().prop_map(Error::NotAllowed),
+        name().prop_map(Error::Unauthenticated),
         name().prop_map(Error::Unsupported),
         (partition.clone(), any::<u64>(), any::<u64>()).prop_map(
             |(partition, requested, current)| Error::StaleRoute {

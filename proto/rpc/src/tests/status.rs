@@ -17,6 +17,8 @@ pub(super) fn every_error() -> Vec<Error> {
         Error::InvalidInput(text()),
         Error::NotFound { kind: "partition", name: text() },
         Error::AlreadyExists { kind: "table", name: text() },
+        Error::NotAllowed(text()),
+        Error::Unauthenticated(text()),
         Error::Unsupported(text()),
         Error::StaleRoute { partition: PartitionId(1), requested: Epoch(2), current: Epoch(3) },
         Error::StaleSchema { table: TableId(4) },
