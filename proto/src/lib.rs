@@ -6,11 +6,13 @@
 //!           └─ placement ── rule ───┴─ route (partition map) ── catalog
 //!   value ──── domain (what a predicate leaves of a column) ── prunes routes and files
 //!   member (the nodes that meta knows), label, load (how busy everything is)
+//!   access (who may do what) ── check ── permit
 //!   service (traits) ── wire (prost forms) ── error
 //! ```
 //!
 //! Nothing here does I/O, reads a clock or draws random numbers.
 
+pub mod access;
 #[cfg(test)]
 mod arbitrary;
 pub mod array;

@@ -1,0 +1,270 @@
+//! Roles, grants, tokens and organisations, and the one check of what an identity may do.
+//!
+//! ```text
+//!   door ── authenticates ──▶ Identity ──┐
+//!   statement, route ───────▶ [Need] ────┤
+//!   meta ── publishes ──────▶ Access ────┴─▶ check ─▶ Permit, or Denied ─▶ Error ─▶ SQLSTATE
+//! ```
+//!
+//! An [`Access`] is an immutable snapshot, as the catalog is: meta publishes a new one with every change, and frontends
+//! check every statement against the newest one. A right that was revoked therefore ends with the next statement of
+//! every open session.
+//!
+//! Invariants:
+//! - anything unknown is denied: an unknown role or token, or an action that an object does not have, allows nothing;
+//! - secrets are never shown: neither `Debug` nor an error contains a verifier or a hash;
+//! - a clone costs a few counters; an edit copies one map of roles, grants or organisations, or one of 256 buckets of
+//!   tokens, and no other snapshot sees it.
+
+mod check;
+mod grant;
+mod org;
+mod predicate;
+mod role;
+#[cfg(test)]
+mod tests;
+mod token;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+pub use self::check::{
+    Denied, Door, EndReason, Identity, Need, Object, Permit, Sight, check, grantor, sight, visible,
+};
+pub use self::grant::{Action, Actions, Grant, GrantEntry, Grantee, Revocation, Target};
+pub use self::org::{Org, Profile};
+pub use self::predicate::{RowPredicate, Term};
+pub use self::role::{Membership, Role, RoleMap, Verifier, validate_role_name};
+pub use self::token::{Mode, Permission, Scope, Token};
+use crate::id::{OrgId, RoleId, TokenId};
+
+/// Number of buckets of tokens: one for each value of a byte.
+const BUCKETS: usize = 256;
+
+/// SHA-256 of the text of a token.
+pub type TokenHash = [u8; 32];
+
+type Buckets<K, V> = Arc<Vec<Arc<BTreeMap<K, V>>>>;
+
+/// Random keys of the cluster, made once with its first role.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Secrets {
+    /// Key that derives the salts shown to users who do not exist, so that they look like those of users who do.
+    pub mock_salts: [u8; 32],
+    /// Key that signs the cookies of web sessions.
+    pub cookies: [u8; 32],
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secrets").finish_non_exhaustive()
+    }
+}
+
+/// Snapshot of all roles, grants, organisations and tokens.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Access {
+    /// Version; grows with every change.
+    pub version: u64,
+    /// Random keys of the cluster.
+    pub secrets: Secrets,
+    roles: Arc<RoleMap>,
+    roles_by_name: Arc<BTreeMap<String, RoleId>>,
+    grants: Arc<BTreeMap<Target, Arc<Grant>>>,
+    orgs: Arc<BTreeMap<OrgId, Arc<Org>>>,
+    /// By the first byte of the hash.
+    tokens: Buckets<TokenHash, Arc<Token>>,
+    /// By the last byte of the id.
+    hashes: Buckets<TokenId, TokenHash>,
+}
+
+impl Default for Access {
+    /// No role at all: nobody may do anything.
+    fn default() -> Self {
+        Self {
+            version: 0,
+            secrets: Secrets::default(),
+            roles: Arc::default(),
+            roles_by_name: Arc::default(),
+            grants: Arc::default(),
+            orgs: Arc::default(),
+            tokens: empty_buckets(),
+            hashes: empty_buckets(),
+        }
+    }
+}
+
+impl fmt::Debug for Access {
+    /// Counts only: there may be 100,000 tokens.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access")
+            .field("version", &self.version)
+            .field("roles", &self.roles.len())
+            .field("grants", &self.grants.len())
+            .field("orgs", &self.orgs.len())
+            .field("tokens", &self.tokens().count())
+            .finish_non_exhaustive()
+    }
+}
+
+fn empty_buckets<K, V>() -> Buckets<K, V> {
+    Arc::new((0..BUCKETS).map(|_| Arc::new(BTreeMap::new())).collect())
+}
+
+/// The position of the bucket of a token's hash.
+fn hash_bucket(hash: &TokenHash) -> usize {
+    usize::from(hash[0])
+}
+
+/// The position of the bucket of a token's id.
+fn id_bucket(id: TokenId) -> usize {
+    usize::from(id.get().to_be_bytes()[7])
+}
+
+/// One bucket, for an edit: other snapshots keep theirs.
+fn bucket_mut<K: Clone, V: Clone>(
+    buckets: &mut Buckets<K, V>,
+    position: usize,
+) -> &mut BTreeMap<K, V> {
+    Arc::make_mut(&mut Arc::make_mut(buckets)[position])
+}
+
+impl Access {
+    /// The access of a new cluster: the bootstrap superuser alone.
+    #[must_use]
+    pub fn bootstrap(superuser: &str, secrets: Secrets) -> Self {
+        let mut access = Self { version: 1, secrets, ..Self::default() };
+        access.put_role(Role::bootstrap(superuser));
+        access
+    }
+
+    /// All roles, by id.
+    #[must_use]
+    pub fn roles(&self) -> &RoleMap {
+        &self.roles
+    }
+
+    /// The role with this id.
+    #[must_use]
+    pub fn role(&self, id: RoleId) -> Option<&Arc<Role>> {
+        self.roles.get(&id)
+    }
+
+    /// The role with this name, which is case-sensitive.
+    #[must_use]
+    pub fn role_by_name(&self, name: &str) -> Option<&Arc<Role>> {
+        self.role(*self.roles_by_name.get(name)?)
+    }
+
+    /// Adds a role, or replaces the one with its id.
+    pub fn put_role(&mut self, role: Role) {
+        let names = Arc::make_mut(&mut self.roles_by_name);
+        if let Some(former) = self.roles.get(&role.id) {
+            names.remove(&former.name);
+        }
+        names.insert(role.name.clone(), role.id);
+        Arc::make_mut(&mut self.roles).insert(role.id, Arc::new(role));
+    }
+
+    /// Removes a role. Its grants and memberships stay, and mean nothing: ids are not reused.
+    pub fn drop_role(&mut self, id: RoleId) {
+        if let Some(role) = Arc::make_mut(&mut self.roles).remove(&id) {
+            Arc::make_mut(&mut self.roles_by_name).remove(&role.name);
+        }
+    }
+
+    /// True if `member` must not become a member of `group`, because `group` is a member of it or is the same role.
+    #[must_use]
+    pub fn would_cycle(&self, member: RoleId, group: RoleId) -> bool {
+        role::would_cycle(&self.roles, member, group)
+    }
+
+    /// All grants, by object.
+    pub fn grants(&self) -> impl Iterator<Item = &Arc<Grant>> {
+        self.grants.values()
+    }
+
+    /// The grants on an object; `None` if there are none.
+    #[must_use]
+    pub fn grant(&self, target: Target) -> Option<&Arc<Grant>> {
+        self.grants.get(&target)
+    }
+
+    /// Sets the grants on their object; without entries, removes them.
+    pub fn put_grant(&mut self, grant: Grant) {
+        let grants = Arc::make_mut(&mut self.grants);
+        if grant.entries().is_empty() {
+            grants.remove(&grant.target());
+        } else {
+            grants.insert(grant.target(), Arc::new(grant));
+        }
+    }
+
+    /// Removes the grants on an object that was dropped.
+    pub fn drop_grant(&mut self, target: Target) {
+        Arc::make_mut(&mut self.grants).remove(&target);
+    }
+
+    /// All organisations, by id.
+    pub fn orgs(&self) -> impl Iterator<Item = &Arc<Org>> {
+        self.orgs.values()
+    }
+
+    /// The organisation with this id.
+    #[must_use]
+    pub fn org(&self, id: OrgId) -> Option<&Arc<Org>> {
+        self.orgs.get(&id)
+    }
+
+    /// The organisation with this name. A scan: there are few organisations.
+    #[must_use]
+    pub fn org_by_name(&self, name: &str) -> Option<&Arc<Org>> {
+        self.orgs.values().find(|org| org.name == name)
+    }
+
+    /// Adds an organisation, or replaces the one with its id.
+    pub fn put_org(&mut self, org: Org) {
+        Arc::make_mut(&mut self.orgs).insert(org.id, Arc::new(org));
+    }
+
+    /// Removes an organisation.
+    pub fn drop_org(&mut self, id: OrgId) {
+        Arc::make_mut(&mut self.orgs).remove(&id);
+    }
+
+    /// All tokens, in no order that matters.
+    pub fn tokens(&self) -> impl Iterator<Item = &Arc<Token>> {
+        self.tokens.iter().flat_map(|bucket| bucket.values())
+    }
+
+    /// The token with this hash, whether or not it is still valid.
+    #[must_use]
+    pub fn token_by_hash(&self, hash: &TokenHash) -> Option<&Arc<Token>> {
+        self.tokens[hash_bucket(hash)].get(hash)
+    }
+
+    /// The token with this id, whether or not it is still valid.
+    #[must_use]
+    pub fn token(&self, id: TokenId) -> Option<&Arc<Token>> {
+        let hash = self.hashes[id_bucket(id)].get(&id)?;
+        self.token_by_hash(hash).filter(|token| token.id == id)
+    }
+
+    /// Adds a token, or replaces the one with its id.
+    pub fn put_token(&mut self, token: Token) {
+        self.drop_token(token.id);
+        bucket_mut(&mut self.hashes, id_bucket(token.id)).insert(token.id, token.sha256);
+        let position = hash_bucket(&token.sha256);
+        bucket_mut(&mut self.tokens, position).insert(token.sha256, Arc::new(token));
+    }
+
+    /// Removes a token.
+    pub fn drop_token(&mut self, id: TokenId) {
+        let position = id_bucket(id);
+        // Most calls precede the insertion of a new token: they must not copy its bucket.
+        let Some(hash) = self.hashes[position].get(&id).copied() else { return };
+        bucket_mut(&mut self.hashes, position).remove(&id);
+        bucket_mut(&mut self.tokens, hash_bucket(&hash)).remove(&hash);
+    }
+}
