@@ -384,6 +384,7 @@ macro_rules! round_trips {
     };
 }
 
+mod access;
 mod durable;
 mod history;
 mod load;
