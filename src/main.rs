@@ -2,6 +2,7 @@
 
 mod address_book;
 mod admin;
+mod certs;
 mod clock;
 mod data_dir;
 mod datanode;
@@ -64,6 +65,8 @@ enum Command {
     Frontend(frontend::Options),
     /// Administer a cluster: nodes, replicas, leaders.
     Admin(admin::Options),
+    /// Make the certificates of a cluster's processes.
+    Certs(certs::Options),
     /// Check whether a process serves.
     Health(health::Options),
     /// Show the load of a table by key and time.
@@ -118,6 +121,10 @@ fn main() -> ExitCode {
         Command::Admin(options) => {
             log_to_stderr("warn");
             runtime.block_on(Box::pin(admin::run(options)))
+        }
+        Command::Certs(options) => {
+            log_to_stderr("warn");
+            runtime.block_on(Box::pin(certs::run(options)))
         }
         Command::Health(options) => {
             log_to_stderr("warn");

@@ -381,8 +381,14 @@ fn each_command_is_described() {
     assert!(commands.len() >= 33, "only {commands:?} were found");
     let page = page("docs/configuration.md");
     commands.retain(|command| {
-        let forms =
-            ["`", "`partita ", "`partita admin ", "`partita lab ", "`partita lab experiment "];
+        let forms = [
+            "`",
+            "`partita ",
+            "`partita admin ",
+            "`partita certs ",
+            "`partita lab ",
+            "`partita lab experiment ",
+        ];
         !forms.iter().any(|form| mentions(&page, &format!("{form}{command}")))
     });
     complain("docs/configuration.md", "commands", &commands);

@@ -1,0 +1,39 @@
+//! TLS between the processes of a cluster and at its doors.
+//!
+//! ```text
+//! issue.rs      the certificate authority: init, issue, rotate   (run by an operator, not by a server)
+//!      | ca.pem, cert.pem, key.pem
+//! identity.rs   a process of the cluster: mutual TLS by role      door.rs   a port for clients
+//!      \____________________ reload.rs: a new configuration when files change _______/
+//! ```
+//!
+//! Invariants:
+//! - A peer of the cluster has a certificate of an authority in `ca.pem`, and exactly one [`Role`]. The client checks
+//!   the role of the server by name, the server checks the client's role in the handshake.
+//! - ring is the only provider of cryptography, and every configuration names it: no process default is read or set.
+//! - X.509 is parsed by rustls-webpki (what decides) and x509-certificate (what is shown, and names of clients).
+
+mod certificate;
+mod door;
+mod error;
+mod files;
+mod identity;
+pub mod issue;
+mod options;
+mod reload;
+mod role;
+mod verifier;
+
+#[cfg(test)]
+mod tests;
+
+pub use door::{Door, DoorFiles, common_name};
+pub use error::TlsError;
+pub use identity::{ClientTls, Identity};
+pub use options::TlsOptions;
+pub use reload::{RELOAD_INTERVAL, Reloading};
+pub use role::{Role, UnknownRole};
+/// The rustls that the configurations are for.
+pub use rustls;
+/// The tokio-rustls that goes with it.
+pub use tokio_rustls;
