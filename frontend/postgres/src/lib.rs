@@ -8,6 +8,7 @@
 //!                                       ├─ encode/       rows to messages
 //!                                       ├─ parameters/   messages to values
 //!                                       └─ error.rs      SQLSTATEs
+//!   scram.rs: passwords
 //!   pg_catalog/: the tables and functions that psql, drivers and ORMs look things up with
 //! ```
 //!
@@ -28,6 +29,8 @@ mod object_types;
 mod parameters;
 mod pg_catalog;
 mod query;
+#[allow(dead_code, reason = "connections do not authenticate yet")]
+mod scram;
 mod settings;
 mod shared;
 #[cfg(test)]
