@@ -107,6 +107,32 @@ pub(crate) fn check_startup(code: u32, body: &[u8]) -> Result<(), Fault> {
     malformed(format!("the startup message names more than {STARTUP_SETTINGS_MAX} settings"))
 }
 
+/// The first answer to an offer of SASL mechanisms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InitialResponse<'a> {
+    pub(crate) mechanism: &'a [u8],
+    /// The first message of the mechanism, if the client has sent it along.
+    pub(crate) data: Option<&'a [u8]>,
+}
+
+/// Reads the body of a SASLInitialResponse, whose type it shares with passwords and further responses.
+///
+/// # Errors
+/// When it is malformed.
+pub(crate) fn initial_response(body: &[u8]) -> Result<InitialResponse<'_>, Fault> {
+    let mut parts = Parts { rest: body };
+    let mechanism = parts.text()?;
+    let data = match parts.number()? {
+        -1 => None,
+        length => match usize::try_from(length) {
+            Ok(length) => Some(parts.take(length)?),
+            Err(_) => return malformed(format!("invalid length {length} of a SASL response")),
+        },
+    };
+    parts.end()?;
+    Ok(InitialResponse { mechanism, data })
+}
+
 fn check_parse(mut parts: Parts<'_>) -> Result<(), Fault> {
     let (name, query) = (parts.text()?, parts.text()?);
     let count = parts.count()?;
@@ -354,6 +380,28 @@ mod tests {
         assert!(check_startup(196_608, &[b"a\0b\0".repeat(300), vec![0]].concat()).is_err());
         assert_eq!(check_startup(CANCEL_REQUEST, &[0; 8]), Ok(()));
         assert!(check_startup(CANCEL_REQUEST, &[0; 7]).is_err());
+    }
+
+    #[test]
+    fn an_initial_response_is_a_mechanism_and_data() {
+        let read =
+            |body: &'static [u8]| initial_response(body).map(|read| (read.mechanism, read.data));
+        assert_eq!(read(b"M\0\0\0\0\x02ab"), Ok((b"M".as_slice(), Some(b"ab".as_slice()))));
+        assert_eq!(read(b"M\0\0\0\0\0"), Ok((b"M".as_slice(), Some(b"".as_slice()))));
+        assert_eq!(read(b"M\0\xff\xff\xff\xff"), Ok((b"M".as_slice(), None)));
+        for body in [
+            b"".as_slice(),
+            b"M",
+            b"M\0",
+            b"M\0\0\0\0",
+            b"M\0\0\0\0\x02a",
+            b"M\0\0\0\0\x02abc",
+            b"M\0\xff\xff\xff\xffa",
+            b"M\0\xff\xff\xff\xfe",
+            b"M\0\x7f\xff\xff\xffa",
+        ] {
+            assert!(initial_response(body).expect_err("malformed").is_fatal, "{body:?}");
+        }
     }
 
     proptest! {
