@@ -16,6 +16,7 @@
 
 #![recursion_limit = "256"]
 
+pub mod access;
 mod at_data;
 mod bound_text;
 pub mod catalog;
