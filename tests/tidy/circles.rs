@@ -305,7 +305,7 @@ fn largest_circle(edges: &BTreeMap<&str, BTreeSet<&str>>) -> Vec<String> {
 }
 
 /// All files that a file leads to; the file itself only if it is on a circle.
-fn reachable<'a>(edges: &BTreeMap<&'a str, BTreeSet<&'a str>>, file: &str) -> BTreeSet<&'a str> {
+fn reachable<'a>(edges: &BTreeMap<&'a str, BTreeSet<&'a str>>, file: &'a str) -> BTreeSet<&'a str> {
     let mut seen = BTreeSet::new();
     let mut pending: Vec<&str> = vec![file];
     while let Some(file) = pending.pop() {

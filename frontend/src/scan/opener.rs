@@ -293,7 +293,7 @@ async fn started(reply: ScanReply) -> Result<ScanReply, Error> {
     let streams = reply.streams.into_iter().map(|mut rows| async move {
         let first: Option<RecordBatch> = rows.next().await.transpose()?;
         let whole: RowStream = Box::pin(futures::stream::iter(first.map(Ok)).chain(rows));
-        Ok(whole)
+        Ok::<RowStream, Error>(whole)
     });
     Ok(ScanReply { streams: try_join_all(streams).await?, ..reply })
 }

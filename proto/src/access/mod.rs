@@ -131,10 +131,16 @@ fn bucket_mut<K: Clone, V: Clone>(
 }
 
 impl Access {
+    /// An access without roles, grants, organisations and tokens.
+    #[must_use]
+    pub fn new(version: u64, secrets: Secrets) -> Self {
+        Self { version, secrets, ..Self::default() }
+    }
+
     /// The access of a new cluster: the bootstrap superuser alone.
     #[must_use]
     pub fn bootstrap(superuser: &str, secrets: Secrets) -> Self {
-        let mut access = Self { version: 1, secrets, ..Self::default() };
+        let mut access = Self::new(1, secrets);
         access.put_role(Role::bootstrap(superuser));
         access
     }

@@ -358,7 +358,7 @@ impl Wire for Access {
 
     fn from_wire(message: pb::Access) -> Result<Self, Error> {
         let secrets = required(message.secrets, "secrets")?;
-        let mut access = Self { version: message.version, secrets, ..Self::default() };
+        let mut access = Self::new(message.version, secrets);
         for role in message.roles {
             access.put_role(Role::from_wire(role)?);
         }

@@ -121,7 +121,7 @@ fn secrets() -> impl Strategy<Value = Secrets> {
 fn access() -> impl Strategy<Value = Access> {
     let records = (vec(role(), 0..3), vec(grant(), 0..3), vec(org(), 0..3), vec(token(), 0..3));
     (any::<u64>(), secrets(), records).prop_map(|(version, secrets, records)| {
-        let mut access = Access { version, secrets, ..Access::default() };
+        let mut access = Access::new(version, secrets);
         // Meta takes no two roles of one name.
         for (number, role) in records.0.into_iter().enumerate() {
             access.put_role(Role { name: format!("{number}{}", role.name), ..role });
@@ -243,7 +243,7 @@ fn forms_of_access_never_change() {
         profile: Profile::Payg,
     };
     let secrets = Secrets { mock_salts: [0x22; 32], cookies: [0x33; 32] };
-    let mut access = Access { version: 9, secrets, ..Access::default() };
+    let mut access = Access::new(9, secrets);
     access.put_role(Role::bootstrap("partita"));
     access.put_org(org.clone());
     let identity = Identity {
