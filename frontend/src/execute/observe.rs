@@ -14,6 +14,7 @@ use partita_sql::Statement;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::executed::Executed;
+use crate::access::life::Life;
 use crate::error::{INTERNAL_ERROR, QUERY_CANCELED, SqlError};
 use crate::frontend::Frontend;
 use crate::output::{CopyIn, CopyOut, Output, RowStream};
@@ -27,6 +28,8 @@ const CONNECTION_FAILURE: &str = "08006";
 #[derive(Clone)]
 pub(crate) struct Limits {
     pub(crate) token: CancellationToken,
+    /// Life of the session, whose end cancels the token too.
+    pub(crate) life: Arc<Life>,
     pub(crate) started: Instant,
     pub(crate) deadline: Option<Instant>,
 }
@@ -41,7 +44,7 @@ impl Limits {
             }
         };
         tokio::select! {
-            () = self.token.cancelled() => SqlError::canceled(),
+            () = self.token.cancelled() => self.life.cancellation(),
             () = late => SqlError::statement_timeout(),
         }
     }
@@ -52,6 +55,7 @@ impl Limits {
         match error.sqlstate.as_str() {
             QUERY_CANCELED if self.token.is_cancelled() => Some(Reason::Canceled),
             QUERY_CANCELED if late() => Some(Reason::TimedOut),
+            _ if self.life.end_error().as_ref() == Some(error) => Some(Reason::Canceled),
             _ => None,
         }
     }
@@ -153,7 +157,8 @@ impl Observer {
         let cancelled = Box::pin(limits.token.clone().cancelled_owned());
         let late =
             limits.deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline.into())));
-        Box::pin(Watched { stream: Some(stream), cancelled, late, observer: self })
+        let life = limits.life;
+        Box::pin(Watched { stream: Some(stream), cancelled, life, late, observer: self })
     }
 
     fn write(&mut self, error: Option<&SqlError>) {
@@ -261,6 +266,7 @@ struct Watched {
     /// `None` after the end.
     stream: Option<RowStream>,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
+    life: Arc<Life>,
     late: Option<Pin<Box<tokio::time::Sleep>>>,
     observer: Observer,
 }
@@ -282,7 +288,8 @@ impl Stream for Watched {
             return Poll::Ready(None);
         }
         if self.cancelled.as_mut().poll(context).is_ready() {
-            return self.end(Some(SqlError::canceled()));
+            let error = self.life.cancellation();
+            return self.end(Some(error));
         }
         if self.late.as_mut().is_some_and(|late| late.as_mut().poll(context).is_ready()) {
             return self.end(Some(SqlError::statement_timeout()));
