@@ -7,6 +7,7 @@ pub(crate) mod executed;
 mod insert;
 mod maintain;
 pub(crate) mod observe;
+mod permit;
 mod plan_lines;
 mod prepare;
 mod query;

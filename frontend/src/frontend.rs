@@ -37,8 +37,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::access::life::Lives;
-use crate::access::needs::check_all_rows;
-use crate::access::viewer::{Viewer, VisibleCatalogs};
+use crate::access::viewer::{Viewer, VisibleCatalogs, check_all_rows};
 use crate::at_data::{AtDataOptions, RunAtData};
 use crate::catalog::{CATALOG, Databases, check_database_name};
 use crate::comparisons::ExactComparisons;

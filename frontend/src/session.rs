@@ -22,7 +22,7 @@ use partita_worker::Zone;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::life::Life;
-use crate::access::needs::needs;
+use crate::access::needs::table_of;
 use crate::access::viewer::Viewer;
 use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::SqlError;
@@ -233,21 +233,6 @@ impl Session {
 
     pub(crate) fn life(&self) -> &Arc<Life> {
         &self.life
-    }
-
-    /// Checks that the identity may run a statement now.
-    ///
-    /// # Errors
-    /// Errors of [`needs`] and of the check; the end of the identity precedes them.
-    pub(crate) fn permit(&self, statement: &Statement) -> Result<Permit, SqlError> {
-        if let Some(error) = self.ended() {
-            return Err(error);
-        }
-        match needs(self, statement) {
-            Ok(needs) => self.viewer.check(&needs),
-            // An identity that has ended sees no objects.
-            Err(error) => Err(self.viewer.check(&[]).err().unwrap_or(error)),
-        }
     }
 
     /// Checks that the identity may run a statement now, and that the transaction is not READ ONLY if it writes.
@@ -610,22 +595,7 @@ impl Session {
 
     /// Looks up a table by the name in a statement.
     pub(crate) fn table(&self, name: &TableName) -> Result<Arc<Table>, SqlError> {
-        let database = self.database();
-        let catalog = self.catalog();
-        let database = name.database_or(&database);
-        if let Some(table) = catalog.table(database, &name.name) {
-            return Ok(Arc::clone(table));
-        }
-        if [SYSTEM, INFORMATION].contains(&database) {
-            return Err(SqlError::new(
-                "42809",
-                format!("\"{database}.{}\" is not a stored table", name.name),
-            ));
-        }
-        Err(SqlError::undefined_table(match &name.database {
-            Some(database) => format!("{database}.{}", name.name),
-            None => name.name.clone(),
-        }))
+        table_of(&self.viewer, &self.database(), name)
     }
 
     pub(crate) fn keep_prepared(

@@ -1,7 +1,7 @@
 //! Needs of a statement: what its identity must be allowed to do before it runs.
 //!
 //! ```text
-//!   statement ─▶ needs ────────────▶ Viewer::check ─▶ Permit ─▶ execution
+//!   statement ─▶ needs ────────────▶ Viewer::check ─▶ Permit ─▶ execution   (execute/permit.rs)
 //!   its query ─▶ plan ─▶ tables ───▶ Viewer::check              (execute/query.rs)
 //! ```
 //!
@@ -19,24 +19,33 @@
 
 use std::sync::Arc;
 
-use partita_proto::access::{Action, Need, Object, Permit};
+use partita_proto::access::{Action, Need, Object};
 use partita_proto::catalog::Table;
 use partita_sql::statement::{Admin, Show, Statement, TableName};
 
+use super::viewer::Viewer;
+use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::{SqlError, UNDEFINED_TABLE};
-use crate::execute::roles;
-use crate::session::Session;
 
-/// SQLSTATE of an action that is not permitted.
-const INSUFFICIENT_PRIVILEGE: &str = "42501";
-
-/// Needs of a statement, without those of the tables that its query reads.
+/// Needs of a statement, without those of the tables that its query reads; `database` is that of the session.
 ///
 /// # Errors
 /// Errors of objects that do not exist for the session.
-pub(crate) fn needs(session: &Session, statement: &Statement) -> Result<Vec<Need>, SqlError> {
-    let table = |action: Action, name: &TableName| on_table(session, action, name);
-    let database = |action: Action, name: &str| on_database(session, action, name);
+pub(crate) fn needs(
+    viewer: &Viewer,
+    database: &str,
+    statement: &Statement,
+) -> Result<Vec<Need>, SqlError> {
+    let table = |action: Action, name: &TableName| {
+        let table = table_of(viewer, database, name)?;
+        Ok::<_, SqlError>(Need::new(action, viewer.object(&table)?))
+    };
+    let on_database = |action: Action, name: &str| {
+        let catalog = viewer.catalog();
+        let named = catalog.databases.get(name);
+        let named = named.ok_or_else(|| SqlError::undefined_database(name))?;
+        Ok::<_, SqlError>(Need::new(action, Object::Database(Arc::clone(named))))
+    };
     let setting =
         |action: Action, name: &str| vec![Need::new(action, Object::Setting(name.to_owned()))];
     Ok(match statement {
@@ -48,7 +57,7 @@ pub(crate) fn needs(session: &Session, statement: &Statement) -> Result<Vec<Need
         | Statement::Execute(_) => Vec::new(),
         // A statement is prepared by anybody who sees its tables, and checked each time that it runs.
         Statement::Prepare(_) => Vec::new(),
-        Statement::Explain(explain) => needs(session, &explain.statement)?,
+        Statement::Explain(explain) => needs(viewer, database, &explain.statement)?,
         Statement::ExplainHotspot(name) => vec![table(Action::Select, name)?],
         Statement::Insert(insert) => {
             let mut list = vec![table(Action::Insert, &insert.table)?];
@@ -60,14 +69,13 @@ pub(crate) fn needs(session: &Session, statement: &Statement) -> Result<Vec<Need
         Statement::Delete(delete) => vec![table(Action::Delete, &delete.table)?],
         Statement::CopyFrom(copy) => vec![table(Action::Insert, &copy.table)?],
         Statement::CreateDatabase(_) => vec![Need::new(Action::Create, Object::Cluster)],
-        Statement::AlterDatabase(alter) => vec![database(Action::Own, &alter.name)?],
+        Statement::AlterDatabase(alter) => vec![on_database(Action::Own, &alter.name)?],
         Statement::DropDatabase(drop) => {
-            let need = database(Action::Own, &drop.name);
+            let need = on_database(Action::Own, &drop.name);
             if drop.if_exists { need.into_iter().collect() } else { vec![need?] }
         }
         Statement::CreateTable(create) => {
-            let name = create.table.database.clone().unwrap_or_else(|| session.database());
-            vec![database(Action::Create, &name)?]
+            vec![on_database(Action::Create, create.table.database_or(database))?]
         }
         Statement::AlterTable(alter) => {
             unless_missing(table(Action::Own, &alter.table), alter.if_exists)?
@@ -107,9 +115,8 @@ pub(crate) fn needs(session: &Session, statement: &Statement) -> Result<Vec<Need
             }
             Admin::Order(_) => vec![Need::new(Action::Admin, Object::Cluster)],
         },
-        Statement::Access(statement) => roles::needs(session.viewer(), statement)?,
-        // Membership is checked when the role is known.
-        Statement::SetRole(_) => Vec::new(),
+        // By `execute/roles.rs`, which knows the roles that the statement names.
+        Statement::Access(_) | Statement::SetRole(_) => Vec::new(),
         // The session's own state.
         Statement::ResetAll
         | Statement::Transaction(_)
@@ -121,15 +128,29 @@ pub(crate) fn needs(session: &Session, statement: &Statement) -> Result<Vec<Need
     })
 }
 
-fn on_table(session: &Session, action: Action, name: &TableName) -> Result<Need, SqlError> {
-    let table = session.table(name)?;
-    Ok(Need::new(action, session.viewer().object(&table)?))
-}
-
-fn on_database(session: &Session, action: Action, name: &str) -> Result<Need, SqlError> {
-    let catalog = session.catalog();
-    let database = catalog.databases.get(name).ok_or_else(|| SqlError::undefined_database(name))?;
-    Ok(Need::new(action, Object::Database(Arc::clone(database))))
+/// The table that a name in a statement means; `database` is that of the session.
+///
+/// # Errors
+/// 42P01 when there is none, or it is hidden; 42809 for a table of the system.
+pub(crate) fn table_of(
+    viewer: &Viewer,
+    database: &str,
+    name: &TableName,
+) -> Result<Arc<Table>, SqlError> {
+    let database = name.database_or(database);
+    if let Some(table) = viewer.catalog().table(database, &name.name) {
+        return Ok(Arc::clone(table));
+    }
+    if [SYSTEM, INFORMATION].contains(&database) {
+        return Err(SqlError::new(
+            "42809",
+            format!("\"{database}.{}\" is not a stored table", name.name),
+        ));
+    }
+    Err(SqlError::undefined_table(match &name.database {
+        Some(database) => format!("{database}.{}", name.name),
+        None => name.name.clone(),
+    }))
 }
 
 /// The need; none for a missing table with IF EXISTS, which the statement skips.
@@ -137,20 +158,5 @@ fn unless_missing(need: Result<Need, SqlError>, if_exists: bool) -> Result<Vec<N
     match need {
         Err(error) if if_exists && error.sqlstate == UNDEFINED_TABLE => Ok(Vec::new()),
         need => Ok(vec![need?]),
-    }
-}
-
-/// Refuses what shows keys or figures of all rows of a table to an identity that may read some of them only.
-///
-/// # Errors
-/// 42501 when the permit restricts the rows.
-pub(crate) fn check_all_rows(permit: &Permit, table: &Table) -> Result<(), SqlError> {
-    match permit.rows(table.id) {
-        None => Ok(()),
-        Some(_) => {
-            let message = format!("permission denied for table {}", table.name);
-            Err(SqlError::new(INSUFFICIENT_PRIVILEGE, message)
-                .with_detail("the token is restricted to some rows of the table"))
-        }
     }
 }

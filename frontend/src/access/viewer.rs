@@ -31,6 +31,8 @@ use partita_proto::id::{RoleId, TableId};
 use crate::error::SqlError;
 use crate::view::ClusterView;
 
+/// SQLSTATE of an action that is not permitted.
+const INSUFFICIENT_PRIVILEGE: &str = "42501";
 /// Maximum identities whose visible catalogs are kept.
 const IDENTITIES_MAX: usize = 1_024;
 
@@ -207,4 +209,19 @@ fn sights(catalog: &Catalog, identity: &Identity) -> HashMap<TableId, Sight> {
 pub fn viewer_of(state: &dyn Session) -> Result<Arc<Viewer>, SqlError> {
     let viewer = state.config().get_extension::<Viewer>();
     viewer.ok_or_else(|| SqlError::internal("a system table was read without a session"))
+}
+
+/// Refuses what shows keys or figures of all rows of a table to an identity that may read some of them only.
+///
+/// # Errors
+/// 42501 when the permit restricts the rows.
+pub(crate) fn check_all_rows(permit: &Permit, table: &Table) -> Result<(), SqlError> {
+    match permit.rows(table.id) {
+        None => Ok(()),
+        Some(_) => {
+            let message = format!("permission denied for table {}", table.name);
+            Err(SqlError::new(INSUFFICIENT_PRIVILEGE, message)
+                .with_detail("the token is restricted to some rows of the table"))
+        }
+    }
 }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arrow::datatypes::{DataType, SchemaRef};
-use datafusion::datasource::source_as_provider;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{
     Column, DataFusionError, ExprSchema, ParamValues, ScalarValue, SchemaError,
 };
+use datafusion::datasource::source_as_provider;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::{DdlStatement, Expr, LogicalPlan};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};

@@ -11,7 +11,7 @@ use partita_proto::schema::{Column, Semantic};
 use partita_sql::show::create_table_sql;
 use partita_sql::statement::{Show, TableName};
 
-use crate::access::needs::check_all_rows;
+use crate::access::viewer::check_all_rows;
 use crate::bound_text::bound_text;
 use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::SqlError;

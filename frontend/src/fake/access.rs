@@ -190,8 +190,8 @@ fn set_owner(catalog: &mut Catalog, target: Target, owner: RoleId) -> Result<(),
             }
         }
     }
-    if let Some(grant) = catalog.access.grant(target).map(|grant| grant.as_ref().clone()) {
-        let mut grant = grant;
+    let grant = catalog.access.grant(target).map(|grant| grant.as_ref().clone());
+    if let Some(mut grant) = grant {
         grant.replace_owner(former, owner);
         update(catalog, |access| access.put_grant(grant));
     }
