@@ -191,6 +191,8 @@ impl Session {
                 self.forget_prepared(None)?;
                 self.close(None, tag)?;
                 self.reset_all()?;
+                // The next client of a connection pool must not get the role of the former one.
+                self.viewer().act_as(None);
             }
             Discard::Plans | Discard::Temporary => {}
         }

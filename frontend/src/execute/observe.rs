@@ -10,6 +10,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{Stream, StreamExt};
 use partita_lanes::{Lane, Reason};
+use partita_proto::access::Identity;
 use partita_sql::Statement;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -89,6 +90,7 @@ pub(crate) struct Observer {
     text: Option<String>,
     database: String,
     user: String,
+    identity: Identity,
     started: Instant,
     plan: Option<Arc<dyn ExecutionPlan>>,
     usage: Usage,
@@ -100,7 +102,7 @@ impl Observer {
     /// Observer of a statement that a user runs with a current database.
     pub(crate) fn new(
         frontend: Arc<Frontend>,
-        (database, user): (String, String),
+        (database, user, identity): (String, String, Identity),
         statement: &Statement,
         started: Instant,
     ) -> Self {
@@ -110,6 +112,7 @@ impl Observer {
             text: statement.text().map(short),
             database,
             user,
+            identity,
             started,
             plan: None,
             usage: Usage::default(),
@@ -192,6 +195,7 @@ impl Observer {
             started_ms: started_ms(took),
             database: std::mem::take(&mut self.database),
             user: std::mem::take(&mut self.user),
+            identity: Some(self.identity),
             kind: self.kind,
             text,
             partitions_total: usage.partitions_total,

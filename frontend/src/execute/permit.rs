@@ -17,10 +17,10 @@ impl Session {
         if let Some(error) = self.ended() {
             return Err(error);
         }
-        let viewer = self.viewer();
+        let (viewer, database) = (self.viewer(), self.database());
         let needs = match statement {
-            Statement::Access(statement) => roles::needs(viewer, statement),
-            statement => needs(viewer, &self.database(), statement),
+            Statement::Access(statement) => roles::needs(viewer, &database, statement),
+            statement => needs(viewer, &database, statement),
         };
         match needs {
             Ok(needs) => viewer.check(&needs),

@@ -371,7 +371,8 @@ async fn the_current_role_owns_what_it_creates() {
     assert_eq!(writer.error("SELECT * FROM u").await.sqlstate, "42P01");
     writer.tag("CREATE DATABASE made").await;
     assert_eq!(db.frontend.catalog().databases["made"].owner, RoleId(2_000));
-    writer.session.viewer().act_as(None);
+    writer.tag("DISCARD ALL").await;
+    assert_eq!(writer.one("SELECT current_user").await, "writer");
     writer.tag("DROP TABLE u").await;
 }
 
