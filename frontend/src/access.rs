@@ -1,3 +1,6 @@
-//! Access to the cluster: what the doors share to authenticate clients.
+//! Access to the cluster: what the doors share to authenticate clients, and what each client sees and may do.
 
 pub mod failures;
+pub(crate) mod life;
+pub(crate) mod needs;
+pub mod viewer;

@@ -1,4 +1,5 @@
-//! The catalog for DataFusion: databases appear as its schemas, always in their newest state.
+//! The catalog for DataFusion: databases appear as its schemas, always in their newest state. Every session has its own,
+//! with the databases and tables that its identity sees.
 //!
 //! Beside the databases there are `sys` (system tables of the frontend and the nodes) and `information_schema`; a
 //! door may add more (`pg_catalog`).
@@ -8,11 +9,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
+use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use parking_lot::RwLock;
+use partita_proto::access::Sight;
 
+use crate::access::viewer::Viewer;
 use crate::error::SqlError;
 use crate::information;
 use crate::sources::Sources;
@@ -36,9 +39,9 @@ pub(crate) fn check_database_name(name: &str) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// All databases.
+/// The schemas that are the same in every session. There are no databases among them: those need a [`Viewer`].
 pub(crate) struct Databases {
-    sources: Sources,
+    view: Arc<ClusterView>,
     /// State for the expressions of tables: functions, but no catalog.
     state: Arc<SessionState>,
     fixed: RwLock<BTreeMap<String, Arc<dyn SchemaProvider>>>,
@@ -55,29 +58,26 @@ impl Databases {
         let mut fixed: BTreeMap<String, Arc<dyn SchemaProvider>> = BTreeMap::new();
         fixed.insert(SYSTEM.to_owned(), Arc::new(Fixed(system::tables(&sources))));
         fixed.insert(INFORMATION.to_owned(), Arc::new(Fixed(information::tables(&sources))));
-        Self { sources, state, fixed: RwLock::new(fixed) }
+        Self { view: sources.view, state, fixed: RwLock::new(fixed) }
+    }
+
+    /// The list of catalogs of a session: one, with these schemas and the databases that the viewer sees.
+    pub(crate) fn of_viewer(
+        self: &Arc<Self>,
+        viewer: &Arc<Viewer>,
+    ) -> Arc<dyn CatalogProviderList> {
+        let (databases, viewer) = (Arc::clone(self), Arc::clone(viewer));
+        Arc::new(SessionCatalogs(Arc::new(VisibleDatabases { databases, viewer })))
     }
 }
 
 impl CatalogProvider for Databases {
     fn schema_names(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            self.sources.view.catalog().databases.keys().cloned().collect();
-        names.extend(self.fixed.read().keys().cloned());
-        names
+        self.fixed.read().keys().cloned().collect()
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        if let Some(fixed) = self.fixed.read().get(name) {
-            return Some(Arc::clone(fixed));
-        }
-        self.sources.view.catalog().databases.contains_key(name).then(|| {
-            Arc::new(Tables {
-                database: name.to_owned(),
-                view: Arc::clone(&self.sources.view),
-                state: Arc::clone(&self.state),
-            }) as Arc<dyn SchemaProvider>
-        })
+        self.fixed.read().get(name).map(Arc::clone)
     }
 
     fn register_schema(
@@ -89,11 +89,67 @@ impl CatalogProvider for Databases {
     }
 }
 
-/// The tables of one database.
+/// The catalogs of one session.
+#[derive(Debug)]
+struct SessionCatalogs(Arc<dyn CatalogProvider>);
+
+impl CatalogProviderList for SessionCatalogs {
+    /// Refused: the catalog is that of the identity, and the only one.
+    fn register_catalog(
+        &self,
+        _: String,
+        _: Arc<dyn CatalogProvider>,
+    ) -> Option<Arc<dyn CatalogProvider>> {
+        None
+    }
+
+    fn catalog_names(&self) -> Vec<String> {
+        vec![CATALOG.to_owned()]
+    }
+
+    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
+        (name == CATALOG).then(|| Arc::clone(&self.0))
+    }
+}
+
+/// The schemas of one session.
+struct VisibleDatabases {
+    databases: Arc<Databases>,
+    viewer: Arc<Viewer>,
+}
+
+impl fmt::Debug for VisibleDatabases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("VisibleDatabases").field(&self.viewer).finish()
+    }
+}
+
+impl CatalogProvider for VisibleDatabases {
+    fn schema_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.viewer.catalog().databases.keys().cloned().collect();
+        names.extend(self.databases.schema_names());
+        names
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        if let Some(fixed) = self.databases.schema(name) {
+            return Some(fixed);
+        }
+        self.viewer.catalog().databases.contains_key(name).then(|| {
+            Arc::new(Tables {
+                database: name.to_owned(),
+                databases: Arc::clone(&self.databases),
+                viewer: Arc::clone(&self.viewer),
+            }) as Arc<dyn SchemaProvider>
+        })
+    }
+}
+
+/// The visible tables of one database.
 struct Tables {
     database: String,
-    view: Arc<ClusterView>,
-    state: Arc<SessionState>,
+    databases: Arc<Databases>,
+    viewer: Arc<Viewer>,
 }
 
 impl fmt::Debug for Tables {
@@ -105,20 +161,27 @@ impl fmt::Debug for Tables {
 #[async_trait]
 impl SchemaProvider for Tables {
     fn table_names(&self) -> Vec<String> {
-        let catalog = self.view.catalog();
+        let catalog = self.viewer.catalog();
         catalog.tables.get(&self.database).map(|t| t.keys().cloned().collect()).unwrap_or_default()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let catalog = self.view.catalog();
-        Ok(catalog.table(&self.database, name).map(|table| {
-            Arc::new(PartitionedTable::of(&catalog, table, &self.view, &self.state))
-                as Arc<dyn TableProvider>
-        }))
+        let catalog = self.viewer.catalog();
+        let database = catalog.databases.get(&self.database);
+        let Some((database, table)) = database.zip(catalog.table(&self.database, name)) else {
+            return Ok(None);
+        };
+        // SELECT is checked when the plan is complete; here only the rows are restricted.
+        let rows = match self.viewer.sight(database, table) {
+            Sight::Rows(predicate) => Some(predicate),
+            Sight::All | Sight::Names | Sight::None => None,
+        };
+        let (view, state) = (&self.databases.view, &self.databases.state);
+        Ok(Some(Arc::new(PartitionedTable::of(&catalog, table, view, state, rows))))
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.view.catalog().table(&self.database, name).is_some()
+        self.viewer.catalog().table(&self.database, name).is_some()
     }
 }
 

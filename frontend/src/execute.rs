@@ -7,13 +7,18 @@ pub(crate) mod executed;
 mod insert;
 mod maintain;
 pub(crate) mod observe;
+mod permit;
 mod plan_lines;
 mod prepare;
 mod query;
 mod repartition;
+pub(crate) mod roles;
 mod set;
 mod show;
 
+use std::sync::Arc;
+
+use partita_proto::access::Permit;
 use partita_sql::Notice;
 use partita_sql::statement::{Admin, CopyFrom, Discard, Statement, Transaction, TransactionModes};
 
@@ -34,15 +39,19 @@ fn of_isolation(modes: TransactionModes) -> Option<Notice> {
 }
 
 impl Session {
-    /// Runs one statement without parameters.
-    pub(crate) async fn dispatch(&self, statement: &Statement) -> Result<Executed, SqlError> {
+    /// Runs one statement without parameters. `permit` is that of the statement.
+    pub(crate) async fn dispatch(
+        &self,
+        statement: &Statement,
+        permit: &Permit,
+    ) -> Result<Executed, SqlError> {
         let tag = statement.tag();
         let output = match statement {
             Statement::Query(query) => return self.query(query).await,
             Statement::Explain(explain) => return self.explain(explain).await,
-            Statement::ExplainHotspot(table) => self.explain_hotspot(table).await?,
-            Statement::Insert(insert) => return self.insert(insert, None).await,
-            Statement::Delete(delete) => return self.delete(delete, None).await,
+            Statement::ExplainHotspot(table) => self.explain_hotspot(table, permit).await?,
+            Statement::Insert(insert) => return self.insert(insert, None, permit).await,
+            Statement::Delete(delete) => return self.delete(delete, None, permit).await,
             Statement::CopyFrom(copy) => self.copy_from(copy)?,
             Statement::CopyTo(copy) => {
                 let executed = self.query(&copy.query).await?;
@@ -54,19 +63,19 @@ impl Session {
                     Output::CopyOut(CopyOut { schema, stream, format, options, zone: self.zone() });
                 return Ok(Executed { output, ..executed });
             }
-            Statement::CreateDatabase(create) => self.create_database(create).await?,
-            Statement::AlterDatabase(alter) => self.alter_database(alter).await?,
-            Statement::DropDatabase(drop) => self.drop_database(drop).await?,
-            Statement::CreateTable(create) => self.create_table(create).await?,
-            Statement::AlterTable(alter) => self.alter_table(alter).await?,
-            Statement::Repartition(repartition) => self.repartition(repartition).await?,
-            Statement::DropTable(drop) => self.drop_table(drop).await?,
-            Statement::Truncate(tables) => self.truncate(tables).await?,
+            Statement::CreateDatabase(create) => self.create_database(create, permit).await?,
+            Statement::AlterDatabase(alter) => self.alter_database(alter, permit).await?,
+            Statement::DropDatabase(drop) => self.drop_database(drop, permit).await?,
+            Statement::CreateTable(create) => self.create_table(create, permit).await?,
+            Statement::AlterTable(alter) => self.alter_table(alter, permit).await?,
+            Statement::Repartition(repartition) => self.repartition(repartition, permit).await?,
+            Statement::DropTable(drop) => self.drop_table(drop, permit).await?,
+            Statement::Truncate(tables) => self.truncate(tables, permit).await?,
             Statement::Use(name) => {
                 self.set_database(name)?;
                 Output::done(tag)
             }
-            Statement::Show(show) => self.show(show)?,
+            Statement::Show(show) => self.show(show, permit)?,
             Statement::Describe(table) => self.describe(table)?,
             Statement::Set(set) => self.set(set)?,
             Statement::ResetAll => self.reset_all()?,
@@ -81,7 +90,9 @@ impl Session {
             Statement::Fetch(fetch) => self.fetch(fetch).await?,
             Statement::Close(name) => self.close(name.as_deref(), tag)?,
             Statement::Discard(scope) => self.discard(*scope, tag)?,
-            Statement::Admin(admin) => self.admin(admin).await?,
+            Statement::Admin(admin) => self.admin(admin, permit).await?,
+            Statement::Access(statement) => self.change_access(statement).await?,
+            Statement::SetRole(role) => self.set_role(role)?,
             // LISTEN is not supported, so there is nothing to remove.
             Statement::Unlisten => Output::done(tag),
             Statement::Empty => Output::done(tag),
@@ -103,6 +114,7 @@ impl Session {
             options,
             zone: self.zone(),
             log: CopyLog::default(),
+            viewer: Arc::clone(self.viewer()),
         }))
     }
 
@@ -179,17 +191,19 @@ impl Session {
                 self.forget_prepared(None)?;
                 self.close(None, tag)?;
                 self.reset_all()?;
+                // The next client of a connection pool must not get the role of the former one.
+                self.viewer().act_as(None);
             }
             Discard::Plans | Discard::Temporary => {}
         }
         Ok(Output::done(tag))
     }
 
-    async fn admin(&self, admin: &Admin) -> Result<Output, SqlError> {
+    async fn admin(&self, admin: &Admin, permit: &Permit) -> Result<Output, SqlError> {
         match admin {
             Admin::FlushTable(name) => self.maintain(name, Maintenance::Flush).await?,
             Admin::CompactTable(name) => self.maintain(name, Maintenance::Compact).await?,
-            Admin::Order(order) => self.frontend().administer(order.clone()).await?,
+            Admin::Order(order) => self.frontend().administer(permit, order.clone()).await?,
         }
         Ok(Output::done("ADMIN"))
     }

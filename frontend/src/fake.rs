@@ -3,6 +3,7 @@
 //! [`Fake`] is meta and all nodes at once. Rows are kept as one-row batches by key, which is slow and obviously
 //! correct. Tests inject faults by queueing errors, and can split a partition while a statement runs.
 
+mod access;
 mod reshape;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -18,10 +19,11 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use partita_lanes::{LaneOptions, Lanes};
 use partita_proto::Error;
+use partita_proto::access::{Access, Secrets};
 use partita_proto::array::array_of;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::id::{
-    BOOTSTRAP_ROLE, ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId,
+    BOOTSTRAP_ROLE, ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId,
 };
 use partita_proto::key::KeyCodec;
 use partita_proto::load::{HeatmapRequest, LoadReport, LoadRequest};
@@ -105,11 +107,13 @@ impl std::fmt::Debug for Fake {
 }
 
 impl Fake {
-    /// A cluster of `nodes` nodes (at least one) with the default database and no table.
+    /// A cluster of `nodes` nodes (at least one) with the default database, no table, and the bootstrap superuser without a
+    /// password.
     pub fn new(nodes: u64) -> Arc<Self> {
         // Ids of tables and partitions start at 10; the default database has id 1.
-        let mut catalog = Catalog { version: 1, ..Catalog::default() };
-        add_database(&mut catalog, DEFAULT_DATABASE, DatabaseId(1));
+        let access = Arc::new(Access::bootstrap("partita", Secrets::default()));
+        let mut catalog = Catalog { version: 1, access, ..Catalog::default() };
+        add_database(&mut catalog, DEFAULT_DATABASE, DatabaseId(1), BOOTSTRAP_ROLE);
         let nodes = nodes.max(1);
         let member = |node| {
             let member =
@@ -219,7 +223,7 @@ impl Fake {
             partitions: Arc::new(PartitionMap::new(routes)?),
             former: None,
             succeeded_by: None,
-            owner: BOOTSTRAP_ROLE,
+            owner: new.owner,
         };
         // A table that is created again starts with empty partitions.
         for route in table.partitions.routes() {
@@ -294,6 +298,7 @@ impl Fake {
                     schema,
                     placement,
                     cuts,
+                    owner: table.owner,
                 };
                 let former = Table { name: format!("{}$former", table.name), ..changed };
                 self.create_table(catalog, new)?;
@@ -331,7 +336,7 @@ impl Fake {
         };
         // Each change is applied to a copy of the catalog, which is published only if it succeeds.
         let changed = match ddl {
-            Ddl::CreateDatabase { name, if_not_exists, .. } => {
+            Ddl::CreateDatabase { name, if_not_exists, owner, .. } => {
                 if catalog.databases.contains_key(&name) {
                     if !if_not_exists {
                         return Err(Error::AlreadyExists { kind: "database", name });
@@ -339,7 +344,7 @@ impl Fake {
                     return Ok(false);
                 }
                 let id = DatabaseId(u32::try_from(self.next_id()).unwrap_or(u32::MAX));
-                add_database(&mut catalog, &name, id);
+                add_database(&mut catalog, &name, id, owner);
                 true
             }
             Ddl::AlterDatabase { name, .. } => {
@@ -383,6 +388,7 @@ impl Fake {
                 let table = find(&catalog, &database, &name)?;
                 self.alter_table(&mut catalog, &table, change)?
             }
+            Ddl::Access(change) => self.change_access(&mut catalog, *change)?,
         };
         self.publish(catalog);
         Ok(changed)
@@ -555,8 +561,8 @@ fn none(kind: &'static str, name: &str) -> Error {
     Error::NotFound { kind, name: name.to_owned() }
 }
 
-fn add_database(catalog: &mut Catalog, name: &str, id: DatabaseId) {
-    let database = Database { id, name: name.to_owned(), ttl: None, owner: BOOTSTRAP_ROLE };
+fn add_database(catalog: &mut Catalog, name: &str, id: DatabaseId, owner: RoleId) {
+    let database = Database { id, name: name.to_owned(), ttl: None, owner };
     catalog.databases.insert(name.to_owned(), Arc::new(database));
 }
 

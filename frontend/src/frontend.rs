@@ -22,6 +22,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use partita_lanes::{LaneOptions, Lanes};
 use partita_load::Class;
+use partita_proto::access::{Access, Identity, Need, Permit};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{NodeId, TableId};
 use partita_proto::load::{HeatmapRequest, LoadReport};
@@ -35,6 +36,8 @@ use partita_worker::{
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use crate::access::life::Lives;
+use crate::access::viewer::{Viewer, VisibleCatalogs, check_all_rows};
 use crate::at_data::{AtDataOptions, RunAtData};
 use crate::catalog::{CATALOG, Databases, check_database_name};
 use crate::comparisons::ExactComparisons;
@@ -131,6 +134,9 @@ pub struct Frontend {
     metrics: Arc<FrontendMetrics>,
     loads: Arc<Loads>,
     lanes: Arc<Lanes>,
+    databases: Arc<Databases>,
+    visible: Arc<VisibleCatalogs>,
+    lives: Arc<Lives>,
 }
 
 impl Frontend {
@@ -157,7 +163,7 @@ impl Frontend {
             (meta.catalog(), meta.members()),
             options.write_timeout,
             Arc::clone(&metrics),
-            home,
+            home.clone(),
         ));
         let router =
             Router::new(Arc::clone(&view), Arc::clone(&loads), options.in_flight_bytes_max);
@@ -171,8 +177,10 @@ impl Frontend {
             loads: Arc::clone(&loads),
             meta: Arc::clone(&meta),
         };
-        let databases = Databases::new(sources, Arc::clone(&state));
-        context.register_catalog(CATALOG, Arc::new(databases));
+        let databases = Arc::new(Databases::new(sources, Arc::clone(&state)));
+        context.register_catalog(CATALOG, Arc::clone(&databases) as _);
+        let lives = Arc::<Lives>::default();
+        lives.follow(meta.catalog(), &home);
         Ok(Arc::new(Self {
             options,
             meta,
@@ -184,12 +192,33 @@ impl Frontend {
             metrics,
             loads,
             lanes,
+            databases,
+            visible: Arc::default(),
+            lives,
         }))
     }
 
     /// The newest catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.view.catalog()
+    }
+
+    /// Roles, grants and tokens of the newest catalog.
+    pub fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.catalog().access)
+    }
+
+    /// The cluster as an identity sees it.
+    pub fn viewer(&self, identity: Identity) -> Arc<Viewer> {
+        Viewer::new(Arc::clone(&self.view), Arc::clone(&self.visible), identity)
+    }
+
+    /// Checks that an identity may do all of these things now.
+    ///
+    /// # Errors
+    /// As [`Viewer::check`].
+    pub fn authorize(&self, identity: &Identity, needs: &[Need]) -> Result<Permit, SqlError> {
+        self.viewer(*identity).check(needs)
     }
 
     /// Bytes that each table stores, in files and memtables, each row once however many replicas it has; without logs
@@ -215,11 +244,19 @@ impl Frontend {
         self.loads.recent().await
     }
 
-    /// Heatmap of a table's load over keys and time, as JSON.
+    /// Heatmap of a table's load over keys and time, as JSON. `permit` is the proof that the client may read the table.
     ///
     /// # Errors
-    /// Fails if the table or metric does not exist, or no meta answers.
-    pub async fn heatmap(&self, request: HeatmapRequest) -> Result<Bytes, SqlError> {
+    /// Fails if the table or metric does not exist, no meta answers, or the permit restricts the rows: the heatmap shows
+    /// keys of all of them.
+    pub async fn heatmap(
+        &self,
+        permit: &Permit,
+        request: HeatmapRequest,
+    ) -> Result<Bytes, SqlError> {
+        if let Some(table) = self.catalog().table_by_id(request.table) {
+            check_all_rows(permit, table)?;
+        }
         Ok(self.meta.heatmap(request).await?)
     }
 
@@ -267,6 +304,16 @@ impl Frontend {
         Arc::clone(&self.metrics)
     }
 
+    /// Schemas that all sessions share, and the way to those of one.
+    pub(crate) fn databases(&self) -> &Arc<Databases> {
+        &self.databases
+    }
+
+    /// Lives of all sessions.
+    pub(crate) fn lives(&self) -> &Arc<Lives> {
+        &self.lives
+    }
+
     /// Load reports of meta.
     pub(crate) fn loads(&self) -> &Loads {
         &self.loads
@@ -286,19 +333,34 @@ impl Frontend {
         &self.state
     }
 
-    /// Changes the catalog; [`Frontend::catalog`] shows the change on return. Returns whether anything changed.
+    /// Changes the catalog; [`Frontend::catalog`] shows the change on return. Returns whether anything changed. `permit` is
+    /// the proof that the client may make the change; its role owns what is created.
     ///
     /// # Errors
     /// Errors of the catalog service.
-    pub async fn change(&self, ddl: Ddl) -> Result<bool, SqlError> {
-        if let Ddl::CreateDatabase { name, .. } = &ddl {
-            check_database_name(name)?;
+    pub async fn change(&self, permit: &Permit, mut ddl: Ddl) -> Result<bool, SqlError> {
+        match &mut ddl {
+            Ddl::CreateDatabase { name, owner, .. } => {
+                check_database_name(name)?;
+                *owner = permit.role();
+            }
+            Ddl::CreateTable { table, .. } => table.owner = permit.role(),
+            Ddl::AlterDatabase { .. }
+            | Ddl::DropDatabase { .. }
+            | Ddl::DropTable { .. }
+            | Ddl::TruncateTable { .. }
+            | Ddl::AlterTable { .. }
+            | Ddl::Access(_) => {}
         }
         Ok(self.meta.change(ddl).await?)
     }
 
-    /// Sends an operator's order to meta.
-    pub(crate) async fn administer(&self, order: AdminOrder) -> Result<(), SqlError> {
+    /// Sends an operator's order to meta. `_permit` is the proof that the client may give it.
+    pub(crate) async fn administer(
+        &self,
+        _permit: &Permit,
+        order: AdminOrder,
+    ) -> Result<(), SqlError> {
         Ok(self.meta.administer(order).await?)
     }
 }

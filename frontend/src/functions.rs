@@ -19,12 +19,14 @@ pub use partita_worker::functions::{POSTGRES_VERSION, version_text};
 use crate::error::SqlError;
 use crate::session::Session;
 
-/// `current_database()`, `database()`, `current_schema()`, `current_user`: constants of a session.
-pub(crate) fn of_session(database: &str, user: &str) -> Vec<ScalarUDF> {
+/// `current_database()`, `database()`, `current_schema()`, `session_user`, `current_user`: constants of a session until
+/// its database or role changes.
+pub(crate) fn of_session(database: &str, session_user: &str, current_user: &str) -> Vec<ScalarUDF> {
     vec![
         constant("current_database", &["database", "current_catalog"], database),
         constant("current_schema", &[], database),
-        constant("current_user", &["user", "session_user", "current_role"], user),
+        constant("session_user", &[], session_user),
+        constant("current_user", &["user", "current_role"], current_user),
     ]
 }
 

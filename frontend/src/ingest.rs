@@ -13,6 +13,7 @@ pub(crate) mod size;
 use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
+use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
 use partita_proto::service::WriteKind;
 
@@ -23,17 +24,23 @@ use crate::scan::Usage;
 impl Frontend {
     /// Writes rows. Columns are matched by SQL name; any subset of the table's columns is accepted, of any types that
     /// can be assigned. Fills in defaults and generated columns, checks NOT NULL, places, cuts, sends and retries.
-    /// Returns the number of rows.
+    /// Returns the number of rows. `permit` is the proof that the client may insert into the table.
     ///
     /// # Errors
     /// Fails if a row does not fit the table, or could not be written within the write timeout.
-    pub async fn ingest(&self, table: &Arc<Table>, rows: RecordBatch) -> Result<u64, SqlError> {
-        Ok(self.ingest_counted(table, rows).await?.0)
+    pub async fn ingest(
+        &self,
+        permit: &Permit,
+        table: &Arc<Table>,
+        rows: RecordBatch,
+    ) -> Result<u64, SqlError> {
+        Ok(self.ingest_counted(permit, table, rows).await?.0)
     }
 
     /// Writes rows; returns their number and the number of partitions that stored them.
     pub(crate) async fn ingest_counted(
         &self,
+        _permit: &Permit,
         table: &Arc<Table>,
         rows: RecordBatch,
     ) -> Result<(u64, Usage), SqlError> {
@@ -49,11 +56,13 @@ impl Frontend {
     }
 
     /// Deletes rows by key; `keys` has the key columns under their SQL names. Returns the number of keys.
+    /// `_permit` is the proof that the client may delete from the table.
     ///
     /// # Errors
     /// Fails if the table is in append mode, or the keys could not be deleted within the write timeout.
     pub async fn ingest_delete(
         &self,
+        _permit: &Permit,
         table: &Arc<Table>,
         keys: RecordBatch,
     ) -> Result<u64, SqlError> {

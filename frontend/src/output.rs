@@ -7,11 +7,13 @@ use arrow::array::{ArrayRef, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use futures::Stream;
+use partita_proto::access::{Action, Need, Permit};
 use partita_proto::catalog::Table;
 use partita_sql::Notice;
 use partita_sql::statement::{CopyFormat, CopyOptions};
 use partita_worker::Zone;
 
+use crate::access::viewer::Viewer;
 use crate::error::SqlError;
 use crate::execute::CopyLog;
 
@@ -33,6 +35,17 @@ pub struct CopyIn {
     pub zone: Zone,
     /// Records the end of the statement.
     pub log: CopyLog,
+    pub(crate) viewer: Arc<Viewer>,
+}
+
+impl CopyIn {
+    /// Permit for the next rows. It is asked for again and again, because a COPY may outlive the right.
+    ///
+    /// # Errors
+    /// Fails if the identity may no longer write to the table, or is no longer valid.
+    pub fn permit(&self) -> Result<Permit, SqlError> {
+        self.viewer.check(&[Need::new(Action::Insert, self.viewer.object(&self.table)?)])
+    }
 }
 
 /// `COPY ... TO STDOUT`: the door encodes the rows.

@@ -1,8 +1,8 @@
 //! Sessions: the settings, prepared statements, cursors and running statement of one client.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use arrow::datatypes::{DataType, SchemaRef};
@@ -13,12 +13,17 @@ use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use partita_lanes::{Lane, Reason};
-use partita_proto::catalog::{DEFAULT_DATABASE, Table};
+use partita_proto::access::{Door, Identity, Permit};
+use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
+use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_sql::parser;
-use partita_sql::statement::{Statement, TableName};
+use partita_sql::statement::{Set, SetValue, Statement, TableName};
 use partita_worker::Zone;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::life::Life;
+use crate::access::needs::table_of;
+use crate::access::viewer::Viewer;
 use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::SqlError;
 use crate::execute::cursor::Cursor;
@@ -39,28 +44,48 @@ const PREPARED_MAX: usize = 1_000;
 pub struct SessionOptions {
     /// Database of unqualified table names.
     pub database: String,
-    /// User name, for `current_user`.
+    /// User name given by the client. It is shown only while the bootstrap superuser has no password, and everybody is
+    /// that superuser; later the role's name is.
     pub user: String,
     /// Application name given by the client.
     pub application: String,
+    /// Identity of the client, after authentication.
+    pub identity: Identity,
 }
 
 impl Default for SessionOptions {
+    /// The bootstrap superuser without a password, for tests.
     fn default() -> Self {
         Self {
             database: DEFAULT_DATABASE.to_owned(),
             user: "partita".to_owned(),
             application: String::new(),
+            identity: Identity {
+                login: BOOTSTRAP_ROLE,
+                acting: None,
+                token: None,
+                secret_version: 0,
+                org: None,
+                door: Door::Internal,
+            },
         }
     }
 }
 
+/// State that a plan depends on, beside the catalog.
+#[derive(PartialEq)]
+pub(crate) struct PlanContext {
+    pub(crate) database: String,
+    pub(crate) zone: Option<String>,
+    /// Names and row predicates are those of the identity.
+    pub(crate) identity: Identity,
+}
+
 /// A cached plan, with the state that it depends on.
 pub(crate) struct Planned {
-    /// Catalog version.
-    pub(crate) version: u64,
-    /// The session's database and time zone.
-    pub(crate) context: (String, Option<String>),
+    /// Catalog that it was made for.
+    pub(crate) catalog: Weak<Catalog>,
+    pub(crate) context: PlanContext,
     pub(crate) plan: Arc<LogicalPlan>,
 }
 
@@ -80,7 +105,12 @@ pub struct Prepared {
 pub struct Session {
     frontend: Arc<Frontend>,
     context: SessionContext,
+    viewer: Arc<Viewer>,
+    life: Arc<Life>,
+    /// Name of the role that the session began as.
     user: String,
+    /// Current role whose name the functions return.
+    named_role: Mutex<Option<RoleId>>,
     database: Mutex<String>,
     pub(crate) settings: Mutex<Settings>,
     zone: Mutex<Zone>,
@@ -108,16 +138,32 @@ impl Frontend {
 
 impl Session {
     fn new(frontend: Arc<Frontend>, options: SessionOptions) -> Arc<Self> {
-        let SessionOptions { database, user, application } = options;
-        let state = SessionStateBuilder::new_from_existing(frontend.context().state()).build();
+        let SessionOptions { database, user, application, identity } = options;
+        let viewer = frontend.viewer(identity);
+        let access = viewer.access();
+        let role = access.role(identity.login);
+        let is_open = identity.login == BOOTSTRAP_ROLE
+            && identity.token.is_none()
+            && role.is_some_and(|role| role.verifier.is_none());
+        let user = role.filter(|_| !is_open).map_or(user, |role| role.name.clone());
+        // Names resolve in what the identity sees, and system tables find it in the configuration.
+        let state = frontend.context().state();
+        let config = state.config().clone().with_extension(Arc::clone(&viewer));
+        let state = SessionStateBuilder::new_from_existing(state)
+            .with_config(config)
+            .with_catalog_list(frontend.databases().of_viewer(&viewer))
+            .build();
         let context = SessionContext::new_with_state(state);
         let timeout = frontend.options().statement_timeout;
         frontend.metrics().sessions_opened.add(1);
         let session = Arc::new(Self {
             context,
+            life: frontend.lives().begin(Arc::clone(&viewer)),
+            viewer,
             settings: Mutex::new(Settings::new(timeout, &user, &application)),
             zone: Mutex::new(Zone::UTC),
             user,
+            named_role: Mutex::new(identity.acting),
             database: Mutex::new(String::new()),
             running: Mutex::new(CancellationToken::new()),
             parts_began: Mutex::new(None),
@@ -131,6 +177,13 @@ impl Session {
         for function in functions::of_settings(&session) {
             session.register(function);
         }
+        for (name, value) in role.into_iter().flat_map(|role| &role.settings) {
+            let value = SetValue::Values(vec![value.clone()]);
+            // A default that this version does not know must not keep the role from logging in.
+            if let Err(error) = session.set(&Set { name: name.clone(), value, local: false }) {
+                tracing::warn!(user = %session.user, %name, %error, "ignored a setting of the role");
+            }
+        }
         session
     }
 
@@ -139,9 +192,54 @@ impl Session {
         &self.frontend
     }
 
-    /// User name.
+    /// Name of the role that the session began as.
     pub fn user(&self) -> &str {
         &self.user
+    }
+
+    /// Name of the current role: that of SET ROLE, or else the role that the session began as.
+    pub fn current_user(&self) -> String {
+        let acting = self.identity().acting;
+        let access = self.viewer.access();
+        let role = acting.and_then(|role| access.role(role));
+        role.map_or_else(|| self.user.clone(), |role| role.name.clone())
+    }
+
+    /// The cluster as the session sees it.
+    pub fn viewer(&self) -> &Arc<Viewer> {
+        &self.viewer
+    }
+
+    /// Identity of the client, with the current role.
+    pub fn identity(&self) -> Identity {
+        self.viewer.identity()
+    }
+
+    /// The newest catalog without what the identity may not see.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.viewer.catalog()
+    }
+
+    /// Error of every statement after the identity has ended; `None` before.
+    pub fn ended(&self) -> Option<SqlError> {
+        self.life.end_error()
+    }
+
+    /// Waits until the identity has ended, and returns the error for the client.
+    pub async fn until_ended(&self) -> SqlError {
+        self.life.token().cancelled().await;
+        self.life.cancellation()
+    }
+
+    pub(crate) fn life(&self) -> &Arc<Life> {
+        &self.life
+    }
+
+    /// Checks that the identity may run a statement now, and that the transaction is not READ ONLY if it writes.
+    fn permitted(&self, statement: &Statement) -> Result<Permit, SqlError> {
+        let permit = self.permit(statement)?;
+        self.check_writable(statement)?;
+        Ok(permit)
     }
 
     /// Parses text into statements. Long or complex text is parsed in a lane, within the session's limits.
@@ -162,22 +260,24 @@ impl Session {
     /// Errors of the statement; the detail of a failed write says which rows took effect.
     pub async fn run(self: &Arc<Self>, statement: &Statement) -> Result<Output, SqlError> {
         let limits = self.begin();
-        if let Err(error) = self.check_writable(statement) {
-            return self.observed(statement, Err(error), limits);
-        }
+        let permit = match self.permitted(statement) {
+            Ok(permit) => permit,
+            Err(error) => return self.observed(statement, Err(error), limits),
+        };
         // Short statements run on the caller's thread.
         if let Statement::Insert(insert) = statement
             && insert.is_light()
-            && let Some(result) = limits.apply(self.insert_literals(insert, None)).await.transpose()
+            && let Some(result) =
+                limits.apply(self.insert_literals(insert, None, &permit)).await.transpose()
         {
             return self.observed(statement, result, limits);
         }
         if !statement.needs_lane() {
-            let result = limits.apply(Box::pin(self.dispatch(statement))).await;
+            let result = limits.apply(Box::pin(self.dispatch(statement, &permit))).await;
             return self.observed(statement, result, limits);
         }
         let (session, of_lane) = (Arc::clone(self), statement.clone());
-        let work = async move { Box::pin(session.dispatch(&of_lane)).await };
+        let work = async move { Box::pin(session.dispatch(&of_lane, &permit)).await };
         let result = self.in_lane(&limits, work).await;
         self.observed(statement, result, limits)
     }
@@ -206,11 +306,11 @@ impl Session {
     /// Starts a statement: its limits count from now, or from the first of its parts.
     fn begin(&self) -> observe::Limits {
         let started = Instant::now();
-        let token = CancellationToken::new();
+        let token = self.life.child_token();
         *self.running.lock() = token.clone();
         let counted = self.parts_began.lock().unwrap_or(started);
         let deadline = self.settings.lock().statement_timeout().map(|timeout| counted + timeout);
-        observe::Limits { token, started, deadline }
+        observe::Limits { token, life: Arc::clone(&self.life), started, deadline }
     }
 
     /// Runs work of a statement in a lane until it is done or a limit is hit. A limit interrupts the lane and returns
@@ -253,7 +353,7 @@ impl Session {
             self.written_in_transaction.fetch_add(1, Ordering::Relaxed);
         }
         let frontend = Arc::clone(&self.frontend);
-        let client = (self.database(), self.user.clone());
+        let client = (self.database(), self.user.clone(), self.identity());
         let observer = observe::Observer::new(frontend, client, statement, limits.started);
         observer.observe(result, limits)
     }
@@ -302,6 +402,11 @@ impl Session {
         statement: Statement,
         parameter_types: &[Option<DataType>],
     ) -> Result<Arc<Prepared>, SqlError> {
+        // An identity that has ended learns nothing about columns and types.
+        if let Some(error) = self.ended().or_else(|| self.viewer.check(&[]).err()) {
+            self.frontend.metrics().failed(&error.sqlstate);
+            return Err(error);
+        }
         let prepared = if statement.needs_lane() {
             let (session, types) = (Arc::clone(self), parameter_types.to_vec());
             let work = async move { Box::pin(session.prepare_statement(statement, &types)).await };
@@ -325,24 +430,26 @@ impl Session {
         parameters: Vec<ScalarValue>,
     ) -> Result<Output, SqlError> {
         let (statement, limits) = (&prepared.statement, self.begin());
-        if let Err(error) = self.check_writable(statement) {
-            return self.observed(statement, Err(error), limits);
-        }
+        let permit = match self.permitted(statement) {
+            Ok(permit) => permit,
+            Err(error) => return self.observed(statement, Err(error), limits),
+        };
         if let Statement::Insert(insert) = statement
             && insert.is_light()
         {
-            let work = self.insert_prepared(insert, prepared, &parameters);
+            let work = self.insert_prepared(insert, prepared, &parameters, &permit);
             if let Some(result) = limits.apply(work).await.transpose() {
                 return self.observed(statement, result, limits);
             }
         }
         if !statement.needs_lane() {
-            let work = Box::pin(self.dispatch_prepared(prepared, parameters));
+            let work = Box::pin(self.dispatch_prepared(prepared, parameters, &permit));
             let result = limits.apply(work).await;
             return self.observed(statement, result, limits);
         }
         let (session, of_lane) = (Arc::clone(self), Arc::clone(prepared));
-        let work = async move { Box::pin(session.dispatch_prepared(&of_lane, parameters)).await };
+        let work =
+            async move { Box::pin(session.dispatch_prepared(&of_lane, parameters, &permit)).await };
         let result = self.in_lane(&limits, work).await;
         self.observed(statement, result, limits)
     }
@@ -360,17 +467,20 @@ impl Session {
     ) -> Result<Vec<Output>, SqlError> {
         if let Statement::Insert(insert) = &prepared.statement {
             let limits = self.begin();
-            if let Err(error) = self.check_writable(&prepared.statement) {
-                return Ok(vec![self.observed(&prepared.statement, Err(error), limits)?]);
-            }
+            let permit = match self.permitted(&prepared.statement) {
+                Ok(permit) => permit,
+                Err(error) => {
+                    return Ok(vec![self.observed(&prepared.statement, Err(error), limits)?]);
+                }
+            };
             if insert.is_light() && rows.len() <= LIGHT_ROWS_MAX {
-                let work = self.insert_literals_many(insert, prepared, &rows);
+                let work = self.insert_literals_many(insert, prepared, &rows, &permit);
                 if let Some(result) = limits.apply(work).await.transpose() {
                     return Ok(vec![self.observed(&prepared.statement, result, limits)?]);
                 }
             }
             let (session, of_lane) = (Arc::clone(self), Arc::clone(prepared));
-            let work = async move { Box::pin(session.insert_many(&of_lane, rows)).await };
+            let work = async move { Box::pin(session.insert_many(&of_lane, rows, &permit)).await };
             let result = self.in_lane(&limits, work).await;
             return Ok(vec![self.observed(&prepared.statement, result, limits)?]);
         }
@@ -387,13 +497,14 @@ impl Session {
         self.running.lock().cancel();
     }
 
-    /// DataFusion's context of the session, to which a door may add (`pg_catalog`).
+    /// DataFusion's context of the session: names resolve in what the identity sees, but nothing is checked.
     pub fn context(&self) -> SessionContext {
         self.context.clone()
     }
 
     /// State for planning one statement.
     pub(crate) fn statement_state(&self) -> SessionState {
+        self.follow_role();
         let mut state = self.context.state();
         state.mark_start_execution();
         state
@@ -409,8 +520,8 @@ impl Session {
     /// # Errors
     /// Fails if the database does not exist.
     pub fn set_database(&self, name: &str) -> Result<(), SqlError> {
-        let exists = self.frontend.catalog().databases.contains_key(name)
-            || [SYSTEM, INFORMATION].contains(&name);
+        let exists =
+            self.catalog().databases.contains_key(name) || [SYSTEM, INFORMATION].contains(&name);
         if !exists {
             return Err(SqlError::undefined_database(name));
         }
@@ -418,13 +529,26 @@ impl Session {
         Ok(())
     }
 
-    /// Changes the database, also for plans and functions.
-    fn enter(&self, name: &str) {
+    /// Changes the database, also for plans and functions; it may not exist, or be hidden.
+    pub(crate) fn enter(&self, name: &str) {
         name.clone_into(&mut self.database.lock());
         let state = self.context.state_ref();
         name.clone_into(&mut state.write().config_mut().options_mut().catalog.default_schema);
-        for function in functions::of_session(name, &self.user) {
+        self.register_names(name);
+    }
+
+    /// Registers the functions that return the names of the database and the roles.
+    fn register_names(&self, database: &str) {
+        for function in functions::of_session(database, &self.user, &self.current_user()) {
             self.register(function);
+        }
+    }
+
+    /// Registers the functions again if the current role is another one.
+    fn follow_role(&self) {
+        let acting = self.identity().acting;
+        if std::mem::replace(&mut *self.named_role.lock(), acting) != acting {
+            self.register_names(&self.database());
         }
     }
 
@@ -471,22 +595,7 @@ impl Session {
 
     /// Looks up a table by the name in a statement.
     pub(crate) fn table(&self, name: &TableName) -> Result<Arc<Table>, SqlError> {
-        let database = self.database();
-        let catalog = self.frontend.catalog();
-        let database = name.database_or(&database);
-        if let Some(table) = catalog.table(database, &name.name) {
-            return Ok(Arc::clone(table));
-        }
-        if [SYSTEM, INFORMATION].contains(&database) {
-            return Err(SqlError::new(
-                "42809",
-                format!("\"{database}.{}\" is not a stored table", name.name),
-            ));
-        }
-        Err(SqlError::undefined_table(match &name.database {
-            Some(database) => format!("{database}.{}", name.name),
-            None => name.name.clone(),
-        }))
+        table_of(&self.viewer, &self.database(), name)
     }
 
     pub(crate) fn keep_prepared(

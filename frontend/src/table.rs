@@ -74,6 +74,11 @@ impl PartitionedTable {
         Self { companion: companion.map(|table| Box::new(new(table))), ..new(table) }
     }
 
+    /// Definition of the table.
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
     fn new(table: Arc<Table>, view: Arc<ClusterView>, state: Arc<SessionState>) -> Self {
         let schema = &table.schema;
         // Rows in append mode may share a key, so it is no constraint.

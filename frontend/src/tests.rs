@@ -1,5 +1,6 @@
 //! Tests of the frontend with services in memory.
 
+mod access;
 mod advised;
 mod at_data;
 mod comparisons;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::StreamExt;
+use partita_proto::access::Permit;
 
 use crate::fake::Fake;
 use crate::{Frontend, FrontendOptions, Output, Session, SessionOptions, SqlError};
@@ -50,6 +52,11 @@ impl Db {
         let frontend = fake.frontend(options).unwrap();
         let session = frontend.session(SessionOptions::default());
         Self { fake, frontend, session }
+    }
+
+    /// A permit of the superuser, for calls beside the session.
+    fn permit(&self) -> Permit {
+        self.session.viewer().check(&[]).unwrap()
     }
 
     /// Runs statements; returns the output of the last one.

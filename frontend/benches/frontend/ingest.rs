@@ -25,13 +25,15 @@ pub(crate) fn all(criterion: &mut Criterion) {
         let (runtime, _, frontend) = with_table(partitioning);
         let catalog = frontend.catalog();
         let table = catalog.table(DEFAULT_DATABASE, TABLE).expect("it was made");
+        let superuser = SessionOptions::default().identity;
+        let permit = frontend.authorize(&superuser, &[]).expect("a superuser");
         stage(
             criterion,
             ("ingest", name),
             BATCH_ROWS,
             || batch.clone(),
             |batch| {
-                let stored = runtime.block_on(frontend.ingest(table, batch));
+                let stored = runtime.block_on(frontend.ingest(&permit, table, batch));
                 assert_eq!(stored.expect("rows of the table"), BATCH_ROWS as u64);
             },
         );

@@ -10,6 +10,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
 use futures::StreamExt;
 use parking_lot::Mutex;
+use partita_proto::id::TableId;
 use partita_sql::statement::{Declare, Fetch};
 
 use super::query::Source;
@@ -25,6 +26,8 @@ pub(crate) struct Cursor {
     schema: SchemaRef,
     /// True if the cursor outlives its transaction.
     hold: bool,
+    /// Tables that its query reads.
+    tables: Vec<TableId>,
     rows: Arc<Mutex<Option<Rows>>>,
 }
 
@@ -70,10 +73,11 @@ impl Session {
             Some(parameters) => Source::WithParameters(statement, parameters),
             None => Source::Statement(statement),
         };
-        let running = self.start(&source, None).await?;
+        let running = self.start(&source, None, None).await?;
         let cursor = Cursor {
             schema: running.schema,
             hold: declare.hold,
+            tables: running.tables,
             rows: Arc::new(Mutex::new(Some(Rows { rest: None, stream: running.stream }))),
         };
         self.cursors.lock().insert(declare.name.clone(), cursor);
@@ -81,11 +85,13 @@ impl Session {
     }
 
     pub(super) async fn fetch(&self, fetch: &Fetch) -> Result<Output, SqlError> {
-        let (schema, slot) = {
+        let (schema, slot, tables) = {
             let cursors = self.cursors.lock();
             let cursor = cursors.get(&fetch.name).ok_or_else(|| no_cursor(&fetch.name))?;
-            (Arc::clone(&cursor.schema), Arc::clone(&cursor.rows))
+            (Arc::clone(&cursor.schema), Arc::clone(&cursor.rows), cursor.tables.clone())
         };
+        // The right may have been revoked since DECLARE.
+        self.viewer().check_reads(tables.into_iter())?;
         let Some(rows) = slot.lock().take() else {
             return Err(SqlError::new(
                 "55006",

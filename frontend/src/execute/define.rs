@@ -1,5 +1,6 @@
 //! DDL: turns statements about databases and tables into changes for meta.
 
+use partita_proto::access::Permit;
 use partita_proto::schema::Semantic;
 use partita_proto::service::{Ddl, TableChange};
 use partita_proto::value::Value;
@@ -17,27 +18,45 @@ impl Session {
     pub(super) async fn create_database(
         &self,
         create: &CreateDatabase,
+        permit: &Permit,
     ) -> Result<Output, SqlError> {
         let CreateDatabase { name, if_not_exists, ttl } = create.clone();
-        let ddl = Ddl::CreateDatabase { name: name.clone(), if_not_exists, ttl };
-        let changed = self.frontend().change(ddl).await?;
+        let ddl =
+            Ddl::CreateDatabase { name: name.clone(), if_not_exists, ttl, owner: permit.role() };
+        let changed = self.frontend().change(permit, ddl).await?;
         Ok(exists_already(changed, "CREATE DATABASE", &format!("database \"{name}\"")))
     }
 
-    pub(super) async fn alter_database(&self, alter: &AlterDatabase) -> Result<Output, SqlError> {
+    pub(super) async fn alter_database(
+        &self,
+        alter: &AlterDatabase,
+        permit: &Permit,
+    ) -> Result<Output, SqlError> {
         let AlterDatabase { name, ttl } = alter.clone();
-        self.frontend().change(Ddl::AlterDatabase { name, ttl }).await?;
+        self.frontend().change(permit, Ddl::AlterDatabase { name, ttl }).await?;
         Ok(Output::done("ALTER DATABASE"))
     }
 
-    pub(super) async fn drop_database(&self, drop: &DropDatabase) -> Result<Output, SqlError> {
+    pub(super) async fn drop_database(
+        &self,
+        drop: &DropDatabase,
+        permit: &Permit,
+    ) -> Result<Output, SqlError> {
         let DropDatabase { name, if_exists } = drop.clone();
+        // A database that the identity does not see does not exist: nothing was checked for it.
+        if if_exists && !self.catalog().databases.contains_key(&name) {
+            return Ok(not_there(false, "DROP DATABASE", &format!("database \"{name}\"")));
+        }
         let ddl = Ddl::DropDatabase { name: name.clone(), if_exists };
-        let changed = self.frontend().change(ddl).await?;
+        let changed = self.frontend().change(permit, ddl).await?;
         Ok(not_there(changed, "DROP DATABASE", &format!("database \"{name}\"")))
     }
 
-    pub(super) async fn create_table(&self, create: &CreateTable) -> Result<Output, SqlError> {
+    pub(super) async fn create_table(
+        &self,
+        create: &CreateTable,
+        permit: &Permit,
+    ) -> Result<Output, SqlError> {
         let (table, notices) = create.to_new_table(&self.database())?;
         let state = self.frontend().state();
         for (position, column) in table.schema.columns.iter().enumerate() {
@@ -46,14 +65,18 @@ impl Session {
         }
         let name = table.name.clone();
         let ddl = Ddl::CreateTable { table: Box::new(table), if_not_exists: create.if_not_exists };
-        let changed = self.frontend().change(ddl).await?;
+        let changed = self.frontend().change(permit, ddl).await?;
         if !changed {
             return Ok(exists_already(false, "CREATE TABLE", &format!("relation \"{name}\"")));
         }
         Ok(Output::done_with("CREATE TABLE", notices))
     }
 
-    pub(super) async fn alter_table(&self, alter: &AlterTable) -> Result<Output, SqlError> {
+    pub(super) async fn alter_table(
+        &self,
+        alter: &AlterTable,
+        permit: &Permit,
+    ) -> Result<Output, SqlError> {
         let table = match self.table(&alter.table) {
             Err(error) if alter.if_exists && error.sqlstate == crate::error::UNDEFINED_TABLE => {
                 return Ok(not_there(
@@ -100,7 +123,7 @@ impl Session {
                 _ => None,
             };
             let ddl = Ddl::AlterTable { database: database.clone(), name: name.clone(), change };
-            self.frontend().change(ddl).await?;
+            self.frontend().change(permit, ddl).await?;
             if let Some(new_name) = renamed {
                 name = new_name;
             }
@@ -108,7 +131,11 @@ impl Session {
         Ok(Output::done_with("ALTER TABLE", notices))
     }
 
-    pub(super) async fn drop_table(&self, drop: &DropTable) -> Result<Output, SqlError> {
+    pub(super) async fn drop_table(
+        &self,
+        drop: &DropTable,
+        permit: &Permit,
+    ) -> Result<Output, SqlError> {
         let mut notices = Vec::new();
         if !drop.if_exists {
             // All tables are checked before the first is dropped.
@@ -118,21 +145,27 @@ impl Session {
         }
         for table in &drop.tables {
             let (database, name) = self.named(table);
+            // A table that the identity does not see does not exist: nothing was checked for it.
+            let is_visible = self.catalog().table(&database, &name).is_some();
             let ddl = Ddl::DropTable { database, name: name.clone(), if_exists: drop.if_exists };
-            if !self.frontend().change(ddl).await? {
+            if !is_visible || !self.frontend().change(permit, ddl).await? {
                 notices.push(skipping(&format!("table \"{name}\""), "does not exist"));
             }
         }
         Ok(Output::done_with("DROP TABLE", notices))
     }
 
-    pub(super) async fn truncate(&self, tables: &[TableName]) -> Result<Output, SqlError> {
+    pub(super) async fn truncate(
+        &self,
+        tables: &[TableName],
+        permit: &Permit,
+    ) -> Result<Output, SqlError> {
         for table in tables {
             self.table(table)?;
         }
         for table in tables {
             let (database, name) = self.named(table);
-            self.frontend().change(Ddl::TruncateTable { database, name }).await?;
+            self.frontend().change(permit, Ddl::TruncateTable { database, name }).await?;
         }
         Ok(Output::done("TRUNCATE TABLE"))
     }

@@ -9,7 +9,9 @@ use datafusion::common::ScalarValue;
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{SetExpr, Statement as Ast};
 use futures::StreamExt;
+use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
+use partita_proto::id::TableId;
 use partita_sql::identifier::quote;
 use partita_sql::parser;
 use partita_sql::statement::{Delete, Query, Statement};
@@ -27,6 +29,7 @@ impl Session {
         &self,
         delete: &Delete,
         parameters: Option<&[ScalarValue]>,
+        permit: &Permit,
     ) -> Result<Executed, SqlError> {
         let table = self.table(&delete.table)?;
         let query = self.delete_query(delete)?;
@@ -34,10 +37,11 @@ impl Session {
             Some(parameters) => Source::WithParameters(&query.statement, parameters),
             None => Source::Statement(&query.statement),
         };
-        let mut running = self.start(&source, Some(&table)).await?;
+        let unread = self.unread_by(delete, &table);
+        let mut running = self.start(&source, Some(&table), unread).await?;
         let mut deleted = 0;
         while let Some(keys) = running.stream.next().await {
-            let result = self.frontend().ingest_delete(&table, keys?).await;
+            let result = self.frontend().ingest_delete(permit, &table, keys?).await;
             deleted += result.map_err(|error| after(error, deleted, "deleted"))?;
         }
         Ok(Executed {
@@ -45,6 +49,14 @@ impl Session {
             plan: Some(running.plan),
             usage: Usage::default(),
         })
+    }
+
+    /// The table, if the DELETE tells nothing about its rows: finding their keys is no read then.
+    ///
+    /// A predicate tells by the number of deleted rows, and needs SELECT, as in PostgreSQL. To InfluxDB's clients a
+    /// delete is a write, and their tokens need no more for it.
+    pub(super) fn unread_by(&self, delete: &Delete, table: &Table) -> Option<TableId> {
+        (delete.predicate.is_none() || self.identity().token.is_some()).then_some(table.id)
     }
 
     /// The query that finds the keys of the rows to delete.

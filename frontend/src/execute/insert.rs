@@ -8,6 +8,7 @@ use arrow::datatypes::{Field, Schema};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
 use futures::StreamExt;
+use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
 use partita_proto::schema::{Column, ColumnType};
 use partita_proto::size::batch_bytes;
@@ -96,21 +97,24 @@ impl Session {
         &self,
         insert: &Insert,
         parameters: Option<&[ScalarValue]>,
+        permit: &Permit,
     ) -> Result<Executed, SqlError> {
         let table = self.table(&insert.table)?;
         let target = insert.target(&table.schema)?;
         if let Some(rows) = insert.scan(&target, self.statement_time()?, parameters)? {
-            return self.insert_rows(insert, &table, rows).await;
+            return self.insert_rows(insert, &table, rows, permit).await;
         }
         if let Some(query) = insert.values_query(&target)? {
             let target_columns = (target.columns.as_slice(), false);
-            return self.insert_query(insert, &table, target_columns, &query, parameters).await;
+            let query = (&query, parameters);
+            return self.insert_query(insert, &table, target_columns, query, permit).await;
         }
         let InsertSource::Query(query) = &insert.source else {
             return Err(SqlError::internal("an INSERT without rows"));
         };
         let columns = target_columns(&table, insert.columns.as_deref())?;
-        self.insert_query(insert, &table, (&columns, target.listed), query, parameters).await
+        let target_columns = (columns.as_slice(), target.listed);
+        self.insert_query(insert, &table, target_columns, (query, parameters), permit).await
     }
 
     fn statement_time(&self) -> Result<StatementTime, SqlError> {
@@ -122,13 +126,14 @@ impl Session {
         insert: &Insert,
         table: &Arc<Table>,
         rows: RecordBatch,
+        permit: &Permit,
     ) -> Result<Executed, SqlError> {
         let schema = rows.schema();
         insert.check_keeps(
             &table.schema,
             schema.fields().iter().map(|field| field.name().as_str()),
         )?;
-        let (count, usage) = self.frontend().ingest_counted(table, rows).await?;
+        let (count, usage) = self.frontend().ingest_counted(permit, table, rows).await?;
         Ok(Executed { output: Output::affected("INSERT 0", count), plan: None, usage })
     }
 
@@ -137,11 +142,12 @@ impl Session {
         &self,
         insert: &Insert,
         parameters: Option<&[ScalarValue]>,
+        permit: &Permit,
     ) -> Result<Option<Executed>, SqlError> {
         let table = self.table(&insert.table)?;
         let target = insert.target(&table.schema)?;
         match insert.scan(&target, self.statement_time()?, parameters)? {
-            Some(rows) => Ok(Some(self.insert_rows(insert, &table, rows).await?)),
+            Some(rows) => Ok(Some(self.insert_rows(insert, &table, rows, permit).await?)),
             None => Ok(None),
         }
     }
@@ -152,9 +158,11 @@ impl Session {
         insert: &Insert,
         prepared: &Prepared,
         parameters: &[ScalarValue],
+        permit: &Permit,
     ) -> Result<Option<Executed>, SqlError> {
         super::prepare::check_count(prepared, parameters)?;
-        self.insert_literals(insert, (!parameters.is_empty()).then_some(parameters)).await
+        let parameters = (!parameters.is_empty()).then_some(parameters);
+        self.insert_literals(insert, parameters, permit).await
     }
 
     /// [`Session::insert_literals`] with many rows of parameters, joined into one write.
@@ -163,6 +171,7 @@ impl Session {
         insert: &Insert,
         prepared: &Prepared,
         rows: &[Vec<ScalarValue>],
+        permit: &Permit,
     ) -> Result<Option<Executed>, SqlError> {
         for parameters in rows {
             super::prepare::check_count(prepared, parameters)?;
@@ -171,7 +180,7 @@ impl Session {
         let target = insert.target(&table.schema)?;
         let sets = rows.iter().map(Vec::as_slice);
         match insert.scan_many(&target, self.statement_time()?, sets)? {
-            Some(joined) => Ok(Some(self.insert_rows(insert, &table, joined).await?)),
+            Some(joined) => Ok(Some(self.insert_rows(insert, &table, joined, permit).await?)),
             None => Ok(None),
         }
     }
@@ -181,17 +190,18 @@ impl Session {
         &self,
         prepared: &Prepared,
         rows: Vec<Vec<ScalarValue>>,
+        permit: &Permit,
     ) -> Result<Executed, SqlError> {
         let Statement::Insert(insert) = &prepared.statement else {
             return Err(SqlError::internal("a statement that inserts no rows"));
         };
-        if let Some(executed) = self.insert_literals_many(insert, prepared, &rows).await? {
+        if let Some(executed) = self.insert_literals_many(insert, prepared, &rows, permit).await? {
             return Ok(executed);
         }
         // Values that are not literals: run the statement once per row of parameters.
         let mut count = 0;
         for parameters in &rows {
-            let executed = self.insert(insert, Some(parameters)).await;
+            let executed = self.insert(insert, Some(parameters), permit).await;
             let executed = executed.map_err(|error| after(error, count, "inserted"))?;
             if let Output::Done { rows: Some(rows), .. } = executed.output {
                 count += rows;
@@ -207,8 +217,8 @@ impl Session {
         insert: &Insert,
         table: &Arc<Table>,
         (columns, listed): (&[&Column], bool),
-        query: &Query,
-        parameters: Option<&[ScalarValue]>,
+        (query, parameters): (&Query, Option<&[ScalarValue]>),
+        permit: &Permit,
     ) -> Result<Executed, SqlError> {
         let mut statement = query.statement.clone();
         if let datafusion::sql::parser::Statement::Statement(rows) = &mut statement {
@@ -219,7 +229,7 @@ impl Session {
             Some(parameters) => Source::WithParameters(&statement, parameters),
             None => Source::Statement(&statement),
         };
-        let mut running = self.start(&source, Some(table)).await?;
+        let mut running = self.start(&source, Some(table), None).await?;
         let count = running.schema.fields().len();
         if count > columns.len() {
             let message = "INSERT has more expressions than target columns";
@@ -270,7 +280,7 @@ impl Session {
                 let joined = concat_batches(&schema, &waiting)?;
                 waiting.clear();
                 (rows, bytes) = (0, 0);
-                let written = self.frontend().ingest_counted(table, joined).await;
+                let written = self.frontend().ingest_counted(permit, table, joined).await;
                 let (rows, touched) = written.map_err(|error| after(error, count, "inserted"))?;
                 count += rows;
                 usage.partitions_total = touched.partitions_total;

@@ -10,10 +10,12 @@ use arrow::record_batch::RecordBatch;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{Stream, StreamExt};
 use partita_lanes::{Lane, Reason};
+use partita_proto::access::Identity;
 use partita_sql::Statement;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::executed::Executed;
+use crate::access::life::Life;
 use crate::error::{INTERNAL_ERROR, QUERY_CANCELED, SqlError};
 use crate::frontend::Frontend;
 use crate::output::{CopyIn, CopyOut, Output, RowStream};
@@ -27,6 +29,8 @@ const CONNECTION_FAILURE: &str = "08006";
 #[derive(Clone)]
 pub(crate) struct Limits {
     pub(crate) token: CancellationToken,
+    /// Life of the session, whose end cancels the token too.
+    pub(crate) life: Arc<Life>,
     pub(crate) started: Instant,
     pub(crate) deadline: Option<Instant>,
 }
@@ -41,7 +45,7 @@ impl Limits {
             }
         };
         tokio::select! {
-            () = self.token.cancelled() => SqlError::canceled(),
+            () = self.token.cancelled() => self.life.cancellation(),
             () = late => SqlError::statement_timeout(),
         }
     }
@@ -52,6 +56,7 @@ impl Limits {
         match error.sqlstate.as_str() {
             QUERY_CANCELED if self.token.is_cancelled() => Some(Reason::Canceled),
             QUERY_CANCELED if late() => Some(Reason::TimedOut),
+            _ if self.life.end_error().as_ref() == Some(error) => Some(Reason::Canceled),
             _ => None,
         }
     }
@@ -85,6 +90,7 @@ pub(crate) struct Observer {
     text: Option<String>,
     database: String,
     user: String,
+    identity: Identity,
     started: Instant,
     plan: Option<Arc<dyn ExecutionPlan>>,
     usage: Usage,
@@ -96,7 +102,7 @@ impl Observer {
     /// Observer of a statement that a user runs with a current database.
     pub(crate) fn new(
         frontend: Arc<Frontend>,
-        (database, user): (String, String),
+        (database, user, identity): (String, String, Identity),
         statement: &Statement,
         started: Instant,
     ) -> Self {
@@ -106,6 +112,7 @@ impl Observer {
             text: statement.text().map(short),
             database,
             user,
+            identity,
             started,
             plan: None,
             usage: Usage::default(),
@@ -153,7 +160,8 @@ impl Observer {
         let cancelled = Box::pin(limits.token.clone().cancelled_owned());
         let late =
             limits.deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline.into())));
-        Box::pin(Watched { stream: Some(stream), cancelled, late, observer: self })
+        let life = limits.life;
+        Box::pin(Watched { stream: Some(stream), cancelled, life, late, observer: self })
     }
 
     fn write(&mut self, error: Option<&SqlError>) {
@@ -187,6 +195,7 @@ impl Observer {
             started_ms: started_ms(took),
             database: std::mem::take(&mut self.database),
             user: std::mem::take(&mut self.user),
+            identity: Some(self.identity),
             kind: self.kind,
             text,
             partitions_total: usage.partitions_total,
@@ -261,6 +270,7 @@ struct Watched {
     /// `None` after the end.
     stream: Option<RowStream>,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
+    life: Arc<Life>,
     late: Option<Pin<Box<tokio::time::Sleep>>>,
     observer: Observer,
 }
@@ -282,7 +292,8 @@ impl Stream for Watched {
             return Poll::Ready(None);
         }
         if self.cancelled.as_mut().poll(context).is_ready() {
-            return self.end(Some(SqlError::canceled()));
+            let error = self.life.cancellation();
+            return self.end(Some(error));
         }
         if self.late.as_mut().is_some_and(|late| late.as_mut().poll(context).is_ready()) {
             return self.end(Some(SqlError::statement_timeout()));

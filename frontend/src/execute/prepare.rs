@@ -11,6 +11,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, TryCast};
 use datafusion::sql::parser::Statement as PlannerStatement;
 use parking_lot::Mutex;
+use partita_proto::access::Permit;
 use partita_sql::literal;
 use partita_sql::statement::{
     Execute, Explain, Insert, InsertSource, PrepareStatement, Show, Statement,
@@ -31,7 +32,7 @@ impl Session {
         statement: Statement,
         declared: &[Option<DataType>],
     ) -> Result<Prepared, SqlError> {
-        let version = self.frontend().catalog().version;
+        let catalog = Arc::downgrade(&self.frontend().catalog());
         let mut cached = None;
         // A query keeps its plan; for the others only the types of parameters and columns are known now.
         let (types, schema) = match &statement {
@@ -42,7 +43,7 @@ impl Session {
                 let types = types_of(&logical, declared)?;
                 let schema = result_schema(&logical, &types)?;
                 let schema = with_shown_names(&query.statement, schema);
-                cached = Some(Planned { version, context, plan: Arc::new(logical) });
+                cached = Some(Planned { catalog, context, plan: Arc::new(logical) });
                 (types, Some(schema))
             }
             Statement::Insert(insert) => (self.insert_types(insert, declared).await?, None),
@@ -55,7 +56,9 @@ impl Session {
             Statement::Declare(declare) => {
                 (self.types_in(declare.query.statement.clone(), declared).await?, None)
             }
-            Statement::Show(show) => (Vec::new(), Some(self.show_schema(show)?)),
+            Statement::Show(show) => {
+                (Vec::new(), Some(self.show_schema(show, &self.permit(&statement)?)?))
+            }
             Statement::Describe(table) => (Vec::new(), rows_of(&self.describe(table)?)),
             Statement::Fetch(fetch) if !fetch.only_move => (
                 Vec::new(),
@@ -116,31 +119,32 @@ impl Session {
         Ok((types_of(&logical, declared)?, Some(super::plan_lines::schema())))
     }
 
-    fn show_schema(&self, show: &Show) -> Result<SchemaRef, SqlError> {
-        rows_of(&self.show(show)?).ok_or_else(|| SqlError::internal("SHOW without rows"))
+    fn show_schema(&self, show: &Show, permit: &Permit) -> Result<SchemaRef, SqlError> {
+        rows_of(&self.show(show, permit)?).ok_or_else(|| SqlError::internal("SHOW without rows"))
     }
 
-    /// Runs a prepared statement.
+    /// Runs a prepared statement. `permit` is that of the statement that was prepared.
     pub(crate) async fn dispatch_prepared(
         &self,
         prepared: &Prepared,
         parameters: Vec<ScalarValue>,
+        permit: &Permit,
     ) -> Result<Executed, SqlError> {
         check_count(prepared, &parameters)?;
         let some_parameters = || (!parameters.is_empty()).then_some(parameters.as_slice());
         match &prepared.statement {
             Statement::Query(_) => {
-                Ok(self.start(&Source::Prepared(prepared, &parameters), None).await?.into())
+                Ok(self.start(&Source::Prepared(prepared, &parameters), None, None).await?.into())
             }
             Statement::Explain(_) if !parameters.is_empty() => {
-                Ok(self.start(&Source::Prepared(prepared, &parameters), None).await?.into())
+                Ok(self.start(&Source::Prepared(prepared, &parameters), None, None).await?.into())
             }
-            Statement::Insert(insert) => self.insert(insert, some_parameters()).await,
-            Statement::Delete(delete) => self.delete(delete, some_parameters()).await,
+            Statement::Insert(insert) => self.insert(insert, some_parameters(), permit).await,
+            Statement::Delete(delete) => self.delete(delete, some_parameters(), permit).await,
             Statement::Declare(declare) => {
                 Ok(self.declare(declare, some_parameters()).await?.into())
             }
-            statement => self.dispatch(statement).await,
+            statement => self.dispatch(statement, permit).await,
         }
     }
 
@@ -169,7 +173,8 @@ impl Session {
                 }
             })
             .collect::<Result<Vec<_>, SqlError>>()?;
-        Box::pin(self.dispatch_prepared(&prepared, parameters)).await
+        let permit = self.permit(&prepared.statement)?;
+        Box::pin(self.dispatch_prepared(&prepared, parameters, &permit)).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! Queries: DataFusion plans them and they run over the partitions; a query is planned again if its partitions
 //! changed before its first row.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arrow::datatypes::{DataType, SchemaRef};
@@ -9,6 +9,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{
     Column, DataFusionError, ExprSchema, ParamValues, ScalarValue, SchemaError,
 };
+use datafusion::datasource::source_as_provider;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::{DdlStatement, Expr, LogicalPlan};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -16,7 +17,9 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::ObjectName;
 use futures::StreamExt;
+use partita_proto::access::{Action, Need};
 use partita_proto::catalog::Table;
+use partita_proto::id::TableId;
 use partita_sql::adapted::adapt;
 use partita_sql::merged::{self, Tables};
 use partita_sql::rewritten::turn_differences;
@@ -29,13 +32,15 @@ use tokio::time::Instant;
 
 use super::executed::Executed;
 use super::plan_lines;
+use crate::access::life::Life;
 use crate::conditional::guarded as guarded_conditions;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::guard::guarded;
 use crate::output::{Output, RowStream};
 use crate::plan_scans::pin_scans;
 use crate::scan::Usage;
-use crate::session::{Planned, Prepared, Session};
+use crate::session::{PlanContext, Planned, Prepared, Session};
+use crate::table::PartitionedTable;
 
 /// Maximum plans of a statement whose partitions keep changing; then it fails.
 const PLANS_MAX: u32 = 3;
@@ -76,26 +81,29 @@ pub(super) struct Running {
     pub(super) plan: Arc<dyn ExecutionPlan>,
     pub(super) schema: SchemaRef,
     pub(super) stream: RowStream,
+    /// Stored tables that it reads.
+    pub(super) tables: Vec<TableId>,
 }
 
 impl Session {
     pub(super) async fn query(&self, query: &Query) -> Result<Executed, SqlError> {
-        let running = self.start(&Source::Statement(&query.statement), None).await?;
+        let running = self.start(&Source::Statement(&query.statement), None, None).await?;
         Ok(running.into())
     }
 
     /// Plans and starts a query. Waits for its first batch, so that most errors are returned here. Opens all scans of
-    /// `pinned` before it reads.
+    /// `pinned` before it reads. SELECT is checked for all tables that it reads but `unread`.
     pub(super) async fn start(
         &self,
         source: &Source<'_>,
         pinned: Option<&Table>,
+        unread: Option<TableId>,
     ) -> Result<Running, SqlError> {
         let view = self.frontend().view();
         let mut plans = 1;
         loop {
             let version = view.catalog().version;
-            match self.start_once(source, pinned).await {
+            match self.start_once(source, pinned, unread).await {
                 Err(error) if error.sqlstate == STALE && plans < PLANS_MAX => {
                     plans += 1;
                     view.newer_catalog(version, Instant::now() + NEWS).await;
@@ -109,6 +117,7 @@ impl Session {
         &self,
         source: &Source<'_>,
         pinned: Option<&Table>,
+        unread: Option<TableId>,
     ) -> Result<Running, SqlError> {
         let state = self.statement_state();
         let logical = match source {
@@ -122,6 +131,8 @@ impl Session {
                 with_parameters(logical.as_ref().clone(), parameters)?
             }
         };
+        // Checked before the optimizer, which may evaluate parts of the plan or remove them.
+        let tables = self.check_tables(&logical, unread)?;
         // Guard conditions after the optimizer, which would undo it.
         let optimized = with_bounded_constants(guarded_conditions(state.optimize(&logical)?)?)?;
         let physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
@@ -133,27 +144,47 @@ impl Session {
         let rows = execute_stream(Arc::clone(&physical), state.task_ctx())?;
         let explains = plan_lines::explains(&logical);
         let schema = if explains { plan_lines::schema() } else { source.shown(rows.schema()) };
-        let mut rows = driven(rows);
+        let mut rows = driven(rows, Arc::clone(self.life()));
         if explains {
             rows = plan_lines::of_rows(rows, plan_lines::is_document(&logical));
         }
         // Most errors come with the first batch, and can still be repaired by another plan.
         let first = rows.next().await.transpose()?;
         let stream = futures::stream::iter(first.map(Ok)).chain(rows);
-        Ok(Running { plan: physical, schema, stream: Box::pin(stream) })
+        Ok(Running { plan: physical, schema, stream: Box::pin(stream), tables })
     }
 
-    /// The logical plan of a prepared query. The cached one is valid while the catalog and the session's database and
-    /// time zone are unchanged.
+    /// Checks that the identity may read every stored table of a plan, and returns these tables.
+    fn check_tables(
+        &self,
+        logical: &LogicalPlan,
+        unread: Option<TableId>,
+    ) -> Result<Vec<TableId>, SqlError> {
+        let tables = tables_of(logical)?;
+        let mut needs = Vec::with_capacity(tables.len());
+        for table in tables.iter().filter(|table| Some(table.id) != unread) {
+            // The owner may be another one since the plan was made.
+            let newest = self.frontend().view().newest(table);
+            let newest = newest.ok_or_else(|| SqlError::undefined_table(&table.name))?;
+            needs.push(Need::new(Action::Select, self.viewer().object(&newest)?));
+        }
+        if !needs.is_empty() {
+            drop(self.viewer().check(&needs)?);
+        }
+        Ok(tables.iter().map(|table| table.id).collect())
+    }
+
+    /// The logical plan of a prepared query. The cached one is valid while the catalog and the session's database, time
+    /// zone and identity are unchanged.
     async fn cached_plan(
         &self,
         state: &SessionState,
         prepared: &Prepared,
     ) -> Result<Arc<LogicalPlan>, SqlError> {
-        let version = self.frontend().catalog().version;
+        let catalog = self.frontend().catalog();
         let context = self.planned_within(state);
         if let Some(cached) = prepared.plan.lock().as_ref()
-            && cached.version == version
+            && Weak::as_ptr(&cached.catalog) == Arc::as_ptr(&catalog)
             && cached.context == context
         {
             return Ok(Arc::clone(&cached.plan));
@@ -168,18 +199,31 @@ impl Session {
             }
         };
         let logical = Arc::new(plan(state, statement).await?);
-        *prepared.plan.lock() = Some(Planned { version, context, plan: Arc::clone(&logical) });
+        let (catalog, plan) = (Arc::downgrade(&catalog), Arc::clone(&logical));
+        *prepared.plan.lock() = Some(Planned { catalog, context, plan });
         Ok(logical)
     }
 
-    /// The parts of a session that a plan depends on: database and time zone.
-    pub(super) fn planned_within(&self, state: &SessionState) -> (String, Option<String>) {
-        (self.database(), state.config_options().execution.time_zone.clone())
+    /// The parts of a session that a plan depends on.
+    pub(super) fn planned_within(&self, state: &SessionState) -> PlanContext {
+        PlanContext {
+            database: self.database(),
+            zone: state.config_options().execution.time_zone.clone(),
+            identity: self.identity(),
+        }
     }
 
     pub(super) async fn explain(&self, explain: &Explain) -> Result<Executed, SqlError> {
         match self.explained(explain)? {
-            Some(statement) => Ok(self.start(&Source::Statement(&statement), None).await?.into()),
+            Some(statement) => {
+                let unread = match explain.statement.as_ref() {
+                    Statement::Delete(delete) => {
+                        self.unread_by(delete, self.table(&delete.table)?.as_ref())
+                    }
+                    _ => None,
+                };
+                Ok(self.start(&Source::Statement(&statement), None, unread).await?.into())
+            }
             None => self.explain_values(explain),
         }
     }
@@ -233,12 +277,14 @@ impl Session {
 }
 
 /// Reads a stream in a separate task, a few batches ahead. The returned stream keeps the statement's lane; dropping
-/// it aborts the task. While the client does not read, the statement gives up its admission.
-fn driven(mut rows: SendableRecordBatchStream) -> RowStream {
+/// it aborts the task, and so does the end of the session, which is the last error then. While the client does not read,
+/// the statement gives up its admission.
+fn driven(mut rows: SendableRecordBatchStream, life: Arc<Life>) -> RowStream {
     let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
     let lane = partita_lanes::current();
     let mut task = JoinSet::new();
-    task.spawn(async move {
+    let ended = life.token().clone();
+    let work = async move {
         while let Some(batch) = rows.next().await {
             let permit = match sender.try_reserve() {
                 Ok(permit) => permit,
@@ -252,18 +298,26 @@ fn driven(mut rows: SendableRecordBatchStream) -> RowStream {
             };
             permit.send(batch.map_err(SqlError::from));
         }
+    };
+    task.spawn(async move {
+        tokio::select! {
+            () = work => {}
+            () = ended.cancelled() => {}
+        }
     });
-    let state = (receiver, task, lane);
-    let rows = futures::stream::unfold(state, |(mut receiver, mut task, lane)| async move {
+    let state = (receiver, task, life, lane);
+    let rows = futures::stream::unfold(state, |(mut receiver, mut task, life, lane)| async move {
         if let Some(batch) = receiver.recv().await {
-            return Some((batch, (receiver, task, lane)));
+            return Some((batch, (receiver, task, life, lane)));
         }
         match task.join_next().await {
             Some(Err(error)) if error.is_panic() => {
                 let error = SqlError::internal("the query's task panicked");
-                Some((Err(error), (receiver, task, lane)))
+                Some((Err(error), (receiver, task, life, lane)))
             }
-            _ => None,
+            // The rows may not be complete.
+            Some(_) => life.end_error().map(|error| (Err(error), (receiver, task, life, lane))),
+            None => None,
         }
     });
     // Cursors, and the chain after the first batch, may poll it again after its end.
@@ -474,4 +528,21 @@ fn check(logical: &LogicalPlan) -> Result<(), SqlError> {
         }
         None => Ok(()),
     }
+}
+
+/// Stored tables that a plan reads, subqueries included.
+fn tables_of(logical: &LogicalPlan) -> Result<Vec<Arc<Table>>, SqlError> {
+    let mut tables: Vec<Arc<Table>> = Vec::new();
+    logical.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            let provider = source_as_provider(&scan.source)?;
+            if let Some(stored) = provider.downcast_ref::<PartitionedTable>()
+                && tables.iter().all(|table| table.id != stored.table().id)
+            {
+                tables.push(Arc::clone(stored.table()));
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(tables)
 }

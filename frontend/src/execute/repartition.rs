@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use partita_proto::Error;
+use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
 use partita_sql::{Notice, Repartition, Step};
 
@@ -18,7 +19,11 @@ use crate::session::Session;
 const STEP_WAIT: Duration = Duration::from_secs(60);
 
 impl Session {
-    pub(super) async fn repartition(&self, change: &Repartition) -> Result<Output, SqlError> {
+    pub(super) async fn repartition(
+        &self,
+        change: &Repartition,
+        permit: &Permit,
+    ) -> Result<Output, SqlError> {
         const TAG: &str = "ALTER TABLE";
         let table = match self.table(&change.table) {
             Err(error) if change.if_exists && error.sqlstate == UNDEFINED_TABLE => {
@@ -36,7 +41,7 @@ impl Session {
             let table = table.ok_or_else(|| SqlError::undefined_table(&change.table))?;
             match step.order(&table)? {
                 Some(order) => {
-                    self.frontend().administer(order).await?;
+                    self.frontend().administer(permit, order).await?;
                     self.wait_for(&step, &table).await?;
                 }
                 None => notices.push(Notice::notice(match step {

@@ -49,8 +49,12 @@ impl Session {
 
     /// Uses the first database of the path that exists.
     fn set_search_path(&self, value: &SetValue) -> Result<(), SqlError> {
-        let SetValue::Values(names) = value else { return self.set_database(DEFAULT_DATABASE) };
-        let catalog = self.frontend().catalog();
+        let SetValue::Values(names) = value else {
+            // As in PostgreSQL, the default is taken as it is, even if the identity sees nothing in it.
+            self.enter(DEFAULT_DATABASE);
+            return Ok(());
+        };
+        let catalog = self.catalog();
         let database =
             names.iter().map(|name| name.trim()).find(|name| catalog.databases.contains_key(*name));
         match (database, names.first()) {
@@ -127,7 +131,7 @@ impl Session {
         self.settings.lock().reset();
         self.set_timezone(None)?;
         self.follow_run_at_data()?;
-        self.set_database(DEFAULT_DATABASE)?;
+        self.enter(DEFAULT_DATABASE);
         Ok(Output::done("RESET"))
     }
 
@@ -148,6 +152,12 @@ impl Session {
         if name == "search_path" || name == "schema" {
             return Ok(self.database());
         }
+        if name == "is_superuser" {
+            let (identity, access) = (self.identity(), self.viewer().access());
+            let role = access.role(identity.acting.unwrap_or(identity.login));
+            let is_superuser = role.is_some_and(|role| role.superuser);
+            return Ok((if is_superuser { "on" } else { "off" }).to_owned());
+        }
         if name.starts_with("datafusion.") {
             let state = self.context().state();
             let entries = state.config_options().entries();
@@ -165,6 +175,9 @@ impl Session {
     pub(super) fn all_settings(&self) -> BTreeMap<String, String> {
         let mut settings = self.settings.lock().all();
         settings.insert("search_path".to_owned(), self.database());
+        if let Ok(value) = self.show_setting("is_superuser") {
+            settings.insert("is_superuser".to_owned(), value);
+        }
         settings
     }
 }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use arrow::array::{BooleanArray, StringArray};
 use arrow::compute::kernels::comparison::like;
+use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
 use partita_proto::load::LoadRequest;
 use partita_proto::schema::{Column, Semantic};
 use partita_sql::show::create_table_sql;
 use partita_sql::statement::{Show, TableName};
 
+use crate::access::viewer::check_all_rows;
 use crate::bound_text::bound_text;
 use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::SqlError;
@@ -19,11 +21,11 @@ use crate::output::Output;
 use crate::session::Session;
 
 impl Session {
-    pub(super) fn show(&self, show: &Show) -> Result<Output, SqlError> {
+    pub(super) fn show(&self, show: &Show, permit: &Permit) -> Result<Output, SqlError> {
         match show {
             Show::Databases { like } => {
                 // The built-in schemas are listed like databases.
-                let catalog = self.frontend().catalog();
+                let catalog = self.catalog();
                 let mut names: Vec<String> = catalog.databases.keys().cloned().collect();
                 names.extend([INFORMATION, SYSTEM].map(str::to_owned));
                 names.sort_unstable();
@@ -51,7 +53,7 @@ impl Session {
                 let rows: Vec<_> = table.schema.columns.iter().map(row).collect();
                 Output::text(&["Field", "Type", "Null", "Key", "Default"], &rows)
             }
-            Show::Partitions(name) => self.show_partitions(name),
+            Show::Partitions(name) => self.show_partitions(name, permit),
             Show::TagKeys(table) => {
                 self.show_keys(table.as_ref(), "tagKey", |column| column.semantic == Semantic::Tag)
             }
@@ -75,8 +77,13 @@ impl Session {
         }
     }
 
-    pub(super) async fn explain_hotspot(&self, name: &TableName) -> Result<Output, SqlError> {
+    pub(super) async fn explain_hotspot(
+        &self,
+        name: &TableName,
+        permit: &Permit,
+    ) -> Result<Output, SqlError> {
         let table = self.table(name)?;
+        check_all_rows(permit, &table)?;
         let request = LoadRequest { table: Some(table.id), samples: true, history_since: None };
         let report = self.frontend().loads().ask(request).await?;
         Ok(Output::batch(explain_hotspot(&table, &report)?))
@@ -85,7 +92,7 @@ impl Session {
     fn table_names(&self, database: Option<&str>) -> Result<Vec<String>, SqlError> {
         let of_session = self.database();
         let database = database.unwrap_or(&of_session);
-        let catalog = self.frontend().catalog();
+        let catalog = self.catalog();
         if !catalog.databases.contains_key(database) {
             let fixed = self.frontend().context().catalog(crate::catalog::CATALOG);
             let schema = fixed.and_then(|catalog| catalog.schema(database));
@@ -112,8 +119,9 @@ impl Session {
         Output::text(&["Tables", "Table_type"], &rows)
     }
 
-    fn show_partitions(&self, name: &TableName) -> Result<Output, SqlError> {
+    fn show_partitions(&self, name: &TableName, permit: &Permit) -> Result<Output, SqlError> {
         let table = self.table(name)?;
+        check_all_rows(permit, &table)?;
         let row = |route: &partita_proto::route::Route| {
             let leader = self.frontend().view().leaders().first(route);
             vec![
@@ -137,7 +145,7 @@ impl Session {
         let tables: Vec<Arc<Table>> = match table {
             Some(name) => vec![self.table(name)?],
             None => {
-                let catalog = self.frontend().catalog();
+                let catalog = self.catalog();
                 let tables = catalog.tables.get(&self.database());
                 tables.map(|tables| tables.values().map(Arc::clone).collect()).unwrap_or_default()
             }

@@ -165,7 +165,7 @@ async fn columns_are_cast_and_what_does_not_fit_is_named() {
         ("k", Arc::new(Int64Array::from(vec![1, 2]))),
         ("s", Arc::new(Int32Array::from(vec![Some(10), None]))),
     ]);
-    assert_eq!(db.frontend.ingest(&table, rows).await.unwrap(), 2);
+    assert_eq!(db.frontend.ingest(&db.permit(), &table, rows).await.unwrap(), 2);
     assert_eq!(
         db.lines("SELECT * FROM t ORDER BY k").await,
         ["1|NULL|10|2024-01-02T03:04:05.678", "2|NULL|NULL|2024-01-02T00:00:00"]
@@ -173,7 +173,9 @@ async fn columns_are_cast_and_what_does_not_fit_is_named() {
     let key: ArrayRef = Arc::new(Int64Array::from(vec![1]));
     let wide: ArrayRef = Arc::new(Int64Array::from(vec![300]));
     let text: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
-    let fail = async |columns| db.frontend.ingest(&table, batch(columns)).await.unwrap_err();
+    let permit = db.permit();
+    let fail =
+        async |columns| db.frontend.ingest(&permit, &table, batch(columns)).await.unwrap_err();
     let error = fail(vec![("k", Arc::clone(&key)), ("small", wide)]).await;
     assert_eq!(error.sqlstate, "22003");
     assert!(error.message.starts_with("column \"small\""), "{}", error.message);
@@ -356,7 +358,7 @@ async fn a_schema_that_changed_under_a_write_is_followed() {
         ("a", Arc::new(Int32Array::from(vec![2])) as ArrayRef),
     ])
     .unwrap();
-    db.frontend.ingest(&old, rows).await.unwrap();
+    db.frontend.ingest(&db.permit(), &old, rows).await.unwrap();
     assert_eq!(db.lines("SELECT * FROM t").await, ["1|2|NULL|9"]);
     // Without a default, the column is NULL in new rows; older rows keep the old default.
     db.tag("ALTER TABLE t ALTER COLUMN c DROP DEFAULT").await;

@@ -1,0 +1,162 @@
+//! Needs of a statement: what its identity must be allowed to do before it runs.
+//!
+//! ```text
+//!   statement ─▶ needs ────────────▶ Viewer::check ─▶ Permit ─▶ execution   (execute/permit.rs)
+//!   its query ─▶ plan ─▶ tables ───▶ Viewer::check              (execute/query.rs)
+//! ```
+//!
+//! Tables that a query reads are known when it is planned, subqueries included; they are checked then, before the plan
+//! is optimized. EXECUTE is checked by the statement that was prepared, and FETCH by the tables of its cursor.
+//!
+//! Rules beyond those of `proto/src/access/check.rs`:
+//! - INSERT needs INSERT although a row replaces the one with its key; UPSERT, which keeps columns of it, UPDATE too;
+//! - DELETE with a predicate needs SELECT on its table too, as in PostgreSQL, except for tokens: to InfluxDB's clients
+//!   a delete is a write;
+//! - a database may be used as soon as anything in it is visible;
+//! - SHOW PARTITIONS and EXPLAIN HOTSPOT show keys of all rows: they need SELECT without a row predicate.
+//!
+//! Names resolve in the visible catalog, so an object that is hidden is an object that does not exist.
+
+use std::sync::Arc;
+
+use partita_proto::access::{Action, Need, Object};
+use partita_proto::catalog::Table;
+use partita_sql::statement::{Admin, Show, Statement, TableName};
+
+use super::viewer::Viewer;
+use crate::catalog::{INFORMATION, SYSTEM};
+use crate::error::{SqlError, UNDEFINED_TABLE};
+
+/// Needs of a statement, without those of the tables that its query reads; `database` is that of the session.
+///
+/// # Errors
+/// Errors of objects that do not exist for the session.
+pub(crate) fn needs(
+    viewer: &Viewer,
+    database: &str,
+    statement: &Statement,
+) -> Result<Vec<Need>, SqlError> {
+    let table = |action: Action, name: &TableName| {
+        let table = table_of(viewer, database, name)?;
+        Ok::<_, SqlError>(Need::new(action, viewer.object(&table)?))
+    };
+    let on_database = |action: Action, name: &str| {
+        let catalog = viewer.catalog();
+        let named = catalog.databases.get(name);
+        let named = named.ok_or_else(|| SqlError::undefined_database(name))?;
+        Ok::<_, SqlError>(Need::new(action, Object::Database(Arc::clone(named))))
+    };
+    let setting =
+        |action: Action, name: &str| vec![Need::new(action, Object::Setting(name.to_owned()))];
+    Ok(match statement {
+        // By the tables of the plan, of the cursor, or of the prepared statement.
+        Statement::Query(_)
+        | Statement::CopyTo(_)
+        | Statement::Declare(_)
+        | Statement::Fetch(_)
+        | Statement::Execute(_) => Vec::new(),
+        // A statement is prepared by anybody who sees its tables, and checked each time that it runs.
+        Statement::Prepare(_) => Vec::new(),
+        Statement::Explain(explain) => needs(viewer, database, &explain.statement)?,
+        Statement::ExplainHotspot(name) => vec![table(Action::Select, name)?],
+        Statement::Insert(insert) => {
+            let mut list = vec![table(Action::Insert, &insert.table)?];
+            if insert.keeps {
+                list.push(table(Action::Update, &insert.table)?);
+            }
+            list
+        }
+        Statement::Delete(delete) => vec![table(Action::Delete, &delete.table)?],
+        Statement::CopyFrom(copy) => vec![table(Action::Insert, &copy.table)?],
+        Statement::CreateDatabase(_) => vec![Need::new(Action::Create, Object::Cluster)],
+        Statement::AlterDatabase(alter) => vec![on_database(Action::Own, &alter.name)?],
+        Statement::DropDatabase(drop) => {
+            let need = on_database(Action::Own, &drop.name);
+            if drop.if_exists { need.into_iter().collect() } else { vec![need?] }
+        }
+        Statement::CreateTable(create) => {
+            vec![on_database(Action::Create, create.table.database_or(database))?]
+        }
+        Statement::AlterTable(alter) => {
+            unless_missing(table(Action::Own, &alter.table), alter.if_exists)?
+        }
+        Statement::Repartition(repartition) => {
+            unless_missing(table(Action::Own, &repartition.table), repartition.if_exists)?
+        }
+        Statement::DropTable(drop) => {
+            let mut list = Vec::with_capacity(drop.tables.len());
+            for name in &drop.tables {
+                list.extend(unless_missing(table(Action::Own, name), drop.if_exists)?);
+            }
+            list
+        }
+        Statement::Truncate(names) => {
+            names.iter().map(|name| table(Action::Truncate, name)).collect::<Result<_, _>>()?
+        }
+        Statement::Show(show) => match show {
+            Show::Partitions(name) => vec![table(Action::Select, name)?],
+            Show::Variable(name) => setting(Action::Select, name),
+            // Lists and definitions of what is visible.
+            Show::Databases { .. }
+            | Show::Tables { .. }
+            | Show::CreateTable(_)
+            | Show::Columns(_)
+            | Show::TagKeys(_)
+            | Show::FieldKeys(_)
+            | Show::Measurements { .. }
+            | Show::All => Vec::new(),
+        },
+        // The definition of a visible table, or the use of a visible database.
+        Statement::Describe(_) | Statement::Use(_) => Vec::new(),
+        Statement::Set(set) => setting(Action::Maintain, &set.name),
+        Statement::Admin(admin) => match admin {
+            Admin::FlushTable(name) | Admin::CompactTable(name) => {
+                vec![table(Action::Maintain, name)?]
+            }
+            Admin::Order(_) => vec![Need::new(Action::Admin, Object::Cluster)],
+        },
+        // By `execute/roles.rs`, which knows the roles that the statement names.
+        Statement::Access(_) | Statement::SetRole(_) => Vec::new(),
+        // The session's own state.
+        Statement::ResetAll
+        | Statement::Transaction(_)
+        | Statement::Deallocate(_)
+        | Statement::Close(_)
+        | Statement::Discard(_)
+        | Statement::Unlisten
+        | Statement::Empty => Vec::new(),
+    })
+}
+
+/// The table that a name in a statement means; `database` is that of the session.
+///
+/// # Errors
+/// 42P01 when there is none, or it is hidden; 42809 for a table of the system.
+pub(crate) fn table_of(
+    viewer: &Viewer,
+    database: &str,
+    name: &TableName,
+) -> Result<Arc<Table>, SqlError> {
+    let database = name.database_or(database);
+    if let Some(table) = viewer.catalog().table(database, &name.name) {
+        return Ok(Arc::clone(table));
+    }
+    if [SYSTEM, INFORMATION].contains(&database) {
+        return Err(SqlError::new(
+            "42809",
+            format!("\"{database}.{}\" is not a stored table", name.name),
+        ));
+    }
+    Err(SqlError::undefined_table(match &name.database {
+        Some(database) => format!("{database}.{}", name.name),
+        None => name.name.clone(),
+    }))
+}
+
+/// The need; none for a missing table with IF EXISTS, which the statement skips.
+fn unless_missing(need: Result<Need, SqlError>, if_exists: bool) -> Result<Vec<Need>, SqlError> {
+    match need {
+        Err(error) if if_exists && error.sqlstate == UNDEFINED_TABLE => Ok(Vec::new()),
+        need => Ok(vec![need?]),
+    }
+}

@@ -1,0 +1,31 @@
+//! The check of each statement before it runs.
+
+use partita_proto::access::Permit;
+use partita_sql::statement::Statement;
+
+use super::roles;
+use crate::access::needs::needs;
+use crate::error::SqlError;
+use crate::session::Session;
+
+impl Session {
+    /// Checks that the identity may run a statement now.
+    ///
+    /// # Errors
+    /// Errors of [`needs`] and of the check; the end of the identity precedes them.
+    pub(crate) fn permit(&self, statement: &Statement) -> Result<Permit, SqlError> {
+        if let Some(error) = self.ended() {
+            return Err(error);
+        }
+        let (viewer, database) = (self.viewer(), self.database());
+        let needs = match statement {
+            Statement::Access(statement) => roles::needs(viewer, &database, statement),
+            statement => needs(viewer, &database, statement),
+        };
+        match needs {
+            Ok(needs) => viewer.check(&needs),
+            // An identity that has ended sees no objects.
+            Err(error) => Err(viewer.check(&[]).err().unwrap_or(error)),
+        }
+    }
+}
