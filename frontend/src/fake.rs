@@ -3,6 +3,7 @@
 //! [`Fake`] is meta and all nodes at once. Rows are kept as one-row batches by key, which is slow and obviously
 //! correct. Tests inject faults by queueing errors, and can split a partition while a statement runs.
 
+mod access;
 mod reshape;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};

@@ -35,6 +35,7 @@ use partita_worker::{
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use crate::access::authenticator::Authenticator;
 use crate::at_data::{AtDataOptions, RunAtData};
 use crate::catalog::{CATALOG, Databases, check_database_name};
 use crate::comparisons::ExactComparisons;
@@ -131,6 +132,7 @@ pub struct Frontend {
     metrics: Arc<FrontendMetrics>,
     loads: Arc<Loads>,
     lanes: Arc<Lanes>,
+    authenticator: Authenticator,
 }
 
 impl Frontend {
@@ -152,6 +154,7 @@ impl Frontend {
         let metrics = Arc::new(FrontendMetrics::default());
         let query_log = Arc::new(QueryLog::new(options.query_log_len));
         let loads = Loads::new(Arc::clone(&meta));
+        let authenticator = Authenticator::new(meta.catalog())?;
         let view = Arc::new(ClusterView::new(
             nodes,
             (meta.catalog(), meta.members()),
@@ -184,7 +187,13 @@ impl Frontend {
             metrics,
             loads,
             lanes,
+            authenticator,
         }))
+    }
+
+    /// Authenticates the clients of all doors.
+    pub fn authenticator(&self) -> &Authenticator {
+        &self.authenticator
     }
 
     /// The newest catalog.
