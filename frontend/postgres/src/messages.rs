@@ -54,12 +54,13 @@ pub(crate) async fn serve(
     // The certificate is the newest one when a client connects.
     let tls = options.tls.as_ref().map(|tls| tls.current());
     let negotiation = Box::pin(negotiate(shared, tls));
-    let negotiated = tokio::time::timeout(STARTUP_TIMEOUT, negotiation).await;
+    let opening = tokio::time::timeout(STARTUP_TIMEOUT, negotiation).await;
     // A client that says nothing is told nothing: it may wait for another protocol.
-    let Ok(negotiated) = negotiated else { return Ok(()) };
-    let Some((stream, encryption)) = negotiated? else { return Ok(()) };
+    let Ok(opening) = opening else { return Ok(()) };
+    let Some((stream, encryption)) = opening? else { return Ok(()) };
     let client = DefaultClient::new(address, encryption.is_some());
-    let mut socket = Framed::new(Frames::new(stream), PgWireMessageServerCodec::new(client));
+    let mut socket: Socket =
+        Framed::new(Frames::new(stream), PgWireMessageServerCodec::new(client));
     socket.set_state(PgWireConnectionState::AwaitingStartup);
     let startup = Box::pin(start(&mut socket, connection, encryption, options, connected));
     let remaining = STARTUP_TIMEOUT.saturating_sub(connected.elapsed());

@@ -73,9 +73,9 @@ pub(crate) async fn start(
     let encryption = encryption.unwrap_or_default();
     let common_name = encryption.common_name.as_deref().filter(|_| options.client_certificates);
     let authenticator = connection.frontend().authenticator();
-    let certified =
+    let certified_login =
         common_name.and_then(|name| authenticator.certified(Door::Postgres, &user, name));
-    let demand = match certified {
+    let demand = match certified_login {
         Some(login) => Demand::Open(login),
         None => authenticator.demand(Door::Postgres, &user),
     };
@@ -107,7 +107,7 @@ async fn authenticate(
     };
     // From here on messages have a type.
     socket.set_state(PgWireConnectionState::AuthenticationInProgress);
-    let (mut tested, mut number) = (false, 0);
+    let (mut is_tested, mut number) = (false, 0);
     let mut step = sign_in.step(Event::Startup { user, method }, Instant::now());
     loop {
         match step {
@@ -115,7 +115,7 @@ async fn authenticate(
                 socket.send(PgWireBackendMessage::Authentication(message)).await?;
             }
             Step::Session(message) => {
-                if tested {
+                if is_tested {
                     authenticator.succeeded(peer, user);
                 }
                 // The identity may have ended since it was looked up.
@@ -139,7 +139,7 @@ async fn authenticate(
         number += 1;
         if sign_in.tests_proof_next() {
             let delay = authenticator.admit(peer, user).map_err(fatal_of)?;
-            tested = true;
+            is_tested = true;
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
             }

@@ -113,9 +113,9 @@ where
         if first[0] == HANDSHAKE && !asked_ssl && !asked_gss {
             let Some(tls) = tls else { return Ok(None) };
             let reread = Reread { first, start: 0, end: 1, inner };
-            let accepted = accept(reread, tls).await?;
-            check_protocol(&accepted.0)?;
-            return Ok(Some(accepted));
+            let connection = accept(reread, tls).await?;
+            check_protocol(&connection.0)?;
+            return Ok(Some(connection));
         }
         inner.read_exact(&mut first[1..]).await?;
         let [a, b, c, d, code @ ..] = first;
@@ -156,11 +156,11 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let PostgresTls { config, end_point_hash } = tls;
-    let encrypted = TlsAcceptor::from(config).accept(stream).await?;
-    let certificates = encrypted.get_ref().1.peer_certificates();
+    let stream = TlsAcceptor::from(config).accept(stream).await?;
+    let certificates = stream.get_ref().1.peer_certificates();
     let common_name = certificates.and_then(|chain| chain.first()).and_then(common_name);
     let encryption = Encryption { end_point_hash, common_name };
-    Ok((Stream::Encrypted(Box::new(encrypted)), Some(encryption)))
+    Ok((Stream::Encrypted(Box::new(stream)), Some(encryption)))
 }
 
 /// Requires the protocol of a connection that began with the handshake.

@@ -278,7 +278,7 @@ impl Authenticator {
 
 /// State of an identity when it was checked.
 #[derive(Clone, Copy, Debug)]
-struct Checked {
+struct Validity {
     version: u64,
     identity: Identity,
     /// Time at which the identity expires, milliseconds since 1970.
@@ -289,7 +289,7 @@ struct Checked {
 #[derive(Clone, Debug)]
 pub struct Lifetime {
     catalogs: watch::Receiver<Arc<Catalog>>,
-    last: Option<Checked>,
+    last: Option<Validity>,
 }
 
 impl Lifetime {
@@ -299,23 +299,23 @@ impl Lifetime {
         loop {
             let (current, now_ms) = (identity(), now_ms());
             let access = Arc::clone(&self.catalogs.borrow_and_update().access);
-            let is_same = |last: &Checked| {
+            let is_same = |last: &Validity| {
                 last.version == access.version
                     && last.identity == current
                     && last.end_ms.is_none_or(|end_ms| end_ms > now_ms)
             };
-            let checked = match self.last.filter(is_same) {
-                Some(checked) => checked,
+            let validity = match self.last.filter(is_same) {
+                Some(validity) => validity,
                 None => {
                     if let Some(error) = ended(&access, &current, now_ms) {
                         return error;
                     }
                     let end_ms = end_ms(&access, &current);
-                    Checked { version: access.version, identity: current, end_ms }
+                    Validity { version: access.version, identity: current, end_ms }
                 }
             };
-            self.last = Some(checked);
-            let remaining_ms = checked.end_ms.map(|end_ms| end_ms.saturating_sub(now_ms));
+            self.last = Some(validity);
+            let remaining_ms = validity.end_ms.map(|end_ms| end_ms.saturating_sub(now_ms));
             let remaining = remaining_ms.and_then(|remaining| u64::try_from(remaining).ok());
             let wait = remaining.map_or(LOOK_AGAIN, Duration::from_millis).min(LOOK_AGAIN);
             tokio::select! {
@@ -325,7 +325,7 @@ impl Lifetime {
                         std::future::pending::<()>().await;
                     }
                 }
-                () = tokio::time::sleep(wait), if checked.end_ms.is_some() => {}
+                () = tokio::time::sleep(wait), if validity.end_ms.is_some() => {}
             }
         }
     }
