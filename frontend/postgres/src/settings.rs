@@ -39,14 +39,7 @@ impl Reported {
     pub(crate) fn of(session: &Session) -> Result<Self, SqlError> {
         REPORTED
             .iter()
-            .map(|(name, client_name)| {
-                let value = match *name {
-                    "is_superuser" if is_superuser(session) => "on".to_owned(),
-                    "is_superuser" => "off".to_owned(),
-                    name => session.setting(name)?,
-                };
-                Ok((*client_name, value))
-            })
+            .map(|(name, client_name)| Ok((*client_name, session.setting(name)?)))
             .collect::<Result<_, _>>()
             .map(Self)
     }
@@ -61,14 +54,6 @@ impl Reported {
             .filter(|(name, value)| previous.0.get(*name) != Some(value))
             .map(|(name, value)| (*name, value.as_str()))
     }
-}
-
-/// True if every check of the session passes.
-fn is_superuser(session: &Session) -> bool {
-    let (identity, access) = (session.identity(), session.viewer().access());
-    let is_whole = |id| access.token(id).is_some_and(|token| token.is_unrestricted());
-    let role = access.role(identity.acting.unwrap_or(identity.login));
-    role.is_some_and(|role| role.superuser) && identity.token.is_none_or(is_whole)
 }
 
 /// The settings of a new session, for its first report.
