@@ -58,7 +58,7 @@ fn a_crate_depends_only_on_the_layers_below_it() {
         ("frontend/worker", &["proto", "lanes"]),
         ("frontend/sql", &["proto", "worker", "lanes"]),
         ("frontend", &["proto", "load", "sql", "worker", "lanes"]),
-        ("frontend/postgres", &["proto", "frontend"]),
+        ("frontend/postgres", &["proto", "frontend", "tls"]),
         ("frontend/http", &["proto", "load", "frontend", "heatmap"]),
         // The lab speaks to servers from outside; its virtual cluster knows no server at all.
         ("lab", &["proto", "load", "heatmap", "hotspot", "tsbs", "yardstick"]),

@@ -38,6 +38,7 @@ use tokio::sync::watch;
 
 use crate::access::life::Lives;
 use crate::access::viewer::{Viewer, VisibleCatalogs, check_all_rows};
+use crate::access::authenticator::Authenticator;
 use crate::at_data::{AtDataOptions, RunAtData};
 use crate::catalog::{CATALOG, Databases, check_database_name};
 use crate::comparisons::ExactComparisons;
@@ -137,6 +138,7 @@ pub struct Frontend {
     databases: Arc<Databases>,
     visible: Arc<VisibleCatalogs>,
     lives: Arc<Lives>,
+    authenticator: Authenticator,
 }
 
 impl Frontend {
@@ -158,6 +160,7 @@ impl Frontend {
         let metrics = Arc::new(FrontendMetrics::default());
         let query_log = Arc::new(QueryLog::new(options.query_log_len));
         let loads = Loads::new(Arc::clone(&meta));
+        let authenticator = Authenticator::new(meta.catalog())?;
         let view = Arc::new(ClusterView::new(
             nodes,
             (meta.catalog(), meta.members()),
@@ -195,7 +198,13 @@ impl Frontend {
             databases,
             visible: Arc::default(),
             lives,
+            authenticator,
         }))
+    }
+
+    /// Authenticates the clients of all doors.
+    pub fn authenticator(&self) -> &Authenticator {
+        &self.authenticator
     }
 
     /// The newest catalog.

@@ -15,6 +15,7 @@
 
 mod certificate;
 mod door;
+mod end_point;
 mod error;
 mod files;
 mod identity;
@@ -28,6 +29,7 @@ mod verifier;
 mod tests;
 
 pub use door::{Door, DoorFiles, common_name};
+pub use end_point::end_point_hash;
 pub use error::TlsError;
 pub use identity::{ClientTls, Identity};
 pub use options::TlsOptions;

@@ -70,7 +70,7 @@ pub(crate) fn check(kind: u8, body: &[u8]) -> Result<(), Fault> {
         }
         b'f' => check_text(parts.last_text()?),
         b'c' | b'H' | b'S' | b'X' => parts.end(),
-        // Rows are checked by COPY; there is no password authentication yet.
+        // Rows are checked by COPY, and responses of an authentication by `sign_in.rs`.
         b'd' | b'p' => Ok(()),
         b'F' => malformed("function calls are not supported; use SELECT"),
         unknown => malformed(format!("invalid frontend message type {unknown}")),

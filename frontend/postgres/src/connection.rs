@@ -8,15 +8,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::{Sink, SinkExt};
 use parking_lot::Mutex;
-use partita_frontend::{Frontend, Session, SessionOptions, Zone};
-use partita_proto::catalog::DEFAULT_DATABASE;
-use pgwire::api::auth::{
-    StartupHandler, finish_authentication, protocol_negotiation,
-    save_startup_parameters_to_metadata,
-};
+use partita_frontend::access::authenticator::Login;
+use partita_frontend::{Frontend, Session, SessionOptions, SqlError, Zone};
+use partita_proto::access::{Action, Identity, Need, Object, Permit};
+use partita_proto::catalog::{DEFAULT_DATABASE, Table};
+use pgwire::api::auth::{StartupHandler, finish_authentication};
 use pgwire::api::cancel::CancelHandler;
 use pgwire::api::{
-    ClientInfo, METADATA_DATABASE, METADATA_USER, PgWireConnectionState, PidSecretKeyGenerator,
+    ClientInfo, METADATA_DATABASE, PgWireConnectionState, PidSecretKeyGenerator,
     RandomPidSecretKeyGenerator,
 };
 use pgwire::error::{PgWireError, PgWireResult};
@@ -27,6 +26,7 @@ use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 
 use crate::copy::CopyInProgress;
 use crate::error::{fatal, fatal_of, to_wire};
+use crate::frames::Socket;
 use crate::joined::Joined;
 use crate::names::Names;
 use crate::settings::{self, AtStart, Reported};
@@ -220,14 +220,76 @@ impl Connection {
         Ok(())
     }
 
-    /// The database of a startup message. Without one, PostgreSQL's tools send the user's name or "postgres".
-    fn database(&self, requested: Option<&String>, user: &str) -> PgWireResult<String> {
+    /// Refuses a connection that has no place among the allowed ones.
+    pub(crate) fn check_place(&self) -> PgWireResult<()> {
+        if self.has_place {
+            return Ok(());
+        }
+        Err(fatal("53300", "sorry, too many clients already"))
+    }
+
+    /// Starts the session of an authenticated client; `user` is the name that it gave. Sends all up to the first
+    /// ReadyForQuery.
+    pub(crate) async fn begin(
+        &self,
+        client: &mut Socket,
+        user: &str,
+        login: Login,
+    ) -> PgWireResult<()> {
+        let parameters = client.metadata().clone();
+        let Login { identity, user: role, mut settings } = login;
+        // What the client says comes after the defaults; this one is no setting of the startup message.
+        let has_application = parameters.contains_key("application_name");
+        settings.retain(|(name, _)| !has_application || name != "application_name");
+        let database = self.database(parameters.get(METADATA_DATABASE), user, identity)?;
+        let application = parameters.get("application_name").cloned().unwrap_or_default();
+        let options = SessionOptions { database, user: role, application, identity };
+        let session = self.frontend.session(options);
+        settings::apply_defaults(&session, &settings).await;
+        settings::apply(&session, &parameters).await?;
+
+        let (pid, secret) = self.cancellations.keys.generate(client);
+        client.set_pid_and_secret_key(pid, secret.clone());
+        self.cancellations.sessions.lock().insert(pid, (secret, Arc::clone(&session)));
+        let reported = Reported::of(&session).map_err(fatal_of)?;
+        *self.reported.lock() = reported.clone();
+        if self.pid.set(pid).is_err() || self.session.set(session).is_err() {
+            return Err(fatal("08P01", "the session has already started"));
+        }
+        let server_version = format!("{POSTGRES_VERSION} (Partita {})", env!("CARGO_PKG_VERSION"));
+        finish_authentication(client, &AtStart { reported, server_version }).await
+    }
+
+    /// Checks that the session may insert rows into a table now.
+    pub(crate) fn check_insert(&self, table: &Table) -> Result<Permit, SqlError> {
+        let session =
+            self.session.get().ok_or_else(|| SqlError::internal("COPY without a session"))?;
+        // The owner may have changed since the COPY began.
         let catalog = self.frontend.catalog();
+        let table =
+            catalog.table_by_id(table.id).ok_or_else(|| SqlError::undefined_table(&table.name))?;
+        let database = catalog
+            .databases
+            .get(&table.database)
+            .ok_or_else(|| SqlError::undefined_database(&table.database))?;
+        let object = Object::Table { database: Arc::clone(database), table: Arc::clone(table) };
+        session.viewer().check(&[Need::new(Action::Insert, object)])
+    }
+
+    /// The database of a startup message. Without one, PostgreSQL's tools send the user's name or "postgres". The
+    /// default database is open to everybody; one that the identity may not see does not exist.
+    fn database(
+        &self,
+        requested: Option<&String>,
+        user: &str,
+        identity: Identity,
+    ) -> PgWireResult<String> {
         let name = requested.map_or(DEFAULT_DATABASE, String::as_str);
-        if catalog.databases.contains_key(name) {
+        let visible = self.frontend.viewer(identity).catalog();
+        if visible.databases.contains_key(name) {
             return Ok(name.to_owned());
         }
-        if ["postgres", "partita", user].contains(&name) {
+        if [DEFAULT_DATABASE, "postgres", "partita", user].contains(&name) {
             return Ok(DEFAULT_DATABASE.to_owned());
         }
         Err(fatal("3D000", &format!("database \"{name}\" does not exist")))
@@ -236,47 +298,18 @@ impl Connection {
 
 #[async_trait]
 impl StartupHandler for Connection {
+    /// A connection starts before the message loop, in `startup.rs`.
     async fn on_startup<C>(
         &self,
-        client: &mut C,
-        message: PgWireFrontendMessage,
+        _client: &mut C,
+        _message: PgWireFrontendMessage,
     ) -> PgWireResult<()>
     where
         C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        let PgWireFrontendMessage::Startup(startup) = &message else {
-            return Err(fatal("08P01", "expected a startup message"));
-        };
-        protocol_negotiation(client, startup).await?;
-        save_startup_parameters_to_metadata(client, startup);
-        if !self.has_place {
-            return Err(fatal("53300", "sorry, too many clients already"));
-        }
-        let user = client.metadata().get(METADATA_USER).cloned().unwrap_or_default();
-        if user.is_empty() {
-            return Err(fatal("28000", "no PostgreSQL user name specified in startup packet"));
-        }
-        let database = self.database(client.metadata().get(METADATA_DATABASE), &user)?;
-        let application = client.metadata().get("application_name").cloned().unwrap_or_default();
-        let session = self.frontend.session(SessionOptions { database, user, application });
-        settings::apply(&session, client.metadata()).await?;
-
-        let (pid, secret) = self.cancellations.keys.generate(client);
-        client.set_pid_and_secret_key(pid, secret.clone());
-        self.cancellations.sessions.lock().insert(pid, (secret, Arc::clone(&session)));
-        let reported = Reported::of(&session).map_err(fatal_of)?;
-        *self.reported.lock() = reported.clone();
-        // A connection starts only once; a second startup message changes nothing.
-        if self.pid.set(pid).is_err() || self.session.set(session).is_err() {
-            return Err(fatal(
-                "08P01",
-                "unexpected startup message: the session has already started",
-            ));
-        }
-        let server_version = format!("{POSTGRES_VERSION} (Partita {})", env!("CARGO_PKG_VERSION"));
-        finish_authentication(client, &AtStart { reported, server_version }).await
+        Err(fatal("08P01", "unexpected startup message: the session has already started"))
     }
 }
 

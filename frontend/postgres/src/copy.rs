@@ -114,7 +114,9 @@ async fn store(
     batches: Vec<arrow::record_batch::RecordBatch>,
 ) -> Result<(), SqlError> {
     for batch in batches {
-        let rows = connection.frontend().ingest(&copy.table, batch).await?;
+        // A right may be revoked while rows arrive.
+        let permit = connection.check_insert(&copy.table)?;
+        let rows = connection.frontend().ingest(&permit, &copy.table, batch).await?;
         copy.rows += rows;
         copy.log.stored(rows);
     }

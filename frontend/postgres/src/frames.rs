@@ -10,17 +10,26 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use partita_frontend::Prepared;
+use pgwire::tokio::server::PgWireMessageServerCodec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_util::codec::Framed;
 
 use crate::check::{self, Fault};
+use crate::shared::Shared;
+use crate::stream::Stream;
 
-/// Maximum length of a message in bytes.
+/// The messages of a connection.
+pub(crate) type Socket = Framed<Frames<Stream<Shared>>, PgWireMessageServerCodec<Arc<Prepared>>>;
+
+/// Maximum length of a message of a session in bytes.
 pub(crate) const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 
-const SSL_REQUEST: u32 = 80_877_103;
-const GSS_REQUEST: u32 = 80_877_104;
+/// Maximum length of a message before the session in bytes: a startup message may have 10,000.
+const SIGN_IN_BYTES_MAX: u32 = 16 << 10;
 /// Bytes of a length and a code.
 const STARTUP_HEAD: usize = 8;
 /// Bytes of a type and a length.
@@ -33,7 +42,7 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 /// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A message up to the startup, with its code.
+    /// The startup message or a cancel request, with its code.
     Before(u32),
     /// A message of a session, with its type.
     Of(u8),
@@ -44,8 +53,10 @@ pub(crate) struct Frames<S> {
     inner: S,
     head: Vec<u8>,
     missing: usize,
-    /// False until the startup message has passed; until then messages have no type.
+    /// False until the startup message has passed, which has no type.
     started: bool,
+    /// Maximum length of a message in bytes.
+    bytes_max: u32,
     /// The kind of the current message.
     at_hand: Kind,
     /// The bytes of the current message that have passed, unless it came in one piece.
@@ -66,12 +77,19 @@ impl<S> Frames<S> {
             head: Vec::with_capacity(STARTUP_HEAD),
             missing: 0,
             started: false,
+            bytes_max: SIGN_IN_BYTES_MAX,
             at_hand: Kind::Before(0),
             body: Vec::new(),
             passed: 0,
             faults: VecDeque::new(),
             bytes: 0,
         }
+    }
+
+    /// Allows the messages of a session to be longer than those before it. To be called when the client is
+    /// authenticated.
+    pub(crate) fn begin_session(&mut self) {
+        self.bytes_max = MESSAGE_BYTES_MAX;
     }
 
     /// The reason to refuse a message, by its number since the startup; to be called for each message in turn.
@@ -127,12 +145,13 @@ impl<S> Frames<S> {
         } else {
             let code = number(4);
             self.at_hand = Kind::Before(code);
-            self.started = ![SSL_REQUEST, GSS_REQUEST].contains(&code);
+            self.started = true;
             (number(0), 8)
         };
-        if !(counted..=MESSAGE_BYTES_MAX).contains(&length) {
+        let maximum = self.bytes_max;
+        if !(counted..=maximum).contains(&length) {
             return Err(violation(format!(
-                "invalid message length {length}, the maximum is {MESSAGE_BYTES_MAX}"
+                "invalid message length {length}, the maximum is {maximum}"
             )));
         }
         Ok((length - counted) as usize)
@@ -161,7 +180,6 @@ impl<S> Frames<S> {
     /// Checks the current message, which has passed completely.
     fn end(&mut self, body: &[u8]) -> io::Result<()> {
         let checked = match self.at_hand {
-            Kind::Before(SSL_REQUEST | GSS_REQUEST) if body.is_empty() => Ok(()),
             Kind::Before(code) => check::check_startup(code, body),
             Kind::Of(kind) => {
                 self.passed += 1;
@@ -229,9 +247,7 @@ mod tests {
 
     #[test]
     fn messages_pass_however_they_are_cut() {
-        let mut bytes = 8_u32.to_be_bytes().to_vec();
-        bytes.extend(SSL_REQUEST.to_be_bytes());
-        bytes.extend(startup());
+        let mut bytes = startup();
         for body in [0_u32, 1, 300] {
             bytes.push(b'd');
             bytes.extend((body + 4).to_be_bytes());
@@ -264,10 +280,25 @@ mod tests {
     }
 
     #[test]
+    fn a_long_message_needs_a_session() {
+        let long = [b"d".as_slice(), &(SIGN_IN_BYTES_MAX + 1).to_be_bytes()].concat();
+        let mut frames = Frames::new(());
+        frames.pass(&startup()).unwrap();
+        assert!(frames.pass(&long).is_err());
+        let mut frames = Frames::new(());
+        frames.pass(&startup()).unwrap();
+        frames.begin_session();
+        frames.pass(&long).unwrap();
+        let request = [0, 0, 0, 8, 4, 210, 22, 47];
+        assert!(Frames::new(()).pass(&request).is_err(), "encryption is negotiated before");
+    }
+
+    #[test]
     fn a_message_that_is_too_long_or_too_short_is_refused_at_its_head() {
         for length in [0, 3, MESSAGE_BYTES_MAX + 1, u32::MAX] {
             let mut frames = Frames::new(());
             frames.pass(&startup()).unwrap();
+            frames.begin_session();
             let mut head = vec![b'd'];
             head.extend(length.to_be_bytes());
             assert!(frames.pass(&head).is_err(), "{length}");

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   serve ── messages.rs ── Connection ─┬─ query.rs      the simple protocol
-//!   shared.rs (frames.rs, check.rs)     ├─ extended.rs   the extended protocol
+//!   stream.rs (TLS over shared.rs)      ├─ extended.rs   the extended protocol
+//!   frames.rs, check.rs                 │
 //!                                       │    joined.rs   INSERTs of one pipeline as one write
 //!                                       ├─ copy.rs       COPY in and out
 //!                                       ├─ encode/       rows to messages
 //!                                       ├─ parameters/   messages to values
 //!                                       └─ error.rs      SQLSTATEs
-//!   sign_in.rs: the messages before a session, with scram.rs for passwords
+//!   startup.rs: the messages before a session, decided by sign_in.rs
 //!   pg_catalog/: the tables and functions that psql, drivers and ORMs look things up with
 //! ```
 //!
@@ -26,15 +27,15 @@ mod joined;
 mod messages;
 mod names;
 mod object_types;
+mod options;
 mod parameters;
 mod pg_catalog;
 mod query;
-#[allow(dead_code, reason = "connections do not authenticate yet")]
-mod scram;
 mod settings;
 mod shared;
-#[allow(dead_code, reason = "connections do not authenticate yet")]
 mod sign_in;
+mod startup;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -51,34 +52,17 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use crate::connection::{Cancellations, Connection};
+pub use crate::options::PostgresOptions;
+pub use crate::stream::PostgresTls;
 
-/// Default limit of concurrent connections.
-const CONNECTIONS_MAX: usize = 512;
 /// Further connections that are accepted for a moment, to refuse them with an error or to take a cancel request.
 const TURNED_AWAY_MAX: usize = 64;
-/// Maximum time without progress inside of a message.
-const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Delay after accept() failed, as it does when the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Time that running statements get to end after the server stops; then they are cancelled.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// Time that a cancelled statement gets to end.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Options of the PostgreSQL door.
-#[derive(Clone, Debug)]
-pub struct PostgresOptions {
-    /// Maximum concurrent connections; further ones get SQLSTATE 53300.
-    pub max_connections: usize,
-    /// Maximum time without progress inside of a message, before the connection is closed.
-    pub message_timeout: Duration,
-}
-
-impl Default for PostgresOptions {
-    fn default() -> Self {
-        Self { max_connections: CONNECTIONS_MAX, message_timeout: MESSAGE_TIMEOUT }
-    }
-}
 
 /// Serves connections until `stop` is cancelled, then waits for running statements to end.
 ///
@@ -95,6 +79,7 @@ pub async fn serve(
     let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
     let cancellations = Arc::new(Cancellations::default());
     let tasks = TaskTracker::new();
+    let options = Arc::new(options);
     loop {
         // A listener that fails for lack of file descriptors recovers.
         let socket = tokio::select! {
@@ -119,11 +104,11 @@ pub async fn serve(
         // Each connection is a task of its own, and keeps its place to its end.
         let connection =
             Connection::new(Arc::clone(&frontend), Arc::clone(&cancellations), has_place);
-        let message_timeout = options.message_timeout;
+        let options = Arc::clone(&options);
         let stop = stop.clone();
         tasks.spawn(async move {
             let _place = place;
-            Box::pin(run(socket, connection, message_timeout, stop)).await;
+            Box::pin(run(socket, connection, &options, stop)).await;
         });
     }
     tasks.close();
@@ -135,7 +120,7 @@ pub async fn serve(
 async fn run(
     socket: TcpStream,
     connection: Arc<Connection>,
-    message_timeout: Duration,
+    options: &PostgresOptions,
     stop: CancellationToken,
 ) {
     let stopping = async {
@@ -145,7 +130,7 @@ async fn run(
         tokio::time::sleep(CANCEL_PATIENCE).await;
     };
     let served = tokio::select! {
-        served = messages::serve(socket, &connection, message_timeout, &stop) => served,
+        served = messages::serve(socket, &connection, options, &stop) => served,
         () = stopping => Err(io::Error::other("a statement did not end when the server stopped")),
     };
     connection.close();

@@ -1,21 +1,20 @@
 //! The message loop of one connection: read a message, answer it, read the next.
 //!
-//! A client must complete the startup within [`STARTUP_TIMEOUT`]. Encryption is refused (the client decides whether to
-//! continue without). When the server stops, a connection ends between two messages with SQLSTATE 57P01. While a
-//! statement runs, the socket is watched, and the statement is cancelled when the client disconnects.
+//! A client must complete the startup within [`STARTUP_TIMEOUT`]. When the server stops, a connection ends between two
+//! messages with SQLSTATE 57P01. When the identity of the session ends (the role is dropped, its password changed, its
+//! time over), the connection ends with SQLSTATE 28000, also within a statement. While a statement runs, the socket is
+//! watched, and the statement is cancelled when the client disconnects.
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::{SinkExt, StreamExt};
-use partita_frontend::Prepared;
-use pgwire::api::auth::StartupHandler;
+use partita_frontend::access::authenticator::Lifetime;
 use pgwire::api::{ClientInfo, DefaultClient, ErrorHandler, PgWireConnectionState};
 use pgwire::error::{ErrorInfo, PgWireError};
 use pgwire::messages::copy::CopyFail;
-use pgwire::messages::response::{GssEncResponse, SslResponse};
-use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage, SslNegotiationMetaMessage};
+use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 use pgwire::tokio::server::{PgWireMessageServerCodec, process_error, process_message};
 use tokio::net::TcpStream;
 use tokio_util::codec::Framed;
@@ -23,13 +22,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::check::Fault;
 use crate::connection::Connection;
-use crate::error::{Errors, fatal, protocol};
-use crate::frames::Frames;
+use crate::error::{Errors, fatal, fatal_of, protocol};
+use crate::frames::{Frames, Socket};
+use crate::options::PostgresOptions;
 use crate::shared::Shared;
+use crate::sign_in::SignIn;
+use crate::startup::{STARTUP_TIMEOUT, start};
+use crate::stream::negotiate;
 
-/// Maximum time for the startup.
-const STARTUP_TIMEOUT: Duration = Duration::from_secs(10);
-
+/// Time that a client gets to take the last error of a session whose identity has ended.
+const END_PATIENCE: Duration = Duration::from_secs(1);
 /// Statements that end sooner are not watched.
 const WATCH_AFTER: Duration = Duration::from_millis(20);
 /// Interval of attempts to cancel the statement of a disconnected client.
@@ -37,62 +39,36 @@ const CANCEL_AGAIN: Duration = Duration::from_millis(100);
 /// Attempts before the statement is given up.
 const CANCELS_MAX: u32 = 100;
 
-type Socket = Framed<Frames<Shared>, PgWireMessageServerCodec<Arc<Prepared>>>;
-
 /// Serves a connection until it ends.
 pub(crate) async fn serve(
     socket: TcpStream,
     connection: &Arc<Connection>,
-    message_timeout: Duration,
+    options: &PostgresOptions,
     stop: &CancellationToken,
 ) -> io::Result<()> {
+    let connected = Instant::now();
     socket.set_nodelay(true)?;
-    let client = DefaultClient::new(socket.peer_addr()?, false);
-    let socket = Shared::new(socket);
-    let peer = Peer { socket: socket.clone(), message_timeout };
-    let mut socket = Framed::new(Frames::new(socket), PgWireMessageServerCodec::new(client));
-    let startup = tokio::time::timeout(STARTUP_TIMEOUT, start(&mut socket, connection)).await;
-    match startup {
-        Ok(Ok(true)) => converse(&mut socket, &peer, connection, stop).await,
-        Ok(Ok(false)) => Ok(()),
-        Ok(Err(error)) => end(&mut socket, error).await,
-        Err(_) => end(&mut socket, fatal("08P01", "startup timed out")).await,
-    }
-}
-
-/// Takes the messages up to the first ReadyForQuery; returns true if there is a session then.
-async fn start(socket: &mut Socket, connection: &Arc<Connection>) -> Result<bool, PgWireError> {
-    let (mut asked_ssl, mut asked_gss) = (false, false);
-    loop {
-        let Some(message) = socket.next().await.transpose()? else { return Ok(false) };
-        match message {
-            PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::PostgresSsl(_))
-                if !asked_ssl =>
-            {
-                asked_ssl = true;
-                socket.send(PgWireBackendMessage::SslResponse(SslResponse::Refuse)).await?;
-            }
-            PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::PostgresGss(_))
-                if !asked_gss =>
-            {
-                asked_gss = true;
-                socket.send(PgWireBackendMessage::GssEncResponse(GssEncResponse::Refuse)).await?;
-            }
-            // The codec has found no negotiation, and reads the startup next.
-            PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::None) => {
-                socket.set_state(PgWireConnectionState::AwaitingStartup);
-            }
-            PgWireFrontendMessage::CancelRequest(request) => {
-                connection.cancel_other(&request);
-                socket.close().await?;
-                return Ok(false);
-            }
-            message @ PgWireFrontendMessage::Startup(_) => {
-                connection.on_startup(socket, message).await?;
-                return Ok(true);
-            }
-            _ => return Err(fatal("08P01", "expected a startup message")),
-        }
+    let address = socket.peer_addr()?;
+    let shared = Shared::new(socket);
+    let peer = Peer { socket: shared.clone(), message_timeout: options.message_timeout };
+    // The certificate is the newest one when a client connects.
+    let tls = options.tls.as_ref().map(|tls| tls.current());
+    let negotiation = Box::pin(negotiate(shared, tls));
+    let opening = tokio::time::timeout(STARTUP_TIMEOUT, negotiation).await;
+    // A client that says nothing is told nothing: it may wait for another protocol.
+    let Ok(opening) = opening else { return Ok(()) };
+    let Some((stream, encryption)) = opening? else { return Ok(()) };
+    let client = DefaultClient::new(address, encryption.is_some());
+    let mut socket: Socket =
+        Framed::new(Frames::new(stream), PgWireMessageServerCodec::new(client));
+    socket.set_state(PgWireConnectionState::AwaitingStartup);
+    let startup = Box::pin(start(&mut socket, connection, encryption, options, connected));
+    let remaining = STARTUP_TIMEOUT.saturating_sub(connected.elapsed());
+    match tokio::time::timeout(remaining, startup).await {
+        Ok(Ok(Some(number))) => converse(&mut socket, &peer, connection, number, stop).await,
+        Ok(Ok(None)) => Ok(()),
+        Ok(Err(error)) => end_soon(&mut socket, error).await,
+        Err(_) => end_soon(&mut socket, fatal_of(SignIn::timeout())).await,
     }
 }
 
@@ -158,18 +134,22 @@ impl Peer {
     }
 }
 
-/// Answers messages until the client disconnects.
+/// Answers messages until the client disconnects. `number` is that of the next message since the startup.
 async fn converse(
     socket: &mut Socket,
     peer: &Peer,
     connection: &Arc<Connection>,
+    mut number: u64,
     stop: &CancellationToken,
 ) -> io::Result<()> {
-    // The number of the next message since the startup.
-    let mut number = 0;
+    let Ok(session) = connection.session() else { return Ok(()) };
+    let mut lifetime = connection.frontend().authenticator().lifetime();
     loop {
         let message = tokio::select! {
             message = peer.next(socket, connection) => message,
+            error = lifetime.ended(|| session.identity()) => {
+                return end_soon(socket, fatal_of(error)).await;
+            }
             () = stop.cancelled() => {
                 let error = fatal("57P01", "terminating connection due to administrator command");
                 return end(socket, error).await;
@@ -182,7 +162,7 @@ async fn converse(
             Some(Ok(Event::CopyTimedOut)) => {
                 let reason = "canceling statement due to statement timeout".to_owned();
                 let fail = PgWireFrontendMessage::CopyFail(CopyFail::new(reason));
-                answer(socket, peer, connection, fail).await?;
+                answer(socket, peer, connection, &mut lifetime, fail).await?;
                 continue;
             }
             Some(Err(PgWireError::IoError(error)))
@@ -198,7 +178,7 @@ async fn converse(
         };
         match socket.get_mut().fault_of(number) {
             Some(fault) => refuse(socket, connection, &message, &fault).await?,
-            None => answer(socket, peer, connection, message).await?,
+            None => answer(socket, peer, connection, &mut lifetime, message).await?,
         }
         number += 1;
     }
@@ -231,6 +211,7 @@ async fn answer(
     socket: &mut Socket,
     peer: &Peer,
     connection: &Arc<Connection>,
+    lifetime: &mut Lifetime,
     message: PgWireFrontendMessage,
 ) -> io::Result<()> {
     let extended = is_extended(socket, &message);
@@ -256,10 +237,22 @@ async fn answer(
         Arc::clone(connection),
         Arc::clone(connection),
     ));
+    // Short statements do not look at the identity here: they were checked before they began.
+    let identity_end = async {
+        tokio::time::sleep(WATCH_AFTER).await;
+        let Ok(session) = connection.session() else { return std::future::pending().await };
+        lifetime.ended(|| session.identity()).await
+    };
     let outcome = tokio::select! {
         biased;
         done = process => done,
         error = peer.gone(connection) => return Err(error),
+        error = identity_end => {
+            connection.cancel();
+            let message = error.to_string();
+            end_soon(socket, fatal_of(error)).await?;
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+        }
     };
     if is_execute {
         connection.end_time();
@@ -288,4 +281,9 @@ async fn end(socket: &mut Socket, mut error: PgWireError) -> io::Result<()> {
     let info: ErrorInfo = error.into();
     socket.send(PgWireBackendMessage::ErrorResponse(info.into())).await?;
     socket.close().await
+}
+
+/// Reports a last error and closes the connection, which a client that does not read cannot delay.
+async fn end_soon(socket: &mut Socket, error: PgWireError) -> io::Result<()> {
+    tokio::time::timeout(END_PATIENCE, end(socket, error)).await.unwrap_or(Ok(()))
 }

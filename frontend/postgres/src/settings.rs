@@ -8,6 +8,7 @@ use partita_frontend::{Session, SqlError};
 use pgwire::api::ClientInfo;
 use pgwire::api::auth::ServerParameterProvider;
 use pgwire::error::PgWireResult;
+use tracing::warn;
 
 use crate::error::{fatal_of, protocol};
 
@@ -84,8 +85,28 @@ pub(crate) fn may_change(statement: &Statement) -> bool {
         Statement::Set(_)
             | Statement::ResetAll
             | Statement::Discard(_)
+            | Statement::SetRole(_)
             | Statement::Transaction(Transaction::Commit | Transaction::Rollback)
     )
+}
+
+/// Applies the defaults of a role. One that is not valid any more is passed over: its role must be able to log in, to
+/// correct it.
+pub(crate) async fn apply_defaults(session: &Arc<Session>, defaults: &[(String, String)]) {
+    for (name, value) in defaults {
+        if let Err(error) = set(session, name.clone(), value.clone()).await {
+            warn!(name, %error, "ignored a setting of a role");
+        }
+    }
+}
+
+async fn set(session: &Arc<Session>, name: String, mut value: String) -> Result<(), SqlError> {
+    if name == "client_encoding" {
+        // PostgreSQL compares letters and digits only; some clients send quotes.
+        value.retain(|character| character.is_ascii_alphanumeric());
+    }
+    let set = Set { name, value: SetValue::Values(vec![value]), local: false };
+    session.run(&Statement::Set(set)).await.map(drop)
 }
 
 /// Applies the settings of a startup message.
@@ -102,13 +123,8 @@ pub(crate) async fn apply(
     if let Some(options) = parameters.get("options") {
         settings.extend(of_options(options)?);
     }
-    for (name, mut value) in settings {
-        if name == "client_encoding" {
-            // PostgreSQL compares letters and digits only; some clients send quotes.
-            value.retain(|character| character.is_ascii_alphanumeric());
-        }
-        let set = Set { name, value: SetValue::Values(vec![value]), local: false };
-        session.run(&Statement::Set(set)).await.map_err(fatal_of)?;
+    for (name, value) in settings {
+        set(session, name, value).await.map_err(fatal_of)?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@
 //!
 //! Any other message, one that is too long, and one after the deadline end the sign-in with an error. The caller looks
 //! the user up, sends the messages, limits failed attempts before the step that tests a proof
-//! ([`SignIn::tests_proof_next`]), and closes the connection at the [`SignIn::deadline`] when nothing arrives.
+//! ([`SignIn::tests_proof_next`]), and closes the connection with [`SignIn::timeout`] when nothing arrives.
 //!
 //! Invariants:
 //! - a session starts only from [`Step::Session`], at most once, and after it or an error every step is an error;
@@ -25,14 +25,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use partita_frontend::SqlError;
+use partita_frontend::access::scram::{
+    Challenge, Credentials, Exchange, Failed, INVALID_PASSWORD, Mechanism, Nonce,
+    PROTOCOL_VIOLATION,
+};
 use partita_frontend::error::QUERY_CANCELED;
 use pgwire::messages::startup::Authentication;
 
 use crate::check::{self, Fault};
-use crate::scram::{
-    Challenge, Credentials, Exchange, Failed, INVALID_PASSWORD, Mechanism, Nonce,
-    PROTOCOL_VIOLATION,
-};
 
 /// Limits of one sign-in.
 #[derive(Clone, Copy, Debug)]
@@ -115,19 +115,9 @@ impl SignIn {
         }
     }
 
-    /// The time at which the sign-in ends with [`SignIn::timeout`].
-    pub(crate) fn deadline(&self) -> Instant {
-        self.deadline
-    }
-
     /// The error of a sign-in that takes too long.
     pub(crate) fn timeout() -> SqlError {
         SqlError::new(QUERY_CANCELED, "canceling authentication due to timeout")
-    }
-
-    /// The name of the user; empty before the startup message.
-    pub(crate) fn user(&self) -> &str {
-        &self.user
     }
 
     /// True if the next response is tested against a password: ask the limiter of failed attempts first.
@@ -249,11 +239,11 @@ fn violation(message: impl Into<String>) -> SqlError {
 mod tests {
     use std::num::NonZeroU32;
 
+    use partita_frontend::access::scram::{Key, Verifier};
     use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::scram::{Key, Verifier};
 
     const LIMITS: Limits = Limits { time: Duration::from_secs(10), message_bytes: 1024 };
     const HASH: [u8; 32] = [7; 32];
@@ -327,7 +317,7 @@ mod tests {
     fn a_trusted_user_gets_a_session() {
         let mut server = Server::new(None);
         assert!(matches!(server.startup(Method::Trust), Step::Session(None)));
-        assert_eq!(server.sign_in.user(), "ann");
+        assert_eq!(server.sign_in.user, "ann");
         assert_eq!(refused(server.startup(Method::Trust)).0, "08P01");
     }
 
@@ -398,7 +388,7 @@ mod tests {
     #[test]
     fn a_message_after_the_deadline_is_refused() {
         let (mut server, client) = challenged(scram(), "secret");
-        assert_eq!(server.sign_in.deadline(), server.now + LIMITS.time);
+        assert_eq!(server.sign_in.deadline, server.now + LIMITS.time);
         server.now += LIMITS.time + Duration::from_nanos(1);
         assert_eq!(refused(server.respond(client.message())).0, "57014");
         let (mut server, client) = challenged(scram(), "secret");

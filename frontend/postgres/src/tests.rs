@@ -1,5 +1,7 @@
 //! The door over services in memory, as a client sees it.
 
+mod authentication;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -33,13 +35,21 @@ struct Door {
 
 impl Door {
     async fn open(max_connections: usize) -> Self {
+        let message_timeout = Duration::from_secs(2);
+        Self::open_with(PostgresOptions {
+            max_connections,
+            message_timeout,
+            ..PostgresOptions::default()
+        })
+        .await
+    }
+
+    async fn open_with(options: PostgresOptions) -> Self {
         let fake = Fake::new(3);
         let frontend = fake.frontend(FrontendOptions::default()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let stop = CancellationToken::new();
-        let message_timeout = Duration::from_secs(2);
-        let options = PostgresOptions { max_connections, message_timeout };
         let serving = serve(listener, Arc::clone(&frontend), options, stop.clone());
         let served = tokio::spawn(Box::pin(serving));
         Self { fake, frontend, port, stop, served }

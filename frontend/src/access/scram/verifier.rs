@@ -28,10 +28,13 @@ use zeroize::{Zeroize, Zeroizing};
 /// The name of the scheme in a verifier's text.
 const SCHEME: &str = "SCRAM-SHA-256";
 /// Iterations of a new verifier, as in PostgreSQL; the minimum of RFC 7677.
-pub(crate) const ITERATIONS: NonZeroU32 =
+pub const ITERATIONS: NonZeroU32 =
     NonZeroU32::new(4096).expect("the number of iterations is not zero");
+/// Maximum iterations that a server computes itself: about a second. A client may set any verifier for itself.
+const ITERATIONS_MAX: NonZeroU32 =
+    NonZeroU32::new(1_000_000).expect("the number of iterations is not zero");
 /// Length of a new salt in bytes, as in PostgreSQL.
-pub(crate) const SALT_BYTES: usize = 16;
+pub const SALT_BYTES: usize = 16;
 /// Maximum length of a salt in bytes; other tools than PostgreSQL make longer ones than it.
 const SALT_BYTES_MAX: usize = 256;
 /// Length of SHA-256 in bytes.
@@ -41,16 +44,16 @@ const KEY_TEXT_BYTES: usize = KEY_BYTES.div_ceil(3) * 4;
 
 /// A secret of 32 bytes: compared in constant time, wiped when dropped, redacted in debug output.
 #[derive(Clone)]
-pub(crate) struct Key([u8; KEY_BYTES]);
+pub struct Key([u8; KEY_BYTES]);
 
 impl Key {
     /// Takes the bytes of a secret.
-    pub(crate) fn new(bytes: [u8; KEY_BYTES]) -> Self {
+    pub fn new(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
     }
 
     /// Reads base64; `None` unless it is canonical and of the right length.
-    pub(crate) fn decode(text: &str) -> Option<Self> {
+    pub fn decode(text: &str) -> Option<Self> {
         if text.len() != KEY_TEXT_BYTES {
             return None;
         }
@@ -59,12 +62,12 @@ impl Key {
     }
 
     /// Writes base64.
-    pub(crate) fn encode(&self) -> String {
+    pub fn encode(&self) -> String {
         STANDARD.encode(self.0.as_slice())
     }
 
     /// HMAC-SHA-256 of a message in parts, with this key.
-    pub(crate) fn sign(&self, parts: &[&[u8]]) -> Self {
+    pub fn sign(&self, parts: &[&[u8]]) -> Self {
         let mut mac = keyed(&self.0);
         for part in parts {
             mac.update(part);
@@ -72,13 +75,18 @@ impl Key {
         Self::from_mac(mac)
     }
 
+    /// The bytes of [`Key::sign`], for a digest that is no secret.
+    pub(crate) fn digest(&self, parts: &[&[u8]]) -> [u8; KEY_BYTES] {
+        self.sign(parts).0
+    }
+
     /// SHA-256 of the key.
-    pub(crate) fn hash(&self) -> Self {
+    pub fn hash(&self) -> Self {
         Self(Sha256::digest(self.0.as_slice()).into())
     }
 
     /// The bitwise exclusive or with another key.
-    pub(crate) fn xor(mut self, other: &Self) -> Self {
+    pub fn xor(mut self, other: &Self) -> Self {
         for (byte, operand) in self.0.iter_mut().zip(&other.0) {
             *byte ^= operand;
         }
@@ -86,7 +94,7 @@ impl Key {
     }
 
     /// Compares in constant time.
-    pub(crate) fn equals(&self, other: &Self) -> Choice {
+    pub fn equals(&self, other: &Self) -> Choice {
         self.0.as_slice().ct_eq(other.0.as_slice())
     }
 
@@ -109,7 +117,7 @@ impl Drop for Key {
 
 /// The keys that test a password, with the parameters to derive them from it.
 #[derive(Clone, Debug)]
-pub(crate) struct Verifier {
+pub struct Verifier {
     iterations: NonZeroU32,
     salt: Vec<u8>,
     stored_key: Key,
@@ -118,7 +126,7 @@ pub(crate) struct Verifier {
 
 impl Verifier {
     /// Derives the keys from a password; takes as long as `iterations` computations of HMAC. The salt must be random.
-    pub(crate) fn new(password: &str, salt: [u8; SALT_BYTES], iterations: NonZeroU32) -> Self {
+    pub fn new(password: &str, salt: [u8; SALT_BYTES], iterations: NonZeroU32) -> Self {
         let salted_password = hi(prepared(password).as_bytes(), &salt, iterations);
         Self {
             iterations,
@@ -126,6 +134,14 @@ impl Verifier {
             stored_key: salted_password.sign(&[b"Client Key"]).hash(),
             server_key: salted_password.sign(&[b"Server Key"]),
         }
+    }
+
+    /// Tests a password; takes as long as [`Verifier::new`], whether or not it is right. No password is right for a
+    /// verifier of more iterations than the server computes.
+    pub(super) fn matches(&self, password: &str) -> Choice {
+        let iterations = self.iterations.min(ITERATIONS_MAX);
+        let salted_password = hi(prepared(password).as_bytes(), &self.salt, iterations);
+        salted_password.sign(&[b"Client Key"]).hash().equals(&self.stored_key)
     }
 
     /// Keys in place of those of a user who has none. Their parameters are the same for each attempt, because a salt
@@ -141,7 +157,7 @@ impl Verifier {
     }
 
     /// Reads a verifier's text; `None` if it is something else, such as a password.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix(SCHEME)?.strip_prefix('$')?;
         let (parameters, keys) = rest.split_once('$')?;
         let (iterations, salt) = parameters.split_once(':')?;
@@ -166,7 +182,7 @@ impl Verifier {
     }
 
     /// Writes the text that [`Verifier::parse`] reads.
-    pub(crate) fn encode(&self) -> Zeroizing<String> {
+    pub fn encode(&self) -> Zeroizing<String> {
         Zeroizing::new(format!(
             "{SCHEME}${}:{}${}:{}",
             self.iterations,
@@ -257,6 +273,15 @@ mod tests {
             let salt = parsed.salt.as_slice().try_into().unwrap();
             let derived = Verifier::new(password, salt, parsed.iterations);
             assert_eq!(derived.encode().as_str(), text, "{password:?}");
+        }
+    }
+
+    #[test]
+    fn a_password_matches_its_verifier_only() {
+        for (password, text) in POSTGRES {
+            let verifier = Verifier::parse(text).expect(text);
+            assert!(bool::from(verifier.matches(password)), "{password:?}");
+            assert!(!bool::from(verifier.matches(&format!("{password}x"))), "{password:?}");
         }
     }
 

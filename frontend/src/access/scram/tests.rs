@@ -6,7 +6,6 @@ use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
 use postgres_protocol::password::scram_sha_256;
 use proptest::prelude::*;
 
-use super::verifier::ITERATIONS;
 use super::*;
 
 static HASH: [u8; 32] = [5; 32];
@@ -146,6 +145,20 @@ fn even_matching_keys_of_a_mock_are_refused() {
     let credentials = Credentials { verifier: verifier("secret"), is_mock: Choice::from(1) };
     let exchange = Exchange::begin(Mechanism::Plain, credentials, None, nonce()).unwrap();
     assert_eq!(run_unchanged(exchange, unbound("secret")), Err(Failed::Password));
+}
+
+#[test]
+fn a_refused_user_has_the_same_parameters_and_no_right_password() {
+    let refused = || Credentials::refused(verifier("secret"));
+    let first = |credentials| {
+        let exchange = Exchange::begin(Mechanism::Plain, credentials, None, nonce()).unwrap();
+        exchange.first(b"n,,n=,r=abc").unwrap().1
+    };
+    assert_eq!(first(refused()), first(credentials()));
+    let exchange = Exchange::begin(Mechanism::Plain, refused(), None, nonce()).unwrap();
+    assert_eq!(run_unchanged(exchange, unbound("secret")), Err(Failed::Password));
+    assert!(credentials().matches("secret") && !credentials().matches("other"));
+    assert!(!refused().matches("secret"));
 }
 
 #[test]

@@ -36,20 +36,19 @@ use std::str::Split;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use partita_frontend::SqlError;
-use partita_frontend::error::FEATURE_NOT_SUPPORTED;
 use subtle::Choice;
 
-pub(crate) use self::verifier::{Key, Verifier};
+pub use self::verifier::{ITERATIONS, Key, SALT_BYTES, Verifier};
+use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 
 /// Length of the server's nonce in random bytes, as in PostgreSQL.
-pub(crate) const NONCE_BYTES: usize = 18;
+pub const NONCE_BYTES: usize = 18;
 /// SQLSTATE of a proof that does not match.
-pub(crate) const INVALID_PASSWORD: &str = "28P01";
+pub const INVALID_PASSWORD: &str = "28P01";
 /// SQLSTATE of messages that do not follow the protocol.
-pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
+pub const PROTOCOL_VIOLATION: &str = "08P01";
 /// SQLSTATE of other reasons not to authenticate.
-const INVALID_AUTHORIZATION: &str = "28000";
+pub const INVALID_AUTHORIZATION: &str = "28000";
 
 /// Name of SCRAM-SHA-256.
 const PLAIN: &str = "SCRAM-SHA-256";
@@ -60,7 +59,7 @@ const END_POINT_FLAG: &str = "p=tls-server-end-point";
 
 /// A mechanism of SASL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mechanism {
+pub enum Mechanism {
     /// SCRAM-SHA-256, without channel binding.
     Plain,
     /// SCRAM-SHA-256-PLUS, with channel binding.
@@ -69,14 +68,14 @@ pub(crate) enum Mechanism {
 
 impl Mechanism {
     /// Finds a mechanism by name.
-    pub(crate) fn parse(name: &[u8]) -> Option<Self> {
+    pub fn parse(name: &[u8]) -> Option<Self> {
         [(PLAIN, Self::Plain), (PLUS, Self::Plus)]
             .into_iter()
             .find_map(|(known, mechanism)| (known.as_bytes() == name).then_some(mechanism))
     }
 
     /// Names of the mechanisms to offer, the preferred one first.
-    pub(crate) fn offered(has_end_point: bool) -> Vec<String> {
+    pub fn offered(has_end_point: bool) -> Vec<String> {
         let names: &[&str] = if has_end_point { &[PLUS, PLAIN] } else { &[PLAIN] };
         names.iter().map(|name| (*name).to_owned()).collect()
     }
@@ -84,38 +83,54 @@ impl Mechanism {
 
 /// The server's part of the nonce of one exchange.
 #[derive(Clone, Debug)]
-pub(crate) struct Nonce(String);
+pub struct Nonce(String);
 
 impl Nonce {
     /// Takes bytes from a cryptographic random generator, fresh for each exchange.
-    pub(crate) fn new(random: [u8; NONCE_BYTES]) -> Self {
+    pub fn new(random: [u8; NONCE_BYTES]) -> Self {
         Self(STANDARD.encode(random))
     }
 }
 
 /// The keys that an exchange tests a client with.
 #[derive(Clone, Debug)]
-pub(crate) struct Credentials {
+pub struct Credentials {
     verifier: Verifier,
     is_mock: Choice,
 }
 
 impl Credentials {
     /// The keys of a user.
-    pub(crate) fn new(verifier: Verifier) -> Self {
+    pub fn new(verifier: Verifier) -> Self {
         Self { verifier, is_mock: Choice::from(0) }
     }
 
     /// Keys that match no password, for a user who does not exist, has no password or may not sign in. All servers of
     /// a cluster must use the same secret, and keep it over restarts.
-    pub(crate) fn mock(secret: &Key, user: &str) -> Self {
+    pub fn mock(secret: &Key, user: &str) -> Self {
         Self { verifier: Verifier::mock(secret, user), is_mock: Choice::from(1) }
+    }
+
+    /// The keys of a user who may not sign in: they look like those of [`Credentials::new`] and match no password.
+    pub fn refused(verifier: Verifier) -> Self {
+        Self { verifier, is_mock: Choice::from(1) }
+    }
+
+    /// Tests a password itself, for protocols without SCRAM. Takes as long for a mock, and for a wrong password.
+    pub fn matches(&self, password: &str) -> bool {
+        bool::from(self.verifier.matches(password) & !self.is_mock)
+    }
+
+    /// A digest of these keys and a password under a secret key, to recognize the pair again.
+    pub(super) fn tag(&self, secret: &Key, password: &str) -> [u8; 32] {
+        // The text of a verifier has no zero byte, so that the parts cannot be cut differently.
+        secret.digest(&[self.verifier.encode().as_bytes(), b"\0", password.as_bytes()])
     }
 }
 
 /// The reason why an exchange ends without authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failed {
+pub enum Failed {
     /// A message does not follow the grammar; with more about it.
     Malformed(&'static str),
     /// The client requires an optional part of SCRAM; the whole error message.
@@ -134,7 +149,7 @@ pub(crate) enum Failed {
 
 impl Failed {
     /// The error for the client, in PostgreSQL's words.
-    pub(crate) fn error(self, user: &str) -> SqlError {
+    pub fn error(self, user: &str) -> SqlError {
         match self {
             Self::Malformed(detail) => {
                 SqlError::new(PROTOCOL_VIOLATION, "malformed SCRAM message").with_detail(detail)
@@ -166,7 +181,7 @@ impl Failed {
 
 /// An exchange that waits for the client's first message.
 #[derive(Clone, Debug)]
-pub(crate) struct Exchange {
+pub struct Exchange {
     mechanism: Mechanism,
     credentials: Credentials,
     end_point_hash: Option<Vec<u8>>,
@@ -179,7 +194,7 @@ impl Exchange {
     ///
     /// # Errors
     /// When the mechanism was not offered.
-    pub(crate) fn begin(
+    pub fn begin(
         mechanism: Mechanism,
         credentials: Credentials,
         end_point_hash: Option<Vec<u8>>,
@@ -195,7 +210,7 @@ impl Exchange {
     ///
     /// # Errors
     /// When the message is malformed, requires what is not supported, or does not fit the mechanism.
-    pub(crate) fn first(self, message: &[u8]) -> Result<(Challenge, String), Failed> {
+    pub fn first(self, message: &[u8]) -> Result<(Challenge, String), Failed> {
         let message = text(message)?;
         let header = message.split_once(',').and_then(|(flag, rest)| {
             let (authorization, bare) = rest.split_once(',')?;
@@ -264,7 +279,7 @@ impl Exchange {
 
 /// An exchange that waits for the client's last message.
 #[derive(Clone, Debug)]
-pub(crate) struct Challenge {
+pub struct Challenge {
     credentials: Credentials,
     /// The value that `c` must have.
     binding: String,
@@ -279,7 +294,7 @@ impl Challenge {
     ///
     /// # Errors
     /// When the message is malformed or belongs to another exchange or connection, or the proof is wrong.
-    pub(crate) fn last(self, message: &[u8]) -> Result<String, Failed> {
+    pub fn last(self, message: &[u8]) -> Result<String, Failed> {
         let message = text(message)?;
         let Some((signed, proof)) = message.rsplit_once(",p=") else {
             return Err(Failed::Malformed("the client-final-message has no proof"));

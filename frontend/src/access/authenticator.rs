@@ -1,0 +1,645 @@
+//! Authentication of clients by all doors: passwords, tokens, SCRAM and client certificates.
+//!
+//! ```text
+//!   PostgreSQL ── demand ──▶ Open, or Proof: admit, then the door tests the SCRAM proof, then succeeded ──▶ Login
+//!   HTTP, Flight ── password, token ───▶ Identity
+//!   every door ── lifetime ──▶ the error with which an open session ends
+//! ```
+//!
+//! A user is a role, or a token by the 16 digits of its id. The text of a token is also a password, whatever user it
+//! comes with, except over SCRAM, where the server never sees it.
+//!
+//! While the bootstrap superuser has never had a password the cluster is open: a client that names neither a role nor a
+//! token is that superuser, and a role without a password is taken at its word. Doors must then be reachable by
+//! trusted clients only.
+//!
+//! Invariants:
+//! - a user who does not exist, has no password or may not log in takes the same steps as one with another password,
+//!   and gets the same error;
+//! - a password is tested only after the limiter of failures has admitted it. A right token is not limited, because it
+//!   cannot be guessed;
+//! - neither a password nor a token is kept: a password that was right is recognized by a digest under a random key.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use partita_proto::access::{self, Access, Door, Identity, Role, Token, TokenHash};
+use partita_proto::catalog::Catalog;
+use partita_proto::id::{BOOTSTRAP_ROLE, TokenId};
+use sha2::{Digest, Sha256};
+use tokio::sync::{Semaphore, watch};
+use zeroize::Zeroizing;
+
+use super::failures::{Admission, Failures, Limits};
+use super::random;
+use super::scram::{Credentials, ITERATIONS, Key, SALT_BYTES, Verifier};
+pub use super::scram::{INVALID_AUTHORIZATION, INVALID_PASSWORD};
+use crate::error::SqlError;
+
+/// Passwords that are recognized without a test, in each of two generations.
+const REMEMBERED_MAX: usize = 4_096;
+/// Passwords that are tested at the same time. Each test keeps a core busy for milliseconds.
+const TESTS_MAX: usize = 2;
+/// Maximum time between two looks at the clock before an identity expires: the clock may be set.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// Name under which the limiter counts wrong tokens.
+const TOKEN_NAME: &str = "";
+
+/// An authenticated client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// Identity of the client.
+    pub identity: Identity,
+    /// Name of the role, or of the owner of the token.
+    pub user: String,
+    /// Defaults of the session's settings.
+    pub settings: Vec<(String, String)>,
+}
+
+impl Login {
+    /// The login of a valid identity.
+    fn of(access: &Access, identity: Identity, now_ms: i64) -> Option<Self> {
+        let is_valid = access::check(access, &identity, now_ms, &[]).is_ok();
+        let role = access.role(identity.login).filter(|_| is_valid)?;
+        let setting = |(name, value): (&String, &String)| (name.clone(), value.clone());
+        let settings = role.settings.iter().map(setting).collect();
+        Some(Self { identity, user: role.name.clone(), settings })
+    }
+
+    fn of_role(access: &Access, role: &Role, door: Door, now_ms: i64) -> Option<Self> {
+        Self::of(access, Identity::of_role(role, door), now_ms)
+    }
+
+    fn of_token(access: &Access, token: &Token, door: Door, now_ms: i64) -> Option<Self> {
+        Self::of(access, Identity::of_token(token, door), now_ms)
+    }
+}
+
+/// The proof that a user has to give.
+#[derive(Debug)]
+pub enum Demand {
+    /// None: the cluster is open.
+    Open(Login),
+    /// A password that matches the credentials; without a login, none does.
+    Proof(Credentials, Option<Login>),
+}
+
+/// Passwords that were right, as digests: the newest ones, in two generations.
+#[derive(Debug, Default)]
+struct Remembered {
+    newer: HashSet<[u8; 32]>,
+    older: HashSet<[u8; 32]>,
+}
+
+impl Remembered {
+    fn contains(&self, tag: &[u8; 32]) -> bool {
+        self.newer.contains(tag) || self.older.contains(tag)
+    }
+
+    fn insert(&mut self, tag: [u8; 32]) {
+        if self.newer.len() >= REMEMBERED_MAX {
+            self.older = std::mem::take(&mut self.newer);
+        }
+        self.newer.insert(tag);
+    }
+}
+
+/// Authenticates clients by the newest roles and tokens.
+pub struct Authenticator {
+    catalogs: watch::Receiver<Arc<Catalog>>,
+    failures: Mutex<Failures>,
+    remembered: Mutex<Remembered>,
+    /// Random key of the digests of remembered passwords.
+    key: Key,
+    tests: Semaphore,
+}
+
+impl std::fmt::Debug for Authenticator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Authenticator")
+    }
+}
+
+impl Authenticator {
+    /// An authenticator that follows the catalog.
+    ///
+    /// # Errors
+    /// When the system has no random bytes.
+    pub fn new(catalogs: watch::Receiver<Arc<Catalog>>) -> Result<Self, SqlError> {
+        Ok(Self {
+            catalogs,
+            failures: Mutex::new(Failures::new(Limits::default())),
+            remembered: Mutex::default(),
+            key: Key::new(random::bytes()?),
+            tests: Semaphore::new(TESTS_MAX),
+        })
+    }
+
+    fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.catalogs.borrow().access)
+    }
+
+    /// True until the bootstrap superuser has had a password: then every client that names no role and no token is that
+    /// superuser.
+    pub fn is_open(&self) -> bool {
+        is_open(&self.access())
+    }
+
+    /// The identity of a client without credentials; `None` unless the cluster is open.
+    pub fn anonymous(&self, door: Door) -> Option<Identity> {
+        open_login(&self.access(), door, now_ms()).map(|login| login.identity)
+    }
+
+    /// The proof that a user has to give at a door.
+    pub fn demand(&self, door: Door, user: &str) -> Demand {
+        demand(&self.access(), door, user, now_ms())
+    }
+
+    /// The login of a role whose name is the common name of a verified client certificate.
+    pub fn certified(&self, door: Door, user: &str, common_name: &str) -> Option<Login> {
+        let access = self.access();
+        let role = access.role_by_name(user).filter(|role| role.name == common_name)?;
+        Login::of_role(&access, role, door, now_ms())
+    }
+
+    /// Asks the limiter of failures before a proof is tested, and charges the attempt. Returns the time to wait before
+    /// the test.
+    ///
+    /// # Errors
+    /// When the proof must not be tested.
+    pub fn admit(&self, peer: IpAddr, user: &str) -> Result<Duration, SqlError> {
+        match self.failures.lock().admit(peer, user, Instant::now()) {
+            Admission::Now => Ok(Duration::ZERO),
+            Admission::After(delay) => Ok(delay),
+            Admission::Refused { retry_after } => {
+                let seconds = retry_after.as_secs() + 1;
+                Err(SqlError::new(INVALID_PASSWORD, "too many failed authentication attempts")
+                    .with_hint(format!("Try again in {seconds} seconds.")))
+            }
+        }
+    }
+
+    /// Tells the limiter that an admitted proof was right.
+    pub fn succeeded(&self, peer: IpAddr, user: &str) {
+        self.failures.lock().succeeded(peer, user, Instant::now());
+    }
+
+    /// Authenticates a client by a user and a password, or by the text of a token as the password.
+    ///
+    /// # Errors
+    /// SQLSTATE 28P01 unless the password is right.
+    pub async fn password(
+        &self,
+        door: Door,
+        peer: IpAddr,
+        user: &str,
+        password: &str,
+    ) -> Result<Identity, SqlError> {
+        let (access, now_ms) = (self.access(), now_ms());
+        let token = access.token_by_hash(&hash(password));
+        if let Some(token) = token
+            && let Some(login) = Login::of_token(&access, token, door, now_ms)
+        {
+            return Ok(login.identity);
+        }
+        let (credentials, login) = match demand(&access, door, user, now_ms) {
+            Demand::Open(login) if token.is_none() => return Ok(login.identity),
+            // A token that is no longer valid does not become another identity.
+            Demand::Open(_) => (mock(&access, user), None),
+            Demand::Proof(credentials, login) => (credentials, login),
+        };
+        let delay = self.admit(peer, user)?;
+        let tag = credentials.tag(&self.key, password);
+        let is_known = self.remembered.lock().contains(&tag);
+        if let Some(login) = &login
+            && is_known
+        {
+            self.succeeded(peer, user);
+            return Ok(login.identity);
+        }
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        let is_right = self.test(credentials, password).await?;
+        match login {
+            Some(login) if is_right => {
+                self.remembered.lock().insert(tag);
+                self.succeeded(peer, user);
+                Ok(login.identity)
+            }
+            _ => Err(wrong_password(user)),
+        }
+    }
+
+    /// Authenticates a client by the text of a token.
+    ///
+    /// # Errors
+    /// SQLSTATE 28P01 unless the token is valid.
+    pub async fn token(&self, door: Door, peer: IpAddr, text: &str) -> Result<Identity, SqlError> {
+        let (access, now_ms) = (self.access(), now_ms());
+        let login = match access.token_by_hash(&hash(text)) {
+            Some(token) => Login::of_token(&access, token, door, now_ms),
+            None => open_login(&access, door, now_ms),
+        };
+        if let Some(login) = login {
+            return Ok(login.identity);
+        }
+        let delay = self.admit(peer, TOKEN_NAME)?;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        Err(SqlError::new(INVALID_PASSWORD, "token authentication failed"))
+    }
+
+    /// The error with which the sessions of an identity end; `None` while it is valid.
+    pub fn ended(&self, identity: &Identity) -> Option<SqlError> {
+        ended(&self.access(), identity, now_ms())
+    }
+
+    /// Watches for the end of an identity.
+    pub fn lifetime(&self) -> Lifetime {
+        Lifetime { catalogs: self.catalogs.clone(), last: None }
+    }
+
+    /// Tests a password on a thread for blocking work.
+    async fn test(&self, credentials: Credentials, password: &str) -> Result<bool, SqlError> {
+        let failed = |error: &dyn std::fmt::Display| {
+            SqlError::internal(format!("could not test a password: {error}"))
+        };
+        let _place = self.tests.acquire().await.map_err(|error| failed(&error))?;
+        let password = Zeroizing::new(password.to_owned());
+        let test = tokio::task::spawn_blocking(move || credentials.matches(&password));
+        test.await.map_err(|error| failed(&error))
+    }
+}
+
+/// State of an identity when it was checked.
+#[derive(Clone, Copy, Debug)]
+struct Validity {
+    version: u64,
+    identity: Identity,
+    /// Time at which the identity expires, milliseconds since 1970.
+    end_ms: Option<i64>,
+}
+
+/// Watches for the end of one session's identity.
+#[derive(Clone, Debug)]
+pub struct Lifetime {
+    catalogs: watch::Receiver<Arc<Catalog>>,
+    last: Option<Validity>,
+}
+
+impl Lifetime {
+    /// Waits until the identity is no longer valid; returns the error with which its session ends. May be dropped and
+    /// called again; without a change it costs a look at the catalog.
+    pub async fn ended(&mut self, identity: impl Fn() -> Identity) -> SqlError {
+        loop {
+            let (current, now_ms) = (identity(), now_ms());
+            let access = Arc::clone(&self.catalogs.borrow_and_update().access);
+            let is_same = |last: &Validity| {
+                last.version == access.version
+                    && last.identity == current
+                    && last.end_ms.is_none_or(|end_ms| end_ms > now_ms)
+            };
+            let validity = match self.last.filter(is_same) {
+                Some(validity) => validity,
+                None => {
+                    if let Some(error) = ended(&access, &current, now_ms) {
+                        return error;
+                    }
+                    let end_ms = end_ms(&access, &current);
+                    Validity { version: access.version, identity: current, end_ms }
+                }
+            };
+            self.last = Some(validity);
+            let remaining_ms = validity.end_ms.map(|end_ms| end_ms.saturating_sub(now_ms));
+            let remaining = remaining_ms.and_then(|remaining| u64::try_from(remaining).ok());
+            let wait = remaining.map_or(LOOK_AGAIN, Duration::from_millis).min(LOOK_AGAIN);
+            tokio::select! {
+                changed = self.catalogs.changed() => {
+                    if changed.is_err() {
+                        // The process is stopping.
+                        std::future::pending::<()>().await;
+                    }
+                }
+                () = tokio::time::sleep(wait), if validity.end_ms.is_some() => {}
+            }
+        }
+    }
+}
+
+/// A verifier of a password, with a random salt.
+///
+/// # Errors
+/// When the system has no random bytes.
+pub fn verifier_of(password: &str) -> Result<access::Verifier, SqlError> {
+    let salt: [u8; SALT_BYTES] = random::bytes()?;
+    let verifier = Verifier::new(password, salt, ITERATIONS).encode();
+    verifier.parse::<access::Verifier>().map_err(SqlError::from)
+}
+
+/// The error of a wrong password, and of a user who does not exist.
+fn wrong_password(user: &str) -> SqlError {
+    let message = format!("password authentication failed for user \"{user}\"");
+    SqlError::new(INVALID_PASSWORD, message)
+}
+
+/// SHA-256 of a text, by which tokens are found.
+fn hash(text: &str) -> TokenHash {
+    Sha256::digest(text.as_bytes()).into()
+}
+
+fn now_ms() -> i64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn is_open(access: &Access) -> bool {
+    // A password that was removed does not open the cluster again.
+    access
+        .role(BOOTSTRAP_ROLE)
+        .is_some_and(|role| role.verifier.is_none() && role.secret_version == 0)
+}
+
+fn open_login(access: &Access, door: Door, now_ms: i64) -> Option<Login> {
+    let role = access.role(BOOTSTRAP_ROLE).filter(|_| is_open(access))?;
+    Login::of_role(access, role, door, now_ms)
+}
+
+fn mock(access: &Access, user: &str) -> Credentials {
+    Credentials::mock(&Key::new(access.secrets.mock_salts), user)
+}
+
+fn demand(access: &Access, door: Door, user: &str, now_ms: i64) -> Demand {
+    let proof = |verifier: &access::Verifier, login: Option<Login>| match (
+        Verifier::parse(verifier.expose()),
+        login,
+    ) {
+        (Some(verifier), Some(login)) => Demand::Proof(Credentials::new(verifier), Some(login)),
+        (Some(verifier), None) => Demand::Proof(Credentials::refused(verifier), None),
+        (None, _) => Demand::Proof(mock(access, user), None),
+    };
+    if let Some(role) = access.role_by_name(user) {
+        let login = Login::of_role(access, role, door, now_ms);
+        return match (&role.verifier, login) {
+            (Some(verifier), login) => proof(verifier, login),
+            (None, Some(login)) if is_open(access) => Demand::Open(login),
+            (None, _) => Demand::Proof(mock(access, user), None),
+        };
+    }
+    if let Ok(id) = user.parse::<TokenId>()
+        && let Some(token) = access.token(id)
+    {
+        return proof(&token.verifier, Login::of_token(access, token, door, now_ms));
+    }
+    match open_login(access, door, now_ms) {
+        Some(login) => Demand::Open(login),
+        None => Demand::Proof(mock(access, user), None),
+    }
+}
+
+fn ended(access: &Access, identity: &Identity, now_ms: i64) -> Option<SqlError> {
+    let denied = access::check(access, identity, now_ms, &[]).err()?;
+    Some(SqlError::new(INVALID_AUTHORIZATION, denied.to_string()))
+}
+
+/// The time at which an identity expires, milliseconds since 1970.
+fn end_ms(access: &Access, identity: &Identity) -> Option<i64> {
+    let role_end = access.role(identity.login).and_then(|role| role.valid_until_ms);
+    let token = identity.token.and_then(|token| access.token(token));
+    let token_end = token.and_then(|token| token.expires_ms);
+    role_end.into_iter().chain(token_end).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use partita_proto::access::{Mode, Permission, Scope, Secrets};
+    use partita_proto::id::RoleId;
+
+    use super::*;
+
+    const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    const ANN: RoleId = RoleId(5);
+    const TEXT: &str = "a long and random text";
+    const TOKEN: &str = "00000000000000ab";
+
+    fn role(id: RoleId, name: &str, password: Option<&str>) -> Role {
+        let mut role = Role::new(id, name);
+        role.login = true;
+        role.verifier = password.map(|password| verifier_of(password).unwrap());
+        role.secret_version = 1;
+        role
+    }
+
+    fn token() -> Token {
+        Token {
+            id: TOKEN.parse().unwrap(),
+            sha256: hash(TEXT),
+            verifier: verifier_of(TEXT).unwrap(),
+            description: String::new(),
+            owner: ANN,
+            org: None,
+            created_ms: 0,
+            expires_ms: None,
+            enabled: true,
+            permissions: vec![Permission { mode: Mode::Read, scope: Scope::AllBuckets }],
+        }
+    }
+
+    /// The bootstrap superuser without a password, `ann` with one, `bob` without, and a token of `ann`.
+    fn open_access() -> Access {
+        let mut access = Access::bootstrap("partita", Secrets::default());
+        access.put_role(role(ANN, "ann", Some("secret")));
+        access.put_role(role(RoleId(6), "bob", None));
+        access.put_token(token());
+        access
+    }
+
+    /// The same with a password of the superuser.
+    fn closed_access() -> Access {
+        let mut access = open_access();
+        access.put_role(Role {
+            superuser: true,
+            ..role(BOOTSTRAP_ROLE, "partita", Some("first password"))
+        });
+        access.version += 1;
+        access
+    }
+
+    fn catalog(access: Access) -> Arc<Catalog> {
+        Arc::new(Catalog { access: Arc::new(access), ..Catalog::default() })
+    }
+
+    fn over(access: Access) -> (watch::Sender<Arc<Catalog>>, Authenticator) {
+        let sender = watch::Sender::new(catalog(access));
+        let authenticator = Authenticator::new(sender.subscribe()).unwrap();
+        (sender, authenticator)
+    }
+
+    async fn enter(
+        authenticator: &Authenticator,
+        user: &str,
+        password: &str,
+    ) -> Result<Identity, SqlError> {
+        authenticator.password(Door::Http, PEER, user, password).await
+    }
+
+    #[tokio::test]
+    async fn a_role_gives_its_password_and_a_token_its_text() {
+        let (_sender, authenticator) = over(closed_access());
+        assert!(!authenticator.is_open());
+        assert_eq!(authenticator.anonymous(Door::Http), None);
+        // The second time by the digest.
+        for _ in 0..2 {
+            let identity = enter(&authenticator, "ann", "secret").await.unwrap();
+            assert_eq!((identity.login, identity.token), (ANN, None));
+        }
+        assert_eq!(authenticator.remembered.lock().newer.len(), 1);
+        let by_password = enter(&authenticator, "anything", TEXT).await.unwrap();
+        assert_eq!((by_password.login, by_password.token), (ANN, Some(TOKEN.parse().unwrap())));
+        let by_text = authenticator.token(Door::Http, PEER, TEXT).await.unwrap();
+        assert_eq!(by_text, by_password);
+        assert!(authenticator.token(Door::Http, PEER, "another text").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn everything_wrong_gets_the_same_error() {
+        let mut access = closed_access();
+        let past = Role { valid_until_ms: Some(1), ..role(RoleId(7), "past", Some("secret")) };
+        access.put_role(past);
+        access.put_role(Role { login: false, ..role(RoleId(8), "group", Some("secret")) });
+        let (_sender, authenticator) = over(access);
+        let cases = [
+            ("ann", "wrong"),
+            ("bob", ""),
+            ("nobody", "x"),
+            ("past", "secret"),
+            ("group", "secret"),
+        ];
+        for (user, password) in cases {
+            let error = enter(&authenticator, user, password).await.unwrap_err();
+            assert_eq!(error, wrong_password(user));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_limited_for_users_who_do_not_exist_too() {
+        for user in ["ann", "nobody"] {
+            let (_sender, authenticator) = over(closed_access());
+            let mut last = None;
+            for _ in 0..20 {
+                last = enter(&authenticator, user, "wrong").await.err();
+            }
+            let last = last.unwrap();
+            assert_eq!(
+                (last.sqlstate.as_str(), last.message.as_str()),
+                (INVALID_PASSWORD, "too many failed authentication attempts")
+            );
+            // The right token is not limited.
+            assert!(enter(&authenticator, user, TEXT).await.is_ok());
+        }
+    }
+
+    #[tokio::test]
+    async fn an_open_cluster_takes_unknown_clients_for_the_superuser() {
+        let (_sender, authenticator) = over(open_access());
+        assert!(authenticator.is_open());
+        let superuser = authenticator.anonymous(Door::Http).unwrap();
+        assert_eq!(superuser.login, BOOTSTRAP_ROLE);
+        assert_eq!(enter(&authenticator, "nobody", "x").await.unwrap(), superuser);
+        assert_eq!(enter(&authenticator, "partita", "").await.unwrap(), superuser);
+        assert_eq!(authenticator.token(Door::Http, PEER, "x").await.unwrap(), superuser);
+        // A role without a password is that role, and one with a password gives it.
+        assert_eq!(enter(&authenticator, "bob", "x").await.unwrap().login, RoleId(6));
+        assert!(enter(&authenticator, "ann", "wrong").await.is_err());
+        assert_eq!(enter(&authenticator, "ann", "secret").await.unwrap().login, ANN);
+        assert_eq!(enter(&authenticator, "nobody", TEXT).await.unwrap().login, ANN);
+    }
+
+    #[tokio::test]
+    async fn a_token_that_is_switched_off_is_nobody_even_in_an_open_cluster() {
+        let mut access = open_access();
+        access.put_token(Token { enabled: false, ..token() });
+        let (_sender, authenticator) = over(access);
+        assert!(authenticator.token(Door::Http, PEER, TEXT).await.is_err());
+        assert!(enter(&authenticator, "nobody", TEXT).await.is_err());
+        assert!(matches!(authenticator.demand(Door::Postgres, TOKEN), Demand::Proof(_, None)));
+    }
+
+    #[test]
+    fn a_removed_password_does_not_open_the_cluster() {
+        let mut access = closed_access();
+        let superuser = role(BOOTSTRAP_ROLE, "partita", None);
+        access.put_role(Role { secret_version: 2, ..superuser });
+        assert!(!is_open(&access));
+        assert!(!is_open(&Access::default()));
+    }
+
+    #[test]
+    fn a_demand_is_a_proof_that_the_credentials_match() {
+        let (_sender, authenticator) = over(closed_access());
+        for (user, password, is_valid) in [
+            ("ann", "secret", true),
+            (TOKEN, TEXT, true),
+            ("bob", "", false),
+            ("nobody", "", false),
+        ] {
+            let Demand::Proof(credentials, login) = authenticator.demand(Door::Postgres, user)
+            else {
+                panic!("{user} is open");
+            };
+            assert_eq!(login.is_some(), is_valid, "{user}");
+            assert_eq!(credentials.matches(password), is_valid, "{user}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_logs_in_the_role_that_it_names() {
+        let (_sender, authenticator) = over(closed_access());
+        let login = |user, name| authenticator.certified(Door::Postgres, user, name);
+        assert_eq!(login("bob", "bob").unwrap().identity.login, RoleId(6));
+        assert_eq!(login("bob", "ann"), None);
+        assert_eq!(login("nobody", "nobody"), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_ends_when_the_password_changes() {
+        let (sender, authenticator) = over(closed_access());
+        let identity = enter(&authenticator, "ann", "secret").await.unwrap();
+        assert_eq!(authenticator.ended(&identity), None);
+        let mut lifetime = authenticator.lifetime();
+        let early = tokio::time::timeout(LOOK_AGAIN * 3, lifetime.ended(|| identity)).await;
+        assert!(early.is_err());
+        // A change of something else does not end it.
+        let mut access = closed_access();
+        access.version += 1;
+        sender.send_replace(catalog(access.clone()));
+        let early = tokio::time::timeout(LOOK_AGAIN, lifetime.ended(|| identity)).await;
+        assert!(early.is_err());
+        access.put_role(Role { secret_version: 2, ..role(ANN, "ann", Some("other")) });
+        access.version += 1;
+        sender.send_replace(catalog(access));
+        let error = lifetime.ended(|| identity).await;
+        assert_eq!(error.sqlstate, INVALID_AUTHORIZATION);
+        assert_eq!(authenticator.ended(&identity), Some(error));
+        assert!(enter(&authenticator, "ann", "secret").await.is_err(), "no longer remembered");
+    }
+
+    #[tokio::test]
+    async fn a_session_ends_when_its_role_expires() {
+        let mut access = closed_access();
+        let end_ms = now_ms() + 300;
+        access.put_role(Role { valid_until_ms: Some(end_ms), ..role(ANN, "ann", Some("secret")) });
+        let (_sender, authenticator) = over(access);
+        let identity = enter(&authenticator, "ann", "secret").await.unwrap();
+        let mut lifetime = authenticator.lifetime();
+        let error = lifetime.ended(|| identity).await;
+        assert_eq!(error.sqlstate, INVALID_AUTHORIZATION);
+        assert!(now_ms() >= end_ms);
+    }
+}
