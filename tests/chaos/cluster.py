@@ -423,7 +423,7 @@ class Compose(Cluster):
         return {
             "meta": ["meta", "--node", number],
             "datanode": ["datanode", "--advertise", member.address],
-            "frontend": ["frontend", "--insecure", "--spill-dir", "/var/lib/partita/spill"],
+            "frontend": ["frontend", "--spill-dir", "/var/lib/partita/spill"],
         }[member.role]
 
     def up(self):

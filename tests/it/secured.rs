@@ -113,10 +113,10 @@ fn the_tools_reach_a_server_with_tls_and_a_password() {
         Server::try_start(&dir.path().join("data"), &options).unwrap_or_else(|log| panic!("{log}"));
     let (postgres, http) = (server.postgres.to_string(), server.http.to_string());
     let bundle = authority.bundle();
-    let sql = ["sql", "--server", &postgres, "--plain", "-c", "SELECT current_user"];
+    let sql = ["sql", "--server", &postgres, "--plain", "-c", "SELECT 40 + 2"];
     let trusted = [&sql[..], &["--tls-ca", &bundle, "--password-file", &file]].concat();
     let (succeeded, text) = finish(&mut partita(&trusted));
-    assert!(succeeded && text.trim() == "partita", "{text}");
+    assert!(succeeded && text.trim() == "42", "{text}");
     let (succeeded, text) = finish(&mut partita(&[&sql[..], &["--password-file", &file]].concat()));
     assert!(!succeeded, "{text}");
     let (succeeded, text) =
