@@ -10,7 +10,7 @@
 //! - a handshake ends within [`HANDSHAKE_WAIT`].
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,8 +131,8 @@ impl Links {
     ) -> io::Result<LinkStream> {
         let Some(secured) = &self.secured else { return Ok(Box::new(stream)) };
         let configurations = secured.configurations.current();
-        let found = configurations.clients.iter().find(|(role, _)| *role == server);
-        let (_, client) = found.ok_or_else(|| {
+        let mut clients = configurations.clients.iter();
+        let (_, client) = clients.find(|(role, _)| *role == server).ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, format!("role {server} is never a server"))
         })?;
         Ok(Box::new(in_time(client.connect(stream)).await?))
@@ -146,11 +146,15 @@ impl Links {
         &self,
         stream: S,
     ) -> io::Result<(LinkStream, Option<Role>)> {
-        let Some(secured) = &self.secured else { return Ok((Box::new(stream), None)) };
+        let Some(secured) = &self.secured else {
+            let plain: LinkStream = Box::new(stream);
+            return Ok((plain, None));
+        };
         let server = Arc::clone(&secured.configurations.current().server);
         let stream = in_time(TlsAcceptor::from(server).accept(stream)).await?;
         let role = Role::of_peer(stream.get_ref().1).ok_or(io::ErrorKind::PermissionDenied)?;
-        Ok((Box::new(stream), Some(role)))
+        let secured: LinkStream = Box::new(stream);
+        Ok((secured, Some(role)))
     }
 }
 
@@ -166,11 +170,11 @@ fn role_of(
     certificate: &Path,
     expected: Option<Role>,
 ) -> Result<Role, TlsError> {
-    let wrong =
-        |found| TlsError::WrongRole { certificate: PathBuf::from(certificate), found, expected };
     match identity.role() {
         Some(role) if expected.is_none_or(|expected| expected == role) => Ok(role),
-        found => Err(wrong(found)),
+        role => {
+            Err(TlsError::WrongRole { certificate: certificate.to_owned(), found: role, expected })
+        }
     }
 }
 
