@@ -71,6 +71,12 @@ pub(crate) const CALLS: &[(&str, Callers)] = &[
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller(pub(crate) Option<Role>);
 
+/// True if a watcher of the catalog gets roles, grants and tokens: a frontend, or any caller where nothing is checked.
+pub(crate) fn needs_access(caller: Option<Caller>) -> bool {
+    let role = caller.and_then(|Caller(role)| role);
+    role.is_none_or(|role| role == Role::Frontend)
+}
+
 /// Decides whether a caller may make a call to a server with a role.
 ///
 /// # Errors

@@ -22,7 +22,7 @@ use tonic::{Code, Request, Status};
 
 use super::{FakeNode, NODE, PATIENCE, Served, served_over};
 use crate::channel::channel;
-use crate::rights::{CALLS, Caller, Callers, check};
+use crate::rights::{CALLS, Caller, Callers, check, needs_access};
 use crate::{DataClient, DataServer};
 
 const PARTITION: PartitionId = PartitionId(1);
@@ -94,6 +94,14 @@ fn nobody_votes_in_a_group_of_another_role() {
     for role in [Role::Meta, Role::Datanode] {
         assert_eq!(allowed(role, "/partita.v1.Raft/Link"), [role]);
     }
+}
+
+#[test]
+fn verifiers_and_tokens_are_sent_to_frontends_only() {
+    let roles: Vec<_> =
+        Role::ALL.into_iter().filter(|role| needs_access(Some(Caller(Some(*role))))).collect();
+    assert_eq!(roles, [Role::Frontend]);
+    assert!(needs_access(None) && needs_access(Some(Caller(None))));
 }
 
 #[test]
