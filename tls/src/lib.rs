@@ -37,8 +37,8 @@ pub use links::{HANDSHAKE_WAIT, LinkIo, LinkStream, Links};
 pub use options::TlsOptions;
 pub use reload::{RELOAD_INTERVAL, Reloading};
 pub use role::{Role, UnknownRole};
-pub use trust::door_client;
 /// The rustls that the configurations are for.
 pub use rustls;
 /// The tokio-rustls that goes with it.
 pub use tokio_rustls;
+pub use trust::door_client;
