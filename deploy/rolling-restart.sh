@@ -49,13 +49,13 @@ health() {
   [ -n "$id" ] && docker inspect --format '{{if .State.Running}}{{.State.Health.Status}}{{else}}down{{end}}' "$id"
 }
 
-# Asks whichever frontend answers; columns are separated by tabs. A statement that no frontend took has failed.
+# Asks whichever frontend answers, with the password and the authority of its container; columns are separated by tabs. A statement that no frontend took has failed.
 sql() {
   local frontend id answer
   for frontend in frontend1 frontend2; do
     id=$(container "$frontend")
     [ -n "$id" ] || continue
-    if answer=$(timeout 30 docker exec "$id" partita sql --server 127.0.0.1:4003 --plain -c "$1" 2>/dev/null); then
+    if answer=$(timeout 30 docker exec "$id" partita sql --server localhost:4003 --plain -c "$1" 2>/dev/null); then
       [ -z "$answer" ] || printf '%s\n' "$answer"
       return 0
     fi

@@ -3,6 +3,7 @@
 
 use anyhow::bail;
 
+use crate::client;
 use crate::sql;
 
 /// Options of `partita admin`.
@@ -17,6 +18,8 @@ pub(crate) struct Options {
     /// Print the statement instead of running it.
     #[arg(long, global = true)]
     sql: bool,
+    #[command(flatten)]
+    client: client::Options,
     #[command(subcommand)]
     command: Command,
 }
@@ -99,7 +102,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     if options.sql {
         return Ok(sql::say(&statement)?);
     }
-    let client = sql::connect(&options.connect, "public").await?;
+    let client = sql::connect(&options.client, &options.connect, "public").await?;
     match sql::execute(&client, &statement, options.plain).await {
         Ok(()) => Ok(()),
         Err(error) => bail!("{}", sql::describe(&error)),

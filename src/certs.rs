@@ -16,7 +16,7 @@ const ROTATION_INTERVALS: u32 = 3;
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Directory of the certificate authority.
-    #[arg(long, env = "PARTITA_CERTS", default_value = "partita-certs", global = true)]
+    #[arg(long, env = "PARTITA_CERTS_DIR", default_value = "partita-certs", global = true)]
     dir: PathBuf,
     #[command(subcommand)]
     command: Command,

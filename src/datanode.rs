@@ -18,7 +18,7 @@ use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::label::Labels;
 use partita_proto::member::Registration;
 use partita_proto::service::{ClusterService, DataService, MetaService};
-use partita_raft::transport::grpc::{Addresses, Grpc, Service};
+use partita_raft::transport::grpc::{Grpc, Service};
 use partita_raft::{Host, HostOptions};
 use partita_rpc::{DataServer, MetaClient};
 use partita_worker::lanes::{LaneOptions, Lanes};
@@ -84,11 +84,12 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     data_dir::prepare(dir, Role::Datanode)?;
     let identity = data_dir::identity(dir)?;
     // The address is bound first: meta must know where the node listens.
-    let listener = options.listen.listen().await?;
+    let links = options.listen.certificates.links(Some(partita_tls::Role::Datanode))?;
+    let listener = options.listen.listen(&links).await?;
     let listening = listener.local_addr()?;
     let address = options.advertise.clone().unwrap_or_else(|| listening.to_string());
     let stop = CancellationToken::new();
-    let meta = MetaClient::connect(options.meta.clone(), stop.clone());
+    let meta = MetaClient::connect(&links, options.meta.clone(), stop.clone());
     let configured = options.node.map(NodeId);
     let mut me = Registration { identity, node: configured, address, labels };
     let node = tokio::select! {
@@ -118,7 +119,8 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     // The log and the partitions; of an older copy, only those that no other node has are used.
     let addresses = address_book::open(dir, meta.members(), stop.clone())?;
     let is_older = older.is_some();
-    let (host, datanode) = open(&options, node, addresses, (is_older, only_copies)).await?;
+    let transport = Grpc::new(links.clone(), addresses);
+    let (host, datanode) = open(&options, node, transport, (is_older, only_copies)).await?;
     if let Some(recorded) = older {
         tokio::select! {
             begun = keeper.begin_anew(recorded, renew) => begun.context("meta refused this node")?,
@@ -138,7 +140,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         meta: None,
         datanode: Some(Arc::clone(&datanode)),
     };
-    let serving = peers::start(listener, routes, Arc::new(health), served.clone());
+    let serving = peers::start(listener, links, routes, Arc::new(health), served.clone());
     let mut heart = tokio::spawn(heart::beat(
         node,
         me,
@@ -186,7 +188,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
 async fn open(
     options: &Options,
     node: NodeId,
-    addresses: Addresses,
+    transport: Arc<Grpc>,
     (is_older, only_copies): (bool, Vec<PartitionId>),
 ) -> anyhow::Result<(Arc<Host>, Arc<Datanode>)> {
     let dir = &options.data_dir;
@@ -198,9 +200,7 @@ async fn open(
         accepted: options.storage.accepted(),
         ..HostOptions::new(dir.join("log"), node)
     };
-    let host = Host::open_linked(host_options, Grpc::new(addresses))
-        .await
-        .context("cannot open the log")?;
+    let host = Host::open_linked(host_options, transport).await.context("cannot open the log")?;
     let datanode = Datanode::open(
         NodeOptions {
             node,
@@ -246,7 +246,12 @@ async fn number(
                 data_dir::keep_node(dir, node)?;
                 return Ok(node);
             }
-            Err(error @ (Error::InvalidInput(_) | Error::Unsupported(_))) => {
+            Err(
+                error @ (Error::InvalidInput(_)
+                | Error::Unsupported(_)
+                | Error::NotAllowed(_)
+                | Error::Unauthenticated(_)),
+            ) => {
                 return Err(error).context("meta refused this node");
             }
             Err(error) => {

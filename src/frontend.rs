@@ -9,9 +9,11 @@ use partita_proto::health::Well;
 use partita_proto::id::NodeId;
 use partita_proto::service::{DataNodes, MetaService};
 use partita_rpc::{Directory, MetaClient};
+use partita_tls::Role;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::certificates;
 use crate::doors;
 
 /// Interval between warnings while the frontend waits for meta.
@@ -35,19 +37,26 @@ pub(crate) struct Options {
 /// # Errors
 /// If it cannot start.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
-    let doors = options.doors.take()?;
+    let links = options.doors.certificates.links(Some(Role::Frontend))?;
+    let (doors, password) = options.doors.take()?;
     let stop = CancellationToken::new();
+    certificates::follow(&links, stop.clone());
     let addresses = options.meta.join(", ");
-    let meta = MetaClient::connect(options.meta, stop.clone());
+    let meta = MetaClient::connect(&links, options.meta, stop.clone());
     tokio::select! {
         () = meta.ready() => {}
         () = complain(&addresses) => {}
         signal = doors::signalled() => return signal,
     }
+    // Before any client is served.
+    tokio::select! {
+        set = password.set(&*meta) => set?,
+        signal = doors::signalled() => return signal,
+    }
     let spill = options.spill_dir.unwrap_or_else(|| {
         std::env::temp_dir().join(format!("partita-spill-{}", std::process::id()))
     });
-    let nodes: Arc<dyn DataNodes> = Arc::new(Directory::new(meta.members()));
+    let nodes: Arc<dyn DataNodes> = Arc::new(Directory::new(links, meta.members()));
     let service: Arc<dyn MetaService> = meta;
     let frontend = Frontend::new(options.doors.frontend(NodeId::default(), spill), service, nodes)?;
     let doors = doors.open(&frontend, Arc::new(Well))?;

@@ -3,20 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
+use hyper_util::rt::TokioIo;
 use partita_datanode::Datanode;
 use partita_meta::Meta;
 use partita_proto::health::{Ailment, Health};
 use partita_raft::Host;
+use partita_tls::{Links, Role};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tonic::codegen::http::Uri;
 use tonic::metadata::MetadataValue;
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::health_server::{Health as HealthRpc, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+
+use crate::certificates;
+use crate::client::Tls;
 
 /// Timeout of `partita health`.
 const WAIT: Duration = Duration::from_secs(3);
@@ -105,6 +111,10 @@ pub(crate) struct Options {
     /// Request `/health` over HTTP.
     #[arg(long)]
     http: bool,
+    #[command(flatten)]
+    certificates: certificates::Options,
+    #[command(flatten)]
+    tls: Tls,
 }
 
 /// Requests the health once.
@@ -114,17 +124,49 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let check = async {
         if options.http {
-            ask_http(&options.connect).await
+            ask_http(&options.connect, &options.tls).await
         } else {
-            ask_grpc(&options.connect).await
+            ask_peer(&options.connect, &options.certificates.links(None)?).await
         }
     };
     let outcome = tokio::time::timeout(WAIT, check).await;
     outcome.with_context(|| format!("{} did not answer", options.connect))?
 }
 
-async fn ask_grpc(address: &str) -> anyhow::Result<()> {
-    let channel = Endpoint::from_shared(format!("http://{address}"))?.connect().await?;
+/// Asks a server of the caller's own role, or with an operator's certificate one of any role.
+async fn ask_peer(address: &str, links: &Links) -> anyhow::Result<()> {
+    let roles: &[Role] = match links.role() {
+        None | Some(Role::Meta) => &[Role::Meta],
+        Some(Role::Datanode) => &[Role::Datanode],
+        Some(Role::Frontend | Role::Admin) => &[Role::Meta, Role::Datanode],
+    };
+    let mut failure = None;
+    for role in roles {
+        match connect(address, links, *role).await {
+            Ok(channel) => return ask_grpc(address, channel).await,
+            Err(error) => failure = Some(error),
+        }
+    }
+    Err(failure.map_or_else(|| anyhow!("no role to ask"), anyhow::Error::new))
+}
+
+async fn connect(
+    address: &str,
+    links: &Links,
+    role: Role,
+) -> Result<Channel, tonic::transport::Error> {
+    let (target, links) = (address.to_owned(), links.clone());
+    let dialer = tower::service_fn(move |_: Uri| {
+        let (target, links) = (target.clone(), links.clone());
+        async move {
+            let stream = TcpStream::connect(target).await?;
+            links.connect(stream, role).await.map(TokioIo::new)
+        }
+    });
+    Endpoint::from_shared(format!("http://{address}"))?.connect_with_connector(dialer).await
+}
+
+async fn ask_grpc(address: &str, channel: Channel) -> anyhow::Result<()> {
     let request = HealthCheckRequest { service: String::new() };
     let answer = HealthClient::new(channel).check(request).await?;
     if answer.get_ref().status() != ServingStatus::Serving {
@@ -135,8 +177,9 @@ async fn ask_grpc(address: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn ask_http(address: &str) -> anyhow::Result<()> {
-    let mut stream = TcpStream::connect(address).await?;
+async fn ask_http(address: &str, tls: &Tls) -> anyhow::Result<()> {
+    let uri = tls.url(address, "/health")?.parse()?;
+    let mut stream = tls.connector(b"http/1.1")?.open(uri).await?;
     let request = format!("GET /health HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use partita_heatmap::{Ansi, Heatmap, Ink, Metric, Mode, Style, Theme};
 
+use crate::client;
 use crate::fetch;
 use crate::load::urlencode;
 
@@ -42,6 +43,8 @@ pub(crate) struct Options {
     /// HTTP address of a frontend.
     #[arg(long, visible_alias = "http", env = "PARTITA_HTTP", default_value = "127.0.0.1:4000")]
     url: String,
+    #[command(flatten)]
+    client: client::Options,
 }
 
 /// Output; by default the terminal, in colours if it shows them.
@@ -76,7 +79,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         options.metric.name(),
         options.since
     );
-    let json = fetch::get(&options.url, &path).await?;
+    let json = fetch::get(&options.client, &options.url, &path).await?;
     // The server's own form needs no drawing.
     if options.form.json {
         return print(&json, true);

@@ -3,6 +3,7 @@
 
 use anyhow::bail;
 
+use crate::client;
 use crate::sql;
 
 /// Statement of `partita hot`; without --all, partitions that are not busy are filtered out.
@@ -26,6 +27,8 @@ struct Asking {
     /// Print the statement instead of running it.
     #[arg(long)]
     sql: bool,
+    #[command(flatten)]
+    client: client::Options,
 }
 
 /// Options of `partita hot`.
@@ -68,7 +71,7 @@ async fn ask(asking: &Asking, statement: &str) -> anyhow::Result<()> {
     if asking.sql {
         return Ok(sql::say(statement)?);
     }
-    let client = sql::connect(&asking.connect, &asking.database).await?;
+    let client = sql::connect(&asking.client, &asking.connect, &asking.database).await?;
     match sql::execute(&client, statement, asking.plain).await {
         Ok(()) => Ok(()),
         Err(error) => bail!("{}", sql::describe(&error)),

@@ -22,13 +22,14 @@ use arrow_flight::error::FlightError;
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt, TryStreamExt};
 use http_body_util::{BodyExt, Full};
+use hyper::header::AUTHORIZATION;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use indicatif::{ProgressBar, ProgressStyle};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use tokio::task::JoinSet;
 
+use crate::client::{self, Connector};
 use crate::sql;
 
 /// Bytes of line protocol in one request.
@@ -63,6 +64,8 @@ pub(crate) struct Options {
     /// PostgreSQL address of the server.
     #[arg(long, env = "PARTITA_POSTGRES", default_value = "127.0.0.1:4003")]
     postgres: String,
+    #[command(flatten)]
+    client: client::Options,
 }
 
 /// Format of a file.
@@ -136,17 +139,21 @@ fn table(options: &Options) -> anyhow::Result<&str> {
     options.table.as_deref().context("no table to load into; use --table")
 }
 
-type Http = Client<HttpConnector, Full<Bytes>>;
+type Http = Client<Connector, Full<Bytes>>;
 
 /// Line protocol: chunks of whole lines, several requests in flight.
 async fn load_lines(options: &Options, file: File, bar: &ProgressBar) -> anyhow::Result<u64> {
-    let client: Http = Client::builder(TokioExecutor::new()).build_http();
-    let uri = format!(
-        "http://{}/api/v2/write?bucket={}&precision={}",
-        options.http,
+    let tls = options.client.tls();
+    let client: Http = Client::builder(TokioExecutor::new()).build(tls.connector(b"http/1.1")?);
+    let path = format!(
+        "/api/v2/write?bucket={}&precision={}",
         urlencode(&options.database),
         urlencode(&options.precision)
     );
+    let target = Target {
+        uri: tls.url(&options.http, &path)?,
+        authorization: options.client.authorization()?,
+    };
     let mut reader = BufReader::with_capacity(REQUEST_BYTES, file);
     let mut requests: JoinSet<anyhow::Result<(u64, u64)>> = JoinSet::new();
     let (mut rows, mut first_line) = (0, 1u64);
@@ -165,9 +172,9 @@ async fn load_lines(options: &Options, file: File, bar: &ProgressBar) -> anyhow:
         }
         // An error names the first line of its chunk.
         let newlines = chunk.iter().filter(|byte| **byte == b'\n').count() as u64;
-        let (client, uri, chunk_line) = (client.clone(), uri.clone(), first_line);
+        let (client, target, chunk_line) = (client.clone(), target.clone(), first_line);
         first_line += newlines;
-        requests.spawn(async move { post_lines(&client, &uri, chunk_line, chunk).await });
+        requests.spawn(async move { post_lines(&client, &target, chunk_line, chunk).await });
     }
     Ok(rows)
 }
@@ -182,9 +189,16 @@ fn whole_lines(reader: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
     Ok(chunk)
 }
 
+/// Address for line protocol, and the value of the header `Authorization`.
+#[derive(Clone)]
+struct Target {
+    uri: String,
+    authorization: Option<String>,
+}
+
 async fn post_lines(
     client: &Http,
-    uri: &str,
+    target: &Target,
     first_line: u64,
     chunk: Vec<u8>,
 ) -> anyhow::Result<(u64, u64)> {
@@ -193,7 +207,12 @@ async fn post_lines(
         .split(|byte| *byte == b'\n')
         .filter(|line| line.iter().any(|byte| !byte.is_ascii_whitespace()) && line[0] != b'#')
         .count() as u64;
-    let request = hyper::Request::post(uri).body(Full::new(Bytes::from(chunk)))?;
+    let uri = &target.uri;
+    let mut request = hyper::Request::post(uri);
+    if let Some(value) = &target.authorization {
+        request = request.header(AUTHORIZATION, value);
+    }
+    let request = request.body(Full::new(Bytes::from(chunk)))?;
     let response = client
         .request(request)
         .await
@@ -233,7 +252,7 @@ async fn load_csv(
         .map(|name| sql::quote(name.trim().trim_matches('"')))
         .collect();
     // Everything after the header goes to COPY unchanged.
-    let client = sql::connect(&options.postgres, &options.database).await?;
+    let client = sql::connect(&options.client, &options.postgres, &options.database).await?;
     let delimiter = if delimiter == '\t' { "E'\\t'" } else { "','" };
     let statement = format!(
         "COPY {} ({}) FROM STDIN WITH (FORMAT csv, DELIMITER {delimiter})",
@@ -273,12 +292,17 @@ async fn load_parquet(options: &Options, file: File, bar: &ProgressBar) -> anyho
         .with_schema(schema)
         .with_flight_descriptor(Some(descriptor))
         .build(batches);
+    let tls = options.client.tls();
+    // The scheme of the requests is that of the connection; tonic itself does not know about its TLS.
     let channel = tonic::transport::Endpoint::from_shared(format!("http://{}", options.http))?
-        .tcp_nodelay(true)
-        .connect()
+        .origin(tls.url(&options.http, "/")?.parse()?)
+        .connect_with_connector(tls.connector(b"h2")?)
         .await
         .with_context(|| format!("cannot reach {}; is the server running?", options.http))?;
     let mut client = FlightClient::new(channel);
+    if let Some(value) = options.client.authorization()? {
+        client.add_header("authorization", &value)?;
+    }
     // The server acknowledges each batch with its number of rows.
     let mut results = client.do_put(encoded).await.context("the server refused the rows")?;
     let mut rows = 0u64;

@@ -2,7 +2,9 @@
 
 mod address_book;
 mod admin;
+mod certificates;
 mod certs;
+mod client;
 mod clock;
 mod data_dir;
 mod datanode;
@@ -20,6 +22,7 @@ mod load;
 mod memory;
 mod meta;
 mod orphan;
+mod password;
 mod peers;
 mod rejoin;
 mod sql;

@@ -12,6 +12,7 @@ use partita_proto::service::{ClusterService, DataNodes};
 use partita_raft::transport::grpc::{Addresses, Grpc, Service};
 use partita_raft::{Host, HostOptions, RaftError};
 use partita_rpc::{Directory, MetaServer};
+use partita_tls::Links;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
@@ -83,15 +84,16 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     // The data directory, and a readmission that was interrupted.
     data_dir::prepare(&options.data_dir, Role::Meta)?;
     let mut rejoins = rejoin::resume(&options.data_dir)? || options.rejoin;
-    let listener = options.listen.listen().await?;
+    let links = options.listen.certificates.links(Some(partita_tls::Role::Meta))?;
+    let listener = options.listen.listen(&links).await?;
     // A damaged member of a larger group is readmitted with an empty directory.
     let (host, meta) = loop {
-        match open(&options, node, &peers, rejoins).await? {
+        match open(&options, node, &peers, (rejoins, &links)).await? {
             Ok(opened) => break opened,
             Err(damage) if peers.len() == 1 => return Err(damage),
             Err(damage) => {
                 error!(error = format!("{damage:#}"), "this member's data cannot be used");
-                rejoin::until_others_lead(node, &peers).await?;
+                rejoin::until_others_lead(&links, node, &peers).await?;
                 rejoin::begin(&options.data_dir)?;
                 rejoins = true;
             }
@@ -105,7 +107,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let address = listener.local_addr()?;
     let health =
         health::Parts { host: Arc::clone(&host), meta: Some(Arc::clone(&meta)), datanode: None };
-    let served = peers::start(listener, routes, Arc::new(health), stop.clone());
+    let served = peers::start(listener, links, routes, Arc::new(health), stop.clone());
     let work = tokio::spawn({
         let (meta, stop) = (Arc::clone(&meta), stop.clone());
         async move { meta.run(stop).await }
@@ -140,7 +142,7 @@ async fn open(
     options: &Options,
     node: NodeId,
     peers: &BTreeMap<NodeId, String>,
-    rejoins: bool,
+    (rejoins, links): (bool, &Links),
 ) -> anyhow::Result<anyhow::Result<(Arc<Host>, Arc<Meta>)>> {
     // Members are found by their configured addresses.
     let identity = data_dir::identity(&options.data_dir)?;
@@ -157,7 +159,7 @@ async fn open(
         ..HostOptions::new(options.data_dir.join("log"), node)
     };
     // Damage is reported to the caller; every other failure ends the start.
-    let host = match Host::open_linked(host_options, Grpc::new(addresses)).await {
+    let host = match Host::open_linked(host_options, Grpc::new(links.clone(), addresses)).await {
         Ok(host) => host,
         Err(error @ RaftError::Corrupted(_)) => {
             return Ok(Err(anyhow::Error::new(error).context("cannot open the log")));
@@ -166,7 +168,7 @@ async fn open(
     };
     // Addresses of datanodes come from the catalog.
     let nodes = watch::Sender::default();
-    let directory: Arc<dyn DataNodes> = Arc::new(Directory::new(nodes.subscribe()));
+    let directory: Arc<dyn DataNodes> = Arc::new(Directory::new(links.clone(), nodes.subscribe()));
     let meta_options = MetaOptions {
         members: peers.keys().map(|node| (ReplicaId(node.0), *node)).collect(),
         replication_factor: options.replication_factor,

@@ -25,6 +25,7 @@ use partita_proto::id::NodeId;
 use partita_proto::member::MetaMember;
 use partita_proto::service::MetaService;
 use partita_rpc::MetaClient;
+use partita_tls::Links;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -99,6 +100,7 @@ fn set_aside(dir: &Path, part: &str) -> std::io::Result<()> {
 /// # Errors
 /// If a signal ends the process.
 pub(crate) async fn until_others_lead(
+    links: &Links,
     this_node: NodeId,
     peers: &BTreeMap<NodeId, String>,
 ) -> anyhow::Result<()> {
@@ -106,7 +108,7 @@ pub(crate) async fn until_others_lead(
     let addresses: Vec<String> = other_peers.map(|(_, address)| address.clone()).collect();
     let stop = CancellationToken::new();
     let _ends = stop.clone().drop_guard();
-    let client = MetaClient::connect(addresses, stop);
+    let client = MetaClient::connect(links, addresses, stop);
     info!(
         "waiting for another member to lead meta's group, before rejoining it with an empty data directory"
     );

@@ -7,13 +7,14 @@ mod command;
 use std::io::{IsTerminal, Read, Write};
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use futures::{StreamExt, TryStreamExt};
 use rustyline::error::ReadlineError;
-use tokio_postgres::{AsyncMessage, Client, NoTls, SimpleQueryMessage};
+use tokio_postgres::{AsyncMessage, Client, SimpleQueryMessage};
 use unicode_width::UnicodeWidthStr;
 
 use self::command::Command;
+use crate::client::{self, PostgresTls};
 
 /// Rows of a page, over which column widths are computed; longer results are printed page by page, each with its
 /// own widths, so that memory stays bounded.
@@ -39,26 +40,37 @@ pub(crate) struct Options {
     /// Print values separated by tabs, without a frame.
     #[arg(short, long)]
     plain: bool,
+    #[command(flatten)]
+    client: client::Options,
 }
 
 /// Connects; notices are printed on standard error.
 ///
 /// # Errors
 /// If the server cannot be reached or refuses.
-pub(crate) async fn connect(server: &str, database: &str) -> anyhow::Result<Client> {
+pub(crate) async fn connect(
+    options: &client::Options,
+    server: &str,
+    database: &str,
+) -> anyhow::Result<Client> {
     let (host, port) =
         server.rsplit_once(':').with_context(|| format!("{server} is not an address host:port"))?;
     let mut config = tokio_postgres::Config::new();
     config
         .host(host.trim_start_matches('[').trim_end_matches(']'))
         .port(port.parse().with_context(|| format!("{port} is not a port"))?)
-        .user("partita")
         .dbname(database)
         .application_name("partita sql");
-    let (client, mut connection) = config
-        .connect(NoTls)
-        .await
-        .with_context(|| format!("cannot connect to {server}; is the server running?"))?;
+    let tls = options.postgres(&mut config)?;
+    let (client, mut connection) = config.connect(tls).await.map_err(|error| {
+        // The server's own refusal says enough.
+        if error.as_db_error().is_some() {
+            anyhow!("{}", describe(&error))
+        } else {
+            let text = format!("cannot connect to {server}; is the server running?");
+            anyhow::Error::new(error).context(text)
+        }
+    })?;
     // The connection runs in a task, which also prints the server's notices.
     tokio::spawn(async move {
         let mut messages =
@@ -84,7 +96,8 @@ pub(crate) async fn connect(server: &str, database: &str) -> anyhow::Result<Clie
 /// # Errors
 /// If the server cannot be reached, or a statement of `-c` or a file fails.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
-    let client = connect(&options.server, &options.database).await?;
+    let client = connect(&options.client, &options.server, &options.database).await?;
+    let tls = options.client.cancelling()?;
     let piped = options.command.is_none() && !std::io::stdin().is_terminal();
     let text = match (&options.command, &options.file) {
         (Some(command), _) => Some(command.clone()),
@@ -97,11 +110,11 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         (None, None) => None,
     };
     match text {
-        Some(text) => match until_canceled(&client, &text, options.plain).await {
+        Some(text) => match until_canceled(&client, &tls, &text, options.plain).await {
             Ok(()) => Ok(()),
             Err(error) => bail!("{}", describe(&error)),
         },
-        None => interact(&client, &options).await,
+        None => interact(&client, &tls, &options).await,
     }
 }
 
@@ -112,7 +125,7 @@ fn read_stdin() -> anyhow::Result<String> {
 }
 
 /// Reads statements until the end of input; a statement ends with a semicolon.
-async fn interact(client: &Client, options: &Options) -> anyhow::Result<()> {
+async fn interact(client: &Client, tls: &PostgresTls, options: &Options) -> anyhow::Result<()> {
     let config = rustyline::Config::builder().max_history_size(HISTORY_MAX)?.build();
     let mut editor = rustyline::DefaultEditor::with_config(config)?;
     let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".partita_history"));
@@ -150,7 +163,7 @@ async fn interact(client: &Client, options: &Options) -> anyhow::Result<()> {
                     Command::Reset => pending.clear(),
                     Command::Unknown(answer) => complain(&answer),
                     Command::Run(text) => {
-                        run_shown(client, &text, options.plain).await?;
+                        run_shown(client, tls, &text, options.plain).await?;
                     }
                 }
                 continue;
@@ -168,7 +181,7 @@ async fn interact(client: &Client, options: &Options) -> anyhow::Result<()> {
             }
         };
         editor.add_history_entry(text.trim())?;
-        run_shown(client, &text, options.plain).await?;
+        run_shown(client, tls, &text, options.plain).await?;
     }
     if let Some(history) = &history
         && let Err(error) = editor.save_history(history)
@@ -182,8 +195,13 @@ async fn interact(client: &Client, options: &Options) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If the connection is closed: nothing more can be run.
-async fn run_shown(client: &Client, text: &str, plain: bool) -> anyhow::Result<()> {
-    let Err(error) = until_canceled(client, text, plain).await else { return Ok(()) };
+async fn run_shown(
+    client: &Client,
+    tls: &PostgresTls,
+    text: &str,
+    plain: bool,
+) -> anyhow::Result<()> {
+    let Err(error) = until_canceled(client, tls, text, plain).await else { return Ok(()) };
     complain(&describe(&error));
     if client.is_closed() {
         bail!("the connection is closed");
@@ -195,6 +213,7 @@ async fn run_shown(client: &Client, text: &str, plain: bool) -> anyhow::Result<(
 /// a second Ctrl-C ends the program, in case the server does not answer.
 async fn until_canceled(
     client: &Client,
+    tls: &PostgresTls,
     text: &str,
     plain: bool,
 ) -> Result<(), tokio_postgres::Error> {
@@ -209,7 +228,7 @@ async fn until_canceled(
                     std::process::exit(130);
                 }
                 canceling = true;
-                if let Err(error) = client.cancel_token().cancel_query(NoTls).await {
+                if let Err(error) = client.cancel_token().cancel_query(tls.clone()).await {
                     complain(&format!("cannot cancel the statement: {}", describe(&error)));
                 }
             }

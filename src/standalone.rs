@@ -85,8 +85,10 @@ impl DataNodes for OneNode {
 /// If it cannot start, or did not stop cleanly.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     data_dir::prepare(&options.data_dir, Role::Standalone)?;
-    let doors = options.doors.take()?;
+    let (doors, password) = options.doors.take()?;
     let roles = Roles::start(&options).await?;
+    // Before any client is served.
+    password.set(&*roles.meta).await?;
     let doors = doors.open(&roles.frontend, Arc::new(roles.health()))?;
     faults::signalled_or_failed(&roles.meta).await?;
     info!("stopping: finishing requests, flushing memtables");

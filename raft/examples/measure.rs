@@ -26,6 +26,7 @@ use partita_raft::{
     Committed, Group, GroupId, Host, HostOptions, Machine, MachineError, Mark, NodeId, ReplicaId,
     Start,
 };
+use partita_tls::Links;
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 
@@ -74,7 +75,10 @@ async fn start_nodes(dir: &std::path::Path) -> Vec<Arc<Host>> {
     let mut hosts = Vec::new();
     for (id, listener) in (1..).zip(listeners) {
         let book = Arc::clone(&addresses);
-        let grpc = Grpc::new(Arc::new(move |node| book.get(&node).map(ToString::to_string)));
+        let grpc = Grpc::new(
+            Links::plain(),
+            Arc::new(move |node| book.get(&node).map(ToString::to_string)),
+        );
         let options = HostOptions {
             log_budget_bytes: 16 << 30,
             ..HostOptions::new(dir.join(id.to_string()), NodeId(id))

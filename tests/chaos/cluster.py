@@ -423,7 +423,7 @@ class Compose(Cluster):
         return {
             "meta": ["meta", "--node", number],
             "datanode": ["datanode", "--advertise", member.address],
-            "frontend": ["frontend", "--insecure", "--spill-dir", "/var/lib/partita/spill"],
+            "frontend": ["frontend", "--spill-dir", "/var/lib/partita/spill"],
         }[member.role]
 
     def up(self):
@@ -447,6 +447,10 @@ class Compose(Cluster):
             self.containers[member.name] = found.splitlines()[0]
         for member in self.members:
             self.wait_ready(member)
+        # libpq reads these: the made password, and TLS to an address that no certificate names.
+        frontend = self.containers["frontend1"]
+        os.environ["PGPASSWORD"] = run("docker", "exec", frontend, "cat", "/certs/password").strip()
+        os.environ["PGSSLMODE"] = "require"
 
     def inspect(self, member, template):
         return run("docker", "inspect", "--format", template, self.containers[member.name])

@@ -11,5 +11,6 @@ mod former;
 mod kill;
 mod limits;
 mod scripts;
+mod secured;
 mod server;
 mod start;

@@ -47,8 +47,8 @@ impl Server {
         let stdout = child.stdout.take().expect("stdout is piped");
         let (mut http, mut postgres) = (None, None);
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            if let Some(address) = line.trim().strip_prefix("http      http://") {
-                http = address.parse().ok();
+            if let Some(address) = line.trim().strip_prefix("http      ") {
+                http = address.split_once("://").and_then(|(_, address)| address.parse().ok());
             } else if line.trim().starts_with("postgres") {
                 let words: Vec<_> = line.split_whitespace().collect();
                 postgres = format!("{}:{}", words[3], words[5]).parse().ok();

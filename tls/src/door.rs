@@ -1,6 +1,6 @@
 //! TLS of a door: the server proves its host name; clients may prove their name by a certificate.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::ServerConfig;
@@ -10,6 +10,7 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use crate::certificate;
 use crate::error::TlsError;
 use crate::files::{self, Certificates};
+use crate::identity::{CERTIFICATE_FILE, KEY_FILE};
 use crate::options::{TlsOptions, provider};
 
 /// Files of a door, in PEM.
@@ -21,6 +22,18 @@ pub struct DoorFiles {
     pub key: PathBuf,
     /// Authorities of client certificates; without it no client is asked for one.
     pub client_authorities: Option<PathBuf>,
+}
+
+impl DoorFiles {
+    /// The files `cert.pem` and `key.pem` of a directory, without authorities of clients.
+    #[must_use]
+    pub fn of(dir: &Path) -> Self {
+        Self {
+            certificate: dir.join(CERTIFICATE_FILE),
+            key: dir.join(KEY_FILE),
+            client_authorities: None,
+        }
+    }
 }
 
 /// Certificate and private key of a door, and the authorities of its clients. Two are equal when their files have the

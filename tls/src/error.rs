@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::role::Role;
+
 /// Error of an operation on certificates and keys.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -52,6 +54,21 @@ pub enum TlsError {
         key: PathBuf,
         /// Certificate file.
         certificate: PathBuf,
+    },
+    /// A certificate is for another role than the process has.
+    #[error(
+        "certificate file \"{}\" {}{}",
+        .certificate.display(),
+        .found.map_or_else(|| "proves no role of a cluster".to_owned(), |role| format!("is for role {role}")),
+        .expected.map_or_else(String::new, |role| format!(", but role {role} is required"))
+    )]
+    WrongRole {
+        /// Certificate file.
+        certificate: PathBuf,
+        /// Role of the certificate.
+        found: Option<Role>,
+        /// Role of the process.
+        expected: Option<Role>,
     },
     /// rustls refuses a configuration.
     #[error("could not set up TLS: {0}")]

@@ -1,6 +1,6 @@
 //! The identity of a process of the cluster, and mutual TLS with others by role.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -26,6 +26,29 @@ pub(crate) const CERTIFICATE_FILE: &str = "cert.pem";
 /// Private key of the process.
 pub(crate) const KEY_FILE: &str = "key.pem";
 
+/// Files of an identity, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityFiles {
+    /// Authorities that are trusted.
+    pub authorities: PathBuf,
+    /// Certificate of the process, followed by those between it and its authority.
+    pub certificate: PathBuf,
+    /// Private key of the process.
+    pub key: PathBuf,
+}
+
+impl IdentityFiles {
+    /// The files `ca.pem`, `cert.pem` and `key.pem` of a directory.
+    #[must_use]
+    pub fn of(dir: &Path) -> Self {
+        Self {
+            authorities: dir.join(AUTHORITIES_FILE),
+            certificate: dir.join(CERTIFICATE_FILE),
+            key: dir.join(KEY_FILE),
+        }
+    }
+}
+
 /// Authorities, certificate and private key of a process. Two are equal when their files have the same contents.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -41,8 +64,16 @@ impl Identity {
     /// # Errors
     /// If a file is missing or malformed, the key does not match the certificate, or other users can read the key.
     pub fn load(dir: &Path) -> Result<Self, TlsError> {
-        let authorities = files::authorities(&dir.join(AUTHORITIES_FILE))?;
-        let (chain, key) = files::pair(&dir.join(CERTIFICATE_FILE), &dir.join(KEY_FILE))?;
+        Self::read(&IdentityFiles::of(dir))
+    }
+
+    /// Reads files wherever they are.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn read(files: &IdentityFiles) -> Result<Self, TlsError> {
+        let authorities = files::authorities(&files.authorities)?;
+        let (chain, key) = files::pair(&files.certificate, &files.key)?;
         Ok(Self { authorities, chain, key })
     }
 

@@ -5,6 +5,7 @@
 //!      | ca.pem, cert.pem, key.pem
 //! identity.rs   a process of the cluster: mutual TLS by role      door.rs   a port for clients
 //!      \____________________ reload.rs: a new configuration when files change _______/
+//! links.rs      links between processes, with an identity or without      trust.rs   a tool that calls a door
 //! ```
 //!
 //! Invariants:
@@ -20,9 +21,11 @@ mod error;
 mod files;
 mod identity;
 pub mod issue;
+mod links;
 mod options;
 mod reload;
 mod role;
+mod trust;
 mod verifier;
 
 #[cfg(test)]
@@ -31,7 +34,8 @@ mod tests;
 pub use door::{Door, DoorFiles, common_name};
 pub use end_point::end_point_hash;
 pub use error::TlsError;
-pub use identity::{ClientTls, Identity};
+pub use identity::{ClientTls, Identity, IdentityFiles};
+pub use links::{HANDSHAKE_WAIT, LinkIo, LinkStream, Links};
 pub use options::TlsOptions;
 pub use reload::{RELOAD_INTERVAL, Reloading};
 pub use role::{Role, UnknownRole};
@@ -39,3 +43,4 @@ pub use role::{Role, UnknownRole};
 pub use rustls;
 /// The tokio-rustls that goes with it.
 pub use tokio_rustls;
+pub use trust::door_client;

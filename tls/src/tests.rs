@@ -4,6 +4,7 @@ mod door;
 mod files;
 mod handshake;
 mod issue;
+mod links;
 mod reload;
 
 use std::path::Path;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+use partita_tls::{LinkStream, Links, Role};
 use tokio::net::TcpStream;
 use tonic::transport::{Channel, Endpoint};
 
@@ -30,9 +31,11 @@ const STREAM_WINDOW_BYTES: u32 = 2 << 20;
 /// high because queries with a limit drop streams all the time.
 const DROPPED_STREAMS_MAX: usize = 1024;
 
-/// A channel to an address, `host:port`; connects at its first use. Must be called in a tokio runtime.
-pub(crate) fn channel(address: &str) -> Channel {
-    let dialer = Dialer { address: address.into(), failed: Arc::default() };
+/// A channel to a server with a role at an address, `host:port`; connects at its first use. Must be called in a tokio
+/// runtime.
+pub(crate) fn channel(links: &Links, role: Role, address: &str) -> Channel {
+    let links = links.clone();
+    let dialer = Dialer { address: address.into(), links, role, failed: Arc::default() };
     // The dialer has the address; this is only the authority in requests.
     Endpoint::from_static("http://partita")
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -50,19 +53,24 @@ pub(crate) fn channel(address: &str) -> Channel {
 #[derive(Clone)]
 struct Dialer {
     address: Arc<str>,
+    links: Links,
+    /// Role that the server must have.
+    role: Role,
     /// Time and reason of the last failure.
     failed: Arc<Mutex<Option<(Instant, Arc<str>)>>>,
 }
 
 impl Dialer {
-    async fn dial(self) -> io::Result<TokioIo<TcpStream>> {
+    async fn dial(self) -> io::Result<TokioIo<LinkStream>> {
         let failed = self.failed.lock().clone();
         if let Some((time, why)) = failed
             && time.elapsed() < FAILURE_HOLDS
         {
             return Err(io::Error::other(why.to_string()));
         }
-        let connected = connect(&self.address).await;
+        let connected =
+            async { self.links.connect(connect(&self.address).await?, self.role).await };
+        let connected = connected.await;
         *self.failed.lock() = match &connected {
             Ok(_) => None,
             Err(error) => Some((Instant::now(), error.to_string().into())),

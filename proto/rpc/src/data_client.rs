@@ -20,6 +20,7 @@ use partita_proto::service::{
 };
 use partita_proto::wire::pb::data_client::DataClient as Generated;
 use partita_proto::wire::{Wire, pb};
+use partita_tls::{Links, Role};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::metadata::{Ascii, Binary, MetadataValue};
 use tonic::transport::Channel;
@@ -52,9 +53,9 @@ pub struct DataClient {
 impl DataClient {
     /// A client of a node that listens at `host:port`. Connects at its first use. Must be called in a tokio runtime.
     #[must_use]
-    pub fn new(node: NodeId, address: &str) -> Self {
+    pub fn new(links: &Links, node: NodeId, address: &str) -> Self {
         let client = || {
-            Generated::new(channel(address))
+            Generated::new(channel(links, Role::Datanode, address))
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_BYTES_MAX)
         };

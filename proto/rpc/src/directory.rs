@@ -12,12 +12,14 @@ use partita_proto::catalog_history::CatalogHistory;
 use partita_proto::id::NodeId;
 use partita_proto::member::Members;
 use partita_proto::service::{DataNodes, DataService, FragmentService};
+use partita_tls::Links;
 use tokio::sync::watch;
 
 use crate::data_client::DataClient;
 
 /// The nodes of a cluster.
 pub struct Directory {
+    links: Links,
     members: watch::Receiver<Arc<Members>>,
     /// The node of this process, which is called directly.
     local: Option<(NodeId, Arc<dyn DataService>)>,
@@ -32,10 +34,10 @@ struct Clients {
 }
 
 impl Directory {
-    /// A directory of these members, as they change.
+    /// A directory of these members, as they change, called over these links.
     #[must_use]
-    pub fn new(members: watch::Receiver<Arc<Members>>) -> Self {
-        Self { members, local: None, clients: Mutex::default() }
+    pub fn new(links: Links, members: watch::Receiver<Arc<Members>>) -> Self {
+        Self { links, members, local: None, clients: Mutex::default() }
     }
 
     /// Adds a node in this process, which is not called over the network.
@@ -56,7 +58,7 @@ impl DataNodes for Directory {
         }
         let mut clients = self.clients.lock();
         clients.keep(&self.members.borrow());
-        clients.client(node).map(|client| client as Arc<dyn DataService>)
+        clients.client(&self.links, node).map(|client| client as Arc<dyn DataService>)
     }
 
     fn ordering(
@@ -69,14 +71,14 @@ impl DataNodes for Directory {
         }
         let mut clients = self.clients.lock();
         clients.keep(&self.members.borrow());
-        let client = clients.client(node)?;
+        let client = clients.client(&self.links, node)?;
         Ok(Arc::new(client.ordering(catalog)))
     }
 
     fn fragments(&self, node: NodeId) -> Result<Arc<dyn FragmentService>, Error> {
         let mut clients = self.clients.lock();
         clients.keep(&self.members.borrow());
-        clients.client(node).map(|client| client as Arc<dyn FragmentService>)
+        clients.client(&self.links, node).map(|client| client as Arc<dyn FragmentService>)
     }
 
     fn remote(&self) -> bool {
@@ -109,7 +111,7 @@ impl Clients {
     }
 
     /// The client of a node. A node that is not live is tried too: it may be unreachable for meta only.
-    fn client(&mut self, node: NodeId) -> Result<Arc<DataClient>, Error> {
+    fn client(&mut self, links: &Links, node: NodeId) -> Result<Arc<DataClient>, Error> {
         let unavailable = |fact: &str| Error::Unavailable(format!("{fact} of node {node}"));
         if let Some(client) = self.clients.get(&node) {
             return Ok(Arc::clone(client));
@@ -118,7 +120,7 @@ impl Clients {
         if member.address.is_empty() {
             return Err(unavailable("no address is known"));
         }
-        let client = Arc::new(DataClient::new(node, &member.address));
+        let client = Arc::new(DataClient::new(links, node, &member.address));
         self.clients.insert(node, Arc::clone(&client));
         Ok(client)
     }

@@ -12,7 +12,8 @@
 //! - dropping a future or a stream stops the work on the other side;
 //! - a request never reaches a node that it is not for: it carries the node's number.
 //!
-//! All services of a process share one port: [`serve`] takes any set of tonic services.
+//! All services of a process share one port: [`serve`] takes any set of tonic services. With certificates of the cluster
+//! ([`Links`](partita_tls::Links)) both ends of a connection prove their roles, and `rights.rs` says who may call what.
 
 mod channel;
 mod data_client;
@@ -22,6 +23,7 @@ mod frames;
 mod meta_client;
 mod meta_server;
 mod parked;
+mod rights;
 mod serve;
 mod status;
 mod watcher;

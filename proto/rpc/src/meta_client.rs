@@ -29,6 +29,7 @@ use partita_proto::member::{Heartbeat, Members, MetaMember, MetaStanding, Regist
 use partita_proto::service::{AdminOrder, Changed, ClusterService, Ddl, MetaService, RequestId};
 use partita_proto::wire::pb::meta_client::MetaClient as Generated;
 use partita_proto::wire::{Follower, Wire, pb};
+use partita_tls::{Links, Role};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -86,9 +87,9 @@ impl MetaClient {
     /// A client of the metas at these addresses, each `host:port`. It watches until the stop or until it is dropped.
     /// Must be called in a tokio runtime.
     #[must_use]
-    pub fn connect(addresses: Vec<String>, stop: CancellationToken) -> Arc<Self> {
+    pub fn connect(links: &Links, addresses: Vec<String>, stop: CancellationToken) -> Arc<Self> {
         let link = |address: String| Link {
-            client: Generated::new(channel(&address))
+            client: Generated::new(channel(links, Role::Meta, &address))
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
             peer: Peer { node: None, address },

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 use crate::MESSAGE_BYTES_MAX;
+use crate::rights::{self, Caller};
 use crate::status::to_status;
 use crate::watcher::Watcher;
 
@@ -55,8 +56,12 @@ impl Meta for MetaServer {
         &self,
         request: Request<pb::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
+        let caller = request.extensions().get::<Caller>().copied();
         let version = request.into_inner().version;
         let mut watcher = Watcher::new(self.service.as_ref(), version, self.stop.clone());
+        if !rights::needs_access(caller) {
+            watcher = watcher.without_access();
+        }
         // "Not leader" is returned as the status of the call, not inside the stream.
         let first = watcher.next().await.map_err(to_status)?;
         let frames = stream::unfold(Some(watcher), |watcher| async {

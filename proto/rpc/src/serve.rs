@@ -2,6 +2,9 @@
 //!
 //! A stop is graceful within a bound: no new connections, a moment for in-flight requests, then every remaining
 //! connection is cut. So a peer that hangs, or watches for ever, does not keep a process from ending.
+//!
+//! With a certificate every connection is TLS, and every call is checked by the role of its client (`rights.rs`).
+//! Handshakes run beside each other: a client that sends nothing delays no other one.
 
 use std::io;
 use std::pin::Pin;
@@ -9,20 +12,25 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::{Stream, stream};
+use futures::{Stream, StreamExt, stream};
 use partita_proto::Error;
+use partita_tls::{LinkStream, Links};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::task::AbortOnDropHandle;
 use tonic::service::Routes;
 use tonic::transport::Server;
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::Connected;
 
+use crate::rights::{Caller, Guard};
 use crate::{CONNECTION_WINDOW_BYTES, PIECE_BYTES};
 
 /// Maximum connections; others wait to be accepted. A peer has up to three, and raft's links.
 const CONNECTIONS_MAX: usize = 4096;
+/// Maximum handshakes at a time.
+const HANDSHAKES_MAX: usize = 1024;
 /// Maximum in-flight requests on a connection; others wait at the peer. Scans that are read slowly count.
 const REQUESTS_MAX: u32 = 8192;
 /// Window of a request, maximum unread bytes: a whole write of a frontend.
@@ -43,12 +51,13 @@ const CUT_WAIT: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves a set of tonic services until the stop, and a moment longer for in-flight requests. Dropping the future cuts
-/// all connections.
+/// all connections. With a certificate, clients need one of the cluster too, and may call what their role allows.
 ///
 /// # Errors
 /// [`Error::Internal`] when the server ends by itself.
 pub async fn serve(
     listener: TcpListener,
+    links: Links,
     routes: Routes,
     stop: CancellationToken,
 ) -> Result<(), Error> {
@@ -62,9 +71,10 @@ pub async fn serve(
         .http2_max_pending_accept_reset_streams(Some(DROPPED_REQUESTS_MAX))
         .http2_keepalive_interval(Some(PING_INTERVAL))
         .http2_keepalive_timeout(Some(PING_WAIT))
+        .layer(Guard { server: links.role() })
         .add_routes(routes)
         .serve_with_incoming_shutdown(
-            accept(listener, cut.clone()),
+            secure(accept(listener, cut.clone()), links),
             stop.clone().cancelled_owned(),
         );
     let mut serving = Box::pin(serving);
@@ -83,11 +93,8 @@ pub async fn serve(
     ended.map_err(|error| Error::Internal(format!("the gRPC server ended: {error}")))
 }
 
-/// Accepted connections.
-fn accept(
-    listener: TcpListener,
-    cut: CancellationToken,
-) -> impl Stream<Item = io::Result<Connection>> {
+/// Accepted connections, before their handshakes.
+fn accept(listener: TcpListener, cut: CancellationToken) -> impl Stream<Item = Accepted> {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     stream::unfold((listener, permits, cut), |(listener, permits, cut)| async move {
         // The semaphore is never closed.
@@ -101,28 +108,63 @@ fn accept(
                 }
             }
         };
-        let prepared = stream.set_nodelay(true).map(|()| Connection {
-            stream,
-            // A token per connection, so that connections do not share a lock.
-            cut: Box::pin(cut.child_token().cancelled_owned()),
-            _permit: permit,
-        });
-        Some((prepared, (listener, permits, cut)))
+        // A token per connection, so that connections do not share a lock.
+        let accepted = Accepted { stream, cut: cut.child_token(), permit };
+        Some((accepted, (listener, permits, cut)))
     })
+}
+
+/// Connections after their handshakes, in the order in which these end.
+fn secure(
+    accepted: impl Stream<Item = Accepted>,
+    links: Links,
+) -> impl Stream<Item = io::Result<Connection>> {
+    let handshakes = accepted.map(move |accepted| {
+        let shaking = accepted.shake_hands(links.clone());
+        AbortOnDropHandle::new(tokio::spawn(shaking))
+    });
+    handshakes
+        .buffer_unordered(HANDSHAKES_MAX)
+        .map(|ended| ended.unwrap_or_else(|error| Err(io::Error::other(error))))
+}
+
+/// A connection before its handshake.
+struct Accepted {
+    stream: TcpStream,
+    cut: CancellationToken,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Accepted {
+    async fn shake_hands(self, links: Links) -> io::Result<Connection> {
+        let peer = self.stream.peer_addr();
+        self.stream.set_nodelay(true)?;
+        let secured = tokio::select! {
+            secured = links.accept(self.stream) => secured,
+            () = self.cut.cancelled() => Err(io::ErrorKind::ConnectionAborted.into()),
+        };
+        let (stream, role) = secured.inspect_err(|error| {
+            let peer = peer.map_or_else(|_| "unknown".to_owned(), |peer| peer.to_string());
+            tracing::warn!(peer, %error, "refused a connection");
+        })?;
+        let cut = Box::pin(self.cut.cancelled_owned());
+        Ok(Connection { stream, caller: Caller(role), cut, _permit: self.permit })
+    }
 }
 
 /// A connection that can be cut.
 struct Connection {
-    stream: TcpStream,
+    stream: LinkStream,
+    caller: Caller,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
+    type ConnectInfo = Caller;
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
+    fn connect_info(&self) -> Caller {
+        self.caller
     }
 }
 

@@ -3,6 +3,7 @@
 mod data;
 mod directory;
 mod meta;
+mod rights;
 mod scan;
 mod server;
 mod status;
@@ -28,6 +29,7 @@ use partita_proto::service::{
     DataService, PartitionSpec, ReplicaStatus, RequestId, ScanReply, ScanRequest, WriteKind,
     WriteReply, WriteRequest,
 };
+use partita_tls::Links;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -67,6 +69,10 @@ fn reserved() -> (TcpSocket, String) {
 }
 
 async fn served_at(address: &str, routes: Routes) -> Served {
+    served_over(Links::plain(), address, routes)
+}
+
+fn served_over(links: Links, address: &str, routes: Routes) -> Served {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
     socket.set_reuseport(true).unwrap();
@@ -74,7 +80,7 @@ async fn served_at(address: &str, routes: Routes) -> Served {
     let listener = socket.listen(1024).unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let stop = CancellationToken::new();
-    let task = tokio::spawn(serve(listener, routes, stop.clone()));
+    let task = tokio::spawn(serve(listener, links, routes, stop.clone()));
     Served { address, stop, task }
 }
 
@@ -352,5 +358,5 @@ fn scan_request() -> ScanRequest {
 }
 
 fn client(served: &Served) -> DataClient {
-    DataClient::new(NODE, &served.address)
+    DataClient::new(&Links::plain(), NODE, &served.address)
 }

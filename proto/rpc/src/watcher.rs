@@ -28,6 +28,8 @@ pub(crate) struct Watcher {
     members: watch::Receiver<Arc<Members>>,
     leads: watch::Receiver<bool>,
     stop: CancellationToken,
+    /// True if roles, grants and tokens are left out.
+    withholds_access: bool,
     /// The version of the watcher's catalog when it connected.
     version: u64,
     /// The watcher's catalog once it has read `parts`.
@@ -45,11 +47,18 @@ impl Watcher {
             members: service.members(),
             leads: service.leads(),
             stop,
+            withholds_access: false,
             version,
             sent: None,
             parts: VecDeque::new(),
             last_sent: None,
         }
+    }
+
+    /// Leaves out roles, grants and tokens, whose secrets only frontends need.
+    pub(crate) fn without_access(mut self) -> Self {
+        self.withholds_access = true;
+        self
     }
 
     /// The next frame, once there is one.
@@ -59,7 +68,10 @@ impl Watcher {
     pub(crate) async fn next(&mut self) -> Result<pb::WatchFrame, Error> {
         loop {
             self.check_leads()?;
-            if let Some(part) = self.parts.pop_front() {
+            if let Some(mut part) = self.parts.pop_front() {
+                if self.withholds_access {
+                    part.access = None;
+                }
                 return Ok(frame(pb::watch_frame::Kind::Catalog(part)));
             }
             let time = Instant::now();

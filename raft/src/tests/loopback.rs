@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use partita_proto::wire::pb::raft_message::Body;
 use partita_proto::wire::pb::raft_server::{Raft, RaftServer};
 use partita_proto::wire::pb::{RaftBeat, RaftFrame, RaftHello};
+use partita_tls::Links;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
@@ -42,7 +43,7 @@ fn manners(node: u64) -> Manners {
 
 fn grpc(book: &Book) -> Arc<Grpc> {
     let book = Arc::clone(book);
-    Grpc::new(Arc::new(move |node| book.lock().get(&node).map(ToString::to_string)))
+    Grpc::new(Links::plain(), Arc::new(move |node| book.lock().get(&node).map(ToString::to_string)))
 }
 
 /// A node that listens.

@@ -1,20 +1,27 @@
 //! Links over gRPC, between processes.
 //!
 //! One bidirectional stream per pair of nodes and direction. The server side is a tonic service, to be added to the
-//! router of the node's port.
+//! router of the node's port. With a certificate links go to processes of the same role only: groups of meta and groups
+//! of partitions do not mix.
 
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::{Stream, StreamExt};
+use hyper_util::rt::TokioIo;
 use partita_proto::id::NodeId;
 use partita_proto::wire::pb::RaftFrame;
 use partita_proto::wire::pb::raft_client::RaftClient;
 use partita_proto::wire::pb::raft_server::{Raft, RaftServer};
+use partita_tls::{LinkStream, Links, Role};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::codegen::http::Uri;
 use tonic::transport::Endpoint;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -33,14 +40,25 @@ pub type Addresses = Arc<dyn Fn(NodeId) -> Option<String> + Send + Sync>;
 /// Opens links by gRPC.
 pub struct Grpc {
     addresses: Addresses,
+    links: Links,
 }
 
 impl Grpc {
     /// Opens links to nodes at these addresses. An address is looked up anew for every link, so it may change.
     #[must_use]
-    pub fn new(addresses: Addresses) -> Arc<Self> {
-        Arc::new(Self { addresses })
+    pub fn new(links: Links, addresses: Addresses) -> Arc<Self> {
+        Arc::new(Self { addresses, links })
     }
+}
+
+/// Opens a connection to `host:port`, with the handshake of its TLS.
+async fn dial(links: Links, address: String) -> io::Result<TokioIo<LinkStream>> {
+    let slow = |_| io::Error::new(io::ErrorKind::TimedOut, "connecting took too long");
+    let stream = timeout(CONNECT_WAIT, TcpStream::connect(&address)).await.map_err(slow)??;
+    stream.set_nodelay(true)?;
+    // Without a certificate the role is not looked at.
+    let role = links.role().unwrap_or(Role::Datanode);
+    links.connect(stream, role).await.map(TokioIo::new)
 }
 
 fn unavailable(node: NodeId, subject: &str, error: &dyn std::error::Error) -> RaftError {
@@ -62,12 +80,14 @@ impl Transport for Grpc {
         })?;
         let endpoint = Endpoint::from_shared(format!("http://{address}"))
             .map_err(|error| unavailable(node, "the address of", &error))?
-            .connect_timeout(CONNECT_WAIT)
-            .tcp_nodelay(true)
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES);
-        let channel =
-            endpoint.connect().await.map_err(|error| unavailable(node, "connecting to", &error))?;
+        let links = self.links.clone();
+        let dialer = tower::service_fn(move |_: Uri| dial(links.clone(), address.clone()));
+        let channel = endpoint
+            .connect_with_connector(dialer)
+            .await
+            .map_err(|error| unavailable(node, "connecting to", &error))?;
         let mut client = RaftClient::new(channel)
             .max_decoding_message_size(FRAME_BYTES_MAX)
             .max_encoding_message_size(FRAME_BYTES_MAX);

@@ -13,6 +13,7 @@ use partita_proto::range::{Bound, TypedRange};
 use partita_proto::reshape::{Freeze, Reshape, Reshaped};
 use partita_proto::service::{DataService, PartitionSpec, RequestId, WriteReply};
 use partita_proto::value::Value;
+use partita_tls::Links;
 use tokio_util::sync::CancellationToken;
 
 use super::status::every_error;
@@ -122,7 +123,7 @@ async fn a_request_that_is_dropped_is_dropped_on_the_other_side() {
 #[tokio::test]
 async fn a_node_that_hangs_is_unavailable_within_seconds() {
     let (address, _task) = silent().await;
-    let client = DataClient::new(NODE, &address);
+    let client = DataClient::new(&Links::plain(), NODE, &address);
     let begun = Instant::now();
     let (small, large, scan) = tokio::join!(
         client.write(write_request(rows(0..1, 1))),
@@ -141,7 +142,8 @@ async fn a_node_that_stops_amid_everything_is_unavailable_within_seconds() {
     let node = Arc::new(FakeNode::default());
     let served = node.serve().await;
     let stop = CancellationToken::new();
-    let client = DataClient::new(NODE, &relay(&served.address, stop.clone()).await);
+    let client =
+        DataClient::new(&Links::plain(), NODE, &relay(&served.address, stop.clone()).await);
     client.flush_partition(PARTITION).await.unwrap();
     node.hangs.store(true, Ordering::SeqCst);
     let begun = Instant::now();
@@ -166,7 +168,7 @@ async fn a_node_that_is_not_there_is_unavailable_at_once_and_found_when_it_is_ba
         super::served_at(&address, tonic::service::Routes::new(service)).await
     };
     let served = serve().await;
-    let client = DataClient::new(NODE, &address);
+    let client = DataClient::new(&Links::plain(), NODE, &address);
     client.flush_partition(PARTITION).await.unwrap();
     drop(served);
     // The connection ends a moment later.

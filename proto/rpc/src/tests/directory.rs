@@ -6,6 +6,7 @@ use partita_proto::Error;
 use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::member::{Member, Members};
 use partita_proto::service::{DataNodes, DataService};
+use partita_tls::Links;
 use tokio::sync::watch;
 use tonic::service::Routes;
 
@@ -36,7 +37,7 @@ async fn a_node_is_found_where_meta_says_it_is() {
     let (one, two) = (Arc::new(FakeNode::default()), Arc::new(FakeNode::default()));
     let (at_one, at_two) = (serve(NODE, &one).await, serve(NODE, &two).await);
     let (sender, receiver) = watch::channel(members(&[(NODE, &at_one.address, true)]));
-    let directory = Directory::new(receiver);
+    let directory = Directory::new(Links::plain(), receiver);
     flush(&directory, NODE).await.unwrap();
     let client = directory.node(NODE).unwrap();
     sender.send_replace(members(&[(NODE, &at_one.address, false), (OTHER, "", true)]));
@@ -53,7 +54,7 @@ async fn a_node_is_found_where_meta_says_it_is() {
 #[tokio::test]
 async fn a_node_that_is_not_known_is_unavailable() {
     let (sender, receiver) = watch::channel(members(&[(NODE, "127.0.0.1:1", true)]));
-    let directory = Directory::new(receiver);
+    let directory = Directory::new(Links::plain(), receiver);
     let error = directory.node(OTHER).err().unwrap();
     assert_eq!(error, Error::Unavailable("nothing is known of node 8".to_owned()));
     let error = flush(&directory, NODE).await.unwrap_err();
@@ -73,7 +74,7 @@ async fn nodes_that_swapped_addresses_refuse_what_is_for_the_other() {
     let right = [(NODE, at_one.address.as_str(), true), (OTHER, at_two.address.as_str(), true)];
     let swapped = [(NODE, at_two.address.as_str(), true), (OTHER, at_one.address.as_str(), true)];
     let (sender, receiver) = watch::channel(members(&swapped));
-    let directory = Directory::new(receiver);
+    let directory = Directory::new(Links::plain(), receiver);
     for node in [NODE, OTHER] {
         let error = flush(&directory, node).await.unwrap_err();
         assert!(matches!(error, Error::Unavailable(_)), "{error}");
@@ -94,7 +95,7 @@ async fn the_node_of_this_process_is_called_directly() {
     let node = Arc::new(FakeNode::default());
     let (_sender, receiver) = watch::channel(members(&[(OTHER, "", true)]));
     let local = Arc::clone(&node) as Arc<dyn DataService>;
-    let directory = Directory::new(receiver).with_local(NODE, local);
+    let directory = Directory::new(Links::plain(), receiver).with_local(NODE, local);
     flush(&directory, NODE).await.unwrap();
     assert_eq!(node.asked.lock().len(), 1);
     assert_eq!(directory.all(), [OTHER, NODE]);

@@ -19,6 +19,7 @@ use partita_proto::member::{Heartbeat, Member, Members, MetaMember, MetaStanding
 use partita_proto::service::{AdminOrder, Changed, ClusterService, Ddl, MetaService, RequestId};
 use partita_proto::wire::pb;
 use partita_proto::wire::pb::meta_client::MetaClient as Generated;
+use partita_tls::{Links, Role};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
@@ -231,7 +232,7 @@ impl ClusterService for FakeMeta {
 
 fn connect(addresses: &[&str]) -> Arc<MetaClient> {
     let addresses = addresses.iter().map(|address| (*address).to_owned()).collect();
-    MetaClient::connect(addresses, CancellationToken::new())
+    MetaClient::connect(&Links::plain(), addresses, CancellationToken::new())
 }
 
 async fn ready(client: &MetaClient) {
@@ -594,7 +595,7 @@ async fn a_heartbeat_is_not_sent_for_ever() {
 async fn a_meta_that_stops_leading_says_so_to_its_watchers() {
     let meta = FakeMeta::leading();
     let served = meta.serve().await;
-    let mut client = Generated::new(channel(&served.address));
+    let mut client = Generated::new(channel(&Links::plain(), Role::Meta, &served.address));
     let request = pb::WatchRequest { version: 1 };
     let mut frames = client.watch(request).await.unwrap().into_inner();
     let first = frames.message().await.unwrap().unwrap();
@@ -649,7 +650,7 @@ async fn a_slow_watcher_gets_the_newest_and_not_each_step() {
 async fn a_watcher_that_does_not_read_is_not_sent_each_step_over_the_network_either() {
     let meta = FakeMeta::leading();
     let served = meta.serve().await;
-    let mut client = Generated::new(channel(&served.address));
+    let mut client = Generated::new(channel(&Links::plain(), Role::Meta, &served.address));
     let watch = client.watch(pb::WatchRequest { version: 0 }).await.unwrap();
     let mut frames = watch.into_inner();
     for version in 2..=200 {

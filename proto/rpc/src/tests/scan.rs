@@ -19,6 +19,7 @@ use partita_proto::service::{
 };
 use partita_proto::wire::pb;
 use partita_proto::wire::pb::data_client::DataClient as Generated;
+use partita_tls::{Links, Role};
 use tonic::service::Routes;
 
 use super::status::every_error;
@@ -279,7 +280,7 @@ async fn streams_that_nobody_fetches_are_dropped_after_a_while() {
     let node = Arc::new(FakeNode::default());
     let parked = Parked::new(Duration::from_secs(3));
     let served = serve_parked(&node, &parked).await;
-    let mut client = Generated::new(channel(&served.address));
+    let mut client = Generated::new(channel(&Links::plain(), Role::Datanode, &served.address));
     let (alive, made) = (Arc::default(), Arc::default());
     node.scans.lock().push_back(reply(endless(3, &alive, &made)));
     let request = scan_request().to_wire().unwrap();
@@ -308,7 +309,7 @@ async fn streams_that_nobody_fetched_are_dropped_with_the_first_but_not_at_its_e
     let node = Arc::new(FakeNode::default());
     let parked = Parked::new(Duration::from_secs(30));
     let served = serve_parked(&node, &parked).await;
-    let mut client = Generated::new(channel(&served.address));
+    let mut client = Generated::new(channel(&Links::plain(), Role::Datanode, &served.address));
     let (alive, made) = (Arc::default(), Arc::default());
     let request = scan_request().to_wire().unwrap();
     node.scans.lock().push_back(reply(endless(3, &alive, &made)));
