@@ -59,7 +59,7 @@ fn a_crate_depends_only_on_the_layers_below_it() {
         ("frontend/sql", &["proto", "worker", "lanes"]),
         ("frontend", &["proto", "load", "sql", "worker", "lanes"]),
         ("frontend/postgres", &["proto", "frontend"]),
-        ("frontend/http", &["proto", "load", "frontend", "heatmap"]),
+        ("frontend/http", &["proto", "load", "tls", "frontend", "heatmap"]),
         // The lab speaks to servers from outside; its virtual cluster knows no server at all.
         ("lab", &["proto", "load", "heatmap", "hotspot", "tsbs", "yardstick"]),
         ("lab/hotspot", &["load", "heatmap"]),

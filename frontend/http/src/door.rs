@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use partita_frontend::{Frontend, Session, SessionOptions, SqlError};
+use partita_proto::access::Identity;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
@@ -51,17 +52,22 @@ impl Door {
         })
     }
 
-    /// A session for one request.
+    /// A session of an identity, for one request.
     ///
     /// # Errors
-    /// When the database does not exist.
+    /// When the database does not exist for the identity.
     pub(crate) fn session(
         &self,
+        identity: Identity,
         database: &str,
         application: &str,
     ) -> Result<Arc<Session>, SqlError> {
+        let access = self.frontend.access();
+        let user = access.role(identity.login).map(|role| role.name.clone());
         let session = self.frontend.session(SessionOptions {
+            user: user.unwrap_or_default(),
             application: application.to_owned(),
+            identity,
             ..SessionOptions::default()
         });
         session.set_database(database)?;
