@@ -307,6 +307,7 @@ pub(crate) fn field(form: &[u8], name: &str) -> Option<String> {
 
 /// The response to a request whose identity is missing, wrong or not sufficient.
 fn refuse(form: Form, error: &SqlError, page: Option<&str>) -> Response {
+    let error = &nameless(error);
     if form == Form::Flight {
         return flight::status_of(error).into_http::<Body>();
     }
@@ -321,6 +322,14 @@ fn refuse(form: Form, error: &SqlError, page: Option<&str>) -> Response {
         challenge(&mut response, form);
     }
     response
+}
+
+/// A refusal without the name that the client gave, which may be a secret in the wrong place.
+fn nameless(error: &SqlError) -> SqlError {
+    if error.sqlstate == "28P01" && error.hint.is_none() {
+        return SqlError::new("28P01", "authentication failed");
+    }
+    error.clone()
 }
 
 /// A refusal of the authenticator for HTTP: 429 for too many attempts, which its hint tells by the time to wait.
