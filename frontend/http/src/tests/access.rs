@@ -27,8 +27,15 @@ use partita_proto::access::{
 use partita_proto::catalog::Catalog;
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId, TokenId};
 use partita_proto::load::PartitionLoad;
+use partita_tls::rustls::crypto::ring;
+use partita_tls::rustls::pki_types::pem::PemObject;
+use partita_tls::rustls::pki_types::{CertificateDer, ServerName};
+use partita_tls::rustls::{ALL_VERSIONS, ClientConfig, RootCertStore};
+use partita_tls::tokio_rustls::TlsConnector;
+use partita_tls::{DoorFiles, Reloading, Role as TlsRole, TlsOptions, issue};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{Api, PATIENCE, Server};
 use crate::HttpOptions;
@@ -597,5 +604,73 @@ async fn flight_authenticates_each_call_and_statements_belong_to_their_identity(
     };
     assert!(refused.to_string().contains("permission denied"), "{refused}");
     drop((open, expired, reader, prepared, stranger, flight));
+    server.stop().await;
+}
+
+/// Options of a port with a certificate for this host, and a client's trust in it.
+fn encrypted(dir: &std::path::Path, host: &str) -> (HttpOptions, RootCertStore) {
+    issue::init(dir).unwrap();
+    let request = issue::Request {
+        role: TlsRole::Frontend,
+        name: "frontend1".to_owned(),
+        hosts: vec![host.to_owned()],
+        days: 30,
+    };
+    let member = issue::issue(dir, &request).unwrap();
+    let files = DoorFiles {
+        certificate: member.join("cert.pem"),
+        key: member.join("key.pem"),
+        client_authorities: None,
+    };
+    let options = TlsOptions { tls12: true, alpn: crate::alpn() };
+    let tls = Reloading::new(
+        move || partita_tls::Door::load(&files),
+        move |door: &partita_tls::Door| door.server_config(&options),
+    );
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(dir.join("ca.pem")).unwrap() {
+        roots.add(certificate.unwrap()).unwrap();
+    }
+    (HttpOptions { tls: Some(Arc::new(tls.unwrap())), ..HttpOptions::default() }, roots)
+}
+
+#[tokio::test]
+async fn a_port_with_a_certificate_speaks_tls_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let (options, roots) = encrypted(dir.path(), "db.example.com");
+    let server = Server::start(options).await;
+    let ping = b"GET /ping HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    // The beginning of HTTP/2, with an empty SETTINGS frame.
+    let begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    for protocol in [None, Some("http/1.1"), Some("h2")] {
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(ALL_VERSIONS)
+            .unwrap()
+            .with_root_certificates(roots.clone())
+            .with_no_client_auth();
+        config.alpn_protocols = protocol.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let connector = TlsConnector::from(Arc::new(config));
+        let name = ServerName::try_from("db.example.com").unwrap();
+        let mut stream = connector.connect(name, server.connect().await).await.unwrap();
+        let chosen = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
+        assert_eq!(chosen.as_deref(), protocol.map(str::as_bytes));
+        let is_http2 = protocol == Some("h2");
+        let sent: &[u8] = if is_http2 { begin } else { ping };
+        stream.write_all(sent).await.unwrap();
+        stream.flush().await.unwrap();
+        let mut answer = [0; 9];
+        stream.read_exact(&mut answer).await.unwrap();
+        if is_http2 {
+            assert_eq!(answer[3], 4, "a SETTINGS frame: {answer:?}");
+        } else {
+            assert_eq!(&answer, b"HTTP/1.1 ");
+        }
+    }
+    let mut plain = server.connect().await;
+    plain.write_all(ping).await.unwrap();
+    let mut answer = Vec::new();
+    // A reset is a refusal too.
+    drop(plain.read_to_end(&mut answer).await);
+    assert!(!answer.starts_with(b"HTTP/"), "{}", String::from_utf8_lossy(&answer));
     server.stop().await;
 }
