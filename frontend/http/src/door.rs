@@ -5,6 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use partita_frontend::{Frontend, Session, SessionOptions, SqlError};
 use partita_proto::access::Identity;
+use partita_proto::catalog::DEFAULT_DATABASE;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
@@ -70,7 +71,10 @@ impl Door {
             identity,
             ..SessionOptions::default()
         });
-        session.set_database(database)?;
+        // Clients that name no database are in the default one, and may name tables of others if they do not see it.
+        if database != DEFAULT_DATABASE {
+            session.set_database(database)?;
+        }
         Ok(session)
     }
 
