@@ -224,7 +224,7 @@ fn the_columns_of_explain_hotspot_are_described() {
 fn each_route_is_described() {
     let mut routes = BTreeSet::new();
     for text in sources("frontend/http/src") {
-        routes.extend(names_after(&text, ".route(").into_iter().map(str::to_owned));
+        routes.extend(names_after(&text, "    route(").into_iter().map(str::to_owned));
     }
     assert!(routes.len() >= 20, "only {routes:?} were found");
     let page = page("docs/http.md");

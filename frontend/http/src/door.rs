@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use partita_frontend::{Frontend, Session, SessionOptions, SqlError};
+use partita_proto::access::Identity;
+use partita_proto::catalog::DEFAULT_DATABASE;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
@@ -51,20 +53,28 @@ impl Door {
         })
     }
 
-    /// A session for one request.
+    /// A session of an identity, for one request.
     ///
     /// # Errors
-    /// When the database does not exist.
+    /// When the database does not exist for the identity.
     pub(crate) fn session(
         &self,
+        identity: Identity,
         database: &str,
         application: &str,
     ) -> Result<Arc<Session>, SqlError> {
+        let access = self.frontend.access();
+        let user = access.role(identity.login).map(|role| role.name.clone());
         let session = self.frontend.session(SessionOptions {
+            user: user.unwrap_or_default(),
             application: application.to_owned(),
+            identity,
             ..SessionOptions::default()
         });
-        session.set_database(database)?;
+        // Clients that name no database are in the default one, and may name tables of others if they do not see it.
+        if database != DEFAULT_DATABASE {
+            session.set_database(database)?;
+        }
         Ok(session)
     }
 

@@ -8,8 +8,9 @@
 //! ```
 //!
 //! The database is that of the ticket, the path or the command, or else of the `database` header, or else the default.
-//! There are no sessions across calls except for prepared statements (`prepared.rs`). Handshakes always succeed; tokens
-//! are accepted and ignored.
+//! There are no sessions across calls except for prepared statements (`prepared.rs`), which belong to the identity that
+//! prepared them. The middleware authenticates every call, a handshake too: its response has a bearer token for further
+//! calls, so that a client need not send a password with each.
 
 mod encode;
 mod ipc;
@@ -30,12 +31,16 @@ use arrow_flight::{
     HandshakeRequest, HandshakeResponse, PollInfo, PutResult, SchemaResult, Ticket,
 };
 use futures::Stream;
+use partita_proto::access::Identity;
 use partita_proto::catalog::DEFAULT_DATABASE;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::caller::Caller;
 use crate::door::Door;
 use sql::SqlFlight;
+
+pub(crate) use status::status_of;
 
 /// A stream of responses.
 pub(crate) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send + 'static>>;
@@ -49,6 +54,16 @@ pub(crate) fn database_of(headers: &MetadataMap) -> &str {
         .iter()
         .find_map(|name| headers.get(*name)?.to_str().ok().filter(|value| !value.is_empty()))
         .unwrap_or(DEFAULT_DATABASE)
+}
+
+/// The identity of a call.
+///
+/// # Errors
+/// When the call did not pass the middleware.
+pub(crate) fn identity_of<T>(request: &Request<T>) -> Result<Identity, Status> {
+    let caller = request.extensions().get::<Caller>();
+    let missing = || Status::unauthenticated("authentication is required");
+    caller.map(|caller| caller.identity).ok_or_else(missing)
 }
 
 /// The Flight service of both client families.
@@ -127,8 +142,10 @@ impl FlightService for Flight {
         request: Request<Ticket>,
     ) -> Result<Response<Self::DoGetStream>, Status> {
         if is_json(&request.get_ref().ticket) {
+            let identity = identity_of(&request)?;
             let database = database_of(request.metadata()).to_owned();
-            return run::json_ticket(&self.door, &database, &request.get_ref().ticket).await;
+            return run::json_ticket(&self.door, identity, &database, &request.get_ref().ticket)
+                .await;
         }
         FlightService::do_get(&self.sql, request).await
     }

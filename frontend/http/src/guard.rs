@@ -9,8 +9,8 @@
 //!
 //! Browsers set these headers themselves, and pages cannot change them; other clients send only Host, and are not
 //! restricted. A name cannot be rebound to an address, so Host may be any address. No browser speaks HTTP/2 without
-//! TLS: names are not checked for HTTP/2, which gRPC clients speak. A GET request may only read, which depends on its
-//! statements ([`partita_frontend::Statement::reads`]).
+//! TLS, and over TLS a rebound name does not match the certificate: names are not checked for HTTP/2, which gRPC clients
+//! speak. A GET request may only read, which depends on its statements ([`partita_frontend::Statement::reads`]).
 //!
 //! Sources: the Fetch standard (Origin, CORS) and Fetch Metadata Request Headers.
 
@@ -27,7 +27,7 @@ const DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 /// The name that disables the check of names.
 const ANY_NAME: &str = "*";
 /// Paths that execute statements from the URL; links of other sites must not lead there.
-const RUNS_STATEMENTS: [&str; 2] = ["/v1/sql", "/api/v3/query_sql"];
+pub(crate) const RUNS_STATEMENTS: [&str; 2] = ["/v1/sql", "/api/v3/query_sql"];
 
 /// The host names and origins that are admitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,25 +8,29 @@
 //! | `/v1/heatmap.svg`, `/v1/heatmap.png` | the same, drawn; with `width`, `height`, `theme` (`dark`, `light`) |
 //!
 //! Invariants: meta computes the heatmap and the frontend adds advice; errors are `{"error": "text"}`; the size of a
-//! drawing is bounded, and drawings are made on threads that may block.
+//! drawing is bounded, and drawings are made on threads that may block; figures are shown of tables all of whose rows
+//! the caller may read, and other tables do not exist unless the caller sees their names.
 
 use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use partita_heatmap::{Heatmap, Metric, Mode, Style, Theme, key_of_hex};
 use partita_load::Class;
+use partita_proto::access::{Action, Need, Object, Permit, Sight};
 use partita_proto::blocking;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::load::HeatmapRequest;
 
+use crate::caller::Caller;
 use crate::door::Door;
 use crate::error::{ApiError, Dialect};
+use crate::pages::logout_form;
 use crate::parameters::Parameters;
 use crate::tables_json;
 
@@ -43,24 +47,39 @@ const HEIGHT_MAX: u32 = 4_096;
 /// The page does not depend on the request.
 static PAGE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(partita_heatmap::page(&[])));
 
-/// `GET /heatmap`.
-pub(crate) async fn page() -> Response {
-    body("text/html; charset=utf-8", PAGE.clone())
+/// `GET /heatmap`; with a form that signs out, for a caller with a cookie.
+pub(crate) async fn page(Extension(caller): Extension<Caller>) -> Response {
+    let page = match (&caller.csrf, std::str::from_utf8(&PAGE)) {
+        (Some(csrf), Ok(page)) => {
+            Bytes::from(page.replacen("</header>", &format!("{}</header>", logout_form(csrf)), 1))
+        }
+        _ => PAGE.clone(),
+    };
+    body("text/html; charset=utf-8", page)
 }
 
 /// `GET /v1/tables.json`.
-pub(crate) async fn tables(State(door): State<Arc<Door>>) -> Response {
+pub(crate) async fn tables(
+    State(door): State<Arc<Door>>,
+    Extension(caller): Extension<Caller>,
+) -> Response {
     let Some(report) = door.frontend.load().await else {
         return refused(&ApiError::busy("the load of the tables is not known yet; try again"));
     };
-    let list = tables_json::tables(&report, &door.frontend.catalog());
+    let viewer = door.frontend.viewer(caller.identity);
+    let is_shown = |table| viewer.sight_of(table) == Sight::All;
+    let list = tables_json::tables(&report, &viewer.catalog(), is_shown);
     ([(CACHE_CONTROL, "no-store")], Json(list)).into_response()
 }
 
 /// `GET /v1/heatmap.json`.
-pub(crate) async fn json(State(door): State<Arc<Door>>, uri: Uri) -> Response {
+pub(crate) async fn json(
+    State(door): State<Arc<Door>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Response {
     answer(async {
-        let request = HeatmapQuery::parse(&door, &uri)?;
+        let request = HeatmapQuery::parse(&door, &caller, &uri)?;
         let heatmap = request.heatmap(&door).await?;
         Ok(([(CACHE_CONTROL, "no-store")], Json(heatmap)).into_response())
     })
@@ -68,9 +87,13 @@ pub(crate) async fn json(State(door): State<Arc<Door>>, uri: Uri) -> Response {
 }
 
 /// `GET /v1/heatmap.svg`.
-pub(crate) async fn svg(State(door): State<Arc<Door>>, uri: Uri) -> Response {
+pub(crate) async fn svg(
+    State(door): State<Arc<Door>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Response {
     answer(async {
-        let request = HeatmapQuery::parse(&door, &uri)?;
+        let request = HeatmapQuery::parse(&door, &caller, &uri)?;
         let heatmap = request.heatmap(&door).await?;
         let drawn = blocking::spawn(move || partita_heatmap::svg(&heatmap, request.style));
         let drawn = drawn.await.map_err(|error| ApiError::internal(error.to_string()))?;
@@ -80,9 +103,13 @@ pub(crate) async fn svg(State(door): State<Arc<Door>>, uri: Uri) -> Response {
 }
 
 /// `GET /v1/heatmap.png`.
-pub(crate) async fn png(State(door): State<Arc<Door>>, uri: Uri) -> Response {
+pub(crate) async fn png(
+    State(door): State<Arc<Door>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Response {
     answer(async {
-        let request = HeatmapQuery::parse(&door, &uri)?;
+        let request = HeatmapQuery::parse(&door, &caller, &uri)?;
         let heatmap = request.heatmap(&door).await?;
         let drawn = blocking::spawn(move || partita_heatmap::png(&heatmap, request.style));
         let drawn = drawn.await.map_err(|error| ApiError::internal(error.to_string()))?;
@@ -109,19 +136,18 @@ fn body(content_type: &'static str, bytes: Bytes) -> Response {
 /// A parsed request for a heatmap.
 struct HeatmapQuery {
     table: Arc<Table>,
+    permit: Permit,
     request: HeatmapRequest,
     style: Style,
 }
 
 impl HeatmapQuery {
-    fn parse(door: &Door, uri: &Uri) -> Result<Self, ApiError> {
+    fn parse(door: &Door, caller: &Caller, uri: &Uri) -> Result<Self, ApiError> {
         // The table and what is measured.
         let parameters = Parameters::of(uri);
         let name =
             parameters.get("table").ok_or_else(|| ApiError::bad_request("table is required"))?;
-        let table = table_named(&door.frontend.catalog(), name).ok_or_else(|| {
-            ApiError::new(StatusCode::NOT_FOUND, format!("table \"{name}\" does not exist"))
-        })?;
+        let (table, permit) = visible_table(door, caller, name)?;
         let metric = match parameters.get("metric") {
             None => Metric::WriteRows,
             Some(name) => Metric::named(name).ok_or_else(|| {
@@ -160,12 +186,12 @@ impl HeatmapQuery {
             )?,
             theme: one_of(&parameters, "theme", [("dark", Theme::Dark), ("light", Theme::Light)])?,
         };
-        Ok(Self { table, request, style })
+        Ok(Self { table, permit, request, style })
     }
 
     /// The heatmap from meta, with advice for its verdicts.
     async fn heatmap(&self, door: &Door) -> Result<Heatmap, ApiError> {
-        let json = door.frontend.heatmap(self.request.clone()).await?;
+        let json = door.frontend.heatmap(&self.permit, self.request.clone()).await?;
         let mut heatmap: Heatmap = serde_json::from_slice(&json)
             .map_err(|error| ApiError::internal(format!("cannot decode the heatmap: {error}")))?;
         if !heatmap.verdicts.is_empty()
@@ -181,6 +207,34 @@ impl HeatmapQuery {
         }
         Ok(heatmap)
     }
+}
+
+/// The table with this name, with the permit to see its figures.
+///
+/// # Errors
+/// 404 when the table does not exist for the caller, 403 when the caller may not read all of its rows.
+fn visible_table(
+    door: &Door,
+    caller: &Caller,
+    name: &str,
+) -> Result<(Arc<Table>, Permit), ApiError> {
+    let viewer = door.frontend.viewer(caller.identity);
+    let catalog = viewer.catalog();
+    let missing =
+        || ApiError::new(StatusCode::NOT_FOUND, format!("table \"{name}\" does not exist"));
+    let table = table_named(&catalog, name).ok_or_else(missing)?;
+    let database = catalog.databases.get(&table.database).cloned().ok_or_else(missing)?;
+    match viewer.sight(&database, &table) {
+        Sight::All => {}
+        Sight::None => return Err(missing()),
+        Sight::Names | Sight::Rows(_) => {
+            let message = format!("permission denied for table {name}");
+            return Err(ApiError::new(StatusCode::FORBIDDEN, message));
+        }
+    }
+    let object = Object::Table { database, table: Arc::clone(&table) };
+    let permit = viewer.check(&[Need::new(Action::Select, object)])?;
+    Ok((table, permit))
 }
 
 /// A table's name for parameter `table`: with its database, unless that is the default one.

@@ -176,7 +176,7 @@ impl DoorMetrics {
     }
 }
 
-/// `GET /metrics`.
+/// `GET /metrics`: figures of the whole cluster, with the names of all tables that have load.
 pub(crate) async fn metrics(State(door): State<Arc<Door>>) -> Response {
     door.metrics.load.take(door.frontend.load().await);
     match door.metrics.text() {

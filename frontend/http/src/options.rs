@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use partita_proto::health::{Health, Well};
+use partita_tls::Reloading;
+use partita_tls::rustls::ServerConfig;
 
 use crate::guard::Guard;
 
@@ -43,6 +45,13 @@ pub struct HttpOptions {
     pub guard: Guard,
     /// Reports parts of the process that are out of service, for `/health` and `/ready`.
     pub health: Arc<dyn Health>,
+    /// TLS of the port, which then speaks nothing else; `None`: plain text. The configuration must offer
+    /// [`crate::alpn`].
+    pub tls: Option<Arc<Reloading<Arc<ServerConfig>>>>,
+    /// True if `/metrics` needs neither an identity nor MONITOR.
+    pub metrics_open: bool,
+    /// Time after which a page or a client of a Flight handshake has to sign in again.
+    pub session_time: Duration,
 }
 
 impl Default for HttpOptions {
@@ -64,6 +73,9 @@ impl Default for HttpOptions {
             prepared_bytes_max: 64 << 20,
             guard: Guard::default(),
             health: Arc::new(Well),
+            tls: None,
+            metrics_open: false,
+            session_time: Duration::from_secs(12 * 60 * 60),
         }
     }
 }

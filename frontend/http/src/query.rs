@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, StringViewArray, UInt64Array};
 use arrow::record_batch::RecordBatch;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::Response;
@@ -18,6 +18,7 @@ use partita_frontend::{Output, Session, SqlError, Statement};
 use serde_json::Value;
 
 use crate::body;
+use crate::caller::Caller;
 use crate::door::Door;
 use crate::error::{ApiError, Dialect};
 use crate::format::{
@@ -86,12 +87,13 @@ impl Format {
 /// `GET` and `POST /api/v3/query_sql`.
 pub(crate) async fn query_sql(
     State(door): State<Arc<Door>>,
+    Extension(caller): Extension<Caller>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    match answer(&door, &method, &uri, &headers, body).await {
+    match answer(&door, &caller, &method, &uri, &headers, body).await {
         Ok(response) => response,
         Err(error) => error.respond(Dialect::InfluxV3),
     }
@@ -144,6 +146,7 @@ pub(crate) async fn query_request(
 
 async fn answer(
     door: &Door,
+    caller: &Caller,
     method: &Method,
     uri: &Uri,
     headers: &HeaderMap,
@@ -165,7 +168,7 @@ async fn answer(
         })?,
         None => header(headers, ACCEPT.as_str()).and_then(Format::accepted).unwrap_or(Format::Json),
     };
-    let session = door.session(database, "http")?;
+    let session = door.session(caller.identity, database, "http")?;
     let output = run(&session, sql, &values, *method != Method::POST).await?;
     respond(session, output, format).await
 }

@@ -1,10 +1,15 @@
-//! Maps paths to handlers.
+//! The table of routes, and the router that is built from it.
+//!
+//! ```text
+//!   guard ─▶ path and method, of the table ─▶ authenticate: what the route needs ─▶ handler
+//! ```
 //!
 //! Before the path is matched, [`crate::guard`] decides whether the request is admitted; responses to pages of allowed
 //! origins have CORS headers, and OPTIONS is answered with 204. No response may be shown or run within another origin's
-//! page. Unknown paths give 404 and known ones with another method 405, both with JSON. `Authorization` headers are
-//! accepted and ignored: this server does not authenticate clients yet, and therefore listens only on loopback by
-//! default.
+//! page. Unknown paths give 404 and known ones with another method 405, both with JSON.
+//!
+//! Invariant: a path has a handler only if [`ROUTES`] names it, with what it needs; [`crate::sign_in`] stands before
+//! every handler.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,6 +18,7 @@ use arrow_flight::flight_service_server::FlightServiceServer;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
+use axum::handler::Handler;
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_MAX_AGE, ALLOW, CONTENT_SECURITY_POLICY, ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
@@ -20,15 +26,17 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodFilter, MethodRouter, on, on_service};
+use partita_proto::access::Door as DoorKind;
+use serde_json::json;
 use tonic::codec::CompressionEncoding;
-use tonic::service::Routes;
 
 use crate::door::Door;
 use crate::error::{ApiError, Dialect};
 use crate::flight::Flight;
 use crate::guard::Admitted;
-use crate::{heatmap, metrics, query, sql_api, status, write};
+use crate::sign_in::authenticate;
+use crate::{heatmap, metrics, pages, query, sql_api, status, write};
 
 /// Maximum size of a Flight message, in either direction.
 const FLIGHT_MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -42,37 +50,235 @@ const COMMON_HEADERS: [(HeaderName, &str); 3] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// The paths of HTTP and gRPC.
+/// Right that a route needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// None, and no identity: anybody may know the response.
+    Open,
+    /// An identity; the response has what it may see.
+    Identity,
+    /// MONITOR on the cluster, unless [`crate::HttpOptions::metrics_open`] is set.
+    Metrics,
+    /// An identity; its session checks each statement.
+    Statement,
+    /// An identity; each table of the lines is checked before its rows are written.
+    Lines,
+    /// An identity; the call's command decides, as for a statement or for the rows of a table.
+    Call,
+}
+
+/// Form in which a route's clients authenticate and are told errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    InfluxV1,
+    InfluxV2,
+    InfluxV3,
+    Greptime,
+    /// Arrow Flight: gRPC.
+    Flight,
+    /// A page: a browser is led to the login.
+    Page,
+    /// Data that a page's script fetches.
+    PageData,
+}
+
+impl Form {
+    /// Dialect of errors.
+    pub(crate) fn dialect(self) -> Dialect {
+        match self {
+            Self::InfluxV1 => Dialect::InfluxV1,
+            Self::InfluxV2 => Dialect::InfluxV2,
+            Self::InfluxV3 | Self::Greptime | Self::Flight | Self::Page | Self::PageData => {
+                Dialect::InfluxV3
+            }
+        }
+    }
+
+    /// An error that no handler has told.
+    pub(crate) fn respond(self, error: &ApiError) -> Response {
+        if self != Self::Greptime {
+            return error.respond(self.dialect());
+        }
+        let code = match error.status {
+            StatusCode::UNAUTHORIZED => 7002,
+            StatusCode::FORBIDDEN => 7006,
+            _ => 1004,
+        };
+        let body = json!({ "code": code, "error": error.message, "execution_time_ms": 0 });
+        error.respond_with(&body)
+    }
+
+    /// Value of WWW-Authenticate.
+    pub(crate) fn challenge(self) -> &'static str {
+        match self {
+            Self::InfluxV1 | Self::Greptime => "Basic realm=\"partita\"",
+            Self::InfluxV2 => "Token realm=\"partita\"",
+            Self::InfluxV3 | Self::Flight | Self::Page | Self::PageData => {
+                "Bearer realm=\"partita\""
+            }
+        }
+    }
+
+    /// True if the parameters `u` and `p` authenticate.
+    pub(crate) fn takes_parameters(self) -> bool {
+        self == Self::InfluxV1
+    }
+
+    /// True if the cookie of a web session authenticates.
+    pub(crate) fn takes_cookies(self) -> bool {
+        matches!(self, Self::Page | Self::PageData)
+    }
+
+    /// Protocol, for identities and logs.
+    pub(crate) fn door(self) -> DoorKind {
+        if self == Self::Flight { DoorKind::Flight } else { DoorKind::Http }
+    }
+}
+
+/// Handler of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    WriteV1,
+    WriteV2,
+    WriteV3,
+    QuerySql,
+    Sql,
+    Ping,
+    Health,
+    Ready,
+    GreptimeHealth,
+    Status,
+    Metrics,
+    LoginForm,
+    Login,
+    Logout,
+    Heatmap,
+    Tables,
+    HeatmapJson,
+    HeatmapSvg,
+    HeatmapPng,
+    Flight,
+}
+
+/// A path with the methods that have one handler.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) path: &'static str,
+    /// GET includes HEAD.
+    pub(crate) methods: &'static [&'static str],
+    pub(crate) endpoint: Endpoint,
+    pub(crate) needs: Needs,
+    pub(crate) form: Form,
+}
+
+const GET: &[&str] = &["GET"];
+const POST: &[&str] = &["POST"];
+const BOTH: &[&str] = &["GET", "POST"];
+
+const fn route(
+    path: &'static str,
+    methods: &'static [&'static str],
+    endpoint: Endpoint,
+    needs: Needs,
+    form: Form,
+) -> Route {
+    Route { path, methods, endpoint, needs, form }
+}
+
+const fn flight(path: &'static str) -> Route {
+    route(path, POST, Endpoint::Flight, Needs::Call, Form::Flight)
+}
+
+/// All routes of HTTP and gRPC.
+pub(crate) static ROUTES: &[Route] = &[
+    // Line protocol.
+    route("/api/v2/write", POST, Endpoint::WriteV2, Needs::Lines, Form::InfluxV2),
+    route("/write", POST, Endpoint::WriteV1, Needs::Lines, Form::InfluxV1),
+    route("/api/v3/write_lp", POST, Endpoint::WriteV3, Needs::Lines, Form::InfluxV3),
+    route("/v1/influxdb/write", POST, Endpoint::WriteV1, Needs::Lines, Form::InfluxV1),
+    route("/v1/influxdb/api/v2/write", POST, Endpoint::WriteV2, Needs::Lines, Form::InfluxV2),
+    // SQL.
+    route("/api/v3/query_sql", BOTH, Endpoint::QuerySql, Needs::Statement, Form::InfluxV3),
+    route("/v1/sql", BOTH, Endpoint::Sql, Needs::Statement, Form::Greptime),
+    // State.
+    route("/ping", BOTH, Endpoint::Ping, Needs::Open, Form::InfluxV1),
+    route("/v1/influxdb/ping", GET, Endpoint::Ping, Needs::Open, Form::InfluxV1),
+    route("/health", GET, Endpoint::Health, Needs::Open, Form::InfluxV2),
+    route("/v1/influxdb/health", GET, Endpoint::Health, Needs::Open, Form::InfluxV2),
+    route("/ready", GET, Endpoint::Ready, Needs::Open, Form::InfluxV2),
+    route("/v1/health", GET, Endpoint::GreptimeHealth, Needs::Open, Form::Greptime),
+    route("/status", GET, Endpoint::Status, Needs::Identity, Form::InfluxV3),
+    route("/metrics", GET, Endpoint::Metrics, Needs::Metrics, Form::PageData),
+    // Pages.
+    route("/login", GET, Endpoint::LoginForm, Needs::Open, Form::Page),
+    route("/login", POST, Endpoint::Login, Needs::Open, Form::Page),
+    route("/logout", POST, Endpoint::Logout, Needs::Identity, Form::Page),
+    route("/heatmap", GET, Endpoint::Heatmap, Needs::Identity, Form::Page),
+    route("/v1/tables.json", GET, Endpoint::Tables, Needs::Identity, Form::PageData),
+    route("/v1/heatmap.json", GET, Endpoint::HeatmapJson, Needs::Identity, Form::PageData),
+    route("/v1/heatmap.svg", GET, Endpoint::HeatmapSvg, Needs::Identity, Form::PageData),
+    route("/v1/heatmap.png", GET, Endpoint::HeatmapPng, Needs::Identity, Form::PageData),
+    // Arrow Flight.
+    flight("/arrow.flight.protocol.FlightService/Handshake"),
+    flight("/arrow.flight.protocol.FlightService/ListFlights"),
+    flight("/arrow.flight.protocol.FlightService/GetFlightInfo"),
+    flight("/arrow.flight.protocol.FlightService/PollFlightInfo"),
+    flight("/arrow.flight.protocol.FlightService/GetSchema"),
+    flight("/arrow.flight.protocol.FlightService/DoGet"),
+    flight("/arrow.flight.protocol.FlightService/DoPut"),
+    flight("/arrow.flight.protocol.FlightService/DoExchange"),
+    flight("/arrow.flight.protocol.FlightService/DoAction"),
+    flight("/arrow.flight.protocol.FlightService/ListActions"),
+];
+
+/// A handler for the methods of a route.
+fn with<T: 'static>(route: &Route, handler: impl Handler<T, Arc<Door>>) -> MethodRouter<Arc<Door>> {
+    on(filter(route), handler)
+}
+
+fn filter(route: &Route) -> MethodFilter {
+    match (route.methods.contains(&"GET"), route.methods.contains(&"POST")) {
+        (true, true) => MethodFilter::GET.or(MethodFilter::POST),
+        (true, false) => MethodFilter::GET,
+        (false, _) => MethodFilter::POST,
+    }
+}
+
+/// The router of all [`ROUTES`], and of nothing else.
 pub(crate) fn routes(door: &Arc<Door>) -> Router {
-    let http = Router::new()
-        .route("/api/v2/write", post(write::v2))
-        .route("/write", post(write::v1))
-        .route("/api/v3/write_lp", post(write::v3))
-        .route("/v1/influxdb/write", post(write::v1))
-        .route("/v1/influxdb/api/v2/write", post(write::v2))
-        .route("/api/v3/query_sql", get(query::query_sql).post(query::query_sql))
-        .route("/v1/sql", get(sql_api::sql).post(sql_api::sql))
-        .route("/ping", get(status::ping).post(status::ping))
-        .route("/v1/influxdb/ping", get(status::ping))
-        .route("/health", get(status::health))
-        .route("/v1/influxdb/health", get(status::health))
-        .route("/ready", get(status::ready))
-        .route("/v1/health", get(status::greptime_health))
-        .route("/status", get(status::status))
-        .route("/metrics", get(metrics::metrics))
-        .route("/heatmap", get(heatmap::page))
-        .route("/v1/tables.json", get(heatmap::tables))
-        .route("/v1/heatmap.json", get(heatmap::json))
-        .route("/v1/heatmap.svg", get(heatmap::svg))
-        .route("/v1/heatmap.png", get(heatmap::png))
-        .with_state(Arc::clone(door));
-    let flight = FlightServiceServer::new(Flight::new(Arc::clone(door)))
+    let grpc = FlightServiceServer::new(Flight::new(Arc::clone(door)))
         .max_decoding_message_size(FLIGHT_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(FLIGHT_MESSAGE_BYTES_MAX)
         .accept_compressed(CompressionEncoding::Gzip);
-    // tonic's own fallback is left out: unknown paths are handled by the one below.
-    let grpc = Routes::from(Router::new()).add_service(flight).into_axum_router();
-    http.merge(grpc)
+    let mut router = Router::new();
+    for route in ROUTES {
+        let handlers = match route.endpoint {
+            Endpoint::WriteV1 => with(route, write::v1),
+            Endpoint::WriteV2 => with(route, write::v2),
+            Endpoint::WriteV3 => with(route, write::v3),
+            Endpoint::QuerySql => with(route, query::query_sql),
+            Endpoint::Sql => with(route, sql_api::sql),
+            Endpoint::Ping => with(route, status::ping),
+            Endpoint::Health => with(route, status::health),
+            Endpoint::Ready => with(route, status::ready),
+            Endpoint::GreptimeHealth => with(route, status::greptime_health),
+            Endpoint::Status => with(route, status::status),
+            Endpoint::Metrics => with(route, metrics::metrics),
+            Endpoint::LoginForm => with(route, pages::form),
+            Endpoint::Login => with(route, pages::login),
+            Endpoint::Logout => with(route, pages::logout),
+            Endpoint::Heatmap => with(route, heatmap::page),
+            Endpoint::Tables => with(route, heatmap::tables),
+            Endpoint::HeatmapJson => with(route, heatmap::json),
+            Endpoint::HeatmapSvg => with(route, heatmap::svg),
+            Endpoint::HeatmapPng => with(route, heatmap::png),
+            Endpoint::Flight => on_service(filter(route), grpc.clone()),
+        };
+        let state = (Arc::clone(door), route);
+        router = router.route(route.path, handlers.layer(from_fn_with_state(state, authenticate)));
+    }
+    router
+        .with_state(Arc::clone(door))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .layer(from_fn_with_state(Arc::clone(door), count_request))
@@ -170,7 +376,7 @@ fn allow(headers: &mut HeaderMap, origin: HeaderValue) {
     set(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
     set(
         ACCESS_CONTROL_ALLOW_HEADERS,
-        "Accept, Authorization, Content-Encoding, Content-Type, User-Agent, X-Requested-With",
+        "Accept, Authorization, Content-Encoding, Content-Type, User-Agent, X-Partita-Csrf, X-Requested-With",
     );
     set(ACCESS_CONTROL_MAX_AGE, "86400");
 }

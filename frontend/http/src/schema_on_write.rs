@@ -8,8 +8,9 @@
 use std::sync::Arc;
 
 use partita_frontend::{Frontend, SqlError};
+use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
-use partita_proto::id::{ColumnId, SchemaVersion};
+use partita_proto::id::{ColumnId, RoleId, SchemaVersion};
 use partita_proto::placement::Placement;
 use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema, Unit};
 use partita_proto::service::{Ddl, NewTable, TableChange};
@@ -47,21 +48,31 @@ pub(crate) fn check_database_name(name: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// Those of meta.
-pub(crate) async fn make_database(frontend: &Frontend, name: &str) -> Result<(), SqlError> {
+pub(crate) async fn make_database(
+    frontend: &Frontend,
+    permit: &Permit,
+    name: &str,
+) -> Result<(), SqlError> {
     if frontend.catalog().databases.contains_key(name) {
         return Ok(());
     }
-    let ddl = Ddl::CreateDatabase { name: name.to_owned(), if_not_exists: true, ttl: None };
-    frontend.change(ddl).await?;
+    let ddl = Ddl::CreateDatabase {
+        name: name.to_owned(),
+        if_not_exists: true,
+        ttl: None,
+        owner: permit.role(),
+    };
+    frontend.change(permit, ddl).await?;
     Ok(())
 }
 
-/// Creates or extends a table so that rows fit.
+/// Creates or extends a table so that rows fit; the permit is that for the rows.
 ///
 /// # Errors
 /// Those of meta, unless the table is no longer the one that the rows were read for.
 pub(crate) async fn make_table(
     frontend: &Frontend,
+    permit: &Permit,
     database: &str,
     hints: &Hints,
     rows: &TableRows,
@@ -77,12 +88,12 @@ pub(crate) async fn make_table(
             change: TableChange::AddColumns { columns: new_columns(rows), if_not_exists: true },
         },
         None => Ddl::CreateTable {
-            table: Box::new(new_table(database, hints, rows)),
+            table: Box::new(new_table(database, permit.role(), hints, rows)),
             if_not_exists: true,
         },
     };
     // Another writer may have been faster; the catalog shows the result.
-    let changed = frontend.change(missing).await;
+    let changed = frontend.change(permit, missing).await;
     let catalog = frontend.catalog();
     let table = catalog.table(database, &rows.name);
     match (changed, table) {
@@ -128,7 +139,7 @@ fn new_columns(rows: &TableRows) -> Vec<Column> {
     tags.chain(fields).collect()
 }
 
-fn new_table(database: &str, hints: &Hints, rows: &TableRows) -> NewTable {
+fn new_table(database: &str, owner: RoleId, hints: &Hints, rows: &TableRows) -> NewTable {
     let mut columns = new_columns(rows);
     let time = ColumnType::Timestamp(Unit::Nanosecond, false);
     let tags = rows.new_tags.len();
@@ -157,6 +168,7 @@ fn new_table(database: &str, hints: &Hints, rows: &TableRows) -> NewTable {
         schema,
         placement: Placement::Range,
         cuts: Vec::new(),
+        owner,
     }
 }
 
@@ -164,6 +176,7 @@ fn new_table(database: &str, hints: &Hints, rows: &TableRows) -> NewTable {
 mod tests {
     use axum::http::HeaderMap;
     use partita_proto::catalog::Catalog;
+    use partita_proto::id::BOOTSTRAP_ROLE;
     use partita_proto::schema::MergeMode;
 
     use super::*;
@@ -183,7 +196,7 @@ mod tests {
         };
         let lines = read("home,room=k,area=x t=1,b=2i 1", &options).unwrap();
         let hints = Hints::of(&HeaderMap::new(), "time").unwrap();
-        let table = new_table("b", &hints, &lines.tables[0]);
+        let table = new_table("b", BOOTSTRAP_ROLE, &hints, &lines.tables[0]);
         table.schema.validate().unwrap();
         let names: Vec<_> = table.schema.columns.iter().map(|c| c.name.as_str()).collect();
         assert_eq!(names, ["area", "room", "time", "b", "t"]);

@@ -1,32 +1,41 @@
-//! The accept loop: HTTP/1.1 and HTTP/2 without TLS (h2c) on one port.
+//! The accept loop: HTTP/1.1 and HTTP/2 on one port, with TLS if it is configured, and otherwise without (h2c).
 //!
-//! The protocol that a client speaks is detected from its first bytes. Nagle's algorithm is off, because small
+//! ```text
+//!   TCP ─▶ permit ─▶ TLS handshake ─▶ first bytes: HTTP/2 or HTTP/1.1 ─▶ hyper, with the first bytes again ─▶ routes
+//! ```
+//!
+//! The protocol that a client speaks is detected from its first decrypted bytes, whatever it has negotiated. Nagle's algorithm is off, because small
 //! responses would wait for acknowledgements. When the server stops, it accepts no more connections, lets the open ones
 //! finish their requests, and waits for them within a bound.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use partita_frontend::Frontend;
-use tokio::io::AsyncWriteExt;
+use partita_tls::tokio_rustls::TlsAcceptor;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
 
+use crate::caller::Peer;
 use crate::door::Door;
 use crate::options::HttpOptions;
 use crate::routes::routes;
 
 /// The first bytes of a client that speaks HTTP/2.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Delay between checks for the rest of an incomplete preface.
-const PREFACE_PAUSE: Duration = Duration::from_millis(5);
 /// Delay after accept() failed, as it does when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum requests in flight on one HTTP/2 connection.
@@ -40,6 +49,11 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n
     content-type: application/json\r\ncontent-length: 32\r\nconnection: close\r\n\r\n\
     {\"error\":\"too many connections\"}";
 
+/// Protocols that the port's TLS configuration must offer by ALPN, by preference.
+pub fn alpn() -> Vec<Vec<u8>> {
+    vec![b"h2".to_vec(), b"http/1.1".to_vec()]
+}
+
 /// Serves HTTP and Flight until `stop` is cancelled and the requests in flight have ended.
 ///
 /// # Errors
@@ -52,12 +66,13 @@ pub async fn serve(
 ) -> io::Result<()> {
     let address = listener.local_addr()?;
     let drain_timeout = options.drain_timeout;
+    let speaks_tls = options.tls.is_some();
     let permits = Arc::new(Semaphore::new(options.connections_max));
     let door = Door::new(frontend, options);
     let app = routes(&door);
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
-    tracing::info!(%address, "serving HTTP and Flight");
+    tracing::info!(%address, tls = speaks_tls, "serving HTTP and Flight");
     loop {
         // Ended connections are reaped between new ones.
         let accepted = tokio::select! {
@@ -68,8 +83,8 @@ pub async fn serve(
             }
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok((stream, peer)) => (stream, peer),
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -82,6 +97,7 @@ pub async fn serve(
                 let connection = Connection {
                     door: Arc::clone(&door),
                     app: app.clone(),
+                    peer: Peer { address: peer.ip(), tls: speaks_tls },
                     watcher: graceful.watcher(),
                     _permit: permit,
                 };
@@ -89,7 +105,10 @@ pub async fn serve(
             }
             Err(_) => {
                 door.metrics.connection_refused();
-                connections.spawn(refuse(stream));
+                // A client that expects TLS could not read the response.
+                if !speaks_tls {
+                    connections.spawn(refuse(stream));
+                }
             }
         }
     }
@@ -133,6 +152,7 @@ async fn refuse(mut stream: TcpStream) {
 struct Connection {
     door: Arc<Door>,
     app: axum::Router,
+    peer: Peer,
     watcher: Watcher,
     _permit: OwnedSemaphorePermit,
 }
@@ -147,16 +167,30 @@ impl Connection {
         door.metrics.connection_closed();
     }
 
-    async fn serve(
-        self,
-        stream: TcpStream,
-        stop: CancellationToken,
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    async fn serve(self, stream: TcpStream, stop: CancellationToken) -> Result<(), Failure> {
         stream.set_nodelay(true)?;
+        let Some(tls) = &self.door.options.tls else { return self.talk(stream, stop).await };
+        // Connections keep the certificate with which they were opened.
+        let acceptor = TlsAcceptor::from(tls.current());
+        let handshake = acceptor.accept(stream);
+        let handshake = tokio::time::timeout(self.door.options.header_timeout, handshake);
+        let encrypted = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            encrypted = handshake => encrypted??,
+        };
+        self.talk(encrypted, stop).await
+    }
+
+    /// Serves the requests on a stream of plain bytes.
+    async fn talk<S>(self, mut stream: S, stop: CancellationToken) -> Result<(), Failure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let header_timeout = self.door.options.header_timeout;
+        let mut first = Vec::with_capacity(HTTP2_PREFACE.len());
         let http2 = tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            http2 = tokio::time::timeout(header_timeout, speaks_http2(&stream)) => http2??,
+            http2 = tokio::time::timeout(header_timeout, speaks_http2(&mut stream, &mut first)) => http2??,
         };
         let Some(http2) = http2 else { return Ok(()) };
         let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -170,26 +204,125 @@ impl Connection {
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_INTERVAL);
         let builder = if http2 { builder.http2_only() } else { builder.http1_only() };
-        let service = TowerToHyperService::new(self.app);
+        let peer = self.peer;
+        let app = ServiceExt::<Request<Incoming>>::map_request(
+            self.app,
+            move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(peer);
+                request
+            },
+        );
+        let stream = Replayed { first, position: 0, stream };
+        let service = TowerToHyperService::new(app);
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         self.watcher.watch(connection).await
     }
 }
 
-/// Returns true if a client begins as HTTP/2 does; `None` when it disconnects before that is certain.
-async fn speaks_http2(stream: &TcpStream) -> io::Result<Option<bool>> {
-    let mut first = [0; HTTP2_PREFACE.len()];
+/// The reason for which a connection ended.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Reads a client's first bytes until it is certain whether it begins as HTTP/2 does; `None` when it disconnects before.
+async fn speaks_http2(
+    stream: &mut (impl AsyncRead + Unpin),
+    first: &mut Vec<u8>,
+) -> io::Result<Option<bool>> {
+    let mut buffer = [0; HTTP2_PREFACE.len()];
     loop {
-        let len = stream.peek(&mut first).await?;
+        let missing = HTTP2_PREFACE.len() - first.len();
+        let len = stream.read(&mut buffer[..missing]).await?;
         if len == 0 {
             return Ok(None);
         }
-        if !HTTP2_PREFACE.starts_with(&first[..len]) {
+        first.extend_from_slice(&buffer[..len]);
+        if !HTTP2_PREFACE.starts_with(first) {
             return Ok(Some(false));
         }
-        if len == HTTP2_PREFACE.len() {
+        if first.len() == HTTP2_PREFACE.len() {
             return Ok(Some(true));
         }
-        tokio::time::sleep(PREFACE_PAUSE).await;
+    }
+}
+
+/// A stream whose first bytes have been read, and are read again.
+struct Replayed<S> {
+    first: Vec<u8>,
+    /// Number of these bytes that were read again.
+    position: usize,
+    stream: S,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Replayed<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let remaining = &self.first[self.position..];
+        if remaining.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        let len = remaining.len().min(buffer.remaining());
+        buffer.put_slice(&remaining[..len]);
+        self.position += len;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Replayed<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_bytes_decide_and_are_read_again() {
+        let cases: [(&[u8], Option<bool>); 4] = [
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nrest", Some(true)),
+            (b"PRI * HTTP/1.1\r\n\r\n", Some(false)),
+            (b"GET / HTTP/1.1\r\n\r\n", Some(false)),
+            (b"PRI * ", None),
+        ];
+        for (bytes, expected) in cases {
+            // A client that sends byte by byte.
+            let (mut client, mut server) = tokio::io::duplex(1);
+            let sent = bytes.to_vec();
+            let sending = tokio::spawn(async move { client.write_all(&sent).await });
+            let mut first = Vec::new();
+            assert_eq!(speaks_http2(&mut server, &mut first).await.unwrap(), expected);
+            let mut received = Vec::new();
+            let mut replayed = Replayed { first, position: 0, stream: server };
+            replayed.read_to_end(&mut received).await.unwrap();
+            assert_eq!(received, bytes);
+            sending.await.unwrap().unwrap();
+        }
     }
 }

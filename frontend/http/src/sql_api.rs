@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -20,6 +20,7 @@ use partita_frontend::{Output, Session, SqlError};
 use partita_proto::catalog::DEFAULT_DATABASE;
 use serde_json::json;
 
+use crate::caller::Caller;
 use crate::door::Door;
 use crate::error::{ApiError, greptime_code, status_of, text_of};
 use crate::format::{
@@ -106,6 +107,7 @@ impl Format {
 /// `GET` and `POST /v1/sql`.
 pub(crate) async fn sql(
     State(door): State<Arc<Door>>,
+    Extension(caller): Extension<Caller>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -116,7 +118,7 @@ pub(crate) async fn sql(
         Ok(query) => query,
         Err(error) => return request_failed(&error, began),
     };
-    match answer(&door, &method, &headers, &query, began).await {
+    match answer(&door, &caller, &method, &headers, &query, began).await {
         Ok(response) => response,
         Err(Failure::Request(error)) => request_failed(&error, began),
         Err(Failure::Sql(error)) => sql_failed(&error, began),
@@ -161,6 +163,7 @@ fn milliseconds(began: Instant) -> u64 {
 
 async fn answer(
     door: &Door,
+    caller: &Caller,
     method: &Method,
     headers: &HeaderMap,
     query: &QueryRequest,
@@ -184,7 +187,7 @@ async fn answer(
         // GreptimeDB's clients may prefix the catalog.
         .map(|name| name.strip_prefix("greptime-").unwrap_or(name))
         .unwrap_or(DEFAULT_DATABASE);
-    let session = door.session(database, "http")?;
+    let session = door.session(caller.identity, database, "http")?;
     let statements = session.parse(sql).await?;
     if *method != Method::POST {
         check_reads(&statements).map_err(Failure::Request)?;

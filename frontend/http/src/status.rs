@@ -1,18 +1,19 @@
 //! State and version of the server: `/ping`, `/health`, `/ready`, `/status`.
 //!
-//! InfluxDB's clients request these before they trust a server, so names and forms are InfluxDB's. None of them
-//! requires authentication.
+//! InfluxDB's clients request these before they trust a server, so names and forms are InfluxDB's. All but `/status` are
+//! open to everybody.
 
 use std::sync::Arc;
 
 use arrow::temporal_conversions::timestamp_ns_to_datetime;
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use partita_proto::health::Ailment;
 use serde_json::json;
 
+use crate::caller::Caller;
 use crate::door::Door;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -80,9 +81,12 @@ pub(crate) async fn greptime_health(State(door): State<Arc<Door>>) -> Response {
     }
 }
 
-/// `GET /status`.
-pub(crate) async fn status(State(door): State<Arc<Door>>) -> Response {
-    let catalog = door.frontend.catalog();
+/// `GET /status`; counts what the caller may see.
+pub(crate) async fn status(
+    State(door): State<Arc<Door>>,
+    Extension(caller): Extension<Caller>,
+) -> Response {
+    let catalog = door.frontend.viewer(caller.identity).catalog();
     let tables = catalog.tables.values().map(|tables| tables.len()).sum::<usize>();
     Json(json!({
         "name": "Partita",

@@ -18,15 +18,19 @@ const TABLES_MAX: usize = 256;
 /// Busy share from which the verdict on a partition is reported.
 const HOT_BUSY: f64 = 0.5;
 
-/// The listed tables.
-pub(crate) fn tables(report: &LoadReport, catalog: &Catalog) -> TableList {
+/// The listed tables: those whose figures `is_shown` allows.
+pub(crate) fn tables(
+    report: &LoadReport,
+    catalog: &Catalog,
+    is_shown: impl Fn(TableId) -> bool,
+) -> TableList {
     let mut by_table: BTreeMap<TableId, Vec<&PartitionLoad>> = BTreeMap::new();
     for load in &report.partitions {
         by_table.entry(load.table).or_default().push(load);
     }
     let mut rated = Vec::with_capacity(by_table.len());
     for (id, loads) in by_table {
-        let Some(table) = catalog.table_by_id(id) else { continue };
+        let Some(table) = catalog.table_by_id(id).filter(|_| is_shown(id)) else { continue };
         let rows: f64 = loads.iter().map(|load| load.rates.write_rows + load.rates.read_rows).sum();
         let rates: Vec<f32> = loads.iter().map(|load| narrow(load.rates.write_rows)).collect();
         rated.push((

@@ -1,5 +1,6 @@
 //! The doors over services in memory: through the routes, and through a socket where it matters.
 
+mod access;
 mod heatmap;
 
 use std::sync::Arc;

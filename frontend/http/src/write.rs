@@ -7,19 +7,20 @@
 //! | `/api/v3/write_lp` | InfluxDB 3 | auto | 400 `error`, `data` |
 //!
 //! Each stores the good lines of a text with bad ones, unless `accept_partial=false` is set. A successful response
-//! always means that the rows are durable; `no_sync` is accepted and changes nothing. `org`, `orgID`, `consistency`,
-//! user names, passwords and tokens are accepted and ignored.
+//! always means that the rows are durable; `no_sync` is accepted and changes nothing. `org`, `orgID` and `consistency`
+//! are accepted and ignored.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use crate::body;
+use crate::caller::Caller;
 use crate::door::Door;
 use crate::error::{ApiError, Dialect};
 use crate::hints::Hints;
@@ -33,6 +34,7 @@ const LISTED_MAX: usize = 100;
 /// `POST /api/v2/write`.
 pub(crate) async fn v2(
     State(door): State<Arc<Door>>,
+    Extension(caller): Extension<Caller>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
@@ -43,12 +45,13 @@ pub(crate) async fn v2(
     let Some(database) = bucket else {
         return ApiError::bad_request("bucket is required").respond(Dialect::InfluxV2);
     };
-    respond(&door, Dialect::InfluxV2, database, &parameters, &headers, body).await
+    respond(&door, &caller, Dialect::InfluxV2, database, &parameters, &headers, body).await
 }
 
 /// `POST /write`.
 pub(crate) async fn v1(
     State(door): State<Arc<Door>>,
+    Extension(caller): Extension<Caller>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
@@ -58,12 +61,13 @@ pub(crate) async fn v1(
         return ApiError::bad_request("database is required").respond(Dialect::InfluxV1);
     };
     let database = v1_database(database, parameters.get("rp"));
-    respond(&door, Dialect::InfluxV1, database, &parameters, &headers, body).await
+    respond(&door, &caller, Dialect::InfluxV1, database, &parameters, &headers, body).await
 }
 
 /// `POST /api/v3/write_lp`.
 pub(crate) async fn v3(
     State(door): State<Arc<Door>>,
+    Extension(caller): Extension<Caller>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
@@ -72,7 +76,8 @@ pub(crate) async fn v3(
     let Some(database) = parameters.get("db") else {
         return ApiError::bad_request("missing query parameter 'db'").respond(Dialect::InfluxV3);
     };
-    respond(&door, Dialect::InfluxV3, database.to_owned(), &parameters, &headers, body).await
+    respond(&door, &caller, Dialect::InfluxV3, database.to_owned(), &parameters, &headers, body)
+        .await
 }
 
 /// InfluxDB 1's database and retention policy as one name; default policies are left out.
@@ -91,6 +96,7 @@ fn retention_policy_free(bucket: &str) -> String {
 
 async fn respond(
     door: &Door,
+    caller: &Caller,
     dialect: Dialect,
     database: String,
     parameters: &Parameters,
@@ -105,7 +111,7 @@ async fn respond(
         Ok(received) => received,
         Err(error) => return error.respond(dialect),
     };
-    match write_lines(door, &write, received.bytes, received.share).await {
+    match write_lines(door, caller.identity, &write, received.bytes, received.share).await {
         Ok(_) => StatusCode::NO_CONTENT.into_response(),
         Err(WriteFailure::Request(error)) => error.respond(dialect),
         Err(WriteFailure::Lines(partial)) => rejected(dialect, write.accept_partial, &partial),

@@ -2,14 +2,16 @@
 //!
 //! A long text is parsed on a blocking thread. Rows of different tables are written concurrently. A wrong line does not
 //! keep the others from being stored, unless the writer requested all or nothing; in any case the response lists the
-//! lines that were not stored, with the reasons.
+//! lines that were not stored, with the reasons. Tables that the writer may not write to are taken out before any row is
+//! sent ([`crate::write_rights`]); the lines of the others are stored.
 
 use std::sync::Arc;
 
 use axum::http::StatusCode;
 use futures::StreamExt;
 use partita_frontend::SqlError;
-use partita_proto::catalog::Catalog;
+use partita_proto::access::{Identity, Permit};
+use partita_proto::catalog::{Catalog, Table};
 
 use crate::door::{BodyShare, Door, now_ns};
 use crate::error::{ApiError, status_of, text_of};
@@ -18,6 +20,7 @@ use crate::line_protocol::{
     Kind, Lines, Precision, REJECTIONS_MAX, ReadOptions, Rejection, TableRows, read,
 };
 use crate::schema_on_write::{Outcome, check_database_name, make_database, make_table};
+use crate::write_rights::{database_permit, has_ended, insert_permit, rows_permit};
 
 /// Maximum bytes of a text that is parsed on the thread that received it, in a fraction of a millisecond.
 const READ_INLINE_BYTES_MAX: usize = 64 << 10;
@@ -82,11 +85,12 @@ impl From<SqlError> for WriteFailure {
 /// When not all of them were stored.
 pub(crate) async fn write_lines(
     door: &Door,
+    identity: Identity,
     write: &LineWrite,
     body: Vec<u8>,
     share: BodyShare,
 ) -> Result<usize, WriteFailure> {
-    let outcome = write_all(door, write, body).await;
+    let outcome = write_all(door, identity, write, body).await;
     drop(share);
     match &outcome {
         Ok(stored) => door.metrics.lines(*stored, 0),
@@ -96,8 +100,16 @@ pub(crate) async fn write_lines(
     outcome
 }
 
-async fn write_all(door: &Door, write: &LineWrite, body: Vec<u8>) -> Result<usize, WriteFailure> {
+async fn write_all(
+    door: &Door,
+    identity: Identity,
+    write: &LineWrite,
+    body: Vec<u8>,
+) -> Result<usize, WriteFailure> {
     check_database_name(&write.database).map_err(ApiError::bad_request)?;
+    let creation = database_permit(&door.frontend, identity, &write.database)?;
+    // Lines are checked against tables that the writer sees: errors tell nothing about the columns of others.
+    let viewer = door.frontend.viewer(identity);
     let text = String::from_utf8(body).map_err(|error| {
         ApiError::bad_request(format!(
             "the body is not UTF-8: invalid byte at offset {}",
@@ -106,7 +118,7 @@ async fn write_all(door: &Door, write: &LineWrite, body: Vec<u8>) -> Result<usiz
     })?;
     let text = Arc::new(text);
     for _ in 0..READINGS_MAX {
-        let lines = read_lines(door, write, &text, door.frontend.catalog()).await?;
+        let mut lines = read_lines(door, write, &text, viewer.catalog()).await?;
         let nothing = lines.rejected > 0 && !write.accept_partial;
         if nothing || (lines.accepted == 0 && lines.rejected > 0) {
             return Err(WriteFailure::Lines(Partial {
@@ -118,12 +130,74 @@ async fn write_all(door: &Door, write: &LineWrite, body: Vec<u8>) -> Result<usiz
         if lines.accepted == 0 {
             return Ok(0);
         }
-        make_database(&door.frontend, &write.database).await?;
-        if let Some(tables) = make_tables(door, write, &lines.tables).await? {
-            return ingest(door, tables, lines).await;
+        if let Some(permit) = &creation {
+            make_database(&door.frontend, permit, &write.database).await?;
+        }
+        let permits = admit(door, identity, write, &mut lines)?;
+        if let Some(tables) = make_tables(door, write, &lines.tables, &permits).await? {
+            return ingest(door, identity, tables, lines).await;
         }
     }
     Err(ApiError::busy("the tables keep changing; try again").into())
+}
+
+/// Takes the tables out that the writer may not write to, and rejects their lines. Returns the permits for the others.
+///
+/// # Errors
+/// When that leaves nothing to store, or the writer wants all or nothing.
+fn admit(
+    door: &Door,
+    identity: Identity,
+    write: &LineWrite,
+    lines: &mut Lines,
+) -> Result<Vec<Permit>, WriteFailure> {
+    let mut permits = Vec::with_capacity(lines.tables.len());
+    let mut admitted = Vec::with_capacity(lines.tables.len());
+    let mut denial = None;
+    for rows in std::mem::take(&mut lines.tables) {
+        let extends = !rows.new_tags.is_empty() || !rows.new_fields.is_empty();
+        let target = (write.database.as_str(), rows.name.as_str());
+        match rows_permit(&door.frontend, identity, target, extends) {
+            Ok(permit) => {
+                permits.push(permit);
+                admitted.push(rows);
+            }
+            Err(error) if has_ended(&error) => return Err(error.into()),
+            Err(error) => {
+                let count = rows.batch.num_rows();
+                lines.accepted = lines.accepted.saturating_sub(count);
+                lines.rejected += count;
+                reject(&mut lines.rejections, rows, Kind::Denied, &error);
+                denial.get_or_insert(error);
+            }
+        }
+    }
+    lines.tables = admitted;
+    let Some(denial) = denial else { return Ok(permits) };
+    let is_denied = |rejection: &Rejection| rejection.kind == Kind::Denied;
+    if !write.accept_partial || (permits.is_empty() && lines.rejections.iter().all(is_denied)) {
+        return Err(denial.into());
+    }
+    if permits.is_empty() {
+        return Err(WriteFailure::Lines(Partial {
+            stored: 0,
+            rejected: lines.rejected,
+            rejections: std::mem::take(&mut lines.rejections),
+        }));
+    }
+    Ok(permits)
+}
+
+/// Adds the rejection of all rows of a table, unless there are too many.
+fn reject(rejections: &mut Vec<Rejection>, rows: TableRows, kind: Kind, error: &SqlError) {
+    if rejections.len() < REJECTIONS_MAX {
+        rejections.push(Rejection {
+            line: rows.first_line,
+            kind,
+            message: format!("table \"{}\": {}", rows.name, text_of(error)),
+            original: rows.first_original,
+        });
+    }
 }
 
 async fn read_lines(
@@ -165,10 +239,14 @@ async fn make_tables(
     door: &Door,
     write: &LineWrite,
     tables: &[TableRows],
-) -> Result<Option<Vec<Arc<partita_proto::catalog::Table>>>, SqlError> {
+    permits: &[Permit],
+) -> Result<Option<Vec<Arc<Table>>>, SqlError> {
     let making: Vec<_> = tables
         .iter()
-        .map(|rows| make_table(&door.frontend, &write.database, &write.hints, rows))
+        .zip(permits)
+        .map(|(rows, permit)| {
+            make_table(&door.frontend, permit, &write.database, &write.hints, rows)
+        })
         .collect();
     let mut outcomes = std::pin::pin!(futures::stream::iter(making).buffered(TABLES_AT_ONCE));
     let mut ready = Vec::with_capacity(tables.len());
@@ -183,13 +261,18 @@ async fn make_tables(
 
 async fn ingest(
     door: &Door,
-    tables: Vec<Arc<partita_proto::catalog::Table>>,
+    identity: Identity,
+    tables: Vec<Arc<Table>>,
     lines: Lines,
 ) -> Result<usize, WriteFailure> {
     let Lines { tables: rows, mut rejected, mut rejections, .. } = lines;
     let results = futures::stream::iter(tables.into_iter().zip(rows))
         .map(|(table, rows)| async move {
-            let result = door.frontend.ingest(&table, rows.batch.clone()).await;
+            // A table that was just created has a permit of its own, and rights may have changed meanwhile.
+            let result = match insert_permit(&door.frontend, identity, &table) {
+                Ok(permit) => door.frontend.ingest(&permit, &table, rows.batch.clone()).await,
+                Err(error) => Err(error),
+            };
             (rows, result)
         })
         .buffer_unordered(TABLES_AT_ONCE);
@@ -200,21 +283,18 @@ async fn ingest(
         let count = rows.batch.num_rows();
         match result {
             Ok(_) => stored += count,
-            Err(mut error) if status_of(&error) != StatusCode::BAD_REQUEST => {
+            // The rows of this table are wrong together; those of other tables are not.
+            Err(error) if status_of(&error) == StatusCode::BAD_REQUEST => {
+                rejected += count;
+                reject(&mut rejections, rows, Kind::Schema, &error);
+            }
+            Err(error) if status_of(&error) == StatusCode::FORBIDDEN => {
+                rejected += count;
+                reject(&mut rejections, rows, Kind::Denied, &error);
+            }
+            Err(mut error) => {
                 error.message = format!("table \"{}\": {}", rows.name, error.message);
                 failure.get_or_insert(error);
-            }
-            // The rows of this table are wrong together; those of other tables are not.
-            Err(error) => {
-                rejected += count;
-                if rejections.len() < REJECTIONS_MAX {
-                    rejections.push(Rejection {
-                        line: rows.first_line,
-                        kind: Kind::Schema,
-                        message: format!("table \"{}\": {}", rows.name, text_of(&error)),
-                        original: rows.first_original,
-                    });
-                }
             }
         }
     }

@@ -3,6 +3,8 @@
 //! The protocol has no connections, so a client that disconnects without closing its statements leaves them behind.
 //! Their number and size are bounded; the least recently used are dropped first, and their clients get an error and
 //! prepare again.
+//!
+//! Invariant: a handle means nothing to another identity than the one that prepared the statement.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,11 +13,14 @@ use bytes::Bytes;
 use datafusion::common::ScalarValue;
 use parking_lot::Mutex;
 use partita_frontend::{Prepared, Session};
+use partita_proto::access::Identity;
 use uuid::Uuid;
 
 /// A client's statement, and the values that are bound to it.
 #[derive(Clone)]
 pub(crate) struct Statement {
+    /// Identity that prepared the statement.
+    pub(crate) owner: Identity,
     pub(crate) session: Arc<Session>,
     pub(crate) prepared: Arc<Prepared>,
     /// Length of the text in bytes.
@@ -85,11 +90,11 @@ impl Statements {
         Some(Bytes::copy_from_slice(handle.as_bytes()))
     }
 
-    /// The statement with a handle.
-    pub(crate) fn get(&self, handle: &[u8]) -> Option<Statement> {
+    /// The statement with a handle; `None` if an identity has none.
+    pub(crate) fn get(&self, identity: &Identity, handle: &[u8]) -> Option<Statement> {
         let handle = Uuid::from_slice(handle).ok()?;
         let mut entries = self.entries.lock();
-        let previous_use = entries.by_handle.get(&handle)?.used;
+        let previous_use = entries.owned(identity, handle)?.used;
         entries.by_use.remove(&previous_use);
         let used = entries.next_use(handle);
         let entry = entries.by_handle.get_mut(&handle)?;
@@ -98,9 +103,17 @@ impl Statements {
     }
 
     /// Binds other values to a statement.
-    pub(crate) fn bind(&self, handle: &[u8], bound: Vec<Vec<ScalarValue>>) -> Binding {
+    pub(crate) fn bind(
+        &self,
+        identity: &Identity,
+        handle: &[u8],
+        bound: Vec<Vec<ScalarValue>>,
+    ) -> Binding {
         let Ok(handle) = Uuid::from_slice(handle) else { return Binding::Unknown };
         let mut entries = self.entries.lock();
+        if entries.owned(identity, handle).is_none() {
+            return Binding::Unknown;
+        }
         // Taken out, so that it is not dropped to make room for itself.
         let Some(mut entry) = entries.take(handle) else { return Binding::Unknown };
         let previous_values = std::mem::replace(&mut entry.statement.bound, Arc::new(bound));
@@ -119,9 +132,12 @@ impl Statements {
     }
 
     /// Removes a statement; an unknown handle is no error.
-    pub(crate) fn remove(&self, handle: &[u8]) {
+    pub(crate) fn remove(&self, identity: &Identity, handle: &[u8]) {
         let Ok(handle) = Uuid::from_slice(handle) else { return };
-        drop(self.entries.lock().take(handle));
+        let mut entries = self.entries.lock();
+        if entries.owned(identity, handle).is_some() {
+            drop(entries.take(handle));
+        }
     }
 }
 
@@ -137,6 +153,11 @@ pub(crate) enum Binding {
 }
 
 impl Entries {
+    /// The entry with a handle, if it is the identity's.
+    fn owned(&self, identity: &Identity, handle: Uuid) -> Option<&Entry> {
+        self.by_handle.get(&handle).filter(|entry| entry.statement.owner == *identity)
+    }
+
     /// Drops the least recently used statements until at most `count` remain, which occupy at most `bytes`.
     fn make_room(&mut self, count: usize, bytes: usize) {
         while (self.by_handle.len() > count || self.bytes > bytes)
@@ -174,22 +195,24 @@ mod tests {
         let session = frontend.session(SessionOptions::default());
         let parsed = session.parse("SELECT 1").await.unwrap().remove(0);
         let prepared = session.prepare(parsed, &[]).await.unwrap();
-        let statement = Statement { session, prepared, text_bytes: 8, bound: Arc::default() };
+        let owner = session.identity();
+        let statement =
+            Statement { owner, session, prepared, text_bytes: 8, bound: Arc::default() };
         let statements = Statements::new(2, 1 << 20);
         let first = statements.add(statement.clone()).unwrap();
         let second = statements.add(statement.clone()).unwrap();
-        assert!(statements.get(&first).is_some());
+        assert!(statements.get(&owner, &first).is_some());
         let one = vec![vec![ScalarValue::Int64(Some(1))]];
-        assert_eq!(statements.bind(&first, one), Binding::Bound);
+        assert_eq!(statements.bind(&owner, &first, one), Binding::Bound);
         let third = statements.add(statement).unwrap();
-        assert!(statements.get(&second).is_none(), "the second was not used since");
-        assert_eq!(statements.get(&first).unwrap().bound.len(), 1);
-        statements.remove(&third);
-        assert!(statements.get(&third).is_none());
-        assert!(statements.get(b"nonsense").is_none());
-        assert_eq!(statements.bind(&second, Vec::new()), Binding::Unknown);
+        assert!(statements.get(&owner, &second).is_none(), "the second was not used since");
+        assert_eq!(statements.get(&owner, &first).unwrap().bound.len(), 1);
+        statements.remove(&owner, &third);
+        assert!(statements.get(&owner, &third).is_none());
+        assert!(statements.get(&owner, b"nonsense").is_none());
+        assert_eq!(statements.bind(&owner, &second, Vec::new()), Binding::Unknown);
         assert_eq!(statements.entries.lock().by_use.len(), 1);
-        statements.remove(&first);
+        statements.remove(&owner, &first);
         assert_eq!(statements.entries.lock().bytes, 0);
     }
 
@@ -199,7 +222,9 @@ mod tests {
         let session = frontend.session(SessionOptions::default());
         let parsed = session.parse("SELECT 1").await.unwrap().remove(0);
         let prepared = session.prepare(parsed, &[]).await.unwrap();
+        let owner = session.identity();
         let of = |text_bytes| Statement {
+            owner,
             session: Arc::clone(&session),
             prepared: Arc::clone(&prepared),
             text_bytes,
@@ -208,14 +233,32 @@ mod tests {
         let statements = Statements::new(1000, 1 << 20);
         assert!(statements.add(of(1 << 20)).is_none(), "larger than all of them may be");
         let handles: Vec<_> = (0..100).map(|_| statements.add(of(1000)).unwrap()).collect();
-        let kept = handles.iter().filter(|handle| statements.get(handle).is_some()).count();
+        let kept = handles.iter().filter(|handle| statements.get(&owner, handle).is_some()).count();
         assert!((10..40).contains(&kept), "{kept} of 36 KB each in a MiB");
         let value = |len| vec![vec![ScalarValue::from("x".repeat(len))]];
         let last = handles.last().unwrap();
-        assert_eq!(statements.bind(last, value(2 << 20)), Binding::TooLarge);
-        assert_eq!(statements.get(last).unwrap().bound.len(), 0);
-        assert_eq!(statements.bind(last, value(900 << 10)), Binding::Bound);
+        assert_eq!(statements.bind(&owner, last, value(2 << 20)), Binding::TooLarge);
+        assert_eq!(statements.get(&owner, last).unwrap().bound.len(), 0);
+        assert_eq!(statements.bind(&owner, last, value(900 << 10)), Binding::Bound);
         assert!(statements.entries.lock().bytes <= 1 << 20);
         assert!(statements.entries.lock().by_handle.len() < 5, "the others made room");
+    }
+
+    #[tokio::test]
+    async fn a_handle_means_nothing_to_another_identity() {
+        let frontend = Fake::new(1).frontend(FrontendOptions::default()).unwrap();
+        let session = frontend.session(SessionOptions::default());
+        let parsed = session.parse("SELECT 1").await.unwrap().remove(0);
+        let prepared = session.prepare(parsed, &[]).await.unwrap();
+        let owner = session.identity();
+        let foreign = Identity { secret_version: owner.secret_version + 1, ..owner };
+        let statement =
+            Statement { owner, session, prepared, text_bytes: 8, bound: Arc::default() };
+        let statements = Statements::new(2, 1 << 20);
+        let handle = statements.add(statement).unwrap();
+        assert!(statements.get(&foreign, &handle).is_none());
+        assert_eq!(statements.bind(&foreign, &handle, Vec::new()), Binding::Unknown);
+        statements.remove(&foreign, &handle);
+        assert!(statements.get(&owner, &handle).is_some());
     }
 }

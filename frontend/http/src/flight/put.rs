@@ -2,7 +2,8 @@
 //!
 //! Batches are written in the order of arrival, so that of two rows with one key the later wins; for an append-mode
 //! table, which keeps both, [`APPENDS_AT_ONCE`] batches are written at a time. Each batch is durable when it is
-//! acknowledged; when one fails, the earlier ones stay.
+//! acknowledged; when one fails, the earlier ones stay. The right to write is checked for each batch, so that a long
+//! stream ends soon after the right was revoked.
 
 use std::sync::Arc;
 
@@ -14,8 +15,10 @@ use arrow_flight::error::FlightError;
 use arrow_flight::sql::server::PeekableFlightDataStream;
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
 use futures::{Stream, StreamExt, TryStreamExt};
+use partita_frontend::SqlError;
+use partita_proto::access::{Action, Identity};
 use partita_proto::catalog::Table;
-use partita_proto::id::{ColumnId, SchemaVersion};
+use partita_proto::id::{ColumnId, RoleId, SchemaVersion};
 use partita_proto::placement::Placement;
 use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
 use partita_proto::service::{Ddl, NewTable};
@@ -25,6 +28,7 @@ use super::metadata::CATALOG;
 use super::status::{status_of, stream_status};
 use super::{Answers, ipc};
 use crate::door::Door;
+use crate::write_rights::{insert_permit, need_of, rows_permit};
 
 /// Batches of an append-mode table that are written at the same time.
 const APPENDS_AT_ONCE: usize = 4;
@@ -42,6 +46,7 @@ pub(crate) fn batches(stream: PeekableFlightDataStream) -> FlightRecordBatchStre
 /// Writes batches; the result for each is the number of its rows.
 fn write(
     door: Arc<Door>,
+    identity: Identity,
     table: Arc<Table>,
     batches: impl Stream<Item = Result<RecordBatch, FlightError>> + Send + 'static,
 ) -> impl Stream<Item = Result<u64, Status>> + Send + 'static {
@@ -54,8 +59,9 @@ fn write(
                 if batch.num_rows() == 0 {
                     return Ok(0);
                 }
-                let ingested = door.frontend.ingest(&table, batch).await;
-                let rows = ingested.map_err(|error| status_of(&error))?;
+                let permit = insert_permit(&door.frontend, identity, &table).map_err(sql_status)?;
+                let ingested = door.frontend.ingest(&permit, &table, batch).await;
+                let rows = ingested.map_err(sql_status)?;
                 door.metrics.flight_rows(rows);
                 Ok(rows)
             }
@@ -67,9 +73,10 @@ fn write(
 /// its rows in digits.
 ///
 /// # Errors
-/// When the path is malformed or the table does not exist.
+/// When the path is malformed, or the table does not exist or may not be written to.
 pub(crate) fn put_path(
     door: &Arc<Door>,
+    identity: Identity,
     database: &str,
     path: &[String],
     stream: PeekableFlightDataStream,
@@ -84,10 +91,16 @@ pub(crate) fn put_path(
             ));
         }
     };
-    let catalog = door.frontend.catalog();
+    let catalog = door.frontend.viewer(identity).catalog();
     let table = catalog.table(database, name).ok_or_else(|| no_table(database, name))?;
-    let counts = write(Arc::clone(door), Arc::clone(table), batches(stream));
+    // Refused before the first batch, and checked again with each.
+    let _permit = insert_permit(&door.frontend, identity, table).map_err(sql_status)?;
+    let counts = write(Arc::clone(door), identity, Arc::clone(table), batches(stream));
     Ok(Box::pin(counts.map_ok(|rows| PutResult { app_metadata: rows.to_string().into() })))
+}
+
+fn sql_status(error: SqlError) -> Status {
+    status_of(&error)
 }
 
 fn no_table(database: &str, name: &str) -> Status {
@@ -100,6 +113,7 @@ fn no_table(database: &str, name: &str) -> Status {
 /// When the table exists and should not, or the reverse; when a batch does not fit.
 pub(crate) async fn ingest(
     door: &Arc<Door>,
+    identity: Identity,
     database: &str,
     command: &CommandStatementIngest,
     stream: PeekableFlightDataStream,
@@ -120,9 +134,9 @@ pub(crate) async fn ingest(
     let Some(schema) = batches.schema().cloned() else {
         return Err(Status::invalid_argument("the stream has no schema"));
     };
-    let table = target(door, database, command, &schema).await?;
+    let table = target(door, identity, database, command, &schema).await?;
     let all_batches = futures::stream::iter(first.map(Ok)).chain(batches);
-    let mut counts = std::pin::pin!(write(Arc::clone(door), table, all_batches));
+    let mut counts = std::pin::pin!(write(Arc::clone(door), identity, table, all_batches));
     let mut rows = 0_i64;
     while let Some(count) = counts.try_next().await? {
         rows = rows.saturating_add(i64::try_from(count).unwrap_or(i64::MAX));
@@ -133,6 +147,7 @@ pub(crate) async fn ingest(
 /// The table for the rows, created or replaced as requested.
 async fn target(
     door: &Door,
+    identity: Identity,
     database: &str,
     command: &CommandStatementIngest,
     schema: &Schema,
@@ -140,11 +155,14 @@ async fn target(
     let name = command.table.as_str();
     let frontend = &door.frontend;
     let options = command.table_definition_options.unwrap_or_default();
-    // A table that exists is used, refused or replaced.
-    let existing = frontend.catalog().table(database, name).cloned();
+    // A table that exists for the identity is used, refused or replaced.
+    let existing = frontend.viewer(identity).catalog().table(database, name).cloned();
     match existing {
         Some(table) => match options.if_exists() {
-            TableExistsOption::Append | TableExistsOption::Unspecified => return Ok(table),
+            TableExistsOption::Append | TableExistsOption::Unspecified => {
+                let _permit = insert_permit(frontend, identity, &table).map_err(sql_status)?;
+                return Ok(table);
+            }
             TableExistsOption::Fail => {
                 return Err(Status::already_exists(format!("table \"{name}\" already exists")));
             }
@@ -154,7 +172,9 @@ async fn target(
                     name: name.to_owned(),
                     if_exists: true,
                 };
-                frontend.change(drop).await.map_err(|error| status_of(&error))?;
+                let need = need_of(frontend, Action::Own, &table).map_err(sql_status)?;
+                let permit = frontend.authorize(&identity, &[need]).map_err(sql_status)?;
+                frontend.change(&permit, drop).await.map_err(sql_status)?;
             }
         },
         None if options.if_not_exist() != TableNotExistOption::Create => {
@@ -163,16 +183,22 @@ async fn target(
         None => {}
     }
     // Otherwise it is created from the schema of the stream.
+    let permit = rows_permit(frontend, identity, (database, name), false).map_err(sql_status)?;
     let create = Ddl::CreateTable {
-        table: Box::new(new_table(database, name, schema)?),
+        table: Box::new(new_table(database, name, permit.role(), schema)?),
         if_not_exists: false,
     };
-    frontend.change(create).await.map_err(|error| status_of(&error))?;
+    frontend.change(&permit, create).await.map_err(sql_status)?;
     frontend.catalog().table(database, name).cloned().ok_or_else(|| no_table(database, name))
 }
 
 /// A table with a client's schema. The schema has no key, so all rows are kept.
-fn new_table(database: &str, name: &str, schema: &Schema) -> Result<NewTable, Status> {
+fn new_table(
+    database: &str,
+    name: &str,
+    owner: RoleId,
+    schema: &Schema,
+) -> Result<NewTable, Status> {
     // Every field becomes a nullable or NOT NULL column, in order.
     let mut columns = Vec::with_capacity(schema.fields().len());
     let mut next = 1;
@@ -213,12 +239,14 @@ fn new_table(database: &str, name: &str, schema: &Schema) -> Result<NewTable, St
         },
         placement: Placement::Range,
         cuts: Vec::new(),
+        owner,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::{DataType, Field};
+    use partita_proto::id::BOOTSTRAP_ROLE;
 
     use super::*;
 
@@ -228,10 +256,12 @@ mod tests {
             Field::new("a", DataType::Utf8, true),
             Field::new("b", DataType::Int64, false),
         ]);
-        let table = new_table("public", "t", &schema).unwrap();
+        let table = new_table("public", "t", BOOTSTRAP_ROLE, &schema).unwrap();
         table.schema.validate().unwrap();
         assert!(table.schema.options.append_mode);
         let odd = Schema::new(vec![Field::new("a", DataType::Null, true)]);
-        assert!(new_table("public", "t", &odd).unwrap_err().message().contains("Null"));
+        assert!(
+            new_table("public", "t", BOOTSTRAP_ROLE, &odd).unwrap_err().message().contains("Null")
+        );
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow_flight::FlightData;
 use partita_frontend::{Output, Session, SqlError};
+use partita_proto::access::Identity;
 use serde::Deserialize;
 use serde_json::Value;
 use tonic::{Response, Status};
@@ -31,6 +32,7 @@ struct JsonTicket {
 /// Handles a DoGet with a ticket of InfluxDB 3.
 pub(crate) async fn json_ticket(
     door: &Door,
+    identity: Identity,
     database: &str,
     ticket: &[u8],
 ) -> Result<Response<Answers<FlightData>>, Status> {
@@ -48,7 +50,7 @@ pub(crate) async fn json_ticket(
         }
     }
     let database = ticket.database.as_deref().filter(|name| !name.is_empty()).unwrap_or(database);
-    let session = door.session(database, "flight").map_err(|error| status_of(&error))?;
+    let session = door.session(identity, database, "flight").map_err(|error| status_of(&error))?;
     let values = ticket.params.unwrap_or_default();
     let output = if values.is_empty() {
         run_all(&session, &ticket.sql_query).await

@@ -5,6 +5,8 @@
 //! without rows has a FlightInfo without a schema, and runs when its ticket is redeemed.
 //!
 //! Transactions are not supported; requests for them are refused.
+//!
+//! Invariant: a call uses the sessions, statements and catalog of its own identity only.
 
 use std::sync::Arc;
 
@@ -27,6 +29,8 @@ use arrow_flight::{
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use partita_frontend::{Session, SqlError};
+use partita_proto::access::Identity;
+use partita_proto::catalog::Catalog;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use tonic::metadata::MetadataValue;
@@ -37,9 +41,11 @@ use super::prepared::{Binding, Statement, Statements};
 use super::run::{respond, run_all};
 use super::status::{arrow_status, status_of, stream_status};
 use super::values::{finish, values};
-use super::{Answers, database_of, metadata, put};
+use super::{Answers, database_of, identity_of, metadata, put};
 use crate::door::Door;
 use crate::query::rows_of;
+use crate::sign_in::sign;
+use crate::signed_login::Purpose;
 
 /// Maximum rows of values that a client may bind to a query; an update takes any number, batch by batch.
 const BOUND_ROWS_MAX: usize = 10_000;
@@ -89,21 +95,32 @@ impl SqlFlight {
 
     fn session<T>(&self, request: &Request<T>) -> Result<Arc<Session>, Status> {
         let database = database_of(request.metadata());
-        self.door.session(database, "flight-sql").map_err(sql_status)
+        self.door.session(identity_of(request)?, database, "flight-sql").map_err(sql_status)
+    }
+
+    /// The catalog of a call's identity.
+    fn catalog<T>(&self, request: &Request<T>) -> Result<Arc<Catalog>, Status> {
+        Ok(self.door.frontend.viewer(identity_of(request)?).catalog())
     }
 
     /// Prepares a text with one statement.
-    async fn prepare(&self, session: Arc<Session>, sql: &str) -> Result<Statement, SqlError> {
+    async fn prepare(
+        &self,
+        owner: Identity,
+        session: Arc<Session>,
+        sql: &str,
+    ) -> Result<Statement, SqlError> {
         let mut statements = session.parse(sql).await?;
         let (Some(statement), true) = (statements.pop(), statements.is_empty()) else {
             return Err(SqlError::syntax("exactly one statement can be prepared"));
         };
         let prepared = session.prepare(statement, &[]).await?;
-        Ok(Statement { session, prepared, text_bytes: sql.len(), bound: Arc::default() })
+        Ok(Statement { owner, session, prepared, text_bytes: sql.len(), bound: Arc::default() })
     }
 
-    fn statement(&self, handle: &[u8]) -> Result<Statement, Status> {
-        self.statements.get(handle).ok_or_else(forgotten)
+    /// The statement of a call's identity.
+    fn statement<T>(&self, request: &Request<T>, handle: &[u8]) -> Result<Statement, Status> {
+        self.statements.get(&identity_of(request)?, handle).ok_or_else(forgotten)
     }
 
     /// Runs a statement once for each row of bound values; the response has the rows of all runs.
@@ -176,14 +193,20 @@ impl FlightSqlService for SqlFlight {
         &self,
         request: Request<Streaming<HandshakeRequest>>,
     ) -> Result<Response<Answers<HandshakeResponse>>, Status> {
+        let identity = identity_of(&request)?;
+        let token = sign(&self.door, Purpose::Flight, &identity).ok_or_else(|| {
+            Status::unavailable("the roles of the cluster are not known yet; try again")
+        })?;
         let mut requests = request.into_inner();
         let first = requests.message().await?.unwrap_or_default();
         let answer =
             HandshakeResponse { protocol_version: first.protocol_version, payload: first.payload };
         let answers: Answers<HandshakeResponse> = Box::pin(futures::stream::iter([Ok(answer)]));
         let mut response = Response::new(answers);
-        // Clients that sign in with a name expect a token for further calls.
-        let token = MetadataValue::from_static("Bearer anonymous");
+        // Clients that sign in with a password send this token with further calls.
+        let mut token = MetadataValue::try_from(format!("Bearer {token}"))
+            .map_err(|error| Status::internal(error.to_string()))?;
+        token.set_sensitive(true);
         response.metadata_mut().insert("authorization", token);
         Ok(response)
     }
@@ -194,6 +217,7 @@ impl FlightSqlService for SqlFlight {
         request: Request<FlightDescriptor>,
     ) -> Result<Response<FlightInfo>, Status> {
         no_transactions(query.transaction_id.as_ref())?;
+        let owner = identity_of(&request)?;
         let session = self.session(&request)?;
         let database = session.database();
         let statements = session.parse(&query.query).await.map_err(sql_status)?;
@@ -201,7 +225,7 @@ impl FlightSqlService for SqlFlight {
         let mut schema = None;
         // Several statements, or one without rows, run when the ticket is redeemed.
         if let [partita_frontend::Statement::Query(_)] = statements.as_slice() {
-            let statement = self.prepare(session, &ticket.sql).await.map_err(sql_status)?;
+            let statement = self.prepare(owner, session, &ticket.sql).await.map_err(sql_status)?;
             schema = statement.prepared.schema.as_ref().map(|schema| outer_schema(schema));
             // A statement that is too large to be stored is prepared again from its text.
             ticket.prepared = self.statements.add(statement).map(|handle| handle.to_vec());
@@ -216,19 +240,21 @@ impl FlightSqlService for SqlFlight {
     async fn do_get_statement(
         &self,
         ticket: TicketStatementQuery,
-        _request: Request<Ticket>,
+        request: Request<Ticket>,
     ) -> Result<Response<Answers<FlightData>>, Status> {
+        let identity = identity_of(&request)?;
         let ticket: QueryTicket = serde_json::from_slice(&ticket.statement_handle)
             .map_err(|_| Status::invalid_argument("invalid ticket"))?;
         let prepared = ticket.prepared.as_ref().and_then(|handle| {
-            let statement = self.statements.get(handle);
-            self.statements.remove(handle);
+            let statement = self.statements.get(&identity, handle);
+            self.statements.remove(&identity, handle);
             statement
         });
         if let Some(statement) = prepared {
             return self.run_bound(statement).await;
         }
-        let session = self.door.session(&ticket.database, "flight-sql").map_err(sql_status)?;
+        let session =
+            self.door.session(identity, &ticket.database, "flight-sql").map_err(sql_status)?;
         let output = run_all(&session, &ticket.sql).await;
         respond(session, output)
     }
@@ -238,7 +264,7 @@ impl FlightSqlService for SqlFlight {
         command: CommandPreparedStatementQuery,
         request: Request<FlightDescriptor>,
     ) -> Result<Response<FlightInfo>, Status> {
-        let statement = self.statement(&command.prepared_statement_handle)?;
+        let statement = self.statement(&request, &command.prepared_statement_handle)?;
         let schema = statement.prepared.schema.as_ref().map(|schema| outer_schema(schema));
         let ticket = Bytes::from(command.as_any().encode_to_vec());
         Self::info(request.into_inner(), ticket, schema.as_deref())
@@ -247,9 +273,10 @@ impl FlightSqlService for SqlFlight {
     async fn do_get_prepared_statement(
         &self,
         command: CommandPreparedStatementQuery,
-        _request: Request<Ticket>,
+        request: Request<Ticket>,
     ) -> Result<Response<Answers<FlightData>>, Status> {
-        self.run_bound(self.statement(&command.prepared_statement_handle)?).await
+        let statement = self.statement(&request, &command.prepared_statement_handle)?;
+        self.run_bound(statement).await
     }
 
     async fn do_action_create_prepared_statement(
@@ -258,8 +285,9 @@ impl FlightSqlService for SqlFlight {
         request: Request<arrow_flight::Action>,
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
         no_transactions(query.transaction_id.as_ref())?;
+        let owner = identity_of(&request)?;
         let session = self.session(&request)?;
-        let statement = self.prepare(session, &query.query).await.map_err(sql_status)?;
+        let statement = self.prepare(owner, session, &query.query).await.map_err(sql_status)?;
         let dataset_schema = match &statement.prepared.schema {
             Some(schema) => schema_bytes(&outer_schema(schema)).map_err(arrow_status)?,
             None => Bytes::new(),
@@ -275,9 +303,9 @@ impl FlightSqlService for SqlFlight {
     async fn do_action_close_prepared_statement(
         &self,
         query: ActionClosePreparedStatementRequest,
-        _request: Request<arrow_flight::Action>,
+        request: Request<arrow_flight::Action>,
     ) -> Result<(), Status> {
-        self.statements.remove(&query.prepared_statement_handle);
+        self.statements.remove(&identity_of(&request)?, &query.prepared_statement_handle);
         Ok(())
     }
 
@@ -287,7 +315,8 @@ impl FlightSqlService for SqlFlight {
         request: Request<PeekableFlightDataStream>,
     ) -> Result<DoPutPreparedStatementResult, Status> {
         let handle = query.prepared_statement_handle;
-        let statement = self.statement(&handle)?;
+        let identity = identity_of(&request)?;
+        let statement = self.statement(&request, &handle)?;
         let mut batches = put::batches(request.into_inner());
         let mut bound = Vec::new();
         while let Some(batch) = batches.next().await.transpose().map_err(stream_status)? {
@@ -298,7 +327,7 @@ impl FlightSqlService for SqlFlight {
             }
             bound.extend(values(&batch, &statement.prepared.parameter_types)?);
         }
-        match self.statements.bind(&handle, bound) {
+        match self.statements.bind(&identity, &handle, bound) {
             Binding::Bound => {}
             Binding::TooLarge => return Err(too_large()),
             Binding::Unknown => return Err(forgotten()),
@@ -312,7 +341,7 @@ impl FlightSqlService for SqlFlight {
         request: Request<PeekableFlightDataStream>,
     ) -> Result<i64, Status> {
         let Statement { session, prepared, .. } =
-            self.statement(&query.prepared_statement_handle)?;
+            self.statement(&request, &query.prepared_statement_handle)?;
         let mut batches = put::batches(request.into_inner());
         let (mut count, mut has_rows) = (-1_i64, false);
         while let Some(batch) = batches.next().await.transpose().map_err(stream_status)? {
@@ -350,8 +379,9 @@ impl FlightSqlService for SqlFlight {
         command: CommandStatementIngest,
         request: Request<PeekableFlightDataStream>,
     ) -> Result<i64, Status> {
+        let identity = identity_of(&request)?;
         let database = database_of(request.metadata()).to_owned();
-        put::ingest(&self.door, &database, &command, request.into_inner()).await
+        put::ingest(&self.door, identity, &database, &command, request.into_inner()).await
     }
 
     async fn do_put_fallback(
@@ -375,8 +405,9 @@ impl FlightSqlService for SqlFlight {
         };
         let database = database_of(request.metadata()).to_owned();
         let path = path.unwrap_or_default();
+        let identity = identity_of(&request)?;
         let answers: Answers<PutResult> =
-            put::put_path(&self.door, &database, &path, request.into_inner())?;
+            put::put_path(&self.door, identity, &database, &path, request.into_inner())?;
         Ok(Response::new(answers))
     }
 
@@ -407,9 +438,9 @@ impl FlightSqlService for SqlFlight {
     async fn do_get_schemas(
         &self,
         query: CommandGetDbSchemas,
-        _request: Request<Ticket>,
+        request: Request<Ticket>,
     ) -> Result<Response<Answers<FlightData>>, Status> {
-        one(metadata::databases(&self.door.frontend.catalog(), query))
+        one(metadata::databases(&self.catalog(&request)?, query))
     }
 
     async fn get_flight_info_tables(
@@ -423,9 +454,9 @@ impl FlightSqlService for SqlFlight {
     async fn do_get_tables(
         &self,
         query: CommandGetTables,
-        _request: Request<Ticket>,
+        request: Request<Ticket>,
     ) -> Result<Response<Answers<FlightData>>, Status> {
-        one(metadata::tables(&self.door.frontend.catalog(), query))
+        one(metadata::tables(&self.catalog(&request)?, query))
     }
 
     async fn get_flight_info_table_types(
@@ -476,7 +507,7 @@ impl FlightSqlService for SqlFlight {
         request: Request<Ticket>,
     ) -> Result<Response<Answers<FlightData>>, Status> {
         let database = database_of(request.metadata());
-        let keys = metadata::primary_keys(&self.door.frontend.catalog(), database, &query);
+        let keys = metadata::primary_keys(&self.catalog(&request)?, database, &query);
         one(keys.map_err(arrow_status))
     }
 

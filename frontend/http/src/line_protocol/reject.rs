@@ -16,6 +16,8 @@ pub enum Kind {
     Schema,
     /// The table would exceed its limit of columns.
     ColumnLimit,
+    /// The writer may not write to the table.
+    Denied,
 }
 
 /// A rejected line.
