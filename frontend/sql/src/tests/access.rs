@@ -93,7 +93,7 @@ fn roles_take_the_options_of_postgresql() {
     let create = create_role(
         "CREATE ROLE \"A b\" WITH SUPERUSER NOCREATEDB CREATEROLE NOINHERIT LOGIN ADMIN \
          NOREPLICATION NOBYPASSRLS CONNECTION LIMIT -1 ENCRYPTED PASSWORD 'it''s' \
-         VALID UNTIL '2030-01-01 00:00:00+00' ORGANISATION acme IN ROLE g, h ROLE m ADMIN n, CURRENT_USER",
+         VALID UNTIL '2030-01-01 00:00:00+00:00' ORGANISATION acme IN ROLE g, h ROLE m ADMIN n, CURRENT_USER",
     );
     assert_eq!(create.name, "A b");
     let options = &create.options;

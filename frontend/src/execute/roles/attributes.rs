@@ -330,3 +330,32 @@ fn later_memberships() -> SqlError {
         .with_detail("The rights of a group are inherited or not by each membership.")
         .with_hint("use GRANT ... WITH INHERIT FALSE")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_becomes_a_verifier_with_a_salt_of_its_own() {
+        let password = |text: &str| verifier(&Password::new(text.to_owned()));
+        let (first, second) = (password("secret").unwrap(), password("secret").unwrap());
+        assert_ne!(first.expose(), second.expose());
+        assert!(first.expose().starts_with("SCRAM-SHA-256$4096:"));
+        // A verifier is kept as it is.
+        assert_eq!(password(first.expose()).unwrap(), first);
+        let refused = password("md50123456789abcdef0123456789abcdef").unwrap_err();
+        assert_eq!(refused.sqlstate, FEATURE_NOT_SUPPORTED);
+        assert!(!refused.message.contains("0123"), "{refused}");
+        assert!(password("md5 is short").is_ok());
+    }
+
+    #[test]
+    fn reserved_names_have_the_code_of_postgresql() {
+        let code = |name: &str| check_name(name).map_err(|error| error.sqlstate);
+        assert_eq!(code("alice"), Ok(()));
+        for name in ["public", "none", "pg_monitor"] {
+            assert_eq!(code(name), Err(RESERVED_NAME.to_owned()), "{name}");
+        }
+        assert_eq!(code(""), Err(INVALID_PARAMETER_VALUE.to_owned()));
+    }
+}

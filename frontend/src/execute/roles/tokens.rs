@@ -20,7 +20,7 @@ use super::attributes::{access, new_verifier};
 use super::names::{Names, role_object};
 use super::{Plan, Rows};
 use crate::access::random;
-use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
+use crate::error::{INVALID_PARAMETER_VALUE, SqlError, UNDEFINED_OBJECT};
 
 /// Random bytes of a token's text: 64 characters.
 const TEXT_BYTES: usize = 48;
@@ -111,12 +111,21 @@ fn expires_ms(names: &Names<'_>, expiry: TokenExpiry) -> Result<Option<i64>, Sql
     Err(SqlError::new(INVALID_PARAMETER_VALUE, "the token would have expired already"))
 }
 
+/// A superuser's check does not look for the token.
+fn check_known(names: &Names<'_>, id: TokenId) -> Result<(), SqlError> {
+    match names.access.token(id) {
+        Some(_) => Ok(()),
+        None => Err(SqlError::new(UNDEFINED_OBJECT, format!("token \"{id}\" does not exist"))),
+    }
+}
+
 pub(super) fn alter(
     names: &Names<'_>,
     id: TokenId,
     options: &TokenOptions,
 ) -> Result<Plan, SqlError> {
     let mut plan = Plan::default();
+    check_known(names, id)?;
     plan.need(Action::ManageToken, Object::Token(id));
     let expires_ms = options.expires.map(|expiry| expires_ms(names, expiry)).transpose()?;
     let (description, enabled) = (options.description.clone(), options.enabled);
@@ -129,10 +138,12 @@ pub(super) fn drop(names: &Names<'_>, ids: &[TokenId], if_exists: bool) -> Resul
     let mut plan = Plan::default();
     for id in ids {
         let object = Object::Token(*id);
-        if if_exists && !names.may(Action::ManageToken, object.clone()) {
+        let is_known = check_known(names, *id).is_ok() && names.may(Action::Select, object.clone());
+        if if_exists && !is_known {
             plan.notice(format!("token \"{id}\" does not exist, skipping"));
             continue;
         }
+        check_known(names, *id)?;
         plan.need(Action::ManageToken, object);
         plan.changes.push(access(AccessChange::DropToken(*id)));
     }
