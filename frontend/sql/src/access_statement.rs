@@ -59,9 +59,9 @@ pub enum AccessStatement {
         /// True if a database is dropped with the tables of other roles in it.
         cascade: bool,
     },
-    /// CREATE TOKEN.
+    /// CREATE TOKEN, which answers with a row.
     CreateToken(Box<CreateToken>),
-    /// ALTER TOKEN.
+    /// ALTER TOKEN of one token.
     AlterToken {
         /// Token to change.
         id: TokenId,
@@ -75,12 +75,12 @@ pub enum AccessStatement {
         /// No error when one does not exist.
         if_exists: bool,
     },
-    /// SHOW GRANTS.
+    /// SHOW GRANTS of one role or all.
     ShowGrants {
         /// Role whose rights are shown; `None`: those of all roles.
         role: Option<RoleName>,
     },
-    /// SHOW TOKENS.
+    /// SHOW TOKENS that the client may manage.
     ShowTokens,
 }
 
@@ -119,7 +119,7 @@ pub enum RoleName {
     Named(String),
     /// CURRENT_USER or CURRENT_ROLE.
     CurrentUser,
-    /// SESSION_USER.
+    /// SESSION_USER: the role that the session began as.
     SessionUser,
 }
 
@@ -128,7 +128,7 @@ pub enum RoleName {
 pub enum GranteeName {
     /// PUBLIC: every role.
     Public,
-    /// One role.
+    /// One role, and those that inherit it.
     Role(RoleName),
 }
 
@@ -157,15 +157,15 @@ impl fmt::Debug for Password {
 /// Options of CREATE and ALTER ROLE; `None`: not in the statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoleOptions {
-    /// SUPERUSER.
+    /// SUPERUSER or NOSUPERUSER.
     pub superuser: Option<bool>,
-    /// CREATEDB.
+    /// CREATEDB or NOCREATEDB.
     pub create_db: Option<bool>,
-    /// CREATEROLE.
+    /// CREATEROLE or NOCREATEROLE.
     pub create_role: Option<bool>,
-    /// INHERIT.
+    /// INHERIT or NOINHERIT, for the memberships of the statement.
     pub inherit: Option<bool>,
-    /// LOGIN.
+    /// LOGIN or NOLOGIN.
     pub login: Option<bool>,
     /// ADMIN: orders to the cluster.
     pub admin: Option<bool>,
@@ -216,7 +216,7 @@ pub enum RoleChange {
     },
     /// SET setting FROM CURRENT: the session's value becomes the default.
     SettingFromCurrent(String),
-    /// RESET ALL.
+    /// RESET ALL: no defaults.
     ResetAll,
 }
 
@@ -262,11 +262,11 @@ pub struct RevokeRole {
 /// Objects of GRANT and REVOKE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GrantObjects {
-    /// CLUSTER.
+    /// ON CLUSTER.
     Cluster,
     /// DATABASE or SCHEMA, by name.
     Databases(Vec<String>),
-    /// TABLE.
+    /// TABLE, which may be left out.
     Tables(Vec<TableName>),
     /// ALL TABLES IN SCHEMA or DATABASE: those that exist.
     AllTablesIn(Vec<String>),
@@ -316,7 +316,7 @@ pub struct RevokeRights {
 /// Object of OWNER TO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnedObject {
-    /// A table.
+    /// TABLE, with its former table.
     Table {
         /// Name of the table.
         name: TableName,
@@ -339,11 +339,11 @@ pub struct SetRole {
 /// Databases of a token's permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenScope {
-    /// All rights of the owner.
+    /// ALL: the rights of the owner.
     Everything,
     /// ALL DATABASES, later ones included.
     AllDatabases,
-    /// One database.
+    /// DATABASE, SCHEMA or BUCKET.
     Database {
         /// Name of the database.
         name: String,
@@ -352,7 +352,7 @@ pub enum TokenScope {
     },
 }
 
-/// Permission of a token.
+/// Rights that a token takes from its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenPermission {
     /// Direction of the permission.
@@ -364,7 +364,7 @@ pub struct TokenPermission {
 /// End of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenExpiry {
-    /// NEVER.
+    /// NEVER, or 'infinity'.
     Never,
     /// A time, in milliseconds since 1970.
     At(i64),
@@ -377,13 +377,13 @@ pub enum TokenExpiry {
 pub struct TokenOptions {
     /// Text for people.
     pub description: Option<String>,
-    /// EXPIRES.
+    /// End of the validity.
     pub expires: Option<TokenExpiry>,
     /// ENABLED or DISABLED.
     pub enabled: Option<bool>,
 }
 
-/// CREATE TOKEN.
+/// CREATE TOKEN as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateToken {
     /// Permissions, at least one.

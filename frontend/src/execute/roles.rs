@@ -13,56 +13,19 @@
 mod attributes;
 mod names;
 mod owners;
+mod plan;
 mod rights;
 mod tokens;
 
 use partita_proto::access::{Action, Need, Object};
-use partita_proto::service::Ddl;
-use partita_sql::Notice;
 use partita_sql::access_statement::{AccessStatement, RoleName, SetRole};
 
 use self::names::Names;
+use self::plan::{INSUFFICIENT_PRIVILEGE, Plan};
 use crate::access::viewer::Viewer;
 use crate::error::SqlError;
 use crate::output::Output;
 use crate::session::Session;
-
-/// SQLSTATE of a missing right.
-const INSUFFICIENT_PRIVILEGE: &str = "42501";
-/// SQLSTATE of an object that others depend on.
-const DEPENDENT_OBJECTS: &str = "2BP01";
-
-/// The work of a statement.
-#[derive(Default)]
-struct Plan {
-    needs: Vec<Need>,
-    /// Changes for meta, in order.
-    changes: Vec<Ddl>,
-    notices: Vec<Notice>,
-    /// Rows for the client.
-    rows: Option<Rows>,
-}
-
-/// A small table for the client.
-struct Rows {
-    columns: &'static [&'static str],
-    cells: Vec<Vec<Option<String>>>,
-}
-
-impl Plan {
-    fn need(&mut self, action: Action, object: Object) {
-        self.needs.push(Need::new(action, object));
-    }
-
-    fn notice(&mut self, message: String) {
-        self.notices.push(Notice::notice(message));
-    }
-
-    /// A warning with a code of its own.
-    fn warning(&mut self, code: &str, message: String) {
-        self.notices.push(Notice { code: code.to_owned(), ..Notice::warning(message) });
-    }
-}
 
 /// Needs of a statement by a client whose unqualified tables are in `database`.
 ///
@@ -73,11 +36,11 @@ pub(crate) fn needs(
     database: &str,
     statement: &AccessStatement,
 ) -> Result<Vec<Need>, SqlError> {
-    Ok(plan(&Names::new(viewer, database)?, statement, None)?.needs)
+    Ok(planned(&Names::new(viewer, database)?, statement, None)?.needs)
 }
 
 /// Plans a statement. Without a session it is only checked: verifiers and tokens are not made.
-fn plan(
+fn planned(
     names: &Names<'_>,
     statement: &AccessStatement,
     session: Option<&Session>,
@@ -122,7 +85,7 @@ impl Session {
         statement: &AccessStatement,
     ) -> Result<Output, SqlError> {
         let database = self.database();
-        let plan = plan(&Names::new(self.viewer(), &database)?, statement, Some(self))?;
+        let plan = planned(&Names::new(self.viewer(), &database)?, statement, Some(self))?;
         let permit = self.viewer().check(&plan.needs)?;
         for (position, change) in plan.changes.into_iter().enumerate() {
             if let Err(error) = self.frontend().change(&permit, change).await {

@@ -11,7 +11,7 @@ use partita_sql::access_statement::{CreateRole, Password, RoleChange, RoleName, 
 use partita_worker::Zone;
 
 use super::names::{Names, role_object};
-use super::{DEPENDENT_OBJECTS, INSUFFICIENT_PRIVILEGE, Plan};
+use super::plan::{DEPENDENT_OBJECTS, INSUFFICIENT_PRIVILEGE, Plan};
 use crate::access::{random, scram};
 use crate::error::{FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, SqlError};
 use crate::session::Session;

@@ -9,7 +9,7 @@ use partita_proto::id::{OrgId, RoleId};
 use partita_sql::access_statement::{GranteeName, RoleName};
 use partita_sql::statement::TableName;
 
-use super::INSUFFICIENT_PRIVILEGE;
+use super::plan::INSUFFICIENT_PRIVILEGE;
 use crate::access::viewer::Viewer;
 use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::{SqlError, UNDEFINED_OBJECT};

@@ -11,7 +11,7 @@ use partita_sql::access_statement::{OwnedObject, RoleName};
 
 use super::attributes::{access, required};
 use super::names::{Names, role_object};
-use super::{DEPENDENT_OBJECTS, Plan};
+use super::plan::{DEPENDENT_OBJECTS, Plan};
 use crate::error::{SqlError, UNDEFINED_TABLE};
 use crate::session::Session;
 
@@ -22,13 +22,12 @@ pub(super) fn set_owner(
 ) -> Result<Plan, SqlError> {
     let mut plan = Plan::default();
     let owner = names.role(owner)?;
-    let (object, former_owner, targets) = match object {
+    let (object, former_owner, target) = match object {
         OwnedObject::Table { name, if_exists } => match names.table(name) {
             Ok(Object::Table { database, table }) => {
-                // The former table's rows are read as this one's.
-                let targets = [Some(table.id), table.former].into_iter().flatten();
-                let targets: Vec<Target> = targets.map(Target::Table).collect();
-                (Object::Table { database, table: Arc::clone(&table) }, table.owner, targets)
+                // A former table, which has a part of the rows, follows it.
+                let (owner, target) = (table.owner, Target::Table(table.id));
+                (Object::Table { database, table }, owner, target)
             }
             Ok(_) => return Err(SqlError::internal("a table is another object")),
             Err(error) if *if_exists && error.sqlstate == UNDEFINED_TABLE => {
@@ -40,16 +39,14 @@ pub(super) fn set_owner(
         OwnedObject::Database(name) => {
             let database = names.database(name)?;
             plan.need(Action::Create, Object::Cluster);
-            let targets = vec![Target::Database(database.id)];
-            (Object::Database(Arc::clone(&database)), database.owner, targets)
+            let (owner, target) = (database.owner, Target::Database(database.id));
+            (Object::Database(database), owner, target)
         }
     };
     plan.need(Action::Own, object);
     plan.need(Action::Login, role_object(&owner));
     if former_owner != owner.id {
-        for target in targets {
-            plan.changes.push(access(AccessChange::SetOwner { target, owner: owner.id }));
-        }
+        plan.changes.push(access(AccessChange::SetOwner { target, owner: owner.id }));
     }
     Ok(plan)
 }

@@ -18,7 +18,7 @@ use partita_sql::access_statement::{
 
 use super::attributes::{access, cycle};
 use super::names::{Names, role_object};
-use super::{INSUFFICIENT_PRIVILEGE, Plan, Rows};
+use super::plan::{INSUFFICIENT_PRIVILEGE, Plan, Rows};
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 
 /// SQLSTATE of the warning that privileges were not granted.

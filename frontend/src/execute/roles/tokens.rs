@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 use super::attributes::{access, new_verifier};
 use super::names::{Names, role_object};
-use super::{Plan, Rows};
+use super::plan::{Plan, Rows};
 use crate::access::random;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError, UNDEFINED_OBJECT};
 
