@@ -61,7 +61,7 @@ pub enum AccessStatement {
     },
     /// CREATE TOKEN, which answers with a row.
     CreateToken(Box<CreateToken>),
-    /// ALTER TOKEN of one token.
+    /// ALTER TOKEN by id.
     AlterToken {
         /// Token to change.
         id: TokenId,
@@ -240,7 +240,7 @@ pub struct GrantRole {
 pub enum MembershipPart {
     /// All of it.
     Whole,
-    /// ADMIN OPTION FOR.
+    /// ADMIN OPTION FOR: the right to grant the role.
     AdminOption,
     /// INHERIT OPTION FOR.
     Inherit,

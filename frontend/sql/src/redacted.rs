@@ -86,7 +86,7 @@ enum Keyword {
     Change,
     /// ROLE, USER or GROUP.
     Role,
-    /// PASSWORD.
+    /// PASSWORD, before a secret.
     Password,
     /// Any other token.
     Other,

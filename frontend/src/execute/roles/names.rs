@@ -14,7 +14,7 @@ use crate::access::viewer::Viewer;
 use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::{SqlError, UNDEFINED_OBJECT};
 
-/// What a client may name, as of the start of its statement.
+/// Names that a client may use, as of the start of its statement.
 pub(super) struct Names<'a> {
     pub(super) viewer: &'a Viewer,
     pub(super) access: Arc<Access>,
