@@ -212,7 +212,9 @@ impl Tokens<'_> {
     }
 
     fn password(&mut self) -> Result<Password, SqlError> {
-        let expected = self.unexpected_secret("a string or NULL after PASSWORD");
+        // Whatever stands here may be the password, without its quotes.
+        let expected =
+            self.located(SqlError::syntax("syntax error: PASSWORD takes a string or NULL"));
         self.string().map(Password::new).map_err(|_| expected)
     }
 

@@ -176,6 +176,7 @@ fn no_error_shows_a_password() {
         "CREATE ROLE a PASSWORT 'secret'",
         "CREATE ROLE a PASSWORD \"secret\"",
         "CREATE ROLE a PASSWORD = 'secret'",
+        "CREATE ROLE a PASSWORD secret",
         "CREATE ROLE a PASSWORD 'x' 'secret'",
         "ALTER ROLE a 'secret'",
         "ALTER ROLE a ENCRYPTED 'secret'",
