@@ -15,6 +15,7 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("cast", "CAST"),
     ("collation", "COLLATION"),
     ("connector", "CONNECTOR"),
+    ("default", "DEFAULT PRIVILEGES"),
     ("domain", "DOMAIN"),
     ("event", "EVENT"),
     ("extension", "EXTENSION"),
@@ -23,19 +24,16 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("foreign", "FOREIGN TABLE"),
     ("function", "FUNCTION"),
     ("global", "GLOBAL TEMPORARY TABLE"),
-    ("group", "GROUP"),
     ("index", "INDEX"),
     ("language", "LANGUAGE"),
     ("local", "LOCAL TEMPORARY TABLE"),
     ("macro", "MACRO"),
     ("materialized", "MATERIALIZED VIEW"),
     ("operator", "OPERATOR"),
-    ("owned", "OWNED"),
     ("pipeline", "PIPELINE"),
     ("policy", "POLICY"),
     ("procedure", "PROCEDURE"),
     ("publication", "PUBLICATION"),
-    ("role", "ROLE"),
     ("rule", "RULE"),
     ("secret", "SECRET"),
     ("sequence", "SEQUENCE"),
@@ -51,7 +49,7 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("unbounded", "UNBOUNDED TABLE"),
     ("unique", "UNIQUE INDEX"),
     ("unlogged", "UNLOGGED TABLE"),
-    ("user", "USER"),
+    ("user", "USER MAPPING"),
     ("view", "VIEW"),
     ("virtual", "VIRTUAL TABLE"),
 ];
@@ -77,29 +75,46 @@ impl Tokens<'_> {
             };
             return Ok(Statement::CreateDatabase(CreateDatabase { name, if_not_exists, ttl }));
         }
+        if let Some(is_user) = self.role_word() {
+            return self.create_role(is_user);
+        }
+        if self.take(&["token"]) {
+            return self.create_token();
+        }
         if self.at("or") && self.at_nth(1, "replace") {
             return Err(self.unsupported("CREATE OR REPLACE"));
         }
-        Err(self.foreign_object("CREATE", "TABLE or DATABASE"))
+        Err(self.foreign_object("CREATE", "TABLE, DATABASE, ROLE or TOKEN"))
     }
 
     /// Takes an ALTER statement.
     pub(super) fn alter(&mut self) -> Result<Statement, SqlError> {
         self.expect("alter")?;
         if self.take(&["table"]) {
+            if let Some(statement) = self.table_owner()? {
+                return Ok(statement);
+            }
             return match self.repartition()? {
                 Some(repartition) => Ok(Statement::Repartition(repartition)),
                 None => self.alter_table().map(Statement::AlterTable),
             };
         }
-        if !self.take(&["database"]) && !self.take(&["schema"]) {
-            return Err(self.foreign_object("ALTER", "TABLE or DATABASE"));
+        if self.role_word().is_some() {
+            return self.alter_role();
         }
-        // ALTER DATABASE changes options only.
+        if self.take(&["token"]) {
+            return self.alter_token();
+        }
+        if !self.take(&["database"]) && !self.take(&["schema"]) {
+            return Err(self.foreign_object("ALTER", "TABLE, DATABASE, ROLE or TOKEN"));
+        }
+        // ALTER DATABASE changes the owner or options.
         let name = self.name("a database's name")?;
-        if self.at("rename") || self.at("owner") {
-            let action = self.peek().token.to_string().to_ascii_uppercase();
-            return Err(self.unsupported(format!("ALTER DATABASE ... {action}")));
+        if self.at("owner") {
+            return self.database_owner(name);
+        }
+        if self.at("rename") {
+            return Err(self.unsupported("ALTER DATABASE ... RENAME"));
         }
         // SET and UNSET take one option, or several in parentheses; UNSET sets NULL.
         let position = self.position();
@@ -152,7 +167,16 @@ impl Tokens<'_> {
             self.take(&["cascade"]);
             return Ok(Statement::DropDatabase(DropDatabase { name, if_exists }));
         }
-        Err(self.foreign_object("DROP", "TABLE or DATABASE"))
+        if self.role_word().is_some() {
+            return self.drop_role();
+        }
+        if self.take(&["owned"]) {
+            return self.drop_owned();
+        }
+        if self.take(&["token"]) {
+            return self.drop_token();
+        }
+        Err(self.foreign_object("DROP", "TABLE, DATABASE, ROLE, OWNED or TOKEN"))
     }
 
     /// Takes TRUNCATE [TABLE] and tables.

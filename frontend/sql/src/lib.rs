@@ -11,6 +11,7 @@
 //! Nothing here waits, touches the catalog or keeps state between statements. [`partita_worker::SqlError`] and the functions of SQL are
 //! those of [`partita_worker`].
 
+pub mod access_statement;
 pub mod adapted;
 mod admin;
 mod alter_table;
@@ -26,6 +27,7 @@ mod dialect;
 mod effort;
 mod from_functions;
 mod given_names;
+mod grants;
 mod grouped_casts;
 pub mod identifier;
 mod insert;
@@ -38,9 +40,11 @@ pub mod notice;
 mod options;
 pub mod parser;
 mod partitioning;
+mod redacted;
 mod refused;
 mod repartition;
 pub mod rewritten;
+mod roles;
 mod rule;
 mod session;
 mod shape;
@@ -50,8 +54,10 @@ pub mod shown_names;
 mod sort_keys;
 mod split;
 pub mod statement;
+mod table_name;
 mod table_names;
 mod tail;
+mod token_statement;
 mod tokens;
 mod types;
 mod unique_names;
@@ -65,6 +71,7 @@ pub use notice::{Notice, Severity};
 pub use parser::parse;
 pub use partita_worker::bytes;
 pub use partitioning::PartitioningOption;
+pub use redacted::redacted;
 pub use repartition::{Repartition, Step};
 pub use shown_names::with_shown_names;
 pub use sort_keys::name_numbered;

@@ -3,6 +3,7 @@
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::access_statement::SetRole;
 use super::parser::parse_one;
 use super::statement::{
     Declare, Discard, Execute, Fetch, PrepareStatement, Set, SetValue, Statement, Transaction,
@@ -25,11 +26,22 @@ impl Tokens<'_> {
             let modes = self.transaction_modes();
             return Ok(Statement::Transaction(Transaction::Characteristics(modes)));
         }
+        // The current role. SESSION AUTHORIZATION never differs from the role that the session began as.
+        if self.at("session") && self.at_nth(1, "authorization") {
+            if self.take(&["session", "authorization", "default"]) {
+                return Ok(Statement::SetRole(SetRole { role: None, is_reset: false }));
+            }
+            return Err(self.unsupported("SET SESSION AUTHORIZATION").with_hint("use SET ROLE"));
+        }
+        if self.at("local") && self.at_nth(1, "role") {
+            return Err(self.unsupported("SET LOCAL ROLE"));
+        }
+        if self.take(&["session", "role"]) || self.take(&["role"]) {
+            return self.set_role();
+        }
         // Other databases' forms; a setting may have one of these names.
         for (words, form) in [
-            (&["session", "authorization"][..], "SET SESSION AUTHORIZATION"),
-            (&["role"], "SET ROLE"),
-            (&["constraints"], "SET CONSTRAINTS"),
+            (&["constraints"][..], "SET CONSTRAINTS"),
             (&["global"], "SET GLOBAL"),
             (&["xml", "option"], "SET XML OPTION"),
         ] {
@@ -108,8 +120,8 @@ impl Tokens<'_> {
         if self.take(&["all"]) {
             return Ok(Statement::ResetAll);
         }
-        if self.at("role") || (self.at("session") && self.at_nth(1, "authorization")) {
-            return Err(self.unsupported("RESET ROLE"));
+        if self.take(&["role"]) || self.take(&["session", "authorization"]) {
+            return Ok(Statement::SetRole(SetRole { role: None, is_reset: true }));
         }
         let name =
             if self.take(&["time", "zone"]) { "timezone".to_owned() } else { self.setting()? };
@@ -126,7 +138,8 @@ impl Tokens<'_> {
         Ok(name.to_lowercase())
     }
 
-    fn set_value(&mut self, name: &str) -> Result<SetValue, SqlError> {
+    /// Takes the value of a setting.
+    pub(super) fn set_value(&mut self, name: &str) -> Result<SetValue, SqlError> {
         if self.take(&["default"]) {
             return Ok(SetValue::Default);
         }

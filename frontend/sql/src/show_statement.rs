@@ -14,7 +14,6 @@ const UNSUPPORTED: &[&str] = &[
     "events",
     "flows",
     "functions",
-    "grants",
     "index",
     "indexes",
     "keys",

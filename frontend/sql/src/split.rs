@@ -40,7 +40,7 @@ pub(super) fn split(sql: &str) -> Vec<Piece<'_>> {
 
 /// The byte offset after the token, or the part of one, that begins here. All tokens that this function knows begin and
 /// end at an ASCII byte, so no character is split.
-fn skip(bytes: &[u8], start: usize) -> usize {
+pub(super) fn skip(bytes: &[u8], start: usize) -> usize {
     let next = bytes.get(start + 1).copied();
     match bytes[start] {
         b'\'' => {

@@ -10,7 +10,6 @@
 //! - `INSERT ... VALUES` keeps its rows as text: they are scanned straight into Arrow columns when the table is known,
 //!   and never become a syntax tree.
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +21,11 @@ use datafusion::sql::sqlparser::ast::Expr;
 use partita_proto::schema::{ColumnType, MergeMode, TableOptions, TextLength};
 use partita_proto::service::AdminOrder;
 
+use super::access_statement::{AccessStatement, SetRole};
 use super::partitioning::PartitioningOption;
 use super::repartition::Repartition;
 use crate::notice::Notice;
+pub use crate::table_name::TableName;
 
 /// One SQL statement.
 #[derive(Clone, Debug)]
@@ -87,6 +88,10 @@ pub enum Statement {
     Discard(Discard),
     /// ADMIN flush_table(...) and similar functions.
     Admin(Admin),
+    /// Statements about who may do what: roles, rights, owners, tokens.
+    Access(AccessStatement),
+    /// SET ROLE and RESET ROLE.
+    SetRole(SetRole),
     /// UNLISTEN, which connection pools send when a connection is returned.
     Unlisten,
     /// Nothing between two semicolons, or only comments.
@@ -94,9 +99,12 @@ pub enum Statement {
 }
 
 impl Statement {
-    /// Returns true if it changes rows, tables or databases. EXECUTE returns false: the prepared statement is not known
-    /// here.
+    /// Returns true if it changes rows, tables, databases, roles or rights. EXECUTE returns false: the prepared statement
+    /// is not known here.
     pub fn writes(&self) -> bool {
+        if let Self::Access(access) = self {
+            return !access.reads();
+        }
         matches!(
             self,
             Self::Insert(_)
@@ -124,6 +132,7 @@ impl Statement {
             | Self::Empty => true,
             // EXPLAIN ANALYZE runs the explained statement.
             Self::Explain(explain) => explain.statement.reads(),
+            Self::Access(access) => access.reads(),
             _ => false,
         }
     }
@@ -145,7 +154,9 @@ impl Statement {
             | Self::Repartition(_)
             | Self::Prepare(_)
             | Self::Execute(_)
-            | Self::Declare(_) => true,
+            | Self::Declare(_)
+            // A verifier of a password takes thousands of hashes.
+            | Self::Access(_) => true,
             Self::CopyFrom(_)
             | Self::CreateDatabase(_)
             | Self::AlterDatabase(_)
@@ -163,6 +174,7 @@ impl Statement {
             | Self::Close(_)
             | Self::Discard(_)
             | Self::Admin(_)
+            | Self::SetRole(_)
             | Self::Unlisten
             | Self::Empty => false,
         }
@@ -205,6 +217,9 @@ impl Statement {
             Self::Discard(Discard::All) => "DISCARD ALL",
             Self::Discard(_) => "DISCARD",
             Self::Admin(_) => "ADMIN",
+            Self::Access(access) => access.tag(),
+            Self::SetRole(role) if role.is_reset => "RESET",
+            Self::SetRole(_) => "SET",
             Self::Unlisten => "UNLISTEN",
             Self::Empty => "",
         }
@@ -222,37 +237,6 @@ impl Statement {
             Self::Declare(declare) => Some(&declare.query.text),
             _ => None,
         }
-    }
-}
-
-/// The name of a table; without a database, the session's applies.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TableName {
-    /// The database, if the text names one.
-    pub database: Option<String>,
-    /// The table's name, folded.
-    pub name: String,
-}
-
-impl TableName {
-    /// A table of the session's database.
-    pub fn bare(name: impl Into<String>) -> Self {
-        Self { database: None, name: name.into() }
-    }
-
-    /// The named database, or else the session's.
-    pub fn database_or<'a>(&'a self, session: &'a str) -> &'a str {
-        self.database.as_deref().unwrap_or(session)
-    }
-}
-
-impl fmt::Display for TableName {
-    /// Formats the name so that the parser reads it back: quoted where folding or the grammar would change it.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(database) = &self.database {
-            write!(f, "{}.", super::identifier::quote(database))?;
-        }
-        f.write_str(&super::identifier::quote(&self.name))
     }
 }
 

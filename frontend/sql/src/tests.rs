@@ -1,5 +1,6 @@
 //! Tests of the dialect as a whole; what one file can prove by itself it proves in that file.
 
+mod access;
 mod create_table;
 mod fuzz;
 mod parser;

@@ -109,7 +109,7 @@ impl Observer {
         Self {
             frontend,
             kind: statement.tag(),
-            text: statement.text().map(short),
+            text: statement.text().map(|text| partita_sql::redacted(&short(text)).into_owned()),
             database,
             user,
             identity,

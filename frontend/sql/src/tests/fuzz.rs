@@ -27,7 +27,8 @@ fn soup() -> impl Strategy<Value = String> {
         TABLES DELETE WHERE AND OR BETWEEN IN EXPLAIN ANALYZE PREPARE EXECUTE FETCH DECLARE CURSOR FOR \
         BEGIN ROLLBACK CAST now() $1 $0 $99999999999999999999 E'\\' U&'x X'0 'a' 'a ''' \"a\" \"a `b` ` \
         ( ) , ; : :: . .. = < > - -- /* */ + * 1 -1 1.5 1e5 1e 0x1 99999999999999999999 'ü' ü \\ \n \
-        $$ $a$ [ ] UNSIGNED DECIMAL(3,2) COMMENT ENGINE = 'ttl' '7d' ADMIN flush_table('t') USE";
+        $$ $a$ [ ] UNSIGNED DECIMAL(3,2) COMMENT ENGINE = 'ttl' '7d' ADMIN flush_table('t') USE \
+        ROLE USER GRANT REVOKE OPTION OWNER OWNED PASSWORD VALID UNTIL TOKEN READ WRITE EXPIRES CLUSTER PUBLIC";
     let words: Vec<_> = words.split(' ').filter(|word| !word.is_empty()).collect();
     let glue = prop::sample::select(vec![" ", "", " ", "\n"]);
     prop::collection::vec((prop::sample::select(words), glue), 0..30)

@@ -104,7 +104,8 @@ fn what_is_not_done_is_refused_by_name() {
     for (sql, says) in [
         ("UPDATE t SET a = 1", "UPDATE"),
         ("MERGE INTO t USING u ON a = b WHEN MATCHED THEN DELETE", "MERGE"),
-        ("GRANT ALL ON t TO u", "GRANT"),
+        ("GRANT SELECT (a) ON t TO u", "a privilege on columns"),
+        ("GRANT EXECUTE ON FUNCTION f TO u", "a privilege on a FUNCTION"),
         ("LISTEN x", "LISTEN"),
         ("VACUUM", "VACUUM"),
         ("CREATE VIEW v AS SELECT 1", "CREATE VIEW"),
@@ -131,7 +132,7 @@ fn what_is_not_done_is_refused_by_name() {
         ("DELETE FROM t USING u WHERE a = b", "USING"),
         ("EXPLAIN CREATE TABLE t (a INT PRIMARY KEY)", "EXPLAIN CREATE TABLE"),
         ("EXPLAIN UPDATE t SET a = 1", "UPDATE"),
-        ("SET ROLE x", "SET ROLE"),
+        ("SET SESSION AUTHORIZATION x", "SET SESSION AUTHORIZATION"),
         ("FETCH PRIOR FROM c", "FETCH PRIOR"),
         ("DECLARE c SCROLL CURSOR FOR SELECT 1", "SCROLL"),
         ("SHOW PROCESSLIST", "SHOW PROCESSLIST"),
