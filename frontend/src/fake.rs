@@ -294,6 +294,7 @@ impl Fake {
                     schema,
                     placement,
                     cuts,
+                    owner: BOOTSTRAP_ROLE,
                 };
                 let former = Table { name: format!("{}$former", table.name), ..changed };
                 self.create_table(catalog, new)?;
@@ -382,6 +383,9 @@ impl Fake {
             Ddl::AlterTable { database, name, change } => {
                 let table = find(&catalog, &database, &name)?;
                 self.alter_table(&mut catalog, &table, change)?
+            }
+            Ddl::Access(_) => {
+                return Err(Error::Unsupported("a change of roles in this service".to_owned()));
             }
         };
         self.publish(catalog);

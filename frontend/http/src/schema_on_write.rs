@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use partita_frontend::{Frontend, SqlError};
 use partita_proto::catalog::Table;
-use partita_proto::id::{ColumnId, SchemaVersion};
+use partita_proto::id::{BOOTSTRAP_ROLE, ColumnId, SchemaVersion};
 use partita_proto::placement::Placement;
 use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema, Unit};
 use partita_proto::service::{Ddl, NewTable, TableChange};
@@ -51,7 +51,8 @@ pub(crate) async fn make_database(frontend: &Frontend, name: &str) -> Result<(),
     if frontend.catalog().databases.contains_key(name) {
         return Ok(());
     }
-    let ddl = Ddl::CreateDatabase { name: name.to_owned(), if_not_exists: true, ttl: None };
+    let owner = BOOTSTRAP_ROLE;
+    let ddl = Ddl::CreateDatabase { name: name.to_owned(), if_not_exists: true, ttl: None, owner };
     frontend.change(ddl).await?;
     Ok(())
 }
@@ -157,6 +158,7 @@ fn new_table(database: &str, hints: &Hints, rows: &TableRows) -> NewTable {
         schema,
         placement: Placement::Range,
         cuts: Vec::new(),
+        owner: BOOTSTRAP_ROLE,
     }
 }
 

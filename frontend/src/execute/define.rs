@@ -1,5 +1,6 @@
 //! DDL: turns statements about databases and tables into changes for meta.
 
+use partita_proto::id::BOOTSTRAP_ROLE;
 use partita_proto::schema::Semantic;
 use partita_proto::service::{Ddl, TableChange};
 use partita_proto::value::Value;
@@ -19,7 +20,8 @@ impl Session {
         create: &CreateDatabase,
     ) -> Result<Output, SqlError> {
         let CreateDatabase { name, if_not_exists, ttl } = create.clone();
-        let ddl = Ddl::CreateDatabase { name: name.clone(), if_not_exists, ttl };
+        let ddl =
+            Ddl::CreateDatabase { name: name.clone(), if_not_exists, ttl, owner: BOOTSTRAP_ROLE };
         let changed = self.frontend().change(ddl).await?;
         Ok(exists_already(changed, "CREATE DATABASE", &format!("database \"{name}\"")))
     }

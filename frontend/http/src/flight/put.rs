@@ -15,7 +15,7 @@ use arrow_flight::sql::server::PeekableFlightDataStream;
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
 use futures::{Stream, StreamExt, TryStreamExt};
 use partita_proto::catalog::Table;
-use partita_proto::id::{ColumnId, SchemaVersion};
+use partita_proto::id::{BOOTSTRAP_ROLE, ColumnId, SchemaVersion};
 use partita_proto::placement::Placement;
 use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
 use partita_proto::service::{Ddl, NewTable};
@@ -213,6 +213,7 @@ fn new_table(database: &str, name: &str, schema: &Schema) -> Result<NewTable, St
         },
         placement: Placement::Range,
         cuts: Vec::new(),
+        owner: BOOTSTRAP_ROLE,
     })
 }
 
