@@ -142,8 +142,8 @@ fn a_role_is_created_altered_and_dropped() {
     assert!(world.catalog.access.role(ada).unwrap().member_of.is_empty());
     assert_eq!(world.catalog.access.tokens().count(), 0);
     assert_eq!(role(&mut world, "readers"), RoleId(4));
-    let gone = AccessChange::DropRole { role: readers };
-    assert_eq!(refused(world.change(access(gone))).0, "42704");
+    let absent = AccessChange::DropRole { role: readers };
+    assert_eq!(refused(world.change(access(absent))).0, "42704");
 }
 
 #[test]
@@ -158,13 +158,13 @@ fn memberships_have_no_cycle() {
     assert_eq!(world.change(grant(a, b, false)), Ok(Reply::Unchanged));
     assert_eq!(refused(world.change(grant(b, a, false))).0, "0LP01");
     assert_eq!(refused(world.change(grant(a, a, false))).0, "0LP01");
-    let both = AccessChange::CreateRole {
+    let closing = AccessChange::CreateRole {
         name: "c".to_owned(),
         edit: RoleEdit::default(),
         member_of: vec![Membership { role: b, admin_option: false, inherit: true }],
         members: vec![(a, false)],
     };
-    assert_eq!(refused(world.change(access(both))).0, "0LP01");
+    assert_eq!(refused(world.change(access(closing))).0, "0LP01");
     let revoke = |admin_option_only| {
         access(AccessChange::RevokeRole { group: a, member: b, admin_option_only })
     };
@@ -284,8 +284,8 @@ fn rights_go_with_the_object_that_they_are_on() {
     world.change(revoke.clone()).unwrap();
     assert_eq!(world.catalog.access.grants().count(), 0);
     assert_eq!(world.change(revoke), Ok(Reply::Unchanged));
-    let gone = AccessChange::Grant { target: targets[2], entry: entry(BOOTSTRAP_ROLE, ada) };
-    assert_eq!(refused(world.change(access(gone))).0, "42P01");
+    let absent = AccessChange::Grant { target: targets[2], entry: entry(BOOTSTRAP_ROLE, ada) };
+    assert_eq!(refused(world.change(access(absent))).0, "42P01");
 }
 
 #[test]
@@ -514,11 +514,11 @@ proptest! {
     ) {
         let mut world = world();
         let mut follower = Follower::default();
-        let mut sent: Option<Catalog> = None;
+        let mut previous: Option<Catalog> = None;
         let mut ids = BTreeSet::new();
         for (ddl, settles) in steps {
             let before = world.state.clone();
-            let known: BTreeSet<RoleId> = before.access().roles().keys().copied().collect();
+            let earlier_ids: BTreeSet<RoleId> = before.access().roles().keys().copied().collect();
             if let Err(error) = world.change(ddl) {
                 prop_assert!(!matches!(error, Error::Internal(_) | Error::Corrupted(_)), "{error}");
                 prop_assert_eq!(&world.state, &before);
@@ -527,15 +527,15 @@ proptest! {
                 world.settle();
             }
             // A number is given to one role only.
-            for id in world.state.access().roles().keys().filter(|id| !known.contains(id)) {
+            for id in world.state.access().roles().keys().filter(|id| !earlier_ids.contains(id)) {
                 prop_assert!(ids.insert(*id), "role {id} came back");
             }
             let mut followed = None;
-            for part in parts_between(sent.as_ref(), &world.catalog) {
+            for part in parts_between(previous.as_ref(), &world.catalog) {
                 followed = follower.take(part).unwrap();
             }
             assert_same(&followed.unwrap(), &world.catalog);
-            sent = Some(world.catalog.clone());
+            previous = Some(world.catalog.clone());
         }
         let mut again = World::new();
         for command in &world.commands {
@@ -573,13 +573,13 @@ fn entries_and_records_of_access_keep_their_form() {
     world.change(access(AccessChange::CreateOrg(org(1, "acme")))).unwrap();
     world.change(access(AccessChange::CreateToken(Box::new(token(7, ada, database))))).unwrap();
     let edits = world.state.all_edits();
-    let is_told =
+    let is_kept =
         |edit: &&Edit| edit.is_access() || matches!(edit, Edit::Counters(_) | Edit::Database(_));
-    let told: Vec<Edit> = edits.iter().filter(is_told).cloned().collect();
+    let access_edits: Vec<Edit> = edits.iter().filter(is_kept).cloned().collect();
     let record = |change: crate::store::Change| {
         format!("record {} {}", hex(&change.key), hex(&change.value.unwrap()))
     };
-    forms.extend(record::changes(&told).into_iter().map(record));
+    forms.extend(record::changes(&access_edits).into_iter().map(record));
     let forms = forms.join("\n") + "\n";
     assert_eq!(forms, include_str!("access.golden"), "got:\n{forms}");
     // The owner is the last field of a table; without it, the bytes are those of earlier versions.

@@ -14,7 +14,7 @@ use partita_proto::error::Error;
 use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, OrgId, RoleId, TableId, TokenId};
 use partita_proto::schema::validate_name;
 
-use super::draft::{Draft, Outcome, Reply};
+use super::draft::{Draft, Outcome, Reply, absent_role};
 use super::table::shown_name;
 use crate::catalog::{DatabaseRecord, Edit, State, TableRecord};
 
@@ -46,11 +46,6 @@ pub(super) fn bootstrap(state: &State, superuser: &str, secrets: Secrets) -> Out
     draft.edits.push(Edit::Secrets(secrets));
     draft.edits.push(Edit::Role(Arc::new(Role::bootstrap(superuser))));
     draft.done()
-}
-
-/// Checks the owner of a new object.
-pub(super) fn check_owner(state: &State, owner: RoleId) -> Result<(), Error> {
-    if state.may_own(owner) { Ok(()) } else { Err(absent_role(owner)) }
 }
 
 pub(super) fn change_access(state: &State, change: &AccessChange) -> Result<Outcome, Error> {
@@ -492,12 +487,12 @@ impl Draft<'_> {
     }
 
     /// Removes the permissions of tokens on a database that goes.
-    pub(super) fn drop_permissions(&mut self, gone: DatabaseId) {
+    pub(super) fn drop_permissions(&mut self, id: DatabaseId) {
         for token in self.state.access().tokens() {
             let mut permissions = token.permissions.clone();
             permissions.retain(|permission| match &permission.scope {
                 Scope::Everything | Scope::AllBuckets => true,
-                Scope::Bucket { database, .. } => *database != gone,
+                Scope::Bucket { database, .. } => *database != id,
             });
             if permissions.len() < token.permissions.len() {
                 let token = Token { permissions, ..Token::clone(token) };
@@ -505,10 +500,6 @@ impl Draft<'_> {
             }
         }
     }
-}
-
-fn absent_role(id: RoleId) -> Error {
-    Error::NotFound { kind: "role", name: id.to_string() }
 }
 
 fn role(access: &Access, id: RoleId) -> Result<&Role, Error> {
@@ -526,7 +517,8 @@ fn database(state: &State, id: DatabaseId) -> Result<&DatabaseRecord, Error> {
 }
 
 fn table(state: &State, id: TableId) -> Result<&TableRecord, Error> {
-    let record = state.table(id).map(Arc::as_ref).filter(|record| record.is_visible());
+    let record: Option<&TableRecord> = state.table(id).map(Arc::as_ref);
+    let record = record.filter(|record| record.is_visible());
     record.ok_or_else(|| Error::NotFound { kind: "table", name: id.to_string() })
 }
 
@@ -569,6 +561,6 @@ fn listed(names: &[String]) -> String {
     let first = names[..names.len().min(NAMED_MAX)].join(", ");
     match names.len().saturating_sub(NAMED_MAX) {
         0 => first,
-        others => format!("{first} and {others} others"),
+        count => format!("{first} and {count} others"),
     }
 }

@@ -10,8 +10,7 @@ use partita_proto::error::Error;
 use partita_proto::id::RoleId;
 use partita_proto::schema::validate_name;
 
-use super::access::check_owner;
-use super::draft::{Draft, Outcome, Reply};
+use super::draft::{Draft, Outcome, Reply, check_owner};
 use crate::catalog::{DatabaseRecord, Edit, Phase, State, TableRecord};
 use crate::create::check_ttl;
 

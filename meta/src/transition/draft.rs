@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use partita_proto::access::Target;
+use partita_proto::error::Error;
 use partita_proto::id::{DatabaseId, Epoch, PartitionId, ReplicaId, RoleId, TableId};
 use partita_proto::schema::TableSchema;
 
@@ -168,4 +169,13 @@ impl<'a> Draft<'a> {
 
 pub(super) fn next_version(schema: &TableSchema) -> TableSchema {
     TableSchema { version: schema.version.next(), ..schema.clone() }
+}
+
+/// Checks the owner of a new object.
+pub(super) fn check_owner(state: &State, owner: RoleId) -> Result<(), Error> {
+    if state.may_own(owner) { Ok(()) } else { Err(absent_role(owner)) }
+}
+
+pub(super) fn absent_role(id: RoleId) -> Error {
+    Error::NotFound { kind: "role", name: id.to_string() }
 }

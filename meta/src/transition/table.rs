@@ -11,9 +11,8 @@ use partita_proto::range::TypedRange;
 use partita_proto::schema::{TableSchema, validate_name};
 use partita_proto::service::{NewTable, TableChange};
 
-use super::access::check_owner;
 use super::database::database;
-use super::draft::{Draft, Outcome, Reply, next_version};
+use super::draft::{Draft, Outcome, Reply, check_owner, next_version};
 use super::repartition::{check_change, fencing, former, in_succession, repartition};
 use crate::alter::altered;
 use crate::catalog::{DatabaseRecord, Edit, PartitionRecord, Phase, State, TableRecord, Work};
