@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use partita_proto::access::Secrets;
 use partita_proto::id::NodeId;
 
 /// Version of the layout: raised when an older binary could not read what a newer one wrote.
@@ -162,6 +163,20 @@ pub(crate) fn take_identity(dir: &Path, identity: u64) -> anyhow::Result<()> {
 pub(crate) fn random() -> u64 {
     // The standard library seeds its hashers with random keys.
     std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+/// Random keys for a new cluster, from the operating system.
+///
+/// # Errors
+/// If its source of randomness cannot be read.
+pub(crate) fn random_secrets() -> anyhow::Result<Secrets> {
+    use std::io::Read;
+    let mut secrets = Secrets::default();
+    let mut source = std::fs::File::open("/dev/urandom").context("cannot open /dev/urandom")?;
+    for key in [&mut secrets.mock_salts, &mut secrets.cookies] {
+        source.read_exact(key).context("cannot read /dev/urandom")?;
+    }
+    Ok(secrets)
 }
 
 /// Number that meta gave to the directory's node, if any.

@@ -178,6 +178,7 @@ async fn open(
         identity,
         rejoins,
         incarnation: data_dir::random(),
+        secrets: data_dir::random_secrets()?,
         generations: Some(Arc::new(generation::open(&options.data_dir)?)),
         ..MetaOptions::alone(options.data_dir.join("meta"), Arc::new(SystemClock))
     };

@@ -129,6 +129,7 @@ impl Roles {
             MetaOptions {
                 identity,
                 incarnation: data_dir::random(),
+                secrets: data_dir::random_secrets()?,
                 tables_per_database: options.tables_per_database,
                 ..MetaOptions::alone(dir.join("meta"), Arc::new(SystemClock))
             },

@@ -28,7 +28,8 @@
 //!   under its number: the group may count on its entries and votes;
 //! - a node's number belongs to one identity, also after the node was removed, and nothing that is in use lies on a
 //!   node that was removed;
-//! - only tables that are ready or being altered are published.
+//! - only tables that are ready or being altered are published;
+//! - owners, grants, memberships and tokens name roles, objects and organisations that exist.
 
 mod check;
 
@@ -36,10 +37,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use partita_proto::access::{Access, Grant, Org, Role, Secrets, Target as GrantTarget, Token};
 use partita_proto::catalog::DEFAULT_DATABASE;
 use partita_proto::catalog_history::{CatalogHistory, Leadership};
 use partita_proto::generation::Generation;
-use partita_proto::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::id::{
+    BOOTSTRAP_ROLE, DatabaseId, Epoch, NodeId, OrgId, PartitionId, ReplicaId, RoleId, TableId,
+    TokenId,
+};
 use partita_proto::label::Labels;
 use partita_proto::placement::Placement;
 use partita_proto::range::TypedRange;
@@ -84,6 +89,8 @@ pub(crate) struct DatabaseRecord {
     pub(crate) id: DatabaseId,
     pub(crate) name: String,
     pub(crate) ttl: Option<Duration>,
+    /// Owning role.
+    pub(crate) owner: RoleId,
 }
 
 /// A table as recorded in the catalog.
@@ -109,6 +116,8 @@ pub(crate) struct TableRecord {
     pub(crate) former: Option<TableId>,
     /// The table that succeeds this one; set once the partitions of the successor exist.
     pub(crate) succeeded_by: Option<TableId>,
+    /// Owning role.
+    pub(crate) owner: RoleId,
 }
 
 impl TableRecord {
@@ -216,6 +225,9 @@ pub(crate) struct Counters {
     pub(crate) node: NodeId,
     /// Number of changes with a request id so far.
     pub(crate) remembered: u64,
+    pub(crate) role: RoleId,
+    /// Version at which roles, grants, organisations or tokens changed last.
+    pub(crate) access: u64,
 }
 
 /// One record that changes.
@@ -240,8 +252,53 @@ pub(crate) enum Edit {
     LeadershipGone(u64),
     /// A member of meta's own group, and its data directory.
     Meta(NodeId, MetaRecord),
+    Role(Arc<Role>),
+    RoleGone(RoleId),
+    /// The grants on an object; never without an entry.
+    Grant(Arc<Grant>),
+    GrantGone(GrantTarget),
+    Org(Arc<Org>),
+    OrgGone(OrgId),
+    Token(Arc<Token>),
+    TokenGone(TokenId),
+    /// Random keys of the cluster; set once.
+    Secrets(Secrets),
     /// Remembers a change in this place, instead of the one that was there.
     Remember(u64, Arc<Remembered>),
+}
+
+impl Edit {
+    /// True if the record is one of those that say who may do what.
+    pub(crate) fn is_access(&self) -> bool {
+        matches!(
+            self,
+            Self::Role(_)
+                | Self::RoleGone(_)
+                | Self::Grant(_)
+                | Self::GrantGone(_)
+                | Self::Org(_)
+                | Self::OrgGone(_)
+                | Self::Token(_)
+                | Self::TokenGone(_)
+                | Self::Secrets(_)
+        )
+    }
+
+    /// Applies an edit of roles, grants, organisations, tokens or secrets; others change nothing.
+    pub(crate) fn apply_access(&self, access: &mut Access) {
+        match self {
+            Self::Role(role) => access.put_role(Role::clone(role)),
+            Self::RoleGone(id) => access.drop_role(*id),
+            Self::Grant(grant) => access.put_grant(Grant::clone(grant)),
+            Self::GrantGone(target) => access.drop_grant(*target),
+            Self::Org(org) => access.put_org(Org::clone(org)),
+            Self::OrgGone(id) => access.drop_org(*id),
+            Self::Token(token) => access.put_token(Token::clone(token)),
+            Self::TokenGone(id) => access.drop_token(*id),
+            Self::Secrets(secrets) => access.secrets = *secrets,
+            _ => {}
+        }
+    }
 }
 
 /// Everything meta knows. Cheap to clone: records are shared.
@@ -261,6 +318,8 @@ pub(crate) struct State {
     /// The members of meta's own group whose data directories are known.
     metas: BTreeMap<NodeId, MetaRecord>,
     remembered: BTreeMap<u64, Arc<Remembered>>,
+    /// Roles, grants, organisations and tokens; none before the first leader has made the superuser.
+    access: Access,
     // Derived from the above.
     database_names: BTreeMap<String, DatabaseId>,
     table_names: BTreeMap<DatabaseId, BTreeMap<String, TableId>>,
@@ -283,6 +342,9 @@ impl State {
             replica: ReplicaId(2),
             node: NodeId(1),
             remembered: 0,
+            // Role 0 is the bootstrap superuser.
+            role: RoleId(1),
+            access: 0,
         };
         Self {
             counters,
@@ -295,6 +357,7 @@ impl State {
             leaderships: BTreeMap::new(),
             metas: BTreeMap::new(),
             remembered: BTreeMap::new(),
+            access: Access::default(),
             database_names: BTreeMap::new(),
             table_names: BTreeMap::new(),
             pending: BTreeSet::new(),
@@ -307,8 +370,12 @@ impl State {
     /// Edits that make a new catalog: the default database.
     pub(crate) fn first_edits() -> Vec<Edit> {
         let mut counters = Self::empty().counters;
-        let public =
-            DatabaseRecord { id: counters.database, name: DEFAULT_DATABASE.to_owned(), ttl: None };
+        let public = DatabaseRecord {
+            id: counters.database,
+            name: DEFAULT_DATABASE.to_owned(),
+            ttl: None,
+            owner: BOOTSTRAP_ROLE,
+        };
         counters.version = 1;
         counters.database = DatabaseId(public.id.0 + 1);
         vec![Edit::Counters(counters), Edit::Database(Arc::new(public))]
@@ -319,7 +386,10 @@ impl State {
         for edit in edits {
             // Records are replaced as a whole; the derived indexes follow each of them.
             match edit {
-                Edit::Counters(counters) => self.counters = *counters,
+                Edit::Counters(counters) => {
+                    self.counters = *counters;
+                    self.access.version = counters.access;
+                }
                 Edit::Database(record) => {
                     self.forget_database(record.id);
                     self.database_names.insert(record.name.clone(), record.id);
@@ -364,6 +434,15 @@ impl State {
                     }
                     self.remembered_at.insert(remembered.id, *place);
                 }
+                Edit::Role(_)
+                | Edit::RoleGone(_)
+                | Edit::Grant(_)
+                | Edit::GrantGone(_)
+                | Edit::Org(_)
+                | Edit::OrgGone(_)
+                | Edit::Token(_)
+                | Edit::TokenGone(_)
+                | Edit::Secrets(_) => edit.apply_access(&mut self.access),
             }
         }
     }
@@ -533,6 +612,17 @@ impl State {
         self.remembered.get(self.remembered_at.get(&id)?)
     }
 
+    /// Roles, grants, organisations and tokens.
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// True if a role can own an object. The bootstrap superuser can before it is recorded: entries of earlier
+    /// versions name no owner.
+    pub(crate) fn may_own(&self, role: RoleId) -> bool {
+        role == BOOTSTRAP_ROLE || self.access.role(role).is_some()
+    }
+
     /// The whole catalog, as edits of an empty state.
     pub(crate) fn all_edits(&self) -> Vec<Edit> {
         let mut edits = vec![Edit::Counters(self.counters)];
@@ -546,6 +636,13 @@ impl State {
         }
         edits.extend(self.leaderships().copied().map(Edit::Leadership));
         edits.extend(self.metas.iter().map(|(node, record)| Edit::Meta(*node, *record)));
+        if self.access.role(BOOTSTRAP_ROLE).is_some() {
+            edits.push(Edit::Secrets(self.access.secrets));
+        }
+        edits.extend(self.access.roles().values().cloned().map(Edit::Role));
+        edits.extend(self.access.grants().cloned().map(Edit::Grant));
+        edits.extend(self.access.orgs().cloned().map(Edit::Org));
+        edits.extend(self.access.tokens().cloned().map(Edit::Token));
         let remembered = self.remembered.iter();
         edits.extend(remembered.map(|(place, change)| Edit::Remember(*place, Arc::clone(change))));
         edits

@@ -4,6 +4,7 @@
 //! same way: a rule that becomes stricter needs a new kind of entry.
 
 use bytes::Bytes;
+use partita_proto::access::Secrets;
 use partita_proto::error::Error;
 use partita_proto::generation::Renewal;
 use partita_proto::history::Reason;
@@ -21,7 +22,7 @@ use crate::transition::{Command, Progress, Reply};
 struct CommandForm {
     #[prost(
         oneof = "CommandKind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20"
     )]
     kind: Option<CommandKind>,
 }
@@ -67,6 +68,8 @@ enum CommandKind {
     Created(MovedForm),
     #[prost(message, tag = "19")]
     Renumber(RenumberForm),
+    #[prost(message, tag = "20")]
+    Bootstrap(BootstrapForm),
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -77,6 +80,14 @@ struct LeadForm {
     term: u64,
     #[prost(fixed64, tag = "3")]
     nonce: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct BootstrapForm {
+    #[prost(string, tag = "1")]
+    superuser: String,
+    #[prost(message, optional, tag = "2")]
+    secrets: Option<pb::Secrets>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -326,6 +337,10 @@ impl Command {
             Self::Lead { cluster, term, nonce } => {
                 CommandKind::Lead(LeadForm { cluster: *cluster, term: *term, nonce: *nonce })
             }
+            Self::Bootstrap { superuser, secrets } => CommandKind::Bootstrap(BootstrapForm {
+                superuser: superuser.clone(),
+                secrets: Some(secrets.to_wire()),
+            }),
             Self::Meta { node, identity } => {
                 CommandKind::Meta(MetaForm { node: node.0, identity: *identity })
             }
@@ -414,6 +429,10 @@ impl Command {
             Some(CommandKind::Lead(LeadForm { cluster, term, nonce })) => {
                 Self::Lead { cluster, term, nonce }
             }
+            Some(CommandKind::Bootstrap(form)) => Self::Bootstrap {
+                superuser: form.superuser,
+                secrets: Secrets::from_wire(form.secrets.ok_or_else(unknown)?)?,
+            },
             Some(CommandKind::Meta(form)) => {
                 Self::Meta { node: NodeId(form.node), identity: form.identity }
             }

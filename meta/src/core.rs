@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use partita_proto::access::Secrets;
 use partita_proto::clock::Clock;
 use partita_proto::error::Error;
 use partita_proto::generation::{Generations, RENEW_INTERVAL};
@@ -62,6 +63,8 @@ pub struct MetaOptions {
     pub incarnation: u64,
     /// Generations of the data directory, by which the others notice an older copy of it; `None`: none.
     pub generations: Option<Arc<Generations>>,
+    /// Random keys for a cluster that has none yet, from the system's source of randomness.
+    pub secrets: Secrets,
     /// Maximum age of a generation; then the next one is made.
     pub renew_every: Duration,
 }
@@ -79,7 +82,8 @@ impl fmt::Debug for MetaOptions {
 }
 
 impl MetaOptions {
-    /// Options of a cluster of one process: one member, and one replica of each partition.
+    /// Options of a cluster of one process: one member, and one replica of each partition. Its keys are not random:
+    /// everybody except tests sets [`MetaOptions::secrets`].
     #[must_use]
     pub fn alone(dir: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -94,6 +98,7 @@ impl MetaOptions {
             rejoins: false,
             incarnation: 0,
             generations: None,
+            secrets: Secrets::default(),
             renew_every: RENEW_INTERVAL,
         }
     }

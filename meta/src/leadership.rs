@@ -8,12 +8,15 @@ use std::time::Duration;
 
 use partita_proto::catalog_history::CatalogHistory;
 use partita_proto::error::Error;
+use partita_proto::id::BOOTSTRAP_ROLE;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::core::{Core, raft_error};
 use crate::transition::Command;
 
+/// Name of the bootstrap superuser.
+const SUPERUSER: &str = "partita";
 /// Backoff before the process tries again to record its leadership.
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
 
@@ -47,7 +50,7 @@ pub(crate) fn mixed(number: u64) -> u64 {
 impl Core {
     /// Records in the catalog that this process leads. Also done on a nearly full disk, since it is needed to free
     /// space.
-    pub(crate) async fn record_leadership(&self) -> Result<(), Error> {
+    async fn record_leadership(&self) -> Result<(), Error> {
         let chance = mixed(self.options.incarnation).wrapping_add(self.options.identity);
         let nonce = self.leadership.begin(chance);
         let cluster = mixed(nonce);
@@ -56,13 +59,31 @@ impl Core {
         self.group.propose(command.encode()).await.map_err(raft_error).map(drop)
     }
 
+    /// Records the leadership, and makes the superuser of a cluster that has none.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub(crate) async fn begin_leadership(&self) -> Result<(), Error> {
+        self.record_leadership().await?;
+        if self.has_superuser() {
+            return Ok(());
+        }
+        let superuser = SUPERUSER.to_owned();
+        let command = Command::Bootstrap { superuser, secrets: self.options.secrets };
+        self.group.propose(command.encode()).await.map_err(raft_error).map(drop)
+    }
+
+    fn has_superuser(&self) -> bool {
+        self.machine.state().access().role(BOOTSTRAP_ROLE).is_some()
+    }
+
     /// Retries until the leadership of this process is recorded, or another process leads. Returns when `end` is
     /// cancelled.
     pub(crate) async fn keep_leadership_recorded(&self, end: &CancellationToken) {
         let work = async {
-            while self.catalog_history().is_err() {
+            while self.catalog_history().is_err() || !self.has_superuser() {
                 tokio::time::sleep(RECORD_PAUSE).await;
-                if let Err(error) = self.record_leadership().await {
+                if let Err(error) = self.begin_leadership().await {
                     warn!(%error, "recording the leadership of meta failed; no orders are sent until it is recorded");
                 }
             }

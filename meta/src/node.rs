@@ -206,7 +206,7 @@ impl Meta {
             // Orders need a recorded leadership; if recording fails, it is retried below.
             let recorded = tokio::select! {
                 () = stop.cancelled() => return,
-                recorded = self.core.record_leadership() => recorded,
+                recorded = self.core.begin_leadership() => recorded,
             };
             if let Err(error) = recorded {
                 warn!(%error, "recording the leadership of meta failed; no orders are sent until it is recorded");

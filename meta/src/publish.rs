@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::error::Error;
-use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, NodeId, TableId};
+use partita_proto::id::{DatabaseId, NodeId, TableId};
 use partita_proto::key::KeyCodec;
 use partita_proto::placement::Placement;
 use partita_proto::route::{PartitionMap, Route};
@@ -22,7 +22,8 @@ use crate::catalog::{DatabaseRecord, Edit, PartitionRecord, Phase, State, TableR
 /// # Errors
 /// If a table's key or partition map cannot be built: the catalog is broken.
 pub(crate) fn catalog(state: &State) -> Result<Catalog, Error> {
-    let mut catalog = Catalog { version: state.version(), ..Catalog::default() };
+    let access = Arc::new(state.access().clone());
+    let mut catalog = Catalog { version: state.version(), access, ..Catalog::default() };
     for record in state.databases() {
         put_database(&mut catalog, record);
     }
@@ -53,6 +54,9 @@ pub(crate) fn take_out(catalog: &mut Catalog, state: &State, edits: &[Edit]) {
 /// As [`catalog`].
 pub(crate) fn put_in(catalog: &mut Catalog, state: &State, edits: &[Edit]) -> Result<(), Error> {
     catalog.version = state.version();
+    if edits.iter().any(Edit::is_access) {
+        catalog.access = Arc::new(state.access().clone());
+    }
     let touched = Touched::new(edits);
     for id in &touched.databases {
         if let Some(record) = state.database(*id) {
@@ -93,6 +97,15 @@ impl Touched {
                 | Edit::Leadership(_)
                 | Edit::LeadershipGone(_)
                 | Edit::Meta(..)
+                | Edit::Role(_)
+                | Edit::RoleGone(_)
+                | Edit::Grant(_)
+                | Edit::GrantGone(_)
+                | Edit::Org(_)
+                | Edit::OrgGone(_)
+                | Edit::Token(_)
+                | Edit::TokenGone(_)
+                | Edit::Secrets(_)
                 | Edit::Remember(..) => {}
             }
         }
@@ -101,8 +114,8 @@ impl Touched {
 }
 
 fn put_database(catalog: &mut Catalog, record: &DatabaseRecord) {
-    let (id, name, ttl) = (record.id, record.name.clone(), record.ttl);
-    let database = Database { id, name, ttl, owner: BOOTSTRAP_ROLE };
+    let DatabaseRecord { id, name, ttl, owner } = record.clone();
+    let database = Database { id, name, ttl, owner };
     catalog.databases.insert(record.name.clone(), Arc::new(database));
 }
 
@@ -138,7 +151,7 @@ fn put_table(catalog: &mut Catalog, state: &State, record: &TableRecord) -> Resu
         // Hidden until all partitions of the former table have a new epoch: until then rows are written to that table.
         former: record.former.filter(|_| record.phase != Phase::Altering(Work::Succeed)),
         succeeded_by: record.succeeded_by,
-        owner: BOOTSTRAP_ROLE,
+        owner: record.owner,
     };
     let tables = catalog.tables.entry(database.name.clone()).or_default();
     tables.insert(record.name.clone(), Arc::new(table));

@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use partita_proto::access::{Grant, Org, Role, Secrets, Target as GrantTarget, Token};
 use partita_proto::catalog_history::Leadership;
 use partita_proto::error::Error;
 use partita_proto::generation::Generation;
-use partita_proto::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId};
 use partita_proto::label::Labels;
 use partita_proto::placement::Placement;
 use partita_proto::range::TypedRange;
@@ -43,6 +44,19 @@ const CLUSTER: u8 = b'i';
 const LEADERSHIP: u8 = b'l';
 /// Members of meta's own group.
 const META: u8 = b'm';
+/// Roles: users, and groups of them.
+const ROLE: u8 = b'u';
+const GRANT: u8 = b'g';
+const ORG: u8 = b'o';
+/// API tokens: keys.
+const TOKEN: u8 = b'k';
+/// The cluster's random keys.
+const SECRETS: u8 = b's';
+
+/// Kinds of objects in the keys of grants.
+const ON_CLUSTER: u8 = 0;
+const ON_DATABASE: u8 = 1;
+const ON_TABLE: u8 = 2;
 
 #[derive(Clone, PartialEq, Message)]
 struct CountersForm {
@@ -61,6 +75,11 @@ struct CountersForm {
     nodes: u64,
     #[prost(uint64, tag = "7")]
     remembered: u64,
+    /// Highest number of a role given so far, without the bootstrap superuser.
+    #[prost(uint32, tag = "8")]
+    roles: u32,
+    #[prost(uint64, tag = "9")]
+    access: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -71,6 +90,9 @@ struct DatabaseForm {
     name: String,
     #[prost(message, optional, tag = "3")]
     ttl: Option<pb::Duration>,
+    /// 0, the bootstrap superuser, in records of earlier versions.
+    #[prost(uint32, tag = "4")]
+    owner: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -101,6 +123,9 @@ struct TableForm {
     /// 0 if there is none.
     #[prost(uint32, tag = "16")]
     succeeded_by: u32,
+    /// 0, the bootstrap superuser, in records of earlier versions.
+    #[prost(uint32, tag = "18")]
+    owner: u32,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
@@ -244,6 +269,16 @@ fn change(edit: &Edit) -> Change {
             let form = MetaForm { node: node.0, identity: *identity, generation };
             put(key64(META, node.0), form.encode_to_vec())
         }
+        // Who may do what.
+        Edit::Role(role) => put(key32(ROLE, role.id.0), role.to_wire().encode_to_vec()),
+        Edit::RoleGone(id) => Change { key: key32(ROLE, id.0), value: None },
+        Edit::Grant(grant) => put(grant_key(grant.target()), grant.to_wire().encode_to_vec()),
+        Edit::GrantGone(target) => Change { key: grant_key(*target), value: None },
+        Edit::Org(org) => put(key64(ORG, org.id.get()), org.to_wire().encode_to_vec()),
+        Edit::OrgGone(id) => Change { key: key64(ORG, id.get()), value: None },
+        Edit::Token(token) => put(key64(TOKEN, token.id.get()), token.to_wire().encode_to_vec()),
+        Edit::TokenGone(id) => Change { key: key64(TOKEN, id.get()), value: None },
+        Edit::Secrets(secrets) => put(vec![SECRETS], secrets.to_wire().encode_to_vec()),
         Edit::Remember(place, record) => {
             put(key64(REMEMBERED, *place), remembered_form(*place, record).encode_to_vec())
         }
@@ -252,6 +287,15 @@ fn change(edit: &Edit) -> Change {
 
 fn key32(kind: u8, id: u32) -> Vec<u8> {
     [&[kind], id.to_be_bytes().as_slice()].concat()
+}
+
+fn grant_key(target: GrantTarget) -> Vec<u8> {
+    let (kind, id) = match target {
+        GrantTarget::Cluster => (ON_CLUSTER, 0),
+        GrantTarget::Database(id) => (ON_DATABASE, id.0),
+        GrantTarget::Table(id) => (ON_TABLE, id.0),
+    };
+    [&[GRANT, kind], id.to_be_bytes().as_slice()].concat()
 }
 
 fn key64(kind: u8, id: u64) -> Vec<u8> {
@@ -303,6 +347,11 @@ fn edit(key: &[u8], value: &[u8]) -> Result<Edit, Error> {
             let generation = form.generation.map(Generation::from_wire).transpose()?;
             Edit::Meta(NodeId(form.node), MetaRecord { identity: form.identity, generation })
         }
+        Some(&ROLE) => Edit::Role(Arc::new(Role::from_wire(parse(value)?)?)),
+        Some(&GRANT) => Edit::Grant(Arc::new(Grant::from_wire(parse(value)?)?)),
+        Some(&ORG) => Edit::Org(Arc::new(Org::from_wire(parse(value)?)?)),
+        Some(&TOKEN) => Edit::Token(Arc::new(Token::from_wire(parse(value)?)?)),
+        Some(&SECRETS) => Edit::Secrets(Secrets::from_wire(parse(value)?)?),
         _ => return Err(Error::Corrupted("its kind is not known to this version".to_owned())),
     })
 }
@@ -324,6 +373,8 @@ fn counters_form(counters: Counters) -> CountersForm {
         replica: counters.replica.0,
         nodes: counters.node.0 - 1,
         remembered: counters.remembered,
+        roles: counters.role.0 - 1,
+        access: counters.access,
     }
 }
 
@@ -336,6 +387,8 @@ fn counters(form: &CountersForm) -> Counters {
         replica: ReplicaId(form.replica),
         node: NodeId(form.nodes.saturating_add(1)),
         remembered: form.remembered,
+        role: RoleId(form.roles.saturating_add(1)),
+        access: form.access,
     }
 }
 
@@ -344,12 +397,14 @@ fn database_form(record: &DatabaseRecord) -> DatabaseForm {
         id: record.id.0,
         name: record.name.clone(),
         ttl: record.ttl.map(|ttl| ttl.to_wire()),
+        owner: record.owner.0,
     }
 }
 
 fn database(form: DatabaseForm) -> Result<DatabaseRecord, Error> {
     let ttl = form.ttl.map(Duration::from_wire).transpose()?;
-    Ok(DatabaseRecord { id: DatabaseId(form.id), name: form.name, ttl })
+    let owner = RoleId(form.owner);
+    Ok(DatabaseRecord { id: DatabaseId(form.id), name: form.name, ttl, owner })
 }
 
 fn table_form(record: &TableRecord) -> TableForm {
@@ -374,6 +429,7 @@ fn table_form(record: &TableRecord) -> TableForm {
         partitions: record.partitions.iter().map(|id| id.0).collect(),
         former: record.former.unwrap_or_default().0,
         succeeded_by: record.succeeded_by.unwrap_or_default().0,
+        owner: record.owner.0,
     }
 }
 
@@ -403,6 +459,7 @@ fn table(form: TableForm) -> Result<TableRecord, Error> {
         partitions: form.partitions.into_iter().map(PartitionId).collect(),
         former: optional_id(form.former),
         succeeded_by: optional_id(form.succeeded_by),
+        owner: RoleId(form.owner),
     })
 }
 

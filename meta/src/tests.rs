@@ -1,5 +1,6 @@
 //! Tests of the crate as a whole, and the tools that they share.
 
+mod access;
 mod changes;
 mod ddl;
 mod generations;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 use partita_proto::catalog::Catalog;
 use partita_proto::clock::Clock;
 use partita_proto::error::Error;
-use partita_proto::id::{ColumnId, NodeId, PartitionId, SchemaVersion, TableId};
+use partita_proto::id::{BOOTSTRAP_ROLE, ColumnId, NodeId, PartitionId, SchemaVersion, TableId};
 use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
 use partita_proto::schema::{
@@ -115,6 +116,7 @@ fn new_table(name: &str) -> NewTable {
         schema: readings(),
         placement: Placement::Range,
         cuts: vec![cut(&[Value::Int(100)]), cut(&[Value::Int(200), Value::Timestamp(5)])],
+        owner: BOOTSTRAP_ROLE,
     }
 }
 
@@ -127,7 +129,8 @@ fn create(table: NewTable) -> Ddl {
 }
 
 fn create_database(name: &str) -> Ddl {
-    Ddl::CreateDatabase { name: name.to_owned(), if_not_exists: false, ttl: None }
+    let owner = BOOTSTRAP_ROLE;
+    Ddl::CreateDatabase { name: name.to_owned(), if_not_exists: false, ttl: None, owner }
 }
 
 fn drop_table(name: &str) -> Ddl {
@@ -293,6 +296,7 @@ fn new_partitions(ddl: &Ddl) -> usize {
 fn assert_same(a: &Catalog, b: &Catalog) {
     assert_eq!(a.version, b.version);
     assert_eq!(a.databases, b.databases);
+    assert_eq!(a.access, b.access);
     let names = |catalog: &Catalog| -> BTreeSet<(String, String, TableId)> {
         let tables = catalog.tables.values().flat_map(|tables| tables.values());
         tables.map(|table| (table.database.clone(), table.name.clone(), table.id)).collect()
@@ -304,6 +308,7 @@ fn assert_same(a: &Catalog, b: &Catalog) {
         assert_eq!(table.placement, other.placement);
         assert_eq!(table.partitions, other.partitions);
         assert!(table.reads_as(other));
+        assert_eq!(table.owner, other.owner);
     }
 }
 

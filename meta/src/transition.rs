@@ -5,6 +5,7 @@
 //! Invariants: a refused command changes nothing; a command that changes something raises the version by one; ids
 //! are allocated here and nowhere else.
 
+mod access;
 mod database;
 mod draft;
 mod generation;
@@ -16,6 +17,7 @@ mod table;
 
 use std::sync::Arc;
 
+use partita_proto::access::Secrets;
 use partita_proto::error::Error;
 use partita_proto::generation::Renewal;
 use partita_proto::history::Reason;
@@ -24,6 +26,7 @@ use partita_proto::member::Registration;
 use partita_proto::range::Bound;
 use partita_proto::service::{Ddl, RequestId};
 
+use self::access::{bootstrap, change_access};
 use self::database::{alter_database, create_database, drop_database};
 use self::draft::Draft;
 pub(crate) use self::draft::{Outcome, Progress, Reply};
@@ -106,6 +109,13 @@ pub(crate) enum Command {
         term: u64,
         /// Nonce of the leadership, not 0.
         nonce: u64,
+    },
+    /// Makes the bootstrap superuser and the cluster's random keys, if there are none.
+    Bootstrap {
+        /// Name of the superuser.
+        superuser: String,
+        /// Random keys, used if there are none yet.
+        secrets: Secrets,
     },
     /// Records the data directory of a member of meta's group.
     Meta {
@@ -214,6 +224,7 @@ pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error>
         Command::Drain { node, on: draining } => drain(state, *node, *draining),
         Command::RemoveNode { node } => remove(state, *node),
         Command::Lead { cluster, term, nonce } => Ok(lead(state, *cluster, *term, *nonce)),
+        Command::Bootstrap { superuser, secrets } => Ok(bootstrap(state, superuser, *secrets)),
         Command::Meta { node, identity } => Ok(know_meta(state, *node, *identity)),
         Command::Renew(renewal) => renew(state, renewal),
         Command::RenewMeta(renewal) => renew_meta(state, renewal),
@@ -267,8 +278,8 @@ fn once(state: &State, wish: Wish<'_>, id: RequestId) -> Result<Outcome, Error> 
 fn change(state: &State, wish: Wish<'_>) -> Result<Outcome, Error> {
     let Wish { ddl, places, tables_max } = wish;
     match ddl {
-        Ddl::CreateDatabase { name, if_not_exists, ttl } => {
-            create_database(state, name, *if_not_exists, *ttl)
+        Ddl::CreateDatabase { name, if_not_exists, ttl, owner } => {
+            create_database(state, name, *if_not_exists, *ttl, *owner)
         }
         Ddl::AlterDatabase { name, ttl } => alter_database(state, name, *ttl),
         Ddl::DropDatabase { name, if_exists } => drop_database(state, name, *if_exists),
@@ -282,6 +293,7 @@ fn change(state: &State, wish: Wish<'_>) -> Result<Outcome, Error> {
         Ddl::AlterTable { database, name, change } => {
             alter_table(state, database, name, change, places)
         }
+        Ddl::Access(change) => change_access(state, change),
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::access::Access;
 use crate::id::{DatabaseId, RoleId, TableId};
 use crate::placement::Placement;
 use crate::route::PartitionMap;
@@ -62,7 +63,7 @@ impl Table {
     }
 }
 
-/// Snapshot of all databases and tables.
+/// Snapshot of all databases and tables, and of who may do what with them.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     /// Version; grows with every change.
@@ -71,6 +72,8 @@ pub struct Catalog {
     pub databases: BTreeMap<String, Arc<Database>>,
     /// Tables by database name, then table name.
     pub tables: BTreeMap<String, BTreeMap<String, Arc<Table>>>,
+    /// Roles, grants, tokens and organisations. By default there are none, and nobody may do anything.
+    pub access: Arc<Access>,
 }
 
 impl Catalog {

@@ -15,12 +15,13 @@ use bytes::Bytes;
 use futures::Stream;
 use tokio::sync::watch;
 
+use crate::access::AccessChange;
 use crate::catalog::Catalog;
 use crate::catalog_history::CatalogHistory;
 use crate::domain::Domains;
 use crate::error::Error;
 use crate::generation::{Renewal, Renewed};
-use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId};
 use crate::load::{HeatmapRequest, LoadReport, LoadRequest};
 use crate::member::{Heartbeat, Members, MetaMember, MetaStanding, Registration};
 use crate::placement::Placement;
@@ -345,6 +346,8 @@ pub struct NewTable {
     pub placement: Placement,
     /// Initial cuts of the key space, ascending. The table gets one more partition than cuts.
     pub cuts: Vec<Bound>,
+    /// Role that owns the table.
+    pub owner: RoleId,
 }
 
 /// Content of an ALTER TABLE.
@@ -400,6 +403,8 @@ pub enum Ddl {
         if_not_exists: bool,
         /// Default `ttl` of its tables.
         ttl: Option<Duration>,
+        /// Role that owns the database.
+        owner: RoleId,
     },
     /// ALTER DATABASE ... SET 'ttl'.
     AlterDatabase {
@@ -447,6 +452,8 @@ pub enum Ddl {
         /// The change of the table.
         change: TableChange,
     },
+    /// A change of roles, grants, tokens or organisations; visible at once.
+    Access(Box<AccessChange>),
 }
 
 /// An operator's order to the cluster.

@@ -9,6 +9,7 @@
 //! [`Command`] is what a partition's Raft log holds; [`ipc`] is the form of its rows.
 
 mod access;
+mod access_change;
 mod beat;
 mod catalog;
 mod catalog_history;

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use datafusion::sql::sqlparser::ast::Expr;
-use partita_proto::id::{ColumnId, SchemaVersion};
+use partita_proto::id::{BOOTSTRAP_ROLE, ColumnId, SchemaVersion};
 use partita_proto::key::KeyCodec;
 use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
@@ -56,6 +56,7 @@ impl CreateTable {
             schema,
             placement,
             cuts,
+            owner: BOOTSTRAP_ROLE,
         };
         Ok((table, notices))
     }

@@ -170,6 +170,7 @@ pub fn catalog(table: Table) -> Catalog {
         version: 1,
         databases: [(name.clone(), Arc::new(database))].into(),
         tables: [(name, tables.into())].into(),
+        ..Catalog::default()
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use partita_proto::id::TableId;
+use partita_proto::access::{Grantee, Scope, Target};
+use partita_proto::id::{BOOTSTRAP_ROLE, RoleId, TableId};
 use partita_proto::range::Bound;
 
 use super::{PartitionRecord, State, TableRecord};
@@ -57,7 +58,69 @@ impl State {
         if owned != self.partitions.len() {
             return Err("a partition belongs to no table".to_owned());
         }
+        self.check_access()?;
         self.check_reshaping()
+    }
+
+    /// Checks that roles, grants and tokens name what exists, and that one superuser can log in.
+    fn check_access(&self) -> Result<(), String> {
+        let access = &self.access;
+        let owners = self.databases.values().map(|database| database.owner);
+        let tables = self.tables.values().filter(|table| table.is_named());
+        let mut owners = owners.chain(tables.map(|table| table.owner));
+        if let Some(owner) = owners.find(|owner| !self.may_own(*owner)) {
+            return Err(format!("role {owner} owns an object but does not exist"));
+        }
+        let is_known = |role: RoleId| access.role(role).is_some();
+        let mut names = BTreeSet::new();
+        for role in access.roles().values() {
+            if role.id >= self.counters.role || !names.insert(&role.name) {
+                return Err(format!("role {} was given twice", role.id));
+            }
+            let groups = || role.member_of.iter().map(|membership| membership.role);
+            if groups().any(|group| !is_known(group) || access.would_cycle(role.id, group)) {
+                return Err(format!("role {} has a membership that is not valid", role.id));
+            }
+            if groups().collect::<BTreeSet<_>>().len() != role.member_of.len() {
+                return Err(format!("role {} is a member of a role twice", role.id));
+            }
+            if role.org.is_some_and(|org| access.org(org).is_none()) {
+                return Err(format!("role {} is in an organisation that is gone", role.id));
+            }
+        }
+        for grant in access.grants() {
+            let exists = match grant.target() {
+                Target::Cluster => true,
+                Target::Database(id) => self.databases.contains_key(&id),
+                Target::Table(id) => self.tables.get(&id).is_some_and(|table| table.is_named()),
+            };
+            let are_known = grant.entries().iter().all(|entry| {
+                let grantee = match entry.grantee {
+                    Grantee::Public => BOOTSTRAP_ROLE,
+                    Grantee::Role(role) => role,
+                };
+                is_known(grantee) && is_known(entry.grantor)
+            });
+            if !exists || !are_known {
+                return Err(format!("a grant on {:?} names what is gone", grant.target()));
+            }
+        }
+        for token in access.tokens() {
+            let databases_exist =
+                token.permissions.iter().all(|permission| match permission.scope {
+                    Scope::Everything | Scope::AllBuckets => true,
+                    Scope::Bucket { database, .. } => self.databases.contains_key(&database),
+                });
+            let org_exists = token.org.is_none_or(|org| access.org(org).is_some());
+            if !is_known(token.owner) || !databases_exist || !org_exists {
+                return Err(format!("token {} names what is gone", token.id));
+            }
+        }
+        let mut superusers = access.roles().values();
+        if access.roles().is_empty() || superusers.any(|role| role.can_rescue()) {
+            return Ok(());
+        }
+        Err("no superuser can log in".to_owned())
     }
 
     fn check_nodes(&self) -> Result<(), String> {

@@ -213,7 +213,8 @@ async fn a_bad_wish_does_not_get_into_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &FakeNodes::new(1)).await;
     let index = || server.meta.core.group.status().last_index;
-    // What the nodes' registration put there shows a moment later.
+    // What the nodes' registration and the leader put there shows a moment later.
+    until("it leads", || *server.meta.leads().borrow()).await;
     server.meta.core.group.read_barrier().await.unwrap();
     let settled = || {
         let status = server.meta.core.group.status();
@@ -223,7 +224,12 @@ async fn a_bad_wish_does_not_get_into_the_log() {
     let before = index();
     let missing = server.meta.change(drop_table("t")).await;
     assert_eq!(missing.unwrap_err().sqlstate(), "42P01");
-    let exists = Ddl::CreateDatabase { name: "public".to_owned(), if_not_exists: true, ttl: None };
+    let exists = Ddl::CreateDatabase {
+        name: "public".to_owned(),
+        if_not_exists: true,
+        ttl: None,
+        owner: BOOTSTRAP_ROLE,
+    };
     assert_eq!(server.meta.change(exists).await, Ok(false));
     assert_eq!(index(), before);
     server.stop().await;

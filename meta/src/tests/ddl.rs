@@ -80,9 +80,7 @@ fn a_database_has_no_more_tables_than_its_limit() {
     // Entries of earlier versions have no limit, and a larger one makes room.
     create_within(&mut world, "public", "t3", None).unwrap();
     create_within(&mut world, "public", "t4", Some(4)).unwrap();
-    world
-        .done(Ddl::CreateDatabase { name: "other".to_owned(), if_not_exists: false, ttl: None })
-        .unwrap();
+    world.done(create_database("other")).unwrap();
     create_within(&mut world, "other", "t1", Some(4)).unwrap();
     world.done(drop_table("t4")).unwrap();
     create_within(&mut world, "public", "t5", Some(4)).unwrap();
@@ -173,7 +171,12 @@ fn databases_come_and_go_with_their_tables() {
     let mut world = World::new();
     assert_eq!(world.done(create_database("d")), Ok(true));
     assert_eq!(world.change(create_database("d")), Err(already("database", "d")));
-    let again = Ddl::CreateDatabase { name: "d".to_owned(), if_not_exists: true, ttl: None };
+    let again = Ddl::CreateDatabase {
+        name: "d".to_owned(),
+        if_not_exists: true,
+        ttl: None,
+        owner: BOOTSTRAP_ROLE,
+    };
     assert_eq!(world.change(again), Ok(Reply::Unchanged));
     let table = NewTable { database: "d".to_owned(), ..new_table("t") };
     world.done(create(table.clone())).unwrap();

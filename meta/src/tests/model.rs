@@ -109,7 +109,7 @@ fn table() -> impl Strategy<Value = NewTable> {
             let mut schema = readings();
             schema.options.ttl = ttl;
             schema.options.append_mode = append_mode;
-            NewTable { database, name, schema, placement, cuts }
+            NewTable { database, name, schema, placement, cuts, owner: BOOTSTRAP_ROLE }
         },
     )
 }
@@ -142,7 +142,7 @@ fn table_change() -> impl Strategy<Value = TableChange> {
 fn ddl() -> impl Strategy<Value = Ddl> {
     prop_oneof![
         2 => (database(), any::<bool>(), ttl())
-            .prop_map(|(name, if_not_exists, ttl)| Ddl::CreateDatabase { name, if_not_exists, ttl }),
+            .prop_map(|(name, if_not_exists, ttl)| Ddl::CreateDatabase { name, if_not_exists, ttl, owner: BOOTSTRAP_ROLE }),
         1 => (database(), ttl()).prop_map(|(name, ttl)| Ddl::AlterDatabase { name, ttl }),
         1 => (database(), any::<bool>())
             .prop_map(|(name, if_exists)| Ddl::DropDatabase { name, if_exists }),
@@ -432,7 +432,7 @@ proptest! {
     fn no_bytes_make_decoding_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _command = Command::decode(bytes.clone().into()).is_ok();
         let _reply = crate::command::decode_reply(bytes.clone().into()).is_ok();
-        for kind in [&b"c"[..], b"d\0\0\0\x01", b"t\0\0\0\x01", b"p\0\0\0\0\0\0\0\x01", b"n\0\0\0\0\0\0\0\x01", b"x\0\0\0\0\0\0\0\x01", b"r\0\0\0\0\0\0\0\x01"] {
+        for kind in [&b"c"[..], b"d\0\0\0\x01", b"t\0\0\0\x01", b"p\0\0\0\0\0\0\0\x01", b"n\0\0\0\0\0\0\0\x01", b"x\0\0\0\0\0\0\0\x01", b"r\0\0\0\0\0\0\0\x01", b"u\0\0\0\x01", b"g\x01\0\0\0\x01", b"o\0\0\0\0\0\0\0\x01", b"k\0\0\0\0\0\0\0\x01", b"s"] {
             let _state = record::state(vec![(kind.to_vec(), bytes.clone())]).is_ok();
         }
     }

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use partita_proto::access::Target;
 use partita_proto::catalog::DEFAULT_DATABASE;
 use partita_proto::error::Error;
+use partita_proto::id::RoleId;
 use partita_proto::schema::validate_name;
 
-use super::draft::{Draft, Outcome, Reply};
+use super::draft::{Draft, Outcome, Reply, check_owner};
 use crate::catalog::{DatabaseRecord, Edit, Phase, State, TableRecord};
 use crate::create::check_ttl;
 
@@ -22,6 +24,7 @@ pub(super) fn create_database(
     name: &str,
     if_not_exists: bool,
     ttl: Option<Duration>,
+    owner: RoleId,
 ) -> Result<Outcome, Error> {
     validate_name("database", name)?;
     check_ttl(ttl)?;
@@ -39,9 +42,10 @@ pub(super) fn create_database(
             "there are {DATABASES_MAX} databases, which is the limit"
         )));
     }
+    check_owner(state, owner)?;
     let mut draft = Draft::new(state);
     let id = draft.new_database();
-    let record = DatabaseRecord { id, name: name.to_owned(), ttl };
+    let record = DatabaseRecord { id, name: name.to_owned(), ttl, owner };
     draft.edits.push(Edit::Database(Arc::new(record)));
     Ok(draft.done())
 }
@@ -89,6 +93,8 @@ pub(super) fn drop_database(state: &State, name: &str, if_exists: bool) -> Resul
     for table in state.tables_of(record.id) {
         draft.enter(TableRecord::clone(table), Phase::Dropping);
     }
+    draft.drop_grants(Target::Database(record.id));
+    draft.drop_permissions(record.id);
     draft.edits.push(Edit::DatabaseGone(record.id));
     Ok(draft.done())
 }

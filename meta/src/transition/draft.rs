@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use partita_proto::id::{DatabaseId, Epoch, PartitionId, ReplicaId, TableId};
+use partita_proto::access::Target;
+use partita_proto::error::Error;
+use partita_proto::id::{DatabaseId, Epoch, PartitionId, ReplicaId, RoleId, TableId};
 use partita_proto::schema::TableSchema;
 
 use crate::catalog::{Counters, Edit, Phase, State, Step, TableRecord, Work};
@@ -95,6 +97,12 @@ impl<'a> Draft<'a> {
         id
     }
 
+    pub(super) fn new_role(&mut self) -> RoleId {
+        let id = self.counters.role;
+        self.counters.role = RoleId(id.0 + 1);
+        id
+    }
+
     pub(super) fn new_partition(&mut self) -> PartitionId {
         let id = self.counters.partition;
         self.counters.partition = PartitionId(id.0 + 1);
@@ -109,12 +117,22 @@ impl<'a> Draft<'a> {
 
     /// Moves a table into a phase.
     pub(super) fn enter(&mut self, mut table: TableRecord, phase: Phase) {
+        if phase == Phase::Dropping {
+            self.drop_grants(Target::Table(table.id));
+        }
         table.phase = phase;
         table.step = self.step();
         if table.is_pending() {
             self.steps.push((table.id, table.step));
         }
         self.edits.push(Edit::Table(Arc::new(table)));
+    }
+
+    /// Removes the grants on an object that goes.
+    pub(super) fn drop_grants(&mut self, target: Target) {
+        if self.state.access().grant(target).is_some() {
+            self.edits.push(Edit::GrantGone(target));
+        }
     }
 
     /// Begins to send a schema to a table's partitions.
@@ -141,6 +159,9 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn done(mut self) -> Outcome {
+        if self.edits.iter().any(Edit::is_access) {
+            self.counters.access = self.counters.version;
+        }
         self.edits.push(Edit::Counters(self.counters));
         Outcome { edits: self.edits, reply: Reply::Changed { steps: self.steps } }
     }
@@ -148,4 +169,13 @@ impl<'a> Draft<'a> {
 
 pub(super) fn next_version(schema: &TableSchema) -> TableSchema {
     TableSchema { version: schema.version.next(), ..schema.clone() }
+}
+
+/// Checks the owner of a new object.
+pub(super) fn check_owner(state: &State, owner: RoleId) -> Result<(), Error> {
+    if state.may_own(owner) { Ok(()) } else { Err(absent_role(owner)) }
+}
+
+pub(super) fn absent_role(id: RoleId) -> Error {
+    Error::NotFound { kind: "role", name: id.to_string() }
 }

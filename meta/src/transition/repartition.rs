@@ -157,7 +157,10 @@ impl Draft<'_> {
             ..TableRecord::clone(former)
         };
         self.edits.push(Edit::Table(Arc::new(renamed)));
-        self.settle(TableRecord { name: former.name.clone(), ..successor.clone() });
+        // Who may use the former table may use its successor.
+        self.copy_grants(former.id, successor.id);
+        let (name, owner) = (former.name.clone(), former.owner);
+        self.settle(TableRecord { name, owner, ..successor.clone() });
     }
 
     /// Removes the reference of a dropped table's successor.

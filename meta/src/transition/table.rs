@@ -12,7 +12,7 @@ use partita_proto::schema::{TableSchema, validate_name};
 use partita_proto::service::{NewTable, TableChange};
 
 use super::database::database;
-use super::draft::{Draft, Outcome, Reply, next_version};
+use super::draft::{Draft, Outcome, Reply, check_owner, next_version};
 use super::repartition::{check_change, fencing, former, in_succession, repartition};
 use crate::alter::altered;
 use crate::catalog::{DatabaseRecord, Edit, PartitionRecord, Phase, State, TableRecord, Work};
@@ -73,6 +73,7 @@ pub(super) fn create_table(
     let CheckedTable { schema, ranges } = check_table(new)?;
     check_room(state)?;
     check_count(state, database, tables_max)?;
+    check_owner(state, new.owner)?;
     // The table begins with all its partitions, and is published when its replicas are open.
     let mut draft = Draft::new(state);
     let id = draft.new_table();
@@ -91,6 +92,7 @@ pub(super) fn create_table(
         partitions,
         former: None,
         succeeded_by: None,
+        owner: new.owner,
     };
     draft.enter(table, Phase::Creating);
     Ok(draft.done())

@@ -78,6 +78,40 @@ pub struct Identity {
     pub door: Door,
 }
 
+impl Identity {
+    /// The identity of a client that authenticated as a role.
+    #[must_use]
+    pub fn of_role(role: &Role, door: Door) -> Self {
+        Self {
+            login: role.id,
+            acting: None,
+            token: None,
+            secret_version: role.secret_version,
+            org: role.org,
+            door,
+        }
+    }
+
+    /// The identity of a client that presented a token.
+    #[must_use]
+    pub fn of_token(token: &Token, door: Door) -> Self {
+        Self {
+            login: token.owner,
+            acting: None,
+            token: Some(token.id),
+            secret_version: 0,
+            org: token.org,
+            door,
+        }
+    }
+
+    /// The bootstrap superuser; `None` before meta has made it.
+    #[must_use]
+    pub fn bootstrap(access: &Access, door: Door) -> Option<Self> {
+        access.role(BOOTSTRAP_ROLE).map(|role| Self::of_role(role, door))
+    }
+}
+
 /// Object of a need.
 #[derive(Clone, Debug)]
 pub enum Object {
@@ -388,7 +422,8 @@ pub fn visible(
             }
         }
     }
-    let mut reduced = Catalog { version: catalog.version, ..Catalog::default() };
+    let (version, access) = (catalog.version, Arc::clone(&catalog.access));
+    let mut reduced = Catalog { version, access, ..Catalog::default() };
     let mut hidden = false;
     for (name, tables) in &catalog.tables {
         let is_known = catalog.databases.contains_key(name);

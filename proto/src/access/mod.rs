@@ -16,6 +16,7 @@
 //! - a clone costs a few counters; an edit copies one map of roles, grants or organisations, or one of 256 buckets of
 //!   tokens, and no other snapshot sees it.
 
+mod change;
 mod check;
 mod grant;
 mod org;
@@ -29,6 +30,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+pub use self::change::{AccessChange, RoleEdit, TokenEdit};
 pub use self::check::{
     Denied, Door, EndReason, Identity, Need, Object, Permit, Sight, check, grantor, sight, visible,
 };
@@ -122,6 +124,13 @@ fn id_bucket(id: TokenId) -> usize {
     usize::from(id.get().to_be_bytes()[7])
 }
 
+/// Removes the name of a role, unless another role has got it meanwhile.
+fn remove_name(names: &mut BTreeMap<String, RoleId>, role: &Role) {
+    if names.get(&role.name) == Some(&role.id) {
+        names.remove(&role.name);
+    }
+}
+
 /// One bucket, for an edit: other snapshots keep theirs.
 fn bucket_mut<K: Clone, V: Clone>(
     buckets: &mut Buckets<K, V>,
@@ -167,7 +176,7 @@ impl Access {
     pub fn put_role(&mut self, role: Role) {
         let names = Arc::make_mut(&mut self.roles_by_name);
         if let Some(former) = self.roles.get(&role.id) {
-            names.remove(&former.name);
+            remove_name(names, former);
         }
         names.insert(role.name.clone(), role.id);
         Arc::make_mut(&mut self.roles).insert(role.id, Arc::new(role));
@@ -176,7 +185,7 @@ impl Access {
     /// Removes a role. Its grants and memberships stay, and mean nothing: ids are not reused.
     pub fn drop_role(&mut self, id: RoleId) {
         if let Some(role) = Arc::make_mut(&mut self.roles).remove(&id) {
-            Arc::make_mut(&mut self.roles_by_name).remove(&role.name);
+            remove_name(Arc::make_mut(&mut self.roles_by_name), &role);
         }
     }
 
@@ -255,6 +264,21 @@ impl Access {
     pub fn token(&self, id: TokenId) -> Option<&Arc<Token>> {
         let hash = self.hashes[id_bucket(id)].get(&id)?;
         self.token_by_hash(hash).filter(|token| token.id == id)
+    }
+
+    /// Tokens that another snapshot lacks, or has otherwise. Buckets that both share are skipped.
+    pub(crate) fn tokens_unlike<'a>(
+        &'a self,
+        other: &'a Self,
+    ) -> impl Iterator<Item = &'a Arc<Token>> {
+        let buckets = self.tokens.iter().zip(other.tokens.iter());
+        let buckets = buckets.filter(|(ours, theirs)| !Arc::ptr_eq(ours, theirs));
+        buckets.flat_map(|(ours, theirs)| {
+            let is_shared = move |hash: &TokenHash, token: &Arc<Token>| {
+                theirs.get(hash).is_some_and(|twin| Arc::ptr_eq(twin, token) || twin == token)
+            };
+            ours.iter().filter(move |(hash, token)| !is_shared(hash, token)).map(|(_, token)| token)
+        })
     }
 
     /// Adds a token, or replaces the one with its id.

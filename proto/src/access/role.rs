@@ -161,6 +161,12 @@ impl Role {
             ..Self::new(BOOTSTRAP_ROLE, name)
         }
     }
+
+    /// True if the role is a superuser that can log in at any time. A cluster keeps at least one such role.
+    #[must_use]
+    pub fn can_rescue(&self) -> bool {
+        self.superuser && self.login && self.valid_until_ms.is_none()
+    }
 }
 
 /// Checks the name of a new role.

@@ -32,7 +32,7 @@ impl fmt::Debug for pb::Secrets {
 }
 
 /// The number of an optional organisation; 0: none.
-fn org_number(org: Option<OrgId>) -> u64 {
+pub(super) fn org_number(org: Option<OrgId>) -> u64 {
     org.map_or(0, OrgId::get)
 }
 
@@ -41,7 +41,7 @@ fn corrupted(error: &Error) -> Error {
     Error::Corrupted(format!("a message is wrong: {error}"))
 }
 
-fn verifier(text: &str) -> Result<Verifier, Error> {
+pub(super) fn verifier(text: &str) -> Result<Verifier, Error> {
     text.parse::<Verifier>().map_err(|error| corrupted(&error))
 }
 
@@ -49,7 +49,7 @@ fn bytes_of_hash(bytes: Vec<u8>, name: &str) -> Result<[u8; 32], Error> {
     bytes.try_into().map_err(|_| missing(name))
 }
 
-fn actions(bits: u32) -> Result<Actions, Error> {
+pub(super) fn actions(bits: u32) -> Result<Actions, Error> {
     u16::try_from(bits).map(Actions::from_bits).map_err(|_| missing("set of actions"))
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::place::{replicas_from_wire, replicas_to_wire};
 use super::{Wire, all, missing, pb, required};
+use crate::access::AccessChange;
 use crate::catalog::{Database, Table};
 use crate::error::Error;
 use crate::id::{DatabaseId, Epoch, NodeId, PartitionId, RoleId, TableId};
@@ -118,6 +119,7 @@ impl Wire for NewTable {
             schema: Some(self.schema.to_wire()),
             placement: Some(self.placement.to_wire()),
             cuts: self.cuts.iter().map(Wire::to_wire).collect(),
+            owner: self.owner.0,
         }
     }
 
@@ -128,6 +130,7 @@ impl Wire for NewTable {
             schema: required(message.schema, "schema")?,
             placement: required(message.placement, "placement")?,
             cuts: all(message.cuts)?,
+            owner: RoleId(message.owner),
         })
     }
 }
@@ -189,9 +192,9 @@ impl Wire for Ddl {
         use pb::ddl::Kind;
         // The fields have the same names in the messages.
         let kind = match self.clone() {
-            Self::CreateDatabase { name, if_not_exists, ttl } => {
+            Self::CreateDatabase { name, if_not_exists, ttl, owner: RoleId(owner) } => {
                 let ttl = ttl.as_ref().map(Wire::to_wire);
-                Kind::CreateDatabase(pb::CreateDatabase { name, if_not_exists, ttl })
+                Kind::CreateDatabase(pb::CreateDatabase { name, if_not_exists, ttl, owner })
             }
             Self::AlterDatabase { name, ttl } => {
                 let ttl = ttl.as_ref().map(Wire::to_wire);
@@ -214,6 +217,7 @@ impl Wire for Ddl {
                 let change = Some(change.to_wire());
                 Kind::AlterTable(pb::AlterTable { database, name, change })
             }
+            Self::Access(change) => Kind::Access(change.to_wire()),
         };
         pb::Ddl { kind: Some(kind) }
     }
@@ -226,6 +230,7 @@ impl Wire for Ddl {
                 name: create.name,
                 if_not_exists: create.if_not_exists,
                 ttl: create.ttl.map(Wire::from_wire).transpose()?,
+                owner: RoleId(create.owner),
             },
             Kind::AlterDatabase(alter) => Self::AlterDatabase {
                 name: alter.name,
@@ -251,6 +256,7 @@ impl Wire for Ddl {
                 name: alter.name,
                 change: required(alter.change, "change")?,
             },
+            Kind::Access(change) => Self::Access(Box::new(AccessChange::from_wire(change)?)),
         })
     }
 }

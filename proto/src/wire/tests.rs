@@ -204,13 +204,15 @@ fn spec() -> impl Strategy<Value = PartitionSpec> {
 }
 
 fn new_table() -> impl Strategy<Value = NewTable> {
-    (name(), name(), schema(), placement(), vec(bound(), 0..3)).prop_map(
-        |(database, name, schema, placement, cuts)| NewTable {
+    let cuts = vec(bound(), 0..3);
+    (name(), name(), schema(), placement(), cuts, any::<u32>()).prop_map(
+        |(database, name, schema, placement, cuts, owner)| NewTable {
             database,
             name,
             schema,
             placement,
             cuts,
+            owner: RoleId(owner),
         },
     )
 }
@@ -233,9 +235,12 @@ fn change() -> impl Strategy<Value = TableChange> {
 
 fn ddl() -> impl Strategy<Value = Ddl> {
     prop_oneof![
-        (name(), any::<bool>(), option::of(duration())).prop_map(|(name, if_not_exists, ttl)| {
-            Ddl::CreateDatabase { name, if_not_exists, ttl }
-        }),
+        (name(), any::<bool>(), option::of(duration()), any::<u32>()).prop_map(
+            |(name, if_not_exists, ttl, owner)| {
+                Ddl::CreateDatabase { name, if_not_exists, ttl, owner: RoleId(owner) }
+            }
+        ),
+        access::change().prop_map(|change| Ddl::Access(Box::new(change))),
         (name(), option::of(duration())).prop_map(|(name, ttl)| Ddl::AlterDatabase { name, ttl }),
         (name(), any::<bool>()).prop_map(|(name, if_exists)| Ddl::DropDatabase { name, if_exists }),
         (new_table(), any::<bool>()).prop_map(|(table, if_not_exists)| Ddl::CreateTable {

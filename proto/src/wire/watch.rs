@@ -7,7 +7,8 @@
 //!
 //! A change is cut into parts of bounded size, the last of which carries the version; only then is the catalog complete
 //! again, and only then does [`Follower::take`] return it. Databases and tables that two catalogs share are shared
-//! pointers, so that finding the changes among ten thousand tables takes ten thousand comparisons of pointers.
+//! pointers, so that finding the changes among ten thousand tables takes ten thousand comparisons of pointers. So are
+//! roles, grants, organisations and tokens, of which only those that changed are sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,8 +16,10 @@ use std::sync::Arc;
 use prost::Message;
 
 use super::{Wire, pb};
+use crate::access::{Access, Grant, Org, Role, Secrets, Target, Token};
 use crate::catalog::{Catalog, Database, Table};
 use crate::error::Error;
+use crate::id::{OrgId, RoleId, TokenId};
 
 /// Size at which a part is closed. A table is never cut, so a part may be larger by one table: 4096 partitions are
 /// below 1 MiB.
@@ -52,7 +55,52 @@ pub fn parts_between(previous: Option<&Catalog>, current: &Catalog) -> Vec<pb::C
             parts.grow(message.encoded_len()).tables.push(message);
         }
     }
+    // A catalog that starts anew includes the access, even if it is empty.
+    let earlier = previous.map(|previous| previous.access.as_ref());
+    if !previous.is_some_and(|previous| same(&previous.access, &current.access)) {
+        let nothing = Access::default();
+        put_access(&mut parts, earlier.unwrap_or(&nothing), &current.access);
+    }
     parts.finish(current.version)
+}
+
+/// Adds what differs between two accesses.
+fn put_access(parts: &mut Parts, earlier: &Access, current: &Access) {
+    let part = parts.grow_access(80);
+    part.version = current.version;
+    part.secrets = Some(current.secrets.to_wire());
+    for id in earlier.roles().keys().filter(|id| current.role(**id).is_none()) {
+        parts.grow_access(5).roles_gone.push(id.0);
+    }
+    for grant in earlier.grants().filter(|grant| current.grant(grant.target()).is_none()) {
+        parts.grow_access(8).grants_gone.push(grant.target().to_wire());
+    }
+    for org in earlier.orgs().filter(|org| current.org(org.id).is_none()) {
+        parts.grow_access(8).orgs_gone.push(org.id.get());
+    }
+    for token in earlier.tokens_unlike(current).filter(|token| current.token(token.id).is_none()) {
+        parts.grow_access(8).tokens_gone.push(token.id.get());
+    }
+    let is_new = |role: &&Arc<Role>| !earlier.role(role.id).is_some_and(|twin| same(twin, role));
+    for role in current.roles().values().filter(is_new) {
+        let message = role.to_wire();
+        parts.grow_access(message.encoded_len()).roles.push(message);
+    }
+    let is_new =
+        |grant: &&Arc<Grant>| !earlier.grant(grant.target()).is_some_and(|twin| same(twin, grant));
+    for grant in current.grants().filter(is_new) {
+        let message = grant.to_wire();
+        parts.grow_access(message.encoded_len()).grants.push(message);
+    }
+    let is_new = |org: &&Arc<Org>| !earlier.org(org.id).is_some_and(|twin| same(twin, org));
+    for org in current.orgs().filter(is_new) {
+        let message = org.to_wire();
+        parts.grow_access(message.encoded_len()).orgs.push(message);
+    }
+    for token in current.tokens_unlike(earlier) {
+        let message = token.to_wire();
+        parts.grow_access(message.encoded_len()).tokens.push(message);
+    }
 }
 
 fn same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
@@ -88,6 +136,11 @@ impl Parts {
         }
         self.bytes += bytes;
         &mut self.last
+    }
+
+    /// As [`Parts::grow`], for an item of the access.
+    fn grow_access(&mut self, bytes: usize) -> &mut pb::AccessPart {
+        self.grow(bytes).access.get_or_insert_default()
     }
 
     fn finish(mut self, version: u64) -> Vec<pb::CatalogPart> {
@@ -139,10 +192,46 @@ impl Follower {
                 self.draft.tables.entry(table.database.clone()).or_default();
             tables.insert(table.name.clone(), Arc::new(table));
         }
+        if let Some(part) = part.access {
+            take_access(Arc::make_mut(&mut self.draft.access), part)?;
+        }
         if part.version == 0 {
             return Ok(None);
         }
         self.draft.version = part.version;
         Ok(Some(self.draft.clone()))
     }
+}
+
+/// Applies a part of a change of the access. Its version comes with the first part.
+fn take_access(access: &mut Access, part: pb::AccessPart) -> Result<(), Error> {
+    if let Some(secrets) = part.secrets {
+        access.version = part.version;
+        access.secrets = Secrets::from_wire(secrets)?;
+    }
+    for id in part.roles_gone {
+        access.drop_role(RoleId(id));
+    }
+    for target in part.grants_gone {
+        access.drop_grant(Target::from_wire(target)?);
+    }
+    for id in part.orgs_gone.into_iter().filter_map(OrgId::new) {
+        access.drop_org(id);
+    }
+    for id in part.tokens_gone.into_iter().filter_map(TokenId::new) {
+        access.drop_token(id);
+    }
+    for role in part.roles {
+        access.put_role(Role::from_wire(role)?);
+    }
+    for grant in part.grants {
+        access.put_grant(Grant::from_wire(grant)?);
+    }
+    for org in part.orgs {
+        access.put_org(Org::from_wire(org)?);
+    }
+    for token in part.tokens {
+        access.put_token(Token::from_wire(token)?);
+    }
+    Ok(())
 }

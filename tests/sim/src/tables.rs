@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use partita_proto::error::Error;
-use partita_proto::id::{ColumnId, SchemaVersion};
+use partita_proto::id::{BOOTSTRAP_ROLE, ColumnId, SchemaVersion};
 use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
 use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
@@ -67,6 +67,7 @@ pub(crate) fn create(table: &str, replicas: u32, cuts: &[i64]) -> Ddl {
         schema,
         placement: Placement::Range,
         cuts: cuts.iter().map(cut).collect(),
+        owner: BOOTSTRAP_ROLE,
     };
     Ddl::CreateTable { table: Box::new(table), if_not_exists: true }
 }

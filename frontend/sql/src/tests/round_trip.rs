@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use partita_proto::id::{ColumnId, SchemaVersion};
+use partita_proto::id::{BOOTSTRAP_ROLE, ColumnId, SchemaVersion};
 use partita_proto::key::KeyCodec;
 use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
@@ -278,6 +278,7 @@ fn tables() -> impl Strategy<Value = NewTable> {
                     schema: schema.clone(),
                     placement,
                     cuts,
+                    owner: BOOTSTRAP_ROLE,
                 }
             })
         },

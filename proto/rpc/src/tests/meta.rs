@@ -72,15 +72,12 @@ fn catalog(version: u64, databases: &[&str]) -> Catalog {
         let database = Database { id, name: name.clone(), ttl: None, owner: BOOTSTRAP_ROLE };
         (name, Arc::new(database))
     };
-    Catalog {
-        version,
-        databases: databases.iter().map(database).collect(),
-        tables: BTreeMap::new(),
-    }
+    Catalog { version, databases: databases.iter().map(database).collect(), ..Catalog::default() }
 }
 
 fn create(name: &str) -> Ddl {
-    Ddl::CreateDatabase { name: name.to_owned(), if_not_exists: false, ttl: None }
+    let owner = BOOTSTRAP_ROLE;
+    Ddl::CreateDatabase { name: name.to_owned(), if_not_exists: false, ttl: None, owner }
 }
 
 fn member(address: &str, live: bool, bytes: u64) -> Arc<Members> {

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::access::{
-    Access, Action, Actions, Door, Grant, GrantEntry, Grantee, Identity, Membership, Mode, Org,
-    Permission, Profile, Role, RowPredicate, Scope, Secrets, Target, Term, Token,
+    Access, AccessChange, Action, Actions, Door, Grant, GrantEntry, Grantee, Identity, Membership,
+    Mode, Org, Permission, Profile, Revocation, Role, RoleEdit, RowPredicate, Scope, Secrets,
+    Target, Term, Token, TokenEdit,
 };
 use crate::id::{OrgId, TokenId};
 
@@ -45,14 +46,22 @@ fn role() -> impl Strategy<Value = Role> {
     )
 }
 
-fn grant() -> impl Strategy<Value = Grant> {
-    let target = prop_oneof![
+fn target() -> impl Strategy<Value = Target> {
+    prop_oneof![
         Just(Target::Cluster),
         any::<u32>().prop_map(|id| Target::Database(DatabaseId(id))),
         any::<u32>().prop_map(|id| Target::Table(TableId(id))),
-    ];
+    ]
+}
+
+fn grantee() -> impl Strategy<Value = Grantee> {
+    option::of(any::<u32>())
+        .prop_map(|role| role.map_or(Grantee::Public, |role| Grantee::Role(RoleId(role))))
+}
+
+fn grant() -> impl Strategy<Value = Grant> {
     let entry = (option::of(any::<u32>()), any::<u16>(), any::<u16>(), any::<u32>());
-    (target, vec(entry, 0..4)).prop_map(|(target, entries)| {
+    (target(), vec(entry, 0..4)).prop_map(|(target, entries)| {
         let mut grant = Grant::new(target);
         for (role, actions, grantable, grantor) in entries {
             let grantable = if role.is_some() { grantable } else { 0 };
@@ -133,6 +142,93 @@ fn access() -> impl Strategy<Value = Access> {
     })
 }
 
+fn role_edit() -> impl Strategy<Value = RoleEdit> {
+    let flag = || option::of(any::<bool>());
+    let flags = (flag(), flag(), flag(), flag(), flag());
+    let verifier = option::of(option::of(Just(VERIFIER)));
+    let times = option::of(option::of(any::<i64>()));
+    let settings = vec((name(), option::of(name())), 0..3);
+    (option::of(name()), flags, option::of(org_id()), verifier, times, settings).prop_map(
+        |(name, flags, org, verifier, valid_until_ms, settings)| RoleEdit {
+            name,
+            login: flags.0,
+            superuser: flags.1,
+            create_db: flags.2,
+            create_role: flags.3,
+            admin: flags.4,
+            org,
+            verifier: verifier.map(|text| text.map(|text| text.parse().unwrap())),
+            valid_until_ms,
+            settings,
+        },
+    )
+}
+
+fn token_edit() -> impl Strategy<Value = TokenEdit> {
+    let times = option::of(option::of(any::<i64>()));
+    (option::of(name()), option::of(any::<bool>()), times).prop_map(
+        |(description, enabled, expires_ms)| TokenEdit { description, enabled, expires_ms },
+    )
+}
+
+fn revocation() -> impl Strategy<Value = Revocation> {
+    (grantee(), any::<u16>(), any::<u32>(), any::<(bool, bool)>()).prop_map(
+        |(grantee, actions, grantor, (options_only, cascade))| Revocation {
+            grantee,
+            actions: Actions::from_bits(actions),
+            grantor: RoleId(grantor),
+            options_only,
+            cascade,
+        },
+    )
+}
+
+fn entry() -> impl Strategy<Value = GrantEntry> {
+    (grantee(), any::<u16>(), any::<u16>(), any::<u32>()).prop_map(
+        |(grantee, actions, grantable, grantor)| GrantEntry {
+            grantee,
+            actions: Actions::from_bits(actions),
+            grantable: Actions::from_bits(grantable),
+            grantor: RoleId(grantor),
+        },
+    )
+}
+
+/// Changes of all kinds.
+pub(super) fn change() -> impl Strategy<Value = AccessChange> {
+    let id = || any::<u32>().prop_map(RoleId);
+    let token_id = || (1..=u64::MAX).prop_map(|id| TokenId::new(id).unwrap());
+    let org_id = (1..=u64::MAX).prop_map(|id| OrgId::new(id).unwrap());
+    let new = (name(), role_edit(), role(), vec((id(), any::<bool>()), 0..3));
+    prop_oneof![
+        new.prop_map(|(name, edit, role, members)| AccessChange::CreateRole {
+            name,
+            edit,
+            member_of: role.member_of,
+            members,
+        }),
+        (id(), role_edit()).prop_map(|(role, edit)| AccessChange::AlterRole { role, edit }),
+        id().prop_map(|role| AccessChange::DropRole { role }),
+        (id(), id(), any::<(bool, bool)>()).prop_map(|(group, member, (admin_option, inherit))| {
+            AccessChange::GrantRole { group, member, admin_option, inherit }
+        }),
+        (id(), id(), any::<bool>()).prop_map(|(group, member, admin_option_only)| {
+            AccessChange::RevokeRole { group, member, admin_option_only }
+        }),
+        (target(), entry()).prop_map(|(target, entry)| AccessChange::Grant { target, entry }),
+        (target(), revocation())
+            .prop_map(|(target, revocation)| AccessChange::Revoke { target, revocation }),
+        (target(), id()).prop_map(|(target, owner)| AccessChange::SetOwner { target, owner }),
+        token().prop_map(|token| AccessChange::CreateToken(Box::new(token))),
+        (token_id(), token_edit()).prop_map(|(id, edit)| AccessChange::AlterToken { id, edit }),
+        token_id().prop_map(AccessChange::DropToken),
+        org().prop_map(AccessChange::CreateOrg),
+        org().prop_map(AccessChange::AlterOrg),
+        org_id.prop_map(AccessChange::DropOrg),
+        Just(AccessChange::SetInitialPassword(VERIFIER.parse().unwrap())),
+    ]
+}
+
 fn identity() -> impl Strategy<Value = Identity> {
     let door =
         proptest::sample::select(vec![Door::Postgres, Door::Http, Door::Flight, Door::Internal]);
@@ -157,6 +253,7 @@ round_trips! {
     secrets_survive: secrets();
     access_survives: access();
     identities_survive: identity();
+    changes_of_access_survive: change();
 }
 
 proptest! {
@@ -165,6 +262,7 @@ proptest! {
         let bytes = Bytes::from(bytes);
         drop(Access::decode_wire(bytes.clone()));
         drop(Role::decode_wire(bytes.clone()));
+        drop(AccessChange::decode_wire(bytes.clone()));
         drop(Token::decode_wire(bytes));
     }
 }
@@ -192,7 +290,7 @@ fn full_role() -> Role {
 }
 
 /// A token with every field set, and a permission of each kind.
-fn full_token() -> Token {
+pub(super) fn full_token() -> Token {
     let bucket = |rows| Scope::Bucket { database: DatabaseId(4), rows };
     let term = |column: &str, values| Term { column: column.to_owned(), values };
     let rows = RowPredicate::new(vec![
@@ -267,7 +365,75 @@ fn forms_of_access_never_change() {
     line("token", full_token().encode_wire());
     line("access", access.encode_wire());
     line("identity", identity.encode_wire());
+    for change in full_changes() {
+        line("change", change.encode_wire());
+    }
     assert_eq!(forms, include_str!("access.golden"), "got:\n{forms}");
+}
+
+/// Changes that together have every field set.
+fn full_changes() -> [AccessChange; 15] {
+    let (group, member) = (RoleId(300), RoleId(5));
+    let edit = RoleEdit {
+        name: Some("bob".to_owned()),
+        login: Some(false),
+        superuser: Some(true),
+        create_db: Some(true),
+        create_role: Some(true),
+        admin: Some(true),
+        org: Some(None),
+        verifier: Some(None),
+        valid_until_ms: Some(None),
+        settings: vec![("TimeZone".to_owned(), None)],
+    };
+    let first_edit = RoleEdit {
+        org: Some(OrgId::new(1)),
+        verifier: Some(Some(VERIFIER.parse().unwrap())),
+        valid_until_ms: Some(Some(-2)),
+        settings: vec![("TimeZone".to_owned(), Some("UTC".to_owned()))],
+        ..RoleEdit::default()
+    };
+    let target = Target::Table(TableId(5));
+    let actions = Actions::of(&[Action::Select]);
+    let entry =
+        GrantEntry { grantee: Grantee::Role(member), actions, grantable: actions, grantor: group };
+    let revocation = Revocation {
+        grantee: Grantee::Public,
+        actions,
+        grantor: group,
+        options_only: true,
+        cascade: true,
+    };
+    let id = TokenId::new(0xab).unwrap();
+    let (description, enabled) = (Some("x".to_owned()), Some(false));
+    let token_edit = TokenEdit { description, enabled, expires_ms: Some(Some(1_000)) };
+    let org_id = OrgId::new(1).unwrap();
+    let (name, profile) = ("acme".to_owned(), Profile::Payg);
+    let org = Org { id: org_id, name, series_max: Some(25), profile };
+    let membership = Membership { role: member, admin_option: true, inherit: true };
+    let name = "ada".to_owned();
+    [
+        AccessChange::CreateRole {
+            name,
+            edit: first_edit,
+            member_of: vec![membership],
+            members: vec![(RoleId(6), true)],
+        },
+        AccessChange::AlterRole { role: group, edit },
+        AccessChange::DropRole { role: group },
+        AccessChange::GrantRole { group, member, admin_option: true, inherit: true },
+        AccessChange::RevokeRole { group, member, admin_option_only: true },
+        AccessChange::Grant { target, entry },
+        AccessChange::Revoke { target, revocation },
+        AccessChange::SetOwner { target, owner: group },
+        AccessChange::CreateToken(Box::new(full_token())),
+        AccessChange::AlterToken { id, edit: token_edit },
+        AccessChange::DropToken(id),
+        AccessChange::CreateOrg(org.clone()),
+        AccessChange::AlterOrg(org),
+        AccessChange::DropOrg(org_id),
+        AccessChange::SetInitialPassword(VERIFIER.parse().unwrap()),
+    ]
 }
 
 #[test]
@@ -294,6 +460,9 @@ fn a_lost_field_widens_no_right() {
     assert!(corrupted(Token::from_wire(token).map(drop)));
     let mut role = full_role().to_wire();
     role.verifier = Some("password".to_owned());
+    let timeless =
+        pb::RoleEdit { valid_until: Some(pb::Expiry { end: None }), ..Default::default() };
+    assert!(corrupted(RoleEdit::from_wire(timeless).map(drop)));
     let refused = Role::from_wire(role).unwrap_err();
     assert!(!refused.to_string().contains("password"), "{refused}");
 }
@@ -304,7 +473,8 @@ fn messages_do_not_show_secrets_either() {
     access.put_role(full_role());
     access.put_token(full_token());
     access.secrets = Secrets { mock_salts: [0x22; 32], cookies: [0x33; 32] };
-    let shown = format!("{:?}", access.to_wire());
+    let changes = full_changes().map(|change| (change.to_wire(), change));
+    let shown = format!("{:?} {changes:?}", access.to_wire());
     let secret = [VERIFIER, "17, 17", "34, 34", "51, 51"];
     assert!(secret.iter().all(|secret| !shown.contains(secret)), "{shown}");
 }

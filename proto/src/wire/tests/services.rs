@@ -6,11 +6,14 @@ use arrow::datatypes::{Field, Schema};
 use partita_load::{Counters, Sample, Sketch, Tick};
 
 use super::*;
+use crate::access::{
+    Access, Action, Actions, Grant, GrantEntry, Grantee, Org, Profile, Role, Target,
+};
 use crate::beat::{Latency, LoadBeat};
 use crate::catalog::Catalog;
 use crate::domain::{Domain, Domains};
 use crate::generation::{Claim, Generation, Renewal, Renewed};
-use crate::id::BOOTSTRAP_ROLE;
+use crate::id::{BOOTSTRAP_ROLE, OrgId, TokenId};
 use crate::label::Labels;
 use crate::member::{Heartbeat, Member, Members, Registration};
 use crate::route::Route;
@@ -334,10 +337,28 @@ fn counters_of_a_scan_only_grow_whatever_order_they_come_in() {
 /// A change of a catalog: which database and table, and what becomes of them.
 #[derive(Clone, Debug)]
 enum Change {
-    Put { database: usize, table: usize, id: u32, partitions: u64 },
-    Drop { database: usize, table: usize },
-    Database { database: usize, ttl: Option<Duration> },
-    DropDatabase { database: usize },
+    Put {
+        database: usize,
+        table: usize,
+        id: u32,
+        partitions: u64,
+    },
+    Drop {
+        database: usize,
+        table: usize,
+    },
+    Database {
+        database: usize,
+        ttl: Option<Duration>,
+    },
+    DropDatabase {
+        database: usize,
+    },
+    /// A role, and a token of its own; `None` drops it.
+    Role {
+        id: u32,
+        name: Option<u32>,
+    },
 }
 
 fn catalog_change() -> impl Strategy<Value = Change> {
@@ -349,6 +370,7 @@ fn catalog_change() -> impl Strategy<Value = Change> {
         2 => (0..3_usize, option::of(duration()))
             .prop_map(|(database, ttl)| Change::Database { database, ttl }),
         1 => (0..3_usize).prop_map(|database| Change::DropDatabase { database }),
+        3 => (1..4_u32, option::of(0..3_u32)).prop_map(|(id, name)| Change::Role { id, name }),
     ]
 }
 
@@ -398,8 +420,41 @@ fn make(catalog: &mut Catalog, change: &Change) {
             catalog.databases.remove(&name(database));
             catalog.tables.remove(&name(database));
         }
+        Change::Role { id, name: number } => {
+            make_role(Arc::make_mut(&mut catalog.access), RoleId(id), number);
+        }
     }
     catalog.version += 1;
+}
+
+/// Makes or drops a role and what it has; no two roles get one name.
+fn make_role(access: &mut Access, id: RoleId, number: Option<u32>) {
+    access.version += 1;
+    let target = Target::Table(TableId(id.0));
+    let token_id = TokenId::new(u64::from(id.0)).unwrap();
+    let org = OrgId::new(u64::from(id.0)).unwrap();
+    let Some(number) = number else {
+        access.drop_role(id);
+        access.drop_grant(target);
+        access.drop_token(token_id);
+        access.drop_org(org);
+        return;
+    };
+    let name = format!("r{number}");
+    if access.role_by_name(&name).is_some_and(|role| role.id != id) {
+        return;
+    }
+    access.put_role(Role::new(id, name.clone()));
+    let (grantee, actions) = (Grantee::Role(id), Actions::of(&[Action::Select]));
+    let mut grant = Grant::new(target);
+    let (grantable, grantor) = (Actions::NONE, BOOTSTRAP_ROLE);
+    grant.grant(BOOTSTRAP_ROLE, GrantEntry { grantee, actions, grantable, grantor }).unwrap();
+    access.put_grant(grant);
+    access.put_org(Org { id: org, name, series_max: None, profile: Profile::Free });
+    let mut token = super::access::full_token();
+    (token.id, token.owner, token.enabled) = (token_id, id, number == 0);
+    token.sha256[0] = u8::try_from(id.0).unwrap();
+    access.put_token(token);
 }
 
 fn follow(follower: &mut Follower, parts: Vec<pb::CatalogPart>) -> Catalog {
@@ -418,6 +473,12 @@ fn assert_equal(a: &Catalog, b: &Catalog) {
     assert_eq!(a.version, b.version);
     assert_eq!(a.databases, b.databases);
     assert_eq!(a.tables, b.tables);
+    assert_eq!(a.access, b.access);
+    let names = |catalog: &Catalog| -> Vec<Option<RoleId>> {
+        let found = |number| catalog.access.role_by_name(&format!("r{number}")).map(|role| role.id);
+        (0..3).map(found).collect()
+    };
+    assert_eq!(names(a), names(b));
 }
 
 proptest! {
@@ -461,6 +522,29 @@ fn a_large_catalog_comes_in_parts_and_a_change_of_it_in_one() {
     assert_eq!(parts.len(), 1);
     assert_eq!(parts[0].tables.len(), 1);
     assert_equal(&follow(&mut follower, parts), &catalog);
+}
+
+#[test]
+fn only_what_changed_of_the_access_is_sent() {
+    let mut catalog = Catalog { version: 1, ..Catalog::default() };
+    for id in 1..=3 {
+        make(&mut catalog, &Change::Role { id, name: Some(id - 1) });
+    }
+    let before = catalog.clone();
+    make(&mut catalog, &Change::Database { database: 0, ttl: None });
+    let parts = parts_between(Some(&before), &catalog);
+    assert!(parts.iter().all(|part| part.access.is_none()), "no role has changed");
+    let before = catalog.clone();
+    make(&mut catalog, &Change::Role { id: 2, name: None });
+    let access = Arc::make_mut(&mut catalog.access);
+    access.put_role(Role { login: true, ..Role::new(RoleId(3), "r2") });
+    let parts = parts_between(Some(&before), &catalog);
+    let part = parts[0].access.as_ref().unwrap();
+    let ids: Vec<u32> = part.roles.iter().map(|role| role.id).collect();
+    assert_eq!((parts.len(), part.roles_gone.as_slice(), ids), (1, &[2_u32][..], vec![3]));
+    assert_eq!((part.tokens_gone.as_slice(), part.tokens.len()), (&[2_u64][..], 0));
+    assert_eq!((part.grants_gone.len(), part.grants.len()), (1, 0));
+    assert_equal(&follow(&mut Follower::of(&before), parts), &catalog);
 }
 
 #[test]
