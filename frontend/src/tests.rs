@@ -13,6 +13,7 @@ mod predicates;
 mod reading;
 mod reshaping;
 mod routing;
+mod rows;
 mod sessions;
 mod set_operations;
 mod subqueries;

@@ -164,3 +164,108 @@ fn equal_values(literal: &Value, column_type: ColumnType) -> Result<Vec<Value>, 
     let values = domain.as_points(EQUAL_VALUES_MAX);
     values.ok_or_else(|| SqlError::internal("a value of a row predicate is a range"))
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Array, ArrayRef, Float64Array, Int32Array, Int64Array};
+    use arrow::datatypes::Int64Type;
+    use partita_proto::id::{ColumnId, SchemaVersion};
+    use partita_proto::schema::{Column as TableColumn, Semantic, TableOptions};
+
+    use super::*;
+
+    fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> TableColumn {
+        TableColumn {
+            id: ColumnId(id),
+            name: name.to_owned(),
+            storage_name: format!("c{id}"),
+            column_type,
+            nullable: true,
+            semantic,
+            default: None,
+            generated: None,
+            missing: None,
+            length: None,
+            comment: None,
+        }
+    }
+
+    /// `i` (tag), `f` (tag), `v` (field).
+    fn schema() -> TableSchema {
+        TableSchema {
+            version: SchemaVersion(1),
+            columns: vec![
+                column(1, "i", ColumnType::Int32, Semantic::Tag),
+                column(2, "f", ColumnType::Float64, Semantic::Tag),
+                column(3, "v", ColumnType::Int64, Semantic::Field),
+            ],
+            key: vec![ColumnId(1), ColumnId(2)],
+            options: TableOptions::default(),
+            next_column: ColumnId(4),
+            schema_on_write: false,
+        }
+    }
+
+    fn term(column: &str, values: Vec<Value>) -> Term {
+        Term { column: column.to_owned(), values }
+    }
+
+    /// Values of `v` that are left of rows 0, 1, 2, 3 with `i` of 0, 1, 2, NULL and `f` of -0.0, 0.0, 1.5, NULL.
+    fn remaining(terms: Vec<Term>) -> Vec<i64> {
+        let schema = schema();
+        let output = Arc::new(schema.arrow().project(&[2]).unwrap());
+        let predicate = RowPredicate::new(terms).unwrap();
+        let filter = RowFilter::new(&predicate, &schema, &output).unwrap();
+        let of_name = |name: &str| -> ArrayRef {
+            match name {
+                "i" => Arc::new(Int32Array::from(vec![Some(0), Some(1), Some(2), None])),
+                "f" => Arc::new(Float64Array::from(vec![Some(-0.0), Some(0.0), Some(1.5), None])),
+                _ => Arc::new(Int64Array::from(vec![0, 1, 2, 3])),
+            }
+        };
+        let names: Vec<&str> =
+            filter.schema().fields().iter().map(|field| field.name().as_str()).collect();
+        assert_eq!(names[0], "v");
+        let columns = names.into_iter().map(of_name).collect();
+        let batch = RecordBatch::try_new(Arc::clone(filter.schema()), columns).unwrap();
+        let rows = filter.rows(&batch).unwrap();
+        assert_eq!((rows.schema(), rows.num_columns()), (output, 1));
+        rows.column(0).as_primitive::<Int64Type>().values().to_vec()
+    }
+
+    #[test]
+    fn only_rows_with_one_of_the_values_are_left() {
+        let int = Value::Int;
+        assert_eq!(remaining(vec![term("i", vec![int(1)])]), [1]);
+        assert_eq!(remaining(vec![term("i", vec![int(0), int(1), int(2)])]), [0, 1, 2]);
+        // Values that the type does not have.
+        assert_eq!(remaining(vec![term("i", vec![int(i64::MAX)])]), [0; 0]);
+        assert_eq!(remaining(vec![term("i", vec![Value::Float(1.5), int(2)])]), [2]);
+        // Both zeros are equal, as in SQL.
+        assert_eq!(remaining(vec![term("f", vec![Value::Float(0.0)])]), [0, 1]);
+        let both = vec![term("f", vec![Value::Float(0.0)]), term("i", vec![int(1), int(2)])];
+        assert_eq!(remaining(both), [1]);
+    }
+
+    #[test]
+    fn columns_that_are_no_keys_are_refused() {
+        let schema = schema();
+        let output = Arc::new(schema.arrow().project(&[0]).unwrap());
+        for name in ["v", "missing"] {
+            let predicate = RowPredicate::new(vec![term(name, vec![Value::Int(1)])]).unwrap();
+            assert!(RowFilter::new(&predicate, &schema, &output).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_scan_of_no_column_counts_the_rows() {
+        let (schema, output) = (schema(), Arc::new(Schema::empty()));
+        let predicate = RowPredicate::new(vec![term("i", vec![Value::Int(2)])]).unwrap();
+        let filter = RowFilter::new(&predicate, &schema, &output).unwrap();
+        assert_eq!(filter.requested(&Schema::empty()).field(0).name(), "c1");
+        let column: ArrayRef = Arc::new(Int32Array::from(vec![2, 1, 2]));
+        let batch = RecordBatch::try_new(Arc::clone(filter.schema()), vec![column]).unwrap();
+        let rows = filter.rows(&batch).unwrap();
+        assert_eq!((rows.num_rows(), rows.num_columns()), (2, 0));
+    }
+}

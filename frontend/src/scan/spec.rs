@@ -45,7 +45,7 @@ pub(crate) struct ScanSpec {
 
 impl ScanSpec {
     /// Limit of the requests. A row filter drops rows after them, so with one they have no limit.
-    pub(super) fn request_limit(&self) -> Option<usize> {
+    pub(crate) fn request_limit(&self) -> Option<usize> {
         self.limit.filter(|_| self.row_filter.is_none())
     }
 
