@@ -159,10 +159,10 @@ impl PartitionedTable {
         let all_columns: Vec<usize> = (0..schema.columns.len()).collect();
         let projection = projection.unwrap_or(&all_columns);
         let output: SchemaRef = Arc::new(self.schema.project(projection)?);
-        let new_filter = |rows| RowFilter::new(rows, schema, &output);
-        let row_filter = self.rows.as_ref().map(new_filter).transpose()?;
         let mut domains = self.domains(filters)?;
         plan.derive(&mut domains);
+        let new_filter = |rows| RowFilter::new(rows, schema, &output);
+        let row_filter = self.rows.as_ref().map(new_filter).transpose()?;
         let ranges = plan.codec.key_ranges(schema, &self.table.placement, &domains);
         let touched = self.table.partitions.prune(&ranges);
         // The figure counts the rows of others, so nothing may depend on it.

@@ -187,7 +187,6 @@ impl Observer {
             started_ms: started_ms(took),
             database: std::mem::take(&mut self.database),
             user: std::mem::take(&mut self.user),
-            identity: None,
             kind: self.kind,
             text,
             partitions_total: usage.partitions_total,
