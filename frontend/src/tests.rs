@@ -6,6 +6,7 @@ mod comparisons;
 mod conditional;
 mod defining;
 mod intervals;
+mod listing;
 mod load;
 mod near_end;
 mod newest;
