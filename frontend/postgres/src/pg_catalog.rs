@@ -10,6 +10,7 @@
 //!
 //! A query that mentions none of them is not rewritten.
 
+mod arguments;
 mod cells;
 mod functions;
 mod objects;

@@ -20,6 +20,7 @@ use partita_frontend::access::viewer::Viewer;
 use partita_frontend::privileges::{shows_role, visible_roles};
 use pgwire::api::Type;
 
+use super::arguments::{Seen, bool, number, string, text};
 use super::objects::{Object, Objects, attribute, key_columns, role_oid};
 use super::privileges;
 use super::tables::index_definition;
@@ -29,21 +30,6 @@ use crate::types;
 struct Context<'a> {
     /// The session's database.
     database: &'a str,
-}
-
-/// The context of a call that shows objects.
-pub(super) struct Seen<'a> {
-    pub(super) objects: &'a Objects,
-    pub(super) viewer: &'a Viewer,
-    /// The session's database.
-    pub(super) database: &'a str,
-}
-
-impl Seen<'_> {
-    /// The object with the id of an argument, if the viewer sees it.
-    fn object(&self, values: &[ScalarValue], index: usize) -> Option<Object> {
-        self.objects.find(&self.viewer.catalog(), number(values, index)?)
-    }
 }
 
 /// The default of a column: an internal function that replaces a subquery of clients.
@@ -274,30 +260,6 @@ impl ScalarUDFImpl for Function {
             })
             .collect::<Result<Vec<_>>>()?;
         Ok(ColumnarValue::Array(ScalarValue::iter_to_array(results)?))
-    }
-}
-
-pub(super) fn bool(value: bool) -> ScalarValue {
-    ScalarValue::Boolean(Some(value))
-}
-
-pub(super) fn text(value: Option<String>) -> ScalarValue {
-    ScalarValue::Utf8(value)
-}
-
-/// The argument at an index as a number.
-pub(super) fn number(values: &[ScalarValue], index: usize) -> Option<i32> {
-    match values.get(index)?.cast_to(&DataType::Int32).ok()? {
-        ScalarValue::Int32(number) => number,
-        _ => None,
-    }
-}
-
-/// The argument at an index as text.
-pub(super) fn string(values: &[ScalarValue], index: usize) -> Option<String> {
-    match values.get(index)?.cast_to(&DataType::Utf8).ok()? {
-        ScalarValue::Utf8(text) => text,
-        _ => None,
     }
 }
 

@@ -13,7 +13,7 @@ use partita_proto::access::{Action, Need, Object as Target, Role};
 use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::id::RoleId;
 
-use super::functions::{Seen, bool, number, string};
+use super::arguments::{Seen, bool, number, string};
 use super::objects::{Object, database_oid, role_oid};
 
 /// SQLSTATE of a privilege that does not exist.
