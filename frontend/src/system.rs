@@ -305,7 +305,7 @@ async fn table_rows(view: &ClusterView, viewer: &Viewer) -> Result<RecordBatch, 
             let total = || leaders().map(|(_, status)| read(status)).sum::<u64>();
             Cell::Count(is_measured.then(total))
         };
-        let placement = || table.placement.to_sql(&table.schema, routes.len());
+        let placement = table.placement.to_sql(&table.schema, routes.len());
         let options = &table.schema.options;
         rows.push(vec![
             table.database.as_str().into(),
@@ -313,7 +313,7 @@ async fn table_rows(view: &ClusterView, viewer: &Viewer) -> Result<RecordBatch, 
             u64::from(table.id.0).into(),
             u64::from(table.schema.version.0).into(),
             Cell::Count(is_measured.then_some(routes.len() as u64)),
-            Cell::Text(is_measured.then(placement)),
+            placement.filter(|_| is_measured).into(),
             options.append_mode.into(),
             options.merge_mode.sql().into(),
             sum(|status| status.rows),
