@@ -167,13 +167,14 @@ fn privileges(
     of_owner: Actions,
     grant: Option<&Arc<Grant>>,
 ) -> Vec<Privilege> {
-    let own =
+    let owner_privilege =
         Privilege { grantee: Some(owner), grantor: owner, actions: of_owner, grantable: of_owner };
     let access = viewer.access();
     let is_shown = |role: RoleId| access.role(role).is_some_and(|role| shows_role(viewer, role));
     let entries = grant.into_iter().flat_map(|grant| grant.entries()).map(Privilege::from);
-    let all = std::iter::once(own).chain(entries);
-    all.filter(|privilege| is_shown(privilege.grantor) && privilege.grantee.is_none_or(is_shown))
+    let entries = std::iter::once(owner_privilege).chain(entries);
+    entries
+        .filter(|privilege| is_shown(privilege.grantor) && privilege.grantee.is_none_or(is_shown))
         .collect()
 }
 
@@ -337,11 +338,11 @@ fn permission_text(viewer: &Viewer, permission: &Permission) -> String {
 /// Rows of `sys.tokens`: those that the viewer may manage, without secrets.
 pub(crate) fn tokens(viewer: &Viewer) -> Result<RecordBatch, SqlError> {
     let access = viewer.access();
-    let mut shown: Vec<_> = access
+    let mut visible_tokens: Vec<_> = access
         .tokens()
         .filter(|token| viewer.check(&[Need::new(Action::Select, Object::Token(token.id))]).is_ok())
         .collect();
-    shown.sort_by_key(|token| (token.created_ms, token.id));
+    visible_tokens.sort_by_key(|token| (token.created_ms, token.id));
     let row = |token: &&Arc<Token>| {
         let permissions = token.permissions.iter();
         let permissions: Vec<String> =
@@ -358,7 +359,7 @@ pub(crate) fn tokens(viewer: &Viewer) -> Result<RecordBatch, SqlError> {
             token.enabled.into(),
         ]
     };
-    batch(&schema(TOKENS), shown.iter().map(row).collect())
+    batch(&schema(TOKENS), visible_tokens.iter().map(row).collect())
 }
 
 /// True if the viewer sees the whole of a table, so that figures about it may be shown.

@@ -65,7 +65,8 @@ pub struct QueryLogEntry {
 impl QueryLogEntry {
     /// True if the identity began its session as the same role, and with the same token or none.
     fn is_of(&self, identity: &Identity) -> bool {
-        let is_same = |own: Identity| (own.login, own.token) == (identity.login, identity.token);
+        let is_same =
+            |owner: Identity| (owner.login, owner.token) == (identity.login, identity.token);
         self.identity.is_some_and(is_same)
     }
 }

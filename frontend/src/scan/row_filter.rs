@@ -73,10 +73,10 @@ impl RowFilter {
         let schema = Arc::new(Schema::new(fields));
         let mut condition: Option<Arc<dyn PhysicalExpr>> = None;
         for term in predicate.terms() {
-            let one = condition_of(term, table, &schema)?;
+            let term_condition = condition_of(term, table, &schema)?;
             condition = Some(match condition {
-                Some(former) => Arc::new(BinaryExpr::new(former, Operator::And, one)),
-                None => one,
+                Some(former) => Arc::new(BinaryExpr::new(former, Operator::And, term_condition)),
+                None => term_condition,
             });
         }
         // A predicate has at least one term.

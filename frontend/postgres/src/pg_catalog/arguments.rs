@@ -1,4 +1,4 @@
-//! What functions over `pg_catalog` are called with: the session's viewer and database, and values of arguments.
+//! Context of functions over `pg_catalog`, which is the session's viewer and database, and values of arguments.
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
@@ -7,14 +7,14 @@ use partita_frontend::access::viewer::Viewer;
 use super::objects::{Object, Objects};
 
 /// The context of a call that shows objects.
-pub(super) struct Seen<'a> {
+pub(super) struct ViewerContext<'a> {
     pub(super) objects: &'a Objects,
     pub(super) viewer: &'a Viewer,
     /// The session's database.
     pub(super) database: &'a str,
 }
 
-impl Seen<'_> {
+impl ViewerContext<'_> {
     /// The object with the id of an argument, if the viewer sees it.
     pub(super) fn object(&self, values: &[ScalarValue], index: usize) -> Option<Object> {
         self.objects.find(&self.viewer.catalog(), number(values, index)?)

@@ -20,7 +20,7 @@ use partita_frontend::access::viewer::Viewer;
 use partita_frontend::privileges::{shows_role, visible_roles};
 use pgwire::api::Type;
 
-use super::arguments::{Seen, bool, number, string, text};
+use super::arguments::{ViewerContext, bool, number, string, text};
 use super::objects::{Object, Objects, attribute, key_columns, role_oid};
 use super::privileges;
 use super::tables::index_definition;
@@ -41,7 +41,7 @@ pub(super) const NO_OIDS: &str = "partita_no_oids";
 pub(super) const NO_TEXTS: &str = "partita_no_texts";
 
 type Evaluate = fn(&Context<'_>, &[ScalarValue]) -> ScalarValue;
-type EvaluateSeen = fn(&Seen<'_>, &[ScalarValue]) -> Result<ScalarValue>;
+type EvaluateOfViewer = fn(&ViewerContext<'_>, &[ScalarValue]) -> Result<ScalarValue>;
 
 /// Names of the groups of a role: an internal function that replaces a subquery of psql.
 pub(super) const MEMBER_OF: &str = "partita_member_of";
@@ -94,7 +94,7 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
 ];
 
 /// Functions that show objects, by name.
-const OF_VIEWER: &[(&str, Returns, EvaluateSeen)] = &[
+const OF_VIEWER: &[(&str, Returns, EvaluateOfViewer)] = &[
     ("pg_table_is_visible", Returns::Bool, table_is_visible),
     ("pg_get_indexdef", Returns::Text, indexdef),
     ("pg_get_constraintdef", Returns::Text, constraintdef),
@@ -122,8 +122,8 @@ pub(super) fn all() -> Vec<ScalarUDF> {
 
 /// The functions of this file that show what a viewer sees.
 pub(super) fn of_viewer(objects: &Arc<Objects>, viewer: &Arc<Viewer>) -> Vec<ScalarUDF> {
-    let function = |(name, returns, evaluate): (&'static str, Returns, EvaluateSeen)| {
-        let body = Body::Seen(evaluate, Arc::clone(objects), Arc::clone(viewer));
+    let function = |(name, returns, evaluate): (&'static str, Returns, EvaluateOfViewer)| {
+        let body = Body::OfViewer(evaluate, Arc::clone(objects), Arc::clone(viewer));
         ScalarUDF::from(Function::new(name, returns, body))
     };
     OF_VIEWER.iter().copied().map(function).collect()
@@ -170,7 +170,7 @@ struct Function {
 
 enum Body {
     Plain(Evaluate),
-    Seen(EvaluateSeen, Arc<Objects>, Arc<Viewer>),
+    OfViewer(EvaluateOfViewer, Arc<Objects>, Arc<Viewer>),
 }
 
 impl Function {
@@ -182,8 +182,8 @@ impl Function {
     fn call(&self, database: &str, values: &[ScalarValue]) -> Result<ScalarValue> {
         match &self.body {
             Body::Plain(evaluate) => Ok(evaluate(&Context { database }, values)),
-            Body::Seen(evaluate, objects, viewer) => {
-                evaluate(&Seen { objects, viewer, database }, values)
+            Body::OfViewer(evaluate, objects, viewer) => {
+                evaluate(&ViewerContext { objects, viewer, database }, values)
             }
         }
     }
@@ -198,9 +198,9 @@ impl fmt::Debug for Function {
 impl PartialEq for Function {
     fn eq(&self, other: &Self) -> bool {
         let same_viewer = match (&self.body, &other.body) {
-            (Body::Seen(.., ours), Body::Seen(.., theirs)) => Arc::ptr_eq(ours, theirs),
+            (Body::OfViewer(.., ours), Body::OfViewer(.., theirs)) => Arc::ptr_eq(ours, theirs),
             (Body::Plain(_), Body::Plain(_)) => true,
-            (Body::Plain(_), Body::Seen(..)) | (Body::Seen(..), Body::Plain(_)) => false,
+            (Body::Plain(_), Body::OfViewer(..)) | (Body::OfViewer(..), Body::Plain(_)) => false,
         };
         self.name == other.name && same_viewer
     }
@@ -296,22 +296,22 @@ fn null_int8(_: &Context<'_>, _: &[ScalarValue]) -> ScalarValue {
 }
 
 /// The name of a role; as in PostgreSQL, `unknown (OID=7)` for one that is not found.
-fn user_by_id(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+fn user_by_id(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
     let Some(oid) = number(values, 0) else { return Ok(text(None)) };
-    let roles = visible_roles(seen.viewer);
+    let roles = visible_roles(context.viewer);
     let role = roles.iter().find(|role| role_oid(role.id) == oid);
     Ok(text(Some(role.map_or_else(|| format!("unknown (OID={oid})"), |role| role.name.clone()))))
 }
 
 /// The names of the roles that a role is a member of.
-fn member_of(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
-    let access = seen.viewer.access();
-    let roles = visible_roles(seen.viewer);
+fn member_of(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let access = context.viewer.access();
+    let roles = visible_roles(context.viewer);
     let role = roles.iter().find(|role| Some(role_oid(role.id)) == number(values, 0));
     let groups = role.into_iter().flat_map(|role| &role.member_of);
     let groups = groups.filter_map(|membership| access.role(membership.role));
     let names: Vec<ScalarValue> = groups
-        .filter(|group| shows_role(seen.viewer, group))
+        .filter(|group| shows_role(context.viewer, group))
         .map(|group| text(Some(group.name.clone())))
         .collect();
     Ok(ScalarValue::List(ScalarValue::new_list_nullable(&names, &DataType::Utf8)))
@@ -321,16 +321,16 @@ fn first(_: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
     text(string(values, 0))
 }
 
-fn table_is_visible(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+fn table_is_visible(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
     if number(values, 0).is_none() {
         return Ok(ScalarValue::Boolean(None));
     }
-    let is_visible = |object: Object| ["pg_catalog", seen.database].contains(&object.schema());
-    Ok(bool(seen.object(values, 0).is_some_and(is_visible)))
+    let is_visible = |object: Object| ["pg_catalog", context.database].contains(&object.schema());
+    Ok(bool(context.object(values, 0).is_some_and(is_visible)))
 }
 
-fn indexdef(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
-    let Some(Object::Key(table)) = seen.object(values, 0) else { return Ok(text(None)) };
+fn indexdef(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let Some(Object::Key(table)) = context.object(values, 0) else { return Ok(text(None)) };
     // The second argument selects one column; 0 means all.
     let column = number(values, 1).unwrap_or(0);
     if column == 0 {
@@ -341,22 +341,22 @@ fn indexdef(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
     Ok(text(key_column.map(|(_, column)| column.name.clone())))
 }
 
-fn constraintdef(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
-    Ok(match seen.object(values, 0) {
+fn constraintdef(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    Ok(match context.object(values, 0) {
         Some(Object::Key(table)) => text(Some(format!("PRIMARY KEY ({})", key_columns(&table)))),
         _ => text(None),
     })
 }
 
-fn obj_description(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
-    Ok(match seen.object(values, 0) {
+fn obj_description(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    Ok(match context.object(values, 0) {
         Some(Object::Table(table)) => text(table.schema.options.comment.clone()),
         _ => text(None),
     })
 }
 
-fn col_description(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
-    let (Some(Object::Table(table)), Some(column)) = (seen.object(values, 0), number(values, 1))
+fn col_description(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let (Some(Object::Table(table)), Some(column)) = (context.object(values, 0), number(values, 1))
     else {
         return Ok(text(None));
     };
@@ -365,8 +365,8 @@ fn col_description(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<ScalarValu
     Ok(text(column.and_then(|(_, column)| column.comment.clone())))
 }
 
-fn column_default(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
-    let (Some(Object::Table(table)), Some(column)) = (seen.object(values, 0), number(values, 1))
+fn column_default(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let (Some(Object::Table(table)), Some(column)) = (context.object(values, 0), number(values, 1))
     else {
         return Ok(text(None));
     };
@@ -376,10 +376,10 @@ fn column_default(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<ScalarValue
     Ok(text(column.and_then(|column| column.generated.clone().or_else(|| column.default.clone()))))
 }
 
-fn to_regclass(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
-    let catalog = seen.viewer.catalog();
+fn to_regclass(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let catalog = context.viewer.catalog();
     let name = string(values, 0);
-    let oid = name.and_then(|name| seen.objects.relation(&catalog, &name, seen.database));
+    let oid = name.and_then(|name| context.objects.relation(&catalog, &name, context.database));
     Ok(ScalarValue::Int32(oid))
 }
 

@@ -13,7 +13,7 @@ use partita_proto::access::{Action, Need, Object as Target, Role};
 use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::id::RoleId;
 
-use super::arguments::{Seen, bool, number, string};
+use super::arguments::{ViewerContext, bool, number, string};
 use super::objects::{Object, database_oid, role_oid};
 
 /// SQLSTATE of a privilege that does not exist.
@@ -36,8 +36,12 @@ fn name_of(values: &[ScalarValue], index: usize) -> Option<String> {
 }
 
 /// The role of an argument; `None` for an id of no role.
-fn role_of(seen: &Seen<'_>, values: &[ScalarValue], index: usize) -> Result<Option<Arc<Role>>> {
-    let roles = visible_roles(seen.viewer);
+fn role_of(
+    context: &ViewerContext<'_>,
+    values: &[ScalarValue],
+    index: usize,
+) -> Result<Option<Arc<Role>>> {
+    let roles = visible_roles(context.viewer);
     if let Some(name) = name_of(values, index) {
         let role = roles.iter().find(|role| role.name == name).map(Arc::clone);
         return role.map(Some).ok_or_else(|| {
@@ -57,7 +61,7 @@ struct Call<'a> {
 
 /// The arguments of a call with `count` arguments beside the user; `None` when one of them is NULL or has no role.
 fn call_of<'a>(
-    seen: &Seen<'_>,
+    context: &ViewerContext<'_>,
     values: &'a [ScalarValue],
     count: usize,
 ) -> Result<Option<Call<'a>>> {
@@ -71,7 +75,7 @@ fn call_of<'a>(
         let message = "wrong number of arguments of a function about privileges";
         return Err(external(SqlError::new("42883", message)));
     }
-    let role = role_of(seen, values, 0)?;
+    let role = role_of(context, values, 0)?;
     Ok(role.map(|role| Call { role: Some(role.id), values: &values[1..] }))
 }
 
@@ -87,7 +91,7 @@ fn unknown(privilege: &str) -> DataFusionError {
 
 /// True if one of the privileges of a text is held. A grant option is held by the owner only, as far as is told here.
 fn any_of(
-    seen: &Seen<'_>,
+    context: &ViewerContext<'_>,
     role: Option<RoleId>,
     text: &str,
     target: &Target,
@@ -101,23 +105,27 @@ fn any_of(
         };
         let action = action_of(name).ok_or_else(|| unknown(&privilege))?;
         let action = if is_option { Action::Own } else { action };
-        is_held |= may(seen.viewer, role, Need::new(action, target.clone()));
+        is_held |= may(context.viewer, role, Need::new(action, target.clone()));
     }
     Ok(bool(is_held))
 }
 
-fn table_of(seen: &Seen<'_>, catalog: &Catalog, values: &[ScalarValue]) -> Result<Option<Object>> {
+fn table_of(
+    context: &ViewerContext<'_>,
+    catalog: &Catalog,
+    values: &[ScalarValue],
+) -> Result<Option<Object>> {
     let oid = match name_of(values, 0) {
-        Some(name) => seen
+        Some(name) => context
             .objects
-            .relation(catalog, &name, seen.database)
+            .relation(catalog, &name, context.database)
             .ok_or_else(|| external(SqlError::undefined_table(&name)))?,
         None => match number(values, 0) {
             Some(oid) => oid,
             None => return Ok(None),
         },
     };
-    Ok(seen.objects.find(catalog, oid))
+    Ok(context.objects.find(catalog, oid))
 }
 
 fn table_action(name: &str) -> Option<Action> {
@@ -130,13 +138,13 @@ fn table_action(name: &str) -> Option<Action> {
 }
 
 fn of_table(
-    seen: &Seen<'_>,
+    context: &ViewerContext<'_>,
     role: Option<RoleId>,
     values: &[ScalarValue],
     privilege: &str,
 ) -> Result<ScalarValue> {
-    let catalog = seen.viewer.catalog();
-    let table: Arc<Table> = match table_of(seen, &catalog, values)? {
+    let catalog = context.viewer.catalog();
+    let table: Arc<Table> = match table_of(context, &catalog, values)? {
         Some(Object::Table(table) | Object::Key(table)) => table,
         // Tables of the system are read-only, and everybody reads them.
         Some(Object::Fixed(_)) => {
@@ -151,21 +159,24 @@ fn of_table(
     };
     let Some(database) = catalog.databases.get(&table.database) else { return Ok(null()) };
     let target = Target::Table { database: Arc::clone(database), table };
-    any_of(seen, role, privilege, &target, table_action)
+    any_of(context, role, privilege, &target, table_action)
 }
 
 /// `has_table_privilege([user,] table, privilege)`, and the same for any column.
-pub(super) fn on_table(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
-    let Some(call) = call_of(seen, values, 2)? else { return Ok(null()) };
+pub(super) fn on_table(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let Some(call) = call_of(context, values, 2)? else { return Ok(null()) };
     let privilege = string(call.values, 1).unwrap_or_default();
-    of_table(seen, call.role, call.values, &privilege)
+    of_table(context, call.role, call.values, &privilege)
 }
 
 /// `has_column_privilege([user,] table, column, privilege)`: the right on the table, because columns have none.
-pub(super) fn on_column(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
-    let Some(call) = call_of(seen, values, 3)? else { return Ok(null()) };
+pub(super) fn on_column(
+    context: &ViewerContext<'_>,
+    values: &[ScalarValue],
+) -> Result<ScalarValue> {
+    let Some(call) = call_of(context, values, 3)? else { return Ok(null()) };
     let privilege = string(call.values, 2).unwrap_or_default();
-    of_table(seen, call.role, call.values, &privilege)
+    of_table(context, call.role, call.values, &privilege)
 }
 
 fn database_of(catalog: &Catalog, values: &[ScalarValue]) -> Result<Option<Arc<Database>>> {
@@ -179,12 +190,15 @@ fn database_of(catalog: &Catalog, values: &[ScalarValue]) -> Result<Option<Arc<D
 }
 
 /// `has_database_privilege([user,] database, privilege)`.
-pub(super) fn on_database(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
-    let Some(call) = call_of(seen, values, 2)? else { return Ok(null()) };
-    let catalog = seen.viewer.catalog();
+pub(super) fn on_database(
+    context: &ViewerContext<'_>,
+    values: &[ScalarValue],
+) -> Result<ScalarValue> {
+    let Some(call) = call_of(context, values, 2)? else { return Ok(null()) };
+    let catalog = context.viewer.catalog();
     let Some(database) = database_of(&catalog, call.values)? else { return Ok(null()) };
     let privilege = string(call.values, 1).unwrap_or_default();
-    any_of(seen, call.role, &privilege, &Target::Database(database), |name| match name {
+    any_of(context, call.role, &privilege, &Target::Database(database), |name| match name {
         "CREATE" => Some(Action::Create),
         "CONNECT" => Some(Action::Connect),
         // Nothing temporary exists.
@@ -194,20 +208,23 @@ pub(super) fn on_database(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<Sca
 }
 
 /// `has_schema_privilege([user,] schema, privilege)`: a schema is a database, or one of the system's.
-pub(super) fn on_schema(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
-    let Some(call) = call_of(seen, values, 2)? else { return Ok(null()) };
+pub(super) fn on_schema(
+    context: &ViewerContext<'_>,
+    values: &[ScalarValue],
+) -> Result<ScalarValue> {
+    let Some(call) = call_of(context, values, 2)? else { return Ok(null()) };
     let privilege = string(call.values, 1).unwrap_or_default();
-    let catalog = seen.viewer.catalog();
+    let catalog = context.viewer.catalog();
     let is_fixed = |schema: &&'static str| match name_of(call.values, 0) {
         Some(name) => name == **schema,
-        None => number(call.values, 0) == Some(seen.objects.schema_oid(&catalog, schema)),
+        None => number(call.values, 0) == Some(context.objects.schema_oid(&catalog, schema)),
     };
     let action_of = |name: &str| match name {
         "CREATE" => Some(Action::Create),
         "USAGE" => Some(Action::Connect),
         _ => None,
     };
-    if seen.objects.fixed_schemas.iter().any(is_fixed) {
+    if context.objects.fixed_schemas.iter().any(is_fixed) {
         let actions: Option<Vec<Action>> =
             named(&privilege).iter().map(|name| action_of(name)).collect();
         let actions = actions.ok_or_else(|| unknown(&privilege))?;
@@ -218,15 +235,15 @@ pub(super) fn on_schema(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<Scala
     if call.role.is_none() && named(&privilege).iter().any(|name| name == "USAGE") {
         return Ok(bool(true));
     }
-    any_of(seen, call.role, &privilege, &Target::Database(database), action_of)
+    any_of(context, call.role, &privilege, &Target::Database(database), action_of)
 }
 
 /// `pg_has_role([user,] role, privilege)`: MEMBER counts what SET ROLE gives, USAGE what needs no SET ROLE.
-pub(super) fn role(seen: &Seen<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
-    let Some(call) = call_of(seen, values, 2)? else { return Ok(null()) };
-    let Some(group) = role_of(seen, call.values, 0)? else { return Ok(null()) };
-    let access = seen.viewer.access();
-    let member = call.role.unwrap_or_else(|| current_role(seen.viewer));
+pub(super) fn role(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let Some(call) = call_of(context, values, 2)? else { return Ok(null()) };
+    let Some(group) = role_of(context, call.values, 0)? else { return Ok(null()) };
+    let access = context.viewer.access();
+    let member = call.role.unwrap_or_else(|| current_role(context.viewer));
     let is_superuser = access.role(member).is_some_and(|role| role.superuser);
     let mut is_held = is_superuser;
     for privilege in named(&string(call.values, 1).unwrap_or_default()) {
