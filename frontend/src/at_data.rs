@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::{ConfigExtension, ConfigOptions};
-use datafusion::common::extensions_options;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{exec_err, extensions_options};
 use datafusion::error::Result;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -33,7 +33,6 @@ use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use partita_proto::schema::ColumnType;
-use partita_worker::LeafExec;
 
 use crate::scan::{AtData, PartitionScanExec};
 
@@ -208,7 +207,7 @@ fn is_sent(rows: usize) -> bool {
 /// The scan below a chain of operators that can all be pushed down.
 fn scan_below(chain: &Arc<dyn ExecutionPlan>) -> Option<&PartitionScanExec> {
     if let Some(scan) = chain.downcast_ref::<PartitionScanExec>() {
-        return scan.spec().at_data.is_none().then_some(scan);
+        return scan.accepts_operators().then_some(scan);
     }
     match chain.children()[..] {
         [input] if moves(chain.as_ref()) => scan_below(input),
@@ -218,9 +217,12 @@ fn scan_below(chain: &Arc<dyn ExecutionPlan>) -> Option<&PartitionScanExec> {
 
 /// The same operators above a placeholder for the scan.
 fn over_leaf(chain: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    if let Some(scan) = chain.downcast_ref::<PartitionScanExec>() {
+        return scan.placeholder();
+    }
     match chain.children()[..] {
         [input] => replace_children_if_necessary(Arc::clone(chain), vec![over_leaf(input)?]),
-        _ => Ok(Arc::new(LeafExec::new(chain.schema(), 1))),
+        _ => exec_err!("a chain of operators does not end at a scan"),
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use arrow::record_batch::RecordBatch;
-use partita_proto::catalog::Table;
+use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 use partita_proto::member::{Members, MetaMember};
 use partita_proto::service::ReplicaStatus;
@@ -95,10 +95,12 @@ pub(crate) fn metas(members: &[MetaMember]) -> Result<RecordBatch, SqlError> {
     batch(&schema(METAS), members.iter().map(row).collect())
 }
 
-/// Rows of `sys.replicas`.
-pub(crate) async fn replicas(view: &ClusterView) -> Result<RecordBatch, SqlError> {
+/// Rows of `sys.replicas`: the replicas of the tables of a catalog.
+pub(crate) async fn replicas(
+    view: &ClusterView,
+    catalog: &Catalog,
+) -> Result<RecordBatch, SqlError> {
     let statuses = statuses(view.nodes().as_ref()).await;
-    let catalog = view.catalog();
     let mut rows = Vec::new();
     for table in catalog.tables.values().flat_map(BTreeMap::values) {
         for route in table.partitions.routes() {

@@ -16,6 +16,7 @@ use partita_sql::statement::{Set, SetValue};
 use partita_worker::functions::constant;
 pub use partita_worker::functions::{POSTGRES_VERSION, version_text};
 
+use crate::access::viewer::Viewer;
 use crate::error::SqlError;
 use crate::session::Session;
 
@@ -30,7 +31,21 @@ pub(crate) fn of_session(database: &str, session_user: &str, current_user: &str)
     ]
 }
 
-/// `current_setting(name [, missing_ok])` and `set_config(name, value, is_local)`: SHOW and SET as functions.
+/// Functions that a door adds to every session, for its viewer. The door puts them into the configuration of the
+/// frontend's context.
+pub struct SessionFunctions(Box<MakeFunctions>);
+
+type MakeFunctions = dyn Fn(&Arc<Viewer>) -> Vec<ScalarUDF> + Send + Sync;
+
+impl SessionFunctions {
+    /// The functions that `make` returns for a viewer.
+    pub fn new(make: impl Fn(&Arc<Viewer>) -> Vec<ScalarUDF> + Send + Sync + 'static) -> Self {
+        Self(Box::new(make))
+    }
+}
+
+/// `current_setting(name [, missing_ok])` and `set_config(name, value, is_local)`: SHOW and SET as functions; and the
+/// functions that doors add.
 pub(crate) fn of_settings(session: &Arc<Session>) -> Vec<ScalarUDF> {
     let function = |sets: bool| {
         // Volatile functions are not evaluated before the statement runs.
@@ -43,7 +58,13 @@ pub(crate) fn of_settings(session: &Arc<Session>) -> Vec<ScalarUDF> {
         };
         ScalarUDF::from(OfSettings { sets, signature, session: Arc::downgrade(session) })
     };
-    vec![function(false), function(true)]
+    let mut functions = vec![function(false), function(true)];
+    let context = session.context();
+    let added = context.state_ref().read().config().get_extension::<SessionFunctions>();
+    if let Some(SessionFunctions(make)) = added.as_deref() {
+        functions.extend(make(session.viewer()));
+    }
+    functions
 }
 
 #[derive(Debug)]

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::record_batch::RecordBatch;
+use partita_proto::access::{Action, Sight};
 use partita_proto::catalog::{Catalog, Table};
+use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_proto::schema::{Column, ColumnType, Semantic, TextLength};
 
+use crate::access::viewer::Viewer;
 use crate::bound_text::bound_text;
-use crate::error::{CATALOG, SqlError};
+use crate::error::CATALOG;
+use crate::privileges::{current_role, privileges_of, role_closure, role_name, shows_role};
 use crate::sources::Sources;
 use crate::system::SYSTEM;
 use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};
@@ -91,6 +94,22 @@ const PARTITIONS: &[(&str, Kind)] = &[
     ("partition_id", Kind::Count),
 ];
 
+const TABLE_PRIVILEGES: &[(&str, Kind)] = &[
+    ("grantor", Kind::Text),
+    ("grantee", Kind::Text),
+    ("table_catalog", Kind::Text),
+    ("table_schema", Kind::Text),
+    ("table_name", Kind::Text),
+    ("privilege_type", Kind::Text),
+    ("is_grantable", Kind::Text),
+    ("with_hierarchy", Kind::Text),
+];
+
+const ENABLED_ROLES: &[(&str, Kind)] = &[("role_name", Kind::Text)];
+
+const APPLICABLE_ROLES: &[(&str, Kind)] =
+    &[("grantee", Kind::Text), ("role_name", Kind::Text), ("is_grantable", Kind::Text)];
+
 /// Constraint name of a table's key, as in PostgreSQL.
 pub(crate) fn key_name(table: &Table) -> String {
     format!("{}_pkey", table.name)
@@ -106,15 +125,14 @@ pub(crate) fn semantic(column: &Column) -> &'static str {
 }
 
 /// Tables of `information_schema`.
-pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTable>> {
+pub(crate) fn tables(_: &Sources) -> BTreeMap<&'static str, Arc<VirtualTable>> {
     let table = |columns: &'static [(&'static str, Kind)],
-                 rows: fn(&Catalog) -> Vec<Vec<Cell>>|
+                 rows: fn(&Viewer) -> Vec<Vec<Cell>>|
      -> Arc<VirtualTable> {
-        let view = Arc::clone(&sources.view);
         let table_schema = schema(columns);
-        VirtualTable::new(schema(columns), move || {
-            let (view, table_schema) = (Arc::clone(&view), Arc::clone(&table_schema));
-            async move { make(&table_schema, rows(&view.catalog())) }
+        VirtualTable::new(schema(columns), move |viewer: Arc<Viewer>| {
+            let table_schema = Arc::clone(&table_schema);
+            async move { batch(&table_schema, rows(&viewer)) }
         })
     };
     BTreeMap::from([
@@ -125,14 +143,11 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         ("key_column_usage", table(KEY_COLUMN_USAGE, key_column_usage)),
         ("table_constraints", table(TABLE_CONSTRAINTS, table_constraints)),
         ("partitions", table(PARTITIONS, partitions)),
+        ("table_privileges", table(TABLE_PRIVILEGES, table_privileges)),
+        ("role_table_grants", table(TABLE_PRIVILEGES, role_table_grants)),
+        ("enabled_roles", table(ENABLED_ROLES, enabled_roles)),
+        ("applicable_roles", table(APPLICABLE_ROLES, applicable_roles)),
     ])
-}
-
-fn make(
-    table_schema: &arrow::datatypes::SchemaRef,
-    rows: Vec<Vec<Cell>>,
-) -> Result<RecordBatch, SqlError> {
-    batch(table_schema, rows)
 }
 
 fn all_tables(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {
@@ -144,12 +159,20 @@ fn names(table: &Table) -> Vec<Cell> {
     vec![CATALOG.into(), table.database.as_str().into(), table.name.as_str().into()]
 }
 
-fn schemata(catalog: &Catalog) -> Vec<Vec<Cell>> {
-    let names = catalog.databases.keys().map(String::as_str).chain([INFORMATION, SYSTEM]);
-    names.map(|name| vec![CATALOG.into(), name.into(), "partita".into(), "UTF8".into()]).collect()
+fn schemata(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    let catalog = viewer.catalog();
+    let access = viewer.access();
+    let databases =
+        catalog.databases.values().map(|database| (database.name.as_str(), database.owner));
+    let fixed = [INFORMATION, SYSTEM].map(|name| (name, BOOTSTRAP_ROLE));
+    let row = |(name, owner): (&str, RoleId)| {
+        vec![CATALOG.into(), name.into(), role_name(&access, owner).into(), "UTF8".into()]
+    };
+    databases.chain(fixed).map(row).collect()
 }
 
-fn table_rows(catalog: &Catalog) -> Vec<Vec<Cell>> {
+fn table_rows(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    let catalog = viewer.catalog();
     let row = |table: &Arc<Table>| {
         let mut row = names(table);
         row.push("BASE TABLE".into());
@@ -157,12 +180,13 @@ fn table_rows(catalog: &Catalog) -> Vec<Vec<Cell>> {
         row.push(table.schema.options.comment.clone().into());
         row
     };
-    all_tables(catalog).map(row).collect()
+    all_tables(&catalog).map(row).collect()
 }
 
-fn columns(catalog: &Catalog) -> Vec<Vec<Cell>> {
+fn columns(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    let catalog = viewer.catalog();
     let mut rows = Vec::new();
-    for table in all_tables(catalog) {
+    for table in all_tables(&catalog) {
         for (position, column) in (1_i64..).zip(&table.schema.columns) {
             let (precision, scale) = match column.column_type {
                 ColumnType::Decimal(precision, scale) => {
@@ -232,9 +256,10 @@ fn yes_or_no(yes: bool) -> &'static str {
     if yes { "YES" } else { "NO" }
 }
 
-fn key_column_usage(catalog: &Catalog) -> Vec<Vec<Cell>> {
+fn key_column_usage(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    let catalog = viewer.catalog();
     let mut rows = Vec::new();
-    for table in all_tables(catalog).filter(|table| has_key(table)) {
+    for table in all_tables(&catalog).filter(|table| has_key(table)) {
         for (position, column) in (1_i64..).zip(table.schema.key_columns()) {
             let mut row: Vec<Cell> =
                 vec![CATALOG.into(), table.database.as_str().into(), key_name(table).into()];
@@ -246,7 +271,8 @@ fn key_column_usage(catalog: &Catalog) -> Vec<Vec<Cell>> {
     rows
 }
 
-fn table_constraints(catalog: &Catalog) -> Vec<Vec<Cell>> {
+fn table_constraints(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    let catalog = viewer.catalog();
     let row = |table: &Arc<Table>| {
         let mut row: Vec<Cell> =
             vec![CATALOG.into(), table.database.as_str().into(), key_name(table).into()];
@@ -254,7 +280,7 @@ fn table_constraints(catalog: &Catalog) -> Vec<Vec<Cell>> {
         row.push("PRIMARY KEY".into());
         row
     };
-    all_tables(catalog).filter(|table| has_key(table)).map(row).collect()
+    all_tables(&catalog).filter(|table| has_key(table)).map(row).collect()
 }
 
 /// Rows in append mode may share a key, so their key is not a constraint.
@@ -262,10 +288,13 @@ fn has_key(table: &Table) -> bool {
     !table.schema.options.append_mode && !table.schema.key.is_empty()
 }
 
-fn partitions(catalog: &Catalog) -> Vec<Vec<Cell>> {
+fn partitions(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    let catalog = viewer.catalog();
     use partita_proto::placement::Placement;
     let mut rows = Vec::new();
-    for table in all_tables(catalog) {
+    // The bounds of partitions are keys of rows.
+    let is_whole = |table: &&Arc<Table>| viewer.sight_of(table.id) == Sight::All;
+    for table in all_tables(&catalog).filter(is_whole) {
         // Only rules have expressions; ranges and buckets are in the description.
         let (method, expressions): (&str, Vec<String>) = match &table.placement {
             Placement::Range => ("RANGE", Vec::new()),
@@ -293,6 +322,70 @@ fn partitions(catalog: &Catalog) -> Vec<Vec<Cell>> {
                 route.partition.0.into(),
             ]);
             rows.push(row);
+        }
+    }
+    rows
+}
+
+/// Rights on visible tables that a role of the viewer granted or has; those granted to PUBLIC only if `public`.
+fn granted(viewer: &Viewer, public: bool) -> Vec<Vec<Cell>> {
+    let (catalog, access) = (viewer.catalog(), viewer.access());
+    let enabled = role_closure(&access, current_role(viewer), true);
+    let mut rows = Vec::new();
+    for table in all_tables(&catalog) {
+        for privilege in privileges_of(viewer, table) {
+            let is_named = enabled.contains(&privilege.grantor)
+                || privilege.grantee.map_or(public, |grantee| enabled.contains(&grantee));
+            if !is_named {
+                continue;
+            }
+            let grantee = privilege.grantee.map(|grantee| role_name(&access, grantee));
+            for action in privilege.actions.iter() {
+                let mut row: Vec<Cell> = vec![
+                    role_name(&access, privilege.grantor).into(),
+                    grantee.clone().unwrap_or_else(|| "PUBLIC".to_owned()).into(),
+                ];
+                row.extend(names(table));
+                row.extend([
+                    action.name().into(),
+                    yes_or_no(privilege.grantable.contains(action)).into(),
+                    yes_or_no(action == Action::Select).into(),
+                ]);
+                rows.push(row);
+            }
+        }
+    }
+    rows
+}
+
+fn table_privileges(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    granted(viewer, true)
+}
+
+fn role_table_grants(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    granted(viewer, false)
+}
+
+fn enabled_roles(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    let access = viewer.access();
+    let roles = role_closure(&access, current_role(viewer), true);
+    roles.into_iter().map(|role| vec![role_name(&access, role).into()]).collect()
+}
+
+fn applicable_roles(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    let access = viewer.access();
+    let mut rows = Vec::new();
+    for member in role_closure(&access, current_role(viewer), false) {
+        let Some(member) = access.role(member) else { continue };
+        for membership in &member.member_of {
+            let Some(group) = access.role(membership.role) else { continue };
+            if shows_role(viewer, group) {
+                rows.push(vec![
+                    member.name.as_str().into(),
+                    group.name.as_str().into(),
+                    yes_or_no(membership.admin_option).into(),
+                ]);
+            }
         }
     }
     rows

@@ -25,6 +25,7 @@ pub mod metrics;
 mod near_end;
 mod newest;
 pub mod output;
+pub mod privileges;
 pub mod query_log;
 mod quorum;
 

@@ -1,5 +1,7 @@
 //! The last statements and their cost: `sys.query_log`.
 //!
+//! Without MONITOR an identity sees its own statements only: those of the same role, and of the same token.
+//!
 //! A ring of bounded length that drops the oldest entries. Texts are cut to [`TEXT_BYTES_MAX`].
 
 use std::collections::VecDeque;
@@ -11,6 +13,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::record_batch::RecordBatch;
 use parking_lot::Mutex;
+use partita_proto::access::Identity;
 use partita_proto::id::TableId;
 
 use crate::error::SqlError;
@@ -27,6 +30,8 @@ pub struct QueryLogEntry {
     pub database: String,
     /// Name of the session's user.
     pub user: String,
+    /// Identity of the session; `None`: of no client.
+    pub identity: Option<Identity>,
     /// Kind of statement: `SELECT`, `INSERT` and so on.
     pub kind: &'static str,
     /// Text, cut to [`TEXT_BYTES_MAX`].
@@ -55,6 +60,15 @@ pub struct QueryLogEntry {
     pub rows: u64,
     /// SQLSTATE and message of a failed statement.
     pub error: Option<String>,
+}
+
+impl QueryLogEntry {
+    /// True if the identity began its session as the same role, and with the same token or none.
+    fn is_of(&self, identity: &Identity) -> bool {
+        let is_same =
+            |owner: Identity| (owner.login, owner.token) == (identity.login, identity.token);
+        self.identity.is_some_and(is_same)
+    }
 }
 
 /// Log of the last statements; see the head of the file.
@@ -116,9 +130,10 @@ impl QueryLog {
         ]))
     }
 
-    /// Rows of `sys.query_log`.
-    pub(crate) fn batch(&self) -> Result<RecordBatch, SqlError> {
-        let entries = self.entries();
+    /// Rows of `sys.query_log`: all of them, or those of an identity.
+    pub(crate) fn batch(&self, owner: Option<Identity>) -> Result<RecordBatch, SqlError> {
+        let mut entries = self.entries();
+        entries.retain(|entry| owner.is_none_or(|owner| entry.is_of(&owner)));
         let text = |read: &dyn Fn(&QueryLogEntry) -> Option<String>| -> ArrayRef {
             Arc::new(entries.iter().map(|entry| read(entry)).collect::<StringViewArray>())
         };
@@ -154,6 +169,9 @@ impl QueryLog {
 
 #[cfg(test)]
 mod tests {
+    use partita_proto::access::Door;
+    use partita_proto::id::{RoleId, TokenId};
+
     use super::*;
 
     #[test]
@@ -169,6 +187,29 @@ mod tests {
         let entries = log.entries();
         assert_eq!(entries.iter().map(|entry| entry.rows).collect::<Vec<_>>(), [1, 2]);
         assert!(entries[0].text.len() <= TEXT_BYTES_MAX);
-        assert_eq!(log.batch().unwrap().num_rows(), 2);
+        assert_eq!(log.batch(None).unwrap().num_rows(), 2);
+    }
+
+    #[test]
+    fn an_identity_sees_the_statements_of_its_role_and_token() {
+        let identity = |role: u32, token: Option<u64>| Identity {
+            login: RoleId(role),
+            acting: None,
+            token: token.and_then(TokenId::new),
+            secret_version: 0,
+            org: None,
+            door: Door::Postgres,
+        };
+        let log = QueryLog::new(10);
+        for identity in [Some(identity(1, None)), Some(identity(1, Some(7))), None] {
+            log.add(QueryLogEntry { identity, ..QueryLogEntry::default() });
+        }
+        let shown = |owner| log.batch(owner).unwrap().num_rows();
+        assert_eq!(shown(None), 3);
+        // After SET ROLE too.
+        let acting = Identity { acting: Some(RoleId(2)), ..identity(1, None) };
+        assert_eq!((shown(Some(identity(1, None))), shown(Some(acting))), (1, 1));
+        assert_eq!((shown(Some(identity(1, Some(7)))), shown(Some(identity(1, Some(8))))), (1, 0));
+        assert_eq!(shown(Some(identity(2, None))), 0);
     }
 }

@@ -10,12 +10,15 @@
 //!   returned exactly once;
 //! - a partition that moved or was split before it was opened is looked up again; one that fails after the first row
 //!   fails the statement;
-//! - with a limit, no output returns more rows than the limit.
+//! - with a limit, no output returns more rows than the limit;
+//! - with a row predicate ([`RowFilter`]), no other row leaves the scan, whether as a row, in a result of pushed-down
+//!   operators, or in a figure: neither statistics nor costs count the rows of others.
 //!
 //! Operators that were pushed down to the partitions ([`AtData`]) run there: the leaf is then an `AtDataExec`, which
 //! returns their result for each stream.
 
 mod opener;
+mod row_filter;
 mod shape;
 mod spec;
 
@@ -44,8 +47,10 @@ use futures::{StreamExt, TryStreamExt};
 use partita_lanes::interrupt;
 use partita_proto::domain::Domain;
 use partita_proto::key::KeyCodec;
+use partita_worker::LeafExec;
 
 use self::opener::{Opener, Part};
+pub(crate) use self::row_filter::RowFilter;
 use self::shape::{Shape, limited};
 pub(crate) use self::spec::{AtData, ScanSpec, Within};
 use crate::error::SqlError;
@@ -197,6 +202,20 @@ impl PartitionScanExec {
         Self::new(spec, Arc::clone(&self.view))
     }
 
+    /// The placeholder of the scan in a fragment, below the operators of which the row filter is.
+    pub(crate) fn placeholder(&self) -> Result<Arc<dyn ExecutionPlan>> {
+        match &self.spec.row_filter {
+            Some(filter) => filter.over(Arc::new(LeafExec::new(Arc::clone(filter.schema()), 1))),
+            None => Ok(Arc::new(LeafExec::new(Arc::clone(&self.spec.schema), 1))),
+        }
+    }
+
+    /// Returns true if operators may be pushed down to the partitions. Requests without a limit return more rows than
+    /// the scan, which operators below must not see.
+    pub(crate) fn accepts_operators(&self) -> bool {
+        self.spec.at_data.is_none() && self.spec.request_limit() == self.spec.limit
+    }
+
     pub(crate) fn spec(&self) -> &ScanSpec {
         &self.spec
     }
@@ -220,8 +239,11 @@ impl PartitionScanExec {
         self.view.nodes().remote()
     }
 
-    /// Cost of the scan so far.
+    /// Cost of the scan so far. With a row predicate it is not shown: files and partitions hold the rows of others.
     pub(crate) fn usage(&self) -> Usage {
+        if self.spec.row_filter.is_some() {
+            return Usage { scans: 1, ..Usage::default() };
+        }
         let mut usage = Usage {
             scans: 1,
             partitions_total: self.spec.table.partitions.routes().len() as u64,
@@ -257,15 +279,18 @@ impl PartitionScanExec {
         let spec = &self.spec;
         let columns: Vec<_> =
             spec.schema.fields().iter().map(|field| field.name().as_str()).collect();
-        let mut text = format!(
-            "table={}.{}, partitions={}/{}, fast_path={}, projection=[{}]",
-            spec.table.database,
-            spec.table.name,
-            self.parts.len(),
-            spec.table.partitions.routes().len(),
-            self.parts.len() <= 1,
-            columns.join(", "),
-        );
+        let mut text = format!("table={}.{}", spec.table.database, spec.table.name);
+        // With a row predicate, the partitions are hidden.
+        match &spec.row_filter {
+            Some(filter) => text.push_str(&format!(", rows=[{}]", filter.text())),
+            None => text.push_str(&format!(
+                ", partitions={}/{}, fast_path={}",
+                self.parts.len(),
+                spec.table.partitions.routes().len(),
+                self.parts.len() <= 1,
+            )),
+        }
+        text.push_str(&format!(", projection=[{}]", columns.join(", ")));
         // Optional properties are shown only where they matter.
         if !spec.domains.is_all() {
             let domains: Vec<_> = spec
@@ -321,7 +346,10 @@ impl DisplayAs for PartitionScanExec {
                 let table = &self.spec.table;
                 let total = table.partitions.routes().len();
                 writeln!(f, "table={}.{}", table.database, table.name)?;
-                writeln!(f, "partitions={}/{total}", self.parts.len())
+                match &self.spec.row_filter {
+                    Some(filter) => writeln!(f, "rows={}", filter.text()),
+                    None => writeln!(f, "partitions={}/{total}", self.parts.len()),
+                }
             }
         }
     }
@@ -425,6 +453,9 @@ impl ExecutionPlan for PartitionScanExec {
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
+        if self.spec.row_filter.is_some() {
+            return Some(self.metrics.clone_inner());
+        }
         let usage = self.usage();
         let extra = ExecutionPlanMetricsSet::new();
         let count = |name: &'static str, value: u64| {

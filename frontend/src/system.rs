@@ -2,6 +2,9 @@
 //!
 //! `sys.partitions` joins the catalog's partition map with the reports of the leaders. A partition without a leader
 //! shows the report of one of its replicas, or NULL if none of its nodes answers; it never fails the query.
+//!
+//! Invariants: a table, and all that is known about it, is listed for those who may see it, and figures about its rows
+//! only for those who see all of its rows; the nodes, and the work of others, for those who monitor the cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +16,12 @@ use partita_proto::load::{Instant, LoadReport, LoadRequest};
 use partita_proto::route::Route;
 use partita_proto::service::ReplicaStatus;
 
+use crate::access::viewer::Viewer;
 use crate::bound_text::bound_text;
 use crate::cluster;
 use crate::error::SqlError;
-use crate::load::{balance, stats, tables as load};
+use crate::load::{Names, balance, stats, tables as load};
+use crate::privileges::{self, sees_all};
 use crate::query_log::QueryLog;
 use crate::sources::Sources;
 use crate::statuses::{leader, statuses};
@@ -69,43 +74,71 @@ const TABLES: &[(&str, Kind)] = &[
 /// Columns of `sys.counters`.
 const COUNTERS: &[(&str, Kind)] = &[("name", Kind::Text), ("value", Kind::Count)];
 
+/// The catalog with the tables of which a viewer sees all rows: figures about others are hidden, because they count
+/// rows that it may not see.
+fn measured(viewer: &Viewer) -> Arc<Catalog> {
+    let catalog = viewer.catalog();
+    let is_hidden = |table: &Arc<Table>| !sees_all(viewer, table.id);
+    if !catalog.tables.values().flat_map(BTreeMap::values).any(is_hidden) {
+        return catalog;
+    }
+    let mut reduced = Catalog::clone(&catalog);
+    for tables in reduced.tables.values_mut() {
+        tables.retain(|_, table| !is_hidden(table));
+    }
+    Arc::new(reduced)
+}
+
+/// The rows of a table about the cluster as a whole; none unless the viewer monitors it.
+fn monitored(
+    viewer: &Viewer,
+    columns: &[(&str, Kind)],
+    rows: impl FnOnce() -> Result<RecordBatch, SqlError>,
+) -> Result<RecordBatch, SqlError> {
+    if viewer.monitors() { rows() } else { batch(&schema(columns), Vec::new()) }
+}
+
 /// Tables of `sys`.
 pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTable>> {
     // Each table keeps its own handle to its source.
     let view = Arc::clone(&sources.view);
-    let partitions = VirtualTable::new(schema(PARTITIONS), move || {
+    let partitions = VirtualTable::new(schema(PARTITIONS), move |viewer| {
         let view = Arc::clone(&view);
-        async move { partitions(&view).await }
+        async move { partitions(&view, &measured(&viewer)).await }
     });
     let view = Arc::clone(&sources.view);
-    let tables = VirtualTable::new(schema(TABLES), move || {
+    let tables = VirtualTable::new(schema(TABLES), move |viewer| {
         let view = Arc::clone(&view);
-        async move { table_rows(&view).await }
+        async move { table_rows(&view, &viewer).await }
     });
     let log = Arc::clone(&sources.query_log);
-    let query_log = VirtualTable::new(QueryLog::schema(), move || {
+    let query_log = VirtualTable::new(QueryLog::schema(), move |viewer| {
         let log = Arc::clone(&log);
-        async move { log.batch() }
+        let owner = if viewer.monitors() { None } else { Some(viewer.identity()) };
+        async move { log.batch(owner) }
     });
     let view = Arc::clone(&sources.view);
-    let counters = VirtualTable::new(schema(COUNTERS), move || {
+    let counters = VirtualTable::new(schema(COUNTERS), move |viewer| {
         let view = Arc::clone(&view);
-        async move { counters(&view) }
+        async move { monitored(&viewer, COUNTERS, || counters(&view)) }
     });
     let view = Arc::clone(&sources.view);
-    let replicas = VirtualTable::new(schema(cluster::REPLICAS), move || {
+    let replicas = VirtualTable::new(schema(cluster::REPLICAS), move |viewer| {
         let view = Arc::clone(&view);
-        async move { cluster::replicas(&view).await }
+        async move { cluster::replicas(&view, &measured(&viewer)).await }
     });
     let view = Arc::clone(&sources.view);
-    let nodes = VirtualTable::new(schema(cluster::NODES), move || {
+    let nodes = VirtualTable::new(schema(cluster::NODES), move |viewer| {
         let members = view.members();
-        async move { cluster::nodes(&members) }
+        async move { monitored(&viewer, cluster::NODES, || cluster::nodes(&members)) }
     });
     let meta = Arc::clone(&sources.meta);
-    let metas = VirtualTable::new(schema(cluster::METAS), move || {
+    let metas = VirtualTable::new(schema(cluster::METAS), move |viewer| {
         let meta = Arc::clone(&meta);
-        async move { cluster::metas(&meta.metas().await) }
+        async move {
+            let members = if viewer.monitors() { meta.metas().await } else { Vec::new() };
+            cluster::metas(&members)
+        }
     });
     let mut system_tables = BTreeMap::from([
         ("nodes", nodes),
@@ -115,9 +148,20 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         ("tables", tables),
         ("query_log", query_log),
         ("counters", counters),
+        ("roles", of_access(privileges::ROLES, privileges::roles)),
+        ("grants", of_access(privileges::GRANTS, privileges::grants)),
+        ("tokens", of_access(privileges::TOKENS, privileges::tokens)),
     ]);
     system_tables.extend(load_tables(sources));
     system_tables
+}
+
+/// A table of roles and rights, which need no source but the viewer.
+fn of_access(
+    columns: &'static [(&'static str, Kind)],
+    rows: fn(&Viewer) -> Result<RecordBatch, SqlError>,
+) -> Arc<VirtualTable> {
+    VirtualTable::new(schema(columns), move |viewer| async move { rows(&viewer) })
 }
 
 /// A table of a load report: name, columns, rows.
@@ -143,6 +187,19 @@ const OF_HISTORY: [OfLoad; 2] = [
     ("top_partitions_one_minute", stats::TOP_PARTITIONS, stats::top_partitions),
 ];
 
+/// A load report without what only those who monitor the cluster see: nodes, and events of tables that are not in the
+/// catalog.
+fn shown(report: Arc<LoadReport>, catalog: &Catalog, viewer: &Viewer) -> Arc<LoadReport> {
+    if viewer.monitors() {
+        return report;
+    }
+    let names = Names::new(catalog);
+    let mut reduced = LoadReport::clone(&report);
+    reduced.nodes.clear();
+    reduced.balances.retain(|event| names.table_of(event.partition).is_some());
+    Arc::new(reduced)
+}
+
 fn load_tables(sources: &Sources) -> Vec<(&'static str, Arc<VirtualTable>)> {
     let present = OF_LOAD.map(|table| (table, LoadRequest::default()));
     let whole_history = LoadRequest { history_since: Some(Instant(0)), ..LoadRequest::default() };
@@ -151,31 +208,36 @@ fn load_tables(sources: &Sources) -> Vec<(&'static str, Arc<VirtualTable>)> {
         .into_iter()
         .chain(historical)
         .map(|((name, columns, rows), request)| {
-            let (loads, view) = (Arc::clone(&sources.loads), Arc::clone(&sources.view));
-            let table = VirtualTable::new(schema(columns), move || {
-                let (loads, view) = (Arc::clone(&loads), Arc::clone(&view));
-                async move { rows(loads.ask(request).await?.as_ref(), &view.catalog()) }
+            let loads = Arc::clone(&sources.loads);
+            let table = VirtualTable::new(schema(columns), move |viewer| {
+                let loads = Arc::clone(&loads);
+                async move {
+                    let catalog = measured(&viewer);
+                    let report = shown(loads.ask(request).await?, &catalog, &viewer);
+                    rows(&report, &catalog)
+                }
             });
             (name, table)
         })
         .collect();
     let handles = sources.clone();
-    let balance = VirtualTable::new(schema(balance::TABLE_BALANCE), move || {
+    let balance = VirtualTable::new(schema(balance::TABLE_BALANCE), move |viewer| {
         let handles = handles.clone();
         async move {
+            let catalog = measured(&viewer);
             let report = handles.loads.ask(LoadRequest::default()).await?;
-            balance::table_balance(&report, &handles.view.catalog(), &handles.query_log)
+            balance::table_balance(&shown(report, &catalog, &viewer), &catalog, &handles.query_log)
         }
     });
     tables.push(("table_balance", balance));
     let handles = sources.clone();
-    let stats = VirtualTable::new(schema(stats::PARTITION_STATS), move || {
+    let stats = VirtualTable::new(schema(stats::PARTITION_STATS), move |viewer| {
         let handles = handles.clone();
         async move {
             // Counters come from the nodes, and do not need meta.
             let report = handles.loads.ask(LoadRequest::default()).await.ok();
             let statuses = statuses(handles.view.nodes().as_ref()).await;
-            stats::partition_stats(report.as_deref(), &handles.view.catalog(), &statuses)
+            stats::partition_stats(report.as_deref(), &measured(&viewer), &statuses)
         }
     });
     tables.push(("partition_stats", stats));
@@ -218,9 +280,8 @@ fn partition_row(
     ]
 }
 
-async fn partitions(view: &ClusterView) -> Result<RecordBatch, SqlError> {
+async fn partitions(view: &ClusterView, catalog: &Catalog) -> Result<RecordBatch, SqlError> {
     let statuses = statuses(view.nodes().as_ref()).await;
-    let catalog = view.catalog();
     let mut rows = Vec::new();
     for table in catalog.tables.values().flat_map(BTreeMap::values) {
         for route in table.partitions.routes() {
@@ -231,25 +292,32 @@ async fn partitions(view: &ClusterView) -> Result<RecordBatch, SqlError> {
     batch(&schema(PARTITIONS), rows)
 }
 
-async fn table_rows(view: &ClusterView) -> Result<RecordBatch, SqlError> {
+async fn table_rows(view: &ClusterView, viewer: &Viewer) -> Result<RecordBatch, SqlError> {
     let statuses = statuses(view.nodes().as_ref()).await;
-    let catalog = view.catalog();
+    let catalog = viewer.catalog();
     let mut rows = Vec::new();
     for table in catalog.tables.values().flat_map(BTreeMap::values) {
+        // Partitions follow from rows, so those who do not see all rows see no figure.
+        let is_measured = sees_all(viewer, table.id);
         let routes = table.partitions.routes();
         let leaders = || routes.iter().filter_map(|route| leader(statuses.get(&route.partition)?));
+        let sum = |read: fn(&ReplicaStatus) -> u64| -> Cell {
+            let total = || leaders().map(|(_, status)| read(status)).sum::<u64>();
+            Cell::Count(is_measured.then(total))
+        };
+        let placement = table.placement.to_sql(&table.schema, routes.len());
         let options = &table.schema.options;
         rows.push(vec![
             table.database.as_str().into(),
             table.name.as_str().into(),
             u64::from(table.id.0).into(),
             u64::from(table.schema.version.0).into(),
-            (routes.len() as u64).into(),
-            table.placement.to_sql(&table.schema, routes.len()).into(),
+            Cell::Count(is_measured.then_some(routes.len() as u64)),
+            placement.filter(|_| is_measured).into(),
             options.append_mode.into(),
             options.merge_mode.sql().into(),
-            leaders().map(|(_, status)| status.rows).sum::<u64>().into(),
-            leaders().map(|(_, status)| status.file_bytes).sum::<u64>().into(),
+            sum(|status| status.rows),
+            sum(|status| status.file_bytes),
         ]);
     }
     batch(&schema(TABLES), rows)

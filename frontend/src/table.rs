@@ -7,6 +7,9 @@
 //! of two scans, each with its own placement. Columns added since then have their default for older rows in the
 //! former table. A table whose placement is about to change is scanned together with its successor.
 //!
+//! A row predicate restricts the scans of both: their domains, and a filter in the scan itself ([`RowFilter`]). If one of
+//! the tables lacks a column of the predicate, the scan fails.
+//!
 //! [`Inexact`]: TableProviderFilterPushDown::Inexact
 
 use std::fmt;
@@ -26,6 +29,7 @@ use datafusion::physical_expr::expressions::{
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::UnionExec;
+use partita_proto::access::RowPredicate;
 use partita_proto::array::array_of;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::domain::Domains;
@@ -35,7 +39,7 @@ use partita_proto::value::Value;
 use crate::error::SqlError;
 use crate::ingest::plan::TablePlan;
 use crate::predicate;
-use crate::scan::{PartitionScanExec, ScanSpec};
+use crate::scan::{PartitionScanExec, RowFilter, ScanSpec};
 use crate::view::ClusterView;
 
 /// Rows that justify another output: each costs the plan an exchange between tasks.
@@ -48,6 +52,8 @@ pub(crate) struct PartitionedTable {
     table: Arc<Table>,
     /// The former table or the successor, whose rows are included.
     companion: Option<Box<PartitionedTable>>,
+    /// Rows that may be read; `None`: all of them.
+    rows: Option<RowPredicate>,
     view: Arc<ClusterView>,
     state: Arc<SessionState>,
     schema: SchemaRef,
@@ -61,15 +67,18 @@ impl fmt::Debug for PartitionedTable {
 }
 
 impl PartitionedTable {
-    /// The table with the rows that are included in it.
+    /// The table with the rows that are included in it; of all of them, only those that `rows` allows.
     pub(crate) fn of(
         catalog: &Catalog,
         table: &Arc<Table>,
         view: &Arc<ClusterView>,
         state: &Arc<SessionState>,
+        rows: Option<RowPredicate>,
     ) -> Self {
-        let new =
-            |table: &Arc<Table>| Self::new(Arc::clone(table), Arc::clone(view), Arc::clone(state));
+        let new = |table: &Arc<Table>| {
+            let table = Self::new(Arc::clone(table), Arc::clone(view), Arc::clone(state));
+            Self { rows: rows.clone(), ..table }
+        };
         let companion = catalog.read_along(table);
         Self { companion: companion.map(|table| Box::new(new(table))), ..new(table) }
     }
@@ -90,21 +99,22 @@ impl PartitionedTable {
             schema: schema.arrow(),
             constraints: Constraints::new_unverified(constraints),
             companion: None,
+            rows: None,
             table,
             view,
             state,
         }
     }
 
-    /// Columns to request; for no column, one that is cheap to read and counts the rows.
-    fn columns(&self, projection: &[usize]) -> SchemaRef {
+    /// Columns to request; for no column, one that is cheap to read and counts the rows, unless others follow.
+    fn columns(&self, projection: &[usize], others_follow: bool) -> SchemaRef {
         let columns = &self.table.schema.columns;
         let fields_at = |positions: &[usize]| -> SchemaRef {
             let fields: Vec<_> =
                 positions.iter().map(|position| columns[*position].storage_field()).collect();
             Arc::new(Schema::new(fields))
         };
-        if !projection.is_empty() {
+        if !projection.is_empty() || others_follow {
             return fields_at(projection);
         }
         let cost = |column: &Column| {
@@ -120,13 +130,26 @@ impl PartitionedTable {
     }
 
     /// Estimated rows of some partitions; `None` without an estimate.
-    fn rows(&self, touched: &[usize]) -> Option<usize> {
+    fn row_count(&self, touched: &[usize]) -> Option<usize> {
         let counts = self.view.row_counts();
         let routes = self.table.partitions.routes();
         // Partitions without an estimate are new and small.
         let counts = touched.iter().filter_map(|position| counts.get(&routes[*position].partition));
         let has_counts = counts.clone().next().is_some();
         has_counts.then(|| usize::try_from(counts.sum::<u64>()).unwrap_or(usize::MAX))
+    }
+
+    /// Domains of the row predicate and of filters.
+    fn domains(&self, filters: &[Expr]) -> Result<Domains, SqlError> {
+        let schema = &self.table.schema;
+        let of_filters = predicate::domains_of(filters, schema);
+        let Some(rows) = &self.rows else { return Ok(of_filters) };
+        // In this order: an intersection of values that are not comparable is the first domain.
+        let mut domains = rows.domains(schema)?;
+        for (column, domain) in of_filters.iter() {
+            domains.restrict(column, domain.clone());
+        }
+        Ok(domains)
     }
 
     fn spec(
@@ -140,11 +163,16 @@ impl PartitionedTable {
         let schema = &self.table.schema;
         let all_columns: Vec<usize> = (0..schema.columns.len()).collect();
         let projection = projection.unwrap_or(&all_columns);
-        let mut domains = predicate::domains_of(filters, schema);
+        let output: SchemaRef = Arc::new(self.schema.project(projection)?);
+        let mut domains = self.domains(filters)?;
         plan.derive(&mut domains);
+        let new_filter = |rows| RowFilter::new(rows, schema, &output);
+        let row_filter = self.rows.as_ref().map(new_filter).transpose()?;
         let ranges = plan.codec.key_ranges(schema, &self.table.placement, &domains);
         let touched = self.table.partitions.prune(&ranges);
-        let rows = self.rows(&touched).map(|rows| rows_left(rows, &domains, &self.table));
+        // The figure counts the rows of others, so nothing may depend on it.
+        let rows = if row_filter.is_none() { self.row_count(&touched) } else { None };
+        let rows = rows.map(|rows| rows_left(rows, &domains, &self.table));
         let outputs = outputs(rows, parallelism.max(1));
         // One stream reads a series faster than several would.
         let streams = if is_one_series(&domains, &self.table) {
@@ -155,9 +183,13 @@ impl PartitionedTable {
         Ok(ScanSpec {
             rows,
             table: Arc::clone(&self.table),
-            schema: Arc::new(self.schema.project(projection)?),
-            columns: self.columns(projection),
+            columns: match &row_filter {
+                Some(filter) => filter.requested(&self.columns(projection, true)),
+                None => self.columns(projection, false),
+            },
+            schema: output,
             domains,
+            row_filter,
             limit,
             outputs: outputs.min(touched.len() * streams).max(1),
             newest_only: false,

@@ -1,4 +1,4 @@
-//! Tables whose rows are computed when they are read.
+//! Tables whose rows are computed when they are read, for the identity that reads them.
 
 use std::fmt;
 use std::future::Future;
@@ -20,6 +20,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use partita_proto::load::Instant;
 
+use crate::access::viewer::{Viewer, viewer_of};
 use crate::error::SqlError;
 
 type Rows = Pin<Box<dyn Future<Output = Result<RecordBatch, SqlError>> + Send>>;
@@ -27,7 +28,7 @@ type Rows = Pin<Box<dyn Future<Output = Result<RecordBatch, SqlError>> + Send>>;
 /// A table without stored rows.
 pub(crate) struct VirtualTable {
     schema: SchemaRef,
-    rows: Box<dyn Fn() -> Rows + Send + Sync>,
+    rows: Box<dyn Fn(Arc<Viewer>) -> Rows + Send + Sync>,
 }
 
 impl fmt::Debug for VirtualTable {
@@ -37,15 +38,15 @@ impl fmt::Debug for VirtualTable {
 }
 
 impl VirtualTable {
-    /// A table with columns, and the function that computes its rows for each scan.
+    /// A table with columns, and the function that computes for each scan the rows that its viewer may see.
     pub(crate) fn new<F>(
         schema: SchemaRef,
-        rows: impl Fn() -> F + Send + Sync + 'static,
+        rows: impl Fn(Arc<Viewer>) -> F + Send + Sync + 'static,
     ) -> Arc<Self>
     where
         F: Future<Output = Result<RecordBatch, SqlError>> + Send + 'static,
     {
-        Arc::new(Self { schema, rows: Box::new(move || Box::pin(rows())) })
+        Arc::new(Self { schema, rows: Box::new(move |viewer| Box::pin(rows(viewer))) })
     }
 }
 
@@ -61,12 +62,12 @@ impl TableProvider for VirtualTable {
 
     async fn scan(
         &self,
-        _: &dyn Session,
+        state: &dyn Session,
         projection: Option<&Vec<usize>>,
         _: &[Expr],
         _: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let rows = (self.rows)().await?;
+        let rows = (self.rows)(viewer_of(state)?).await?;
         let schema = Arc::clone(&self.schema);
         Ok(MemorySourceConfig::try_new_exec(&[vec![rows]], schema, projection.cloned())?)
     }

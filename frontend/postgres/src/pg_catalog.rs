@@ -1,17 +1,22 @@
 //! The tables and functions by which psql, drivers and ORMs inspect the database.
 //!
 //! ```text
-//!   a query that mentions them ── rewrite.rs ── DataFusion ── Catalog ─┬─ tables.rs    rows of ours
+//!   a query that mentions them ── rewrite.rs ── DataFusion ── Catalog ─┬─ tables.rs, roles.rs    rows of ours
 //!                                                  │                   └─ the library's fixed tables
-//!                                                  └─ functions.rs, sizes.rs       (types, operators)
+//!                                                  └─ functions.rs, privileges.rs, sizes.rs    (types, operators)
 //! ```
+//!
+//! Rows and functions show what the session's viewer may see.
 //!
 //! A query that mentions none of them is not rewritten.
 
+mod arguments;
 mod cells;
 mod functions;
 mod objects;
+mod privileges;
 mod rewrite;
+mod roles;
 mod sizes;
 mod tables;
 
@@ -29,9 +34,11 @@ use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::pg_catalog::setup_pg_catalog;
 use partita_frontend::Frontend;
 use partita_frontend::catalog::{CATALOG, INFORMATION, SYSTEM};
+use partita_frontend::functions::SessionFunctions;
 
 use self::cells::ComputedTable;
 use self::objects::{Fixed, Objects};
+use self::sizes::Sizes;
 
 pub(crate) use self::rewrite::parse;
 
@@ -61,9 +68,20 @@ pub(crate) async fn install(frontend: &Arc<Frontend>) -> Result<()> {
     let schemas = vec![SCHEMA, INFORMATION, SYSTEM];
     let fixed = fixed(catalog.as_ref(), &schemas).await?;
     let objects = Arc::new(Objects::new(frontend, fixed, schemas));
-    for function in functions::all(&objects).into_iter().chain(sizes::all(&objects)) {
+    for function in functions::all().into_iter().chain(sizes::all()) {
         context.register_udf(function);
     }
+    // Functions that show objects are made for each session, and see what its viewer sees.
+    let (of_sessions, sizes) = (Arc::clone(&objects), Sizes::new(&objects));
+    let functions = SessionFunctions::new(move |viewer| {
+        let mut functions = functions::of_viewer(&of_sessions, viewer);
+        functions.extend(sizes::of_viewer(&sizes, viewer));
+        functions
+    });
+    let state = context.state();
+    let config = state.config().clone().with_extension(Arc::new(functions));
+    let state = SessionStateBuilder::new_from_existing(state).with_config(config).build();
+    *context.state_ref().write() = state;
     let tables = tables::all(&objects);
     catalog.register_schema(SCHEMA, Arc::new(PgCatalog { tables, inherited }))?;
     Ok(())

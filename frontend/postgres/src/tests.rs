@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{PostgresOptions, serve};
 
+mod rights;
+
 const EVENTS: &str = "CREATE TABLE events (host TEXT, ts TIMESTAMP(3) TIME INDEX, n BIGINT NOT NULL, \
                       PRIMARY KEY (host)) PARTITION BY RANGE (host) SPLIT AT (('m'))";
 

@@ -247,7 +247,7 @@ impl Opener {
             epoch: route.epoch,
             columns: Arc::clone(&self.spec.columns),
             domains: self.spec.domains.clone(),
-            limit: self.spec.limit,
+            limit: self.spec.request_limit(),
             parallelism: self.spec.streams,
             newest_only: self.spec.newest_only,
         };

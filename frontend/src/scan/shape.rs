@@ -11,6 +11,7 @@ use datafusion::error::Result;
 use futures::{Stream, StreamExt};
 use partita_worker::Renamed;
 
+use super::row_filter::RowFilter;
 use super::spec::ScanSpec;
 use crate::error::SqlError;
 
@@ -39,21 +40,29 @@ pub(super) fn limited(
 pub(super) enum Shape {
     /// Rows of the table, with storage names.
     Scanned(Renamed),
+    /// The same with more columns, for a row filter.
+    Filtered(Renamed, RowFilter),
     /// Results of pushed-down operators: the right columns, but possibly another layout of texts.
     Made(SchemaRef),
 }
 
 impl Shape {
     pub(super) fn of(spec: &ScanSpec) -> Self {
-        match &spec.at_data {
-            Some(_) => Self::Made(spec.output_schema()),
-            None => Self::Scanned(Renamed::new(spec.output_schema(), Arc::clone(&spec.columns))),
+        let renamed = |schema| Renamed::new(schema, Arc::clone(&spec.columns));
+        match (&spec.at_data, &spec.row_filter) {
+            // The operators have the filter below them.
+            (Some(_), _) => Self::Made(spec.output_schema()),
+            (None, Some(filter)) => {
+                Self::Filtered(renamed(Arc::clone(filter.schema())), filter.clone())
+            }
+            (None, None) => Self::Scanned(renamed(spec.output_schema())),
         }
     }
 
     pub(super) fn give(&self, batch: &RecordBatch) -> Result<RecordBatch, SqlError> {
         let schema = match self {
             Self::Scanned(renamed) => return renamed.rows(batch),
+            Self::Filtered(renamed, filter) => return filter.rows(&renamed.rows(batch)?),
             Self::Made(schema) => schema,
         };
         if batch.num_columns() != schema.fields().len() {

@@ -12,15 +12,21 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use partita_proto::catalog::Table;
 use partita_proto::domain::Domains;
 
+use super::row_filter::RowFilter;
+
 /// Description of a scan.
 #[derive(Clone, Debug)]
 pub(crate) struct ScanSpec {
     pub(crate) table: Arc<Table>,
     /// Columns of the scan, by SQL name.
     pub(crate) schema: SchemaRef,
-    /// Columns of the requests, by storage name: the same, or one that only counts rows if the scan has none.
+    /// Columns of the requests, by storage name: the same, or one that only counts rows if the scan has none. The
+    /// columns that only the row filter needs follow.
     pub(crate) columns: SchemaRef,
+    /// Domains of the filters, and of the row predicate.
     pub(crate) domains: Domains,
+    /// Filter of the rows that may be read; `None`: all of them.
+    pub(crate) row_filter: Option<RowFilter>,
     /// Partitions that may hold rows of the domains, as positions in the table's map.
     pub(crate) touched: Vec<usize>,
     pub(crate) limit: Option<usize>,
@@ -28,7 +34,8 @@ pub(crate) struct ScanSpec {
     pub(crate) outputs: usize,
     /// Number of streams of each partition.
     pub(crate) streams: usize,
-    /// Estimated rows of the partitions; `None` without an estimate.
+    /// Estimated rows of the partitions; `None` without an estimate, and with a row filter: the figure counts the rows
+    /// of others.
     pub(crate) rows: Option<usize>,
     /// True if only the newest row of each series is needed.
     pub(crate) newest_only: bool,
@@ -37,6 +44,11 @@ pub(crate) struct ScanSpec {
 }
 
 impl ScanSpec {
+    /// Limit of the requests. A row filter drops rows after them, so with one they have no limit.
+    pub(crate) fn request_limit(&self) -> Option<usize> {
+        self.limit.filter(|_| self.row_filter.is_none())
+    }
+
     /// Columns of the rows that the scan returns.
     pub(super) fn output_schema(&self) -> SchemaRef {
         match &self.at_data {

@@ -15,6 +15,7 @@ use datafusion::datasource::MemTable;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use partita_frontend::access::viewer::{Viewer, viewer_of};
 
 use crate::types;
 
@@ -62,6 +63,7 @@ pub(super) enum Cell {
     Flag(bool),
     Text(String),
     Numbers(Vec<i32>),
+    Texts(Vec<String>),
 }
 
 impl From<i32> for Cell {
@@ -94,6 +96,12 @@ impl From<Vec<i32>> for Cell {
     }
 }
 
+impl From<Vec<String>> for Cell {
+    fn from(value: Vec<String>) -> Self {
+        Self::Texts(value)
+    }
+}
+
 impl<T: Into<Cell>> From<Option<T>> for Cell {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
@@ -106,8 +114,8 @@ pub(super) type Row = Vec<(&'static str, Cell)>;
 /// The columns of a table, in order.
 pub(super) type Columns = &'static [(&'static str, Kind)];
 
-/// Computes the current rows of a table.
-type Rows = Box<dyn Fn() -> Vec<Row> + Send + Sync>;
+/// Computes the current rows of a table that a viewer may see.
+type Rows = Box<dyn Fn(&Viewer) -> Vec<Row> + Send + Sync>;
 
 /// A table without stored rows.
 pub(super) struct ComputedTable {
@@ -125,14 +133,14 @@ impl fmt::Debug for ComputedTable {
 impl ComputedTable {
     pub(super) fn new(
         columns: Columns,
-        rows: impl Fn() -> Vec<Row> + Send + Sync + 'static,
+        rows: impl Fn(&Viewer) -> Vec<Row> + Send + Sync + 'static,
     ) -> Arc<Self> {
         let fields: Vec<Field> = columns.iter().map(|(name, kind)| kind.field(name)).collect();
         Arc::new(Self { columns, schema: Arc::new(Schema::new(fields)), rows: Box::new(rows) })
     }
 
-    fn batch(&self) -> Result<RecordBatch> {
-        let rows = (self.rows)();
+    fn batch(&self, viewer: &Viewer) -> Result<RecordBatch> {
+        let rows = (self.rows)(viewer);
         for (name, _) in rows.first().into_iter().flatten() {
             if !self.columns.iter().any(|(column, _)| column == name) {
                 return Err(DataFusionError::Internal(format!("a cell for {name}, no column")));
@@ -224,12 +232,18 @@ fn array<'a>(kind: Kind, cells: impl Iterator<Item = &'a Cell>) -> Option<ArrayR
             }
             Arc::new(builder.finish())
         }
-        // Privileges and options, which do not exist here.
+        // Privileges, and options, which do not exist here.
         Kind::Texts => {
             let mut builder = ListBuilder::new(StringBuilder::new());
             for cell in cells {
                 match cell {
                     Cell::Null => builder.append_null(),
+                    Cell::Texts(texts) => {
+                        for text in texts {
+                            builder.values().append_value(text);
+                        }
+                        builder.append(true);
+                    }
                     _ => return None,
                 }
             }
@@ -255,7 +269,7 @@ impl TableProvider for ComputedTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let batch = self.batch()?;
+        let batch = self.batch(viewer_of(state)?.as_ref())?;
         let table = MemTable::try_new(Arc::clone(&self.schema), vec![vec![batch]])?;
         table.scan(state, projection, filters, limit).await
     }

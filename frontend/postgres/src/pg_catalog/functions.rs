@@ -1,6 +1,9 @@
 //! Functions of PostgreSQL that clients call in queries over `pg_catalog`.
 //!
 //! Functions about objects that do not exist here return NULL, as PostgreSQL does for an object that it does not find.
+//!
+//! Functions that show objects are registered for each session, with its viewer: what the viewer may not see does not
+//! exist for them. Without a session there are no such functions.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -13,15 +16,18 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     TypeSignature, Volatility,
 };
+use partita_frontend::access::viewer::Viewer;
+use partita_frontend::privileges::{shows_role, visible_roles};
 use pgwire::api::Type;
 
-use super::objects::{OWNER_NAME, Object, Objects, attribute, key_columns};
+use super::arguments::{ViewerContext, bool, number, string, text};
+use super::objects::{Object, Objects, attribute, key_columns, role_oid};
+use super::privileges;
 use super::tables::index_definition;
 use crate::types;
 
 /// The context of a call.
 struct Context<'a> {
-    objects: &'a Objects,
     /// The session's database.
     database: &'a str,
 }
@@ -35,10 +41,13 @@ pub(super) const NO_OIDS: &str = "partita_no_oids";
 pub(super) const NO_TEXTS: &str = "partita_no_texts";
 
 type Evaluate = fn(&Context<'_>, &[ScalarValue]) -> ScalarValue;
+type EvaluateOfViewer = fn(&ViewerContext<'_>, &[ScalarValue]) -> Result<ScalarValue>;
+
+/// Names of the groups of a role: an internal function that replaces a subquery of psql.
+pub(super) const MEMBER_OF: &str = "partita_member_of";
 
 /// Functions by name, with their result type and implementation.
 const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
-    ("pg_table_is_visible", Returns::Bool, table_is_visible),
     ("pg_function_is_visible", Returns::Bool, always),
     ("pg_type_is_visible", Returns::Bool, always),
     ("pg_operator_is_visible", Returns::Bool, always),
@@ -51,8 +60,6 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     ("pg_ts_dict_is_visible", Returns::Bool, always),
     ("pg_ts_parser_is_visible", Returns::Bool, always),
     ("pg_ts_template_is_visible", Returns::Bool, always),
-    ("pg_has_role", Returns::Bool, always),
-    ("has_column_privilege", Returns::Bool, always),
     ("has_function_privilege", Returns::Bool, always),
     ("has_sequence_privilege", Returns::Bool, always),
     ("has_tablespace_privilege", Returns::Bool, always),
@@ -60,10 +67,7 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     ("pg_is_in_recovery", Returns::Bool, never),
     ("pg_is_other_temp_schema", Returns::Bool, never),
     ("pg_my_temp_schema", Returns::Oid, zero),
-    ("pg_get_indexdef", Returns::Text, indexdef),
-    ("pg_get_constraintdef", Returns::Text, constraintdef),
     ("pg_get_expr", Returns::Text, first),
-    (COLUMN_DEFAULT, Returns::Text, column_default),
     (NO_OID, Returns::Oid, null_oid),
     (NO_OIDS, Returns::Oids, null_oids),
     (NO_TEXTS, Returns::Texts, null_texts),
@@ -78,11 +82,7 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     ("pg_get_function_sqlbody", Returns::Text, null_text),
     ("pg_get_statisticsobjdef", Returns::Text, null_text),
     ("pg_tablespace_location", Returns::Text, null_text),
-    ("pg_get_userbyid", Returns::Text, owner),
-    ("obj_description", Returns::Text, obj_description),
-    ("col_description", Returns::Text, col_description),
     ("shobj_description", Returns::Text, null_text),
-    ("to_regclass", Returns::Oid, to_regclass),
     ("to_regtype", Returns::Oid, to_regtype),
     ("pg_typeof", Returns::Text, typeof_value),
     ("parse_ident", Returns::Texts, parse_ident),
@@ -93,21 +93,40 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     ("pg_tablespace_size", Returns::Int8, null_int8),
 ];
 
-/// The functions of this file.
-pub(super) fn all(objects: &Arc<Objects>) -> Vec<ScalarUDF> {
-    FUNCTIONS
-        .iter()
-        .map(|(name, returns, evaluate)| {
-            let takes = vec![TypeSignature::Nullary, TypeSignature::VariadicAny];
-            ScalarUDF::from(Function {
-                name,
-                returns: *returns,
-                evaluate: *evaluate,
-                signature: Signature::one_of(takes, Volatility::Stable),
-                objects: Arc::clone(objects),
-            })
-        })
-        .collect()
+/// Functions that show objects, by name.
+const OF_VIEWER: &[(&str, Returns, EvaluateOfViewer)] = &[
+    ("pg_table_is_visible", Returns::Bool, table_is_visible),
+    ("pg_get_indexdef", Returns::Text, indexdef),
+    ("pg_get_constraintdef", Returns::Text, constraintdef),
+    (COLUMN_DEFAULT, Returns::Text, column_default),
+    (MEMBER_OF, Returns::Texts, member_of),
+    ("pg_get_userbyid", Returns::Text, user_by_id),
+    ("obj_description", Returns::Text, obj_description),
+    ("col_description", Returns::Text, col_description),
+    ("to_regclass", Returns::Oid, to_regclass),
+    ("has_table_privilege", Returns::Bool, privileges::on_table),
+    ("has_any_column_privilege", Returns::Bool, privileges::on_table),
+    ("has_column_privilege", Returns::Bool, privileges::on_column),
+    ("has_database_privilege", Returns::Bool, privileges::on_database),
+    ("has_schema_privilege", Returns::Bool, privileges::on_schema),
+    ("pg_has_role", Returns::Bool, privileges::role),
+];
+
+/// The functions of this file that are the same for every session.
+pub(super) fn all() -> Vec<ScalarUDF> {
+    let function = |(name, returns, evaluate): (&'static str, Returns, Evaluate)| {
+        ScalarUDF::from(Function::new(name, returns, Body::Plain(evaluate)))
+    };
+    FUNCTIONS.iter().copied().map(function).collect()
+}
+
+/// The functions of this file that show what a viewer sees.
+pub(super) fn of_viewer(objects: &Arc<Objects>, viewer: &Arc<Viewer>) -> Vec<ScalarUDF> {
+    let function = |(name, returns, evaluate): (&'static str, Returns, EvaluateOfViewer)| {
+        let body = Body::OfViewer(evaluate, Arc::clone(objects), Arc::clone(viewer));
+        ScalarUDF::from(Function::new(name, returns, body))
+    };
+    OF_VIEWER.iter().copied().map(function).collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -145,9 +164,29 @@ impl Returns {
 struct Function {
     name: &'static str,
     returns: Returns,
-    evaluate: Evaluate,
     signature: Signature,
-    objects: Arc<Objects>,
+    body: Body,
+}
+
+enum Body {
+    Plain(Evaluate),
+    OfViewer(EvaluateOfViewer, Arc<Objects>, Arc<Viewer>),
+}
+
+impl Function {
+    fn new(name: &'static str, returns: Returns, body: Body) -> Self {
+        let takes = vec![TypeSignature::Nullary, TypeSignature::VariadicAny];
+        Self { name, returns, signature: Signature::one_of(takes, Volatility::Stable), body }
+    }
+
+    fn call(&self, database: &str, values: &[ScalarValue]) -> Result<ScalarValue> {
+        match &self.body {
+            Body::Plain(evaluate) => Ok(evaluate(&Context { database }, values)),
+            Body::OfViewer(evaluate, objects, viewer) => {
+                evaluate(&ViewerContext { objects, viewer, database }, values)
+            }
+        }
+    }
 }
 
 impl fmt::Debug for Function {
@@ -158,7 +197,12 @@ impl fmt::Debug for Function {
 
 impl PartialEq for Function {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+        let same_viewer = match (&self.body, &other.body) {
+            (Body::OfViewer(.., ours), Body::OfViewer(.., theirs)) => Arc::ptr_eq(ours, theirs),
+            (Body::Plain(_), Body::Plain(_)) => true,
+            (Body::Plain(_), Body::OfViewer(..)) | (Body::OfViewer(..), Body::Plain(_)) => false,
+        };
+        self.name == other.name && same_viewer
     }
 }
 
@@ -188,10 +232,7 @@ impl ScalarUDFImpl for Function {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let context = Context {
-            objects: &self.objects,
-            database: &args.config_options.catalog.default_schema,
-        };
+        let database = &args.config_options.catalog.default_schema;
         // Constant arguments need one evaluation.
         if args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_))) {
             let values: Vec<ScalarValue> = args
@@ -202,7 +243,7 @@ impl ScalarUDFImpl for Function {
                     ColumnarValue::Array(_) => None,
                 })
                 .collect();
-            return Ok(ColumnarValue::Scalar((self.evaluate)(&context, &values)));
+            return Ok(ColumnarValue::Scalar(self.call(database, &values)?));
         }
         let columns = ColumnarValue::values_to_arrays(&args.args)?;
         if args.number_rows == 0 {
@@ -215,34 +256,10 @@ impl ScalarUDFImpl for Function {
                     .iter()
                     .map(|column| ScalarValue::try_from_array(column, row))
                     .collect::<Result<Vec<_>>>()?;
-                Ok((self.evaluate)(&context, &values))
+                self.call(database, &values)
             })
             .collect::<Result<Vec<_>>>()?;
         Ok(ColumnarValue::Array(ScalarValue::iter_to_array(results)?))
-    }
-}
-
-fn bool(value: bool) -> ScalarValue {
-    ScalarValue::Boolean(Some(value))
-}
-
-fn text(value: Option<String>) -> ScalarValue {
-    ScalarValue::Utf8(value)
-}
-
-/// The argument at an index as a number.
-fn number(values: &[ScalarValue], index: usize) -> Option<i32> {
-    match values.get(index)?.cast_to(&DataType::Int32).ok()? {
-        ScalarValue::Int32(number) => number,
-        _ => None,
-    }
-}
-
-/// The argument at an index as text.
-fn string(values: &[ScalarValue], index: usize) -> Option<String> {
-    match values.get(index)?.cast_to(&DataType::Utf8).ok()? {
-        ScalarValue::Utf8(text) => text,
-        _ => None,
     }
 }
 
@@ -278,72 +295,92 @@ fn null_int8(_: &Context<'_>, _: &[ScalarValue]) -> ScalarValue {
     ScalarValue::Int64(None)
 }
 
-fn owner(_: &Context<'_>, _: &[ScalarValue]) -> ScalarValue {
-    text(Some(OWNER_NAME.to_owned()))
+/// The name of a role; as in PostgreSQL, `unknown (OID=7)` for one that is not found.
+fn user_by_id(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let Some(oid) = number(values, 0) else { return Ok(text(None)) };
+    let roles = visible_roles(context.viewer);
+    let role = roles.iter().find(|role| role_oid(role.id) == oid);
+    Ok(text(Some(role.map_or_else(|| format!("unknown (OID={oid})"), |role| role.name.clone()))))
+}
+
+/// The names of the roles that a role is a member of.
+fn member_of(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let access = context.viewer.access();
+    let roles = visible_roles(context.viewer);
+    let role = roles.iter().find(|role| Some(role_oid(role.id)) == number(values, 0));
+    let groups = role.into_iter().flat_map(|role| &role.member_of);
+    let groups = groups.filter_map(|membership| access.role(membership.role));
+    let names: Vec<ScalarValue> = groups
+        .filter(|group| shows_role(context.viewer, group))
+        .map(|group| text(Some(group.name.clone())))
+        .collect();
+    Ok(ScalarValue::List(ScalarValue::new_list_nullable(&names, &DataType::Utf8)))
 }
 
 fn first(_: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
     text(string(values, 0))
 }
 
-fn table_is_visible(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
-    let Some(oid) = number(values, 0) else { return ScalarValue::Boolean(None) };
-    let object = context.objects.find(oid);
-    bool(object.is_some_and(|object| ["pg_catalog", context.database].contains(&object.schema())))
+fn table_is_visible(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    if number(values, 0).is_none() {
+        return Ok(ScalarValue::Boolean(None));
+    }
+    let is_visible = |object: Object| ["pg_catalog", context.database].contains(&object.schema());
+    Ok(bool(context.object(values, 0).is_some_and(is_visible)))
 }
 
-fn indexdef(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
-    let Some(Object::Key(table)) = number(values, 0).and_then(|oid| context.objects.find(oid))
-    else {
-        return text(None);
-    };
+fn indexdef(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let Some(Object::Key(table)) = context.object(values, 0) else { return Ok(text(None)) };
     // The second argument selects one column; 0 means all.
     let column = number(values, 1).unwrap_or(0);
     if column == 0 {
-        return text(Some(index_definition(&table)));
+        return Ok(text(Some(index_definition(&table))));
     }
     let mut columns = table.schema.key_columns().enumerate();
     let key_column = columns.find(|(position, _)| attribute(*position) == column);
-    text(key_column.map(|(_, column)| column.name.clone()))
+    Ok(text(key_column.map(|(_, column)| column.name.clone())))
 }
 
-fn constraintdef(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
-    match number(values, 0).and_then(|oid| context.objects.find(oid)) {
+fn constraintdef(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    Ok(match context.object(values, 0) {
         Some(Object::Key(table)) => text(Some(format!("PRIMARY KEY ({})", key_columns(&table)))),
         _ => text(None),
-    }
+    })
 }
 
-fn obj_description(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
-    match number(values, 0).and_then(|oid| context.objects.find(oid)) {
+fn obj_description(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    Ok(match context.object(values, 0) {
         Some(Object::Table(table)) => text(table.schema.options.comment.clone()),
         _ => text(None),
-    }
+    })
 }
 
-fn col_description(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
-    let object = number(values, 0).and_then(|oid| context.objects.find(oid));
-    let (Some(Object::Table(table)), Some(column)) = (object, number(values, 1)) else {
-        return text(None);
+fn col_description(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let (Some(Object::Table(table)), Some(column)) = (context.object(values, 0), number(values, 1))
+    else {
+        return Ok(text(None));
     };
     let mut columns = table.schema.columns.iter().enumerate();
     let column = columns.find(|(position, _)| attribute(*position) == column);
-    text(column.and_then(|(_, column)| column.comment.clone()))
+    Ok(text(column.and_then(|(_, column)| column.comment.clone())))
 }
 
-fn column_default(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
-    let object = number(values, 0).and_then(|oid| context.objects.find(oid));
-    let (Some(Object::Table(table)), Some(column)) = (object, number(values, 1)) else {
-        return text(None);
+fn column_default(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let (Some(Object::Table(table)), Some(column)) = (context.object(values, 0), number(values, 1))
+    else {
+        return Ok(text(None));
     };
     let mut columns = table.schema.columns.iter().enumerate();
     let column = columns.find(|(position, _)| attribute(*position) == column);
-    text(column.and_then(|(_, column)| column.generated.clone().or_else(|| column.default.clone())))
+    let column = column.map(|(_, column)| column);
+    Ok(text(column.and_then(|column| column.generated.clone().or_else(|| column.default.clone()))))
 }
 
-fn to_regclass(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue {
-    let oid = string(values, 0).and_then(|name| context.objects.relation(&name, context.database));
-    ScalarValue::Int32(oid)
+fn to_regclass(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let catalog = context.viewer.catalog();
+    let name = string(values, 0);
+    let oid = name.and_then(|name| context.objects.relation(&catalog, &name, context.database));
+    Ok(ScalarValue::Int32(oid))
 }
 
 /// PostgreSQL's names of the types that exist here.
@@ -467,12 +504,11 @@ fn current_schemas(context: &Context<'_>, values: &[ScalarValue]) -> ScalarValue
 mod tests {
     use datafusion::common::ScalarValue;
 
-    use super::{Context, Objects, parse_ident};
+    use super::{Context, parse_ident};
 
     #[test]
     fn identifiers_are_read_as_postgres_reads_them() {
-        let objects = Objects::none();
-        let around = Context { objects: &objects, database: "public" };
+        let around = Context { database: "public" };
         let call =
             |of: super::Evaluate, name: &str| of(&around, &[ScalarValue::from(name)]).to_string();
         for (name, parts) in [("Cpu", "[cpu]"), ("a.\"B.c\"", "[a, B.c]"), ("\"x\"\"y\"", "[x\"y]")]

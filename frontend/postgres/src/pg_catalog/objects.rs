@@ -8,11 +8,12 @@ use std::sync::{Arc, Weak};
 use arrow::datatypes::DataType;
 use partita_frontend::Frontend;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
+use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_proto::schema::Column;
 
 /// The first object id that PostgreSQL assigns to user objects.
 const FIRST: i64 = 16_384;
-/// Object ids for each id of meta: the table, the index of its key, and the database with that id.
+/// Object ids for each id of meta: the table, the index of its key, the database, and the role with that id.
 const KINDS: i64 = 4;
 /// First object id of the tables that are not stored.
 const FIRST_FIXED: i32 = 14_000;
@@ -21,10 +22,8 @@ const FIRST_FIXED: i32 = 14_000;
 pub(super) const PG_CATALOG: i32 = 11;
 /// PostgreSQL's own id of the schema `public`.
 pub(super) const PUBLIC: i32 = 2_200;
-/// The only role, which owns everything.
-pub(super) const OWNER: i32 = 10;
-/// Name of the only role.
-pub(super) const OWNER_NAME: &str = "partita";
+/// PostgreSQL's own id of the superuser that exists from the start.
+pub(super) const BOOTSTRAP: i32 = 10;
 /// PostgreSQL's id of `pg_class`.
 pub(super) const PG_CLASS: i32 = 1_259;
 /// PostgreSQL's id of the access method of indexes.
@@ -34,6 +33,7 @@ pub(super) const BTREE: i32 = 403;
 const KNOWN: &[(&str, i32)] = &[
     ("pg_attrdef", 2_604),
     ("pg_attribute", 1_249),
+    ("pg_auth_members", 1_261),
     ("pg_authid", 1_260),
     ("pg_class", PG_CLASS),
     ("pg_collation", 3_456),
@@ -94,6 +94,11 @@ pub(super) fn database_oid(database: &Database) -> i32 {
     numbered(u64::from(database.id.0), 2)
 }
 
+/// The object id of a role.
+pub(super) fn role_oid(role: RoleId) -> i32 {
+    if role == BOOTSTRAP_ROLE { BOOTSTRAP } else { numbered(u64::from(role.0), 3) }
+}
+
 /// The name of a table's key constraint.
 pub(super) fn key_name(table: &Table) -> String {
     format!("{}_pkey", table.name)
@@ -136,20 +141,9 @@ impl Objects {
         Self { frontend: Arc::downgrade(frontend), fixed, fixed_schemas }
     }
 
-    /// No objects at all.
-    #[cfg(test)]
-    pub(super) fn none() -> Self {
-        Self { frontend: Weak::new(), fixed: Vec::new(), fixed_schemas: Vec::new() }
-    }
-
     /// The frontend; `None` after it has ended.
     pub(super) fn frontend(&self) -> Option<Arc<Frontend>> {
         self.frontend.upgrade()
-    }
-
-    /// The current catalog.
-    pub(super) fn catalog(&self) -> Arc<Catalog> {
-        self.frontend().map(|frontend| frontend.catalog()).unwrap_or_default()
     }
 
     /// The object id of a schema; 0 when it does not exist.
@@ -163,9 +157,8 @@ impl Objects {
         catalog.databases.get(name).map_or(0, |database| database_oid(database))
     }
 
-    /// The object with an id.
-    pub(super) fn find(&self, oid: i32) -> Option<Object> {
-        let catalog = self.catalog();
+    /// The object with an id, in a catalog as its viewer sees it.
+    pub(super) fn find(&self, catalog: &Catalog, oid: i32) -> Option<Object> {
         for table in catalog.tables.values().flat_map(|tables| tables.values()) {
             if table_oid(table) == oid {
                 return Some(Object::Table(Arc::clone(table)));
@@ -177,8 +170,8 @@ impl Objects {
         self.fixed.iter().find(|fixed| fixed.oid == oid).map(|fixed| Object::Fixed(fixed.schema))
     }
 
-    /// The object id of a relation, by the name in a user's statement.
-    pub(super) fn relation(&self, name: &str, database: &str) -> Option<i32> {
+    /// The object id of a relation of a catalog, by the name in a user's statement.
+    pub(super) fn relation(&self, catalog: &Catalog, name: &str, database: &str) -> Option<i32> {
         let parts: Vec<String> =
             name.split('.').map(|part| part.trim().trim_matches('"').to_owned()).collect();
         let (schema, name) = match parts.as_slice() {
@@ -186,7 +179,6 @@ impl Objects {
             [schema, name] | [_, schema, name] => (schema.as_str(), name),
             _ => return None,
         };
-        let catalog = self.catalog();
         if let Some(table) = catalog.table(schema, name) {
             return Some(table_oid(table));
         }

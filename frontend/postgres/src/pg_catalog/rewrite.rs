@@ -18,7 +18,7 @@ use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 use partita_frontend::sql::statement::{Query, Statement};
 use partita_frontend::{Session, SqlError};
 
-use super::functions::{COLUMN_DEFAULT, NO_OID, NO_OIDS, NO_TEXTS};
+use super::functions::{COLUMN_DEFAULT, MEMBER_OF, NO_OID, NO_OIDS, NO_TEXTS};
 
 static PARSER: LazyLock<PostgresCompatibilityParser> =
     LazyLock::new(PostgresCompatibilityParser::new);
@@ -239,10 +239,10 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
         Expr::Function(function) => {
             let name = function.name.0.last()?.as_ident()?.value.to_ascii_lowercase();
             match (name.as_str(), &function.args) {
-                // All of these are lists of roles, privileges or options, which do not exist.
-                ("array", FunctionArguments::Subquery(_)) => {
+                ("array", FunctionArguments::Subquery(query)) => groups_of(query).or_else(|| {
+                    // The others are lists of privileges of columns, or options, which do not exist.
                     expression_of("arrow_cast(make_array(), 'List(Utf8)')")
-                }
+                }),
                 ("generate_subscripts", FunctionArguments::List(list)) => {
                     let FunctionArg::Unnamed(FunctionArgExpr::Expr(array)) = list.args.first()?
                     else {
@@ -336,6 +336,28 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
         }
         _ => None,
     }
+}
+
+/// The replacement of the list of the groups that a role is a member of.
+fn groups_of(query: &ast::Query) -> Option<Expr> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let tables: Vec<(String, String)> = select.from.iter().flat_map(names).collect();
+    if !tables.iter().any(|(table, _)| table == "pg_auth_members") {
+        return None;
+    }
+    let is_inner = |name: &str| tables.iter().any(|(_, alias)| alias.eq_ignore_ascii_case(name));
+    let mut role = None;
+    let _: ControlFlow<()> = visit_expressions(&**select, |expression| {
+        if let Expr::CompoundIdentifier(parts) = expression
+            && let [.., table, column] = parts.as_slice()
+            && column.value.eq_ignore_ascii_case("oid")
+            && !is_inner(&table.value)
+        {
+            role = Some(expression.clone());
+        }
+        ControlFlow::Continue(())
+    });
+    expression_of(&format!("{MEMBER_OF}({})", role?))
 }
 
 fn is_text(data_type: &ast::DataType) -> bool {
@@ -532,6 +554,19 @@ mod tests {
             let translated = translated(text);
             assert!(translated.contains(expected), "{text}: {translated}");
         }
+    }
+
+    #[test]
+    fn the_groups_of_a_role_are_listed_by_a_function() {
+        let text = "SELECT r.rolname, ARRAY(SELECT b.rolname FROM pg_catalog.pg_auth_members m \
+                    JOIN pg_catalog.pg_roles b ON (m.roleid = b.oid) WHERE m.member = r.oid) AS memberof \
+                    FROM pg_catalog.pg_roles r WHERE r.rolname !~ '^pg_' ORDER BY 1";
+        let translated = translated(text);
+        assert!(translated.contains("partita_member_of(r.oid) AS memberof"), "{translated}");
+        let text = "SELECT array_to_string(ARRAY(SELECT attname FROM pg_attribute a WHERE attrelid = c.oid), ', ') \
+                    FROM pg_class c";
+        let translated = super::tests::translated(text);
+        assert!(translated.contains("make_array()"), "{translated}");
     }
 
     #[test]

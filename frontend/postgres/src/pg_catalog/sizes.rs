@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! - nodes are queried at most once a second, and when the catalog has changed, whatever the number of rows of a query;
-//! - an object id without an object, and a table that no node reports, have the size NULL; an unknown name is an error.
+//! - an object id without an object, and a table that no node reports, have the size NULL; an unknown name is an error;
+//! - what the viewer does not see does not exist, and a table of which it does not see all rows has the size NULL.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,6 +25,8 @@ use datafusion::logical_expr::{
     Volatility,
 };
 use parking_lot::Mutex;
+use partita_frontend::access::viewer::Viewer;
+use partita_frontend::privileges::sees_all;
 use partita_frontend::{Frontend, SqlError};
 use partita_proto::blocking;
 use partita_proto::id::TableId;
@@ -34,10 +37,14 @@ use super::objects::{Object, Objects, database_oid};
 /// Time for which the nodes' report is reused.
 const REPORT_LIFETIME: Duration = Duration::from_secs(1);
 
-/// The functions of this file.
-pub(super) fn all(objects: &Arc<Objects>) -> Vec<ScalarUDF> {
-    let sizes = Arc::new(Sizes { objects: Arc::clone(objects), last: Mutex::new(None) });
-    let mut functions: Vec<ScalarUDF> = [
+/// The functions of this file that are the same for every session.
+pub(super) fn all() -> Vec<ScalarUDF> {
+    vec![ScalarUDF::from(Pretty { signature: takes(1) })]
+}
+
+/// The functions of this file that measure what a viewer sees.
+pub(super) fn of_viewer(sizes: &Arc<Sizes>, viewer: &Arc<Viewer>) -> Vec<ScalarUDF> {
+    [
         ("pg_database_size", Measured::Database),
         ("pg_table_size", Measured::Table),
         ("pg_total_relation_size", Measured::All),
@@ -46,13 +53,11 @@ pub(super) fn all(objects: &Arc<Objects>) -> Vec<ScalarUDF> {
     ]
     .into_iter()
     .map(|(name, kind)| {
-        let sizes = Arc::clone(&sizes);
+        let (sizes, viewer) = (Arc::clone(sizes), Arc::clone(viewer));
         let most = if kind == Measured::Fork { 2 } else { 1 };
-        ScalarUDF::from(SizeOf { name, measured: kind, signature: takes(most), sizes })
+        ScalarUDF::from(SizeOf { name, measured: kind, signature: takes(most), sizes, viewer })
     })
-    .collect();
-    functions.push(ScalarUDF::from(Pretty { signature: takes(1) }));
-    functions
+    .collect()
 }
 
 fn takes(most: usize) -> Signature {
@@ -81,12 +86,17 @@ struct Report {
     bytes: Arc<HashMap<TableId, u64>>,
 }
 
-struct Sizes {
+/// The report of the nodes, shared by all sessions.
+pub(super) struct Sizes {
     objects: Arc<Objects>,
     last: Mutex<Option<Report>>,
 }
 
 impl Sizes {
+    pub(super) fn new(objects: &Arc<Objects>) -> Arc<Self> {
+        Arc::new(Self { objects: Arc::clone(objects), last: Mutex::new(None) })
+    }
+
     fn bytes(&self, frontend: &Frontend) -> Arc<HashMap<TableId, u64>> {
         let version = frontend.catalog().version;
         if let Some(report) = self.last.lock().as_ref()
@@ -105,6 +115,7 @@ impl Sizes {
 
     fn size(
         &self,
+        viewer: &Viewer,
         kind: Measured,
         arguments: &[ScalarValue],
         database: &str,
@@ -117,13 +128,14 @@ impl Sizes {
         };
         let Some(frontend) = self.objects.frontend() else { return Ok(None) };
         if kind == Measured::Database {
-            return self.of_database(&frontend, first);
+            return self.of_database(&frontend, viewer, first);
         }
+        let catalog = viewer.catalog();
         // A table is given by name or object id.
         let oid = match text_of(first)? {
             Some(name) => self
                 .objects
-                .relation(&name, database)
+                .relation(&catalog, &name, database)
                 .ok_or_else(|| external(SqlError::undefined_table(&name)))?,
             None => match first.cast_to(&DataType::Int32)? {
                 ScalarValue::Int32(Some(oid)) => oid,
@@ -142,22 +154,29 @@ impl Sizes {
             }
         };
         // A key has no storage of its own.
-        match self.objects.find(oid) {
+        match self.objects.find(&catalog, oid) {
             None => Ok(None),
             Some(Object::Table(table)) if is_main && kind != Measured::Nothing => {
-                let catalog = frontend.catalog();
                 let former = catalog.read_along(&table).filter(|_| kind == Measured::All);
+                let tables: Vec<_> = std::iter::once(&table).chain(former).collect();
+                if !tables.iter().all(|table| sees_all(viewer, table.id)) {
+                    return Ok(None);
+                }
                 let bytes = self.bytes(&frontend);
-                let tables = std::iter::once(&table).chain(former);
-                let sizes = tables.filter_map(|table| bytes.get(&table.id).copied());
+                let sizes = tables.iter().filter_map(|table| bytes.get(&table.id).copied());
                 Ok(sizes.reduce(u64::saturating_add).map(whole))
             }
             Some(_) => Ok(Some(0)),
         }
     }
 
-    fn of_database(&self, frontend: &Frontend, argument: &ScalarValue) -> Result<Option<i64>> {
-        let catalog = frontend.catalog();
+    fn of_database(
+        &self,
+        frontend: &Frontend,
+        viewer: &Viewer,
+        argument: &ScalarValue,
+    ) -> Result<Option<i64>> {
+        let catalog = viewer.catalog();
         let database = match text_of(argument)? {
             Some(name) => {
                 let database = catalog.databases.get(&name);
@@ -176,6 +195,8 @@ impl Sizes {
         let bytes = self.bytes(frontend);
         let tables =
             catalog.tables.get(&database.name).into_iter().flat_map(|tables| tables.values());
+        // The tables that the viewer sees; the others may be of somebody else.
+        let tables = tables.filter(|table| sees_all(viewer, table.id));
         let of_tables = tables.filter_map(|table| bytes.get(&table.id));
         Ok(Some(whole(of_tables.fold(0, |sum, bytes| bytes.saturating_add(sum)))))
     }
@@ -207,6 +228,7 @@ struct SizeOf {
     measured: Measured,
     signature: Signature,
     sizes: Arc<Sizes>,
+    viewer: Arc<Viewer>,
 }
 
 impl fmt::Debug for SizeOf {
@@ -217,7 +239,7 @@ impl fmt::Debug for SizeOf {
 
 impl PartialEq for SizeOf {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+        self.name == other.name && Arc::ptr_eq(&self.viewer, &other.viewer)
     }
 }
 
@@ -249,7 +271,7 @@ impl ScalarUDFImpl for SizeOf {
                 .iter()
                 .map(|column| ScalarValue::try_from_array(column, row))
                 .collect::<Result<_>>()?;
-            self.sizes.size(self.measured, &arguments, database)
+            self.sizes.size(&self.viewer, self.measured, &arguments, database)
         };
         let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let columns = ColumnarValue::values_to_arrays(&args.args)?;

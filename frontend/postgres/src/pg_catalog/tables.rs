@@ -4,15 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
+use partita_frontend::access::viewer::Viewer;
+use partita_frontend::privileges::{database_acl, role_name, sees_all, table_acl};
+use partita_proto::catalog::{Catalog, Table};
+use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_proto::schema::TextLength;
 
 use super::cells::Kind::{Bool, Char, Float4, Int2, Int2s, Int4, Oid, Oids, Text, Texts};
 use super::cells::{Cell, Columns, ComputedTable, Row};
 use super::objects::{
-    BTREE, OWNER, OWNER_NAME, Objects, PG_CATALOG, PG_CLASS, attribute, database_oid, has_key,
-    key_attributes, key_columns, key_name, key_oid, table_oid,
+    BTREE, Objects, PG_CATALOG, PG_CLASS, attribute, database_oid, has_key, key_attributes,
+    key_columns, key_name, key_oid, role_oid, table_oid,
 };
+use super::roles;
 use crate::types;
 
 const PG_NAMESPACE: Columns =
@@ -161,34 +165,6 @@ const PG_DATABASE: Columns = &[
     ("datacl", Texts),
 ];
 
-const PG_ROLES: Columns = &[
-    ("oid", Oid),
-    ("rolname", Text),
-    ("rolsuper", Bool),
-    ("rolinherit", Bool),
-    ("rolcreaterole", Bool),
-    ("rolcreatedb", Bool),
-    ("rolcanlogin", Bool),
-    ("rolreplication", Bool),
-    ("rolconnlimit", Int4),
-    ("rolpassword", Text),
-    ("rolvaliduntil", Text),
-    ("rolbypassrls", Bool),
-    ("rolconfig", Texts),
-];
-
-const PG_USER: Columns = &[
-    ("usename", Text),
-    ("usesysid", Oid),
-    ("usecreatedb", Bool),
-    ("usesuper", Bool),
-    ("userepl", Bool),
-    ("usebypassrls", Bool),
-    ("passwd", Text),
-    ("valuntil", Text),
-    ("useconfig", Texts),
-];
-
 const PG_TABLES: Columns = &[
     ("schemaname", Text),
     ("tablename", Text),
@@ -221,9 +197,9 @@ const PG_EXTENSION: Columns = &[
 
 /// The tables of this file, by name.
 pub(super) fn all(objects: &Arc<Objects>) -> BTreeMap<&'static str, Arc<ComputedTable>> {
-    let table = |columns: Columns, rows: fn(&Objects) -> Vec<Row>| {
+    let table = |columns: Columns, rows: fn(&Objects, &Viewer) -> Vec<Row>| {
         let objects = Arc::clone(objects);
-        ComputedTable::new(columns, move || rows(&objects))
+        ComputedTable::new(columns, move |viewer| rows(&objects, viewer))
     };
     BTreeMap::from([
         ("pg_namespace", table(PG_NAMESPACE, namespaces)),
@@ -234,11 +210,18 @@ pub(super) fn all(objects: &Arc<Objects>) -> BTreeMap<&'static str, Arc<Computed
         ("pg_index", table(PG_INDEX, indexes)),
         ("pg_description", table(PG_DESCRIPTION, descriptions)),
         ("pg_database", table(PG_DATABASE, databases)),
-        ("pg_roles", table(PG_ROLES, |_| roles())),
-        ("pg_authid", table(PG_ROLES, |_| roles())),
-        ("pg_user", table(PG_USER, |_| users())),
+        ("pg_roles", table(roles::PG_ROLES, |_, viewer| roles::roles(viewer))),
+        ("pg_authid", table(roles::PG_ROLES, |_, viewer| roles::roles(viewer))),
+        ("pg_auth_members", table(roles::PG_AUTH_MEMBERS, |_, viewer| roles::members(viewer))),
+        ("pg_user", table(roles::PG_USER, |_, viewer| roles::users(viewer))),
+        ("pg_shadow", table(roles::PG_USER, |_, viewer| roles::users(viewer))),
+        ("pg_group", table(roles::PG_GROUP, |_, viewer| roles::groups(viewer))),
+        (
+            "pg_db_role_setting",
+            table(roles::PG_DB_ROLE_SETTING, |_, viewer| roles::settings(viewer)),
+        ),
         ("pg_tables", table(PG_TABLES, tables)),
-        ("pg_extension", table(PG_EXTENSION, |_| Vec::new())),
+        ("pg_extension", table(PG_EXTENSION, |_, _| Vec::new())),
         ("pg_indexes", table(PG_INDEXES, index_definitions)),
     ])
 }
@@ -247,38 +230,52 @@ fn stored(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {
     catalog.tables.values().flat_map(BTreeMap::values)
 }
 
-fn namespaces(objects: &Objects) -> Vec<Row> {
-    let catalog = objects.catalog();
-    let row = |oid: i32, name: &str| -> Row {
-        vec![("oid", oid.into()), ("nspname", name.into()), ("nspowner", OWNER.into())]
+fn namespaces(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
+    let catalog = viewer.catalog();
+    let row = |oid: i32, name: &str, owner: RoleId, acl: Option<Vec<String>>| -> Row {
+        vec![
+            ("oid", oid.into()),
+            ("nspname", name.into()),
+            ("nspowner", role_oid(owner).into()),
+            ("nspacl", acl.into()),
+        ]
     };
     let mut rows = Vec::new();
     for schema in &objects.fixed_schemas {
-        rows.push(row(objects.schema_oid(&catalog, schema), schema));
+        rows.push(row(objects.schema_oid(&catalog, schema), schema, BOOTSTRAP_ROLE, None));
     }
-    rows.extend(catalog.databases.values().map(|d| row(database_oid(d), &d.name)));
+    for database in catalog.databases.values() {
+        let acl = database_acl(viewer, database);
+        rows.push(row(database_oid(database), &database.name, database.owner, acl));
+    }
     rows
 }
 
 /// PostgreSQL's value of `reltuples` for a table without statistics.
 const NOT_COUNTED: f32 = -1.0;
 
-fn class(
+/// Cells of `pg_class` that relations differ in.
+struct Class<'a> {
     oid: i32,
     name: String,
     schema: i32,
-    kind: &str,
+    kind: &'a str,
     columns: usize,
     indexed: bool,
     tuples: f32,
-) -> Row {
+    owner: RoleId,
+    acl: Option<Vec<String>>,
+}
+
+fn class(relation: Class<'_>) -> Row {
+    let Class { oid, name, schema, kind, columns, indexed, tuples, owner, acl } = relation;
     vec![
         ("oid", oid.into()),
         ("relname", name.into()),
         ("relnamespace", schema.into()),
         ("reltype", 0.into()),
         ("reloftype", 0.into()),
-        ("relowner", OWNER.into()),
+        ("relowner", role_oid(owner).into()),
         // PostgreSQL's heap, for tables.
         (
             "relam",
@@ -312,41 +309,67 @@ fn class(
         ("relrewrite", 0.into()),
         ("relfrozenxid", 0.into()),
         ("relminmxid", 0.into()),
+        ("relacl", acl.into()),
         ("relhasoids", false.into()),
     ]
 }
 
-fn classes(objects: &Objects) -> Vec<Row> {
-    let catalog = objects.catalog();
+fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
+    let catalog = viewer.catalog();
     let frontend = objects.frontend();
     let mut rows = Vec::new();
     // Stored tables, each with the index of its key.
     for table in stored(&catalog) {
         let schema = objects.schema_oid(&catalog, &table.database);
         let columns = table.schema.columns.len();
-        let counted = frontend.as_ref().and_then(|frontend| frontend.about_rows(table));
+        // The estimate counts all rows, so only those who see all of them see it.
+        let measured = frontend.as_ref().filter(|_| sees_all(viewer, table.id));
+        let counted = measured.and_then(|frontend| frontend.about_rows(table));
         #[expect(clippy::cast_precision_loss, reason = "PostgreSQL's type for an estimate")]
         let tuples = counted.map_or(NOT_COUNTED, |rows| rows as f32);
-        rows.push(class(
-            table_oid(table),
-            table.name.clone(),
+        let relation = Class {
+            oid: table_oid(table),
+            name: table.name.clone(),
             schema,
-            "r",
+            kind: "r",
             columns,
-            has_key(table),
+            indexed: has_key(table),
             tuples,
-        ));
+            owner: table.owner,
+            acl: table_acl(viewer, table),
+        };
+        rows.push(class(relation));
         if has_key(table) {
-            let columns = table.schema.key.len();
-            rows.push(class(key_oid(table), key_name(table), schema, "i", columns, false, tuples));
+            let index = Class {
+                oid: key_oid(table),
+                name: key_name(table),
+                schema,
+                kind: "i",
+                columns: table.schema.key.len(),
+                indexed: false,
+                tuples,
+                owner: table.owner,
+                acl: None,
+            };
+            rows.push(class(index));
         }
     }
     // Tables that are computed, which are views outside of `pg_catalog`.
     for fixed in &objects.fixed {
         let schema = objects.schema_oid(&catalog, fixed.schema);
         let kind = if schema == PG_CATALOG { "r" } else { "v" };
-        let (name, columns) = (fixed.name.clone(), fixed.columns.len());
-        rows.push(class(fixed.oid, name, schema, kind, columns, false, NOT_COUNTED));
+        let relation = Class {
+            oid: fixed.oid,
+            name: fixed.name.clone(),
+            schema,
+            kind,
+            columns: fixed.columns.len(),
+            indexed: false,
+            tuples: NOT_COUNTED,
+            owner: BOOTSTRAP_ROLE,
+            acl: None,
+        };
+        rows.push(class(relation));
     }
     rows
 }
@@ -400,8 +423,8 @@ impl Attribute<'_> {
     }
 }
 
-fn attributes(objects: &Objects) -> Vec<Row> {
-    let catalog = objects.catalog();
+fn attributes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
+    let catalog = viewer.catalog();
     let mut rows = Vec::new();
     // The columns of stored tables, and those of their keys' indexes.
     for table in stored(&catalog) {
@@ -453,8 +476,8 @@ fn attributes(objects: &Objects) -> Vec<Row> {
     rows
 }
 
-fn defaults(objects: &Objects) -> Vec<Row> {
-    let catalog = objects.catalog();
+fn defaults(_: &Objects, viewer: &Viewer) -> Vec<Row> {
+    let catalog = viewer.catalog();
     let mut rows = Vec::new();
     for table in stored(&catalog) {
         for (position, column) in table.schema.columns.iter().enumerate() {
@@ -472,8 +495,8 @@ fn defaults(objects: &Objects) -> Vec<Row> {
     rows
 }
 
-fn constraints(objects: &Objects) -> Vec<Row> {
-    let catalog = objects.catalog();
+fn constraints(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
+    let catalog = viewer.catalog();
     let row = |table: &Arc<Table>| -> Row {
         vec![
             ("oid", key_oid(table).into()),
@@ -500,8 +523,8 @@ fn constraints(objects: &Objects) -> Vec<Row> {
     stored(&catalog).filter(|table| has_key(table)).map(row).collect()
 }
 
-fn indexes(objects: &Objects) -> Vec<Row> {
-    let catalog = objects.catalog();
+fn indexes(_: &Objects, viewer: &Viewer) -> Vec<Row> {
+    let catalog = viewer.catalog();
     // A key is a unique index over its columns, in order.
     let row = |table: &Arc<Table>| -> Row {
         let columns = key_attributes(table);
@@ -532,8 +555,8 @@ fn indexes(objects: &Objects) -> Vec<Row> {
     stored(&catalog).filter(|table| has_key(table)).map(row).collect()
 }
 
-fn descriptions(objects: &Objects) -> Vec<Row> {
-    let catalog = objects.catalog();
+fn descriptions(_: &Objects, viewer: &Viewer) -> Vec<Row> {
+    let catalog = viewer.catalog();
     let mut rows = Vec::new();
     let mut add = |table: &Table, column: i32, text: Option<&String>| {
         let Some(text) = text else { return };
@@ -553,13 +576,13 @@ fn descriptions(objects: &Objects) -> Vec<Row> {
     rows
 }
 
-fn databases(objects: &Objects) -> Vec<Row> {
-    let catalog = objects.catalog();
+fn databases(_: &Objects, viewer: &Viewer) -> Vec<Row> {
+    let catalog = viewer.catalog();
     let row = |database: &Arc<partita_proto::catalog::Database>| -> Row {
         vec![
             ("oid", database_oid(database).into()),
             ("datname", database.name.as_str().into()),
-            ("datdba", OWNER.into()),
+            ("datdba", role_oid(database.owner).into()),
             // PostgreSQL's code of UTF8.
             ("encoding", 6.into()),
             ("datlocprovider", "c".into()),
@@ -572,51 +595,26 @@ fn databases(objects: &Objects) -> Vec<Row> {
             ("dattablespace", 1_663.into()),
             ("datcollate", "C".into()),
             ("datctype", "C".into()),
+            ("datacl", database_acl(viewer, database).into()),
         ]
     };
-    debug_assert!(catalog.databases.is_empty() || catalog.databases.contains_key(DEFAULT_DATABASE));
     catalog.databases.values().map(row).collect()
 }
 
-fn roles() -> Vec<Row> {
-    vec![vec![
-        ("oid", OWNER.into()),
-        ("rolname", OWNER_NAME.into()),
-        ("rolsuper", true.into()),
-        ("rolinherit", true.into()),
-        ("rolcreaterole", true.into()),
-        ("rolcreatedb", true.into()),
-        ("rolcanlogin", true.into()),
-        ("rolreplication", false.into()),
-        ("rolconnlimit", (-1).into()),
-        ("rolbypassrls", true.into()),
-    ]]
-}
-
-fn users() -> Vec<Row> {
-    vec![vec![
-        ("usename", OWNER_NAME.into()),
-        ("usesysid", OWNER.into()),
-        ("usecreatedb", true.into()),
-        ("usesuper", true.into()),
-        ("userepl", false.into()),
-        ("usebypassrls", true.into()),
-    ]]
-}
-
-fn tables(objects: &Objects) -> Vec<Row> {
+fn tables(_: &Objects, viewer: &Viewer) -> Vec<Row> {
+    let access = viewer.access();
     let row = |table: &Arc<Table>| -> Row {
         vec![
             ("schemaname", table.database.as_str().into()),
             ("tablename", table.name.as_str().into()),
-            ("tableowner", OWNER_NAME.into()),
+            ("tableowner", role_name(&access, table.owner).into()),
             ("hasindexes", has_key(table).into()),
             ("hasrules", false.into()),
             ("hastriggers", false.into()),
             ("rowsecurity", false.into()),
         ]
     };
-    stored(&objects.catalog()).map(row).collect()
+    stored(&viewer.catalog()).map(row).collect()
 }
 
 /// The statement with which PostgreSQL would create the index of a table's key.
@@ -631,7 +629,7 @@ pub(super) fn index_definition(table: &Table) -> String {
     )
 }
 
-fn index_definitions(objects: &Objects) -> Vec<Row> {
+fn index_definitions(_: &Objects, viewer: &Viewer) -> Vec<Row> {
     let row = |table: &Arc<Table>| -> Row {
         vec![
             ("schemaname", table.database.as_str().into()),
@@ -640,5 +638,5 @@ fn index_definitions(objects: &Objects) -> Vec<Row> {
             ("indexdef", index_definition(table).into()),
         ]
     };
-    stored(&objects.catalog()).filter(|table| has_key(table)).map(row).collect()
+    stored(&viewer.catalog()).filter(|table| has_key(table)).map(row).collect()
 }
