@@ -55,8 +55,8 @@ impl Meta for MetaServer {
         &self,
         request: Request<pb::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let version = request.into_inner().version;
-        let mut watcher = Watcher::new(self.service.as_ref(), version, self.stop.clone());
+        let request = request.into_inner();
+        let mut watcher = Watcher::new(self.service.as_ref(), request, self.stop.clone());
         // "Not leader" is returned as the status of the call, not inside the stream.
         let first = watcher.next().await.map_err(to_status)?;
         let frames = stream::unfold(Some(watcher), |watcher| async {

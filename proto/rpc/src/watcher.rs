@@ -14,7 +14,7 @@ use partita_proto::catalog::Catalog;
 use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::member::{Member, Members};
 use partita_proto::service::ClusterService;
-use partita_proto::wire::{Wire, parts_between, pb};
+use partita_proto::wire::{Wire, parts_between, pb, public_parts_between};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +30,8 @@ pub(crate) struct Watcher {
     stop: CancellationToken,
     /// The version of the watcher's catalog when it connected.
     version: u64,
+    /// True if the watcher also gets roles, grants and tokens.
+    access: bool,
     /// The watcher's catalog once it has read `parts`.
     sent: Option<Arc<Catalog>>,
     parts: VecDeque<pb::CatalogPart>,
@@ -38,14 +40,19 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// A watcher with this version of the catalog; 0: none.
-    pub(crate) fn new(service: &dyn ClusterService, version: u64, stop: CancellationToken) -> Self {
+    /// The watcher that sent a request.
+    pub(crate) fn new(
+        service: &dyn ClusterService,
+        request: pb::WatchRequest,
+        stop: CancellationToken,
+    ) -> Self {
         Self {
             catalogs: service.catalog(),
             members: service.members(),
             leads: service.leads(),
             stop,
-            version,
+            version: request.version,
+            access: request.access,
             sent: None,
             parts: VecDeque::new(),
             last_sent: None,
@@ -78,7 +85,7 @@ impl Watcher {
             if catalog.version > 0
                 && self.sent.as_ref().is_none_or(|previous| previous.version != catalog.version)
             {
-                self.parts = difference(self.sent.take(), &catalog).await?;
+                self.parts = difference(self.sent.take(), &catalog, self.access).await?;
                 self.sent = Some(catalog);
                 continue;
             }
@@ -124,9 +131,11 @@ fn frame(kind: pb::watch_frame::Kind) -> pb::WatchFrame {
 async fn difference(
     previous: Option<Arc<Catalog>>,
     current: &Arc<Catalog>,
+    access: bool,
 ) -> Result<VecDeque<pb::CatalogPart>, Error> {
     let current = Arc::clone(current);
-    tokio::task::spawn_blocking(move || parts_between(previous.as_deref(), &current).into())
+    let encode = if access { parts_between } else { public_parts_between };
+    tokio::task::spawn_blocking(move || encode(previous.as_deref(), &current).into())
         .await
         .map_err(|error| Error::Internal(format!("the catalog was not encoded: {error}")))
 }
