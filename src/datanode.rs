@@ -89,7 +89,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let listening = listener.local_addr()?;
     let address = options.advertise.clone().unwrap_or_else(|| listening.to_string());
     let stop = CancellationToken::new();
-    let meta = MetaClient::connect(&links, options.meta.clone(), stop.clone());
+    let meta = MetaClient::connect_without_access(&links, options.meta.clone(), stop.clone());
     let configured = options.node.map(NodeId);
     let mut me = Registration { identity, node: configured, address, labels };
     let node = tokio::select! {

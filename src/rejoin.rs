@@ -108,7 +108,7 @@ pub(crate) async fn until_others_lead(
     let addresses: Vec<String> = other_peers.map(|(_, address)| address.clone()).collect();
     let stop = CancellationToken::new();
     let _ends = stop.clone().drop_guard();
-    let client = MetaClient::connect(links, addresses, stop);
+    let client = MetaClient::connect_without_access(links, addresses, stop);
     info!(
         "waiting for another member to lead meta's group, before rejoining it with an empty data directory"
     );

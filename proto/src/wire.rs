@@ -34,7 +34,7 @@ use prost::Message;
 
 pub use self::catalog::decode_route;
 pub use self::command::{Command, WriteCommand, WritePart};
-pub use self::watch::{Follower, parts_between};
+pub use self::watch::{Follower, parts_between, public_parts_between};
 use crate::error::Error;
 
 /// The generated messages, for use as parts of other messages. All other code uses [`Wire`].

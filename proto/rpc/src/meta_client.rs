@@ -73,6 +73,8 @@ struct Shared {
     answered: AtomicUsize,
     client: u64,
     sequence: AtomicU64,
+    /// True if the catalog is to have roles, grants and tokens.
+    access: bool,
 }
 
 /// One member of meta.
@@ -88,6 +90,25 @@ impl MetaClient {
     /// Must be called in a tokio runtime.
     #[must_use]
     pub fn connect(links: &Links, addresses: Vec<String>, stop: CancellationToken) -> Arc<Self> {
+        Self::start(links, addresses, true, stop)
+    }
+
+    /// As [`MetaClient::connect`], for a process that checks no rights: its catalog has no roles, grants and tokens.
+    #[must_use]
+    pub fn connect_without_access(
+        links: &Links,
+        addresses: Vec<String>,
+        stop: CancellationToken,
+    ) -> Arc<Self> {
+        Self::start(links, addresses, false, stop)
+    }
+
+    fn start(
+        links: &Links,
+        addresses: Vec<String>,
+        access: bool,
+        stop: CancellationToken,
+    ) -> Arc<Self> {
         let link = |address: String| Link {
             client: Generated::new(channel(links, Role::Meta, &address))
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -104,6 +125,7 @@ impl MetaClient {
             answered: AtomicUsize::new(0),
             client: crate::random(),
             sequence: AtomicU64::new(1),
+            access,
         });
         let stop = stop.child_token();
         tokio::spawn(Arc::clone(&shared).follow(stop.clone()));
@@ -368,7 +390,8 @@ impl Shared {
         let current = Arc::clone(&self.catalog.borrow());
         let mut meta = link.client.clone();
         let first = async {
-            let frames = meta.watch(pb::WatchRequest { version: current.version }).await;
+            let request = pb::WatchRequest { version: current.version, access: self.access };
+            let frames = meta.watch(request).await;
             let mut frames = frames.map_err(failed)?.into_inner();
             let first = self.frame(&mut frames, &link.peer).await?;
             Ok::<_, Error>((frames, first))

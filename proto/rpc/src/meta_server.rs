@@ -57,11 +57,9 @@ impl Meta for MetaServer {
         request: Request<pb::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let caller = request.extensions().get::<Caller>().copied();
-        let version = request.into_inner().version;
-        let mut watcher = Watcher::new(self.service.as_ref(), version, self.stop.clone());
-        if !rights::needs_access(caller) {
-            watcher = watcher.without_access();
-        }
+        let mut request = request.into_inner();
+        request.access &= rights::needs_access(caller);
+        let mut watcher = Watcher::new(self.service.as_ref(), request, self.stop.clone());
         // "Not leader" is returned as the status of the call, not inside the stream.
         let first = watcher.next().await.map_err(to_status)?;
         let frames = stream::unfold(Some(watcher), |watcher| async {

@@ -14,7 +14,7 @@ use partita_proto::catalog::Catalog;
 use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::member::{Member, Members};
 use partita_proto::service::ClusterService;
-use partita_proto::wire::{Wire, parts_between, pb};
+use partita_proto::wire::{Wire, parts_between, pb, public_parts_between};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -28,10 +28,10 @@ pub(crate) struct Watcher {
     members: watch::Receiver<Arc<Members>>,
     leads: watch::Receiver<bool>,
     stop: CancellationToken,
-    /// True if roles, grants and tokens are left out.
-    withholds_access: bool,
     /// The version of the watcher's catalog when it connected.
     version: u64,
+    /// True if the watcher also gets roles, grants and tokens.
+    access: bool,
     /// The watcher's catalog once it has read `parts`.
     sent: Option<Arc<Catalog>>,
     parts: VecDeque<pb::CatalogPart>,
@@ -40,25 +40,23 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// A watcher with this version of the catalog; 0: none.
-    pub(crate) fn new(service: &dyn ClusterService, version: u64, stop: CancellationToken) -> Self {
+    /// The watcher that sent a request.
+    pub(crate) fn new(
+        service: &dyn ClusterService,
+        request: pb::WatchRequest,
+        stop: CancellationToken,
+    ) -> Self {
         Self {
             catalogs: service.catalog(),
             members: service.members(),
             leads: service.leads(),
             stop,
-            withholds_access: false,
-            version,
+            version: request.version,
+            access: request.access,
             sent: None,
             parts: VecDeque::new(),
             last_sent: None,
         }
-    }
-
-    /// Leaves out roles, grants and tokens, whose secrets only frontends need.
-    pub(crate) fn without_access(mut self) -> Self {
-        self.withholds_access = true;
-        self
     }
 
     /// The next frame, once there is one.
@@ -68,10 +66,7 @@ impl Watcher {
     pub(crate) async fn next(&mut self) -> Result<pb::WatchFrame, Error> {
         loop {
             self.check_leads()?;
-            if let Some(mut part) = self.parts.pop_front() {
-                if self.withholds_access {
-                    part.access = None;
-                }
+            if let Some(part) = self.parts.pop_front() {
                 return Ok(frame(pb::watch_frame::Kind::Catalog(part)));
             }
             let time = Instant::now();
@@ -90,7 +85,7 @@ impl Watcher {
             if catalog.version > 0
                 && self.sent.as_ref().is_none_or(|previous| previous.version != catalog.version)
             {
-                self.parts = difference(self.sent.take(), &catalog).await?;
+                self.parts = difference(self.sent.take(), &catalog, self.access).await?;
                 self.sent = Some(catalog);
                 continue;
             }
@@ -136,9 +131,11 @@ fn frame(kind: pb::watch_frame::Kind) -> pb::WatchFrame {
 async fn difference(
     previous: Option<Arc<Catalog>>,
     current: &Arc<Catalog>,
+    access: bool,
 ) -> Result<VecDeque<pb::CatalogPart>, Error> {
     let current = Arc::clone(current);
-    tokio::task::spawn_blocking(move || parts_between(previous.as_deref(), &current).into())
+    let encode = if access { parts_between } else { public_parts_between };
+    tokio::task::spawn_blocking(move || encode(previous.as_deref(), &current).into())
         .await
         .map_err(|error| Error::Internal(format!("the catalog was not encoded: {error}")))
 }

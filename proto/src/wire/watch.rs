@@ -27,6 +27,23 @@ const PART_BYTES: usize = 256 << 10;
 
 /// The parts that turn the `previous` catalog into the `current` one; without a previous one, all of it.
 pub fn parts_between(previous: Option<&Catalog>, current: &Catalog) -> Vec<pb::CatalogPart> {
+    let mut parts = public_parts(previous, current);
+    // A catalog that starts anew includes the access, even if it is empty.
+    if !previous.is_some_and(|previous| same(&previous.access, &current.access)) {
+        let nothing = Access::default();
+        let earlier = previous.map(|previous| previous.access.as_ref());
+        put_access(&mut parts, earlier.unwrap_or(&nothing), &current.access);
+    }
+    parts.finish(current.version)
+}
+
+/// As [`parts_between`], without the access: for processes that check no rights and are to hold no secrets.
+pub fn public_parts_between(previous: Option<&Catalog>, current: &Catalog) -> Vec<pb::CatalogPart> {
+    public_parts(previous, current).finish(current.version)
+}
+
+/// The parts of databases and tables, unfinished.
+fn public_parts(previous: Option<&Catalog>, current: &Catalog) -> Parts {
     let mut parts = Parts::new(previous.is_none());
     if let Some(previous) = previous {
         for name in previous.databases.keys().filter(|name| !current.databases.contains_key(*name))
@@ -55,13 +72,7 @@ pub fn parts_between(previous: Option<&Catalog>, current: &Catalog) -> Vec<pb::C
             parts.grow(message.encoded_len()).tables.push(message);
         }
     }
-    // A catalog that starts anew includes the access, even if it is empty.
-    let earlier = previous.map(|previous| previous.access.as_ref());
-    if !previous.is_some_and(|previous| same(&previous.access, &current.access)) {
-        let nothing = Access::default();
-        put_access(&mut parts, earlier.unwrap_or(&nothing), &current.access);
-    }
-    parts.finish(current.version)
+    parts
 }
 
 /// Adds what differs between two accesses.

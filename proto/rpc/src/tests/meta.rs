@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use partita_proto::Error;
+use partita_proto::access::{Access, Secrets};
 use partita_proto::beat::LoadBeat;
 use partita_proto::catalog::{Catalog, Database};
 use partita_proto::generation::{Claim, Generation, Renewal, Renewed};
@@ -400,6 +401,31 @@ async fn catalog_and_members_are_followed() {
 }
 
 #[tokio::test]
+async fn roles_are_for_those_who_ask_for_them() {
+    let meta = FakeMeta::leading();
+    let access = Access::bootstrap("partita", Secrets { cookies: [7; 32], ..Secrets::default() });
+    let with_roles = Catalog { access: Arc::new(access.clone()), ..catalog(2, &["public"]) };
+    meta.publish(with_roles.clone());
+    let served = meta.serve().await;
+    let frontend = connect(&[&served.address]);
+    let addresses = vec![served.address.clone()];
+    let datanode = MetaClient::connect_without_access(addresses, CancellationToken::new());
+    ready(&frontend).await;
+    ready(&datanode).await;
+    assert_eq!(*frontend.catalog().borrow().access, access);
+    assert_eq!(*datanode.catalog().borrow().access, Access::default());
+    let mut changed = access;
+    changed.drop_role(BOOTSTRAP_ROLE);
+    changed.version = 3;
+    let catalog = Catalog { version: 3, access: Arc::new(changed.clone()), ..with_roles };
+    meta.publish(catalog);
+    for (client, expected) in [(&frontend, changed), (&datanode, Access::default())] {
+        eventually("the catalog arrived", || client.catalog().borrow().version == 3).await;
+        assert_eq!(*client.catalog().borrow().access, expected);
+    }
+}
+
+#[tokio::test]
 async fn a_change_is_in_the_catalog_when_it_is_answered() {
     let meta = FakeMeta::leading();
     let served = meta.serve().await;
@@ -593,7 +619,7 @@ async fn a_meta_that_stops_leading_says_so_to_its_watchers() {
     let meta = FakeMeta::leading();
     let served = meta.serve().await;
     let mut client = Generated::new(channel(&Links::plain(), Role::Meta, &served.address));
-    let request = pb::WatchRequest { version: 1 };
+    let request = pb::WatchRequest { version: 1, access: false };
     let mut frames = client.watch(request).await.unwrap().into_inner();
     let first = frames.message().await.unwrap().unwrap();
     assert!(matches!(first.kind, Some(pb::watch_frame::Kind::Members(_))), "{first:?}");
@@ -630,7 +656,8 @@ async fn watchers_do_not_keep_a_server_from_stopping() {
 #[tokio::test]
 async fn a_slow_watcher_gets_the_newest_and_not_each_step() {
     let meta = FakeMeta::leading();
-    let mut watcher = Watcher::new(meta.as_ref(), 0, CancellationToken::new());
+    let mut watcher =
+        Watcher::new(meta.as_ref(), pb::WatchRequest::default(), CancellationToken::new());
     let mut next = async || watcher.next().await.unwrap().kind.unwrap();
     assert!(matches!(next().await, pb::watch_frame::Kind::Members(_)));
     let pb::watch_frame::Kind::Catalog(part) = next().await else { panic!() };
@@ -648,7 +675,7 @@ async fn a_watcher_that_does_not_read_is_not_sent_each_step_over_the_network_eit
     let meta = FakeMeta::leading();
     let served = meta.serve().await;
     let mut client = Generated::new(channel(&Links::plain(), Role::Meta, &served.address));
-    let watch = client.watch(pb::WatchRequest { version: 0 }).await.unwrap();
+    let watch = client.watch(pb::WatchRequest::default()).await.unwrap();
     let mut frames = watch.into_inner();
     for version in 2..=200 {
         // 400 KB each.
