@@ -167,7 +167,7 @@ fn equal_values(literal: &Value, column_type: ColumnType) -> Result<Vec<Value>, 
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Array, ArrayRef, Float64Array, Int32Array, Int64Array};
+    use arrow::array::{ArrayRef, Float64Array, Int32Array, Int64Array};
     use arrow::datatypes::Int64Type;
     use partita_proto::id::{ColumnId, SchemaVersion};
     use partita_proto::schema::{Column as TableColumn, Semantic, TableOptions};

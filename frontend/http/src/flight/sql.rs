@@ -440,7 +440,7 @@ impl FlightSqlService for SqlFlight {
         query: CommandGetDbSchemas,
         request: Request<Ticket>,
     ) -> Result<Response<Answers<FlightData>>, Status> {
-        one(metadata::databases(&self.catalog(&request)?, query))
+        one(metadata::databases(self.catalog(&request)?.as_ref(), query))
     }
 
     async fn get_flight_info_tables(
@@ -456,7 +456,7 @@ impl FlightSqlService for SqlFlight {
         query: CommandGetTables,
         request: Request<Ticket>,
     ) -> Result<Response<Answers<FlightData>>, Status> {
-        one(metadata::tables(&self.catalog(&request)?, query))
+        one(metadata::tables(self.catalog(&request)?.as_ref(), query))
     }
 
     async fn get_flight_info_table_types(
@@ -507,7 +507,7 @@ impl FlightSqlService for SqlFlight {
         request: Request<Ticket>,
     ) -> Result<Response<Answers<FlightData>>, Status> {
         let database = database_of(request.metadata());
-        let keys = metadata::primary_keys(&self.catalog(&request)?, database, &query);
+        let keys = metadata::primary_keys(self.catalog(&request)?.as_ref(), database, &query);
         one(keys.map_err(arrow_status))
     }
 

@@ -409,7 +409,8 @@ async fn roles_are_for_those_who_ask_for_them() {
     let served = meta.serve().await;
     let frontend = connect(&[&served.address]);
     let addresses = vec![served.address.clone()];
-    let datanode = MetaClient::connect_without_access(addresses, CancellationToken::new());
+    let datanode =
+        MetaClient::connect_without_access(&Links::plain(), addresses, CancellationToken::new());
     ready(&frontend).await;
     ready(&datanode).await;
     assert_eq!(*frontend.catalog().borrow().access, access);
