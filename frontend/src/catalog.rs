@@ -89,7 +89,7 @@ impl CatalogProvider for Databases {
     }
 }
 
-/// The catalogs of one session.
+/// DataFusion's list of catalogs, with the one in which the names of a session resolve.
 #[derive(Debug)]
 struct SessionCatalogs(Arc<dyn CatalogProvider>);
 

@@ -160,7 +160,20 @@ impl Viewer {
     /// 42501 when it may not, the error of a missing object when it may not see the object, and 28P01 when the identity
     /// is no longer valid.
     pub fn check(&self, needs: &[Need]) -> Result<Permit, SqlError> {
-        check(&self.view.catalog().access, &self.identity(), now_ms(), needs).map_err(denied)
+        check(&self.view.catalog().access, &self.identity(), now_ms(), needs)
+            .map_err(|refusal| denied(self.shown(refusal)))
+    }
+
+    /// The refusal, with the name of a database in which the identity sees a table: it is not hidden then.
+    fn shown(&self, refusal: Denied) -> Denied {
+        match refusal {
+            Denied::NotVisible { kind: kind @ "database", name }
+                if self.catalog().databases.contains_key(&name) =>
+            {
+                Denied::NotAllowed { action: Action::Create, kind, name }
+            }
+            refusal => refusal,
+        }
     }
 
     /// A table as the object of a need.

@@ -346,7 +346,7 @@ fn an_organisation_stays_while_something_belongs_to_it() {
     world.change(access(AccessChange::CreateOrg(acme.clone()))).unwrap();
     assert_eq!(refused(world.change(access(AccessChange::CreateOrg(acme.clone())))).0, "42710");
     assert_eq!(refused(world.change(access(AccessChange::CreateOrg(org(2, "acme"))))).0, "42710");
-    let renamed = Org { name: "apex".to_owned(), ..acme.clone() };
+    let renamed = Org { name: "apex".to_owned(), ..acme };
     world.change(access(AccessChange::AlterOrg(renamed))).unwrap();
     let ada = role(&mut world, "ada");
     let join = |org| {

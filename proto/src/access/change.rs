@@ -23,7 +23,7 @@ pub enum AccessChange {
         /// Roles that become members of the new one, with inherited rights; true with the admin option.
         members: Vec<(RoleId, bool)>,
     },
-    /// ALTER ROLE.
+    /// Changes attributes, the password or settings of a role.
     AlterRole {
         /// Role to change.
         role: RoleId,
@@ -46,7 +46,7 @@ pub enum AccessChange {
         /// True if the member has the role's rights without SET ROLE.
         inherit: bool,
     },
-    /// REVOKE of a role.
+    /// Ends a membership, or its admin option only.
     RevokeRole {
         /// Role that loses a member.
         group: RoleId,

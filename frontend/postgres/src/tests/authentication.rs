@@ -94,7 +94,7 @@ async fn current_user(client: &Client) -> String {
 }
 
 fn refusal(result: Result<Client, tokio_postgres::Error>) -> (String, String) {
-    let error = result.err().expect("refused");
+    let error = result.expect_err("refused");
     let error = error.as_db_error().unwrap_or_else(|| panic!("{error}"));
     (error.code().code().to_owned(), error.message().to_owned())
 }

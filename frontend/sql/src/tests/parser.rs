@@ -322,7 +322,6 @@ fn alter_table_takes_several_changes() {
     refused("ALTER TABLE t PARTITION ON COLUMNS (a) (a < 1, a >= 1)", "0A000", "PARTITION ON");
     refused("ALTER TABLE t REPARTITION", "0A000", "REPARTITION");
     refused("ALTER TABLE t DROP COLUMN a, SPLIT AT (1)", "42601", "only action");
-    refused("ALTER TABLE t OWNER TO x", "0A000", "OWNER");
     refused("ALTER TABLE t FROB", "42601", "at or near \"FROB\"");
 }
 

@@ -451,7 +451,7 @@ fn make_role(access: &mut Access, id: RoleId, number: Option<u32>) {
     grant.grant(BOOTSTRAP_ROLE, GrantEntry { grantee, actions, grantable, grantor }).unwrap();
     access.put_grant(grant);
     access.put_org(Org { id: org, name, series_max: None, profile: Profile::Free });
-    let mut token = super::access::full_token();
+    let mut token = access::full_token();
     (token.id, token.owner, token.enabled) = (token_id, id, number == 0);
     token.sha256[0] = u8::try_from(id.0).unwrap();
     access.put_token(token);
