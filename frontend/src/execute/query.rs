@@ -38,6 +38,7 @@ use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::guard::guarded;
 use crate::output::{Output, RowStream};
 use crate::plan_scans::pin_scans;
+use crate::privileges::sees_all;
 use crate::scan::Usage;
 use crate::session::{PlanContext, Planned, Prepared, Session};
 use crate::table::PartitionedTable;
@@ -262,16 +263,17 @@ impl Session {
             return Err(SqlError::internal("a statement without a plan"));
         };
         let table = self.table(&insert.table)?;
-        let partitions = table.partitions.routes().len();
-        let placement = table
-            .placement
-            .to_sql(&table.schema, partitions)
-            .unwrap_or_else(|| "by key range".to_owned());
-        let text = format!(
-            "Ingest: table={}.{}, partitions={partitions}, placement={placement}\n  Values: scanned \
-             into columns, not planned",
-            table.database, table.name
-        );
+        let mut text = format!("Ingest: table={}.{}", table.database, table.name);
+        // The values of a placement are keys of rows.
+        if sees_all(self.viewer(), table.id) {
+            let partitions = table.partitions.routes().len();
+            let placement = table
+                .placement
+                .to_sql(&table.schema, partitions)
+                .unwrap_or_else(|| "by key range".to_owned());
+            text.push_str(&format!(", partitions={partitions}, placement={placement}"));
+        }
+        text.push_str("\n  Values: scanned into columns, not planned");
         Ok(Output::batch(plan_lines::of_text(&text)?).into())
     }
 }

@@ -452,3 +452,18 @@ async fn a_token_that_writes_may_delete_by_predicate() {
     assert_eq!(outcome(&writer, "DELETE FROM t WHERE k IN (SELECT 2)").await, A);
     assert_eq!(cells(&db.batches("SELECT count(*) FROM t").await), [["0"]]);
 }
+
+#[tokio::test]
+async fn boundaries_are_shown_to_those_who_see_all_rows() {
+    let db = world().await;
+    db.tag("ALTER TABLE t SPLIT AT ((5))").await;
+    let table = "SHOW CREATE TABLE t";
+    let insert = "EXPLAIN INSERT INTO t VALUES (1, 1)";
+    assert!(db.lines(table).await.join("\n").contains("SPLIT AT"));
+    assert!(db.lines(insert).await.join("\n").contains("partitions="));
+    let writer = acting(&db, WRITER);
+    let shown = writer.lines(table).await.join("\n");
+    assert!(shown.contains("PRIMARY KEY") && !shown.contains("SPLIT AT"), "{shown}");
+    let shown = writer.lines(insert).await.join("\n");
+    assert!(shown.contains("Ingest: table=public.t") && !shown.contains("partitions="), "{shown}");
+}
