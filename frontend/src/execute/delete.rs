@@ -57,7 +57,7 @@ impl Session {
     ///
     /// A predicate tells by the number of deleted rows, and needs SELECT, as in PostgreSQL. To InfluxDB's clients a
     /// delete is a write, and their tokens need no more for one that names keys, as those clients do.
-    pub(super) fn unread_by(&self, delete: &Delete, table: &Table) -> Option<TableId> {
+    fn unread_by(&self, delete: &Delete, table: &Table) -> Option<TableId> {
         let tells_nothing = match &delete.predicate {
             None => true,
             Some(predicate) => {

@@ -55,7 +55,7 @@ const MATRIX: &[(&str, [Outcome; 4])] = &[
     ("EXPLAIN ANALYZE SELECT * FROM t", [A, A, D, H]),
     ("EXPLAIN INSERT INTO t VALUES (1, 1)", [A, D, A, H]),
     ("EXPLAIN INSERT INTO t SELECT * FROM t", [A, D, D, H]),
-    ("EXPLAIN DELETE FROM t", [A, D, A, H]),
+    ("EXPLAIN DELETE FROM t", [A, D, D, H]),
     ("EXPLAIN DELETE FROM t WHERE v = 1", [A, D, D, H]),
     ("EXPLAIN HOTSPOT t", [A, A, D, H]),
     ("INSERT INTO t VALUES (1, 1)", [A, D, A, H]),
