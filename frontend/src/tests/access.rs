@@ -443,6 +443,24 @@ async fn keys_of_all_rows_are_not_shown_to_a_token_for_some() {
 }
 
 #[tokio::test]
+async fn a_prepared_query_returns_the_rows_that_its_token_may_read_now() {
+    let db = world().await;
+    let permission = |value: i64| {
+        let term = Term { column: "k".to_owned(), values: vec![Value::Int(value)] };
+        let rows = Some(RowPredicate::new(vec![term]).unwrap());
+        Permission { mode: Mode::Read, scope: Scope::Bucket { database: DatabaseId(1), rows } }
+    };
+    let some = with_token(&db, permission(1));
+    some.tag("PREPARE q AS SELECT k FROM t").await;
+    assert_eq!(some.lines("EXECUTE q").await, ["1"]);
+    db.fake.edit_access(|access| {
+        let token = access.token(TokenId::new(7).unwrap()).unwrap().as_ref().clone();
+        access.put_token(Token { permissions: vec![permission(2)], ..token });
+    });
+    assert_eq!(some.lines("EXECUTE q").await, ["2"]);
+}
+
+#[tokio::test]
 async fn a_token_that_writes_may_delete_by_predicate() {
     let db = world().await;
     let scope = Scope::Bucket { database: DatabaseId(1), rows: None };
