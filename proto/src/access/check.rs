@@ -582,9 +582,10 @@ impl<'a> Subject<'a> {
         self.role.superuser && self.token.is_none_or(is_whole)
     }
 
-    /// True without a token, or with one that may do all that its owner may.
+    /// True without a token, or with one that may do all that its owner may, in its owner's organisation.
     fn has_whole_rights(&self) -> bool {
-        self.token.is_none_or(Token::is_unrestricted)
+        let is_whole = |token: &Token| token.is_unrestricted() && token.org == self.login.org;
+        self.token.is_none_or(is_whole)
     }
 
     fn has_rights_of(&self, role: RoleId) -> bool {

@@ -294,6 +294,21 @@ fn organisations_do_not_see_each_other_whatever_was_granted() {
 }
 
 #[test]
+fn a_token_for_an_organisation_has_no_power_over_the_cluster() {
+    let mut access = readers();
+    let everything = vec![Permission { mode: Mode::Both, scope: Scope::Everything }];
+    let org = OrgId::new(1);
+    access.put_token(Token { org, ..token(7, 0, everything) });
+    let id = TokenId::new(7);
+    let who = Identity { token: id, org, ..session(BOOTSTRAP_ROLE) };
+    for action in [Action::Admin, Action::Create, Action::ManageOrg] {
+        assert_eq!(may(&access, &who, action, Object::Cluster), denied("42501"));
+    }
+    let (database, table) = (database(1, BOOTSTRAP_ROLE), table(1, 1, BOOTSTRAP_ROLE));
+    assert_eq!(may(&access, &who, Action::Select, object(&database, &table)), Ok(()));
+}
+
+#[test]
 fn power_over_roles_and_tokens_gives_no_more_power() {
     let mut access = readers();
     let administers = |role| Membership { role, admin_option: true, inherit: false };
