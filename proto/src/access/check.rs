@@ -557,7 +557,9 @@ impl<'a> Subject<'a> {
             return Err(EndReason::SecretChanged);
         }
         let org = token.map_or(login.org, |token| token.org);
-        if org != identity.org {
+        // A token without an owner's organisation, or of another one, would lead out of it.
+        let is_elsewhere = login.org.is_some() && org != login.org;
+        if org != identity.org || is_elsewhere {
             return Err(EndReason::OrgChanged);
         }
         let role: &'a Role = match identity.acting {

@@ -209,6 +209,8 @@ fn an_identity_ends_when_what_it_was_made_of_changes() {
     assert_eq!(reason(password, by_token), None);
     let org = |access: &mut Access| change(access, ADA, |role| role.org = OrgId::new(1));
     assert_eq!(reason(org, ada), Some(EndReason::OrgChanged));
+    // The token stays without one.
+    assert_eq!(reason(org, by_token), Some(EndReason::OrgChanged));
     let no_member = |access: &mut Access| change(access, BOB, |role| role.member_of.clear());
     assert_eq!(reason(no_member, acting), Some(EndReason::ActingRevoked));
 
