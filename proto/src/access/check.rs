@@ -749,7 +749,8 @@ impl<'a> Subject<'a> {
             Action::Admin => administers,
             Action::CreateRole => alters,
             Action::Maintain => alters || id == self.login.id,
-            Action::ManageToken => self.has_rights_of(id),
+            // A token outlives a membership: members do not make tokens of their groups.
+            Action::ManageToken => self.role.superuser || alters || id == self.login.id,
             _ => false,
         };
         Decision::allowed_if(allowed && self.has_whole_rights())

@@ -337,6 +337,10 @@ fn power_over_roles_and_tokens_gives_no_more_power() {
     assert_eq!(ada(Action::ManageToken, role(BOB)), denied("42501"));
     assert_eq!(ada(Action::ManageToken, Object::Token(TokenId::new(8).unwrap())), Ok(()));
     assert_eq!(ada(Action::ManageToken, Object::Token(TokenId::new(7).unwrap())), denied("42704"));
+    // A member makes none for its group; whoever may alter the group does.
+    assert_eq!(ada(Action::ManageToken, role(READERS)), Ok(()));
+    let member = may(&readers(), &session(ADA), Action::ManageToken, role(READERS));
+    assert_eq!(member, denied("42501"));
     let bob = session(BOB);
     let owned = Object::Token(TokenId::new(8).unwrap());
     assert_eq!(may(&access, &bob, Action::ManageToken, owned), Ok(()));
