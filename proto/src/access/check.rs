@@ -730,15 +730,18 @@ impl<'a> Subject<'a> {
     }
 
     fn decide_role(&self, action: Action, id: RoleId) -> Decision {
-        let Some(target) = self.access.role(id).filter(|role| !self.is_foreign(role.org)) else {
+        if self.access.role(id).is_none_or(|role| self.is_foreign(role.org)) {
             return Decision::Hidden;
-        };
+        }
         if action == Action::Select {
             return Decision::Allowed;
         }
         let roles = self.access.roles();
-        // Power over a role must not give more power than the current role has.
-        let is_above = target.superuser || target.admin && !self.role.admin;
+        // Power over a role, and over those that it may become, must not give more power than the current role has.
+        let is_above = role::assumable(roles, id)
+            .iter()
+            .filter_map(|id| roles.get(id))
+            .any(|role| role.superuser || role.admin && !self.role.admin);
         let administers =
             self.role.superuser || !is_above && role::administers(roles, &self.roles, id);
         let alters = administers && self.cluster_actions().contains(Action::CreateRole);

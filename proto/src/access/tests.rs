@@ -344,6 +344,12 @@ fn power_over_roles_and_tokens_gives_no_more_power() {
     let bob = session(BOB);
     let owned = Object::Token(TokenId::new(8).unwrap());
     assert_eq!(may(&access, &bob, Action::ManageToken, owned), Ok(()));
+    // Whoever changes the password of a role becomes what it may become.
+    let membership = Membership { role: BOOTSTRAP_ROLE, admin_option: false, inherit: false };
+    access.put_role(Role { member_of: vec![membership], ..Role::new(READERS, "readers") });
+    for action in [Action::CreateRole, Action::Admin, Action::Maintain, Action::ManageToken] {
+        assert_eq!(may(&access, &session(ADA), action, role(READERS)), denied("42501"));
+    }
 }
 
 #[test]
