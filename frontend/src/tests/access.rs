@@ -377,6 +377,20 @@ async fn the_current_role_owns_what_it_creates() {
 }
 
 #[tokio::test]
+async fn a_granted_right_is_not_given_on_as_an_attribute() {
+    let db = world().await;
+    db.fake.edit_access(|access| {
+        give(access, Target::Cluster, WRITER, &[Action::CreateRole, Action::Create]);
+    });
+    let writer = acting(&db, WRITER);
+    writer.tag("CREATE ROLE plain").await;
+    for attribute in ["CREATEDB", "CREATEROLE"] {
+        let error = writer.error(&format!("CREATE ROLE fresh {attribute}")).await;
+        assert_eq!(error.sqlstate, "42501", "{attribute}");
+    }
+}
+
+#[tokio::test]
 async fn the_name_of_the_client_is_kept_while_there_is_no_password() {
     let db = world().await;
     let anyone = acting(&db, BOOTSTRAP_ROLE);

@@ -557,7 +557,7 @@ impl<'a> Subject<'a> {
             return Err(EndReason::SecretChanged);
         }
         let org = token.map_or(login.org, |token| token.org);
-        // A token without an owner's organisation, or of another one, would lead out of it.
+        // A token of another organisation than its owner's, or of none, would lead out of it.
         let is_elsewhere = login.org.is_some() && org != login.org;
         if org != identity.org || is_elsewhere {
             return Err(EndReason::OrgChanged);
