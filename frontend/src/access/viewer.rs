@@ -122,6 +122,13 @@ impl Viewer {
         self.identity.lock().acting = role;
     }
 
+    /// Expects that this session is about to change the password of the role that it began as, and goes on. Other
+    /// sessions of the role end. The expectation is taken back unless the change is confirmed.
+    pub(crate) fn expect_secret(&self) -> ExpectedSecret<'_> {
+        self.identity.lock().secret_version += 1;
+        ExpectedSecret { viewer: self, is_confirmed: false }
+    }
+
     /// Roles, grants and tokens of the newest catalog.
     pub fn access(&self) -> Arc<Access> {
         Arc::clone(&self.view.catalog().access)
@@ -187,6 +194,28 @@ impl Viewer {
             needs.push(Need::new(Action::Select, self.object(table)?));
         }
         self.check(&needs).map(drop)
+    }
+}
+
+/// Expectation of a password change; see [`Viewer::expect_secret`].
+#[must_use = "the expectation is taken back when it is dropped"]
+pub(crate) struct ExpectedSecret<'a> {
+    viewer: &'a Viewer,
+    is_confirmed: bool,
+}
+
+impl ExpectedSecret<'_> {
+    /// The password was changed.
+    pub(crate) fn confirm(mut self) {
+        self.is_confirmed = true;
+    }
+}
+
+impl Drop for ExpectedSecret<'_> {
+    fn drop(&mut self) {
+        if !self.is_confirmed {
+            self.viewer.identity.lock().secret_version -= 1;
+        }
     }
 }
 

@@ -338,6 +338,25 @@ async fn a_running_statement_ends_with_its_identity() {
 }
 
 #[tokio::test]
+async fn a_session_that_changes_its_password_goes_on() {
+    let db = world().await;
+    let (reader, other) = (acting(&db, READER), acting(&db, READER));
+    for password in ["'first'", "'second'", "NULL", "NULL"] {
+        reader.tag(&format!("ALTER ROLE reader PASSWORD {password}")).await;
+        assert_eq!(reader.one("SELECT count(*) FROM t").await, "2");
+    }
+    assert_eq!(end_of(&other.session).await.sqlstate, "28P01");
+    // A change by somebody else ends it.
+    db.tag("ALTER ROLE reader PASSWORD 'third'").await;
+    assert_eq!(end_of(&reader.session).await.sqlstate, "28P01");
+    // An expectation that did not come true is taken back.
+    let viewer = Arc::clone(acting(&db, READER).session.viewer());
+    let version = viewer.identity().secret_version;
+    drop(viewer.expect_secret());
+    assert_eq!(viewer.identity().secret_version, version);
+}
+
+#[tokio::test]
 async fn the_clock_ends_an_identity_too() {
     let db = world().await;
     let now = crate::access::viewer::now_ms();

@@ -70,7 +70,8 @@ pub struct Identity {
     pub acting: Option<RoleId>,
     /// Token that the client authenticated with.
     pub token: Option<TokenId>,
-    /// Version of the role's password at the beginning of the session; unused with a token.
+    /// Version of the role's password at the beginning of the session, or the one that the session made itself; unused
+    /// with a token. A later one ends the session.
     pub secret_version: u64,
     /// Organisation of the token, or of the role without one.
     pub org: Option<OrgId>,
@@ -553,7 +554,8 @@ impl<'a> Subject<'a> {
         if is_over(login.valid_until_ms) {
             return Err(EndReason::RoleExpired);
         }
-        if token.is_none() && login.secret_version != identity.secret_version {
+        // A session that changes its own password expects the next version.
+        if token.is_none() && login.secret_version > identity.secret_version {
             return Err(EndReason::SecretChanged);
         }
         let org = token.map_or(login.org, |token| token.org);

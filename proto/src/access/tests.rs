@@ -207,6 +207,10 @@ fn an_identity_ends_when_what_it_was_made_of_changes() {
     let password = |access: &mut Access| change(access, ADA, |role| role.secret_version = 1);
     assert_eq!(reason(password, ada), Some(EndReason::SecretChanged));
     assert_eq!(reason(password, by_token), None);
+    // The session that changes the password has expected that.
+    let expecting = Identity { secret_version: 1, ..ada };
+    assert_eq!(reason(password, expecting), None);
+    assert_eq!(reason(|_| {}, expecting), None);
     let org = |access: &mut Access| change(access, ADA, |role| role.org = OrgId::new(1));
     assert_eq!(reason(org, ada), Some(EndReason::OrgChanged));
     // The token stays without one.
