@@ -240,17 +240,20 @@ pub fn viewer_of(state: &dyn Session) -> Result<Arc<Viewer>, SqlError> {
     viewer.ok_or_else(|| SqlError::internal("a system table was read without a session"))
 }
 
-/// Refuses what shows keys or figures of all rows of a table to an identity that may read some of them only.
+/// Refuses what shows keys or figures of all rows of a table to an identity that may read some of them only, or none.
 ///
 /// # Errors
-/// 42501 when the permit restricts the rows.
+/// 42501 when the permit restricts the rows, or is not one to read the table.
 pub(crate) fn check_all_rows(permit: &Permit, table: &Table) -> Result<(), SqlError> {
+    let denied = || {
+        let message = format!("permission denied for table {}", table.name);
+        SqlError::new(INSUFFICIENT_PRIVILEGE, message)
+    };
+    if !permit.covers(table.id, Action::Select) {
+        return Err(denied());
+    }
     match permit.rows(table.id) {
         None => Ok(()),
-        Some(_) => {
-            let message = format!("permission denied for table {}", table.name);
-            Err(SqlError::new(INSUFFICIENT_PRIVILEGE, message)
-                .with_detail("the token is restricted to some rows of the table"))
-        }
+        Some(_) => Err(denied().with_detail("the token is restricted to some rows of the table")),
     }
 }

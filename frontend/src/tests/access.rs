@@ -245,6 +245,27 @@ async fn a_hidden_table_is_like_one_that_does_not_exist() {
 }
 
 #[tokio::test]
+async fn a_table_that_was_not_checked_is_not_dropped() {
+    let db = world().await;
+    // The names mean other objects than those that the permit is for.
+    let permit = db.permit();
+    for (sql, expected) in [
+        ("DROP TABLE t", Some("42P01")),
+        ("DROP TABLE IF EXISTS t", None),
+        ("TRUNCATE t", Some("42P01")),
+        ("DROP DATABASE public", Some("3F000")),
+        ("DROP DATABASE IF EXISTS public", None),
+        ("SHOW PARTITIONS FROM t", Some("42501")),
+    ] {
+        let statement = parser::parse(sql).unwrap().pop().unwrap();
+        let result = Box::pin(db.session.dispatch(&statement, &permit)).await;
+        let code = result.err().map(|error| error.sqlstate);
+        assert_eq!(code.as_deref(), expected, "{sql}");
+    }
+    assert_eq!(db.one("SELECT count(*) FROM t").await, "2");
+}
+
+#[tokio::test]
 async fn many_rows_of_a_prepared_insert_are_checked() {
     let db = world().await;
     let reader = acting(&db, READER);

@@ -312,6 +312,8 @@ pub struct Permit {
     role: RoleId,
     token: Option<TokenId>,
     rows: BTreeMap<TableId, RowPredicate>,
+    tables: BTreeSet<(TableId, Action)>,
+    databases: BTreeSet<(DatabaseId, Action)>,
 }
 
 impl Permit {
@@ -339,10 +341,33 @@ impl Permit {
         self.rows.get(&table)
     }
 
+    /// True if this action on this table was checked. A name may mean another table since the check.
+    #[must_use]
+    pub fn covers(&self, table: TableId, action: Action) -> bool {
+        self.tables.contains(&(table, action))
+    }
+
+    /// True if this action on this database was checked.
+    #[must_use]
+    pub fn covers_database(&self, database: DatabaseId, action: Action) -> bool {
+        self.databases.contains(&(database, action))
+    }
+
+    fn new(access: &Access, role: RoleId, token: Option<TokenId>) -> Self {
+        Self {
+            version: access.version,
+            role,
+            token,
+            rows: BTreeMap::new(),
+            tables: BTreeSet::new(),
+            databases: BTreeSet::new(),
+        }
+    }
+
     /// A permit that nothing was checked for.
     #[cfg(test)]
     pub(crate) fn for_tests(role: RoleId) -> Self {
-        Self { version: 0, role, token: None, rows: BTreeMap::new() }
+        Self::new(&Access::default(), role, None)
     }
 }
 
@@ -370,16 +395,23 @@ pub fn check(
     needs: &[Need],
 ) -> Result<Permit, Denied> {
     let subject = Subject::of(access, identity, now_ms).map_err(Denied::Ended)?;
-    let mut rows = BTreeMap::new();
+    let mut permit = Permit::new(access, subject.role.id, identity.token);
     for need in needs {
         subject.require(need)?;
-        if let Object::Table { database, table } = &need.object
-            && let Some(predicate) = subject.rows(database.id)
-        {
-            rows.insert(table.id, predicate);
+        match &need.object {
+            Object::Table { database, table } => {
+                permit.tables.insert((table.id, need.action));
+                if let Some(predicate) = subject.rows(database.id) {
+                    permit.rows.insert(table.id, predicate);
+                }
+            }
+            Object::Database(database) => {
+                permit.databases.insert((database.id, need.action));
+            }
+            _ => {}
         }
     }
-    Ok(Permit { version: access.version, role: subject.role.id, token: identity.token, rows })
+    Ok(permit)
 }
 
 /// The part of a table that an identity sees; nothing when the identity is no longer valid.

@@ -257,6 +257,9 @@ fn a_token_has_the_rights_that_it_names_and_its_owner_has() {
     let permit = check(&access, &by(8, BOOTSTRAP_ROLE), NOW, &[need]).unwrap();
     assert_eq!(permit.rows(TableId(1)), Some(&rows));
     assert_eq!((permit.role(), permit.token()), (BOOTSTRAP_ROLE, TokenId::new(8)));
+    assert!(permit.covers(TableId(1), Action::Select));
+    assert!(!permit.covers(TableId(1), Action::Own) && !permit.covers(TableId(2), Action::Select));
+    assert!(!permit.covers_database(DatabaseId(1), Action::Select));
 
     // A superuser's token for rows is no superuser's.
     for (action, object) in [
