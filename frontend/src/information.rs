@@ -11,7 +11,9 @@ use partita_proto::schema::{Column, ColumnType, Semantic, TextLength};
 use crate::access::viewer::Viewer;
 use crate::bound_text::bound_text;
 use crate::error::CATALOG;
-use crate::privileges::{current_role, privileges_of, role_closure, role_name, shows_role};
+use crate::privileges::{
+    current_role, privileges_of, role_closure, role_name, shown_role_name, shows_role,
+};
 use crate::sources::Sources;
 use crate::system::SYSTEM;
 use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};
@@ -161,12 +163,11 @@ fn names(table: &Table) -> Vec<Cell> {
 
 fn schemata(viewer: &Viewer) -> Vec<Vec<Cell>> {
     let catalog = viewer.catalog();
-    let access = viewer.access();
     let databases =
         catalog.databases.values().map(|database| (database.name.as_str(), database.owner));
     let fixed = [INFORMATION, SYSTEM].map(|name| (name, BOOTSTRAP_ROLE));
     let row = |(name, owner): (&str, RoleId)| {
-        vec![CATALOG.into(), name.into(), role_name(&access, owner).into(), "UTF8".into()]
+        vec![CATALOG.into(), name.into(), shown_role_name(viewer, owner).into(), "UTF8".into()]
     };
     databases.chain(fixed).map(row).collect()
 }

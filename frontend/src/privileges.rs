@@ -119,6 +119,13 @@ pub fn shows_role(viewer: &Viewer, role: &Role) -> bool {
     viewer.check(&[Need::new(Action::Select, object)]).is_ok()
 }
 
+/// Name of a role for a viewer; as in PostgreSQL, `unknown (OID=7)` for one that the viewer may not know.
+pub fn shown_role_name(viewer: &Viewer, role: RoleId) -> String {
+    let access = viewer.access();
+    let record = access.role(role).filter(|role| shows_role(viewer, role));
+    record.map_or_else(|| format!("unknown (OID={role})"), |role| role.name.clone())
+}
+
 /// Roles that the viewer may know, by id.
 pub fn visible_roles(viewer: &Viewer) -> Vec<Arc<Role>> {
     let access = viewer.access();

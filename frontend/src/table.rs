@@ -88,6 +88,11 @@ impl PartitionedTable {
         &self.table
     }
 
+    /// Rows that scans return; `None`: all of them.
+    pub(crate) fn rows(&self) -> Option<&RowPredicate> {
+        self.rows.as_ref()
+    }
+
     fn new(table: Arc<Table>, view: Arc<ClusterView>, state: Arc<SessionState>) -> Self {
         let schema = &table.schema;
         // Rows in append mode may share a key, so it is no constraint.

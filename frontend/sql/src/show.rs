@@ -18,6 +18,15 @@ use super::partitioning;
 
 /// The CREATE TABLE statement for a table.
 pub fn create_table_sql(table: &Table) -> String {
+    written(table, true)
+}
+
+/// The CREATE TABLE statement for a table without its placement and partition boundaries, which hold keys of rows.
+pub fn create_table_sql_unplaced(table: &Table) -> String {
+    written(table, false)
+}
+
+fn written(table: &Table, is_placed: bool) -> String {
     let schema = table.schema.as_ref();
     let mut items: Vec<String> = schema.columns.iter().map(column_sql).collect();
     let time_index = schema.time_index();
@@ -31,9 +40,11 @@ pub fn create_table_sql(table: &Table) -> String {
         items.push(format!("TIME INDEX ({})", quote(&time.name)));
     }
     let mut sql = format!("CREATE TABLE {} (\n  {}\n)", quote(&table.name), items.join(",\n  "));
-    let cuts: Vec<&Bound> =
-        table.partitions.routes().iter().skip(1).map(|route| &route.range.start).collect();
-    write_partitions(&mut sql, schema, &table.placement, &cuts);
+    if is_placed {
+        let cuts: Vec<&Bound> =
+            table.partitions.routes().iter().skip(1).map(|route| &route.range.start).collect();
+        write_partitions(&mut sql, schema, &table.placement, &cuts);
+    }
     let options = options_of(schema);
     if !options.is_empty() {
         let options: Vec<_> = options

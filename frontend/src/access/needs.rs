@@ -10,8 +10,8 @@
 //!
 //! Rules beyond those of `proto/src/access/check.rs`:
 //! - INSERT needs INSERT although a row replaces the one with its key; UPSERT, which keeps columns of it, UPDATE too;
-//! - DELETE with a predicate needs SELECT on its table too, as in PostgreSQL, except for tokens: to InfluxDB's clients
-//!   a delete is a write;
+//! - DELETE with a predicate needs SELECT on its table too, as in PostgreSQL, except for tokens and a predicate that
+//!   compares key columns with literals: to InfluxDB's clients such a delete is a write;
 //! - a database may be used as soon as anything in it is visible;
 //! - SHOW PARTITIONS and EXPLAIN HOTSPOT show keys of all rows: they need SELECT without a row predicate.
 //!

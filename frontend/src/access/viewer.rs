@@ -122,6 +122,13 @@ impl Viewer {
         self.identity.lock().acting = role;
     }
 
+    /// Expects that this session is about to change the password of the role that it began as, and goes on. Other
+    /// sessions of the role end. The expectation is taken back unless the change is confirmed.
+    pub(crate) fn expect_secret(&self) -> ExpectedSecret<'_> {
+        self.identity.lock().secret_version += 1;
+        ExpectedSecret { viewer: self, is_confirmed: false }
+    }
+
     /// Roles, grants and tokens of the newest catalog.
     pub fn access(&self) -> Arc<Access> {
         Arc::clone(&self.view.catalog().access)
@@ -203,6 +210,28 @@ impl Viewer {
     }
 }
 
+/// Expectation of a password change; see [`Viewer::expect_secret`].
+#[must_use = "the expectation is taken back when it is dropped"]
+pub(crate) struct ExpectedSecret<'a> {
+    viewer: &'a Viewer,
+    is_confirmed: bool,
+}
+
+impl ExpectedSecret<'_> {
+    /// The password was changed.
+    pub(crate) fn confirm(mut self) {
+        self.is_confirmed = true;
+    }
+}
+
+impl Drop for ExpectedSecret<'_> {
+    fn drop(&mut self) {
+        if !self.is_confirmed {
+            self.viewer.identity.lock().secret_version -= 1;
+        }
+    }
+}
+
 fn sights(catalog: &Catalog, identity: &Identity) -> HashMap<TableId, Sight> {
     let now = now_ms();
     let mut sights = HashMap::new();
@@ -224,17 +253,20 @@ pub fn viewer_of(state: &dyn Session) -> Result<Arc<Viewer>, SqlError> {
     viewer.ok_or_else(|| SqlError::internal("a system table was read without a session"))
 }
 
-/// Refuses what shows keys or figures of all rows of a table to an identity that may read some of them only.
+/// Refuses what shows keys or figures of all rows of a table to an identity that may read some of them only, or none.
 ///
 /// # Errors
-/// 42501 when the permit restricts the rows.
+/// 42501 when the permit restricts the rows, or is not one to read the table.
 pub(crate) fn check_all_rows(permit: &Permit, table: &Table) -> Result<(), SqlError> {
+    let denied = || {
+        let message = format!("permission denied for table {}", table.name);
+        SqlError::new(INSUFFICIENT_PRIVILEGE, message)
+    };
+    if !permit.covers(table.id, Action::Select) {
+        return Err(denied());
+    }
     match permit.rows(table.id) {
         None => Ok(()),
-        Some(_) => {
-            let message = format!("permission denied for table {}", table.name);
-            Err(SqlError::new(INSUFFICIENT_PRIVILEGE, message)
-                .with_detail("the token is restricted to some rows of the table"))
-        }
+        Some(_) => Err(denied().with_detail("the token is restricted to some rows of the table")),
     }
 }

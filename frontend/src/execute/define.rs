@@ -1,6 +1,6 @@
 //! DDL: turns statements about databases and tables into changes for meta.
 
-use partita_proto::access::Permit;
+use partita_proto::access::{Action, Permit};
 use partita_proto::schema::Semantic;
 use partita_proto::service::{Ddl, TableChange};
 use partita_proto::value::Value;
@@ -43,9 +43,13 @@ impl Session {
         permit: &Permit,
     ) -> Result<Output, SqlError> {
         let DropDatabase { name, if_exists } = drop.clone();
-        // A database that the identity does not see does not exist: nothing was checked for it.
-        if if_exists && !self.catalog().databases.contains_key(&name) {
-            return Ok(not_there(false, "DROP DATABASE", &format!("database \"{name}\"")));
+        // A database that was not checked does not exist: the identity did not see it then, or it is another one now.
+        let named = self.catalog().databases.get(&name).map(|database| database.id);
+        if !named.is_some_and(|id| permit.covers_database(id, Action::Own)) {
+            return match if_exists {
+                true => Ok(not_there(false, "DROP DATABASE", &format!("database \"{name}\""))),
+                false => Err(SqlError::undefined_database(&name)),
+            };
         }
         let ddl = Ddl::DropDatabase { name: name.clone(), if_exists };
         let changed = self.frontend().change(permit, ddl).await?;
@@ -138,17 +142,20 @@ impl Session {
     ) -> Result<Output, SqlError> {
         let mut notices = Vec::new();
         if !drop.if_exists {
-            // All tables are checked before the first is dropped.
+            // All tables are looked up before the first is dropped.
             for table in &drop.tables {
-                self.table(table)?;
+                self.check_covered(table, Action::Own, permit)?;
             }
         }
         for table in &drop.tables {
             let (database, name) = self.named(table);
-            // A table that the identity does not see does not exist: nothing was checked for it.
-            let is_visible = self.catalog().table(&database, &name).is_some();
+            let named = self.catalog().table(&database, &name).map(|table| table.id);
+            let is_covered = named.is_some_and(|id| permit.covers(id, Action::Own));
+            if named.is_some() && !is_covered && !drop.if_exists {
+                return Err(SqlError::undefined_table(&name));
+            }
             let ddl = Ddl::DropTable { database, name: name.clone(), if_exists: drop.if_exists };
-            if !is_visible || !self.frontend().change(permit, ddl).await? {
+            if !is_covered || !self.frontend().change(permit, ddl).await? {
                 notices.push(skipping(&format!("table \"{name}\""), "does not exist"));
             }
         }
@@ -161,13 +168,29 @@ impl Session {
         permit: &Permit,
     ) -> Result<Output, SqlError> {
         for table in tables {
-            self.table(table)?;
+            self.check_covered(table, Action::Truncate, permit)?;
         }
         for table in tables {
+            self.check_covered(table, Action::Truncate, permit)?;
             let (database, name) = self.named(table);
             self.frontend().change(permit, Ddl::TruncateTable { database, name }).await?;
         }
         Ok(Output::done("TRUNCATE TABLE"))
+    }
+
+    /// Checks that a name means a table that the permit is for. Another one does not exist: the identity did not see it
+    /// when it was checked, or the name was another table's.
+    fn check_covered(
+        &self,
+        name: &TableName,
+        action: Action,
+        permit: &Permit,
+    ) -> Result<(), SqlError> {
+        let table = self.table(name)?;
+        match permit.covers(table.id, action) {
+            true => Ok(()),
+            false => Err(SqlError::undefined_table(&table.name)),
+        }
     }
 
     fn named(&self, table: &TableName) -> (String, String) {

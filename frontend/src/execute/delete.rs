@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::sql::parser::Statement as PlannerStatement;
-use datafusion::sql::sqlparser::ast::{SetExpr, Statement as Ast};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Ident, SetExpr, Statement as Ast, UnaryOperator,
+};
 use futures::StreamExt;
 use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
@@ -54,9 +56,15 @@ impl Session {
     /// The table, if the DELETE tells nothing about its rows: finding their keys is no read then.
     ///
     /// A predicate tells by the number of deleted rows, and needs SELECT, as in PostgreSQL. To InfluxDB's clients a
-    /// delete is a write, and their tokens need no more for it.
-    pub(super) fn unread_by(&self, delete: &Delete, table: &Table) -> Option<TableId> {
-        (delete.predicate.is_none() || self.identity().token.is_some()).then_some(table.id)
+    /// delete is a write, and their tokens need no more for one that names keys, as those clients do.
+    fn unread_by(&self, delete: &Delete, table: &Table) -> Option<TableId> {
+        let tells_nothing = match &delete.predicate {
+            None => true,
+            Some(predicate) => {
+                self.identity().token.is_some() && names_keys_only(predicate, delete, table)
+            }
+        };
+        tells_nothing.then_some(table.id)
     }
 
     /// The query that finds the keys of the rows to delete.
@@ -94,6 +102,80 @@ impl Session {
     fn key_columns(&self, table: &Table) -> Result<Vec<String>, SqlError> {
         let plan = self.frontend().view().plan(self.frontend().state(), table)?;
         Ok(plan.delete_columns())
+    }
+}
+
+/// True if a predicate is made of AND and comparisons of key columns with literals.
+fn names_keys_only(predicate: &Expr, delete: &Delete, table: &Table) -> bool {
+    let is_key = |expr: &Expr| is_key_column(expr, delete, table);
+    let mut pending = vec![predicate];
+    while let Some(part) = pending.pop() {
+        let fits = match part {
+            Expr::Nested(inner) => {
+                pending.push(inner.as_ref());
+                true
+            }
+            Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+                pending.extend([left.as_ref(), right.as_ref()]);
+                true
+            }
+            Expr::BinaryOp {
+                left,
+                op:
+                    BinaryOperator::Eq
+                    | BinaryOperator::Lt
+                    | BinaryOperator::LtEq
+                    | BinaryOperator::Gt
+                    | BinaryOperator::GtEq,
+                right,
+            } => {
+                is_key(left.as_ref()) && is_literal(right.as_ref())
+                    || is_literal(left.as_ref()) && is_key(right.as_ref())
+            }
+            Expr::InList { expr, list, negated: false } => {
+                is_key(expr.as_ref()) && list.iter().all(is_literal)
+            }
+            Expr::Between { expr, negated: false, low, high } => {
+                is_key(expr.as_ref()) && is_literal(low.as_ref()) && is_literal(high.as_ref())
+            }
+            _ => false,
+        };
+        if !fits {
+            return false;
+        }
+    }
+    true
+}
+
+/// True for the name of a key column, with the table or its alias before it or not.
+fn is_key_column(expr: &Expr, delete: &Delete, table: &Table) -> bool {
+    let name_of = |ident: &Ident| match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_lowercase(),
+    };
+    let column = match expr {
+        Expr::Identifier(column) => column,
+        Expr::CompoundIdentifier(parts) => {
+            let [qualifier, column] = parts.as_slice() else { return false };
+            if name_of(qualifier) != *delete.alias.as_ref().unwrap_or(&table.name) {
+                return false;
+            }
+            column
+        }
+        _ => return false,
+    };
+    let name = name_of(column);
+    table.schema.key_columns().any(|key| key.name == name)
+}
+
+/// True for a constant as it is written, with a sign or a type before it or not, and for a parameter.
+fn is_literal(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(_) | Expr::TypedString(_) => true,
+        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => {
+            matches!(expr.as_ref(), Expr::Value(_))
+        }
+        _ => false,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Queries: DataFusion plans them and they run over the partitions; a query is planned again if its partitions
 //! changed before its first row.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::ObjectName;
 use futures::StreamExt;
-use partita_proto::access::{Action, Need};
+use partita_proto::access::{Action, Need, RowPredicate};
 use partita_proto::catalog::Table;
 use partita_proto::id::TableId;
 use partita_sql::adapted::adapt;
@@ -38,6 +39,7 @@ use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::guard::guarded;
 use crate::output::{Output, RowStream};
 use crate::plan_scans::pin_scans;
+use crate::privileges::sees_all;
 use crate::scan::Usage;
 use crate::session::{PlanContext, Planned, Prepared, Session};
 use crate::table::PartitionedTable;
@@ -154,24 +156,34 @@ impl Session {
         Ok(Running { plan: physical, schema, stream: Box::pin(stream), tables })
     }
 
-    /// Checks that the identity may read every stored table of a plan, and returns these tables.
+    /// Checks that the identity may read every stored table of a plan, and that the plan reads no other rows of them,
+    /// and returns these tables.
     fn check_tables(
         &self,
         logical: &LogicalPlan,
         unread: Option<TableId>,
     ) -> Result<Vec<TableId>, SqlError> {
-        let tables = tables_of(logical)?;
+        let scans = scans_of(logical)?;
+        let tables: BTreeMap<TableId, &Arc<Table>> =
+            scans.iter().map(|(table, _)| (table.id, table)).collect();
         let mut needs = Vec::with_capacity(tables.len());
-        for table in tables.iter().filter(|table| Some(table.id) != unread) {
+        for table in tables.values().filter(|table| Some(table.id) != unread) {
             // The owner may be another one since the plan was made.
             let newest = self.frontend().view().newest(table);
             let newest = newest.ok_or_else(|| SqlError::undefined_table(&table.name))?;
             needs.push(Need::new(Action::Select, self.viewer().object(&newest)?));
         }
         if !needs.is_empty() {
-            drop(self.viewer().check(&needs)?);
+            let permit = self.viewer().check(&needs)?;
+            for (table, planned) in scans.iter().filter(|(table, _)| Some(table.id) != unread) {
+                // The rights have changed since the plan was made: another plan has the rows of now.
+                if permit.rows(table.id) != planned.as_ref() {
+                    let message = format!("the rights on table {} have changed", table.name);
+                    return Err(SqlError::new(STALE, message));
+                }
+            }
         }
-        Ok(tables.iter().map(|table| table.id).collect())
+        Ok(tables.into_keys().collect())
     }
 
     /// The logical plan of a prepared query. The cached one is valid while the catalog and the session's database, time
@@ -216,13 +228,8 @@ impl Session {
     pub(super) async fn explain(&self, explain: &Explain) -> Result<Executed, SqlError> {
         match self.explained(explain)? {
             Some(statement) => {
-                let unread = match explain.statement.as_ref() {
-                    Statement::Delete(delete) => {
-                        self.unread_by(delete, self.table(&delete.table)?.as_ref())
-                    }
-                    _ => None,
-                };
-                Ok(self.start(&Source::Statement(&statement), None, unread).await?.into())
+                // The plan of a DELETE has figures of the rows, and needs SELECT like any other.
+                Ok(self.start(&Source::Statement(&statement), None, None).await?.into())
             }
             None => self.explain_values(explain),
         }
@@ -262,16 +269,17 @@ impl Session {
             return Err(SqlError::internal("a statement without a plan"));
         };
         let table = self.table(&insert.table)?;
-        let partitions = table.partitions.routes().len();
-        let placement = table
-            .placement
-            .to_sql(&table.schema, partitions)
-            .unwrap_or_else(|| "by key range".to_owned());
-        let text = format!(
-            "Ingest: table={}.{}, partitions={partitions}, placement={placement}\n  Values: scanned \
-             into columns, not planned",
-            table.database, table.name
-        );
+        let mut text = format!("Ingest: table={}.{}", table.database, table.name);
+        // The values of a placement are keys of rows.
+        if sees_all(self.viewer(), table.id) {
+            let partitions = table.partitions.routes().len();
+            let placement = table
+                .placement
+                .to_sql(&table.schema, partitions)
+                .unwrap_or_else(|| "by key range".to_owned());
+            text.push_str(&format!(", partitions={partitions}, placement={placement}"));
+        }
+        text.push_str("\n  Values: scanned into columns, not planned");
         Ok(Output::batch(plan_lines::of_text(&text)?).into())
     }
 }
@@ -530,19 +538,17 @@ fn check(logical: &LogicalPlan) -> Result<(), SqlError> {
     }
 }
 
-/// Stored tables that a plan reads, subqueries included.
-fn tables_of(logical: &LogicalPlan) -> Result<Vec<Arc<Table>>, SqlError> {
-    let mut tables: Vec<Arc<Table>> = Vec::new();
+/// Stored tables that a plan reads, subqueries included, each with the rows that its scan is restricted to.
+fn scans_of(logical: &LogicalPlan) -> Result<Vec<(Arc<Table>, Option<RowPredicate>)>, SqlError> {
+    let mut scans: Vec<(Arc<Table>, Option<RowPredicate>)> = Vec::new();
     logical.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node {
             let provider = source_as_provider(&scan.source)?;
-            if let Some(stored) = provider.downcast_ref::<PartitionedTable>()
-                && tables.iter().all(|table| table.id != stored.table().id)
-            {
-                tables.push(Arc::clone(stored.table()));
+            if let Some(stored) = provider.downcast_ref::<PartitionedTable>() {
+                scans.push((Arc::clone(stored.table()), stored.rows().cloned()));
             }
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    Ok(tables)
+    Ok(scans)
 }

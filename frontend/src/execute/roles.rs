@@ -8,6 +8,7 @@
 //!
 //! Invariants:
 //! - needs and changes come from one plan, so that nothing is changed that was not checked;
+//! - a session that changes its own password goes on, and others of the role end;
 //! - a password becomes a verifier here, and the text of a token leaves in the rows of CREATE TOKEN only.
 
 mod attributes;
@@ -17,7 +18,8 @@ mod plan;
 mod rights;
 mod tokens;
 
-use partita_proto::access::{Action, Need, Object};
+use partita_proto::access::{AccessChange, Action, Need, Object};
+use partita_proto::service::Ddl;
 use partita_sql::access_statement::{AccessStatement, RoleName, SetRole};
 
 use self::names::Names;
@@ -74,6 +76,18 @@ fn planned(
     }
 }
 
+/// True if a change gives another password to the role that the session began as. With the same one, meta changes
+/// nothing.
+fn changes_own_password(viewer: &Viewer, change: &Ddl) -> bool {
+    let Ddl::Access(change) = change else { return false };
+    let AccessChange::AlterRole { role, edit } = change.as_ref() else { return false };
+    let (identity, access) = (viewer.identity(), viewer.access());
+    let former = access.role(identity.login).map(|role| &role.verifier);
+    identity.token.is_none()
+        && *role == identity.login
+        && edit.verifier.as_ref().is_some_and(|verifier| Some(verifier) != former)
+}
+
 impl Session {
     /// Runs a statement about who may do what.
     ///
@@ -88,12 +102,18 @@ impl Session {
         let plan = planned(&Names::new(self.viewer(), &database)?, statement, Some(self))?;
         let permit = self.viewer().check(&plan.needs)?;
         for (position, change) in plan.changes.into_iter().enumerate() {
+            // Dropped when the change fails or is cancelled.
+            let secret =
+                changes_own_password(self.viewer(), &change).then(|| self.viewer().expect_secret());
             if let Err(error) = self.frontend().change(&permit, change).await {
                 let is_partial = position > 0 && error.detail.is_none();
                 return Err(match is_partial {
                     true => error.with_detail("Earlier changes of the statement took effect."),
                     false => error,
                 });
+            }
+            if let Some(secret) = secret {
+                secret.confirm();
             }
         }
         match plan.rows {

@@ -8,7 +8,7 @@ use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
 use partita_proto::load::LoadRequest;
 use partita_proto::schema::{Column, Semantic};
-use partita_sql::show::create_table_sql;
+use partita_sql::show::{create_table_sql, create_table_sql_unplaced};
 use partita_sql::statement::{Show, TableName};
 
 use crate::access::viewer::check_all_rows;
@@ -18,6 +18,7 @@ use crate::error::SqlError;
 use crate::hotspot::shown::explain_hotspot;
 use crate::information::semantic;
 use crate::output::Output;
+use crate::privileges::sees_all;
 use crate::session::Session;
 
 impl Session {
@@ -36,7 +37,12 @@ impl Session {
             }
             Show::CreateTable(name) => {
                 let table = self.table(name)?;
-                let row = vec![Some(table.name.clone()), Some(create_table_sql(&table))];
+                // Boundaries are keys of rows.
+                let sql = match sees_all(self.viewer(), table.id) {
+                    true => create_table_sql(&table),
+                    false => create_table_sql_unplaced(&table),
+                };
+                let row = vec![Some(table.name.clone()), Some(sql)];
                 Output::text(&["Table", "Create Table"], &[row])
             }
             Show::Columns(name) => {

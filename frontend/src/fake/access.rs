@@ -126,7 +126,7 @@ fn edit_role(role: &mut Role, edit: RoleEdit) {
     role.admin = edit.admin.unwrap_or(role.admin);
     role.org = edit.org.unwrap_or(role.org);
     role.valid_until_ms = edit.valid_until_ms.unwrap_or(role.valid_until_ms);
-    if let Some(verifier) = edit.verifier {
+    if let Some(verifier) = edit.verifier.filter(|verifier| *verifier != role.verifier) {
         role.verifier = verifier;
         role.secret_version += 1;
     }

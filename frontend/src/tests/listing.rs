@@ -195,3 +195,17 @@ async fn the_standard_views_of_rights_show_those_of_the_viewer() {
         "SELECT schema_owner FROM information_schema.schemata WHERE schema_name = 'public'";
     assert_eq!(lines(&world.reader, owners).await, ["partita"]);
 }
+
+#[tokio::test]
+async fn show_grants_shows_what_the_tables_of_rights_show() {
+    let world = World::new().await;
+    world.db.tag("CREATE ROLE maker").await;
+    world.db.tag("GRANT CREATE ON CLUSTER TO maker").await;
+    let all = lines(&world.db.session, "SHOW GRANTS").await.join("\n");
+    assert!(all.contains("cluster") && all.contains("reader"), "{all}");
+    let seen = lines(&world.reader, "SHOW GRANTS").await.join("\n");
+    assert!(!seen.contains("cluster") && seen.contains("reader"), "{seen}");
+    assert_eq!(lines(&world.token, "SHOW GRANTS").await, [""; 0]);
+    let error = world.token.execute("SHOW GRANTS FOR reader").await.err().unwrap();
+    assert_eq!(error.sqlstate, "42704");
+}

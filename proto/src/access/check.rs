@@ -70,7 +70,8 @@ pub struct Identity {
     pub acting: Option<RoleId>,
     /// Token that the client authenticated with.
     pub token: Option<TokenId>,
-    /// Version of the role's password at the beginning of the session; unused with a token.
+    /// Version of the role's password at the beginning of the session, or the one that the session made itself; unused
+    /// with a token. A later one ends the session.
     pub secret_version: u64,
     /// Organisation of the token, or of the role without one.
     pub org: Option<OrgId>,
@@ -311,6 +312,8 @@ pub struct Permit {
     role: RoleId,
     token: Option<TokenId>,
     rows: BTreeMap<TableId, RowPredicate>,
+    tables: BTreeSet<(TableId, Action)>,
+    databases: BTreeSet<(DatabaseId, Action)>,
 }
 
 impl Permit {
@@ -338,10 +341,33 @@ impl Permit {
         self.rows.get(&table)
     }
 
+    /// True if this action on this table was checked. A name may mean another table since the check.
+    #[must_use]
+    pub fn covers(&self, table: TableId, action: Action) -> bool {
+        self.tables.contains(&(table, action))
+    }
+
+    /// True if this action on this database was checked.
+    #[must_use]
+    pub fn covers_database(&self, database: DatabaseId, action: Action) -> bool {
+        self.databases.contains(&(database, action))
+    }
+
+    fn new(access: &Access, role: RoleId, token: Option<TokenId>) -> Self {
+        Self {
+            version: access.version,
+            role,
+            token,
+            rows: BTreeMap::new(),
+            tables: BTreeSet::new(),
+            databases: BTreeSet::new(),
+        }
+    }
+
     /// A permit that nothing was checked for.
     #[cfg(test)]
     pub(crate) fn for_tests(role: RoleId) -> Self {
-        Self { version: 0, role, token: None, rows: BTreeMap::new() }
+        Self::new(&Access::default(), role, None)
     }
 }
 
@@ -369,16 +395,23 @@ pub fn check(
     needs: &[Need],
 ) -> Result<Permit, Denied> {
     let subject = Subject::of(access, identity, now_ms).map_err(Denied::Ended)?;
-    let mut rows = BTreeMap::new();
+    let mut permit = Permit::new(access, subject.role.id, identity.token);
     for need in needs {
         subject.require(need)?;
-        if let Object::Table { database, table } = &need.object
-            && let Some(predicate) = subject.rows(database.id)
-        {
-            rows.insert(table.id, predicate);
+        match &need.object {
+            Object::Table { database, table } => {
+                permit.tables.insert((table.id, need.action));
+                if let Some(predicate) = subject.rows(database.id) {
+                    permit.rows.insert(table.id, predicate);
+                }
+            }
+            Object::Database(database) => {
+                permit.databases.insert((database.id, need.action));
+            }
+            _ => {}
         }
     }
-    Ok(Permit { version: access.version, role: subject.role.id, token: identity.token, rows })
+    Ok(permit)
 }
 
 /// The part of a table that an identity sees; nothing when the identity is no longer valid.
@@ -553,11 +586,14 @@ impl<'a> Subject<'a> {
         if is_over(login.valid_until_ms) {
             return Err(EndReason::RoleExpired);
         }
-        if token.is_none() && login.secret_version != identity.secret_version {
+        // A session that changes its own password expects the next version.
+        if token.is_none() && login.secret_version > identity.secret_version {
             return Err(EndReason::SecretChanged);
         }
         let org = token.map_or(login.org, |token| token.org);
-        if org != identity.org {
+        // A token of another organisation than its owner's, or of none, would lead out of it.
+        let is_elsewhere = login.org.is_some() && org != login.org;
+        if org != identity.org || is_elsewhere {
             return Err(EndReason::OrgChanged);
         }
         let role: &'a Role = match identity.acting {
@@ -582,9 +618,10 @@ impl<'a> Subject<'a> {
         self.role.superuser && self.token.is_none_or(is_whole)
     }
 
-    /// True without a token, or with one that may do all that its owner may.
+    /// True without a token, or with one that may do all that its owner may, in its owner's organisation.
     fn has_whole_rights(&self) -> bool {
-        self.token.is_none_or(Token::is_unrestricted)
+        let is_whole = |token: &Token| token.is_unrestricted() && token.org == self.login.org;
+        self.token.is_none_or(is_whole)
     }
 
     fn has_rights_of(&self, role: RoleId) -> bool {
@@ -727,15 +764,18 @@ impl<'a> Subject<'a> {
     }
 
     fn decide_role(&self, action: Action, id: RoleId) -> Decision {
-        let Some(target) = self.access.role(id).filter(|role| !self.is_foreign(role.org)) else {
+        if self.access.role(id).is_none_or(|role| self.is_foreign(role.org)) {
             return Decision::Hidden;
-        };
+        }
         if action == Action::Select {
             return Decision::Allowed;
         }
         let roles = self.access.roles();
-        // Power over a role must not give more power than the current role has.
-        let is_above = target.superuser || target.admin && !self.role.admin;
+        // Power over a role, and over those that it may become, must not give more power than the current role has.
+        let is_above = role::assumable(roles, id)
+            .iter()
+            .filter_map(|id| roles.get(id))
+            .any(|role| role.superuser || role.admin && !self.role.admin);
         let administers =
             self.role.superuser || !is_above && role::administers(roles, &self.roles, id);
         let alters = administers && self.cluster_actions().contains(Action::CreateRole);
@@ -746,7 +786,8 @@ impl<'a> Subject<'a> {
             Action::Admin => administers,
             Action::CreateRole => alters,
             Action::Maintain => alters || id == self.login.id,
-            Action::ManageToken => self.has_rights_of(id),
+            // A token outlives a membership: members do not make tokens of their groups.
+            Action::ManageToken => self.role.superuser || alters || id == self.login.id,
             _ => false,
         };
         Decision::allowed_if(allowed && self.has_whole_rights())

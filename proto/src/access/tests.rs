@@ -207,8 +207,14 @@ fn an_identity_ends_when_what_it_was_made_of_changes() {
     let password = |access: &mut Access| change(access, ADA, |role| role.secret_version = 1);
     assert_eq!(reason(password, ada), Some(EndReason::SecretChanged));
     assert_eq!(reason(password, by_token), None);
+    // The session that changes the password has expected that.
+    let expecting = Identity { secret_version: 1, ..ada };
+    assert_eq!(reason(password, expecting), None);
+    assert_eq!(reason(|_| {}, expecting), None);
     let org = |access: &mut Access| change(access, ADA, |role| role.org = OrgId::new(1));
     assert_eq!(reason(org, ada), Some(EndReason::OrgChanged));
+    // The token stays without one.
+    assert_eq!(reason(org, by_token), Some(EndReason::OrgChanged));
     let no_member = |access: &mut Access| change(access, BOB, |role| role.member_of.clear());
     assert_eq!(reason(no_member, acting), Some(EndReason::ActingRevoked));
 
@@ -251,6 +257,9 @@ fn a_token_has_the_rights_that_it_names_and_its_owner_has() {
     let permit = check(&access, &by(8, BOOTSTRAP_ROLE), NOW, &[need]).unwrap();
     assert_eq!(permit.rows(TableId(1)), Some(&rows));
     assert_eq!((permit.role(), permit.token()), (BOOTSTRAP_ROLE, TokenId::new(8)));
+    assert!(permit.covers(TableId(1), Action::Select));
+    assert!(!permit.covers(TableId(1), Action::Own) && !permit.covers(TableId(2), Action::Select));
+    assert!(!permit.covers_database(DatabaseId(1), Action::Select));
 
     // A superuser's token for rows is no superuser's.
     for (action, object) in [
@@ -294,6 +303,21 @@ fn organisations_do_not_see_each_other_whatever_was_granted() {
 }
 
 #[test]
+fn a_token_for_an_organisation_has_no_power_over_the_cluster() {
+    let mut access = readers();
+    let everything = vec![Permission { mode: Mode::Both, scope: Scope::Everything }];
+    let org = OrgId::new(1);
+    access.put_token(Token { org, ..token(7, 0, everything) });
+    let id = TokenId::new(7);
+    let who = Identity { token: id, org, ..session(BOOTSTRAP_ROLE) };
+    for action in [Action::Admin, Action::Create, Action::ManageOrg] {
+        assert_eq!(may(&access, &who, action, Object::Cluster), denied("42501"));
+    }
+    let (database, table) = (database(1, BOOTSTRAP_ROLE), table(1, 1, BOOTSTRAP_ROLE));
+    assert_eq!(may(&access, &who, Action::Select, object(&database, &table)), Ok(()));
+}
+
+#[test]
 fn power_over_roles_and_tokens_gives_no_more_power() {
     let mut access = readers();
     let administers = |role| Membership { role, admin_option: true, inherit: false };
@@ -320,9 +344,19 @@ fn power_over_roles_and_tokens_gives_no_more_power() {
     assert_eq!(ada(Action::ManageToken, role(BOB)), denied("42501"));
     assert_eq!(ada(Action::ManageToken, Object::Token(TokenId::new(8).unwrap())), Ok(()));
     assert_eq!(ada(Action::ManageToken, Object::Token(TokenId::new(7).unwrap())), denied("42704"));
+    // A member makes none for its group; whoever may alter the group does.
+    assert_eq!(ada(Action::ManageToken, role(READERS)), Ok(()));
+    let member = may(&readers(), &session(ADA), Action::ManageToken, role(READERS));
+    assert_eq!(member, denied("42501"));
     let bob = session(BOB);
     let owned = Object::Token(TokenId::new(8).unwrap());
     assert_eq!(may(&access, &bob, Action::ManageToken, owned), Ok(()));
+    // Whoever changes the password of a role becomes what it may become.
+    let membership = Membership { role: BOOTSTRAP_ROLE, admin_option: false, inherit: false };
+    access.put_role(Role { member_of: vec![membership], ..Role::new(READERS, "readers") });
+    for action in [Action::CreateRole, Action::Admin, Action::Maintain, Action::ManageToken] {
+        assert_eq!(may(&access, &session(ADA), action, role(READERS)), denied("42501"));
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use partita_frontend::access::viewer::Viewer;
-use partita_frontend::privileges::{database_acl, role_name, sees_all, table_acl};
+use partita_frontend::privileges::{database_acl, sees_all, shown_role_name, table_acl};
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_proto::schema::TextLength;
@@ -602,12 +602,11 @@ fn databases(_: &Objects, viewer: &Viewer) -> Vec<Row> {
 }
 
 fn tables(_: &Objects, viewer: &Viewer) -> Vec<Row> {
-    let access = viewer.access();
     let row = |table: &Arc<Table>| -> Row {
         vec![
             ("schemaname", table.database.as_str().into()),
             ("tablename", table.name.as_str().into()),
-            ("tableowner", role_name(&access, table.owner).into()),
+            ("tableowner", shown_role_name(viewer, table.owner).into()),
             ("hasindexes", has_key(table).into()),
             ("hasrules", false.into()),
             ("hastriggers", false.into()),

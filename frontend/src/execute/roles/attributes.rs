@@ -215,11 +215,13 @@ fn check_attributes(names: &Names<'_>, options: &RoleOptions, verb: &str) -> Res
     if names.is_superuser() {
         return Ok(());
     }
+    // Grants, which end with a membership, do not become attributes, which stay.
+    let current = &names.current;
     let attributes = [
         ("SUPERUSER", options.superuser, false),
-        ("CREATEDB", options.create_db, names.may(Action::Create, Object::Cluster)),
-        ("CREATEROLE", options.create_role, names.may(Action::CreateRole, Object::Cluster)),
-        ("ADMIN", options.admin, names.may(Action::Admin, Object::Cluster)),
+        ("CREATEDB", options.create_db, current.create_db),
+        ("CREATEROLE", options.create_role, current.create_role),
+        ("ADMIN", options.admin, current.admin),
     ];
     for (name, value, has) in attributes {
         // A new role may be said to lack what it lacks anyway.

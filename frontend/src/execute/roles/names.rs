@@ -13,6 +13,7 @@ use super::plan::INSUFFICIENT_PRIVILEGE;
 use crate::access::viewer::Viewer;
 use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::{SqlError, UNDEFINED_OBJECT};
+use crate::privileges::shows_role;
 
 /// Names that a client may use, as of the start of its statement.
 pub(super) struct Names<'a> {
@@ -62,7 +63,7 @@ impl<'a> Names<'a> {
     /// A role by name.
     ///
     /// # Errors
-    /// When it does not exist, or belongs to another organisation.
+    /// When it does not exist, or the client may not know it.
     pub(super) fn role(&self, name: &RoleName) -> Result<Arc<Role>, SqlError> {
         let name = match name {
             RoleName::CurrentUser => return Ok(Arc::clone(&self.current)),
@@ -73,7 +74,7 @@ impl<'a> Names<'a> {
             RoleName::Named(name) => name,
         };
         let role = self.access.role_by_name(name).ok_or_else(|| undefined(name))?;
-        if self.may(Action::Select, role_object(role)) {
+        if shows_role(self.viewer, role) {
             return Ok(Arc::clone(role));
         }
         Err(undefined(name))
@@ -108,7 +109,7 @@ impl<'a> Names<'a> {
     /// Name of a role for the client; `None` if the client may not see it.
     pub(super) fn shown_role(&self, id: RoleId) -> Option<String> {
         let role = self.access.role(id)?;
-        self.may(Action::Select, role_object(role)).then(|| role.name.clone())
+        shows_role(self.viewer, role).then(|| role.name.clone())
     }
 
     /// Organisation by name.

@@ -241,7 +241,8 @@ pub(super) fn show(names: &Names<'_>, role: Option<&RoleName>) -> Result<Plan, S
     for grant in names.access.grants() {
         let grant: &Grant = grant;
         let object = match grant.target() {
-            Target::Cluster => Some(("cluster", None)),
+            // What roles may do to the cluster is for those who monitor it.
+            Target::Cluster => names.viewer.monitors().then_some(("cluster", None)),
             Target::Database(id) => {
                 let database = names.catalog.databases.values().find(|database| database.id == id);
                 database.map(|database| ("database", Some(database.name.clone())))
