@@ -4,19 +4,24 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use partita_frontend::access::authenticator::verifier_of;
 use partita_frontend::access::random;
 use partita_proto::access::{AccessChange, Verifier};
+use partita_proto::catalog::Catalog;
 use partita_proto::error::Error;
+use partita_proto::id::BOOTSTRAP_ROLE;
 use partita_proto::service::{Ddl, MetaService};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 /// Pause before meta is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// Time after which a start that waits for the superuser says so.
+const COMPLAIN_AFTER: Duration = Duration::from_secs(10);
 /// Random bytes of a made password: it is typed at least once.
 const MADE_BYTES: usize = 15;
 /// Permission bit of others to read.
@@ -66,6 +71,22 @@ impl First {
         }
         Ok(())
     }
+}
+
+/// Waits until the catalog has the superuser: before that, an open server would ask its clients for a password.
+///
+/// # Errors
+/// If meta stops.
+pub(crate) async fn until_superuser(meta: &dyn MetaService) -> anyhow::Result<()> {
+    let mut catalog = meta.catalog();
+    let has_superuser = |catalog: &Arc<Catalog>| catalog.access.role(BOOTSTRAP_ROLE).is_some();
+    let early = timeout(COMPLAIN_AFTER, catalog.wait_for(has_superuser)).await.is_ok();
+    if !early {
+        warn!("waiting for meta to publish the superuser; clients cannot connect yet");
+    }
+    // Returns at once if it was there in time.
+    catalog.wait_for(has_superuser).await.context("meta stopped before it had a superuser")?;
+    Ok(())
 }
 
 /// True if the password was set; false if there was one.
