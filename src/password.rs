@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use partita_frontend::access::authenticator::verifier_of;
 use partita_frontend::access::random;
-use partita_proto::access::{AccessChange, Verifier};
+use partita_proto::access::{AccessChange, Role, Verifier};
 use partita_proto::catalog::Catalog;
 use partita_proto::error::Error;
 use partita_proto::id::BOOTSTRAP_ROLE;
@@ -50,7 +50,7 @@ impl First {
         }
     }
 
-    /// Has meta record the password, unless the superuser has one. Waits until meta answers.
+    /// Has meta record the password, unless the superuser has or had one. Waits until meta answers.
     ///
     /// # Errors
     /// If meta refuses, or no password can be made.
@@ -63,9 +63,15 @@ impl First {
                 }
             }
             Self::Made => {
+                if superuser(&meta.catalog().borrow()).is_some_and(has_had_password) {
+                    return Ok(());
+                }
                 let password = make()?;
-                if record(meta, &verifier_of(&password)?).await? {
-                    show(&password);
+                let verifier = verifier_of(&password)?;
+                // Before it is recorded: a password that nobody has seen would lock everybody out.
+                show(&password);
+                if !record(meta, &verifier).await? {
+                    show_unused();
                 }
             }
         }
@@ -89,13 +95,35 @@ pub(crate) async fn until_superuser(meta: &dyn MetaService) -> anyhow::Result<()
     Ok(())
 }
 
+fn superuser(catalog: &Catalog) -> Option<&Role> {
+    catalog.access.role(BOOTSTRAP_ROLE).map(|role| &**role)
+}
+
+fn has_had_password(role: &Role) -> bool {
+    role.verifier.is_some() || role.secret_version > 0
+}
+
+/// True if the catalog, once it has a password of the superuser, has this one.
+async fn is_recorded(meta: &dyn MetaService, verifier: &Verifier) -> bool {
+    let mut catalog = meta.catalog();
+    let is_set = |catalog: &Arc<Catalog>| superuser(catalog).is_some_and(has_had_password);
+    let set = timeout(COMPLAIN_AFTER, catalog.wait_for(is_set)).await;
+    set.is_ok_and(|set| {
+        set.is_ok_and(|catalog| {
+            superuser(&catalog).is_some_and(|role| role.verifier.as_ref() == Some(verifier))
+        })
+    })
+}
+
 /// True if the password was set; false if there was one.
 async fn record(meta: &dyn MetaService, verifier: &Verifier) -> anyhow::Result<bool> {
     let mut is_reported = false;
     loop {
         let change = AccessChange::SetInitialPassword(verifier.clone());
         match meta.change(Ddl::Access(Box::new(change))).await {
-            Ok(changed) => return Ok(changed),
+            Ok(true) => return Ok(true),
+            // An attempt whose answer was lost may have set it.
+            Ok(false) => return Ok(is_reported && is_recorded(meta, verifier).await),
             Err(error @ (Error::Unavailable(_) | Error::Timeout(_) | Error::NotLeader { .. })) => {
                 if !std::mem::replace(&mut is_reported, true) {
                     warn!(%error, "waiting for meta to record the password of the superuser");
@@ -142,6 +170,11 @@ fn show(password: &str) {
         "partita: the password of the superuser \"partita\" is {password}\npartita: it is not shown again; change it \
          by ALTER ROLE partita PASSWORD '...'"
     );
+}
+
+#[expect(clippy::print_stderr, reason = "belongs to the password that was shown")]
+fn show_unused() {
+    eprintln!("partita: this password is not used: the superuser already had another one");
 }
 
 #[cfg(test)]
