@@ -28,6 +28,7 @@ use bytes::Bytes;
 use partita_frontend::SqlError;
 use partita_proto::access::{Action, Door as DoorKind, Identity, Need, Object};
 
+use crate::activity::Activity;
 use crate::caller::{Caller, Peer};
 use crate::door::{Door, now_ns};
 use crate::error::ApiError;
@@ -77,6 +78,9 @@ pub(crate) async fn authenticate(
         Ok(identity) => identity,
         Err(error) => return refuse(route.form, &error, page.as_deref()),
     };
+    if let Some(activity) = request.extensions().get::<Arc<Activity>>() {
+        activity.authenticated();
+    }
     let key = door.frontend.access().secrets.cookies;
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
     if let Some(cookie) = &cookie
