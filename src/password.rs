@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use partita_frontend::access::authenticator::verifier_of;
+use partita_frontend::access::authenticator::{given_verifier, verifier_of};
 use partita_frontend::access::random;
 use partita_proto::access::{AccessChange, Role, Verifier};
 use partita_proto::catalog::Catalog;
@@ -153,9 +153,9 @@ pub(crate) fn text_of(file: &Path) -> anyhow::Result<String> {
 
 fn read(file: &Path) -> anyhow::Result<Verifier> {
     let text = text_of(file)?;
-    match text.parse::<Verifier>() {
-        Ok(verifier) => Ok(verifier),
-        Err(_) => Ok(verifier_of(&text)?),
+    match given_verifier(&text)? {
+        Some(verifier) => Ok(verifier),
+        None => Ok(verifier_of(&text)?),
     }
 }
 

@@ -38,7 +38,7 @@ use super::failures::{Admission, Failures, Limits, network};
 use super::random;
 use super::scram::{Credentials, ITERATIONS, Key, SALT_BYTES, Verifier};
 pub use super::scram::{INVALID_AUTHORIZATION, INVALID_PASSWORD};
-use crate::error::SqlError;
+use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 
 /// Passwords that are recognized without a test, in each of two generations.
 const REMEMBERED_MAX: usize = 4_096;
@@ -46,6 +46,8 @@ const REMEMBERED_MAX: usize = 4_096;
 const TESTS_MAX: usize = 2;
 /// Guesses in flight that others may share; further ones are tested by themselves.
 const SHARED_MAX: usize = 4_096;
+/// Maximum iterations of a verifier that a user gives: each test of a password takes that long.
+const GIVEN_ITERATIONS_MAX: u32 = 100_000;
 /// Maximum time between two looks at the clock before an identity expires: the clock may be set.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// Name under which the limiter counts wrong tokens.
@@ -403,6 +405,21 @@ pub fn verifier_of(password: &str) -> Result<access::Verifier, SqlError> {
     let salt: [u8; SALT_BYTES] = random::bytes()?;
     let verifier = Verifier::new(password, salt, ITERATIONS).encode();
     verifier.parse::<access::Verifier>().map_err(SqlError::from)
+}
+
+/// The verifier that a user gives in place of a password; `None` if the text is a password.
+///
+/// # Errors
+/// When the verifier has too many iterations.
+pub fn given_verifier(text: &str) -> Result<Option<access::Verifier>, SqlError> {
+    let Ok(verifier) = text.parse::<access::Verifier>() else { return Ok(None) };
+    let is_slow = |keys: Verifier| keys.iterations().get() > GIVEN_ITERATIONS_MAX;
+    if Verifier::parse(text).is_some_and(is_slow) {
+        let message =
+            format!("a SCRAM-SHA-256 verifier has at most {GIVEN_ITERATIONS_MAX} iterations");
+        return Err(SqlError::new(INVALID_PARAMETER_VALUE, message));
+    }
+    Ok(Some(verifier))
 }
 
 /// The error of a wrong password, and of a user who does not exist.
