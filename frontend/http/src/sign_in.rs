@@ -33,7 +33,7 @@ use crate::caller::{Caller, Peer};
 use crate::door::{Door, now_ns};
 use crate::error::ApiError;
 use crate::flight;
-use crate::routes::{Form, Needs, Route};
+use crate::routes::{Endpoint, Form, Needs, Route};
 use crate::signed_login::{Purpose, SignedLogin, csrf_token, is_csrf_token};
 
 /// Cookie of a web session.
@@ -65,10 +65,15 @@ pub(crate) async fn authenticate(
     next: Next,
 ) -> Response {
     let credential = take_credential(&mut request, route.form);
+    let peer = request.extensions().get::<Peer>().copied().unwrap_or_default();
     if route.needs == Needs::Open || (route.needs == Needs::Metrics && door.options.metrics_open) {
+        if tells_more(&door, route)
+            && let Ok(identity) = identity_of(&door, route, peer, credential).await
+        {
+            request.extensions_mut().insert(Caller { identity, csrf: None });
+        }
         return next.run(request).await;
     }
-    let peer = request.extensions().get::<Peer>().copied().unwrap_or_default();
     let page = request.uri().path_and_query().map(|path| path.as_str().to_owned());
     let cookie = match &credential {
         Credential::Cookie(text) => Some(text.clone()),
@@ -98,6 +103,17 @@ pub(crate) async fn authenticate(
         challenge(&mut response, route.form);
     }
     response
+}
+
+/// True if an open route tells callers with an identity more than others.
+fn tells_more(door: &Door, route: &Route) -> bool {
+    match route.endpoint {
+        Endpoint::Health | Endpoint::Ready | Endpoint::GreptimeHealth => {
+            !door.options.health.ailments().is_empty()
+        }
+        Endpoint::Metrics => true,
+        _ => false,
+    }
 }
 
 /// The identity of a request, which is valid now and may use the route.
