@@ -230,7 +230,12 @@ impl Doors {
             self.postgres.listen(BACKLOG).with_context(|| taken(postgres, "--postgres"))?;
         announce(http_door.local_addr()?, postgres_door.local_addr()?, self.tls.is_some());
         if frontend.authenticator().is_open() {
-            tracing::info!("{}", open_notice(http, postgres));
+            let notice = open_notice(http, postgres);
+            if http.ip().is_loopback() && postgres.ip().is_loopback() {
+                tracing::info!("{notice}");
+            } else {
+                tracing::warn!("{notice}");
+            }
         }
         let connections = Connections::allowed();
         let http_options = HttpOptions {
