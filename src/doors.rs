@@ -63,7 +63,7 @@ pub(crate) struct Options {
     /// Refuse PostgreSQL connections without TLS; always so beyond loopback, unless --insecure is given.
     #[arg(long, env = "PARTITA_REQUIRE_TLS")]
     require_tls: bool,
-    /// Serve /metrics to everybody.
+    /// Serve /metrics to everybody, without the series that name tables.
     #[arg(long, env = "PARTITA_METRICS_OPEN")]
     metrics_open: bool,
     /// File with the first password of the superuser, or its SCRAM-SHA-256 verifier; a password that exists stays.

@@ -380,7 +380,11 @@ async fn reasons_are_for_callers_with_an_identity() {
 async fn metrics_are_open_by_an_option() {
     let options = HttpOptions { metrics_open: true, ..HttpOptions::default() };
     let api = secured_with(options).await;
-    assert_eq!(api.send_as("GET", "/metrics", &[], Body::empty()).await.0, 200);
+    let (status, _, text) = api.send_as("GET", "/metrics", &[], Body::empty()).await;
+    assert_eq!((status, text.contains("table_neff")), (200, false), "{text}");
+    let root = [("authorization", "Bearer root-token")];
+    let (status, _, text) = api.send_as("GET", "/metrics", &root, Body::empty()).await;
+    assert_eq!((status, text.contains("table_neff")), (200, true), "{text}");
     assert_eq!(api.send_as("GET", "/status", &[], Body::empty()).await.0, 401);
 }
 
