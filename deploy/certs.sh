@@ -1,9 +1,11 @@
 #!/bin/sh
 # Runs in the container `certs` of deploy/docker-compose.yml, as root and without a network: makes the certificate
-# authority of the cluster and the certificate of each process, once, and the first password of the superuser. Each
-# process gets a volume with its own files only; the authority's key stays in the volume `ca`.
+# authority of the cluster and the certificate of each process, and the first password of the superuser, once; it issues
+# certificates older than 180 days anew. Each process gets a volume with its own files only; the authority's key stays in
+# the volume `ca`.
 #
 #   docker-compose -f deploy/docker-compose.yml up -d                   # the first time, by itself
+#   docker-compose -f deploy/docker-compose.yml run --rm certs          # at least every 180 days
 #   docker-compose -f deploy/docker-compose.yml run --rm certs rotate   # the next of the three steps of a rotation
 #
 # PARTITA_HOSTS  more names and addresses by which clients call the frontends, separated by commas
@@ -15,7 +17,8 @@ ca=/ca
 
 member() {
   role=$1 name=$2 hosts=$3
-  if [ ! -e "$ca/$name/REQUEST" ]; then
+  # Anew after half of its validity.
+  if [ ! -e "$ca/$name/REQUEST" ] || [ -n "$(find "$ca/$name/cert.pem" -mtime +180)" ]; then
     partita certs --dir "$ca" issue "$role" "$name" ${hosts:+--host "$hosts"}
   fi
   chown "$owner:$owner" "/certs/$name"

@@ -63,7 +63,7 @@ pub(crate) struct Options {
     /// Refuse PostgreSQL connections without TLS; always so beyond loopback, unless --insecure is given.
     #[arg(long, env = "PARTITA_REQUIRE_TLS")]
     require_tls: bool,
-    /// Serve /metrics to everybody.
+    /// Serve /metrics to everybody, without the series that name tables.
     #[arg(long, env = "PARTITA_METRICS_OPEN")]
     metrics_open: bool,
     /// File with the first password of the superuser, or its SCRAM-SHA-256 verifier; a password that exists stays.
@@ -230,7 +230,12 @@ impl Doors {
             self.postgres.listen(BACKLOG).with_context(|| taken(postgres, "--postgres"))?;
         announce(http_door.local_addr()?, postgres_door.local_addr()?, self.tls.is_some());
         if frontend.authenticator().is_open() {
-            tracing::info!("{}", open_notice(http, postgres));
+            let notice = open_notice(http, postgres);
+            if http.ip().is_loopback() && postgres.ip().is_loopback() {
+                tracing::info!("{notice}");
+            } else {
+                tracing::warn!("{notice}");
+            }
         }
         let connections = Connections::allowed();
         let http_options = HttpOptions {

@@ -15,6 +15,7 @@ use tracing::{info, warn};
 
 use crate::certificates;
 use crate::doors;
+use crate::password;
 
 /// Interval between warnings while the frontend waits for meta.
 const COMPLAIN_AFTER: Duration = Duration::from_secs(10);
@@ -49,8 +50,12 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         signal = doors::signalled() => return signal,
     }
     // Before any client is served.
+    let prepared = async {
+        password::until_superuser(&*meta).await?;
+        password.set(&*meta).await
+    };
     tokio::select! {
-        set = password.set(&*meta) => set?,
+        prepared = prepared => prepared?,
         signal = doors::signalled() => return signal,
     }
     let spill = options.spill_dir.unwrap_or_else(|| {

@@ -4,19 +4,24 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use partita_frontend::access::authenticator::verifier_of;
+use partita_frontend::access::authenticator::{given_verifier, verifier_of};
 use partita_frontend::access::random;
-use partita_proto::access::{AccessChange, Verifier};
+use partita_proto::access::{AccessChange, Role, Verifier};
+use partita_proto::catalog::Catalog;
 use partita_proto::error::Error;
+use partita_proto::id::BOOTSTRAP_ROLE;
 use partita_proto::service::{Ddl, MetaService};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 /// Pause before meta is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// Time after which a start that waits for the superuser says so.
+const COMPLAIN_AFTER: Duration = Duration::from_secs(10);
 /// Random bytes of a made password: it is typed at least once.
 const MADE_BYTES: usize = 15;
 /// Permission bit of others to read.
@@ -45,7 +50,7 @@ impl First {
         }
     }
 
-    /// Has meta record the password, unless the superuser has one. Waits until meta answers.
+    /// Has meta record the password, unless the superuser has or had one. Waits until meta answers.
     ///
     /// # Errors
     /// If meta refuses, or no password can be made.
@@ -58,14 +63,56 @@ impl First {
                 }
             }
             Self::Made => {
+                if superuser(&meta.catalog().borrow()).is_some_and(has_had_password) {
+                    return Ok(());
+                }
                 let password = make()?;
-                if record(meta, &verifier_of(&password)?).await? {
-                    show(&password);
+                let verifier = verifier_of(&password)?;
+                // Before it is recorded: a password that nobody has seen would lock everybody out.
+                show(&password);
+                if !record(meta, &verifier).await? {
+                    show_unused();
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Waits until the catalog has the superuser: before that, an open server would ask its clients for a password.
+///
+/// # Errors
+/// If meta stops.
+pub(crate) async fn until_superuser(meta: &dyn MetaService) -> anyhow::Result<()> {
+    let mut catalog = meta.catalog();
+    let has_superuser = |catalog: &Arc<Catalog>| catalog.access.role(BOOTSTRAP_ROLE).is_some();
+    let early = timeout(COMPLAIN_AFTER, catalog.wait_for(has_superuser)).await.is_ok();
+    if !early {
+        warn!("waiting for meta to publish the superuser; clients cannot connect yet");
+    }
+    // Returns at once if it was there in time.
+    catalog.wait_for(has_superuser).await.context("meta stopped before it had a superuser")?;
+    Ok(())
+}
+
+fn superuser(catalog: &Catalog) -> Option<&Role> {
+    catalog.access.role(BOOTSTRAP_ROLE).map(|role| &**role)
+}
+
+fn has_had_password(role: &Role) -> bool {
+    role.verifier.is_some() || role.secret_version > 0
+}
+
+/// True if the catalog, once it has a password of the superuser, has this one.
+async fn is_recorded(meta: &dyn MetaService, verifier: &Verifier) -> bool {
+    let mut catalog = meta.catalog();
+    let is_set = |catalog: &Arc<Catalog>| superuser(catalog).is_some_and(has_had_password);
+    let set = timeout(COMPLAIN_AFTER, catalog.wait_for(is_set)).await;
+    set.is_ok_and(|set| {
+        set.is_ok_and(|catalog| {
+            superuser(&catalog).is_some_and(|role| role.verifier.as_ref() == Some(verifier))
+        })
+    })
 }
 
 /// True if the password was set; false if there was one.
@@ -74,7 +121,9 @@ async fn record(meta: &dyn MetaService, verifier: &Verifier) -> anyhow::Result<b
     loop {
         let change = AccessChange::SetInitialPassword(verifier.clone());
         match meta.change(Ddl::Access(Box::new(change))).await {
-            Ok(changed) => return Ok(changed),
+            Ok(true) => return Ok(true),
+            // An attempt whose answer was lost may have set it.
+            Ok(false) => return Ok(is_reported && is_recorded(meta, verifier).await),
             Err(error @ (Error::Unavailable(_) | Error::Timeout(_) | Error::NotLeader { .. })) => {
                 if !std::mem::replace(&mut is_reported, true) {
                     warn!(%error, "waiting for meta to record the password of the superuser");
@@ -104,9 +153,9 @@ pub(crate) fn text_of(file: &Path) -> anyhow::Result<String> {
 
 fn read(file: &Path) -> anyhow::Result<Verifier> {
     let text = text_of(file)?;
-    match text.parse::<Verifier>() {
-        Ok(verifier) => Ok(verifier),
-        Err(_) => Ok(verifier_of(&text)?),
+    match given_verifier(&text)? {
+        Some(verifier) => Ok(verifier),
+        None => Ok(verifier_of(&text)?),
     }
 }
 
@@ -121,6 +170,11 @@ fn show(password: &str) {
         "partita: the password of the superuser \"partita\" is {password}\npartita: it is not shown again; change it \
          by ALTER ROLE partita PASSWORD '...'"
     );
+}
+
+#[expect(clippy::print_stderr, reason = "belongs to the password that was shown")]
+fn show_unused() {
+    eprintln!("partita: this password is not used: the superuser already had another one");
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ use crate::doors;
 use crate::faults;
 use crate::health;
 use crate::heart;
+use crate::password;
 use crate::storage;
 
 /// Number of the only node.
@@ -88,7 +89,17 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let (doors, password) = options.doors.take()?;
     let roles = Roles::start(&options).await?;
     // Before any client is served.
-    password.set(&*roles.meta).await?;
+    let prepared = async {
+        password::until_superuser(&*roles.meta).await?;
+        password.set(&*roles.meta).await
+    };
+    tokio::select! {
+        prepared = prepared => prepared?,
+        stopped = faults::signalled_or_failed(&roles.meta) => {
+            stopped?;
+            return roles.stop().await;
+        }
+    }
     let doors = doors.open(&roles.frontend, Arc::new(roles.health()))?;
     faults::signalled_or_failed(&roles.meta).await?;
     info!("stopping: finishing requests, flushing memtables");

@@ -12,6 +12,7 @@ use crate::error::TlsError;
 use crate::files::{self, Certificates};
 use crate::identity::{CERTIFICATE_FILE, KEY_FILE};
 use crate::options::{TlsOptions, provider};
+use crate::reload::Certified;
 
 /// Files of a door, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +90,12 @@ impl Door {
         };
         config.alpn_protocols.clone_from(&options.alpn);
         Ok(Arc::new(config))
+    }
+}
+
+impl Certified for Door {
+    fn certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.chain.first()
     }
 }
 

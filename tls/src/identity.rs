@@ -16,6 +16,7 @@ use crate::certificate;
 use crate::error::TlsError;
 use crate::files::{self, Certificates};
 use crate::options::{TlsOptions, provider};
+use crate::reload::Certified;
 use crate::role::Role;
 use crate::verifier::RoleVerifier;
 
@@ -132,6 +133,12 @@ impl Identity {
         config.alpn_protocols.clone_from(&options.alpn);
         config.resumption = Resumption::disabled();
         Ok(ClientTls { config: Arc::new(config), server_name: peer.server_name() })
+    }
+}
+
+impl Certified for Identity {
+    fn certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.chain.first()
     }
 }
 

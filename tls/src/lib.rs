@@ -37,7 +37,7 @@ pub use error::TlsError;
 pub use identity::{ClientTls, Identity, IdentityFiles};
 pub use links::{HANDSHAKE_WAIT, LinkIo, LinkStream, Links};
 pub use options::TlsOptions;
-pub use reload::{RELOAD_INTERVAL, Reloading};
+pub use reload::{Certified, RELOAD_INTERVAL, Reloading};
 pub use role::{Role, UnknownRole};
 /// The rustls that the configurations are for.
 pub use rustls;

@@ -17,6 +17,7 @@
 //! - catalogs that handlers read are those of a viewer, without what the identity may not see;
 //! - values that clients send never become part of SQL text.
 
+mod activity;
 mod body;
 mod caller;
 mod door;

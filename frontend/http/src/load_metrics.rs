@@ -39,6 +39,8 @@ type Event = (bool, PartitionId, Option<PartitionId>);
 #[derive(Debug, Default)]
 struct State {
     report: Option<Arc<LoadReport>>,
+    /// True if the next text may name tables.
+    names_tables: bool,
     counted: BTreeSet<Event>,
     in_vain_counted: BTreeSet<Event>,
     splits: BTreeMap<&'static str, u64>,
@@ -84,9 +86,12 @@ impl std::fmt::Debug for LoadMetrics {
 pub(crate) struct LoadIntake(Arc<Mutex<State>>);
 
 impl LoadIntake {
-    /// Stores meta's current report; without one, only counters are exported.
-    pub(crate) fn take(&self, report: Option<Arc<LoadReport>>) {
-        self.0.lock().take(report);
+    /// Stores meta's current report, and whether the next text may name tables; without a report, only counters are
+    /// exported.
+    pub(crate) fn take(&self, report: Option<Arc<LoadReport>>, names_tables: bool) {
+        let mut state = self.0.lock();
+        state.take(report);
+        state.names_tables = names_tables;
     }
 }
 
@@ -145,10 +150,13 @@ impl Collector for LoadMetrics {
         let vain = encoder.encode_descriptor("splits_in_vain", help, None, MetricType::Counter)?;
         ConstCounter::new(state.in_vain).encode(vain)?;
         let Some(report) = &state.report else { return Ok(()) };
-        let catalog = self.frontend.catalog();
-        let tables = loudest(report, |id| catalog.table_by_id(id).map(|table| shown_name(table)));
-        encode_tables(&mut encoder, &tables)?;
-        encode_verdicts(&mut encoder, &tables)?;
+        if state.names_tables {
+            let catalog = self.frontend.catalog();
+            let name = |id| catalog.table_by_id(id).map(|table| shown_name(table));
+            let tables = loudest(report, name);
+            encode_tables(&mut encoder, &tables)?;
+            encode_verdicts(&mut encoder, &tables)?;
+        }
         encode_top(&mut encoder, report)
     }
 }

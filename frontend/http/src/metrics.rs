@@ -4,11 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use partita_frontend::Frontend;
+use partita_proto::load::LoadReport;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text::encode};
 use prometheus_client::metrics::MetricType;
@@ -18,6 +20,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::caller::Caller;
 use crate::door::Door;
 use crate::error::{ApiError, Dialect};
 use crate::load_metrics::{LoadIntake, LoadMetrics};
@@ -57,6 +60,8 @@ pub(crate) struct DoorMetrics {
     lines: Family<OutcomeLabels, Counter>,
     flight_rows: Counter,
     load: LoadIntake,
+    /// Held while a text is made: each text is for one caller.
+    making: Mutex<()>,
 }
 
 impl DoorMetrics {
@@ -65,6 +70,7 @@ impl DoorMetrics {
         // The families are shared with the registry by cloning.
         let mut metrics = Self {
             load,
+            making: Mutex::default(),
             registry: Registry::with_prefix("partita"),
             requests: Family::default(),
             latencies: Family::new_with_constructor(|| Histogram::new(LATENCY_BUCKETS)),
@@ -169,17 +175,26 @@ impl DoorMetrics {
         self.flight_rows.inc_by(rows);
     }
 
-    fn text(&self) -> Result<String, std::fmt::Error> {
+    fn text(
+        &self,
+        report: Option<Arc<LoadReport>>,
+        names_tables: bool,
+    ) -> Result<String, std::fmt::Error> {
+        let _one_at_a_time = self.making.lock();
+        self.load.take(report, names_tables);
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
     }
 }
 
-/// `GET /metrics`: figures of the whole cluster, with the names of all tables that have load.
-pub(crate) async fn metrics(State(door): State<Arc<Door>>) -> Response {
-    door.metrics.load.take(door.frontend.load().await);
-    match door.metrics.text() {
+/// `GET /metrics`: figures of the whole cluster; for callers with MONITOR, with the names of all tables that have load.
+pub(crate) async fn metrics(State(door): State<Arc<Door>>, request: Request) -> Response {
+    // The middleware found MONITOR, also where the route is open.
+    let names_tables = request.extensions().get::<Caller>().is_some();
+    drop(request);
+    let report = door.frontend.load().await;
+    match door.metrics.text(report, names_tables) {
         Ok(text) => {
             let content_type = HeaderValue::from_static(
                 "application/openmetrics-text; version=1.0.0; charset=utf-8",

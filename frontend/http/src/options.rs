@@ -48,7 +48,7 @@ pub struct HttpOptions {
     /// TLS of the port, which then speaks nothing else; `None`: plain text. The configuration must offer
     /// [`crate::alpn`].
     pub tls: Option<Arc<Reloading<Arc<ServerConfig>>>>,
-    /// True if `/metrics` needs neither an identity nor MONITOR.
+    /// True if `/metrics` needs neither an identity nor MONITOR; without them it names no tables.
     pub metrics_open: bool,
     /// Time after which a page or a client of a Flight handshake has to sign in again.
     pub session_time: Duration,

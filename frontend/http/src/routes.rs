@@ -31,6 +31,7 @@ use partita_proto::access::Door as DoorKind;
 use serde_json::json;
 use tonic::codec::CompressionEncoding;
 
+use crate::activity::Activity;
 use crate::door::Door;
 use crate::error::{ApiError, Dialect};
 use crate::flight::Flight;
@@ -308,6 +309,7 @@ async fn count_request(State(door): State<Arc<Door>>, request: Request, next: Ne
         .map_or_else(|| "unknown".to_owned(), |path| path.as_str().to_owned());
     let began = Instant::now();
     let mut counted = Counted::begin(&door);
+    let _in_flight = request.extensions().get::<Arc<Activity>>().map(Activity::begin);
     let mut response = admit(&door, request, next).await;
     counted.over = true;
     let method = match method {

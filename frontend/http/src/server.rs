@@ -26,9 +26,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use crate::activity::Activity;
 use crate::caller::Peer;
 use crate::door::Door;
 use crate::options::HttpOptions;
@@ -45,6 +47,10 @@ const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 /// Interval of pings, and the time without a response after which an HTTP/2 connection is closed.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// Maximum time of the handshake and the first bytes together.
+const BEGINNING_MAX: Duration = Duration::from_secs(10);
+/// Time without a request after which an HTTP/2 connection is closed, unless a request on it had an identity.
+const STRANGER_IDLE_MAX: Duration = Duration::from_secs(30);
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
     content-type: application/json\r\ncontent-length: 32\r\nconnection: close\r\n\r\n\
     {\"error\":\"too many connections\"}";
@@ -169,20 +175,28 @@ impl Connection {
 
     async fn serve(self, stream: TcpStream, stop: CancellationToken) -> Result<(), Failure> {
         stream.set_nodelay(true)?;
-        let Some(tls) = &self.door.options.tls else { return self.talk(stream, stop).await };
+        let beginning = Instant::now() + BEGINNING_MAX.min(self.door.options.header_timeout);
+        let Some(tls) = &self.door.options.tls else {
+            return self.talk(stream, beginning, stop).await;
+        };
         // Connections keep the certificate with which they were opened.
         let acceptor = TlsAcceptor::from(tls.current());
         let handshake = acceptor.accept(stream);
-        let handshake = tokio::time::timeout(self.door.options.header_timeout, handshake);
+        let handshake = tokio::time::timeout_at(beginning, handshake);
         let encrypted = tokio::select! {
             () = stop.cancelled() => return Ok(()),
             encrypted = handshake => encrypted??,
         };
-        self.talk(encrypted, stop).await
+        self.talk(encrypted, beginning, stop).await
     }
 
-    /// Serves the requests on a stream of plain bytes.
-    async fn talk<S>(self, mut stream: S, stop: CancellationToken) -> Result<(), Failure>
+    /// Serves the requests on a stream of plain bytes, of which the first come until `beginning`.
+    async fn talk<S>(
+        self,
+        mut stream: S,
+        beginning: Instant,
+        stop: CancellationToken,
+    ) -> Result<(), Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -190,7 +204,7 @@ impl Connection {
         let mut first = Vec::with_capacity(HTTP2_PREFACE.len());
         let http2 = tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            http2 = tokio::time::timeout(header_timeout, speaks_http2(&mut stream, &mut first)) => http2??,
+            http2 = tokio::time::timeout_at(beginning, speaks_http2(&mut stream, &mut first)) => http2??,
         };
         let Some(http2) = http2 else { return Ok(()) };
         let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -205,17 +219,28 @@ impl Connection {
             .keep_alive_timeout(PING_INTERVAL);
         let builder = if http2 { builder.http2_only() } else { builder.http1_only() };
         let peer = self.peer;
+        let activity = Activity::new();
+        let of_requests = Arc::clone(&activity);
         let app = ServiceExt::<Request<Incoming>>::map_request(
             self.app,
             move |mut request: Request<Incoming>| {
                 request.extensions_mut().insert(peer);
+                request.extensions_mut().insert(Arc::clone(&of_requests));
                 request
             },
         );
         let stream = Replayed { first, position: 0, stream };
         let service = TowerToHyperService::new(app);
         let connection = builder.serve_connection(TokioIo::new(stream), service);
-        self.watcher.watch(connection).await
+        let connection = self.watcher.watch(connection);
+        if !http2 {
+            // The time to read a head limits it.
+            return connection.await;
+        }
+        tokio::select! {
+            ended = connection => ended,
+            () = activity.idle(STRANGER_IDLE_MAX) => Ok(()),
+        }
     }
 }
 

@@ -1,13 +1,13 @@
 //! State and version of the server: `/ping`, `/health`, `/ready`, `/status`.
 //!
 //! InfluxDB's clients request these before they trust a server, so names and forms are InfluxDB's. All but `/status` are
-//! open to everybody.
+//! open to everybody, but the reasons why a part is out of service are for callers with an identity.
 
 use std::sync::Arc;
 
 use arrow::temporal_conversions::timestamp_ns_to_datetime;
 use axum::Json;
-use axum::extract::{Extension, State};
+use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use partita_proto::health::Ailment;
@@ -33,11 +33,11 @@ fn version_headers() -> [(HeaderName, HeaderValue); 2] {
 }
 
 /// `GET /health`: 503 while a part of the process is out of service, with the parts and the reasons.
-pub(crate) async fn health(State(door): State<Arc<Door>>) -> Response {
-    let ailments = door.options.health.ailments();
+pub(crate) async fn health(State(door): State<Arc<Door>>, request: Request) -> Response {
+    let ailments = told(&door, &request);
     let (code, status, message) = match ailments.first() {
         None => (StatusCode::OK, "pass", "ready for queries and writes".to_owned()),
-        Some(first) => (StatusCode::SERVICE_UNAVAILABLE, "fail", first.to_string()),
+        Some(first) => (StatusCode::SERVICE_UNAVAILABLE, "fail", message(first)),
     };
     let body = json!({
         "name": "influxdb",
@@ -50,16 +50,35 @@ pub(crate) async fn health(State(door): State<Arc<Door>>) -> Response {
     (code, version_headers(), Json(body)).into_response()
 }
 
+/// The parts that are out of service, with their reasons if the caller may know them.
+fn told(door: &Door, request: &Request) -> Vec<Ailment> {
+    let mut ailments = door.options.health.ailments();
+    if request.extensions().get::<Caller>().is_none() {
+        ailments.iter_mut().for_each(|ailment| ailment.reason.clear());
+    }
+    ailments
+}
+
+fn message(ailment: &Ailment) -> String {
+    match ailment.reason.is_empty() {
+        true => format!("{} is out of service", ailment.part),
+        false => ailment.to_string(),
+    }
+}
+
 /// The parts that are out of service, in the form of InfluxDB's checks.
 fn checks(ailments: &[Ailment]) -> Vec<serde_json::Value> {
-    let check = |Ailment { part, reason }: &Ailment| json!({ "name": part, "status": "fail", "message": reason });
+    let check = |Ailment { part, reason }: &Ailment| match reason.is_empty() {
+        true => json!({ "name": part, "status": "fail" }),
+        false => json!({ "name": part, "status": "fail", "message": reason }),
+    };
     ailments.iter().map(check).collect()
 }
 
 /// `GET /ready`: 503 while a part of the process is out of service.
-pub(crate) async fn ready(State(door): State<Arc<Door>>) -> Response {
+pub(crate) async fn ready(State(door): State<Arc<Door>>, request: Request) -> Response {
     let up = format!("{:?}", door.started.elapsed());
-    let ailments = door.options.health.ailments();
+    let ailments = told(&door, &request);
     let (code, status) = match ailments.is_empty() {
         true => (StatusCode::OK, "ready"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
@@ -70,8 +89,8 @@ pub(crate) async fn ready(State(door): State<Arc<Door>>) -> Response {
 }
 
 /// `GET /v1/health`.
-pub(crate) async fn greptime_health(State(door): State<Arc<Door>>) -> Response {
-    let ailments = door.options.health.ailments();
+pub(crate) async fn greptime_health(State(door): State<Arc<Door>>, request: Request) -> Response {
+    let ailments = told(&door, &request);
     match ailments.is_empty() {
         true => Json(json!({})).into_response(),
         false => {

@@ -18,9 +18,10 @@
 //!   and gets the same error;
 //! - a password is tested only after the limiter of failures has admitted it. A right token is not limited, because it
 //!   cannot be guessed;
+//! - the same guess from the same network, sent several times at once, is charged and tested once;
 //! - neither a password nor a token is kept: a password that was right is recognized by a digest under a random key.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -30,19 +31,23 @@ use partita_proto::access::{self, Access, Door, Identity, Role, Token, TokenHash
 use partita_proto::catalog::Catalog;
 use partita_proto::id::{BOOTSTRAP_ROLE, TokenId};
 use sha2::{Digest, Sha256};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OnceCell, Semaphore, watch};
 use zeroize::Zeroizing;
 
-use super::failures::{Admission, Failures, Limits};
+use super::failures::{Admission, Failures, Limits, network};
 use super::random;
 use super::scram::{Credentials, ITERATIONS, Key, SALT_BYTES, Verifier};
 pub use super::scram::{INVALID_AUTHORIZATION, INVALID_PASSWORD};
-use crate::error::SqlError;
+use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 
 /// Passwords that are recognized without a test, in each of two generations.
 const REMEMBERED_MAX: usize = 4_096;
 /// Passwords that are tested at the same time. Each test keeps a core busy for milliseconds.
 const TESTS_MAX: usize = 2;
+/// Guesses in flight that others may share; further ones are tested by themselves.
+const SHARED_MAX: usize = 4_096;
+/// Maximum iterations of a verifier that a user gives: each test of a password takes that long.
+const GIVEN_ITERATIONS_MAX: u32 = 100_000;
 /// Maximum time between two looks at the clock before an identity expires: the clock may be set.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// Name under which the limiter counts wrong tokens.
@@ -107,12 +112,57 @@ impl Remembered {
     }
 }
 
+/// A network, and the digest of a user and a password.
+type Guess = (u128, [u8; 32]);
+
+/// Whether a guess in flight is right, and the number of those that wait for it.
+#[derive(Debug, Default)]
+struct InFlight {
+    is_right: Arc<OnceCell<bool>>,
+    waiting: usize,
+}
+
+/// A share of a guess in flight, which is forgotten with its last share.
+struct Share<'a> {
+    guesses: &'a Mutex<HashMap<Guess, InFlight>>,
+    /// `None`: nobody else has a share.
+    guess: Option<Guess>,
+    is_right: Arc<OnceCell<bool>>,
+}
+
+impl<'a> Share<'a> {
+    fn of(guesses: &'a Mutex<HashMap<Guess, InFlight>>, guess: Guess) -> Self {
+        let mut locked = guesses.lock();
+        if locked.len() >= SHARED_MAX && !locked.contains_key(&guess) {
+            return Self { guesses, guess: None, is_right: Arc::default() };
+        }
+        let in_flight = locked.entry(guess).or_default();
+        in_flight.waiting += 1;
+        let is_right = Arc::clone(&in_flight.is_right);
+        Self { guesses, guess: Some(guess), is_right }
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        let Some(guess) = self.guess else { return };
+        let mut locked = self.guesses.lock();
+        if let Some(in_flight) = locked.get_mut(&guess) {
+            in_flight.waiting -= 1;
+            if in_flight.waiting == 0 {
+                locked.remove(&guess);
+            }
+        }
+    }
+}
+
 /// Authenticates clients by the newest roles and tokens.
 pub struct Authenticator {
     catalogs: watch::Receiver<Arc<Catalog>>,
     failures: Mutex<Failures>,
     remembered: Mutex<Remembered>,
-    /// Random key of the digests of remembered passwords.
+    in_flight: Mutex<HashMap<Guess, InFlight>>,
+    /// Random key of the digests of passwords.
     key: Key,
     tests: Semaphore,
 }
@@ -133,6 +183,7 @@ impl Authenticator {
             catalogs,
             failures: Mutex::new(Failures::new(Limits::default())),
             remembered: Mutex::default(),
+            in_flight: Mutex::default(),
             key: Key::new(random::bytes()?),
             tests: Semaphore::new(TESTS_MAX),
         })
@@ -211,27 +262,42 @@ impl Authenticator {
             Demand::Open(_) => (mock(&access, user), None),
             Demand::Proof(credentials, login) => (credentials, login),
         };
-        let delay = self.admit(peer, user)?;
         let tag = credentials.tag(&self.key, password);
-        let is_known = self.remembered.lock().contains(&tag);
-        if let Some(login) = &login
-            && is_known
-        {
-            self.succeeded(peer, user);
-            return Ok(login.identity);
-        }
-        if !delay.is_zero() {
-            tokio::time::sleep(delay).await;
-        }
-        let is_right = self.test(credentials, password).await?;
+        // The user too: another one may have the same verifier, and is charged by itself.
+        let guess = self.key.digest(&[user.as_bytes(), &tag]);
+        let share = Share::of(&self.in_flight, (network(peer), guess));
+        let may_login = login.is_some();
+        // An error is not shared: the next one that waits tries again.
+        let guessing = || self.guess((peer, user), password, credentials, tag, may_login);
+        let is_right = *share.is_right.get_or_try_init(guessing).await?;
         match login {
-            Some(login) if is_right => {
-                self.remembered.lock().insert(tag);
-                self.succeeded(peer, user);
-                Ok(login.identity)
-            }
+            Some(login) if is_right => Ok(login.identity),
             _ => Err(wrong_password(user)),
         }
+    }
+
+    /// Charges a guess, and tests it unless it is remembered. True if it is right and the user may log in.
+    async fn guess(
+        &self,
+        (peer, user): (IpAddr, &str),
+        password: &str,
+        credentials: Credentials,
+        tag: [u8; 32],
+        may_login: bool,
+    ) -> Result<bool, SqlError> {
+        let delay = self.admit(peer, user)?;
+        let is_known = may_login && self.remembered.lock().contains(&tag);
+        if !is_known {
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
+            if !self.test(credentials, password).await? || !may_login {
+                return Ok(false);
+            }
+            self.remembered.lock().insert(tag);
+        }
+        self.succeeded(peer, user);
+        Ok(true)
     }
 
     /// Authenticates a client by the text of a token.
@@ -339,6 +405,21 @@ pub fn verifier_of(password: &str) -> Result<access::Verifier, SqlError> {
     let salt: [u8; SALT_BYTES] = random::bytes()?;
     let verifier = Verifier::new(password, salt, ITERATIONS).encode();
     verifier.parse::<access::Verifier>().map_err(SqlError::from)
+}
+
+/// The verifier that a user gives in place of a password; `None` if the text is a password.
+///
+/// # Errors
+/// When the verifier has too many iterations.
+pub fn given_verifier(text: &str) -> Result<Option<access::Verifier>, SqlError> {
+    let Ok(verifier) = text.parse::<access::Verifier>() else { return Ok(None) };
+    let is_slow = |keys: Verifier| keys.iterations().get() > GIVEN_ITERATIONS_MAX;
+    if Verifier::parse(text).is_some_and(is_slow) {
+        let message =
+            format!("a SCRAM-SHA-256 verifier has at most {GIVEN_ITERATIONS_MAX} iterations");
+        return Err(SqlError::new(INVALID_PARAMETER_VALUE, message));
+    }
+    Ok(Some(verifier))
 }
 
 /// The error of a wrong password, and of a user who does not exist.
@@ -505,6 +586,20 @@ mod tests {
         let by_text = authenticator.token(Door::Http, PEER, TEXT).await.unwrap();
         assert_eq!(by_text, by_password);
         assert!(authenticator.token(Door::Http, PEER, "another text").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn the_same_guess_at_the_same_time_is_charged_once() {
+        let (_sender, authenticator) = over(closed_access());
+        let attempts = (0..50).map(|_| enter(&authenticator, "ann", "secret"));
+        for identity in futures::future::join_all(attempts).await {
+            assert_eq!(identity.unwrap().login, ANN);
+        }
+        let attempts = (0..50).map(|_| enter(&authenticator, "nobody", "secret"));
+        for identity in futures::future::join_all(attempts).await {
+            assert_eq!(identity, Err(wrong_password("nobody")));
+        }
+        assert!(authenticator.in_flight.lock().is_empty());
     }
 
     #[tokio::test]

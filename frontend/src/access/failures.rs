@@ -119,6 +119,11 @@ impl Key {
     }
 }
 
+/// The number of an address's network.
+pub(super) fn network(address: IpAddr) -> u128 {
+    Key::network(address).network
+}
+
 #[derive(Debug)]
 struct Bucket {
     full_at: Instant,

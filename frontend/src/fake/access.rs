@@ -84,7 +84,7 @@ impl Fake {
             AccessChange::DropOrg(id) => update(catalog, |access| access.drop_org(id)),
             AccessChange::SetInitialPassword(verifier) => {
                 let mut role = role_of(catalog, BOOTSTRAP_ROLE)?;
-                if role.verifier.is_some() {
+                if role.verifier.is_some() || role.secret_version > 0 {
                     return Ok(false);
                 }
                 let edit = RoleEdit { verifier: Some(Some(verifier)), ..RoleEdit::default() };

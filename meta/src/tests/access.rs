@@ -203,6 +203,11 @@ fn the_first_password_is_set_once() {
     let set = access(AccessChange::SetInitialPassword(VERIFIER.parse().unwrap()));
     assert!(matches!(world.change(set.clone()), Ok(Reply::Changed { .. })));
     assert_eq!(world.catalog.access.role(BOOTSTRAP_ROLE).unwrap().secret_version, 1);
+    assert_eq!(world.change(set.clone()), Ok(Reply::Unchanged));
+    // Nor does one that was removed come back.
+    let removal = RoleEdit { verifier: Some(None), ..RoleEdit::default() };
+    let alter = AccessChange::AlterRole { role: BOOTSTRAP_ROLE, edit: removal };
+    world.change(access(alter)).unwrap();
     assert_eq!(world.change(set), Ok(Reply::Unchanged));
 }
 

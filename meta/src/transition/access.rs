@@ -314,7 +314,8 @@ impl<'a> Revision<'a> {
 
     fn set_initial_password(&mut self, verifier: &Verifier) -> Result<(), Error> {
         let superuser = role(&self.access, BOOTSTRAP_ROLE)?;
-        if superuser.verifier.is_some() {
+        // A password that was removed does not come back either.
+        if superuser.verifier.is_some() || superuser.secret_version > 0 {
             return Ok(());
         }
         let edit = RoleEdit { verifier: Some(Some(verifier.clone())), ..RoleEdit::default() };

@@ -25,6 +25,7 @@ use partita_proto::access::{
     Token, Verifier,
 };
 use partita_proto::catalog::Catalog;
+use partita_proto::health::{Ailment, Health};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId, TokenId};
 use partita_proto::load::PartitionLoad;
 use partita_tls::rustls::crypto::ring;
@@ -351,11 +352,39 @@ async fn guesses_are_limited() {
     assert_eq!(api.send_as("GET", "/status", &right, Body::empty()).await.0, 200);
 }
 
+/// A process whose log has failed.
+#[derive(Debug)]
+struct Ill;
+
+impl Health for Ill {
+    fn ailments(&self) -> Vec<Ailment> {
+        vec![Ailment::new("log", "the disk is broken")]
+    }
+}
+
+#[tokio::test]
+async fn reasons_are_for_callers_with_an_identity() {
+    let api = secured_with(HttpOptions { health: Arc::new(Ill), ..HttpOptions::default() }).await;
+    let nobody: &[(&str, &str)] = &[];
+    let reader: &[(&str, &str)] = &[("authorization", "Bearer reader-token")];
+    for path in ["/health", "/ready", "/v1/health"] {
+        for (headers, is_told) in [(nobody, false), (reader, true)] {
+            let (status, _, body) = api.send_as("GET", path, headers, Body::empty()).await;
+            assert_eq!((status, body.contains("broken")), (503, is_told), "{path}: {body}");
+            assert!(body.contains("log"), "{path}: {body}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn metrics_are_open_by_an_option() {
     let options = HttpOptions { metrics_open: true, ..HttpOptions::default() };
     let api = secured_with(options).await;
-    assert_eq!(api.send_as("GET", "/metrics", &[], Body::empty()).await.0, 200);
+    let (status, _, text) = api.send_as("GET", "/metrics", &[], Body::empty()).await;
+    assert_eq!((status, text.contains("table_neff")), (200, false), "{text}");
+    let root = [("authorization", "Bearer root-token")];
+    let (status, _, text) = api.send_as("GET", "/metrics", &root, Body::empty()).await;
+    assert_eq!((status, text.contains("table_neff")), (200, true), "{text}");
     assert_eq!(api.send_as("GET", "/status", &[], Body::empty()).await.0, 401);
 }
 

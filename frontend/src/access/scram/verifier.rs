@@ -136,6 +136,11 @@ impl Verifier {
         }
     }
 
+    /// Number of iterations that derive the keys.
+    pub fn iterations(&self) -> NonZeroU32 {
+        self.iterations
+    }
+
     /// Tests a password; takes as long as [`Verifier::new`], whether or not it is right. No password is right for a
     /// verifier of more iterations than the server computes.
     pub(super) fn matches(&self, password: &str) -> Choice {

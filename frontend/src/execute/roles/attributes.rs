@@ -12,6 +12,7 @@ use partita_worker::Zone;
 
 use super::names::{Names, role_object};
 use super::plan::{DEPENDENT_OBJECTS, INSUFFICIENT_PRIVILEGE, Plan};
+use crate::access::authenticator::given_verifier;
 use crate::access::{random, scram};
 use crate::error::{FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, SqlError};
 use crate::session::Session;
@@ -295,7 +296,7 @@ fn org(
 /// The verifier of a password, or the verifier that was given in its place.
 pub(super) fn verifier(password: &Password) -> Result<Verifier, SqlError> {
     let text = password.expose();
-    if let Ok(verifier) = text.parse::<Verifier>() {
+    if let Some(verifier) = given_verifier(text)? {
         return Ok(verifier);
     }
     let is_md5 =
@@ -345,6 +346,8 @@ mod tests {
         assert!(first.expose().starts_with("SCRAM-SHA-256$4096:"));
         // A verifier is kept as it is.
         assert_eq!(password(first.expose()).unwrap(), first);
+        let slow = first.expose().replacen("$4096:", "$100001:", 1);
+        assert_eq!(password(&slow).unwrap_err().sqlstate, INVALID_PARAMETER_VALUE);
         let refused = password("md50123456789abcdef0123456789abcdef").unwrap_err();
         assert_eq!(refused.sqlstate, FEATURE_NOT_SUPPORTED);
         assert!(!refused.message.contains("0123"), "{refused}");
