@@ -4,6 +4,6 @@ pub mod authenticator;
 pub mod failures;
 pub(crate) mod life;
 pub(crate) mod needs;
-pub mod viewer;
 pub mod random;
 pub mod scram;
+pub mod viewer;

@@ -36,9 +36,9 @@ use partita_worker::{
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use crate::access::authenticator::Authenticator;
 use crate::access::life::Lives;
 use crate::access::viewer::{Viewer, VisibleCatalogs, check_all_rows};
-use crate::access::authenticator::Authenticator;
 use crate::at_data::{AtDataOptions, RunAtData};
 use crate::catalog::{CATALOG, Databases, check_database_name};
 use crate::comparisons::ExactComparisons;
