@@ -116,7 +116,8 @@ fn names_keys_only(predicate: &Expr, delete: &Delete, table: &Table) -> bool {
                 true
             }
             Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
-                pending.extend([left.as_ref(), right.as_ref()]);
+                pending.push(left.as_ref());
+                pending.push(right.as_ref());
                 true
             }
             Expr::BinaryOp {

@@ -786,8 +786,11 @@ impl<'a> Subject<'a> {
             Action::Admin => administers,
             Action::CreateRole => alters,
             Action::Maintain => alters || id == self.login.id,
-            // A token outlives a membership: members do not make tokens of their groups.
-            Action::ManageToken => self.role.superuser || alters || id == self.login.id,
+            // A token outlives a membership: members do not make tokens of their groups, with SET ROLE neither.
+            Action::ManageToken => {
+                let is_own = id == self.login.id || self.login.superuser;
+                self.role.superuser || alters || id == self.role.id && is_own
+            }
             _ => false,
         };
         Decision::allowed_if(allowed && self.has_whole_rights())

@@ -17,12 +17,13 @@ use datafusion::logical_expr::{
     TypeSignature, Volatility,
 };
 use partita_frontend::access::viewer::Viewer;
-use partita_frontend::privileges::{shows_role, visible_roles};
+use partita_frontend::privileges::shows_role;
 use pgwire::api::Type;
 
 use super::arguments::{ViewerContext, bool, number, string, text};
-use super::objects::{Object, Objects, attribute, key_columns, role_oid};
+use super::objects::{Object, Objects, attribute, key_columns};
 use super::privileges;
+use super::roles::role_by_oid;
 use super::tables::index_definition;
 use crate::types;
 
@@ -298,17 +299,15 @@ fn null_int8(_: &Context<'_>, _: &[ScalarValue]) -> ScalarValue {
 /// The name of a role; as in PostgreSQL, `unknown (OID=7)` for one that is not found.
 fn user_by_id(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
     let Some(oid) = number(values, 0) else { return Ok(text(None)) };
-    let roles = visible_roles(context.viewer);
-    let role = roles.iter().find(|role| role_oid(role.id) == oid);
+    let role = role_by_oid(context.viewer, oid);
     Ok(text(Some(role.map_or_else(|| format!("unknown (OID={oid})"), |role| role.name.clone()))))
 }
 
 /// The names of the roles that a role is a member of.
 fn member_of(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
     let access = context.viewer.access();
-    let roles = visible_roles(context.viewer);
-    let role = roles.iter().find(|role| Some(role_oid(role.id)) == number(values, 0));
-    let groups = role.into_iter().flat_map(|role| &role.member_of);
+    let role = number(values, 0).and_then(|oid| role_by_oid(context.viewer, oid));
+    let groups = role.iter().flat_map(|role| &role.member_of);
     let groups = groups.filter_map(|membership| access.role(membership.role));
     let names: Vec<ScalarValue> = groups
         .filter(|group| shows_role(context.viewer, group))

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use partita_frontend::SqlError;
-use partita_frontend::privileges::{current_role, may, role_closure, visible_roles};
+use partita_frontend::privileges::{current_role, may, role_closure};
 use partita_proto::access::{Action, Need, Object as Target, Role};
 use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::id::RoleId;
 
 use super::arguments::{ViewerContext, bool, number, string};
-use super::objects::{Object, database_oid, role_oid};
+use super::objects::{Object, database_oid};
+use super::roles::{role_by_name, role_by_oid};
 
 /// SQLSTATE of a privilege that does not exist.
 const INVALID_PARAMETER_VALUE: &str = "22023";
@@ -41,15 +42,12 @@ fn role_of(
     values: &[ScalarValue],
     index: usize,
 ) -> Result<Option<Arc<Role>>> {
-    let roles = visible_roles(context.viewer);
     if let Some(name) = name_of(values, index) {
-        let role = roles.iter().find(|role| role.name == name).map(Arc::clone);
-        return role.map(Some).ok_or_else(|| {
+        return role_by_name(context.viewer, &name).map(Some).ok_or_else(|| {
             external(SqlError::new(UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")))
         });
     }
-    let oid = number(values, index);
-    Ok(roles.iter().find(|role| Some(role_oid(role.id)) == oid).map(Arc::clone))
+    Ok(number(values, index).and_then(|oid| role_by_oid(context.viewer, oid)))
 }
 
 /// Arguments of a function after the optional user.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::temporal_conversions::timestamp_ms_to_datetime;
 use partita_frontend::access::viewer::Viewer;
-use partita_frontend::privileges::{current_role, visible_roles};
+use partita_frontend::privileges::{current_role, shows_role, visible_roles};
 use partita_proto::access::Role;
 
 use super::cells::Kind::{Bool, Int4, Oid, Oids, Text, Texts};
@@ -59,6 +59,20 @@ pub(super) const PG_GROUP: Columns = &[("groname", Text), ("grosysid", Oid), ("g
 
 pub(super) const PG_DB_ROLE_SETTING: Columns =
     &[("setdatabase", Oid), ("setrole", Oid), ("setconfig", Texts)];
+
+/// A role by its object id, if the viewer may know it. Of all roles, only this one is checked.
+pub(super) fn role_by_oid(viewer: &Viewer, oid: i32) -> Option<Arc<Role>> {
+    let access = viewer.access();
+    let role = access.roles().values().find(|role| role_oid(role.id) == oid)?;
+    shows_role(viewer, role).then(|| Arc::clone(role))
+}
+
+/// A role by name, if the viewer may know it.
+pub(super) fn role_by_name(viewer: &Viewer, name: &str) -> Option<Arc<Role>> {
+    let access = viewer.access();
+    let role = access.role_by_name(name)?;
+    shows_role(viewer, role).then(|| Arc::clone(role))
+}
 
 /// The end of a role's time, in UTC.
 fn valid_until(role: &Role) -> Cell {
