@@ -26,12 +26,14 @@ pub(crate) fn database_permit(
     identity: Identity,
     name: &str,
 ) -> Result<Option<Permit>, SqlError> {
+    // From before the visible catalog, so that a database that is created meanwhile is not taken for a hidden one.
+    let exists = frontend.catalog().databases.contains_key(name);
     if frontend.viewer(identity).catalog().databases.contains_key(name) {
         return Ok(None);
     }
     let permit = frontend.authorize(&identity, &[Need::new(Action::Create, Object::Cluster)]);
     match permit {
-        Ok(permit) if !frontend.catalog().databases.contains_key(name) => Ok(Some(permit)),
+        Ok(permit) if !exists => Ok(Some(permit)),
         Err(error) if has_ended(&error) => Err(error),
         _ => Err(SqlError::undefined_database(name)),
     }
