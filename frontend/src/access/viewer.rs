@@ -28,6 +28,7 @@ use partita_proto::access::{
 use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::id::{RoleId, TableId};
 
+use super::scram::INVALID_AUTHORIZATION;
 use crate::error::SqlError;
 use crate::view::ClusterView;
 
@@ -44,7 +45,11 @@ pub(crate) fn now_ms() -> i64 {
 
 /// The error that a client sees.
 pub(crate) fn denied(denied: Denied) -> SqlError {
-    Error::from(denied).into()
+    match denied {
+        // As the door of PostgreSQL's protocol ends a session; 28P01 is for a wrong secret.
+        Denied::Ended(_) => SqlError::new(INVALID_AUTHORIZATION, denied.to_string()),
+        denied => Error::from(denied).into(),
+    }
 }
 
 /// The catalog as one identity sees it.
@@ -164,7 +169,7 @@ impl Viewer {
     /// Checks that the identity may do all of these things now.
     ///
     /// # Errors
-    /// 42501 when it may not, the error of a missing object when it may not see the object, and 28P01 when the identity
+    /// 42501 when it may not, the error of a missing object when it may not see the object, and 28000 when the identity
     /// is no longer valid.
     pub fn check(&self, needs: &[Need]) -> Result<Permit, SqlError> {
         check(&self.view.catalog().access, &self.identity(), now_ms(), needs)

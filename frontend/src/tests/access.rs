@@ -306,7 +306,7 @@ async fn a_copy_is_checked_for_each_batch() {
     };
     assert_eq!(copy.permit().unwrap().role(), WRITER);
     db.fake.edit_access(|access| access.drop_role(WRITER));
-    assert_eq!(copy.permit().unwrap_err().sqlstate, "28P01");
+    assert_eq!(copy.permit().unwrap_err().sqlstate, "28000");
 }
 
 /// Waits for the end of a session; returns its error.
@@ -328,7 +328,7 @@ async fn a_dropped_role_ends_its_streams_and_cursors() {
     assert_eq!(reader.session.ended(), None);
     db.fake.edit_access(|access| access.drop_role(READER));
     let error = end_of(&reader.session).await;
-    assert_eq!(error.sqlstate, "28P01");
+    assert_eq!(error.sqlstate, "28000");
     let mut last = Ok(());
     while let Some(batch) = stream.next().await {
         last = batch.map(drop);
@@ -355,7 +355,7 @@ async fn a_running_statement_ends_with_its_identity() {
         access.put_role(Role { secret_version: 1, ..role });
     });
     let result = tokio::time::timeout(END_MAX, running).await.unwrap().unwrap();
-    assert_eq!(result.unwrap_err().sqlstate, "28P01");
+    assert_eq!(result.unwrap_err().sqlstate, "28000");
 }
 
 #[tokio::test]
@@ -366,10 +366,10 @@ async fn a_session_that_changes_its_password_goes_on() {
         reader.tag(&format!("ALTER ROLE reader PASSWORD {password}")).await;
         assert_eq!(reader.one("SELECT count(*) FROM t").await, "2");
     }
-    assert_eq!(end_of(&other.session).await.sqlstate, "28P01");
+    assert_eq!(end_of(&other.session).await.sqlstate, "28000");
     // A change by somebody else ends it.
     db.tag("ALTER ROLE reader PASSWORD 'third'").await;
-    assert_eq!(end_of(&reader.session).await.sqlstate, "28P01");
+    assert_eq!(end_of(&reader.session).await.sqlstate, "28000");
     // An expectation that did not come true is taken back.
     let viewer = Arc::clone(acting(&db, READER).session.viewer());
     let version = viewer.identity().secret_version;
@@ -443,7 +443,7 @@ async fn the_name_of_the_client_is_kept_while_there_is_no_password() {
     });
     assert_eq!(acting(&db, BOOTSTRAP_ROLE).lines(names).await, ["partita|partita"]);
     // Whoever began without a password goes.
-    assert_eq!(anyone.error("SELECT 1").await.sqlstate, "28P01");
+    assert_eq!(anyone.error("SELECT 1").await.sqlstate, "28000");
 }
 
 #[tokio::test]
