@@ -176,6 +176,13 @@ impl ScalarUDFImpl for Bounded {
         {
             *counts = not_negative(counts)?;
         }
+        if self.growth == Growth::Resized
+            && let Some(lengths) = args.args.get(1)
+            && any_number(lengths, |length| length < 0)?
+        {
+            let message = format!("length of {}() must not be negative", self.name());
+            return Err(SqlError::new(INVALID_PARAMETER_VALUE, message).into());
+        }
         if matches!(self.growth, Growth::Matched | Growth::Pattern) {
             let flags = args.args.get(self.flags_at()).and_then(constant_text).unwrap_or_default();
             if let Some(pattern) = args.args.get_mut(1) {
@@ -216,16 +223,34 @@ impl ScalarUDFImpl for Bounded {
 /// Counts with 0 in place of negative ones: DataFusion's functions add them up as unsigned numbers and allocate as many
 /// bytes.
 fn not_negative(counts: &ColumnarValue) -> Result<ColumnarValue> {
-    Ok(match counts.cast_to(&DataType::Int64, None)? {
-        ColumnarValue::Scalar(ScalarValue::Int64(Some(count))) => {
-            ColumnarValue::Scalar(ScalarValue::Int64(Some(count.max(0))))
+    with_numbers(counts, |count| count.max(0))
+}
+
+/// Whole numbers, each of them changed; NULLs stay.
+pub(crate) fn with_numbers(
+    numbers: &ColumnarValue,
+    change: impl Fn(i64) -> i64,
+) -> Result<ColumnarValue> {
+    Ok(match numbers.cast_to(&DataType::Int64, None)? {
+        ColumnarValue::Scalar(ScalarValue::Int64(Some(number))) => {
+            ColumnarValue::Scalar(ScalarValue::Int64(Some(change(number))))
         }
-        ColumnarValue::Array(counts) => {
-            let counts = counts.as_primitive::<Int64Type>();
-            let counts = counts.unary::<_, Int64Type>(|count| count.max(0));
-            ColumnarValue::Array(Arc::new(counts))
+        ColumnarValue::Array(numbers) => {
+            let numbers = numbers.as_primitive::<Int64Type>();
+            ColumnarValue::Array(Arc::new(numbers.unary::<_, Int64Type>(change)))
         }
         null @ ColumnarValue::Scalar(_) => null,
+    })
+}
+
+/// Returns true if any of the whole numbers passes; NULLs do not.
+pub(crate) fn any_number(numbers: &ColumnarValue, passes: impl Fn(i64) -> bool) -> Result<bool> {
+    Ok(match numbers.cast_to(&DataType::Int64, None)? {
+        ColumnarValue::Scalar(ScalarValue::Int64(number)) => number.is_some_and(passes),
+        ColumnarValue::Scalar(_) => false,
+        ColumnarValue::Array(numbers) => {
+            numbers.as_primitive::<Int64Type>().iter().flatten().any(passes)
+        }
     })
 }
 
@@ -694,6 +719,15 @@ mod tests {
             let answer = answer(&format!("SELECT cardinality({sql})")).await;
             assert_eq!(answer, Err("22023".to_owned()), "{sql}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_negative_length_of_an_array_is_refused() {
+        for sql in ["array_resize([1, 2], -1)", "array_resize([1], -9223372036854775808, 0)"] {
+            assert_eq!(answer(&format!("SELECT {sql}")).await, Err("22023".to_owned()), "{sql}");
+        }
+        let rows = "SELECT array_resize([1], n, 0) FROM (VALUES (2), (-1)) AS t (n)";
+        assert_eq!(answer(rows).await, Err("22023".to_owned()));
     }
 
     #[tokio::test]

@@ -69,6 +69,7 @@ mod overlaps;
 pub mod padded;
 mod parts;
 mod plain;
+mod positions;
 mod quoting;
 mod regular;
 mod run;
