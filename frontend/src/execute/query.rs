@@ -498,7 +498,39 @@ pub(super) fn with_parameters(
     if parameters.is_empty() {
         return Ok(logical);
     }
-    Ok(logical.replace_params_with_values(&ParamValues::from(parameters.to_vec()))?)
+    let bound = logical.replace_params_with_values(&ParamValues::from(parameters.to_vec()))?;
+    check_limits(&bound)?;
+    Ok(bound)
+}
+
+/// Refuses a LIMIT or an OFFSET that a parameter makes negative. The parser refuses negative constants.
+fn check_limits(logical: &LogicalPlan) -> Result<(), SqlError> {
+    let mut refused = None;
+    logical.apply_with_subqueries(|node| {
+        if let LogicalPlan::Limit(limit) = node {
+            if limit.fetch.as_deref().is_some_and(is_negative) {
+                refused = Some(("2201W", "LIMIT must not be negative"));
+            } else if limit.skip.as_deref().is_some_and(is_negative) {
+                refused = Some(("2201X", "OFFSET must not be negative"));
+            }
+        }
+        Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    match refused {
+        Some((sqlstate, message)) => Err(SqlError::new(sqlstate, message)),
+        None => Ok(()),
+    }
+}
+
+fn is_negative(count: &Expr) -> bool {
+    match count {
+        Expr::Cast(cast) => is_negative(&cast.expr),
+        Expr::Literal(value, _) => {
+            let count = value.cast_to(&DataType::Int64);
+            matches!(count, Ok(ScalarValue::Int64(Some(count))) if count < 0)
+        }
+        _ => false,
+    }
 }
 
 /// Refuses statements that DataFusion's planner supports beyond SQL queries: they read and write files of the server,

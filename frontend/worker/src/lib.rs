@@ -108,7 +108,7 @@ pub use float_arithmetic::OneNan;
 pub use float_division::CheckedDivision;
 pub use fragment::{Fragment, encode};
 pub use group_runs::GroupRuns;
-pub use interval_order::{IntervalOrder, IntervalWindows};
+pub use interval_order::{IntervalOrder, IntervalWindows, total as interval_nanoseconds};
 pub use interval_text::ReadIntervals;
 pub use intervals::ScaledIntervals;
 pub use leaf::{LeafExec, Renamed};
