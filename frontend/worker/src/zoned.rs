@@ -197,7 +197,8 @@ fn shifted(
         ticks = seconds.checked_mul(per)?.checked_add(part)?;
     }
     let nanos_per_tick = 1_000_000_000 / per;
-    ticks.checked_add(sign * (interval.nanoseconds / nanos_per_tick))
+    let rest = (interval.nanoseconds / nanos_per_tick).checked_mul(sign)?;
+    ticks.checked_add(rest)
 }
 
 fn all_shifted(times: &ArrayRef, intervals: &ArrayRef, zone: Zone, sign: i64) -> Result<ArrayRef> {
