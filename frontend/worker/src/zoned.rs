@@ -26,7 +26,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::civil::{date_of, day_of, per_second};
-use crate::error::SqlError;
+use crate::error::{SqlError, datetime_overflow};
 use crate::moments::{Moment, ticks};
 use crate::zone::Zone;
 
@@ -93,7 +93,7 @@ fn instants(unit: TimeUnit) -> DataType {
 }
 
 fn out_of_range() -> ArrowError {
-    ArrowError::ArithmeticOverflow("timestamp out of range".to_owned())
+    datetime_overflow("timestamp")
 }
 
 fn zone_of(name: &str) -> Result<Zone> {
