@@ -616,8 +616,13 @@ impl Sizes {
             (Some(start), Some(stop)) => (start, stop),
             _ => return 0,
         };
-        let step = argument(2).map_or(1, |step| step.abs_diff(zero)).max(1);
-        (start.abs_diff(stop) / step).saturating_add(1)
+        // The function itself refuses a step of zero; a series that leads away from its end is empty.
+        let step = argument(2).unwrap_or(zero + 1);
+        let is_empty = if step > zero { start > stop } else { start < stop };
+        if step == zero || is_empty {
+            return 0;
+        }
+        (start.abs_diff(stop) / step.abs_diff(zero)).saturating_add(1)
     }
 }
 
@@ -715,6 +720,7 @@ mod tests {
             "range(DATE '2024-01-01', DATE '2025-01-01', INTERVAL '1 day -24 hours')",
             "range(DATE '2024-01-01', DATE '2025-01-01', INTERVAL '1 day -72 hours')",
             "range(DATE '2025-01-01', DATE '2024-01-01', INTERVAL '1 month -27 days')",
+            "range(1, 9223372036854775807, 0)",
         ] {
             let answer = answer(&format!("SELECT cardinality({sql})")).await;
             assert_eq!(answer, Err("22023".to_owned()), "{sql}");
@@ -756,6 +762,8 @@ mod tests {
                 "coalesce(cardinality(generate_series(TIMESTAMP '2200-01-01', TIMESTAMP '1970-01-01', INTERVAL '1 microsecond')), 0)",
                 "0",
             ),
+            ("coalesce(cardinality(range(9223372036854775807, 1)), 0)", "0"),
+            ("coalesce(cardinality(range(1, 9223372036854775807, -1)), 0)", "0"),
             ("array_to_string([1, 2], ',')", "1,2"),
             ("length(repeat('x', 30000000))", "30000000"),
         ] {
