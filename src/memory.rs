@@ -118,8 +118,8 @@ fn most_interrupted(resident: u64, limit: u64) -> usize {
 }
 
 /// Returns true if the statement interrupted last may still free enough: below the limit there is time for it.
-fn is_patient(resident: u64, limit: u64, since: Option<Duration>) -> bool {
-    resident <= limit && since.is_some_and(|since| since < PATIENCE)
+fn is_patient(resident: u64, limit: u64, age: Option<Duration>) -> bool {
+    resident <= limit && age.is_some_and(|age| age < PATIENCE)
 }
 
 /// Starts a thread that keeps the process's resident memory below a limit, in bytes, until `stop`.
@@ -167,8 +167,8 @@ impl Watch {
         self.last = Some(resident);
         let measure = decide(resident, growth, self.limit, running, lanes.refuses());
         lanes.refuse(measure != Measure::Admit);
-        let since = self.interrupted.map(|time| time.elapsed());
-        if measure == Measure::Interrupt && !is_patient(resident, self.limit, since) {
+        let age = self.interrupted.map(|time| time.elapsed());
+        if measure == Measure::Interrupt && !is_patient(resident, self.limit, age) {
             let min_age = min_age(resident, self.limit);
             let mut interrupted = 0;
             while interrupted < most_interrupted(resident, self.limit)

@@ -227,8 +227,8 @@ enum Offset {
 impl Offset {
     fn compared_to(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
-            (Self::Number(one), Self::Number(other)) => Some(one.compared_to(*other)),
-            (Self::Span(one), Self::Span(other)) => Some(one.cmp(other)),
+            (Self::Number(first), Self::Number(second)) => Some(first.compared_to(*second)),
+            (Self::Span(first), Self::Span(second)) => Some(first.cmp(second)),
             _ => None,
         }
     }
@@ -245,15 +245,15 @@ fn check_bound(
         }
         _ => return Ok(Offset::None),
     };
-    let given = constant(offset);
-    if given == Constant::Null {
+    let value = constant(offset);
+    if value == Constant::Null {
         let message = format!("frame {side} offset must not be null");
         return Err(SqlError::new(NULL_NOT_ALLOWED, message));
     }
     if units == WindowFrameUnits::Range {
-        return check_distance(offset, given);
+        return check_distance(offset, value);
     }
-    let count = match given {
+    let count = match value {
         Constant::Number(number) => bigint(number.rounded())?,
         Constant::Text(text) => bigint_of_text(&text)?,
         Constant::Null | Constant::Other => return Err(not_a_count(offset, units)),
@@ -267,8 +267,8 @@ fn check_bound(
 }
 
 /// Checks the offset of a RANGE: a number or an interval, depending on the type that it is added to.
-fn check_distance(offset: &mut Expr, given: Constant) -> Result<Offset, SqlError> {
-    let (distance, is_negative) = match given {
+fn check_distance(offset: &mut Expr, value: Constant) -> Result<Offset, SqlError> {
+    let (distance, is_negative) = match value {
         Constant::Number(number) => (Offset::Number(number), number.units < 0),
         Constant::Text(text) => match interval_text::parse(&text) {
             Some(interval) => {
@@ -414,7 +414,7 @@ fn constant(expr: &Expr) -> Constant {
         },
         Expr::UnaryOp { op: UnaryOperator::Plus, expr } => match constant(expr) {
             Constant::Text(_) => Constant::Other,
-            other => other,
+            operand => operand,
         },
         Expr::BinaryOp { left, op, right } => computed(&constant(left), op, &constant(right)),
         Expr::Cast { expr, data_type, .. } => cast(constant(expr), data_type),

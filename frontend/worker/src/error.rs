@@ -356,8 +356,8 @@ fn from_arrow(error: &ArrowError) -> SqlError {
 
 /// Errors of the operating system: spilled rows find the disk full, or files run out.
 fn from_io(error: &io::Error) -> SqlError {
-    if let Some(known) = error.get_ref().and_then(|inner| known(inner)) {
-        return known;
+    if let Some(cause) = error.get_ref().and_then(|inner| known(inner)) {
+        return cause;
     }
     let sqlstate = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DISK_FULL,

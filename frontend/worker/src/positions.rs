@@ -105,17 +105,17 @@ fn starts(array: &ColumnarValue, start: &ColumnarValue, rows: usize) -> Result<C
         ColumnarValue::Array(arrays) => arrays.is_null(row),
     };
     let lengths = Numbers::lengths(array)?;
-    let given = cast(&start.to_array(rows)?, &DataType::Int64)?;
-    let given = given.as_primitive::<Int64Type>();
+    let numbers = cast(&start.to_array(rows)?, &DataType::Int64)?;
+    let numbers = numbers.as_primitive::<Int64Type>();
     let bounded = (0..rows).map(|row| {
         if is_null(row) {
             return Ok(1);
         }
-        if given.is_null(row) {
+        if numbers.is_null(row) {
             return Err(SqlError::new(NULL_NOT_ALLOWED, "initial position must not be null"));
         }
         let end = i64::try_from(lengths.at(row)).unwrap_or(PLACE_MAX).min(PLACE_MAX) + 1;
-        Ok(given.value(row).clamp(1, end))
+        Ok(numbers.value(row).clamp(1, end))
     });
     let bounded = bounded.collect::<Result<Vec<i64>, SqlError>>()?;
     if constant {

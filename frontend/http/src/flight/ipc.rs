@@ -542,9 +542,9 @@ mod tests {
         let list = |inner: DataType, _| DataType::List(Arc::new(Field::new("l", inner, true)));
         let column = Field::new("c", (0..levels).fold(DataType::Int64, list), true);
         let schema = Arc::new(Schema::new(vec![column]));
-        let none = futures::stream::empty::<Result<RecordBatch, FlightError>>();
+        let no_rows = futures::stream::empty::<Result<RecordBatch, FlightError>>();
         let encoder = FlightDataEncoderBuilder::new().with_schema(schema);
-        encoder.build(none).try_collect::<Vec<_>>().await.unwrap().remove(0)
+        encoder.build(no_rows).try_collect::<Vec<_>>().await.unwrap().remove(0)
     }
 
     #[tokio::test]
