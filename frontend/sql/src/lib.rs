@@ -19,6 +19,7 @@ mod column;
 mod column_builder;
 pub mod copy;
 mod copy_statement;
+mod counts;
 mod create_table;
 mod cursor;
 mod database;
