@@ -23,6 +23,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::grant::{Action, Actions, Target};
@@ -309,7 +310,8 @@ impl From<Denied> for Error {
 pub struct Permit {
     version: u64,
     role: RoleId,
-    token: Option<TokenId>,
+    identity: Identity,
+    peer: Option<IpAddr>,
     rows: BTreeMap<TableId, RowPredicate>,
 }
 
@@ -329,7 +331,24 @@ impl Permit {
     /// Token that was used.
     #[must_use]
     pub fn token(&self) -> Option<TokenId> {
-        self.token
+        self.identity.token
+    }
+
+    /// Identity that was checked.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Address of the client, for logs; `None` if it is not known.
+    #[must_use]
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.peer
+    }
+
+    /// The same permit for a client at an address.
+    pub fn at_peer(self, peer: Option<IpAddr>) -> Self {
+        Self { peer, ..self }
     }
 
     /// Predicate that every read of the table must apply, reads of its former table included; `None`: no restriction.
@@ -341,7 +360,15 @@ impl Permit {
     /// A permit that nothing was checked for.
     #[cfg(test)]
     pub(crate) fn for_tests(role: RoleId) -> Self {
-        Self { version: 0, role, token: None, rows: BTreeMap::new() }
+        let identity = Identity {
+            login: role,
+            acting: None,
+            token: None,
+            secret_version: 0,
+            org: None,
+            door: Door::Internal,
+        };
+        Self { version: 0, role, identity, peer: None, rows: BTreeMap::new() }
     }
 }
 
@@ -378,7 +405,8 @@ pub fn check(
             rows.insert(table.id, predicate);
         }
     }
-    Ok(Permit { version: access.version, role: subject.role.id, token: identity.token, rows })
+    let (version, role) = (access.version, subject.role.id);
+    Ok(Permit { version, role, identity: *identity, peer: None, rows })
 }
 
 /// The part of a table that an identity sees; nothing when the identity is no longer valid.
