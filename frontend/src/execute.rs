@@ -204,8 +204,12 @@ impl Session {
 
     async fn admin(&self, admin: &Admin, permit: &Permit) -> Result<Output, SqlError> {
         match admin {
-            Admin::FlushTable(name) => self.order_maintenance(name, Maintenance::Flush, permit).await?,
-            Admin::CompactTable(name) => self.order_maintenance(name, Maintenance::Compact, permit).await?,
+            Admin::FlushTable(name) => {
+                self.order_maintenance(name, Maintenance::Flush, permit).await?
+            }
+            Admin::CompactTable(name) => {
+                self.order_maintenance(name, Maintenance::Compact, permit).await?
+            }
             Admin::Order(order) => self.frontend().administer(permit, order.clone()).await?,
         }
         Ok(Output::done("ADMIN"))
