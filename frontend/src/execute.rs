@@ -20,11 +20,14 @@ use std::sync::Arc;
 
 use partita_proto::access::Permit;
 use partita_sql::Notice;
-use partita_sql::statement::{Admin, CopyFrom, Discard, Statement, Transaction, TransactionModes};
+use partita_sql::statement::{
+    Admin, CopyFrom, Discard, Statement, TableName, Transaction, TransactionModes,
+};
 
 use self::executed::Executed;
 use self::maintain::Maintenance;
 pub use self::observe::CopyLog;
+use crate::audit::Description;
 use crate::error::SqlError;
 use crate::output::{CopyIn, CopyOut, Output};
 use crate::session::Session;
@@ -201,10 +204,31 @@ impl Session {
 
     async fn admin(&self, admin: &Admin, permit: &Permit) -> Result<Output, SqlError> {
         match admin {
-            Admin::FlushTable(name) => self.maintain(name, Maintenance::Flush).await?,
-            Admin::CompactTable(name) => self.maintain(name, Maintenance::Compact).await?,
+            Admin::FlushTable(name) => {
+                self.order_maintenance(name, Maintenance::Flush, permit).await?
+            }
+            Admin::CompactTable(name) => {
+                self.order_maintenance(name, Maintenance::Compact, permit).await?
+            }
             Admin::Order(order) => self.frontend().administer(permit, order.clone()).await?,
         }
         Ok(Output::done("ADMIN"))
+    }
+
+    /// Has every replica of a table do some maintenance, which is recorded.
+    async fn order_maintenance(
+        &self,
+        table: &TableName,
+        maintenance: Maintenance,
+        permit: &Permit,
+    ) -> Result<(), SqlError> {
+        let action = match maintenance {
+            Maintenance::Flush => "FLUSH TABLE",
+            Maintenance::Compact => "COMPACT TABLE",
+        };
+        let session_database = self.database();
+        let database = table.database_or(&session_database);
+        let description = Description::of_maintenance(action, database, &table.name);
+        self.frontend().audited(permit, description, self.maintain(table, maintenance)).await
     }
 }

@@ -40,6 +40,7 @@ use crate::access::authenticator::Authenticator;
 use crate::access::life::Lives;
 use crate::access::viewer::{Viewer, VisibleCatalogs, check_all_rows};
 use crate::at_data::{AtDataOptions, RunAtData};
+use crate::audit::{Audit, AuditOptions, Description, Origin};
 use crate::catalog::{CATALOG, Databases, check_database_name};
 use crate::comparisons::ExactComparisons;
 use crate::conditional::GuardedFilters;
@@ -100,6 +101,8 @@ pub struct FrontendOptions {
     pub query_parallelism: usize,
     /// Statements that the query log keeps.
     pub query_log_len: usize,
+    /// Records of who did what.
+    pub audit: AuditOptions,
     /// Threads of statements, and the number of statements that run at a time.
     pub lanes: LaneOptions,
 }
@@ -116,6 +119,7 @@ impl Default for FrontendOptions {
             in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
             query_parallelism: std::thread::available_parallelism().map_or(1, usize::from),
             query_log_len: QUERY_LOG_LEN,
+            audit: AuditOptions::default(),
             lanes: LaneOptions::default(),
         }
     }
@@ -132,6 +136,7 @@ pub struct Frontend {
     /// Context that sessions start from.
     context: SessionContext,
     query_log: Arc<QueryLog>,
+    audit: Arc<Audit>,
     metrics: Arc<FrontendMetrics>,
     loads: Arc<Loads>,
     lanes: Arc<Lanes>,
@@ -160,7 +165,8 @@ impl Frontend {
         let metrics = Arc::new(FrontendMetrics::default());
         let query_log = Arc::new(QueryLog::new(options.query_log_len));
         let loads = Loads::new(Arc::clone(&meta));
-        let authenticator = Authenticator::new(meta.catalog())?;
+        let audit = Arc::new(Audit::new(options.audit));
+        let authenticator = Authenticator::new(meta.catalog(), Arc::clone(&audit))?;
         let view = Arc::new(ClusterView::new(
             nodes,
             (meta.catalog(), meta.members()),
@@ -177,6 +183,7 @@ impl Frontend {
         let sources = Sources {
             view: Arc::clone(&view),
             query_log: Arc::clone(&query_log),
+            audit: Arc::clone(&audit),
             loads: Arc::clone(&loads),
             meta: Arc::clone(&meta),
         };
@@ -192,6 +199,7 @@ impl Frontend {
             state,
             context,
             query_log,
+            audit,
             metrics,
             loads,
             lanes,
@@ -222,12 +230,23 @@ impl Frontend {
         Viewer::new(Arc::clone(&self.view), Arc::clone(&self.visible), identity)
     }
 
-    /// Checks that an identity may do all of these things now.
+    /// Checks that an identity may do all of these things now, and records a refusal. An attempt whose refusal means
+    /// nothing is one of [`Viewer::check`].
     ///
     /// # Errors
     /// As [`Viewer::check`].
     pub fn authorize(&self, identity: &Identity, needs: &[Need]) -> Result<Permit, SqlError> {
-        self.viewer(*identity).check(needs)
+        let viewer = self.viewer(*identity);
+        let permit = viewer.check(needs);
+        if let Err(error) = &permit {
+            self.audit.refused(&viewer.access(), viewer.origin(), ("REQUEST", None), error);
+        }
+        permit
+    }
+
+    /// Records of who did what.
+    pub fn audit(&self) -> &Audit {
+        &self.audit
     }
 
     /// Bytes that each table stores, in files and memtables, each row once however many replicas it has; without logs
@@ -361,16 +380,40 @@ impl Frontend {
             | Ddl::AlterTable { .. }
             | Ddl::Access(_) => {}
         }
-        Ok(self.meta.change(ddl).await?)
+        let catalog = self.catalog();
+        let description = Description::of_change(&catalog, &ddl);
+        let pending = self.audit.begin(&catalog.access, Origin::from(permit), description);
+        let changed = self.meta.change(ddl).await.map_err(SqlError::from);
+        match &changed {
+            Ok(true) => pending.end(None),
+            Ok(false) => pending.forget(),
+            Err(error) => pending.end(Some(error)),
+        }
+        changed
     }
 
-    /// Sends an operator's order to meta. `_permit` is the proof that the client may give it.
+    /// Sends an operator's order to meta. `permit` is the proof that the client may give it.
     pub(crate) async fn administer(
         &self,
-        _permit: &Permit,
+        permit: &Permit,
         order: AdminOrder,
     ) -> Result<(), SqlError> {
-        Ok(self.meta.administer(order).await?)
+        let description = Description::of_order(&order);
+        let ordered = async { self.meta.administer(order).await.map_err(SqlError::from) };
+        self.audited(permit, description, ordered).await
+    }
+
+    /// Does work that is recorded with its outcome. `permit` is the proof that the client may have it done.
+    pub(crate) async fn audited<T>(
+        &self,
+        permit: &Permit,
+        description: Description,
+        work: impl Future<Output = Result<T, SqlError>>,
+    ) -> Result<T, SqlError> {
+        let pending = self.audit.begin(&self.access(), Origin::from(permit), description);
+        let result = work.await;
+        pending.end(result.as_ref().err());
+        result
     }
 }
 

@@ -18,6 +18,7 @@
 
 pub mod access;
 mod at_data;
+pub mod audit;
 mod bound_text;
 pub mod catalog;
 pub mod functions;

@@ -353,7 +353,7 @@ impl Session {
             self.written_in_transaction.fetch_add(1, Ordering::Relaxed);
         }
         let frontend = Arc::clone(&self.frontend);
-        let client = (self.database(), self.user.clone(), self.identity());
+        let client = (self.database(), self.user.clone(), self.viewer.origin());
         let observer = observe::Observer::new(frontend, client, statement, limits.started);
         observer.observe(result, limits)
     }

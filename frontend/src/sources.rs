@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use partita_proto::service::MetaService;
 
+use crate::audit::Audit;
 use crate::load::Loads;
 use crate::query_log::QueryLog;
 use crate::view::ClusterView;
@@ -13,6 +14,7 @@ use crate::view::ClusterView;
 pub(crate) struct Sources {
     pub(crate) view: Arc<ClusterView>,
     pub(crate) query_log: Arc<QueryLog>,
+    pub(crate) audit: Arc<Audit>,
     pub(crate) loads: Arc<Loads>,
     pub(crate) meta: Arc<dyn MetaService>,
 }

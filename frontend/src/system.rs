@@ -17,6 +17,7 @@ use partita_proto::route::Route;
 use partita_proto::service::ReplicaStatus;
 
 use crate::access::viewer::Viewer;
+use crate::audit::table as audit_table;
 use crate::bound_text::bound_text;
 use crate::cluster;
 use crate::error::SqlError;
@@ -117,6 +118,11 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         let owner = if viewer.monitors() { None } else { Some(viewer.identity()) };
         async move { log.batch(owner) }
     });
+    let recorder = Arc::clone(&sources.audit);
+    let audit = VirtualTable::new(schema(audit_table::AUDIT), move |viewer| {
+        let recorder = Arc::clone(&recorder);
+        async move { audit_table::rows(&recorder, &viewer) }
+    });
     let view = Arc::clone(&sources.view);
     let counters = VirtualTable::new(schema(COUNTERS), move |viewer| {
         let view = Arc::clone(&view);
@@ -147,6 +153,7 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         ("partitions", partitions),
         ("tables", tables),
         ("query_log", query_log),
+        ("audit", audit),
         ("counters", counters),
         ("roles", of_access(privileges::ROLES, privileges::roles)),
         ("grants", of_access(privileges::GRANTS, privileges::grants)),

@@ -3,6 +3,7 @@
 mod access;
 mod advised;
 mod at_data;
+mod audit;
 mod comparisons;
 mod conditional;
 mod defining;

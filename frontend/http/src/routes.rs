@@ -27,11 +27,13 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on, on_service};
+use partita_frontend::access::peer;
 use partita_proto::access::Door as DoorKind;
 use serde_json::json;
 use tonic::codec::CompressionEncoding;
 
 use crate::activity::Activity;
+use crate::caller::Peer;
 use crate::door::Door;
 use crate::error::{ApiError, Dialect};
 use crate::flight::Flight;
@@ -341,7 +343,8 @@ async fn admit(door: &Door, request: Request, next: Next) -> Response {
     let mut response = if request.method() == Method::OPTIONS {
         (StatusCode::NO_CONTENT, [(ALLOW, METHODS)], Body::empty()).into_response()
     } else {
-        next.run(request).await
+        let client = request.extensions().get::<Peer>().copied().unwrap_or_default();
+        peer::within(client.address, next.run(request)).await
     };
     if let Some(origin) = allowed {
         allow(response.headers_mut(), origin);

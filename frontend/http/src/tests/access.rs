@@ -530,6 +530,36 @@ async fn lines_of_other_tables_are_rejected_and_the_rest_is_stored() {
 }
 
 #[tokio::test]
+async fn the_audit_has_the_clients_of_requests_and_their_addresses() {
+    let api = secured().await;
+    let write = async |header: &str| {
+        let headers = [("authorization", header)];
+        api.send_as("POST", "/api/v2/write?bucket=c", &headers, "fresh t=1 1\n").await.0
+    };
+    assert_eq!(write("Token stranger-token").await, 204);
+    for _ in 0..3 {
+        assert_eq!(write("Bearer old-token").await, 401);
+    }
+    assert_eq!(write("Token root-token").await, 204);
+    let root = [("authorization", "Token root-token")];
+    let count = async |condition: &str| {
+        let sql = format!(
+            "SELECT sum(count) FROM sys.audit WHERE door = 'http' AND peer LIKE '10.%' AND {condition}"
+        );
+        let sql: String = form_urlencoded::byte_serialize(sql.as_bytes()).collect();
+        let uri = format!("/v1/sql?format=csv&sql={sql}");
+        api.send_as("GET", &uri, &root, Body::empty()).await.2.trim().to_owned()
+    };
+    let table = "action = 'CREATE TABLE' AND object = 'table fresh' AND database = 'c'";
+    let stranger = "\"user\" = 'stranger' AND token_id = '0000000000000004'";
+    assert_eq!(count(&format!("{table} AND {stranger}")).await, "1");
+    let sign_in = "action = 'SIGN IN' AND outcome = 'done'";
+    assert_eq!(count(&format!("{sign_in} AND {stranger}")).await, "1");
+    let expired = "action = 'SIGN IN' AND outcome = 'failed' AND token_id = '0000000000000002'";
+    assert_eq!(count(expired).await, "3");
+}
+
+#[tokio::test]
 async fn figures_are_shown_of_tables_that_may_be_read() {
     let api = secured().await;
     let ask = async |uri: &str, token: &str| {
