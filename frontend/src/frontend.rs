@@ -355,6 +355,7 @@ impl Frontend {
             }
             Ddl::CreateTable { table, .. } => table.owner = permit.role(),
             Ddl::AlterDatabase { .. }
+            | Ddl::MakeExplicit { .. }
             | Ddl::DropDatabase { .. }
             | Ddl::DropTable { .. }
             | Ddl::TruncateTable { .. }
