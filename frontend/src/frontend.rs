@@ -57,6 +57,7 @@ use crate::near_end::NearEnd;
 use crate::newest::NewestRows;
 use crate::projections::KeptProjections;
 use crate::query_log::QueryLog;
+use crate::rejected_points::RejectedPoints;
 use crate::router::Router;
 use crate::set_operations::CountedSetOperations;
 use crate::sources::Sources;
@@ -132,6 +133,7 @@ pub struct Frontend {
     /// Context that sessions start from.
     context: SessionContext,
     query_log: Arc<QueryLog>,
+    rejected_points: Arc<RejectedPoints>,
     metrics: Arc<FrontendMetrics>,
     loads: Arc<Loads>,
     lanes: Arc<Lanes>,
@@ -159,6 +161,7 @@ impl Frontend {
         let nodes: Arc<dyn DataNodes> = Arc::new(HomeNodes::new(nodes, home.clone()));
         let metrics = Arc::new(FrontendMetrics::default());
         let query_log = Arc::new(QueryLog::new(options.query_log_len));
+        let rejected_points = Arc::<RejectedPoints>::default();
         let loads = Loads::new(Arc::clone(&meta));
         let authenticator = Authenticator::new(meta.catalog())?;
         let view = Arc::new(ClusterView::new(
@@ -177,6 +180,7 @@ impl Frontend {
         let sources = Sources {
             view: Arc::clone(&view),
             query_log: Arc::clone(&query_log),
+            rejected_points: Arc::clone(&rejected_points),
             loads: Arc::clone(&loads),
             meta: Arc::clone(&meta),
         };
@@ -192,6 +196,7 @@ impl Frontend {
             state,
             context,
             query_log,
+            rejected_points,
             metrics,
             loads,
             lanes,
@@ -301,6 +306,11 @@ impl Frontend {
     /// Log of the last statements.
     pub fn query_log(&self) -> &QueryLog {
         &self.query_log
+    }
+
+    /// The last lines of line protocol that were not stored.
+    pub fn rejected_points(&self) -> &RejectedPoints {
+        &self.rejected_points
     }
 
     /// Threads that statements run on.

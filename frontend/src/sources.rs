@@ -6,6 +6,7 @@ use partita_proto::service::MetaService;
 
 use crate::load::Loads;
 use crate::query_log::QueryLog;
+use crate::rejected_points::RejectedPoints;
 use crate::view::ClusterView;
 
 /// Sources of the rows of `sys` and `information_schema`.
@@ -13,6 +14,7 @@ use crate::view::ClusterView;
 pub(crate) struct Sources {
     pub(crate) view: Arc<ClusterView>,
     pub(crate) query_log: Arc<QueryLog>,
+    pub(crate) rejected_points: Arc<RejectedPoints>,
     pub(crate) loads: Arc<Loads>,
     pub(crate) meta: Arc<dyn MetaService>,
 }

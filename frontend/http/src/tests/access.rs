@@ -325,7 +325,7 @@ async fn named_objects(api: &Api) -> [String; 3] {
 }
 
 fn address_of(route: &Route, [d, e, measurement]: &[String; 3]) -> String {
-    let id = match route.endpoint {
+    let id: &str = match route.endpoint {
         Endpoint::Bucket | Endpoint::ChangeBucket | Endpoint::DropBucket => d,
         Endpoint::Org | Endpoint::ChangeOrg | Endpoint::DropOrg => ORG,
         // The writer's token.
