@@ -1,8 +1,9 @@
 //! `/api/v2/setup`: the first user, organisation, bucket and token of a cluster.
 //!
 //! A cluster is set up when its superuser has a password, however it got it. Until then everybody is the superuser, and
-//! may do this once: meta takes the first password only. A name other than the superuser's makes a second superuser,
-//! who belongs to the new organisation; both have the password then, so that no door stays open.
+//! may do this once: meta takes the first password only. A name other than the superuser's makes a second superuser;
+//! both have the password then, so that no door stays open. Neither belongs to the new organisation, as superusers stand
+//! above these.
 
 use std::sync::Arc;
 
@@ -88,7 +89,6 @@ pub(super) async fn run(door: &Door, headers: &HeaderMap, body: Body) -> Answer 
             create_db: Some(true),
             create_role: Some(true),
             admin: Some(true),
-            org: Some(Some(id)),
             verifier: Some(Some(first)),
             ..RoleEdit::default()
         };
@@ -101,10 +101,7 @@ pub(super) async fn run(door: &Door, headers: &HeaderMap, body: Body) -> Answer 
     let user: Option<Arc<Role>> = client.access().role_by_name(&body.username).map(Arc::clone);
     let user = user.ok_or_else(|| SqlError::internal("the first user is missing"))?;
     let client = &Client::new(door, Identity::of_role(&user, DoorKind::Http));
-    let owner = match user.org {
-        Some(_) => user.id,
-        None => client.org_role(&permit, id).await?,
-    };
+    let owner = client.org_role(&permit, id).await?;
     let new = NewDatabase { name: &body.bucket, ttl, explicit: false, owner: Some(owner) };
     let bucket = make(client, &permit, new).await?;
     let description = format!("{}'s Token", user.name);
