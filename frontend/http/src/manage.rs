@@ -37,17 +37,13 @@ use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 
 use self::client::Client;
-use self::failure::{Failure, FailureV3};
+use self::failure::{Answer, AnswerV3};
 use crate::caller::Caller;
 use crate::door::Door;
 use crate::parameters::Parameters;
 
 pub(crate) use self::ids::bucket_named;
 
-/// Result of a handler of InfluxDB 2's API.
-type Answer = Result<Response, Failure>;
-/// Result of a handler of InfluxDB 3's API.
-type AnswerV3 = Result<Response, FailureV3>;
 type Shared = State<Arc<Door>>;
 type Known = Extension<Caller>;
 

@@ -56,7 +56,7 @@ impl FieldType {
     /// The type of lines that a column has; `None` for types that only SQL has.
     pub(super) fn of_column(column_type: ColumnType) -> Option<Self> {
         let types = [Self::Float, Self::Integer, Self::Unsigned, Self::Boolean, Self::String];
-        types.into_iter().find(|known| known.column_type() == column_type)
+        types.into_iter().find(|candidate| candidate.column_type() == column_type)
     }
 
     /// Name of the type in messages about explicit schemas.

@@ -23,9 +23,8 @@ use partita_proto::value::Value as Literal;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::Answer;
 use super::client::{Client, object, role_object};
-use super::failure::Failure;
+use super::failure::{Answer, Failure};
 use super::ids::{database_of, id_text, role_of, user_id};
 use super::new_token::{self, NewToken};
 use super::page::Page;
@@ -222,9 +221,9 @@ fn shown_permissions(client: &Client<'_>, token: &Token) -> Vec<Value> {
             Scope::Bucket { database, rows } => {
                 let mut resource = of_all("buckets");
                 resource["id"] = json!(id_text(database.0));
-                let named = catalog.databases.values().find(|known| known.id == *database);
-                if let Some(known) = named {
-                    resource["name"] = json!(known.name);
+                let bucket = catalog.databases.values().find(|bucket| bucket.id == *database);
+                if let Some(bucket) = bucket {
+                    resource["name"] = json!(bucket.name);
                 }
                 if let Some(rows) = rows {
                     resource["rows"] = shown_rows(rows);
@@ -252,7 +251,7 @@ fn shown_rows(rows: &RowPredicate) -> Value {
         Literal::Bool(value) => json!(value),
         Literal::Int(value) => json!(value),
         Literal::UInt(value) => json!(value),
-        other => json!(other.to_string()),
+        literal => json!(literal.to_string()),
     };
     let term =
         |term: &Term| (term.column.clone(), Value::Array(term.values.iter().map(value).collect()));
@@ -317,14 +316,14 @@ pub(super) async fn create(client: &Client<'_>, headers: &HeaderMap, body: Body)
         let message = format!("user \"{}\" is not permitted to log in", owner.name);
         return Err(Failure::unprocessable(message));
     }
-    let named = body.permissions.iter().find_map(|body| body.resource.org_id.as_deref());
-    let org: Option<OrgId> = match body.org_id.as_deref().or(named) {
+    let resource_org = body.permissions.iter().find_map(|body| body.resource.org_id.as_deref());
+    let org: Option<OrgId> = match body.org_id.as_deref().or(resource_org) {
         Some(id) => Some(client.org(id)?.id),
         None => client.identity.org.or(owner.org),
     };
     let is_other = |id: &str| Some(id.to_ascii_lowercase()) != org.map(|org| org.to_string());
-    let mut named = body.permissions.iter().filter_map(|body| body.resource.org_id.as_deref());
-    if named.any(is_other) || owner.org.is_some_and(|theirs| Some(theirs) != org) {
+    let mut orgs = body.permissions.iter().filter_map(|body| body.resource.org_id.as_deref());
+    if orgs.any(is_other) || owner.org.is_some_and(|theirs| Some(theirs) != org) {
         return Err(Failure::unprocessable("all parts of a token must be of one organization"));
     }
     let new = NewToken {

@@ -19,9 +19,8 @@ use partita_proto::service::Ddl;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::Answer;
 use super::client::{Client, object, org_object};
-use super::failure::Failure;
+use super::failure::{Answer, Failure};
 use super::ids::{database_of, id_text};
 use super::page::Page;
 use crate::error::ApiError;
@@ -127,7 +126,7 @@ pub(super) fn list(client: &Client<'_>, parameters: &Parameters) -> Answer {
         (None, None) => None,
     };
     let catalog = client.catalog();
-    let id = parameters.get("id").map(|id| database_of(&catalog, id).map(|found| found.id));
+    let id = parameters.get("id").map(|id| database_of(&catalog, id).map(|database| database.id));
     let is_wanted = |database: &&Arc<Database>| {
         parameters.get("name").is_none_or(|name| name == database.name)
             && id.is_none_or(|id| id == Some(database.id))
@@ -206,12 +205,12 @@ pub(super) async fn make(
     if new.explicit {
         client.change(permit, Ddl::MakeExplicit { name: name.clone() }).await?;
     }
-    let made = || client.door.frontend.catalog().databases.get(&name).map(Arc::clone);
-    if let (Some(owner), Some(database)) = (new.owner, made()) {
+    let newest = || client.door.frontend.catalog().databases.get(&name).map(Arc::clone);
+    if let (Some(owner), Some(database)) = (new.owner, newest()) {
         let target = Target::Database(database.id);
         client.change_access(permit, AccessChange::SetOwner { target, owner }).await?;
     }
-    made().ok_or_else(|| SqlError::undefined_database(&name).into())
+    newest().ok_or_else(|| SqlError::undefined_database(&name).into())
 }
 
 pub(super) fn show(client: &Client<'_>, id: &str) -> Answer {

@@ -134,11 +134,11 @@ impl<'a> Client<'a> {
     /// Those of meta.
     pub(super) async fn org_role(&self, permit: &Permit, org: OrgId) -> Result<RoleId, SqlError> {
         let name = org_role_name(org);
-        let known = || {
+        let existing = || {
             let access = self.access();
             access.role_by_name(&name).filter(|role| role.org == Some(org)).map(|role| role.id)
         };
-        if let Some(id) = known() {
+        if let Some(id) = existing() {
             return Ok(id);
         }
         let edit = RoleEdit { org: Some(Some(org)), ..RoleEdit::default() };
@@ -146,7 +146,7 @@ impl<'a> Client<'a> {
         let change = AccessChange::CreateRole { name: name.clone(), edit, member_of, members };
         let created = self.change_access(permit, change).await;
         // Another request may have been faster.
-        match (known(), created) {
+        match (existing(), created) {
             (Some(id), _) => Ok(id),
             (None, Err(error)) => Err(error),
             (None, Ok(_)) => Err(SqlError::internal("a role that was created is missing")),

@@ -17,11 +17,10 @@ use partita_proto::service::Ddl;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::AnswerV3;
 use super::authorizations::time_text;
 use super::buckets::{NewDatabase, make};
 use super::client::{Client, object, role_object};
-use super::failure::{Failure, FailureV3};
+use super::failure::{AnswerV3, Failure, FailureV3};
 use super::new_token::{self, NewToken, now_ms};
 use crate::body;
 use crate::error::ApiError;

@@ -19,9 +19,8 @@ use partita_proto::schema::{ColumnType, Semantic};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Answer;
 use super::client::{Client, object};
-use super::failure::Failure;
+use super::failure::{Answer, Failure};
 use super::ids::bucket_named;
 use super::predicate::DeletePredicate;
 use crate::error::ApiError;
@@ -56,8 +55,8 @@ pub(super) async fn run(
     let session = client.door.session(client.identity, &bucket, "http")?;
     let tables = catalog.tables.get(&bucket).into_iter().flat_map(|tables| tables.values());
     // A former table is read-only, and belongs to its successor.
-    let all = catalog.tables.values().flat_map(|tables| tables.values());
-    let formers: BTreeSet<TableId> = all.filter_map(|table| table.former).collect();
+    let stored = catalog.tables.values().flat_map(|tables| tables.values());
+    let formers: BTreeSet<TableId> = stored.filter_map(|table| table.former).collect();
     let is_named = |table: &&Arc<Table>| {
         predicate.measurement.as_ref().is_none_or(|name| *name == table.name)
             && !formers.contains(&table.id)

@@ -13,6 +13,11 @@ use serde_json::json;
 
 use crate::error::{ApiError, Dialect, v2_code};
 
+/// Result of a handler of InfluxDB 2's API.
+pub(crate) type Answer = Result<Response, Failure>;
+/// Result of a handler of InfluxDB 3's API.
+pub(crate) type AnswerV3 = Result<Response, FailureV3>;
+
 /// SQLSTATEs of objects that do not exist.
 const MISSING: [&str; 2] = ["42704", "42P01"];
 /// SQLSTATEs of names that are taken, and of objects that others depend on.

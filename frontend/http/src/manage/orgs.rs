@@ -11,9 +11,8 @@ use partita_proto::schema::validate_name;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Answer;
 use super::client::{Client, object, org_object, org_role_name};
-use super::failure::Failure;
+use super::failure::{Answer, Failure};
 use super::page::Page;
 use crate::error::ApiError;
 use crate::parameters::Parameters;

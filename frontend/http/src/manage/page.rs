@@ -43,7 +43,7 @@ impl Page {
 
     /// The items of the part, by their ids.
     pub(super) fn of_items<T>(&self, mut items: Vec<T>, id: impl Fn(&T) -> u64) -> Vec<T> {
-        items.sort_unstable_by_key(|item| id(item));
+        items.sort_unstable_by_key(&id);
         if let Some(after) = self.after {
             items.retain(|item| id(item) > after);
         }

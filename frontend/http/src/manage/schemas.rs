@@ -18,10 +18,9 @@ use partita_proto::service::{Ddl, TableChange};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Answer;
 use super::authorizations::time_text;
 use super::client::{Client, object};
-use super::failure::Failure;
+use super::failure::{Answer, Failure};
 use super::ids::{id_text, table_of};
 use crate::parameters::Parameters;
 use crate::schema_on_write::{Definition, tags_and_fields};
@@ -91,7 +90,7 @@ impl DataType {
     /// The type of a column; `None` for types that only SQL has.
     fn of(column_type: ColumnType) -> Option<Self> {
         let types = [Self::String, Self::Float, Self::Integer, Self::Unsigned, Self::Boolean];
-        types.into_iter().find(|known| known.column_type() == column_type)
+        types.into_iter().find(|candidate| candidate.column_type() == column_type)
     }
 }
 

@@ -22,10 +22,9 @@ use partita_proto::id::BOOTSTRAP_ROLE;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Answer;
 use super::buckets::{NewDatabase, make, retention_of};
 use super::client::{Client, object};
-use super::failure::Failure;
+use super::failure::{Answer, Failure};
 use super::ids::user_id;
 use super::new_token::{self, NewToken};
 use super::{authorizations, buckets, orgs};
