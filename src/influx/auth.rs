@@ -143,7 +143,7 @@ mod tests {
             json!({"action": "write", "resource": {"type": "buckets", "id": "00000000000000ab"}}),
         ];
         assert_eq!(rights.permissions(), expected);
-        let all = Rights { read_bucket: vec![], write_bucket: vec![], all_access: true, ..rights };
-        assert_eq!(all.permissions().len(), 4);
+        let whole = Rights { read_bucket: vec![], write_bucket: vec![], all_access: true, ..rights };
+        assert_eq!(whole.permissions().len(), 4);
     }
 }

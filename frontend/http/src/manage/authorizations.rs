@@ -394,8 +394,8 @@ mod tests {
             let scope = Scope::Bucket { database: DatabaseId(0xab), rows: None };
             assert_eq!(list, [Permission { mode: Mode::Read, scope }]);
         }
-        let all = resolve(json!([{"action": "write", "resource": {"type": "buckets"}}])).unwrap();
-        assert_eq!(all, [Permission { mode: Mode::Write, scope: Scope::AllBuckets }]);
+        let list = resolve(json!([{"action": "write", "resource": {"type": "buckets"}}])).unwrap();
+        assert_eq!(list, [Permission { mode: Mode::Write, scope: Scope::AllBuckets }]);
         for (kind, id) in [("buckets", "00000000000000ac"), ("tasks", "00000000000000ab")] {
             let resource = json!({"type": kind, "id": id});
             assert!(resolve(json!([{"action": "read", "resource": resource}])).is_err(), "{kind}");

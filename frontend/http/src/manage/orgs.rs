@@ -60,12 +60,12 @@ pub(super) fn shown(org: &Org) -> Value {
 pub(super) fn list(client: &Client<'_>, parameters: &Parameters) -> Answer {
     let page = Page::of(parameters, LISTED, LISTED_MAX)?;
     // One that is named must exist.
-    let named = match (parameters.get("org"), parameters.get("orgID")) {
+    let selected = match (parameters.get("org"), parameters.get("orgID")) {
         (Some(name), _) => Some(client.org_named(name)?),
         (None, Some(id)) => Some(client.org(id)?),
         (None, None) => None,
     };
-    let orgs: Vec<_> = match named {
+    let orgs: Vec<_> = match selected {
         Some(org) => vec![org],
         None => {
             let access = client.access();

@@ -36,7 +36,7 @@ impl DeletePredicate {
             let (value, tail) = word(tail.trim_start())?;
             match name.as_str() {
                 MEASUREMENT
-                    if predicate.measurement.as_ref().is_some_and(|known| *known != value) =>
+                    if predicate.measurement.as_ref().is_some_and(|name| *name != value) =>
                 {
                     return Err("_measurement is given twice".to_owned());
                 }

@@ -346,19 +346,19 @@ mod tests {
     fn a_schema_has_a_time_and_a_field_and_plain_names() {
         let time = json!({"name": "time", "type": "timestamp"});
         let field = json!({"name": "v", "type": "field"});
-        let named = |name: &str| json!([time, field, {"name": name, "type": "tag"}]);
+        let with_tag = |name: &str| json!([time, field, {"name": name, "type": "tag"}]);
         assert!(columns(json!([time, field])).is_ok());
         for wrong in [
             json!([time]),
             json!([field]),
             json!([{"name": "at", "type": "timestamp"}, field]),
             json!([time, field, {"name": "a", "type": "tag", "dataType": "float"}]),
-            named("v"),
-            named("_a"),
-            named("1a"),
-            named("a\"b"),
-            named(""),
-            named(&"x".repeat(129)),
+            with_tag("v"),
+            with_tag("_a"),
+            with_tag("1a"),
+            with_tag("a\"b"),
+            with_tag(""),
+            with_tag(&"x".repeat(129)),
         ] {
             assert!(columns(wrong.clone()).is_err(), "{wrong}");
         }
