@@ -233,8 +233,13 @@ async fn rows_are_deleted_by_time_measurement_and_tag() {
 async fn databases_tables_and_tokens_are_configured_as_in_influxdb_3() {
     let api = Api::new();
     let database = "/api/v3/configure/database";
-    let body = json!({"db": "d", "retention_period": "30d"});
+    let body = json!({"db": "d"});
     assert_eq!(api.call("POST", database, "", body.clone()).await.0, 200);
+    let month = json!({"db": "d", "retention_period": "30d"});
+    assert_eq!(api.call("PUT", database, "", month).await.0, 200);
+    assert_eq!(api.fake.catalog().databases["d"].ttl, Some(Duration::from_secs(2_592_000)));
+    let ever = json!({"db": "d", "retention_period": "none"});
+    assert_eq!(api.call("PUT", database, "", ever).await.0, 200);
     assert_eq!(api.call("POST", database, "", body).await.0, 409);
     let (_, list) = api.get("/api/v3/configure/database?format=json").await;
     assert!(list.as_array().unwrap().contains(&json!({"iox::database": "d"})), "{list}");
