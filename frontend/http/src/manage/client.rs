@@ -54,7 +54,7 @@ impl<'a> Client<'a> {
     /// # Errors
     /// 403 or 404 when it may not.
     pub(super) fn permit(&self, needs: &[Need]) -> Result<Permit, SqlError> {
-        self.viewer.check(needs)
+        self.door.frontend.authorize(&self.identity, needs)
     }
 
     /// Changes the catalog; the next look at it shows the change.
