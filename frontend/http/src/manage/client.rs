@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use partita_frontend::SqlError;
 use partita_frontend::access::random;
 use partita_frontend::access::viewer::Viewer;
+use partita_frontend::privileges::shows_role;
 use partita_proto::access::{
     Access, AccessChange, Action, Identity, Need, Object, Org, Permit, Role, RoleEdit,
 };
@@ -87,10 +88,10 @@ impl<'a> Client<'a> {
         role.ok_or_else(|| SqlError::new("42501", "the current role does not exist"))
     }
 
-    /// The role with this name, if the caller may see it.
+    /// The role with this id, if the caller may see it.
     pub(super) fn visible_role(&self, id: RoleId) -> Option<Arc<Role>> {
         let role = self.access().role(id).map(Arc::clone)?;
-        self.may(Action::Select, role_object(&role)).then_some(role)
+        shows_role(&self.viewer, &role).then_some(role)
     }
 
     /// The organisation with this id.
