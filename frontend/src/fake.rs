@@ -201,8 +201,11 @@ impl Fake {
 
     fn create_table(&self, catalog: &mut Catalog, new: NewTable) -> Result<(), Error> {
         new.schema.validate()?;
-        if !catalog.databases.contains_key(&new.database) {
-            return Err(none("database", &new.database));
+        let database = catalog.databases.get(&new.database);
+        let database = database.ok_or_else(|| none("database", &new.database))?;
+        if database.explicit && new.schema.schema_on_write {
+            let message = format!("measurement \"{}\" not allowed by schema", new.name);
+            return Err(Error::InvalidInput(message));
         }
         let codec = KeyCodec::new(&new.schema, &new.placement)?;
         let ids = std::iter::repeat_with(|| PartitionId(self.next_id()));
@@ -336,7 +339,7 @@ impl Fake {
         };
         // Each change is applied to a copy of the catalog, which is published only if it succeeds.
         let changed = match ddl {
-            Ddl::CreateDatabase { name, if_not_exists, owner, .. } => {
+            Ddl::CreateDatabase { name, if_not_exists, ttl, owner } => {
                 if catalog.databases.contains_key(&name) {
                     if !if_not_exists {
                         return Err(Error::AlreadyExists { kind: "database", name });
@@ -345,10 +348,22 @@ impl Fake {
                 }
                 let id = DatabaseId(u32::try_from(self.next_id()).unwrap_or(u32::MAX));
                 add_database(&mut catalog, &name, id, owner);
+                if let Some(database) = catalog.databases.get_mut(&name) {
+                    Arc::make_mut(database).ttl = ttl;
+                }
                 true
             }
-            Ddl::AlterDatabase { name, .. } => {
-                catalog.databases.get(&name).ok_or_else(|| none("database", &name)).map(|_| true)?
+            Ddl::AlterDatabase { name, ttl } => {
+                Arc::make_mut(
+                    catalog.databases.get_mut(&name).ok_or_else(|| none("database", &name))?,
+                )
+                .ttl = ttl;
+                true
+            }
+            Ddl::MakeExplicit { name } => {
+                let database = catalog.databases.get_mut(&name);
+                let database = Arc::make_mut(database.ok_or_else(|| none("database", &name))?);
+                !std::mem::replace(&mut database.explicit, true)
             }
             Ddl::DropDatabase { name, if_exists } => {
                 catalog.tables.remove(&name);
@@ -562,7 +577,7 @@ fn none(kind: &'static str, name: &str) -> Error {
 }
 
 fn add_database(catalog: &mut Catalog, name: &str, id: DatabaseId, owner: RoleId) {
-    let database = Database { id, name: name.to_owned(), ttl: None, owner };
+    let database = Database { id, name: name.to_owned(), ttl: None, owner, explicit: false };
     catalog.databases.insert(name.to_owned(), Arc::new(database));
 }
 

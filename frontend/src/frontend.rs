@@ -58,6 +58,7 @@ use crate::near_end::NearEnd;
 use crate::newest::NewestRows;
 use crate::projections::KeptProjections;
 use crate::query_log::QueryLog;
+use crate::rejected_points::RejectedPoints;
 use crate::router::Router;
 use crate::set_operations::CountedSetOperations;
 use crate::sources::Sources;
@@ -137,6 +138,7 @@ pub struct Frontend {
     context: SessionContext,
     query_log: Arc<QueryLog>,
     audit: Arc<Audit>,
+    rejected_points: Arc<RejectedPoints>,
     metrics: Arc<FrontendMetrics>,
     loads: Arc<Loads>,
     lanes: Arc<Lanes>,
@@ -164,6 +166,7 @@ impl Frontend {
         let nodes: Arc<dyn DataNodes> = Arc::new(HomeNodes::new(nodes, home.clone()));
         let metrics = Arc::new(FrontendMetrics::default());
         let query_log = Arc::new(QueryLog::new(options.query_log_len));
+        let rejected_points = Arc::<RejectedPoints>::default();
         let loads = Loads::new(Arc::clone(&meta));
         let audit = Arc::new(Audit::new(options.audit));
         let authenticator = Authenticator::new(meta.catalog(), Arc::clone(&audit))?;
@@ -184,6 +187,7 @@ impl Frontend {
             view: Arc::clone(&view),
             query_log: Arc::clone(&query_log),
             audit: Arc::clone(&audit),
+            rejected_points: Arc::clone(&rejected_points),
             loads: Arc::clone(&loads),
             meta: Arc::clone(&meta),
         };
@@ -200,6 +204,7 @@ impl Frontend {
             context,
             query_log,
             audit,
+            rejected_points,
             metrics,
             loads,
             lanes,
@@ -322,6 +327,11 @@ impl Frontend {
         &self.query_log
     }
 
+    /// The last lines of line protocol that were not stored.
+    pub fn rejected_points(&self) -> &RejectedPoints {
+        &self.rejected_points
+    }
+
     /// Threads that statements run on.
     pub fn lanes(&self) -> &Arc<Lanes> {
         &self.lanes
@@ -374,6 +384,7 @@ impl Frontend {
             }
             Ddl::CreateTable { table, .. } => table.owner = permit.role(),
             Ddl::AlterDatabase { .. }
+            | Ddl::MakeExplicit { .. }
             | Ddl::DropDatabase { .. }
             | Ddl::DropTable { .. }
             | Ddl::TruncateTable { .. }

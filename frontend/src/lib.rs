@@ -29,6 +29,7 @@ pub mod output;
 pub mod privileges;
 pub mod query_log;
 mod quorum;
+pub mod rejected_points;
 
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;

@@ -24,6 +24,7 @@ use crate::error::SqlError;
 use crate::load::{Names, balance, stats, tables as load};
 use crate::privileges::{self, sees_all};
 use crate::query_log::QueryLog;
+use crate::rejected_points::REJECTED_POINTS;
 use crate::sources::Sources;
 use crate::statuses::{leader, statuses};
 use crate::view::ClusterView;
@@ -123,6 +124,11 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         let recorder = Arc::clone(&recorder);
         async move { audit_table::rows(&recorder, &viewer) }
     });
+    let points = Arc::clone(&sources.rejected_points);
+    let rejected_points = VirtualTable::new(schema(REJECTED_POINTS), move |viewer| {
+        let points = Arc::clone(&points);
+        async move { points.batch(&viewer) }
+    });
     let view = Arc::clone(&sources.view);
     let counters = VirtualTable::new(schema(COUNTERS), move |viewer| {
         let view = Arc::clone(&view);
@@ -154,6 +160,7 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         ("tables", tables),
         ("query_log", query_log),
         ("audit", audit),
+        ("rejected_points", rejected_points),
         ("counters", counters),
         ("roles", of_access(privileges::ROLES, privileges::roles)),
         ("grants", of_access(privileges::GRANTS, privileges::grants)),

@@ -91,6 +91,8 @@ pub(crate) struct DatabaseRecord {
     pub(crate) ttl: Option<Duration>,
     /// Owning role.
     pub(crate) owner: RoleId,
+    /// True if line protocol creates neither tables nor columns.
+    pub(crate) explicit: bool,
 }
 
 /// A table as recorded in the catalog.
@@ -375,6 +377,7 @@ impl State {
             name: DEFAULT_DATABASE.to_owned(),
             ttl: None,
             owner: BOOTSTRAP_ROLE,
+            explicit: false,
         };
         counters.version = 1;
         counters.database = DatabaseId(public.id.0 + 1);

@@ -114,8 +114,8 @@ impl Touched {
 }
 
 fn put_database(catalog: &mut Catalog, record: &DatabaseRecord) {
-    let DatabaseRecord { id, name, ttl, owner } = record.clone();
-    let database = Database { id, name, ttl, owner };
+    let DatabaseRecord { id, name, ttl, owner, explicit } = record.clone();
+    let database = Database { id, name, ttl, owner, explicit };
     catalog.databases.insert(record.name.clone(), Arc::new(database));
 }
 

@@ -93,6 +93,9 @@ struct DatabaseForm {
     /// 0, the bootstrap superuser, in records of earlier versions.
     #[prost(uint32, tag = "4")]
     owner: u32,
+    /// False in records of earlier versions.
+    #[prost(bool, tag = "10")]
+    explicit: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -398,13 +401,14 @@ fn database_form(record: &DatabaseRecord) -> DatabaseForm {
         name: record.name.clone(),
         ttl: record.ttl.map(|ttl| ttl.to_wire()),
         owner: record.owner.0,
+        explicit: record.explicit,
     }
 }
 
 fn database(form: DatabaseForm) -> Result<DatabaseRecord, Error> {
     let ttl = form.ttl.map(Duration::from_wire).transpose()?;
-    let owner = RoleId(form.owner);
-    Ok(DatabaseRecord { id: DatabaseId(form.id), name: form.name, ttl, owner })
+    let (id, owner) = (DatabaseId(form.id), RoleId(form.owner));
+    Ok(DatabaseRecord { id, name: form.name, ttl, owner, explicit: form.explicit })
 }
 
 fn table_form(record: &TableRecord) -> TableForm {

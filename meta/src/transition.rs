@@ -27,7 +27,7 @@ use partita_proto::range::Bound;
 use partita_proto::service::{Ddl, RequestId};
 
 use self::access::{bootstrap, change_access};
-use self::database::{alter_database, create_database, drop_database};
+use self::database::{alter_database, create_database, drop_database, make_explicit};
 use self::draft::Draft;
 pub(crate) use self::draft::{Outcome, Progress, Reply};
 use self::generation::{renew, renew_meta};
@@ -282,6 +282,7 @@ fn change(state: &State, wish: Wish<'_>) -> Result<Outcome, Error> {
             create_database(state, name, *if_not_exists, *ttl, *owner)
         }
         Ddl::AlterDatabase { name, ttl } => alter_database(state, name, *ttl),
+        Ddl::MakeExplicit { name } => make_explicit(state, name),
         Ddl::DropDatabase { name, if_exists } => drop_database(state, name, *if_exists),
         Ddl::CreateTable { table, if_not_exists } => {
             create_table(state, table, *if_not_exists, places, tables_max)

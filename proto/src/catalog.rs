@@ -27,6 +27,9 @@ pub struct Database {
     pub ttl: Option<Duration>,
     /// Owning role; 0 for the bootstrap superuser.
     pub owner: RoleId,
+    /// True if the tables are made ahead, as InfluxDB's explicit schemas: line protocol creates neither tables nor
+    /// columns. Never changes back.
+    pub explicit: bool,
 }
 
 /// A table, ready for use.

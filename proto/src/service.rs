@@ -413,6 +413,11 @@ pub enum Ddl {
         /// Default `ttl` of its tables.
         ttl: Option<Duration>,
     },
+    /// Gives a database without tables an explicit schema, for good.
+    MakeExplicit {
+        /// Database name.
+        name: String,
+    },
     /// DROP DATABASE, with all its tables.
     DropDatabase {
         /// Database name.

@@ -2,6 +2,7 @@
 
 mod access;
 mod heatmap;
+mod manage;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

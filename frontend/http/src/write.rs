@@ -25,6 +25,7 @@ use crate::door::Door;
 use crate::error::{ApiError, Dialect};
 use crate::hints::Hints;
 use crate::line_protocol::{Precision, Rejection};
+use crate::manage::bucket_named;
 use crate::parameters::Parameters;
 use crate::write_lines::{LineWrite, Partial, WriteFailure, write_lines};
 
@@ -45,6 +46,7 @@ pub(crate) async fn v2(
     let Some(database) = bucket else {
         return ApiError::bad_request("bucket is required").respond(Dialect::InfluxV2);
     };
+    let database = bucket_named(&door.frontend.viewer(caller.identity).catalog(), database);
     respond(&door, &caller, Dialect::InfluxV2, database, &parameters, &headers, body).await
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use futures::StreamExt;
 use partita_frontend::SqlError;
+use partita_frontend::rejected_points::RejectedPoint;
 use partita_proto::access::{Identity, Permit};
 use partita_proto::catalog::{Catalog, Table};
 
@@ -94,10 +95,28 @@ pub(crate) async fn write_lines(
     drop(share);
     match &outcome {
         Ok(stored) => door.metrics.lines(*stored, 0),
-        Err(WriteFailure::Lines(partial)) => door.metrics.lines(partial.stored, partial.rejected),
+        Err(WriteFailure::Lines(partial)) => {
+            door.metrics.lines(partial.stored, partial.rejected);
+            keep(door, identity, &write.database, &partial.rejections);
+        }
         Err(WriteFailure::Request(_)) => {}
     }
     outcome
+}
+
+/// Keeps rejected lines for `sys.rejected_points`.
+fn keep(door: &Door, identity: Identity, database: &str, rejections: &[Rejection]) {
+    let time_ms = now_ns() / 1_000_000;
+    let point = |rejection: &Rejection| RejectedPoint {
+        time_ms,
+        database: database.to_owned(),
+        identity,
+        line_number: u64::try_from(rejection.line).unwrap_or(u64::MAX),
+        reason: rejection.kind.name(),
+        message: rejection.message.clone(),
+        line: rejection.original.clone(),
+    };
+    door.frontend.rejected_points().add(rejections.iter().map(point));
 }
 
 async fn write_all(
@@ -106,8 +125,11 @@ async fn write_all(
     write: &LineWrite,
     body: Vec<u8>,
 ) -> Result<usize, WriteFailure> {
-    check_database_name(&write.database).map_err(ApiError::bad_request)?;
     let creation = database_permit(&door.frontend, identity, &write.database)?;
+    // SQL and the API of buckets make databases with other names too.
+    if creation.is_some() {
+        check_database_name(&write.database).map_err(ApiError::bad_request)?;
+    }
     // Lines are checked against tables that the writer sees: errors tell nothing about the columns of others.
     let viewer = door.frontend.viewer(identity);
     let text = String::from_utf8(body).map_err(|error| {

@@ -81,6 +81,9 @@ impl Tokens<'_> {
         if self.take(&["token"]) {
             return self.create_token();
         }
+        if self.take_org_word() {
+            return self.create_org();
+        }
         if self.at("or") && self.at_nth(1, "replace") {
             return Err(self.unsupported("CREATE OR REPLACE"));
         }
@@ -104,6 +107,9 @@ impl Tokens<'_> {
         }
         if self.take(&["token"]) {
             return self.alter_token();
+        }
+        if self.take_org_word() {
+            return self.alter_org();
         }
         if !self.take(&["database"]) && !self.take(&["schema"]) {
             return Err(self.foreign_object("ALTER", "TABLE, DATABASE, ROLE or TOKEN"));
@@ -175,6 +181,9 @@ impl Tokens<'_> {
         }
         if self.take(&["token"]) {
             return self.drop_token();
+        }
+        if self.take_org_word() {
+            return self.drop_org();
         }
         Err(self.foreign_object("DROP", "TABLE, DATABASE, ROLE, OWNED or TOKEN"))
     }

@@ -39,6 +39,7 @@ mod new_placement;
 mod new_table;
 pub mod notice;
 mod options;
+mod org_statement;
 pub mod parser;
 mod partitioning;
 mod redacted;

@@ -57,6 +57,9 @@ impl Description {
         match ddl {
             Ddl::CreateDatabase { name, .. } => Self::of_database("CREATE DATABASE", name),
             Ddl::AlterDatabase { name, .. } => Self::of_database("ALTER DATABASE", name),
+            Ddl::MakeExplicit { name } => {
+                Self::of_database("ALTER DATABASE", name).with_detail("EXPLICIT SCHEMA".to_owned())
+            }
             Ddl::DropDatabase { name, .. } => Self::of_database("DROP DATABASE", name),
             Ddl::CreateTable { table, .. } => {
                 Self::of_table("CREATE TABLE", &table.database, &table.name)

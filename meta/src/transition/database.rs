@@ -45,7 +45,7 @@ pub(super) fn create_database(
     check_owner(state, owner)?;
     let mut draft = Draft::new(state);
     let id = draft.new_database();
-    let record = DatabaseRecord { id, name: name.to_owned(), ttl, owner };
+    let record = DatabaseRecord { id, name: name.to_owned(), ttl, owner, explicit: false };
     draft.edits.push(Edit::Database(Arc::new(record)));
     Ok(draft.done())
 }
@@ -73,6 +73,23 @@ pub(super) fn alter_database(
     for table in altered.tables_of(old.id).filter(free) {
         draft.retell(table);
     }
+    Ok(draft.done())
+}
+
+/// Ends the creation of tables by line protocol. Tables that it created before would have no schema of their owner.
+pub(super) fn make_explicit(state: &State, name: &str) -> Result<Outcome, Error> {
+    let old = database(state, name)?;
+    if old.explicit {
+        return Ok(Outcome::without_edits(Reply::Unchanged));
+    }
+    if state.tables_of(old.id).next().is_some() {
+        return Err(Error::InvalidInput(format!(
+            "database \"{name}\" has tables, and its schema stays implicit"
+        )));
+    }
+    let mut draft = Draft::new(state);
+    let record = DatabaseRecord { explicit: true, ..DatabaseRecord::clone(old) };
+    draft.edits.push(Edit::Database(Arc::new(record)));
     Ok(draft.done())
 }
 

@@ -23,6 +23,7 @@ impl Wire for Database {
             name: self.name.clone(),
             ttl: self.ttl.as_ref().map(Wire::to_wire),
             owner: self.owner.0,
+            explicit: self.explicit,
         }
     }
 
@@ -32,6 +33,7 @@ impl Wire for Database {
             name: message.name,
             ttl: message.ttl.map(Wire::from_wire).transpose()?,
             owner: RoleId(message.owner),
+            explicit: message.explicit,
         })
     }
 }
@@ -200,6 +202,7 @@ impl Wire for Ddl {
                 let ttl = ttl.as_ref().map(Wire::to_wire);
                 Kind::AlterDatabase(pb::AlterDatabase { name, ttl })
             }
+            Self::MakeExplicit { name } => Kind::MakeExplicit(pb::MakeExplicit { name }),
             Self::DropDatabase { name, if_exists } => {
                 Kind::DropDatabase(pb::DropDatabase { name, if_exists })
             }
@@ -236,6 +239,7 @@ impl Wire for Ddl {
                 name: alter.name,
                 ttl: alter.ttl.map(Wire::from_wire).transpose()?,
             },
+            Kind::MakeExplicit(explicit) => Self::MakeExplicit { name: explicit.name },
             Kind::DropDatabase(drop) => {
                 Self::DropDatabase { name: drop.name, if_exists: drop.if_exists }
             }

@@ -144,6 +144,11 @@ impl<'a> Reader<'a> {
                 time_column: options.time_column,
                 columns_max: options.columns_max.min(COLUMNS_MAX),
                 string_bytes_max: options.string_bytes_max,
+                explicit: options
+                    .catalog
+                    .databases
+                    .get(options.database)
+                    .is_some_and(|database| database.explicit),
             },
             now: options.precision.truncate(options.now),
             tables: Vec::new(),
@@ -376,7 +381,7 @@ impl<'a> Reader<'a> {
                 let name = name.clone().unwrap_or_default();
                 let existing = self.options.catalog.table(self.options.database, &name).cloned();
                 let rows = Rows::new(name, existing);
-                check::check_table(&rows)?;
+                check::check_table(&rows, &self.limits)?;
                 candidate.insert(rows)
             }
         };

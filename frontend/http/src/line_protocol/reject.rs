@@ -20,6 +20,18 @@ pub enum Kind {
     Denied,
 }
 
+impl Kind {
+    /// Word for the kind in `sys.rejected_points`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Syntax => "syntax",
+            Self::Schema => "schema",
+            Self::ColumnLimit => "columns",
+            Self::Denied => "denied",
+        }
+    }
+}
+
 /// A rejected line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {

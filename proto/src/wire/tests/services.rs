@@ -413,7 +413,8 @@ fn make(catalog: &mut Catalog, change: &Change) {
         }
         Change::Database { database, ttl } => {
             let id = DatabaseId(u32::try_from(database).unwrap());
-            let made = Database { id, name: name(database), ttl, owner: BOOTSTRAP_ROLE };
+            let (owner, explicit) = (BOOTSTRAP_ROLE, false);
+            let made = Database { id, name: name(database), ttl, owner, explicit };
             catalog.databases.insert(name(database), Arc::new(made));
         }
         Change::DropDatabase { database } => {
