@@ -9,6 +9,7 @@ mod reshape;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arrow::array::{Array, ArrayRef, RecordBatchOptions, new_null_array};
 use arrow::compute::{concat_batches, filter_record_batch};
@@ -336,7 +337,7 @@ impl Fake {
         };
         // Each change is applied to a copy of the catalog, which is published only if it succeeds.
         let changed = match ddl {
-            Ddl::CreateDatabase { name, if_not_exists, owner, .. } => {
+            Ddl::CreateDatabase { name, if_not_exists, ttl, owner } => {
                 if catalog.databases.contains_key(&name) {
                     if !if_not_exists {
                         return Err(Error::AlreadyExists { kind: "database", name });
@@ -345,10 +346,12 @@ impl Fake {
                 }
                 let id = DatabaseId(u32::try_from(self.next_id()).unwrap_or(u32::MAX));
                 add_database(&mut catalog, &name, id, owner);
+                set_ttl(&mut catalog, &name, ttl)?;
                 true
             }
-            Ddl::AlterDatabase { name, .. } => {
-                catalog.databases.get(&name).ok_or_else(|| none("database", &name)).map(|_| true)?
+            Ddl::AlterDatabase { name, ttl } => {
+                set_ttl(&mut catalog, &name, ttl)?;
+                true
             }
             Ddl::DropDatabase { name, if_exists } => {
                 catalog.tables.remove(&name);
@@ -564,6 +567,12 @@ fn none(kind: &'static str, name: &str) -> Error {
 fn add_database(catalog: &mut Catalog, name: &str, id: DatabaseId, owner: RoleId) {
     let database = Database { id, name: name.to_owned(), ttl: None, owner };
     catalog.databases.insert(name.to_owned(), Arc::new(database));
+}
+
+fn set_ttl(catalog: &mut Catalog, name: &str, ttl: Option<Duration>) -> Result<(), Error> {
+    let database = catalog.databases.get_mut(name).ok_or_else(|| none("database", name))?;
+    Arc::make_mut(database).ttl = ttl;
+    Ok(())
 }
 
 fn put_table(catalog: &mut Catalog, table: Table) {

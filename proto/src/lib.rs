@@ -39,6 +39,7 @@ pub mod partitioning;
 pub mod placement;
 pub mod range;
 pub mod reshape;
+pub mod retention;
 pub mod route;
 pub mod rule;
 #[cfg(test)]

@@ -121,6 +121,32 @@ async fn each_dialect_tells_of_wrong_lines_in_its_own_form() {
 }
 
 #[tokio::test]
+async fn writes_entirely_outside_the_retention_are_unprocessable() {
+    let api = Api::new();
+    let create = "sql=CREATE DATABASE b WITH ('ttl'='1h')";
+    assert_eq!(api.post("/v1/sql", create).await.0, StatusCode::OK);
+    let (status, body) = api.post("/api/v2/write?bucket=b", "m v=1 1\nm v=1 2\n").await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(body["code"], "unprocessable entity");
+    let message = "failure writing points to database: partial write: points beyond retention \
+                   policy dropped=2";
+    assert_eq!(body["message"], message);
+    let (status, body) = api.post("/write?db=b", "m v=1 1\n").await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(body["error"], "partial write: points beyond retention policy dropped=1");
+    let (status, body) = api.post("/api/v3/write_lp?db=b&precision=ns", "m v=1 1\n").await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(body["data"][0]["line_number"], 1);
+    // No table was made. Beside a line of now, the others are rejected like any wrong line.
+    let (status, body) = api.post("/api/v2/write?bucket=b", "m v=1 1\nm v=2\n").await;
+    assert_eq!((status, &body["line"]), (StatusCode::BAD_REQUEST, &json!(1)));
+    assert_eq!(api.query("b", "SELECT count(*) AS n FROM m").await, json!([{"n": 1}]));
+    let forever = "sql=ALTER DATABASE b UNSET 'ttl'";
+    assert_eq!(api.post("/v1/sql", forever).await.0, StatusCode::OK);
+    assert_eq!(api.post("/api/v2/write?bucket=b", "m v=1 1\n").await.0, StatusCode::NO_CONTENT);
+}
+
+#[tokio::test]
 async fn what_is_asked_wrongly_is_told() {
     let api = Api::new();
     let (status, body) = api.post("/api/v2/write", "m v=1").await;

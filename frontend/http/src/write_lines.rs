@@ -47,14 +47,21 @@ pub(crate) struct Partial {
 }
 
 impl Partial {
-    /// 422 when every line was rejected for too many columns, as in InfluxDB 3.
+    /// 422 when every line was rejected for too many columns, as in InfluxDB 3, or for a time outside the retention, as
+    /// in InfluxDB 2.
     pub(crate) fn status(&self) -> StatusCode {
         let limit = |rejection: &Rejection| rejection.kind == Kind::ColumnLimit;
-        if self.stored == 0 && self.rejections.iter().all(limit) {
+        if self.expired() || (self.stored == 0 && self.rejections.iter().all(limit)) {
             StatusCode::UNPROCESSABLE_ENTITY
         } else {
             StatusCode::BAD_REQUEST
         }
+    }
+
+    /// True if no line was stored, each for a time outside the retention.
+    pub(crate) fn expired(&self) -> bool {
+        let is_old = |rejection: &Rejection| rejection.kind == Kind::Retention;
+        self.stored == 0 && !self.rejections.is_empty() && self.rejections.iter().all(is_old)
     }
 }
 

@@ -18,6 +18,8 @@ pub enum Kind {
     ColumnLimit,
     /// The writer may not write to the table.
     Denied,
+    /// Its time is outside the retention of its table.
+    Retention,
 }
 
 /// A rejected line.
