@@ -777,6 +777,7 @@ impl DataService for FakeNode {
                     applied: partition.writes,
                     flushed: 0,
                     failure: None,
+                    series: None,
                 });
             }
         }

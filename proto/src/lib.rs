@@ -19,6 +19,7 @@ pub mod array;
 pub mod beat;
 pub mod blocking;
 mod calendar;
+pub mod cardinality;
 pub mod catalog;
 pub mod catalog_history;
 pub mod clock;

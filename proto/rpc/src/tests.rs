@@ -287,6 +287,7 @@ fn replica_status() -> ReplicaStatus {
         applied: 18,
         flushed: 19,
         failure: Some("a reason".to_owned()),
+        series: None,
     }
 }
 
