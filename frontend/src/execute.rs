@@ -13,6 +13,7 @@ mod prepare;
 mod query;
 mod repartition;
 pub(crate) mod roles;
+mod series;
 mod set;
 mod show;
 
@@ -76,6 +77,9 @@ impl Session {
                 Output::done(tag)
             }
             Statement::Show(show) => self.show(show, permit)?,
+            Statement::SeriesCardinality(shown) => {
+                return self.series_cardinality(shown).await;
+            }
             Statement::Describe(table) => self.describe(table)?,
             Statement::Set(set) => self.set(set)?,
             Statement::ResetAll => self.reset_all()?,

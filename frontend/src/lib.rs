@@ -54,6 +54,7 @@ mod projections;
 mod router;
 mod row_counts;
 mod scan;
+mod series;
 mod session;
 mod set_operations;
 mod settings;

@@ -17,6 +17,7 @@ mod reshaping;
 mod routing;
 mod rows;
 mod sessions;
+mod series;
 mod set_operations;
 mod subqueries;
 mod together;
