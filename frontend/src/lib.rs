@@ -70,6 +70,7 @@ mod zoned;
 
 pub use execute::CopyLog;
 pub use frontend::{Frontend, FrontendOptions};
+pub use ingest::series::OverLimit;
 pub use metrics::FrontendMetrics;
 pub use output::{CopyIn, CopyOut, Output, RowStream};
 pub use partita_lanes as lanes;

@@ -114,6 +114,11 @@ fn measure(table: &Table, statuses: &Statuses) -> Measured {
     Measured { figures: merged.cardinality(), unknown_partitions }
 }
 
+/// Number of series of a table, as far as its partitions are reported.
+pub(crate) fn count(table: &Table, statuses: &Statuses) -> u64 {
+    measure(table, statuses).figures.series
+}
+
 /// Tables that have series: those with a time index.
 fn tables(catalog: &Catalog) -> impl Iterator<Item = &Table> {
     let tables = catalog.tables.values().flat_map(BTreeMap::values);

@@ -16,4 +16,4 @@ mod sketch;
 pub use distinct::Distinct;
 pub use estimate::{Cardinality, TagCardinality, product};
 pub(crate) use sketch::{Partner, SERIES_PRECISION, TagSketch, VALUE_PRECISION};
-pub use sketch::{SAMPLED_TAGS_MAX, SeriesSketch};
+pub use sketch::{SAMPLED_TAGS_MAX, SeriesSketch, TagSetRows, tag_sets};

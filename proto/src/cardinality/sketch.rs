@@ -127,40 +127,10 @@ impl SeriesSketch {
     /// # Errors
     /// When the rows do not have the table's types.
     pub fn add_rows(&mut self, schema: &TableSchema, rows: &RecordBatch) -> Result<(), Error> {
-        if schema.time_index().is_none() || rows.num_rows() == 0 {
+        if schema.time_index().is_none() {
             return Ok(());
         }
-        let tags: Vec<(ColumnId, Option<&ArrayRef>)> = schema
-            .key_columns()
-            .filter(|column| column.semantic != Semantic::TimeIndex)
-            .map(|column| (column.id, rows.column_by_name(&column.storage_name)))
-            .collect();
-        let arrays: Vec<ArrayRef> = tags.iter().filter_map(|(_, array)| array.cloned()).collect();
-        let ranges = runs(&arrays, rows.num_rows())?;
-        let hashes = tags
-            .iter()
-            .map(|(_, array)| array.map(|array| first_hashes(array, &ranges)).transpose())
-            .collect::<Result<Vec<_>, _>>()?;
-        let fields: Vec<(ColumnId, &ArrayRef)> = schema
-            .columns
-            .iter()
-            .filter(|column| column.semantic == Semantic::Field)
-            .filter_map(|column| Some((column.id, stored(rows, column)?)))
-            .collect();
-        let mut values = Vec::with_capacity(tags.len());
-        let mut present = Vec::with_capacity(fields.len());
-        for (number, range) in ranges.iter().enumerate() {
-            values.clear();
-            for ((column, _), hashes) in tags.iter().zip(&hashes) {
-                values.push((*column, hashes.as_ref().and_then(|hashes| hashes[number])));
-            }
-            present.clear();
-            present.extend(
-                fields.iter().filter(|(_, array)| has_value(array, range)).map(|(id, _)| *id),
-            );
-            self.add(&values, &present);
-        }
-        Ok(())
+        each_tag_set(schema, rows, storage_name, |_, tags, fields| self.add(tags, fields))
     }
 
     /// Adds all series of another sketch of the same table.
@@ -198,6 +168,35 @@ impl SeriesSketch {
     pub fn add_unsketched(&mut self) {
         self.unsketched += 1;
     }
+}
+
+/// Consecutive rows with one tag set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TagSetRows {
+    /// Positions of the rows.
+    pub rows: Range<usize>,
+    /// Hash of the tag set. Equal tag sets of a table have equal hashes, whatever other tags the table gets later.
+    pub tag_set: u64,
+    /// Number of fields that have a value in some row.
+    pub fields: u64,
+}
+
+/// The tag sets of rows; one that occurs in several places is returned for each. `name` is the name of a column in the
+/// rows.
+///
+/// # Errors
+/// When the rows do not have the table's types.
+pub fn tag_sets(
+    schema: &TableSchema,
+    rows: &RecordBatch,
+    name: fn(&Column) -> &str,
+) -> Result<Vec<TagSetRows>, Error> {
+    let mut found = Vec::new();
+    each_tag_set(schema, rows, name, |range, tags, fields| {
+        let (tag_set, fields) = (tag_set_hash(tags), fields.len() as u64);
+        found.push(TagSetRows { rows: range.clone(), tag_set, fields });
+    })?;
+    Ok(found)
 }
 
 impl TagSketch {
@@ -279,6 +278,53 @@ fn mixed(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
+fn storage_name(column: &Column) -> &str {
+    &column.storage_name
+}
+
+/// Visits the tag sets of consecutive rows: their positions, the hashes of their values, the fields with a value. `name`
+/// is the name of a column in the rows.
+fn each_tag_set(
+    schema: &TableSchema,
+    rows: &RecordBatch,
+    name: fn(&Column) -> &str,
+    mut visit: impl FnMut(&Range<usize>, &[(ColumnId, Option<u64>)], &[ColumnId]),
+) -> Result<(), Error> {
+    if rows.num_rows() == 0 {
+        return Ok(());
+    }
+    let tags: Vec<(ColumnId, Option<&ArrayRef>)> = schema
+        .key_columns()
+        .filter(|column| column.semantic != Semantic::TimeIndex)
+        .map(|column| (column.id, rows.column_by_name(name(column))))
+        .collect();
+    let arrays: Vec<ArrayRef> = tags.iter().filter_map(|(_, array)| array.cloned()).collect();
+    let ranges = runs(&arrays, rows.num_rows())?;
+    let hashes = tags
+        .iter()
+        .map(|(_, array)| array.map(|array| first_hashes(array, &ranges)).transpose())
+        .collect::<Result<Vec<_>, _>>()?;
+    let fields: Vec<(ColumnId, &ArrayRef)> = schema
+        .columns
+        .iter()
+        .filter(|column| column.semantic == Semantic::Field)
+        .filter_map(|column| Some((column.id, stored(rows, name(column))?)))
+        .collect();
+    let mut values = Vec::with_capacity(tags.len());
+    let mut present = Vec::with_capacity(fields.len());
+    for (number, range) in ranges.iter().enumerate() {
+        values.clear();
+        for ((column, _), hashes) in tags.iter().zip(&hashes) {
+            values.push((*column, hashes.as_ref().and_then(|hashes| hashes[number])));
+        }
+        present.clear();
+        present
+            .extend(fields.iter().filter(|(_, array)| has_value(array, range)).map(|(id, _)| *id));
+        visit(range, &values, &present);
+    }
+    Ok(())
+}
+
 /// Ranges of consecutive rows with equal values.
 fn runs(columns: &[ArrayRef], rows: usize) -> Result<Vec<Range<usize>>, Error> {
     if columns.is_empty() {
@@ -299,8 +345,8 @@ fn first_hashes(array: &ArrayRef, ranges: &[Range<usize>]) -> Result<Vec<Option<
 }
 
 /// The values of a field, if it has any.
-fn stored<'a>(rows: &'a RecordBatch, column: &Column) -> Option<&'a ArrayRef> {
-    let array = rows.column_by_name(&column.storage_name)?;
+fn stored<'a>(rows: &'a RecordBatch, name: &str) -> Option<&'a ArrayRef> {
+    let array = rows.column_by_name(name)?;
     (array.null_count() < array.len()).then_some(array)
 }
 
@@ -398,6 +444,20 @@ mod tests {
         let mut sketch = SeriesSketch::default();
         sketch.add_rows(&schema, &batch(&[(Some(1), None, Some(1), None)])).unwrap();
         assert_eq!(sketch, SeriesSketch::default());
+    }
+
+    #[test]
+    fn tag_sets_of_consecutive_rows_are_found() {
+        let rows = [
+            (Some(1), None, Some(1), None),
+            (Some(1), None, Some(1), Some(2)),
+            (Some(2), None, None, None),
+            (Some(1), None, None, Some(1)),
+        ];
+        let found = tag_sets(&schema(), &batch(&rows), storage_name).unwrap();
+        let figures: Vec<_> = found.iter().map(|run| (run.rows.clone(), run.fields)).collect();
+        assert_eq!(figures, [(0..2, 2), (2..3, 0), (3..4, 1)]);
+        assert!(found[0].tag_set == found[2].tag_set && found[0].tag_set != found[1].tag_set);
     }
 
     proptest! {

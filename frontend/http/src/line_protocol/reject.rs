@@ -20,6 +20,8 @@ pub enum Kind {
     Denied,
     /// Its time is outside the retention of its table.
     Retention,
+    /// It would create more series than its organisation may have.
+    SeriesLimit,
 }
 
 /// A rejected line.
