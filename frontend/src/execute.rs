@@ -77,8 +77,8 @@ impl Session {
                 Output::done(tag)
             }
             Statement::Show(show) => self.show(show, permit)?,
-            Statement::SeriesCardinality(shown) => {
-                return self.series_cardinality(shown).await;
+            Statement::SeriesCardinality(series) => {
+                return self.series_cardinality(series).await;
             }
             Statement::Describe(table) => self.describe(table)?,
             Statement::Set(set) => self.set(set)?,

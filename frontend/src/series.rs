@@ -68,8 +68,8 @@ impl SeriesHistory {
     /// Forgets tables that no longer exist.
     fn retain(&self, catalog: &Catalog) {
         let tables = catalog.tables.values().flat_map(BTreeMap::values);
-        let known: HashSet<TableId> = tables.map(|table| table.id).collect();
-        self.tables.lock().retain(|table, _| known.contains(table));
+        let ids: HashSet<TableId> = tables.map(|table| table.id).collect();
+        self.tables.lock().retain(|table, _| ids.contains(table));
     }
 }
 

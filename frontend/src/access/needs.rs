@@ -107,7 +107,7 @@ pub(crate) fn needs(
             | Show::All => Vec::new(),
         },
         // The tables of a database also by the plan of the query.
-        Statement::SeriesCardinality(shown) => match &shown.table {
+        Statement::SeriesCardinality(series) => match &series.table {
             Some(name) => vec![table(Action::Select, name)?],
             None => Vec::new(),
         },

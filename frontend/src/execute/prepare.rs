@@ -59,8 +59,8 @@ impl Session {
             Statement::Show(show) => {
                 (Vec::new(), Some(self.show_schema(show, &self.permit(&statement)?)?))
             }
-            Statement::SeriesCardinality(shown) => {
-                let query = self.series_query(shown)?;
+            Statement::SeriesCardinality(series) => {
+                let query = self.series_query(series)?;
                 let logical = plan(&self.statement_state(), query.statement).await?;
                 (Vec::new(), Some(result_schema(&logical, &[])?))
             }

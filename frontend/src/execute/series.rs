@@ -21,28 +21,28 @@ const NOTHING: &str = "SELECT '' AS measurement, 0 AS series WHERE false";
 impl Session {
     pub(super) async fn series_cardinality(
         &self,
-        shown: &SeriesCardinality,
+        statement: &SeriesCardinality,
     ) -> Result<Executed, SqlError> {
-        self.query(&self.series_query(shown)?).await
+        self.query(&self.series_query(statement)?).await
     }
 
     /// The query whose rows are shown.
-    pub(super) fn series_query(&self, shown: &SeriesCardinality) -> Result<Query, SqlError> {
-        let text = match &shown.table {
+    pub(super) fn series_query(&self, statement: &SeriesCardinality) -> Result<Query, SqlError> {
+        let text = match &statement.table {
             Some(name) => {
                 let table = self.table(name)?;
-                match shown.exact {
+                match statement.exact {
                     true => exact_sql(&table),
                     false => sketch_sql(&table.database, Some(&table.name)),
                 }
             }
             None => {
-                let database = shown.database.clone().unwrap_or_else(|| self.database());
+                let database = statement.database.clone().unwrap_or_else(|| self.database());
                 let catalog = self.catalog();
                 if !catalog.databases.contains_key(&database) {
                     return Err(SqlError::undefined_database(&database));
                 }
-                match shown.exact {
+                match statement.exact {
                     true => {
                         let tables = catalog.tables.get(&database);
                         let tables = tables.into_iter().flat_map(|tables| tables.values());

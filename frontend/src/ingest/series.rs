@@ -98,29 +98,29 @@ struct NewSet {
 impl SeriesLimits {
     /// The tag sets that are not known to exist, each once, in the order of their first rows.
     fn unknown(&self, table: TableId, runs: &[TagSetRows]) -> Vec<NewSet> {
-        let known = self.known.lock();
-        let mut found: Vec<NewSet> = Vec::new();
+        let existing = self.known.lock();
+        let mut sets: Vec<NewSet> = Vec::new();
         let mut positions: HashMap<u64, usize> = HashMap::new();
-        for run in runs.iter().filter(|run| !known.contains(&(table, run.tag_set))) {
-            let position = *positions.entry(run.tag_set).or_insert(found.len());
-            match found.get_mut(position) {
+        for run in runs.iter().filter(|run| !existing.contains(&(table, run.tag_set))) {
+            let position = *positions.entry(run.tag_set).or_insert(sets.len());
+            match sets.get_mut(position) {
                 Some(set) => set.series = set.series.max(run.fields),
-                None => found.push(NewSet {
+                None => sets.push(NewSet {
                     tag_set: run.tag_set,
                     row: run.rows.start,
                     series: run.fields,
                 }),
             }
         }
-        found
+        sets
     }
 
     fn remember(&self, table: TableId, tag_sets: impl Iterator<Item = u64>) {
-        let mut known = self.known.lock();
-        if known.len() >= KNOWN_MAX {
-            known.clear();
+        let mut existing = self.known.lock();
+        if existing.len() >= KNOWN_MAX {
+            existing.clear();
         }
-        known.extend(tag_sets.map(|tag_set| (table, tag_set)));
+        existing.extend(tag_sets.map(|tag_set| (table, tag_set)));
     }
 }
 
@@ -255,7 +255,7 @@ impl Frontend {
         // The time index is needed for a table without tags.
         let columns = tags(&table).chain(table.schema.time_index()).map(Column::storage_field);
         let columns = Arc::new(Schema::new(columns.collect::<Vec<_>>()));
-        let mut found = HashSet::new();
+        let mut stored = HashSet::new();
         for route in table.partitions.routes() {
             let request = ScanRequest {
                 partition: route.partition,
@@ -269,11 +269,11 @@ impl Frontend {
             for mut stream in self.scan_leader(route, &request).await?.streams {
                 while let Some(batch) = stream.next().await {
                     let runs = tag_sets(&table.schema, &batch?, storage_name)?;
-                    found.extend(runs.into_iter().map(|run| run.tag_set));
+                    stored.extend(runs.into_iter().map(|run| run.tag_set));
                 }
             }
         }
-        Ok(found)
+        Ok(stored)
     }
 
     /// Scans a partition at its leader, which is searched for.

@@ -13,7 +13,7 @@ use crate::id::ColumnId;
 pub struct Cardinality {
     /// Series: combinations of a tag set and a field with a value.
     pub series: u64,
-    /// Tag sets.
+    /// Combinations of tag values.
     pub tag_sets: u64,
     /// Fields with a value.
     pub fields: u64,
@@ -44,10 +44,10 @@ impl SeriesSketch {
     /// Figures about the series.
     pub fn cardinality(&self) -> Cardinality {
         let columns: Vec<ColumnId> = self.tags.keys().copied().collect();
-        let determines = |from: ColumnId, to: ColumnId| {
-            let tag = self.tags.get(&from).filter(|tag| tag.count() > 1);
-            tag.is_some_and(|tag| tag.determines(to))
-                && self.tags.get(&to).is_some_and(|tag| tag.count() > 1)
+        let determines = |source: ColumnId, target: ColumnId| {
+            let tag = self.tags.get(&source).filter(|tag| tag.count() > 1);
+            tag.is_some_and(|tag| tag.determines(target))
+                && self.tags.get(&target).is_some_and(|tag| tag.count() > 1)
         };
         let dependence = dependent(&columns, determines);
         let tags: Vec<TagCardinality> = self
@@ -104,10 +104,11 @@ fn dependent(
 ) -> Vec<Option<ColumnId>> {
     let mut dependence = vec![None; tags.len()];
     for (position, tag) in tags.iter().enumerate().rev() {
-        let mut others = tags.iter().enumerate().filter(|(other, _)| *other != position);
-        let determinant = others
-            .find(|(other, from)| dependence[*other].is_none() && determines(**from, *tag))
-            .map(|(_, from)| *from);
+        let mut candidates =
+            tags.iter().enumerate().filter(|(candidate, _)| *candidate != position);
+        let determinant = candidates
+            .find(|(number, source)| dependence[*number].is_none() && determines(**source, *tag))
+            .map(|(_, source)| *source);
         dependence[position] = determinant;
     }
     dependence
@@ -168,7 +169,8 @@ mod tests {
     #[test]
     fn a_chain_of_dependences_ends_at_a_tag_that_stays() {
         let all = [TAG1, TAG2, TAG3];
-        let chain = |from, to| [(TAG1, TAG2), (TAG2, TAG3), (TAG1, TAG3)].contains(&(from, to));
+        let chain =
+            |source, target| [(TAG1, TAG2), (TAG2, TAG3), (TAG1, TAG3)].contains(&(source, target));
         assert_eq!(dependent(&all, chain), [None, Some(TAG1), Some(TAG1)]);
         assert_eq!(dependent(&all, |_, _| true), [None, Some(TAG1), Some(TAG1)]);
         assert_eq!(dependent(&all, |_, _| false), [None, None, None]);

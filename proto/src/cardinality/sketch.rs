@@ -50,7 +50,7 @@ pub struct SeriesSketch {
     pub(crate) unsketched: u64,
 }
 
-/// Sketch of one tag.
+/// Values of a tag, and what came with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TagSketch {
     /// Values, without NULL.
@@ -68,7 +68,7 @@ pub(crate) type Partners = BTreeMap<ColumnId, Partner>;
 pub(crate) enum Partner {
     /// Always the same, with this hash.
     One(u32),
-    /// Several.
+    /// Different ones.
     Several,
 }
 
@@ -191,29 +191,29 @@ pub fn tag_sets(
     rows: &RecordBatch,
     name: fn(&Column) -> &str,
 ) -> Result<Vec<TagSetRows>, Error> {
-    let mut found = Vec::new();
+    let mut sets = Vec::new();
     each_tag_set(schema, rows, name, |range, tags, fields| {
         let (tag_set, fields) = (tag_set_hash(tags), fields.len() as u64);
-        found.push(TagSetRows { rows: range.clone(), tag_set, fields });
+        sets.push(TagSetRows { rows: range.clone(), tag_set, fields });
     })?;
-    Ok(found)
+    Ok(sets)
 }
 
 impl TagSketch {
     /// Puts a value with its partners into the sample, if its hash is among the smallest.
-    fn sample_value(&mut self, value: u64, own: ColumnId, tags: &[(ColumnId, Option<u64>)]) {
+    fn sample_value(&mut self, value: u64, column: ColumnId, tags: &[(ColumnId, Option<u64>)]) {
         let is_full = self.sample.len() >= SAMPLE_MAX;
         if is_full && self.sample.last_key_value().is_some_and(|(last, _)| *last < value) {
             return;
         }
         let is_several = |partner: &Partner| *partner == Partner::Several;
-        if let Some(known) = self.sample.get(&value)
-            && known.len() + 1 == tags.len()
-            && known.values().all(is_several)
+        if let Some(partners) = self.sample.get(&value)
+            && partners.len() + 1 == tags.len()
+            && partners.values().all(is_several)
         {
             return;
         }
-        let partners = tags.iter().filter(|(column, _)| *column != own);
+        let partners = tags.iter().filter(|(partner, _)| *partner != column);
         let partners = partners.map(|(column, value)| (*column, Partner::One(partner(*value))));
         join(&mut self.sample, value, partners.collect());
         self.truncate();
@@ -237,19 +237,19 @@ impl TagSketch {
 
 /// Adds partners of a value. A tag that only one side knows was NULL on the other.
 fn join(sample: &mut BTreeMap<u64, Partners>, value: u64, mut partners: Partners) {
-    let Some(known) = sample.get_mut(&value) else {
+    let Some(joined) = sample.get_mut(&value) else {
         sample.insert(value, partners);
         return;
     };
-    for (column, partner) in &mut *known {
-        let other = partners.remove(column).unwrap_or(Partner::One(NULL_PARTNER));
-        if *partner != other {
+    for (column, partner) in &mut *joined {
+        let added = partners.remove(column).unwrap_or(Partner::One(NULL_PARTNER));
+        if *partner != added {
             *partner = Partner::Several;
         }
     }
     for (column, partner) in partners {
         let is_null = partner == Partner::One(NULL_PARTNER);
-        known.insert(column, if is_null { partner } else { Partner::Several });
+        joined.insert(column, if is_null { partner } else { Partner::Several });
     }
 }
 
@@ -407,7 +407,7 @@ mod tests {
         let text = |value: Option<u8>| value.map(|value| format!("v{value}"));
         let a: StringViewArray = rows.iter().map(|row| text(row.0)).collect();
         let b: StringViewArray = rows.iter().map(|row| text(row.1)).collect();
-        let x: Float64Array = rows.iter().map(|row| row.2.map(|_| 1.5)).collect();
+        let x: Float64Array = rows.iter().map(|row| row.2.map(|_| 1.5_f64)).collect();
         let y: Int64Array = rows.iter().map(|row| row.3).collect();
         let fields = vec![
             Field::new("a", DataType::Utf8View, true),
@@ -454,10 +454,10 @@ mod tests {
             (Some(2), None, None, None),
             (Some(1), None, None, Some(1)),
         ];
-        let found = tag_sets(&schema(), &batch(&rows), storage_name).unwrap();
-        let figures: Vec<_> = found.iter().map(|run| (run.rows.clone(), run.fields)).collect();
+        let sets = tag_sets(&schema(), &batch(&rows), storage_name).unwrap();
+        let figures: Vec<_> = sets.iter().map(|run| (run.rows.clone(), run.fields)).collect();
         assert_eq!(figures, [(0..2, 2), (2..3, 0), (3..4, 1)]);
-        assert!(found[0].tag_set == found[2].tag_set && found[0].tag_set != found[1].tag_set);
+        assert!(sets[0].tag_set == sets[2].tag_set && sets[0].tag_set != sets[1].tag_set);
     }
 
     proptest! {
