@@ -38,7 +38,7 @@ pub(crate) const SERIES_TAGS: &[(&str, Kind)] = &[
     ("database", Kind::Text),
     ("table", Kind::Text),
     ("tag", Kind::Text),
-    ("values", Kind::Count),
+    ("distinct_values", Kind::Count),
     ("depends_on", Kind::Text),
 ];
 

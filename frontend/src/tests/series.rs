@@ -27,7 +27,7 @@ async fn the_worst_case_is_twelve_and_six_series_exist() {
                unknown_files, unknown_partitions FROM sys.series";
     let expected = ["6", "2", "3", "12", "6", "tag2 <- tag1", "true", "0", "0"];
     assert_eq!(db.rows(sql).await, [expected]);
-    let sql = "SELECT tag, \"values\", depends_on FROM sys.series_tags ORDER BY tag";
+    let sql = "SELECT tag, distinct_values, depends_on FROM sys.series_tags ORDER BY tag";
     assert_eq!(db.rows(sql).await, [["tag1", "2", "NULL"], ["tag2", "2", "tag1"]]);
 }
 
