@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use arrow::record_batch::RecordBatch;
 use parking_lot::Mutex;
-use partita_proto::cardinality::{Cardinality, SeriesSketch};
+use partita_proto::cardinality::{Cardinality, SeriesSketch, TagCardinality};
 use partita_proto::catalog::{Catalog, Table};
-use partita_proto::id::TableId;
+use partita_proto::id::{ColumnId, TableId};
 
 use crate::error::SqlError;
 use crate::statuses::{Statuses, leader, series_statuses};
@@ -125,13 +125,13 @@ fn tables(catalog: &Catalog) -> impl Iterator<Item = &Table> {
     tables.map(|table| &**table).filter(|table| table.schema.time_index().is_some())
 }
 
-fn tag_name(table: &Table, column: partita_proto::id::ColumnId) -> Option<String> {
+fn tag_name(table: &Table, column: ColumnId) -> Option<String> {
     table.schema.column_by_id(column).map(|column| column.name.clone())
 }
 
 /// Dependent tags as text: `region <- host, zone <- host`; `None` if there are none.
 fn dependences(table: &Table, figures: &Cardinality) -> Option<String> {
-    let text = |tag: &partita_proto::cardinality::TagCardinality| {
+    let text = |tag: &TagCardinality| {
         let name = tag_name(table, tag.column)?;
         Some(format!("{name} <- {}", tag_name(table, tag.depends_on?)?))
     };

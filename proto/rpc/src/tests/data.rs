@@ -11,9 +11,7 @@ use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::placement::Placement;
 use partita_proto::range::{Bound, TypedRange};
 use partita_proto::reshape::{Freeze, Reshape, Reshaped};
-use partita_proto::service::{
-    DataService, PartitionSpec, ReplicaStatus, RequestId, WriteReply,
-};
+use partita_proto::service::{DataService, PartitionSpec, ReplicaStatus, RequestId, WriteReply};
 use partita_proto::value::Value;
 use partita_tls::Links;
 use tokio_util::sync::CancellationToken;
