@@ -85,7 +85,7 @@ pub fn read(text: &str, options: &ReadOptions<'_>) -> Result<Lines, ArrowError> 
 fn oldest(options: &ReadOptions<'_>, table: Option<&Table>) -> i64 {
     let database = options.catalog.databases.get(options.database);
     let schema = table.map(|table| table.schema.as_ref());
-    oldest_ns(options.now, table_ttl(database.map(|database| &**database), schema))
+    oldest_ns(options.now, table_ttl(database.and_then(|database| database.ttl), schema))
 }
 
 enum Refused {

@@ -8,7 +8,7 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, TimestampNanosecondType, UInt64Type};
 use influxdb_line_protocol::{FieldValue, parse_lines};
 use partita_proto::catalog::{Catalog, Database};
-use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId};
+use partita_proto::wire::{Wire, pb};
 use proptest::prelude::*;
 
 use super::*;
@@ -336,12 +336,13 @@ fn the_column_limit_counts_the_time() {
 #[test]
 fn lines_outside_the_retention_are_rejected() {
     let mut catalog = Catalog::default();
-    let database = Database {
-        id: DatabaseId(1),
+    let form = pb::Database {
+        id: 1,
         name: "public".to_owned(),
-        ttl: Some(Duration::from_secs(3600)),
-        owner: BOOTSTRAP_ROLE,
+        ttl: Some(Duration::from_secs(3600).to_wire()),
+        ..pb::Database::default()
     };
+    let database = Database::from_wire(form).unwrap();
     catalog.databases.insert("public".to_owned(), Arc::new(database));
     let oldest = NOW - 3_600_000_000_000;
     let text = format!("m v=1 {oldest}\nm v=2 {}\nn v=3 {}\nm v=4\n", oldest - 1, oldest - 1);
