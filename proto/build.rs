@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-const FILES: [&str; 14] = [
+const FILES: &[&str] = &[
     "partita/access.proto",
     "partita/beat.proto",
     "partita/schema.proto",

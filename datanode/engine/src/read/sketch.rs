@@ -22,7 +22,7 @@ impl Partition {
         if version.layout.time.is_none() {
             return Ok(SeriesSketch::default());
         }
-        let mut sketch = SeriesSketch::clone(&*self.sketch_of_files(&version).await?);
+        let mut sketch = self.sketch_of_files(&version).await?.as_ref().clone();
         let work = move || {
             let sealed = version.sealed.iter().flat_map(|sealed| &sealed.memtable.runs);
             for run in sealed.chain(&version.active.runs) {
