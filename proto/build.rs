@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-const FILES: [&str; 13] = [
+const FILES: &[&str] = &[
     "partita/access.proto",
     "partita/beat.proto",
     "partita/schema.proto",
@@ -14,6 +14,7 @@ const FILES: [&str; 13] = [
     "partita/generation.proto",
     "partita/history.proto",
     "partita/load.proto",
+    "partita/series.proto",
     "partita/service.proto",
     "partita/raft.proto",
 ];

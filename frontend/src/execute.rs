@@ -13,6 +13,7 @@ mod prepare;
 mod query;
 mod repartition;
 pub(crate) mod roles;
+mod series;
 mod set;
 mod show;
 
@@ -79,6 +80,9 @@ impl Session {
                 Output::done(tag)
             }
             Statement::Show(show) => self.show(show, permit)?,
+            Statement::SeriesCardinality(series) => {
+                return self.series_cardinality(series).await;
+            }
             Statement::Describe(table) => self.describe(table)?,
             Statement::Set(set) => self.set(set)?,
             Statement::ResetAll => self.reset_all()?,

@@ -21,6 +21,7 @@ use partita_lanes::{LaneOptions, Lanes};
 use partita_proto::Error;
 use partita_proto::access::{Access, Secrets};
 use partita_proto::array::array_of;
+use partita_proto::cardinality::SeriesSketch;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::id::{
     BOOTSTRAP_ROLE, ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId,
@@ -783,8 +784,23 @@ impl DataService for FakeNode {
                     applied: partition.writes,
                     flushed: 0,
                     failure: None,
+                    series: None,
                 });
             }
+        }
+        Ok(statuses)
+    }
+
+    async fn series_status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        let mut statuses = self.status().await?;
+        let partitions = self.0.partitions.lock();
+        for status in &mut statuses {
+            let Some(partition) = partitions.get(&status.partition) else { continue };
+            let mut sketch = SeriesSketch::default();
+            for rows in partition.rows.values().flatten() {
+                sketch.add_rows(&partition.table.schema, rows)?;
+            }
+            status.series = Some(Arc::new(sketch));
         }
         Ok(statuses)
     }

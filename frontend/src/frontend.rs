@@ -48,6 +48,7 @@ use crate::error::SqlError;
 use crate::filters::KeptFilters;
 use crate::guard::CheckedRule;
 use crate::home::HomeNodes;
+use crate::ingest::series::SeriesLimits;
 use crate::limits::{KeptLimits, LostLimits};
 use crate::load::Loads;
 use crate::load::advice::advice;
@@ -146,6 +147,7 @@ pub struct Frontend {
     visible: Arc<VisibleCatalogs>,
     lives: Arc<Lives>,
     authenticator: Authenticator,
+    series_limits: SeriesLimits,
 }
 
 impl Frontend {
@@ -212,7 +214,13 @@ impl Frontend {
             visible: Arc::default(),
             lives,
             authenticator,
+            series_limits: SeriesLimits::default(),
         }))
+    }
+
+    /// Limits of series of organisations.
+    pub(crate) fn series_limits(&self) -> &SeriesLimits {
+        &self.series_limits
     }
 
     /// Authenticates the clients of all doors.

@@ -56,6 +56,7 @@ mod projections;
 mod router;
 mod row_counts;
 mod scan;
+mod series;
 mod session;
 mod set_operations;
 mod settings;
@@ -71,6 +72,7 @@ mod zoned;
 
 pub use execute::CopyLog;
 pub use frontend::{Frontend, FrontendOptions};
+pub use ingest::series::OverLimit;
 pub use metrics::FrontendMetrics;
 pub use output::{CopyIn, CopyOut, Output, RowStream};
 pub use partita_lanes as lanes;

@@ -43,7 +43,7 @@ pub struct RejectedPoint {
     pub identity: Identity,
     /// Number of the line in its request, from 1.
     pub line_number: u64,
-    /// Class of the error: `syntax`, `schema`, `columns` or `denied`.
+    /// Class of the error: `syntax`, `schema`, `columns`, `denied`, `retention` or `series`.
     pub reason: &'static str,
     /// Description of the error.
     pub message: String,

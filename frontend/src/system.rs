@@ -25,6 +25,7 @@ use crate::load::{Names, balance, stats, tables as load};
 use crate::privileges::{self, sees_all};
 use crate::query_log::QueryLog;
 use crate::rejected_points::REJECTED_POINTS;
+use crate::series::{self, SeriesHistory};
 use crate::sources::Sources;
 use crate::statuses::{leader, statuses};
 use crate::view::ClusterView;
@@ -152,12 +153,25 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
             cluster::metas(&members)
         }
     });
+    let view = Arc::clone(&sources.view);
+    let history = Arc::new(SeriesHistory::default());
+    let series = VirtualTable::new(schema(series::SERIES), move |viewer| {
+        let (view, history) = (Arc::clone(&view), Arc::clone(&history));
+        async move { series::series(&view, &history, &measured(&viewer)).await }
+    });
+    let view = Arc::clone(&sources.view);
+    let series_tags = VirtualTable::new(schema(series::SERIES_TAGS), move |viewer| {
+        let view = Arc::clone(&view);
+        async move { series::series_tags(&view, &measured(&viewer)).await }
+    });
     let mut system_tables = BTreeMap::from([
         ("nodes", nodes),
         ("metas", metas),
         ("replicas", replicas),
         ("partitions", partitions),
         ("tables", tables),
+        ("series", series),
+        ("series_tags", series_tags),
         ("query_log", query_log),
         ("audit", audit),
         ("rejected_points", rejected_points),

@@ -17,6 +17,7 @@ mod reading;
 mod reshaping;
 mod routing;
 mod rows;
+mod series;
 mod sessions;
 mod set_operations;
 mod subqueries;

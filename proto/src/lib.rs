@@ -19,6 +19,7 @@ pub mod array;
 pub mod beat;
 pub mod blocking;
 mod calendar;
+pub mod cardinality;
 pub mod catalog;
 pub mod catalog_history;
 pub mod clock;
@@ -39,6 +40,7 @@ pub mod partitioning;
 pub mod placement;
 pub mod range;
 pub mod reshape;
+pub mod retention;
 pub mod route;
 pub mod rule;
 #[cfg(test)]

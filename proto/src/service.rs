@@ -16,6 +16,7 @@ use futures::Stream;
 use tokio::sync::watch;
 
 use crate::access::AccessChange;
+use crate::cardinality::SeriesSketch;
 use crate::catalog::Catalog;
 use crate::catalog_history::CatalogHistory;
 use crate::domain::Domains;
@@ -207,6 +208,8 @@ pub struct ReplicaStatus {
     pub flushed: u64,
     /// Reason why the replica has stopped, if it has.
     pub failure: Option<String>,
+    /// Sketch of the partition's series; only from leaders, and only in [`DataService::series_status`].
+    pub series: Option<Arc<SeriesSketch>>,
 }
 
 /// A node that holds replicas.
@@ -281,6 +284,12 @@ pub trait DataService: Send + Sync {
 
     /// Status of all replicas of the node.
     async fn status(&self) -> Result<Vec<ReplicaStatus>, Error>;
+
+    /// As [`DataService::status`], with sketches of the series of the partitions that the node leads. A node of an
+    /// earlier version, or one that cannot read its files, leaves them out.
+    async fn series_status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        self.status().await
+    }
 }
 
 /// Runs parts of queries over the rows of a node.

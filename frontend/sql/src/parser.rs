@@ -145,6 +145,9 @@ impl Tokens<'_> {
             "truncate" => self.truncate(),
             "use" => self.use_database(),
             "show" if self.at_nth(1, "grants") || self.at_nth(1, "tokens") => self.show_access(),
+            "show" if self.shows_series_cardinality() => {
+                self.series_cardinality().map(Statement::SeriesCardinality)
+            }
             "show" => self.show().map(Statement::Show),
             "desc" | "describe" => self.describe(),
             "set" => self.set(),

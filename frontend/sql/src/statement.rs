@@ -64,6 +64,8 @@ pub enum Statement {
     Use(String),
     /// SHOW of catalog objects or settings.
     Show(Show),
+    /// SHOW SERIES CARDINALITY.
+    SeriesCardinality(SeriesCardinality),
     /// DESCRIBE of a table's columns.
     Describe(TableName),
     /// SET and RESET of one setting.
@@ -128,6 +130,7 @@ impl Statement {
             Self::Query(_)
             | Self::ExplainHotspot(_)
             | Self::Show(_)
+            | Self::SeriesCardinality(_)
             | Self::Describe(_)
             | Self::Empty => true,
             // EXPLAIN ANALYZE runs the explained statement.
@@ -146,6 +149,7 @@ impl Statement {
             Self::Query(_)
             | Self::Explain(_)
             | Self::ExplainHotspot(_)
+            | Self::SeriesCardinality(_)
             | Self::Insert(_)
             | Self::Delete(_)
             | Self::CopyTo(_)
@@ -197,7 +201,7 @@ impl Statement {
             Self::DropTable(_) => "DROP TABLE",
             Self::Truncate(_) => "TRUNCATE TABLE",
             Self::Use(_) => "USE",
-            Self::Show(_) => "SHOW",
+            Self::Show(_) | Self::SeriesCardinality(_) => "SHOW",
             Self::Describe(_) => "DESCRIBE",
             Self::Set(set) => match set.value {
                 SetValue::Default => "RESET",
@@ -625,6 +629,17 @@ pub struct DropTable {
     pub tables: Vec<TableName>,
     /// No error when one does not exist.
     pub if_exists: bool,
+}
+
+/// `SHOW SERIES CARDINALITY [EXACT] [ON database] [FROM table]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeriesCardinality {
+    /// True to count by rows, not by sketches.
+    pub exact: bool,
+    /// The database whose tables are shown, if not the session's.
+    pub database: Option<String>,
+    /// The only table shown; `None`: all of the database.
+    pub table: Option<TableName>,
 }
 
 /// SHOW of catalog objects or settings.

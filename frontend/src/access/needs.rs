@@ -106,6 +106,11 @@ pub(crate) fn needs(
             | Show::Measurements { .. }
             | Show::All => Vec::new(),
         },
+        // The tables of a database also by the plan of the query.
+        Statement::SeriesCardinality(series) => match &series.table {
+            Some(name) => vec![table(Action::Select, name)?],
+            None => Vec::new(),
+        },
         // The definition of a visible table, or the use of a visible database.
         Statement::Describe(_) | Statement::Use(_) => Vec::new(),
         Statement::Set(set) => setting(Action::Maintain, &set.name),

@@ -59,6 +59,11 @@ impl Session {
             Statement::Show(show) => {
                 (Vec::new(), Some(self.show_schema(show, &self.permit(&statement)?)?))
             }
+            Statement::SeriesCardinality(series) => {
+                let query = self.series_query(series)?;
+                let logical = plan(&self.statement_state(), query.statement).await?;
+                (Vec::new(), Some(result_schema(&logical, &[])?))
+            }
             Statement::Describe(table) => (Vec::new(), rows_of(&self.describe(table)?)),
             Statement::Fetch(fetch) if !fetch.only_move => (
                 Vec::new(),

@@ -4,6 +4,7 @@
 //! - name a tag or a field twice, give both the same name, or use `time` or the time index's name;
 //! - have a value of another type than its column (narrower columns, made by SQL, accept values that fit);
 //! - have a column that a table made by SQL lacks, or omit one that must not be NULL;
+//! - have a time outside the table's retention;
 //! - take the table over its limit of columns.
 
 use std::borrow::Cow;
@@ -118,6 +119,20 @@ pub(super) fn check_table(rows: &Rows<'_>, limits: &Limits<'_>) -> Result<(), Re
         )),
         Some(_) => Ok(()),
     }
+}
+
+/// Checks that a line's time is inside the retention of its table.
+pub(super) fn check_time(rows: &Rows<'_>, time: i64) -> Result<(), Refusal> {
+    if time >= rows.oldest {
+        return Ok(());
+    }
+    Err((
+        Kind::Retention,
+        format!(
+            "the time {time} is outside the retention of table \"{}\", which begins at {}",
+            rows.name, rows.oldest
+        ),
+    ))
 }
 
 /// Checks the tags of a new series. Returns the number of columns that they add.

@@ -18,6 +18,10 @@ pub enum Kind {
     ColumnLimit,
     /// The writer may not write to the table.
     Denied,
+    /// Its time is outside the retention of its table.
+    Retention,
+    /// It would create more series than its organisation may have.
+    SeriesLimit,
 }
 
 impl Kind {
@@ -28,6 +32,8 @@ impl Kind {
             Self::Schema => "schema",
             Self::ColumnLimit => "columns",
             Self::Denied => "denied",
+            Self::Retention => "retention",
+            Self::SeriesLimit => "series",
         }
     }
 }

@@ -229,6 +229,8 @@ pub(super) struct Rows<'a> {
     pub(super) first_start: usize,
     /// Columns that every line must have: NOT NULL, without a default.
     pub(super) required: Vec<String>,
+    /// The oldest time inside the retention, in nanoseconds.
+    pub(super) oldest: i64,
 }
 
 /// A measurement's rows as a batch.
@@ -275,6 +277,7 @@ impl<'a> Rows<'a> {
             times: Vec::new(),
             first_start: 0,
             required,
+            oldest: i64::MIN,
         }
     }
 

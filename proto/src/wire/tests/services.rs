@@ -68,6 +68,7 @@ fn status() -> impl Strategy<Value = ReplicaStatus> {
                 applied,
                 flushed,
                 failure,
+                series: None,
             }
         },
     )
