@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-const FILES: [&str; 13] = [
+const FILES: [&str; 14] = [
     "partita/access.proto",
     "partita/beat.proto",
     "partita/schema.proto",
@@ -16,6 +16,7 @@ const FILES: [&str; 13] = [
     "partita/load.proto",
     "partita/service.proto",
     "partita/raft.proto",
+    "partita/task.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -25,6 +25,7 @@ mod place;
 mod reshape;
 mod schema;
 mod service;
+mod task;
 mod watch;
 
 use std::time::Duration;
