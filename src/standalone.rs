@@ -203,7 +203,9 @@ impl Roles {
             Arc::<Meta>::clone(&meta),
             as_nodes,
         )?;
-        Ok(Self { host, meta, datanode, frontend, tasks: vec![scheduler, heart], stop })
+        let runner = tokio::spawn(Arc::clone(&frontend).run_tasks(stop.clone()));
+        let tasks = vec![scheduler, heart, runner];
+        Ok(Self { host, meta, datanode, frontend, tasks, stop })
     }
 
     /// The parts that may fail, for the health check.
@@ -219,7 +221,7 @@ impl Roles {
         self.stop.cancel();
         for task in self.tasks {
             if let Err(error) = task.await {
-                tracing::error!(%error, "a task of meta failed");
+                tracing::error!(%error, "a background task failed");
             }
         }
         let datanode = self.datanode.shutdown().await.context("stopping the datanode");

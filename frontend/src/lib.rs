@@ -62,6 +62,7 @@ mod statuses;
 mod subqueries;
 mod system;
 mod table;
+mod tasks;
 mod unnested;
 mod view;
 mod virtual_table;

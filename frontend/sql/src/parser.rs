@@ -144,6 +144,7 @@ impl Tokens<'_> {
             "truncate" => self.truncate(),
             "use" => self.use_database(),
             "show" if self.at_nth(1, "grants") || self.at_nth(1, "tokens") => self.show_access(),
+            "show" if self.at_nth(1, "tasks") => self.show_tasks(),
             "show" => self.show().map(Statement::Show),
             "desc" | "describe" => self.describe(),
             "set" => self.set(),

@@ -68,10 +68,7 @@ fn a_task_is_created_altered_and_dropped() {
     let twin = Err(Error::AlreadyExists { kind: "task", name: "down".to_owned() });
     assert_eq!(world.change(create_task(new("down", RoleId(1)))), twin);
     let (task, if_not_exists) = (Box::new(new("down", RoleId(1))), true);
-    assert_eq!(
-        world.change(ddl(TaskChange::Create { task, if_not_exists })),
-        Ok(Reply::Unchanged)
-    );
+    assert_eq!(world.change(ddl(TaskChange::Create { task, if_not_exists })), Ok(Reply::Unchanged));
     invalid(world.change(create_task(NewTask { catch_up: 0, ..new("x", RoleId(1)) })));
     invalid(world.change(create_task(new("", RoleId(1)))));
     assert!(world.change(create_task(new("x", RoleId(9)))).is_err());
