@@ -19,6 +19,7 @@ mod rows;
 mod sessions;
 mod set_operations;
 mod subqueries;
+mod tasks;
 mod together;
 mod unnested;
 mod writing;
