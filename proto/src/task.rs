@@ -242,7 +242,7 @@ pub enum TaskStep {
     },
 }
 
-/// A change of tasks.
+/// A change of definitions, or a step of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskChange {
     /// CREATE TASK; meta assigns the id.

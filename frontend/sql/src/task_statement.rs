@@ -45,7 +45,7 @@ pub enum TaskStatement {
     Show,
 }
 
-/// CREATE TASK.
+/// Content of a CREATE TASK.
 #[derive(Clone, Debug)]
 pub struct CreateTask {
     /// Task name, perhaps with a database.

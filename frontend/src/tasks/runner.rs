@@ -76,8 +76,8 @@ impl Frontend {
         loop {
             let tasks = Arc::clone(&catalogs.borrow_and_update().tasks);
             turns.retain(&tasks);
-            let now = Now { wall_ms: now_ms(), elapsed: began.elapsed() };
-            let wait = self.take_turns(&tasks, &mut turns, &mut runs, now);
+            let time = Now { wall_ms: now_ms(), elapsed: began.elapsed() };
+            let wait = self.take_turns(&tasks, &mut turns, &mut runs, time);
             tokio::select! {
                 () = stop.cancelled() => return,
                 changed = catalogs.changed() => if changed.is_err() { return },
@@ -93,7 +93,7 @@ impl Frontend {
         tasks: &BTreeMap<TaskId, Arc<TaskEntry>>,
         turns: &mut Turns,
         runs: &mut Runs,
-        now: Now,
+        time: Now,
     ) -> Duration {
         let mut wait = LOOK_EVERY;
         let behind = tasks.range((Bound::Excluded(runs.last), Bound::Unbounded));
@@ -104,7 +104,7 @@ impl Frontend {
             if runs.work.len() >= RUNNING_MAX {
                 break;
             }
-            match turns.turn(entry, now) {
+            match turns.turn(entry, time) {
                 Turn::Wait(rest) => wait = wait.min(rest.unwrap_or(LOOK_EVERY)),
                 Turn::Make(step) => {
                     let work = Arc::clone(self).make(Arc::clone(entry), step);

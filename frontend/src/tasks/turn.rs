@@ -1,4 +1,4 @@
-//! What a frontend is to do about a task at a time: a function of what it has seen. It reads no clock.
+//! Decides which step a frontend makes for a task at a time, by the leases that it has seen. Nothing here reads a clock.
 //!
 //! ```text
 //!   lease ──▶ no new beat for SILENCE_MAX? ──▶ Abandon, otherwise wait
@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Pause before a window is run again, for each run that it had.
 const RETRY_MS: i64 = 10_000;
 
-/// What to do about a task.
+/// Next action for a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Nothing before this time has passed, or the task changes; `None`: nothing before it changes.
@@ -73,49 +73,49 @@ impl Turns {
         self.pauses.retain(|id, _| tasks.contains_key(id));
     }
 
-    /// What to do about a task that this frontend does not run at present.
-    pub(crate) fn turn(&mut self, entry: &TaskEntry, now: Now) -> Turn {
+    /// Decides about a task that this frontend does not run at present.
+    pub(crate) fn turn(&mut self, entry: &TaskEntry, time: Now) -> Turn {
         let id = entry.task.id;
         let turn = match entry.state.lease {
-            Some(lease) => self.watch(id, entry.state.epoch, lease.beat, now),
+            Some(lease) => self.watch(id, entry.state.epoch, lease.beat, time),
             None => {
                 self.leases.remove(&id);
-                self.next(entry, now)
+                self.next(entry, time)
             }
         };
         if !matches!(turn, Turn::Make(_)) {
             return turn;
         }
-        if let Some(end) = self.pauses.get(&id).filter(|end| **end > now.elapsed) {
-            return Turn::Wait(Some(*end - now.elapsed));
+        if let Some(end) = self.pauses.get(&id).filter(|end| **end > time.elapsed) {
+            return Turn::Wait(Some(*end - time.elapsed));
         }
-        self.pauses.insert(id, now.elapsed + PAUSE);
+        self.pauses.insert(id, time.elapsed + PAUSE);
         turn
     }
 
     /// Watches a lease of another frontend, or one that this frontend held before it lost sight of its run.
-    fn watch(&mut self, id: TaskId, epoch: u64, beat: u64, now: Now) -> Turn {
-        let is_same = |seen: &&Seen| (seen.epoch, seen.beat) == (epoch, beat);
-        let Some(seen) = self.leases.get(&id).filter(is_same) else {
-            self.leases.insert(id, Seen { epoch, beat, since: now.elapsed });
+    fn watch(&mut self, id: TaskId, epoch: u64, beat: u64, time: Now) -> Turn {
+        let is_same = |former: &&Seen| (former.epoch, former.beat) == (epoch, beat);
+        let Some(former) = self.leases.get(&id).filter(is_same) else {
+            self.leases.insert(id, Seen { epoch, beat, since: time.elapsed });
             return Turn::Wait(Some(SILENCE_MAX));
         };
-        let silence = now.elapsed.saturating_sub(seen.since);
+        let silence = time.elapsed.saturating_sub(former.since);
         match SILENCE_MAX.checked_sub(silence).filter(|rest| !rest.is_zero()) {
             Some(rest) => Turn::Wait(Some(rest)),
-            None => Turn::Make(TaskStep::Abandon { epoch, beat, now_ms: now.wall_ms }),
+            None => Turn::Make(TaskStep::Abandon { epoch, beat, now_ms: time.wall_ms }),
         }
     }
 
-    fn next(&self, entry: &TaskEntry, now: Now) -> Turn {
+    fn next(&self, entry: &TaskEntry, time: Now) -> Turn {
         if !entry.task.enabled {
             return Turn::Wait(None);
         }
-        match due(entry, now.wall_ms) {
-            Due::At(due_ms) => Turn::Wait(wait(due_ms, now.wall_ms)),
+        match due(entry, time.wall_ms) {
+            Due::At(due_ms) => Turn::Wait(wait(due_ms, time.wall_ms)),
             Due::Never => Turn::Wait(None),
             Due::Now { window, skipped } => {
-                if let Some(rest) = retry_in(entry, now.wall_ms).filter(|_| skipped.is_none()) {
+                if let Some(rest) = retry_in(entry, time.wall_ms).filter(|_| skipped.is_none()) {
                     return Turn::Wait(Some(rest));
                 }
                 Turn::Make(TaskStep::Begin {
@@ -124,7 +124,7 @@ impl Turns {
                     runner: self.runner,
                     window,
                     skipped,
-                    now_ms: now.wall_ms,
+                    now_ms: time.wall_ms,
                 })
             }
         }
