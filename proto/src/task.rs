@@ -17,12 +17,14 @@
 //! - windows are done in their order; those that are too many after a pause are recorded as skipped;
 //! - the history of a task is bounded.
 
+mod remote;
 mod schedule;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
+pub use self::remote::Remote;
 pub use self::schedule::Schedule;
 use crate::error::Error;
 use crate::id::{DatabaseId, RoleId, TaskId};
@@ -62,8 +64,10 @@ pub struct Task {
     pub owner: RoleId,
     /// Moments at which windows end.
     pub schedule: Schedule,
-    /// INSERT ... SELECT with placeholders for the window.
+    /// INSERT ... SELECT with placeholders for the window; only the SELECT if there is a remote server.
     pub statement: String,
+    /// Server that gets the rows; `None`: the statement writes to a table.
+    pub remote: Option<Remote>,
     /// False while no run begins.
     pub enabled: bool,
     /// Maximum windows that are run after a pause.
@@ -173,8 +177,10 @@ pub struct NewTask {
     pub owner: RoleId,
     /// Moments at which windows end.
     pub schedule: Schedule,
-    /// INSERT ... SELECT with placeholders for the window.
+    /// INSERT ... SELECT with placeholders for the window; only the SELECT if there is a remote server.
     pub statement: String,
+    /// Server that gets the rows; `None`: the statement writes to a table.
+    pub remote: Option<Remote>,
     /// False to begin no run.
     pub enabled: bool,
     /// Maximum windows that are run after a pause.
@@ -288,13 +294,14 @@ impl NewTask {
             let message = format!("a task catches up with 1 to {CATCH_UP_MAX} windows");
             return Err(Error::InvalidInput(message));
         }
-        Ok(())
+        self.remote.as_ref().map_or(Ok(()), Remote::validate)
     }
 
     /// The task with an id and a definition's version. Its first window is the one that the time of the creation is in.
     #[must_use]
     pub fn entry(&self, id: TaskId, definition: u64) -> TaskEntry {
-        let Self { database, name, owner, schedule, statement, enabled, catch_up, now_ms } = self;
+        let Self { database, name, owner, schedule, statement, .. } = self;
+        let Self { remote, enabled, catch_up, now_ms, .. } = self;
         let task = Task {
             id,
             database: *database,
@@ -302,6 +309,7 @@ impl NewTask {
             owner: *owner,
             schedule: schedule.clone(),
             statement: statement.clone(),
+            remote: remote.clone(),
             enabled: *enabled,
             catch_up: *catch_up,
             definition,

@@ -200,6 +200,7 @@ mod tests {
             owner: RoleId(0),
             schedule: Schedule::parse(schedule).unwrap(),
             statement: "INSERT INTO a SELECT 1".to_owned(),
+            remote: None,
             enabled: true,
             catch_up,
             now_ms: 0,

@@ -24,6 +24,7 @@ fn new(name: &str, owner: RoleId) -> NewTask {
         owner,
         schedule: Schedule::parse("every 5m offset 10s").unwrap(),
         statement: "INSERT INTO a SELECT 1".to_owned(),
+        remote: None,
         enabled: true,
         catch_up: 10,
         now_ms: 1_000,

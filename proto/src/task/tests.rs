@@ -122,6 +122,7 @@ fn new() -> NewTask {
         owner: RoleId(0),
         schedule: schedule("every 1h"),
         statement: "INSERT INTO a SELECT * FROM b".to_owned(),
+        remote: None,
         enabled: true,
         catch_up: 3,
         now_ms: MARCH + 5 * MINUTE,

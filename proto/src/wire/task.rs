@@ -1,13 +1,14 @@
 //! Tasks, the steps of their runs, and changes of them.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::{Wire, all, missing, pb, required};
 use crate::error::Error;
 use crate::id::{DatabaseId, RoleId, TaskId};
 use crate::task::{
-    Lease, NewTask, Run, RunOutcome, Schedule, Task, TaskChange, TaskEdit, TaskEntry, TaskState,
-    TaskStep, Window,
+    Lease, NewTask, Remote, Run, RunOutcome, Schedule, Task, TaskChange, TaskEdit, TaskEntry,
+    TaskState, TaskStep, Window,
 };
 
 fn schedule(text: &str) -> Result<Schedule, Error> {
@@ -26,6 +27,34 @@ impl Wire for Window {
     }
 }
 
+impl fmt::Debug for pb::TaskRemote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskRemote").finish_non_exhaustive()
+    }
+}
+
+impl Wire for Remote {
+    type Message = pb::TaskRemote;
+
+    fn to_wire(&self) -> pb::TaskRemote {
+        pb::TaskRemote {
+            url: self.url.clone(),
+            token: self.token.clone(),
+            measurement: self.measurement.clone(),
+            tags: self.tags.clone(),
+        }
+    }
+
+    fn from_wire(message: pb::TaskRemote) -> Result<Self, Error> {
+        Ok(Self {
+            url: message.url,
+            token: message.token,
+            measurement: message.measurement,
+            tags: message.tags,
+        })
+    }
+}
+
 impl Wire for Task {
     type Message = pb::Task;
 
@@ -41,6 +70,7 @@ impl Wire for Task {
             catch_up: self.catch_up,
             definition: self.definition,
             created_ms: self.created_ms,
+            remote: self.remote.as_ref().map(Wire::to_wire),
         }
     }
 
@@ -52,6 +82,7 @@ impl Wire for Task {
             owner: RoleId(message.owner),
             schedule: schedule(&message.schedule)?,
             statement: message.statement,
+            remote: message.remote.map(Wire::from_wire).transpose()?,
             enabled: message.enabled,
             catch_up: message.catch_up,
             definition: message.definition,
@@ -188,6 +219,7 @@ impl Wire for NewTask {
             enabled: self.enabled,
             catch_up: self.catch_up,
             now_ms: self.now_ms,
+            remote: self.remote.as_ref().map(Wire::to_wire),
         }
     }
 
@@ -198,6 +230,7 @@ impl Wire for NewTask {
             owner: RoleId(message.owner),
             schedule: schedule(&message.schedule)?,
             statement: message.statement,
+            remote: message.remote.map(Wire::from_wire).transpose()?,
             enabled: message.enabled,
             catch_up: message.catch_up,
             now_ms: message.now_ms,

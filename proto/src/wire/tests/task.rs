@@ -6,8 +6,8 @@ use super::*;
 use crate::catalog::Catalog;
 use crate::id::TaskId;
 use crate::task::{
-    Lease, NewTask, Run, RunOutcome, Schedule, Task, TaskChange, TaskEdit, TaskEntry, TaskState,
-    TaskStep, Window,
+    Lease, NewTask, Remote, Run, RunOutcome, Schedule, Task, TaskChange, TaskEdit, TaskEntry,
+    TaskState, TaskStep, Window,
 };
 
 const RUNNER: u64 = 0x0102_0304_0506_0708;
@@ -21,18 +21,26 @@ fn window() -> impl Strategy<Value = Window> {
     (any::<i64>(), any::<i64>()).prop_map(|(start_ms, stop_ms)| Window { start_ms, stop_ms })
 }
 
+fn remote() -> impl Strategy<Value = Remote> {
+    (name(), option::of(name()), name(), vec(name(), 0..3))
+        .prop_map(|(url, token, measurement, tags)| Remote { url, token, measurement, tags })
+}
+
 fn new_task() -> impl Strategy<Value = NewTask> {
     let numbers = (any::<u32>(), any::<u32>(), any::<u32>(), any::<i64>());
-    (name(), name(), schedule(), any::<bool>(), numbers).prop_map(
-        |(name, statement, schedule, enabled, (database, owner, catch_up, now_ms))| NewTask {
-            database: DatabaseId(database),
-            name,
-            owner: RoleId(owner),
-            schedule,
-            statement,
-            enabled,
-            catch_up,
-            now_ms,
+    (name(), (name(), option::of(remote())), schedule(), any::<bool>(), numbers).prop_map(
+        |(name, (statement, remote), schedule, enabled, (database, owner, catch_up, now_ms))| {
+            NewTask {
+                database: DatabaseId(database),
+                name,
+                owner: RoleId(owner),
+                schedule,
+                statement,
+                remote,
+                enabled,
+                catch_up,
+                now_ms,
+            }
         },
     )
 }
@@ -90,6 +98,12 @@ fn full_entry() -> TaskEntry {
         owner: RoleId(2),
         schedule: Schedule::parse("every 5m offset 10s").unwrap(),
         statement: "INSERT INTO a SELECT 1".to_owned(),
+        remote: Some(Remote {
+            url: "https://a/w".to_owned(),
+            token: Some("t".to_owned()),
+            measurement: "m".to_owned(),
+            tags: vec!["host".to_owned()],
+        }),
         enabled: true,
         catch_up: 10,
         definition: 7,
@@ -130,6 +144,7 @@ fn full_changes() -> Vec<TaskChange> {
         owner: definition.owner,
         schedule: definition.schedule.clone(),
         statement: definition.statement.clone(),
+        remote: definition.remote.clone(),
         enabled: true,
         catch_up: 10,
         now_ms: 1_000,
