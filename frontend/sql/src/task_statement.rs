@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! CREATE TASK [IF NOT EXISTS] [database.]name SCHEDULE 'schedule' [CATCH UP windows] [ENABLED | DISABLED]
-//!     AS INSERT INTO table [(column, ..)] SELECT ..
+//!     {AS INSERT INTO table [(column, ..)] SELECT .. | INTO URL 'address' [TOKEN 'token'] MEASUREMENT name [TAGS (column, ..)] AS SELECT ..}
 //! ALTER TASK [database.]name {ENABLE | DISABLE | SCHEDULE 'schedule'}
 //! DROP TASK [IF EXISTS] [database.]name, ..
 //! SHOW TASKS
@@ -10,11 +10,13 @@
 //!
 //! In the statement of a task `$start` and `$stop` are the bounds of the window, as timestamps in UTC. They are replaced as
 //! tokens, so that nothing inside a string or a comment is.
+//!
+//! Invariant: no error contains what follows TOKEN.
 
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::tokenizer::Token;
-use partita_proto::task::{CATCH_UP_DEFAULT, Schedule, TaskEdit, Window};
+use partita_proto::task::{CATCH_UP_DEFAULT, Remote, Schedule, TaskEdit, Window};
 
 use super::parser::parse_one;
 use super::statement::{Insert, InsertSource, Statement};
@@ -58,10 +60,12 @@ pub struct CreateTask {
     pub catch_up: u32,
     /// False to begin no run.
     pub enabled: bool,
-    /// Text of the INSERT, with placeholders.
+    /// Text of the INSERT, or of the query for a remote server, with placeholders.
     pub statement: Arc<str>,
-    /// Table that the INSERT writes to.
-    pub table: TableName,
+    /// Server that gets the rows.
+    pub remote: Option<Remote>,
+    /// Table that the INSERT writes to; `None` with a remote server.
+    pub table: Option<TableName>,
     /// True for UPSERT, which keeps columns of the rows that it replaces.
     pub keeps: bool,
 }
@@ -100,20 +104,24 @@ impl Tokens<'_> {
         if enabled {
             self.take(&["enabled"]);
         }
+        let remote = if self.take(&["into", "url"]) { Some(self.remote()?) } else { None };
         self.expect("as")?;
         let (position, offset) = (self.position(), self.offset());
         let statement = self.text[offset..].trim_end();
         // The first window is as good as any other to find errors. Positions count from the whole text.
         let window = Window { start_ms: 0, stop_ms: 1_000 };
-        let (table, keeps) = match window_statement(statement, position - 1, window)? {
-            Statement::Insert(Insert { table, keeps, source: InsertSource::Query(_), .. }) => {
-                (table, keeps)
-            }
-            _ => {
-                let error = SqlError::unsupported("a task other than INSERT INTO ... SELECT");
-                return Err(error.with_position(position));
-            }
-        };
+        let (table, keeps) =
+            match window_statement(statement, position - 1, window)? {
+                Statement::Insert(Insert {
+                    table, keeps, source: InsertSource::Query(_), ..
+                }) if remote.is_none() => (Some(table), keeps),
+                Statement::Query(_) if remote.is_some() => (None, false),
+                _ => {
+                    let kind = if remote.is_some() { "SELECT" } else { "INSERT INTO ... SELECT" };
+                    let error = SqlError::unsupported(format!("a task other than {kind}"));
+                    return Err(error.with_position(position));
+                }
+            };
         let create = CreateTask {
             name,
             if_not_exists,
@@ -121,11 +129,35 @@ impl Tokens<'_> {
             catch_up,
             enabled,
             statement: Arc::from(statement),
+            remote,
             table,
             keeps,
         };
         self.skip_all();
         Ok(Statement::Task(TaskStatement::Create(Box::new(create))))
+    }
+
+    /// Takes what follows INTO URL, without AS.
+    fn remote(&mut self) -> Result<Remote, SqlError> {
+        let position = self.position();
+        let url = self.string()?;
+        let token = if self.take(&["token"]) {
+            let error = self.located(SqlError::syntax("expected a string after TOKEN"));
+            Some(self.string().map_err(|_| error)?)
+        } else {
+            None
+        };
+        if !self.take(&["measurement"]) {
+            return Err(self.located(SqlError::syntax("expected MEASUREMENT and a name")));
+        }
+        let measurement = match self.string() {
+            Ok(measurement) => measurement,
+            Err(_) => self.name("a measurement")?,
+        };
+        let tags = if self.take(&["tags"]) { self.columns()? } else { Vec::new() };
+        let remote = Remote { url, token, measurement, tags };
+        remote.validate().map_err(|error| SqlError::from(error).with_position(position))?;
+        Ok(remote)
     }
 
     fn schedule(&mut self) -> Result<Schedule, SqlError> {
@@ -263,7 +295,33 @@ mod tests {
         assert_eq!((task.catch_up, task.enabled, task.if_not_exists), (3, false, true));
         assert_eq!(task.schedule.to_string(), "every 5m offset 10s");
         assert_eq!(&*task.statement, "INSERT INTO a SELECT * FROM b WHERE t >= $start");
-        assert_eq!((task.table, task.keeps), (TableName::bare("a"), false));
+        assert_eq!((task.table, task.keeps), (Some(TableName::bare("a")), false));
+    }
+
+    #[test]
+    fn a_task_may_write_to_another_server() {
+        let sql = "CREATE TASK x SCHEDULE 'every 10s' INTO URL 'https://a:1/w' TOKEN 'secret' \
+                   MEASUREMENT hot TAGS (host, area) AS SELECT * FROM t WHERE ts >= $start AND v > 80";
+        let task = create(sql).unwrap();
+        assert!(!format!("{task:?}").contains("secret"));
+        let remote = task.remote.unwrap();
+        assert_eq!(
+            (remote.url.as_str(), remote.token.as_deref()),
+            ("https://a:1/w", Some("secret"))
+        );
+        assert_eq!((remote.measurement.as_str(), remote.tags.len()), ("hot", 2));
+        assert_eq!((task.table, &task.statement[..13]), (None, "SELECT * FROM"));
+        for (from, to) in [
+            ("'https", "'ftp"),
+            ("SELECT", "INSERT INTO a SELECT"),
+            ("TOKEN 'secret'", "TOKEN secret"),
+            ("'secret'", "'secret' 'secret'"),
+            ("MEASUREMENT hot", ""),
+            ("(host, area)", "()"),
+        ] {
+            let error = create(&sql.replace(from, to)).unwrap_err();
+            assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+        }
     }
 
     #[test]
