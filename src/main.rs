@@ -22,6 +22,7 @@ mod load;
 mod memory;
 mod meta;
 mod orphan;
+mod outlet;
 mod password;
 mod peers;
 mod rejoin;

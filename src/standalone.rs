@@ -203,7 +203,8 @@ impl Roles {
             Arc::<Meta>::clone(&meta),
             as_nodes,
         )?;
-        let runner = tokio::spawn(Arc::clone(&frontend).run_tasks(stop.clone()));
+        let outlet = options.doors.outlet.open()?;
+        let runner = tokio::spawn(Arc::clone(&frontend).run_tasks(outlet, stop.clone()));
         let tasks = vec![scheduler, heart, runner];
         Ok(Self { host, meta, datanode, frontend, tasks, stop })
     }

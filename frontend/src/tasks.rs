@@ -18,6 +18,8 @@
 //! sending, may reach a node after the lease was lost. It has rows of the same window.
 
 pub(crate) mod fence;
+mod lines;
+pub(crate) mod outlet;
 pub(crate) mod runner;
 pub(crate) mod tables;
 pub(crate) mod turn;

@@ -1,8 +1,8 @@
 //! CREATE, ALTER and DROP TASK, and SHOW TASKS.
 //!
-//! Rights: TASK on the cluster or the database and INSERT on the table create a task, which belongs to the current role
-//! and runs with its rights. Who has the rights of that role alters or drops it. What the statement reads is checked at
-//! each run, as in any session.
+//! Rights: TASK on the cluster or the database and INSERT on the table create a task, TASK on the cluster one that writes
+//! to another server. A task belongs to the current role and runs with its rights. Who has the rights of that role alters
+//! or drops it. What the statement reads is checked at each run, as in any session.
 
 use std::sync::Arc;
 
@@ -38,11 +38,13 @@ pub(crate) fn needs(
         TaskStatement::Create(create) => {
             let home = database_of(viewer, create.name.database_or(database))?;
             let on_cluster = Need::new(Action::Task, Object::Cluster);
+            // A remote server may be one that only the cluster's machines reach.
+            let Some(table) = &create.table else { return Ok(vec![on_cluster]) };
             let creates = match viewer.check(std::slice::from_ref(&on_cluster)) {
                 Ok(_) => on_cluster,
                 Err(_) => Need::new(Action::Task, Object::Database(Arc::clone(&home))),
             };
-            let table = table_of(viewer, &home.name, &create.table)?;
+            let table = table_of(viewer, &home.name, table)?;
             let mut list = vec![creates, Need::new(Action::Insert, viewer.object(&table)?)];
             if create.keeps {
                 list.push(Need::new(Action::Update, viewer.object(&table)?));
@@ -148,6 +150,7 @@ impl Session {
             owner: permit.role(),
             schedule: create.schedule.clone(),
             statement: create.statement.to_string(),
+            remote: create.remote.clone(),
             enabled: create.enabled,
             catch_up: create.catch_up,
             now_ms,

@@ -5,9 +5,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use partita_proto::access::{Door, Identity};
 use partita_proto::id::TaskId;
-use partita_proto::task::{Task, TaskEntry, TaskStep, Window};
+use partita_proto::task::{Remote, Task, TaskEntry, TaskStep, Window};
 use partita_sql::task_statement::text_of;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -15,12 +16,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::fence::Fence;
+use super::lines;
+use super::outlet::Outlet;
 use super::turn::{HOLD_MAX, Now, RENEW_EVERY, Turn, Turns};
 use crate::access::random;
 use crate::access::viewer::now_ms;
 use crate::error::SqlError;
 use crate::frontend::Frontend;
-use crate::output::Output;
+use crate::output::{Output, RowStream};
 use crate::session::SessionOptions;
 
 /// Maximum windows that one frontend runs at a time.
@@ -30,6 +33,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Attempts to record the end of a run, and the pause between them.
 const END_ATTEMPTS: u32 = 5;
 const END_PAUSE: Duration = Duration::from_secs(1);
+/// Bytes of lines that make one request to another server.
+const LINES_BYTES: usize = 1 << 20;
 
 /// Windows that this frontend runs, and steps that it records.
 #[derive(Default)]
@@ -60,8 +65,8 @@ impl Runs {
 
 impl Frontend {
     /// Runs the tasks of the cluster whose leases this frontend gets, until it is stopped. Runs under way are broken off
-    /// then, and another frontend runs their windows again.
-    pub async fn run_tasks(self: Arc<Self>, stop: CancellationToken) {
+    /// then, and another frontend runs their windows again. Rows for other servers go through the outlet.
+    pub async fn run_tasks(self: Arc<Self>, outlet: Arc<dyn Outlet>, stop: CancellationToken) {
         let runner = match random::bytes::<8>() {
             Ok(bytes) => u64::from_le_bytes(bytes),
             Err(error) => {
@@ -77,7 +82,7 @@ impl Frontend {
             let tasks = Arc::clone(&catalogs.borrow_and_update().tasks);
             turns.retain(&tasks);
             let time = Now { wall_ms: now_ms(), elapsed: began.elapsed() };
-            let wait = self.take_turns(&tasks, &mut turns, &mut runs, time);
+            let wait = self.take_turns(&tasks, &mut turns, (&mut runs, &outlet), time);
             tokio::select! {
                 () = stop.cancelled() => return,
                 changed = catalogs.changed() => if changed.is_err() { return },
@@ -92,7 +97,7 @@ impl Frontend {
         self: &Arc<Self>,
         tasks: &BTreeMap<TaskId, Arc<TaskEntry>>,
         turns: &mut Turns,
-        runs: &mut Runs,
+        (runs, outlet): (&mut Runs, &Arc<dyn Outlet>),
         time: Now,
     ) -> Duration {
         let mut wait = LOOK_EVERY;
@@ -107,7 +112,8 @@ impl Frontend {
             match turns.turn(entry, time) {
                 Turn::Wait(rest) => wait = wait.min(rest.unwrap_or(LOOK_EVERY)),
                 Turn::Make(step) => {
-                    let work = Arc::clone(self).make(Arc::clone(entry), step);
+                    let (entry, outlet) = (Arc::clone(entry), Arc::clone(outlet));
+                    let work = Arc::clone(self).make(entry, step, outlet);
                     let handle = runs.work.spawn(work);
                     runs.tasks.insert(handle.id(), *id);
                     runs.last = *id;
@@ -118,7 +124,7 @@ impl Frontend {
     }
 
     /// Records a step; after the begin of a run, runs its window.
-    async fn make(self: Arc<Self>, entry: Arc<TaskEntry>, step: TaskStep) {
+    async fn make(self: Arc<Self>, entry: Arc<TaskEntry>, step: TaskStep, outlet: Arc<dyn Outlet>) {
         let sent = Instant::now();
         let task = &entry.task;
         match self.record_step(task.id, step.clone()).await {
@@ -127,7 +133,7 @@ impl Frontend {
             Ok(true) => match step {
                 TaskStep::Begin { epoch, window, .. } => {
                     let fence = Arc::new(Fence::new(sent + HOLD_MAX));
-                    self.run(task, epoch + 1, window, &fence).await;
+                    self.run(task, (epoch + 1, window), &fence, outlet.as_ref()).await;
                 }
                 _ => info!(task = %task.name, id = %task.id, "took a lease away after silence"),
             },
@@ -136,9 +142,15 @@ impl Frontend {
     }
 
     /// Runs a window under a lease, and records the end.
-    async fn run(self: &Arc<Self>, task: &Task, epoch: u64, window: Window, fence: &Arc<Fence>) {
+    async fn run(
+        self: &Arc<Self>,
+        task: &Task,
+        (epoch, window): (u64, Window),
+        fence: &Arc<Fence>,
+        outlet: &dyn Outlet,
+    ) {
         let result = tokio::select! {
-            result = self.run_statement(task, window, fence) => result,
+            result = self.run_statement(task, window, fence, outlet) => result,
             () = self.keep_lease(task.id, epoch, fence) => {
                 warn!(task = %task.name, id = %task.id, "broke off a run because its lease was lost");
                 return;
@@ -172,6 +184,7 @@ impl Frontend {
         task: &Task,
         window: Window,
         fence: &Arc<Fence>,
+        outlet: &dyn Outlet,
     ) -> Result<u64, SqlError> {
         let catalog = self.catalog();
         let mut databases = catalog.databases.values();
@@ -188,8 +201,12 @@ impl Frontend {
         session.bind(Arc::clone(fence));
         let mut written = 0;
         for output in session.execute(&text_of(&task.statement, window)?).await? {
-            if let Output::Done { rows: Some(rows), .. } = output {
-                written += rows;
+            match (output, &task.remote) {
+                (Output::Done { rows, .. }, None) => written += rows.unwrap_or_default(),
+                (Output::Rows { stream, .. }, Some(remote)) => {
+                    written += send(stream, (remote, window), fence, outlet).await?;
+                }
+                _ => return Err(SqlError::internal("the statement of a task is of another kind")),
             }
         }
         Ok(written)
@@ -213,6 +230,31 @@ impl Frontend {
             if Instant::now() >= fence.end() {
                 return;
             }
+        }
+    }
+}
+
+/// Sends rows to another server. Returns their number.
+async fn send(
+    mut rows: RowStream,
+    (remote, window): (&Remote, Window),
+    fence: &Fence,
+    outlet: &dyn Outlet,
+) -> Result<u64, SqlError> {
+    let mut count = 0;
+    let mut waiting = String::new();
+    loop {
+        let batch = rows.next().await.transpose()?;
+        let has_ended = batch.is_none();
+        if let Some(batch) = batch {
+            count += lines::append(&mut waiting, &batch, remote, window.start_ms)?;
+        }
+        if waiting.len() >= LINES_BYTES || has_ended && !waiting.is_empty() {
+            fence.check()?;
+            outlet.send(remote, std::mem::take(&mut waiting)).await?;
+        }
+        if has_ended {
+            return Ok(count);
         }
     }
 }

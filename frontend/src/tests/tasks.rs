@@ -3,14 +3,37 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use parking_lot::Mutex;
 use partita_proto::access::{Door, Identity};
+use partita_proto::task::Remote;
 use tokio_util::sync::CancellationToken;
 
 use super::Db;
-use crate::{FrontendOptions, Output, SessionOptions};
+use crate::{FrontendOptions, Outlet, Output, SessionOptions, SqlError};
 
 const EVERY_SECOND: &str = "CREATE TASK down SCHEDULE 'every 1s' AS \
      INSERT INTO sums SELECT 1, sum(v) FROM t WHERE $start < $stop";
+
+/// Keeps what it is to send; the first request fails.
+#[derive(Default)]
+struct Letters(Mutex<Vec<(String, String)>>);
+
+#[async_trait]
+impl Outlet for Letters {
+    async fn send(&self, remote: &Remote, lines: String) -> Result<(), SqlError> {
+        let mut letters = self.0.lock();
+        letters.push((remote.token.clone().unwrap_or_default(), lines));
+        match letters.len() {
+            1 => Err(SqlError::new("08006", "the server is away")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn outlet() -> Arc<dyn Outlet> {
+    Arc::new(Letters::default())
+}
 
 /// A table with two rows, and one for their sum.
 async fn world() -> Db {
@@ -112,7 +135,7 @@ async fn a_task_runs_with_the_rights_of_its_owner() {
     db.tag("GRANT SELECT, INSERT, TASK ON DATABASE public TO ada").await;
     acting(&db, "ada").tag(EVERY_SECOND).await;
     let stop = CancellationToken::new();
-    let running = tokio::spawn(Arc::clone(&db.frontend).run_tasks(stop.clone()));
+    let running = tokio::spawn(Arc::clone(&db.frontend).run_tasks(outlet(), stop.clone()));
     let outcomes = "SELECT count(*) > 0 FROM sys.task_runs WHERE outcome";
     until(&db, &format!("{outcomes} = 'succeeded' AND rows = 1"), "true").await;
     assert_eq!(db.one("SELECT v FROM sums").await, "30");
@@ -129,7 +152,7 @@ async fn two_frontends_run_each_window_once() {
     let other = db.fake.frontend(FrontendOptions::default()).unwrap();
     let stop = CancellationToken::new();
     let runners = [Arc::clone(&db.frontend), other];
-    let running = runners.map(|frontend| tokio::spawn(frontend.run_tasks(stop.clone())));
+    let running = runners.map(|frontend| tokio::spawn(frontend.run_tasks(outlet(), stop.clone())));
     until(&db, "SELECT count(*) >= 4 FROM sys.task_runs", "true").await;
     db.tag("ALTER TASK down DISABLE").await;
     until(&db, "SELECT count(*) FROM sys.tasks WHERE runner IS NULL", "1").await;
@@ -140,5 +163,34 @@ async fn two_frontends_run_each_window_once() {
     stop.cancel();
     for runner in running {
         runner.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_sends_rows_to_another_server() {
+    let db = world().await;
+    let sql = "CREATE TASK forward SCHEDULE 'every 1s' INTO URL 'https://cloud:8086/w?u=secret' \
+               TOKEN 'secret' MEASUREMENT hot TAGS (k) AS SELECT k, v FROM t WHERE v > 15 AND $start < $stop";
+    db.tag("CREATE ROLE ada LOGIN").await;
+    db.tag("GRANT SELECT, TASK ON DATABASE public TO ada").await;
+    assert_eq!(acting(&db, "ada").error(sql).await.sqlstate, "42501");
+    db.tag(sql).await;
+    assert_eq!(db.one("SELECT remote FROM sys.tasks").await, "https://cloud:8086");
+    let letters = Arc::<Letters>::default();
+    let stop = CancellationToken::new();
+    let outlet = Arc::<Letters>::clone(&letters);
+    let running = tokio::spawn(Arc::clone(&db.frontend).run_tasks(outlet, stop.clone()));
+    let outcomes = "SELECT count(*) > 0 FROM sys.task_runs WHERE outcome";
+    until(&db, &format!("{outcomes} = 'failed' AND error = '08006 the server is away'"), "true")
+        .await;
+    until(&db, &format!("{outcomes} = 'succeeded' AND rows = 1"), "true").await;
+    stop.cancel();
+    running.await.unwrap();
+    let (token, lines) = letters.0.lock()[1].clone();
+    assert_eq!(token, "secret");
+    assert!(lines.starts_with("hot,k=2 v=20i "), "{lines}");
+    for table in ["sys.tasks", "sys.task_runs", "sys.query_log"] {
+        let shown = db.lines(&format!("SELECT * FROM {table}")).await.join("\n");
+        assert!(!shown.contains("secret"), "{table}: {shown}");
     }
 }
