@@ -94,7 +94,7 @@ enum Keyword {
     Role,
     /// PASSWORD, before a secret.
     Password,
-    /// TASK.
+    /// TASK, after CREATE or ALTER.
     Task,
     /// TOKEN, before a secret.
     Token,
