@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::certificates;
 use crate::files_limit::Connections;
 use crate::memory;
+use crate::outlet;
 use crate::password::First;
 
 /// Default memory for queries before they spill, in MiB.
@@ -51,6 +52,8 @@ pub(crate) struct Options {
     insecure: bool,
     #[command(flatten)]
     pub(crate) certificates: certificates::Options,
+    #[command(flatten)]
+    pub(crate) outlet: outlet::Options,
     /// Certificate of the server for clients, followed by those above it; by default cert.pem in --certs. Changed files
     /// are used without a restart.
     #[arg(long, env = "PARTITA_TLS_CERT", value_name = "FILE", requires = "tls_key")]

@@ -23,6 +23,7 @@ mod load;
 mod memory;
 mod meta;
 mod orphan;
+mod outlet;
 mod password;
 mod peers;
 mod rejoin;

@@ -16,6 +16,7 @@ pub(crate) mod roles;
 mod series;
 mod set;
 mod show;
+pub(crate) mod tasks;
 
 use std::sync::Arc;
 
@@ -100,6 +101,7 @@ impl Session {
             Statement::Admin(admin) => self.admin(admin, permit).await?,
             Statement::Access(statement) => self.change_access(statement).await?,
             Statement::SetRole(role) => self.set_role(role)?,
+            Statement::Task(statement) => self.change_tasks(statement, permit).await?,
             // LISTEN is not supported, so there is nothing to remove.
             Statement::Unlisten => Output::done(tag),
             Statement::Empty => Output::done(tag),

@@ -5,6 +5,7 @@
 
 mod access;
 mod reshape;
+mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -405,6 +406,7 @@ impl Fake {
                 self.alter_table(&mut catalog, &table, change)?
             }
             Ddl::Access(change) => self.change_access(&mut catalog, *change)?,
+            Ddl::Task(change) => self.change_tasks(&mut catalog, *change)?,
         };
         self.publish(catalog);
         Ok(changed)

@@ -24,9 +24,10 @@ use partita_lanes::{LaneOptions, Lanes};
 use partita_load::Class;
 use partita_proto::access::{Access, Identity, Need, Permit};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
-use partita_proto::id::{NodeId, TableId};
+use partita_proto::id::{NodeId, TableId, TaskId};
 use partita_proto::load::{HeatmapRequest, LoadReport};
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
+use partita_proto::task::{TaskChange, TaskStep};
 use partita_worker::{
     AdjustedCalls, BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, CheckedDivision,
     DateArithmetic, EqualZeros, ExactNumbers, ExactParts, GroupRuns, IntervalOrder, IntervalTexts,
@@ -398,6 +399,11 @@ impl Frontend {
             | Ddl::TruncateTable { .. }
             | Ddl::AlterTable { .. }
             | Ddl::Access(_) => {}
+            Ddl::Task(change) => {
+                if let TaskChange::Create { task, .. } = change.as_mut() {
+                    task.owner = permit.role();
+                }
+            }
         }
         let catalog = self.catalog();
         let description = Description::of_change(&catalog, &ddl);
@@ -409,6 +415,15 @@ impl Frontend {
             Err(error) => pending.end(Some(error)),
         }
         changed
+    }
+
+    /// Records a step of a task's run, which needs no right but the lease. False if the step does not fit what is recorded.
+    ///
+    /// # Errors
+    /// Errors of the catalog service.
+    pub(crate) async fn record_step(&self, task: TaskId, step: TaskStep) -> Result<bool, SqlError> {
+        let change = TaskChange::Step { task, step };
+        Ok(self.meta.change(Ddl::Task(Box::new(change))).await?)
     }
 
     /// Sends an operator's order to meta. `permit` is the proof that the client may give it.

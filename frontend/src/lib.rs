@@ -65,6 +65,7 @@ mod statuses;
 mod subqueries;
 mod system;
 mod table;
+mod tasks;
 mod unnested;
 mod view;
 mod virtual_table;
@@ -90,6 +91,7 @@ pub use partita_worker::zoned::as_instants;
 pub use query_log::{QueryLog, QueryLogEntry};
 pub use session::{Prepared, Session, SessionOptions};
 pub use settings::setting_names;
+pub use tasks::outlet::Outlet;
 
 #[cfg(test)]
 mod tests;

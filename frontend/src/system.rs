@@ -28,6 +28,7 @@ use crate::rejected_points::REJECTED_POINTS;
 use crate::series::{self, SeriesHistory};
 use crate::sources::Sources;
 use crate::statuses::{leader, statuses};
+use crate::tasks::tables as tasks;
 use crate::view::ClusterView;
 use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};
 
@@ -179,12 +180,14 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         ("roles", of_access(privileges::ROLES, privileges::roles)),
         ("grants", of_access(privileges::GRANTS, privileges::grants)),
         ("tokens", of_access(privileges::TOKENS, privileges::tokens)),
+        ("tasks", of_access(tasks::TASKS, tasks::tasks)),
+        ("task_runs", of_access(tasks::TASK_RUNS, tasks::task_runs)),
     ]);
     system_tables.extend(load_tables(sources));
     system_tables
 }
 
-/// A table of roles and rights, which need no source but the viewer.
+/// A table of roles, rights or tasks, which need no source but the viewer.
 fn of_access(
     columns: &'static [(&'static str, Kind)],
     rows: fn(&Viewer) -> Result<RecordBatch, SqlError>,

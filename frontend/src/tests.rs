@@ -21,6 +21,7 @@ mod series;
 mod sessions;
 mod set_operations;
 mod subqueries;
+mod tasks;
 mod together;
 mod unnested;
 mod writing;

@@ -14,6 +14,7 @@ mod node;
 mod repartition;
 mod reshape;
 mod table;
+mod task;
 
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ use self::repartition::{fenced, read_along};
 use self::reshape::{advance, start_merge, start_split};
 pub(crate) use self::table::shown_name;
 use self::table::{alter_table, create_table, drop_table, rekeyed_partitions, truncate_table};
+use self::task::change_task;
 use crate::catalog::{Edit, Phase, REMEMBERED_MAX, Remembered, State, Step, TableRecord, Work};
 
 /// An entry of meta's log.
@@ -295,6 +297,7 @@ fn change(state: &State, wish: Wish<'_>) -> Result<Outcome, Error> {
             alter_table(state, database, name, change, places)
         }
         Ddl::Access(change) => change_access(state, change),
+        Ddl::Task(change) => change_task(state, change),
     }
 }
 

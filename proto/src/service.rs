@@ -29,6 +29,7 @@ use crate::placement::Placement;
 use crate::range::{Bound, TypedRange};
 use crate::reshape::{Reshape, Reshaped};
 use crate::schema::{Column, TableOptions, TableSchema};
+use crate::task::TaskChange;
 
 /// Identity of a write: repeated under the same identity, it takes effect once. Rows that are sent again in several
 /// requests, because their partition was split meanwhile, have a new identity for each of these, together with the
@@ -468,6 +469,8 @@ pub enum Ddl {
     },
     /// A change of roles, grants, tokens or organisations; visible at once.
     Access(Box<AccessChange>),
+    /// A change of tasks, or a step of a run; visible at once. False if a step does not fit what is recorded.
+    Task(Box<TaskChange>),
 }
 
 /// An operator's order to the cluster.

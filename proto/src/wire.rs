@@ -26,6 +26,7 @@ mod place;
 mod reshape;
 mod schema;
 mod service;
+mod task;
 mod watch;
 
 use std::time::Duration;

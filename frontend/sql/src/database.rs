@@ -84,10 +84,13 @@ impl Tokens<'_> {
         if self.take_org_word() {
             return self.create_org();
         }
+        if self.take(&["task"]) {
+            return self.create_task();
+        }
         if self.at("or") && self.at_nth(1, "replace") {
             return Err(self.unsupported("CREATE OR REPLACE"));
         }
-        Err(self.foreign_object("CREATE", "TABLE, DATABASE, ROLE or TOKEN"))
+        Err(self.foreign_object("CREATE", "TABLE, DATABASE, ROLE, TOKEN or TASK"))
     }
 
     /// Takes an ALTER statement.
@@ -111,8 +114,11 @@ impl Tokens<'_> {
         if self.take_org_word() {
             return self.alter_org();
         }
+        if self.take(&["task"]) {
+            return self.alter_task();
+        }
         if !self.take(&["database"]) && !self.take(&["schema"]) {
-            return Err(self.foreign_object("ALTER", "TABLE, DATABASE, ROLE or TOKEN"));
+            return Err(self.foreign_object("ALTER", "TABLE, DATABASE, ROLE, TOKEN or TASK"));
         }
         // ALTER DATABASE changes the owner or options.
         let name = self.name("a database's name")?;
@@ -185,7 +191,10 @@ impl Tokens<'_> {
         if self.take_org_word() {
             return self.drop_org();
         }
-        Err(self.foreign_object("DROP", "TABLE, DATABASE, ROLE, OWNED or TOKEN"))
+        if self.take(&["task"]) {
+            return self.drop_task();
+        }
+        Err(self.foreign_object("DROP", "TABLE, DATABASE, ROLE, OWNED, TOKEN or TASK"))
     }
 
     /// Takes TRUNCATE [TABLE] and tables.

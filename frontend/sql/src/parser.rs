@@ -148,6 +148,7 @@ impl Tokens<'_> {
             "show" if self.shows_series_cardinality() => {
                 self.series_cardinality().map(Statement::SeriesCardinality)
             }
+            "show" if self.at_nth(1, "tasks") => self.show_tasks(),
             "show" => self.show().map(Statement::Show),
             "desc" | "describe" => self.describe(),
             "set" => self.set(),

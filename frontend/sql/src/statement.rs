@@ -24,6 +24,7 @@ use partita_proto::service::AdminOrder;
 use super::access_statement::{AccessStatement, SetRole};
 use super::partitioning::PartitioningOption;
 use super::repartition::Repartition;
+use super::task_statement::TaskStatement;
 use crate::notice::Notice;
 pub use crate::table_name::TableName;
 
@@ -94,6 +95,8 @@ pub enum Statement {
     Access(AccessStatement),
     /// SET ROLE and RESET ROLE.
     SetRole(SetRole),
+    /// Statements about tasks.
+    Task(TaskStatement),
     /// UNLISTEN, which connection pools send when a connection is returned.
     Unlisten,
     /// Nothing between two semicolons, or only comments.
@@ -101,11 +104,14 @@ pub enum Statement {
 }
 
 impl Statement {
-    /// Returns true if it changes rows, tables, databases, roles or rights. EXECUTE returns false: the prepared statement
+    /// Returns true if it changes rows, tables, databases, roles, rights or tasks. EXECUTE returns false: the prepared statement
     /// is not known here.
     pub fn writes(&self) -> bool {
         if let Self::Access(access) = self {
             return !access.reads();
+        }
+        if let Self::Task(task) = self {
+            return !task.reads();
         }
         matches!(
             self,
@@ -136,6 +142,7 @@ impl Statement {
             // EXPLAIN ANALYZE runs the explained statement.
             Self::Explain(explain) => explain.statement.reads(),
             Self::Access(access) => access.reads(),
+            Self::Task(task) => task.reads(),
             _ => false,
         }
     }
@@ -159,8 +166,9 @@ impl Statement {
             | Self::Prepare(_)
             | Self::Execute(_)
             | Self::Declare(_)
-            // A verifier of a password takes thousands of hashes.
-            | Self::Access(_) => true,
+            // A verifier of a password takes thousands of hashes, and the statement of a task is planned.
+            | Self::Access(_)
+            | Self::Task(_) => true,
             Self::CopyFrom(_)
             | Self::CreateDatabase(_)
             | Self::AlterDatabase(_)
@@ -222,6 +230,7 @@ impl Statement {
             Self::Discard(_) => "DISCARD",
             Self::Admin(_) => "ADMIN",
             Self::Access(access) => access.tag(),
+            Self::Task(task) => task.tag(),
             Self::SetRole(role) if role.is_reset => "RESET",
             Self::SetRole(_) => "SET",
             Self::Unlisten => "UNLISTEN",

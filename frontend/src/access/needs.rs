@@ -122,6 +122,8 @@ pub(crate) fn needs(
         },
         // By `execute/roles.rs`, which knows the roles that the statement names.
         Statement::Access(_) | Statement::SetRole(_) => Vec::new(),
+        // By `execute/tasks.rs`, which knows the owners of tasks.
+        Statement::Task(_) => Vec::new(),
         // The session's own state.
         Statement::ResetAll
         | Statement::Transaction(_)

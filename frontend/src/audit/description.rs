@@ -5,8 +5,9 @@
 
 use partita_proto::access::{AccessChange, Grantee, RoleEdit, Target, TokenEdit};
 use partita_proto::catalog::Catalog;
-use partita_proto::id::{BOOTSTRAP_ROLE, OrgId, RoleId};
+use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, OrgId, RoleId, TaskId};
 use partita_proto::service::{AdminOrder, Ddl, TableChange};
+use partita_proto::task::{TaskChange, TaskEdit};
 
 use super::entry::Event;
 use crate::privileges::role_name;
@@ -72,6 +73,7 @@ impl Description {
                 Self::of_table("ALTER TABLE", database, name).with_detail(table_change(change))
             }
             Ddl::Access(change) => of_access(catalog, change),
+            Ddl::Task(change) => of_task(catalog, change),
         }
     }
 
@@ -180,6 +182,35 @@ fn of_access(catalog: &Catalog, change: &AccessChange) -> Description {
     }
 }
 
+/// A change of a task. Of its statement, token and address there is only the host of the address.
+fn of_task(catalog: &Catalog, change: &TaskChange) -> Description {
+    let name_of = |id: DatabaseId| {
+        let mut databases = catalog.databases.values();
+        databases.find(|database| database.id == id).map(|database| database.name.clone())
+    };
+    let describe = |action: &'static str, task: &str, database: DatabaseId| {
+        let description = Description::new(Event::Ddl, action, format!("task {task}"));
+        Description { database: name_of(database), ..description }
+    };
+    let existing = |action: &'static str, id: TaskId| match catalog.tasks.get(&id) {
+        Some(entry) => describe(action, &entry.task.name, entry.task.database),
+        None => Description::new(Event::Ddl, action, format!("task {id}")),
+    };
+    match change {
+        TaskChange::Create { task, .. } => {
+            let remote = task.remote.as_ref();
+            let detail = remote.map(|remote| format!("INTO URL {}", remote.origin()));
+            describe("CREATE TASK", &task.name, task.database)
+                .with_detail(detail.unwrap_or_default())
+        }
+        TaskChange::Alter { task, edit } => {
+            existing("ALTER TASK", *task).with_detail(task_fields(edit))
+        }
+        TaskChange::Drop { task } => existing("DROP TASK", *task),
+        TaskChange::Step { task, .. } => existing("RUN TASK", *task),
+    }
+}
+
 fn of_target(catalog: &Catalog, action: &'static str, target: Target) -> Description {
     let describe = |object| Description::new(Event::Access, action, object);
     match target {
@@ -233,6 +264,13 @@ fn token_fields(edit: &TokenEdit) -> String {
     words.extend(edit.description.as_ref().map(|_| "DESCRIPTION"));
     words.extend(edit.enabled.map(|is_enabled| if is_enabled { "ENABLE" } else { "DISABLE" }));
     words.extend(edit.expires_ms.map(|_| "EXPIRES"));
+    words.join(", ")
+}
+
+fn task_fields(edit: &TaskEdit) -> String {
+    let mut words = Vec::new();
+    words.extend(edit.enabled.map(|is_enabled| if is_enabled { "ENABLE" } else { "DISABLE" }));
+    words.extend(edit.schedule.as_ref().map(|_| "SCHEDULE"));
     words.join(", ")
 }
 

@@ -108,6 +108,8 @@ const MATRIX: &[(&str, [Outcome; 4])] = &[
     ("", [A, A, A, A]),
     ("CREATE ROLE fresh", [A, D, D, D]),
     ("SET ROLE NONE", [A, A, A, A]),
+    ("CREATE TASK x SCHEDULE '@daily' AS INSERT INTO t SELECT k, v FROM t", [A, H, H, H]),
+    ("SHOW TASKS", [A, A, A, A]),
 ];
 
 fn give(access: &mut Access, target: Target, role: RoleId, actions: &[Action]) {

@@ -112,6 +112,9 @@ pub(super) fn drop_database(state: &State, name: &str, if_exists: bool) -> Resul
     }
     draft.drop_grants(Target::Database(record.id));
     draft.drop_permissions(record.id);
+    for task in state.tasks().filter(|task| task.database == record.id) {
+        draft.drop_task(task.id);
+    }
     draft.edits.push(Edit::DatabaseGone(record.id));
     Ok(draft.done())
 }

@@ -455,7 +455,8 @@ pub fn sight(
     subject.map_or(Sight::None, |subject| subject.sight(database, table))
 }
 
-/// The catalog without what an identity may not see; the same one when that is nothing.
+/// The catalog without what an identity may not see; the same one when that is nothing. Tasks stay: each is checked
+/// where it is shown.
 ///
 /// A table whose rows are included in queries of a visible table (see [`Catalog::read_along`]) stays, or its rows would
 /// be missing.
@@ -484,7 +485,8 @@ pub fn visible(
         }
     }
     let (version, access) = (catalog.version, Arc::clone(&catalog.access));
-    let mut reduced = Catalog { version, access, ..Catalog::default() };
+    let tasks = Arc::clone(&catalog.tasks);
+    let mut reduced = Catalog { version, access, tasks, ..Catalog::default() };
     let mut hidden = false;
     for (name, tables) in &catalog.tables {
         let is_known = catalog.databases.contains_key(name);

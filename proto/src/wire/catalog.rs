@@ -13,6 +13,7 @@ use crate::placement::Placement;
 use crate::route::{PartitionMap, Route};
 use crate::schema::TableSchema;
 use crate::service::{Ddl, NewTable, TableChange};
+use crate::task::TaskChange;
 
 impl Wire for Database {
     type Message = pb::Database;
@@ -221,6 +222,7 @@ impl Wire for Ddl {
                 Kind::AlterTable(pb::AlterTable { database, name, change })
             }
             Self::Access(change) => Kind::Access(change.to_wire()),
+            Self::Task(change) => Kind::Task(change.to_wire()),
         };
         pb::Ddl { kind: Some(kind) }
     }
@@ -261,6 +263,7 @@ impl Wire for Ddl {
                 change: required(alter.change, "change")?,
             },
             Kind::Access(change) => Self::Access(Box::new(AccessChange::from_wire(change)?)),
+            Kind::Task(change) => Self::Task(Box::new(TaskChange::from_wire(change)?)),
         })
     }
 }

@@ -241,6 +241,7 @@ fn ddl() -> impl Strategy<Value = Ddl> {
             }
         ),
         access::change().prop_map(|change| Ddl::Access(Box::new(change))),
+        task::change().prop_map(|change| Ddl::Task(Box::new(change))),
         (name(), option::of(duration())).prop_map(|(name, ttl)| Ddl::AlterDatabase { name, ttl }),
         name().prop_map(|name| Ddl::MakeExplicit { name }),
         (name(), any::<bool>()).prop_map(|(name, if_exists)| Ddl::DropDatabase { name, if_exists }),
@@ -398,6 +399,7 @@ mod durable;
 mod history;
 mod load;
 mod services;
+mod task;
 
 round_trips! {
     values_survive: any_value();

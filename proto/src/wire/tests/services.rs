@@ -476,6 +476,7 @@ fn assert_equal(a: &Catalog, b: &Catalog) {
     assert_eq!(a.databases, b.databases);
     assert_eq!(a.tables, b.tables);
     assert_eq!(a.access, b.access);
+    assert_eq!(a.tasks, b.tasks);
     let names = |catalog: &Catalog| -> Vec<Option<RoleId>> {
         let found = |number| catalog.access.role_by_name(&format!("r{number}")).map(|role| role.id);
         (0..3).map(found).collect()
