@@ -279,7 +279,7 @@ mod tests {
     use std::sync::Arc;
 
     use partita_proto::access::{Access, Action, Actions, GrantEntry, Role, Secrets, Verifier};
-    use partita_proto::id::{DatabaseId, NodeId, PartitionId, TokenId};
+    use partita_proto::id::{NodeId, PartitionId, TokenId};
 
     use super::*;
 
@@ -362,6 +362,10 @@ mod tests {
         assert_eq!(description.database.as_deref(), Some("public"));
         assert_eq!(description.object.as_deref(), Some("table t"));
         assert_eq!(description.detail.as_deref(), Some("RENAME COLUMN a TO b"));
+        let dropped = Ddl::Task(Box::new(TaskChange::Drop { task: TaskId(9) }));
+        let description = Description::of_change(&catalog(), &dropped);
+        assert_eq!((description.event, description.action), (Event::Ddl, "DROP TASK"));
+        assert_eq!(description.object.as_deref(), Some("task 9"));
         let order =
             AdminOrder::MoveReplica { partition: PartitionId(7), from: NodeId(1), to: NodeId(2) };
         let description = Description::of_order(&order);
