@@ -28,7 +28,6 @@ use super::failure::{Answer, Failure};
 use super::ids::{database_of, id_text, role_of, user_id};
 use super::new_token::{self, NewToken};
 use super::page::Page;
-use crate::error::ApiError;
 use crate::parameters::Parameters;
 
 /// Number of tokens of a list without a limit, and its maximum.
