@@ -52,7 +52,7 @@ class Attack:
 
 def routes_of(source):
     """The paths that a router's source names."""
-    return sorted(set(re.findall(r'\.route\("([^"]+)"', source)))
+    return sorted(set(re.findall(r'\broute\("([^"]+)"', source)))
 
 
 def query(statement):

@@ -12,7 +12,7 @@ def result(outcome, status=0, text="", way="fetch"):
 
 class Lists(unittest.TestCase):
     def test_every_route_is_asked_in_every_way(self):
-        source = '.route("/v1/sql", get(a).post(b))\n .route("/write", post(c))'
+        source = '    route("/v1/sql", BOTH, Endpoint::Sql),\n    route("/write", POST, Endpoint::WriteV1),'
         self.assertEqual(attacks.routes_of(source), ["/v1/sql", "/write"])
         found = attacks.of_server("http://127.0.0.1:1", ["/v1/sql", "/write"], ["http://127.0.0.1:2"])
         ways = {attack.way for attack in found if "/v1/sql" in attack.url}
