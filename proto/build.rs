@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-const FILES: [&str; 13] = [
+const FILES: &[&str] = &[
     "partita/access.proto",
     "partita/beat.proto",
     "partita/schema.proto",
@@ -14,8 +14,10 @@ const FILES: [&str; 13] = [
     "partita/generation.proto",
     "partita/history.proto",
     "partita/load.proto",
+    "partita/series.proto",
     "partita/service.proto",
     "partita/raft.proto",
+    "partita/task.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -33,12 +35,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".partita.v1.RaftEntry.payload")
         .bytes(".partita.v1.RaftSnapshotOffer")
         .bytes(".partita.v1.RaftSnapshotChunk.data")
-        // Secrets: their Debug is in src/wire/access.rs.
+        // Secrets: their Debug is in src/wire/access.rs and its neighbours.
         .skip_debug([
             ".partita.v1.InitialPassword",
             ".partita.v1.Role",
             ".partita.v1.RoleEdit",
             ".partita.v1.Secrets",
+            ".partita.v1.TaskRemote",
             ".partita.v1.Token",
         ])
         .compile_fds(protox::compile(FILES, ["."])?)?;

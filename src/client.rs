@@ -57,6 +57,11 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
+    /// TLS to servers whose certificates are of an authority in a file; none without one.
+    pub(crate) fn new(tls_ca: Option<PathBuf>) -> Self {
+        Self { tls_ca }
+    }
+
     /// Connector to HTTP of one version; with TLS if there is an authority.
     ///
     /// # Errors

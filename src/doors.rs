@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use partita_frontend::audit::{AuditOptions, ENTRIES_MAX};
 use partita_frontend::{Frontend, FrontendOptions};
 use partita_http::{Guard, HttpOptions};
 use partita_postgres::{PostgresOptions, PostgresTls};
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::certificates;
 use crate::files_limit::Connections;
 use crate::memory;
+use crate::outlet;
 use crate::password::First;
 
 /// Default memory for queries before they spill, in MiB.
@@ -50,6 +52,8 @@ pub(crate) struct Options {
     insecure: bool,
     #[command(flatten)]
     pub(crate) certificates: certificates::Options,
+    #[command(flatten)]
+    pub(crate) outlet: outlet::Options,
     /// Certificate of the server for clients, followed by those above it; by default cert.pem in --certs. Changed files
     /// are used without a restart.
     #[arg(long, env = "PARTITA_TLS_CERT", value_name = "FILE", requires = "tls_key")]
@@ -89,6 +93,12 @@ pub(crate) struct Options {
     /// Seconds after which a statement is cancelled; 0: never. Sessions may SET statement_timeout.
     #[arg(long, env = "PARTITA_STATEMENT_TIMEOUT_S", default_value_t = 0)]
     statement_timeout_s: u64,
+    /// Record every statement in the audit, not only changes, orders, sign-ins and what was refused.
+    #[arg(long, env = "PARTITA_AUDIT_STATEMENTS")]
+    audit_statements: bool,
+    /// Maximum entries of sys.audit; 0: log lines only.
+    #[arg(long, env = "PARTITA_AUDIT_ENTRIES", default_value_t = ENTRIES_MAX)]
+    audit_entries: usize,
 }
 
 impl Options {
@@ -100,6 +110,11 @@ impl Options {
             statement_timeout: (self.statement_timeout_s > 0)
                 .then(|| Duration::from_secs(self.statement_timeout_s)),
             spill_dir: Some(spill_dir),
+            audit: AuditOptions {
+                statements: self.audit_statements,
+                entries_max: self.audit_entries,
+                ..AuditOptions::default()
+            },
             ..FrontendOptions::default()
         }
     }

@@ -1,9 +1,10 @@
-//! One HTTP request to a server, for tools that show something.
+//! One HTTP request to a server, for tools.
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::header::AUTHORIZATION;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::Method;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 
@@ -23,14 +24,32 @@ pub(crate) async fn get(
     server: &str,
     path: &str,
 ) -> anyhow::Result<Bytes> {
+    send(options, server, path, (Method::GET, None)).await
+}
+
+/// Response body of a request with a method, and a JSON body or none.
+///
+/// # Errors
+/// As [`get`].
+pub(crate) async fn send(
+    options: &client::Options,
+    server: &str,
+    path: &str,
+    (method, body): (Method, Option<&serde_json::Value>),
+) -> anyhow::Result<Bytes> {
     let uri = options.tls().url(server, path)?;
-    let client: Client<Connector, Empty<Bytes>> =
+    let client: Client<Connector, Full<Bytes>> =
         Client::builder(TokioExecutor::new()).build(options.tls().connector(b"http/1.1")?);
-    let mut request = hyper::Request::get(&uri);
+    let mut request = hyper::Request::builder().method(method).uri(&uri);
     if let Some(value) = options.authorization()? {
         request = request.header(AUTHORIZATION, value);
     }
-    let request = request.body(Empty::new()).with_context(|| format!("{uri} is not an address"))?;
+    if body.is_some() {
+        request = request.header(CONTENT_TYPE, "application/json");
+    }
+    let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+    let request =
+        request.body(Full::new(body)).with_context(|| format!("{uri} is not an address"))?;
     let request = async {
         let response = client
             .request(request)
@@ -50,5 +69,6 @@ pub(crate) async fn get(
 /// Message of an error response.
 fn said(body: &[u8]) -> Option<String> {
     let body: serde_json::Value = serde_json::from_slice(body).ok()?;
-    Some(body.get("error")?.as_str()?.to_owned())
+    let message = body.get("error").or_else(|| body.get("message"))?;
+    Some(message.as_str()?.to_owned())
 }

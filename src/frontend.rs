@@ -40,6 +40,7 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let links = options.doors.certificates.links(Some(Role::Frontend))?;
     let (doors, password) = options.doors.take()?;
+    let outlet = options.doors.outlet.open()?;
     let stop = CancellationToken::new();
     certificates::follow(&links, stop.clone());
     let addresses = options.meta.join(", ");
@@ -65,10 +66,14 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let service: Arc<dyn MetaService> = meta;
     let frontend = Frontend::new(options.doors.frontend(NodeId::default(), spill), service, nodes)?;
     let doors = doors.open(&frontend, Arc::new(Well))?;
+    let tasks = tokio::spawn(Arc::clone(&frontend).run_tasks(outlet, stop.clone()));
     doors::signalled().await?;
     info!("stopping: finishing requests");
     let closed = doors.close().await;
     stop.cancel();
+    if let Err(error) = tasks.await {
+        warn!(%error, "the runner of tasks failed");
+    }
     info!("stopped");
     closed
 }

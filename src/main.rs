@@ -18,10 +18,12 @@ mod health;
 mod heart;
 mod heatmap;
 mod hot;
+mod influx;
 mod load;
 mod memory;
 mod meta;
 mod orphan;
+mod outlet;
 mod password;
 mod peers;
 mod rejoin;
@@ -85,6 +87,14 @@ enum Command {
     Sql(sql::Options),
     /// Load a file (line protocol, CSV or Parquet).
     Load(load::Options),
+    /// Create, list and delete buckets.
+    Bucket(influx::bucket::Options),
+    /// Add measurements to buckets with an explicit schema.
+    BucketSchema(influx::bucket_schema::Options),
+    /// Create, list and delete API tokens.
+    Auth(influx::auth::Options),
+    /// Create and list organisations.
+    Org(influx::org::Options),
     /// Generate load and run queries, here or against other servers, and measure.
     #[command(subcommand)]
     Lab(partita_lab::Command),
@@ -152,6 +162,22 @@ fn main() -> ExitCode {
         Command::Load(options) => {
             log_to_stderr("warn");
             runtime.block_on(Box::pin(load::run(options)))
+        }
+        Command::Bucket(options) => {
+            log_to_stderr("warn");
+            runtime.block_on(Box::pin(influx::bucket::run(options)))
+        }
+        Command::BucketSchema(options) => {
+            log_to_stderr("warn");
+            runtime.block_on(Box::pin(influx::bucket_schema::run(options)))
+        }
+        Command::Auth(options) => {
+            log_to_stderr("warn");
+            runtime.block_on(Box::pin(influx::auth::run(options)))
+        }
+        Command::Org(options) => {
+            log_to_stderr("warn");
+            runtime.block_on(Box::pin(influx::org::run(options)))
         }
         Command::Lab(command) => {
             log_to_stderr("warn");

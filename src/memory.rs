@@ -2,8 +2,19 @@
 //!
 //! Pools and budgets count only the memory that they allocate. The rest (plans, values, pages kept by the
 //! allocator) is measured here: while statements run, a separate thread reads the resident memory many times a
-//! second. If it exceeds the limit, or will in a moment at its present growth, new statements are refused and a
-//! running one is interrupted, before the kernel kills the whole process.
+//! second. If it exceeds nine tenths of the limit, or will in a moment at its present growth, new statements are refused
+//! and a running one is interrupted, before the kernel kills the whole process.
+//!
+//! ```text
+//!   below 85 %    new statements are accepted again
+//!   from 90 %     new ones are refused; the youngest that is not light is interrupted, and has some time to end
+//!   from 100 %    one after another is interrupted, without waiting
+//!   from 105 %    all are interrupted, light ones too
+//! ```
+//!
+//! The distance to the limit is for calls that cannot be interrupted: an interrupted statement computes the values of
+//! its batch to the end, up to 128 MiB of them (`frontend/worker/src/bounded.rs`), and so do others beside it. The
+//! allocator returns freed pages within a second (`.cargo/config.toml`).
 
 use std::io;
 use std::sync::Arc;
@@ -21,6 +32,12 @@ const INTERVAL: Duration = Duration::from_millis(5);
 /// Number of intervals for which memory is expected to grow as in the last one: an interrupted statement runs on
 /// until its next check.
 const GROWTH_LOOKS: u64 = 6;
+/// Percentage of the limit above which statements are interrupted.
+const INTERRUPT_PERCENT: u64 = 90;
+/// Percentage of the limit below which new statements are accepted again.
+const ADMIT_PERCENT: u64 = 85;
+/// Time that an interrupted statement has to free its memory before the next is interrupted, below the limit.
+const PATIENCE: Duration = Duration::from_millis(50);
 /// Age below which a statement counts as light.
 const LIGHT_TIME: Duration = Duration::from_millis(100);
 /// Percentage of the limit above which all statements are interrupted, light ones too.
@@ -74,15 +91,15 @@ enum Measure {
 
 /// Decides by the resident memory, its growth since the last measurement, the limit, the number of running
 /// statements, and whether new ones are being refused. Without running statements there is nothing to interrupt:
-/// what is resident then belongs to the process itself. A margin below the limit prevents alternating between
-/// accepting and refusing.
+/// what is resident then belongs to the process itself. The margin between the two percentages prevents alternating
+/// between accepting and refusing.
 fn decide(resident: u64, growth: u64, limit: u64, running: usize, refusing: bool) -> Measure {
     let soon = resident.saturating_add(growth.saturating_mul(GROWTH_LOOKS));
     if running == 0 {
         Measure::Admit
-    } else if soon > limit {
+    } else if soon > limit / 100 * INTERRUPT_PERCENT {
         Measure::Interrupt
-    } else if refusing && resident > limit / 100 * 95 {
+    } else if refusing && resident > limit / 100 * ADMIT_PERCENT {
         Measure::Refuse
     } else {
         Measure::Admit
@@ -100,6 +117,11 @@ fn most_interrupted(resident: u64, limit: u64) -> usize {
     if resident > limit / 100 * SEVERE_PERCENT { usize::MAX } else { 1 }
 }
 
+/// Returns true if the statement interrupted last may still free enough: below the limit there is time for it.
+fn is_patient(resident: u64, limit: u64, age: Option<Duration>) -> bool {
+    resident <= limit && age.is_some_and(|age| age < PATIENCE)
+}
+
 /// Starts a thread that keeps the process's resident memory below a limit, in bytes, until `stop`.
 ///
 /// # Errors
@@ -111,7 +133,7 @@ pub(crate) fn keep_below(
 ) -> io::Result<()> {
     let lanes: Arc<Lanes> = Arc::clone(frontend.lanes());
     let look = move || {
-        let mut watch = Watch { limit, last: None, complained: None };
+        let mut watch = Watch { limit, last: None, interrupted: None, complained: None };
         while !stop.is_cancelled() {
             let busy = watch.look(&lanes);
             std::thread::sleep(if busy { INTERVAL } else { IDLE_INTERVAL });
@@ -126,6 +148,8 @@ struct Watch {
     limit: u64,
     /// Resident bytes at the last measurement, if statements ran.
     last: Option<u64>,
+    /// Time of the last interruption.
+    interrupted: Option<Instant>,
     /// Time of the last line in the log.
     complained: Option<Instant>,
 }
@@ -143,7 +167,8 @@ impl Watch {
         self.last = Some(resident);
         let measure = decide(resident, growth, self.limit, running, lanes.refuses());
         lanes.refuse(measure != Measure::Admit);
-        if measure == Measure::Interrupt {
+        let age = self.interrupted.map(|time| time.elapsed());
+        if measure == Measure::Interrupt && !is_patient(resident, self.limit, age) {
             let min_age = min_age(resident, self.limit);
             let mut interrupted = 0;
             while interrupted < most_interrupted(resident, self.limit)
@@ -152,6 +177,7 @@ impl Watch {
                 interrupted += 1;
             }
             if interrupted > 0 {
+                self.interrupted = Some(Instant::now());
                 self.complain(resident);
             }
         }
@@ -176,13 +202,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_are_interrupted_beyond_the_limit_and_refused_until_there_is_room() {
-        assert_eq!(decide(99, 0, 100, 1, false), Measure::Admit);
-        assert_eq!(decide(101, 0, 100, 1, false), Measure::Interrupt);
-        assert_eq!(decide(97, 0, 100, 1, true), Measure::Refuse);
-        assert_eq!(decide(95, 0, 100, 1, true), Measure::Admit);
+    fn statements_are_interrupted_near_the_limit_and_refused_until_there_is_room() {
+        assert_eq!(decide(890, 0, 1000, 1, false), Measure::Admit);
+        assert_eq!(decide(901, 0, 1000, 1, false), Measure::Interrupt);
+        assert_eq!(decide(870, 0, 1000, 1, true), Measure::Refuse);
+        assert_eq!(decide(850, 0, 1000, 1, true), Measure::Admit);
         assert_eq!(
-            decide(1000, 0, 100, 0, true),
+            decide(10_000, 0, 1000, 0, true),
             Measure::Admit,
             "nothing runs that could give memory back"
         );
@@ -190,9 +216,17 @@ mod tests {
 
     #[test]
     fn memory_that_grows_fast_is_met_before_it_is_beyond_the_limit() {
-        assert_eq!(decide(80, 3, 100, 1, false), Measure::Admit);
-        assert_eq!(decide(80, 4, 100, 1, false), Measure::Interrupt);
-        assert_eq!(decide(80, u64::MAX, 100, 1, false), Measure::Interrupt);
+        assert_eq!(decide(700, 33, 1000, 1, false), Measure::Admit);
+        assert_eq!(decide(700, 34, 1000, 1, false), Measure::Interrupt);
+        assert_eq!(decide(700, u64::MAX, 1000, 1, false), Measure::Interrupt);
+    }
+
+    #[test]
+    fn the_next_statement_is_interrupted_when_the_last_has_had_its_time() {
+        assert!(!is_patient(950, 1000, None));
+        assert!(is_patient(950, 1000, Some(Duration::from_millis(49))));
+        assert!(!is_patient(950, 1000, Some(PATIENCE)));
+        assert!(!is_patient(1001, 1000, Some(Duration::ZERO)), "there is no time beyond the limit");
     }
 
     #[test]

@@ -214,7 +214,10 @@ impl Roles {
             Arc::<Meta>::clone(&meta),
             as_nodes,
         )?;
-        Ok(Self { host, meta, datanode, frontend, tasks: vec![scheduler, heart], stop })
+        let outlet = options.doors.outlet.open()?;
+        let runner = tokio::spawn(Arc::clone(&frontend).run_tasks(outlet, stop.clone()));
+        let tasks = vec![scheduler, heart, runner];
+        Ok(Self { host, meta, datanode, frontend, tasks, stop })
     }
 
     /// The parts that may fail, for the health check.
@@ -230,7 +233,7 @@ impl Roles {
         self.stop.cancel();
         for task in self.tasks {
             if let Err(error) = task.await {
-                tracing::error!(%error, "a task of meta failed");
+                tracing::error!(%error, "a background task failed");
             }
         }
         let datanode = self.datanode.shutdown().await.context("stopping the datanode");

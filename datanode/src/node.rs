@@ -46,6 +46,8 @@ use crate::surroundings::Surroundings;
 
 /// Maximum wait of a stopping node for an order that creates or drops a replica.
 const LAST_ORDER_WAIT: Duration = Duration::from_secs(10);
+/// Maximum bytes of the sketches of series in one report.
+const SKETCH_BYTES_MAX: usize = 16 << 20;
 /// Maximum time that a write waits for memtables to be flushed, before it is refused.
 const MEMTABLE_WAIT: Duration = Duration::from_secs(10);
 /// Polling interval of that wait.
@@ -436,6 +438,28 @@ impl DataService for Datanode {
                 failure,
                 ..ReplicaStatus::default()
             });
+        }
+        Ok(statuses)
+    }
+
+    async fn series_status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        let mut statuses = self.status().await?;
+        let mut bytes = 0;
+        for status in statuses.iter_mut().filter(|status| status.leader) {
+            let Ok(replica) = self.replica(status.partition) else { continue };
+            match replica.series().await {
+                Ok(sketch) => {
+                    bytes += sketch.size_bytes();
+                    // The rest is left out, so that the reply stays far below the limit of messages.
+                    if bytes > SKETCH_BYTES_MAX {
+                        break;
+                    }
+                    status.series = Some(Arc::new(sketch));
+                }
+                Err(error) => {
+                    warn!(partition = %status.partition, %error, "could not read the series of a partition");
+                }
+            }
         }
         Ok(statuses)
     }

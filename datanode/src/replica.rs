@@ -17,6 +17,7 @@ use futures::TryStreamExt;
 use parking_lot::Mutex;
 use partita_engine::{Partition, Scan};
 use partita_proto::beat::LoadBeat;
+use partita_proto::cardinality::SeriesSketch;
 use partita_proto::error::Error;
 use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId};
 use partita_proto::range::Bound;
@@ -496,7 +497,13 @@ impl Replica {
             applied: group.applied.unwrap_or(0),
             flushed: self.partition.durable_mark().map_or(0, |(index, _)| index),
             failure: self.failure(),
+            series: None,
         }
+    }
+
+    /// Sketch of the series of the partition's rows.
+    pub(crate) async fn series(&self) -> Result<SeriesSketch, Error> {
+        Ok(self.partition.series_sketch().await?)
     }
 
     /// Reason why the replica does not serve, or not completely: its files failed, its group stopped, or damage was

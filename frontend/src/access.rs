@@ -4,6 +4,7 @@ pub mod authenticator;
 pub mod failures;
 pub(crate) mod life;
 pub(crate) mod needs;
+pub mod peer;
 pub mod random;
 pub mod scram;
 pub mod viewer;

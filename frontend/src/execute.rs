@@ -13,18 +13,23 @@ mod prepare;
 mod query;
 mod repartition;
 pub(crate) mod roles;
+mod series;
 mod set;
 mod show;
+pub(crate) mod tasks;
 
 use std::sync::Arc;
 
 use partita_proto::access::Permit;
 use partita_sql::Notice;
-use partita_sql::statement::{Admin, CopyFrom, Discard, Statement, Transaction, TransactionModes};
+use partita_sql::statement::{
+    Admin, CopyFrom, Discard, Statement, TableName, Transaction, TransactionModes,
+};
 
 use self::executed::Executed;
 use self::maintain::Maintenance;
 pub use self::observe::CopyLog;
+use crate::audit::Description;
 use crate::error::SqlError;
 use crate::output::{CopyIn, CopyOut, Output};
 use crate::session::Session;
@@ -76,6 +81,9 @@ impl Session {
                 Output::done(tag)
             }
             Statement::Show(show) => self.show(show, permit)?,
+            Statement::SeriesCardinality(series) => {
+                return self.series_cardinality(series).await;
+            }
             Statement::Describe(table) => self.describe(table)?,
             Statement::Set(set) => self.set(set)?,
             Statement::ResetAll => self.reset_all()?,
@@ -93,6 +101,7 @@ impl Session {
             Statement::Admin(admin) => self.admin(admin, permit).await?,
             Statement::Access(statement) => self.change_access(statement).await?,
             Statement::SetRole(role) => self.set_role(role)?,
+            Statement::Task(statement) => self.change_tasks(statement, permit).await?,
             // LISTEN is not supported, so there is nothing to remove.
             Statement::Unlisten => Output::done(tag),
             Statement::Empty => Output::done(tag),
@@ -201,10 +210,31 @@ impl Session {
 
     async fn admin(&self, admin: &Admin, permit: &Permit) -> Result<Output, SqlError> {
         match admin {
-            Admin::FlushTable(name) => self.maintain(name, Maintenance::Flush).await?,
-            Admin::CompactTable(name) => self.maintain(name, Maintenance::Compact).await?,
+            Admin::FlushTable(name) => {
+                self.order_maintenance(name, Maintenance::Flush, permit).await?
+            }
+            Admin::CompactTable(name) => {
+                self.order_maintenance(name, Maintenance::Compact, permit).await?
+            }
             Admin::Order(order) => self.frontend().administer(permit, order.clone()).await?,
         }
         Ok(Output::done("ADMIN"))
+    }
+
+    /// Has every replica of a table do some maintenance, which is recorded.
+    async fn order_maintenance(
+        &self,
+        table: &TableName,
+        maintenance: Maintenance,
+        permit: &Permit,
+    ) -> Result<(), SqlError> {
+        let action = match maintenance {
+            Maintenance::Flush => "FLUSH TABLE",
+            Maintenance::Compact => "COMPACT TABLE",
+        };
+        let session_database = self.database();
+        let database = table.database_or(&session_database);
+        let description = Description::of_maintenance(action, database, &table.name);
+        self.frontend().audited(permit, description, self.maintain(table, maintenance)).await
     }
 }

@@ -5,6 +5,7 @@
 
 mod access;
 mod reshape;
+mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,6 +22,7 @@ use partita_lanes::{LaneOptions, Lanes};
 use partita_proto::Error;
 use partita_proto::access::{Access, Secrets};
 use partita_proto::array::array_of;
+use partita_proto::cardinality::SeriesSketch;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::id::{
     BOOTSTRAP_ROLE, ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId,
@@ -201,8 +203,11 @@ impl Fake {
 
     fn create_table(&self, catalog: &mut Catalog, new: NewTable) -> Result<(), Error> {
         new.schema.validate()?;
-        if !catalog.databases.contains_key(&new.database) {
-            return Err(none("database", &new.database));
+        let database = catalog.databases.get(&new.database);
+        let database = database.ok_or_else(|| none("database", &new.database))?;
+        if database.explicit && new.schema.schema_on_write {
+            let message = format!("measurement \"{}\" not allowed by schema", new.name);
+            return Err(Error::InvalidInput(message));
         }
         let codec = KeyCodec::new(&new.schema, &new.placement)?;
         let ids = std::iter::repeat_with(|| PartitionId(self.next_id()));
@@ -336,7 +341,7 @@ impl Fake {
         };
         // Each change is applied to a copy of the catalog, which is published only if it succeeds.
         let changed = match ddl {
-            Ddl::CreateDatabase { name, if_not_exists, owner, .. } => {
+            Ddl::CreateDatabase { name, if_not_exists, ttl, owner } => {
                 if catalog.databases.contains_key(&name) {
                     if !if_not_exists {
                         return Err(Error::AlreadyExists { kind: "database", name });
@@ -345,10 +350,22 @@ impl Fake {
                 }
                 let id = DatabaseId(u32::try_from(self.next_id()).unwrap_or(u32::MAX));
                 add_database(&mut catalog, &name, id, owner);
+                if let Some(database) = catalog.databases.get_mut(&name) {
+                    Arc::make_mut(database).ttl = ttl;
+                }
                 true
             }
-            Ddl::AlterDatabase { name, .. } => {
-                catalog.databases.get(&name).ok_or_else(|| none("database", &name)).map(|_| true)?
+            Ddl::AlterDatabase { name, ttl } => {
+                Arc::make_mut(
+                    catalog.databases.get_mut(&name).ok_or_else(|| none("database", &name))?,
+                )
+                .ttl = ttl;
+                true
+            }
+            Ddl::MakeExplicit { name } => {
+                let database = catalog.databases.get_mut(&name);
+                let database = Arc::make_mut(database.ok_or_else(|| none("database", &name))?);
+                !std::mem::replace(&mut database.explicit, true)
             }
             Ddl::DropDatabase { name, if_exists } => {
                 catalog.tables.remove(&name);
@@ -389,6 +406,7 @@ impl Fake {
                 self.alter_table(&mut catalog, &table, change)?
             }
             Ddl::Access(change) => self.change_access(&mut catalog, *change)?,
+            Ddl::Task(change) => self.change_tasks(&mut catalog, *change)?,
         };
         self.publish(catalog);
         Ok(changed)
@@ -562,7 +580,7 @@ fn none(kind: &'static str, name: &str) -> Error {
 }
 
 fn add_database(catalog: &mut Catalog, name: &str, id: DatabaseId, owner: RoleId) {
-    let database = Database { id, name: name.to_owned(), ttl: None, owner };
+    let database = Database { id, name: name.to_owned(), ttl: None, owner, explicit: false };
     catalog.databases.insert(name.to_owned(), Arc::new(database));
 }
 
@@ -768,8 +786,23 @@ impl DataService for FakeNode {
                     applied: partition.writes,
                     flushed: 0,
                     failure: None,
+                    series: None,
                 });
             }
+        }
+        Ok(statuses)
+    }
+
+    async fn series_status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        let mut statuses = self.status().await?;
+        let partitions = self.0.partitions.lock();
+        for status in &mut statuses {
+            let Some(partition) = partitions.get(&status.partition) else { continue };
+            let mut sketch = SeriesSketch::default();
+            for rows in partition.rows.values().flatten() {
+                sketch.add_rows(&partition.table.schema, rows)?;
+            }
+            status.series = Some(Arc::new(sketch));
         }
         Ok(statuses)
     }

@@ -24,9 +24,10 @@ use partita_lanes::{LaneOptions, Lanes};
 use partita_load::Class;
 use partita_proto::access::{Access, Identity, Need, Permit};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
-use partita_proto::id::{NodeId, TableId};
+use partita_proto::id::{NodeId, TableId, TaskId};
 use partita_proto::load::{HeatmapRequest, LoadReport};
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
+use partita_proto::task::{TaskChange, TaskStep};
 use partita_worker::{
     AdjustedCalls, BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, CheckedDivision,
     DateArithmetic, EqualZeros, ExactNumbers, ExactParts, GroupRuns, IntervalOrder, IntervalTexts,
@@ -40,6 +41,7 @@ use crate::access::authenticator::Authenticator;
 use crate::access::life::Lives;
 use crate::access::viewer::{Viewer, VisibleCatalogs, check_all_rows};
 use crate::at_data::{AtDataOptions, RunAtData};
+use crate::audit::{Audit, AuditOptions, Description, Origin};
 use crate::catalog::{CATALOG, Databases, check_database_name};
 use crate::comparisons::ExactComparisons;
 use crate::conditional::GuardedFilters;
@@ -47,6 +49,7 @@ use crate::error::SqlError;
 use crate::filters::KeptFilters;
 use crate::guard::CheckedRule;
 use crate::home::HomeNodes;
+use crate::ingest::series::SeriesLimits;
 use crate::limits::{KeptLimits, LostLimits};
 use crate::load::Loads;
 use crate::load::advice::advice;
@@ -57,6 +60,7 @@ use crate::near_end::NearEnd;
 use crate::newest::NewestRows;
 use crate::projections::KeptProjections;
 use crate::query_log::QueryLog;
+use crate::rejected_points::RejectedPoints;
 use crate::router::Router;
 use crate::set_operations::CountedSetOperations;
 use crate::sources::Sources;
@@ -100,6 +104,8 @@ pub struct FrontendOptions {
     pub query_parallelism: usize,
     /// Statements that the query log keeps.
     pub query_log_len: usize,
+    /// Records of who did what.
+    pub audit: AuditOptions,
     /// Threads of statements, and the number of statements that run at a time.
     pub lanes: LaneOptions,
 }
@@ -116,6 +122,7 @@ impl Default for FrontendOptions {
             in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
             query_parallelism: std::thread::available_parallelism().map_or(1, usize::from),
             query_log_len: QUERY_LOG_LEN,
+            audit: AuditOptions::default(),
             lanes: LaneOptions::default(),
         }
     }
@@ -132,6 +139,8 @@ pub struct Frontend {
     /// Context that sessions start from.
     context: SessionContext,
     query_log: Arc<QueryLog>,
+    audit: Arc<Audit>,
+    rejected_points: Arc<RejectedPoints>,
     metrics: Arc<FrontendMetrics>,
     loads: Arc<Loads>,
     lanes: Arc<Lanes>,
@@ -139,6 +148,7 @@ pub struct Frontend {
     visible: Arc<VisibleCatalogs>,
     lives: Arc<Lives>,
     authenticator: Authenticator,
+    series_limits: SeriesLimits,
 }
 
 impl Frontend {
@@ -159,8 +169,10 @@ impl Frontend {
         let nodes: Arc<dyn DataNodes> = Arc::new(HomeNodes::new(nodes, home.clone()));
         let metrics = Arc::new(FrontendMetrics::default());
         let query_log = Arc::new(QueryLog::new(options.query_log_len));
+        let rejected_points = Arc::<RejectedPoints>::default();
         let loads = Loads::new(Arc::clone(&meta));
-        let authenticator = Authenticator::new(meta.catalog())?;
+        let audit = Arc::new(Audit::new(options.audit));
+        let authenticator = Authenticator::new(meta.catalog(), Arc::clone(&audit))?;
         let view = Arc::new(ClusterView::new(
             nodes,
             (meta.catalog(), meta.members()),
@@ -177,6 +189,8 @@ impl Frontend {
         let sources = Sources {
             view: Arc::clone(&view),
             query_log: Arc::clone(&query_log),
+            audit: Arc::clone(&audit),
+            rejected_points: Arc::clone(&rejected_points),
             loads: Arc::clone(&loads),
             meta: Arc::clone(&meta),
         };
@@ -192,6 +206,8 @@ impl Frontend {
             state,
             context,
             query_log,
+            audit,
+            rejected_points,
             metrics,
             loads,
             lanes,
@@ -199,7 +215,13 @@ impl Frontend {
             visible: Arc::default(),
             lives,
             authenticator,
+            series_limits: SeriesLimits::default(),
         }))
+    }
+
+    /// Limits of series of organisations.
+    pub(crate) fn series_limits(&self) -> &SeriesLimits {
+        &self.series_limits
     }
 
     /// Authenticates the clients of all doors.
@@ -222,12 +244,23 @@ impl Frontend {
         Viewer::new(Arc::clone(&self.view), Arc::clone(&self.visible), identity)
     }
 
-    /// Checks that an identity may do all of these things now.
+    /// Checks that an identity may do all of these things now, and records a refusal. An attempt whose refusal means
+    /// nothing is one of [`Viewer::check`].
     ///
     /// # Errors
     /// As [`Viewer::check`].
     pub fn authorize(&self, identity: &Identity, needs: &[Need]) -> Result<Permit, SqlError> {
-        self.viewer(*identity).check(needs)
+        let viewer = self.viewer(*identity);
+        let permit = viewer.check(needs);
+        if let Err(error) = &permit {
+            self.audit.refused(&viewer.access(), viewer.origin(), ("REQUEST", None), error);
+        }
+        permit
+    }
+
+    /// Records of who did what.
+    pub fn audit(&self) -> &Audit {
+        &self.audit
     }
 
     /// Bytes that each table stores, in files and memtables, each row once however many replicas it has; without logs
@@ -303,6 +336,11 @@ impl Frontend {
         &self.query_log
     }
 
+    /// The last lines of line protocol that were not stored.
+    pub fn rejected_points(&self) -> &RejectedPoints {
+        &self.rejected_points
+    }
+
     /// Threads that statements run on.
     pub fn lanes(&self) -> &Arc<Lanes> {
         &self.lanes
@@ -355,22 +393,61 @@ impl Frontend {
             }
             Ddl::CreateTable { table, .. } => table.owner = permit.role(),
             Ddl::AlterDatabase { .. }
+            | Ddl::MakeExplicit { .. }
             | Ddl::DropDatabase { .. }
             | Ddl::DropTable { .. }
             | Ddl::TruncateTable { .. }
             | Ddl::AlterTable { .. }
             | Ddl::Access(_) => {}
+            Ddl::Task(change) => {
+                if let TaskChange::Create { task, .. } = change.as_mut() {
+                    task.owner = permit.role();
+                }
+            }
         }
-        Ok(self.meta.change(ddl).await?)
+        let catalog = self.catalog();
+        let description = Description::of_change(&catalog, &ddl);
+        let pending = self.audit.begin(&catalog.access, Origin::from(permit), description);
+        let changed = self.meta.change(ddl).await.map_err(SqlError::from);
+        match &changed {
+            Ok(true) => pending.end(None),
+            Ok(false) => pending.forget(),
+            Err(error) => pending.end(Some(error)),
+        }
+        changed
     }
 
-    /// Sends an operator's order to meta. `_permit` is the proof that the client may give it.
+    /// Records a step of a task's run, which needs no right but the lease. False if the step does not fit what is recorded.
+    ///
+    /// # Errors
+    /// Errors of the catalog service.
+    pub(crate) async fn record_step(&self, task: TaskId, step: TaskStep) -> Result<bool, SqlError> {
+        let change = TaskChange::Step { task, step };
+        Ok(self.meta.change(Ddl::Task(Box::new(change))).await?)
+    }
+
+    /// Sends an operator's order to meta. `permit` is the proof that the client may give it.
     pub(crate) async fn administer(
         &self,
-        _permit: &Permit,
+        permit: &Permit,
         order: AdminOrder,
     ) -> Result<(), SqlError> {
-        Ok(self.meta.administer(order).await?)
+        let description = Description::of_order(&order);
+        let ordered = async { self.meta.administer(order).await.map_err(SqlError::from) };
+        self.audited(permit, description, ordered).await
+    }
+
+    /// Does work that is recorded with its outcome. `permit` is the proof that the client may have it done.
+    pub(crate) async fn audited<T>(
+        &self,
+        permit: &Permit,
+        description: Description,
+        work: impl Future<Output = Result<T, SqlError>>,
+    ) -> Result<T, SqlError> {
+        let pending = self.audit.begin(&self.access(), Origin::from(permit), description);
+        let result = work.await;
+        pending.end(result.as_ref().err());
+        result
     }
 }
 

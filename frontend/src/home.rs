@@ -122,4 +122,5 @@ passed_on! {
     flush_partition(partition: PartitionId) -> ();
     compact_partition(partition: PartitionId) -> ();
     status() -> Vec<ReplicaStatus>;
+    series_status() -> Vec<ReplicaStatus>;
 }

@@ -8,6 +8,7 @@ pub(crate) mod cast;
 pub(crate) mod expression;
 mod length;
 pub(crate) mod plan;
+pub(crate) mod series;
 pub(crate) mod size;
 
 use std::sync::Arc;

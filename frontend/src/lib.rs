@@ -18,6 +18,7 @@
 
 pub mod access;
 mod at_data;
+pub mod audit;
 mod bound_text;
 pub mod catalog;
 pub mod functions;
@@ -28,6 +29,7 @@ pub mod output;
 pub mod privileges;
 pub mod query_log;
 mod quorum;
+pub mod rejected_points;
 
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
@@ -54,6 +56,7 @@ mod projections;
 mod router;
 mod row_counts;
 mod scan;
+mod series;
 mod session;
 mod set_operations;
 mod settings;
@@ -62,6 +65,7 @@ mod statuses;
 mod subqueries;
 mod system;
 mod table;
+mod tasks;
 mod unnested;
 mod view;
 mod virtual_table;
@@ -69,6 +73,7 @@ mod zoned;
 
 pub use execute::CopyLog;
 pub use frontend::{Frontend, FrontendOptions};
+pub use ingest::series::OverLimit;
 pub use metrics::FrontendMetrics;
 pub use output::{CopyIn, CopyOut, Output, RowStream};
 pub use partita_lanes as lanes;
@@ -86,6 +91,7 @@ pub use partita_worker::zoned::as_instants;
 pub use query_log::{QueryLog, QueryLogEntry};
 pub use session::{Prepared, Session, SessionOptions};
 pub use settings::setting_names;
+pub use tasks::outlet::Outlet;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use arrow::datatypes::{DataType, SchemaRef};
@@ -33,6 +33,7 @@ use crate::frontend::Frontend;
 use crate::functions;
 use crate::output::Output;
 use crate::settings::Settings;
+use crate::tasks::fence::Fence;
 
 /// Maximum rows of a prepared INSERT that runs without a lane, on the thread that received it.
 const LIGHT_ROWS_MAX: usize = 1_000;
@@ -120,6 +121,8 @@ pub struct Session {
     in_transaction: AtomicBool,
     written_in_transaction: AtomicU32,
     prepared: Mutex<HashMap<String, Arc<Prepared>>>,
+    /// End of the writes of a task's run.
+    fence: OnceLock<Arc<Fence>>,
     pub(crate) cursors: Mutex<BTreeMap<String, Cursor>>,
 }
 
@@ -170,6 +173,7 @@ impl Session {
             in_transaction: AtomicBool::new(false),
             written_in_transaction: AtomicU32::new(0),
             prepared: Mutex::new(HashMap::new()),
+            fence: OnceLock::new(),
             cursors: Mutex::new(BTreeMap::new()),
             frontend,
         });
@@ -353,7 +357,7 @@ impl Session {
             self.written_in_transaction.fetch_add(1, Ordering::Relaxed);
         }
         let frontend = Arc::clone(&self.frontend);
-        let client = (self.database(), self.user.clone(), self.identity());
+        let client = (self.database(), self.user.clone(), self.viewer.origin());
         let observer = observe::Observer::new(frontend, client, statement, limits.started);
         observer.observe(result, limits)
     }
@@ -490,6 +494,20 @@ impl Session {
             outputs.push(collected(output).await?);
         }
         Ok(outputs)
+    }
+
+    /// Binds the session's writes to the lease of a task's run; once.
+    pub(crate) fn bind(&self, fence: Arc<Fence>) {
+        // A session runs one window only, so it is never bound to another lease.
+        drop(self.fence.set(fence));
+    }
+
+    /// Refuses a write of a task whose lease may be lost.
+    ///
+    /// # Errors
+    /// As [`Fence::check`].
+    pub(crate) fn check_fence(&self) -> Result<(), SqlError> {
+        self.fence.get().map_or(Ok(()), |fence| fence.check())
     }
 
     /// Ends the running statement and the stream of its rows with SQLSTATE 57014.

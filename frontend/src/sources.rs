@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use partita_proto::service::MetaService;
 
+use crate::audit::Audit;
 use crate::load::Loads;
 use crate::query_log::QueryLog;
+use crate::rejected_points::RejectedPoints;
 use crate::view::ClusterView;
 
 /// Sources of the rows of `sys` and `information_schema`.
@@ -13,6 +15,8 @@ use crate::view::ClusterView;
 pub(crate) struct Sources {
     pub(crate) view: Arc<ClusterView>,
     pub(crate) query_log: Arc<QueryLog>,
+    pub(crate) audit: Arc<Audit>,
+    pub(crate) rejected_points: Arc<RejectedPoints>,
     pub(crate) loads: Arc<Loads>,
     pub(crate) meta: Arc<dyn MetaService>,
 }

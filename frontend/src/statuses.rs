@@ -13,10 +13,25 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Replicas of each partition, with their nodes.
 pub(crate) type Statuses = HashMap<PartitionId, Vec<(NodeId, ReplicaStatus)>>;
 
+/// Maximum wait for a report with sketches of series, for which a node may have to read footers.
+const SERIES_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Reports of all nodes about their replicas, by partition. Nodes that do not answer are missing.
 pub(crate) async fn statuses(nodes: &dyn DataNodes) -> Statuses {
+    collected(nodes, false).await
+}
+
+/// The same reports with sketches of series from the leaders.
+pub(crate) async fn series_statuses(nodes: &dyn DataNodes) -> Statuses {
+    collected(nodes, true).await
+}
+
+async fn collected(nodes: &dyn DataNodes, with_series: bool) -> Statuses {
     let reports = nodes.all().into_iter().map(|id| async move {
         let status = match nodes.node(id) {
+            Ok(node) if with_series => {
+                tokio::time::timeout(SERIES_TIMEOUT, node.series_status()).await
+            }
             Ok(node) => tokio::time::timeout(STATUS_TIMEOUT, node.status()).await,
             Err(error) => Ok(Err(error)),
         };

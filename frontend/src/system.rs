@@ -17,14 +17,18 @@ use partita_proto::route::Route;
 use partita_proto::service::ReplicaStatus;
 
 use crate::access::viewer::Viewer;
+use crate::audit::table as audit_table;
 use crate::bound_text::bound_text;
 use crate::cluster;
 use crate::error::SqlError;
 use crate::load::{Names, balance, stats, tables as load};
 use crate::privileges::{self, sees_all};
 use crate::query_log::QueryLog;
+use crate::rejected_points::REJECTED_POINTS;
+use crate::series::{self, SeriesHistory};
 use crate::sources::Sources;
 use crate::statuses::{leader, statuses};
+use crate::tasks::tables as tasks;
 use crate::view::ClusterView;
 use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};
 
@@ -117,6 +121,16 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         let owner = if viewer.monitors() { None } else { Some(viewer.identity()) };
         async move { log.batch(owner) }
     });
+    let recorder = Arc::clone(&sources.audit);
+    let audit = VirtualTable::new(schema(audit_table::AUDIT), move |viewer| {
+        let recorder = Arc::clone(&recorder);
+        async move { audit_table::rows(&recorder, &viewer) }
+    });
+    let points = Arc::clone(&sources.rejected_points);
+    let rejected_points = VirtualTable::new(schema(REJECTED_POINTS), move |viewer| {
+        let points = Arc::clone(&points);
+        async move { points.batch(&viewer) }
+    });
     let view = Arc::clone(&sources.view);
     let counters = VirtualTable::new(schema(COUNTERS), move |viewer| {
         let view = Arc::clone(&view);
@@ -140,23 +154,40 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
             cluster::metas(&members)
         }
     });
+    let view = Arc::clone(&sources.view);
+    let history = Arc::new(SeriesHistory::default());
+    let series = VirtualTable::new(schema(series::SERIES), move |viewer| {
+        let (view, history) = (Arc::clone(&view), Arc::clone(&history));
+        async move { series::series(&view, &history, &measured(&viewer)).await }
+    });
+    let view = Arc::clone(&sources.view);
+    let series_tags = VirtualTable::new(schema(series::SERIES_TAGS), move |viewer| {
+        let view = Arc::clone(&view);
+        async move { series::series_tags(&view, &measured(&viewer)).await }
+    });
     let mut system_tables = BTreeMap::from([
         ("nodes", nodes),
         ("metas", metas),
         ("replicas", replicas),
         ("partitions", partitions),
         ("tables", tables),
+        ("series", series),
+        ("series_tags", series_tags),
         ("query_log", query_log),
+        ("audit", audit),
+        ("rejected_points", rejected_points),
         ("counters", counters),
         ("roles", of_access(privileges::ROLES, privileges::roles)),
         ("grants", of_access(privileges::GRANTS, privileges::grants)),
         ("tokens", of_access(privileges::TOKENS, privileges::tokens)),
+        ("tasks", of_access(tasks::TASKS, tasks::tasks)),
+        ("task_runs", of_access(tasks::TASK_RUNS, tasks::task_runs)),
     ]);
     system_tables.extend(load_tables(sources));
     system_tables
 }
 
-/// A table of roles and rights, which need no source but the viewer.
+/// A table of roles, rights or tasks, which need no source but the viewer.
 fn of_access(
     columns: &'static [(&'static str, Kind)],
     rows: fn(&Viewer) -> Result<RecordBatch, SqlError>,

@@ -29,7 +29,8 @@
 //! - a node's number belongs to one identity, also after the node was removed, and nothing that is in use lies on a
 //!   node that was removed;
 //! - only tables that are ready or being altered are published;
-//! - owners, grants, memberships and tokens name roles, objects and organisations that exist.
+//! - owners, grants, memberships and tokens name roles, objects and organisations that exist;
+//! - every task has one record of its definition and one of its progress, and a name of its own in a database that exists.
 
 mod check;
 
@@ -43,13 +44,14 @@ use partita_proto::catalog_history::{CatalogHistory, Leadership};
 use partita_proto::generation::Generation;
 use partita_proto::id::{
     BOOTSTRAP_ROLE, DatabaseId, Epoch, NodeId, OrgId, PartitionId, ReplicaId, RoleId, TableId,
-    TokenId,
+    TaskId, TokenId,
 };
 use partita_proto::label::Labels;
 use partita_proto::placement::Placement;
 use partita_proto::range::TypedRange;
 use partita_proto::schema::TableSchema;
 use partita_proto::service::RequestId;
+use partita_proto::task::{Task, TaskEntry, TaskState};
 
 use crate::reshape::Reshaping;
 
@@ -91,6 +93,8 @@ pub(crate) struct DatabaseRecord {
     pub(crate) ttl: Option<Duration>,
     /// Owning role.
     pub(crate) owner: RoleId,
+    /// True if line protocol creates neither tables nor columns.
+    pub(crate) explicit: bool,
 }
 
 /// A table as recorded in the catalog.
@@ -228,6 +232,7 @@ pub(crate) struct Counters {
     pub(crate) role: RoleId,
     /// Version at which roles, grants, organisations or tokens changed last.
     pub(crate) access: u64,
+    pub(crate) task: TaskId,
 }
 
 /// One record that changes.
@@ -263,6 +268,10 @@ pub(crate) enum Edit {
     TokenGone(TokenId),
     /// Random keys of the cluster; set once.
     Secrets(Secrets),
+    Task(Arc<Task>),
+    TaskGone(TaskId),
+    TaskState(Arc<TaskState>),
+    TaskStateGone(TaskId),
     /// Remembers a change in this place, instead of the one that was there.
     Remember(u64, Arc<Remembered>),
 }
@@ -320,6 +329,8 @@ pub(crate) struct State {
     remembered: BTreeMap<u64, Arc<Remembered>>,
     /// Roles, grants, organisations and tokens; none before the first leader has made the superuser.
     access: Access,
+    tasks: BTreeMap<TaskId, Arc<Task>>,
+    task_states: BTreeMap<TaskId, Arc<TaskState>>,
     // Derived from the above.
     database_names: BTreeMap<String, DatabaseId>,
     table_names: BTreeMap<DatabaseId, BTreeMap<String, TableId>>,
@@ -345,6 +356,7 @@ impl State {
             // Role 0 is the bootstrap superuser.
             role: RoleId(1),
             access: 0,
+            task: TaskId(1),
         };
         Self {
             counters,
@@ -358,6 +370,8 @@ impl State {
             metas: BTreeMap::new(),
             remembered: BTreeMap::new(),
             access: Access::default(),
+            tasks: BTreeMap::new(),
+            task_states: BTreeMap::new(),
             database_names: BTreeMap::new(),
             table_names: BTreeMap::new(),
             pending: BTreeSet::new(),
@@ -375,6 +389,7 @@ impl State {
             name: DEFAULT_DATABASE.to_owned(),
             ttl: None,
             owner: BOOTSTRAP_ROLE,
+            explicit: false,
         };
         counters.version = 1;
         counters.database = DatabaseId(public.id.0 + 1);
@@ -434,6 +449,12 @@ impl State {
                     }
                     self.remembered_at.insert(remembered.id, *place);
                 }
+                Edit::Task(task) => drop(self.tasks.insert(task.id, Arc::clone(task))),
+                Edit::TaskGone(id) => drop(self.tasks.remove(id)),
+                Edit::TaskState(state) => {
+                    self.task_states.insert(state.task, Arc::clone(state));
+                }
+                Edit::TaskStateGone(id) => drop(self.task_states.remove(id)),
                 Edit::Role(_)
                 | Edit::RoleGone(_)
                 | Edit::Grant(_)
@@ -617,6 +638,23 @@ impl State {
         &self.access
     }
 
+    /// All tasks.
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = &Arc<Task>> {
+        self.tasks.values()
+    }
+
+    /// Progress of all tasks.
+    pub(crate) fn task_states(&self) -> impl Iterator<Item = &Arc<TaskState>> {
+        self.task_states.values()
+    }
+
+    /// A task with its progress.
+    pub(crate) fn task(&self, id: TaskId) -> Option<TaskEntry> {
+        let task = Arc::clone(self.tasks.get(&id)?);
+        let state = Arc::clone(self.task_states.get(&id)?);
+        Some(TaskEntry { task, state })
+    }
+
     /// True if a role can own an object. The bootstrap superuser can before it is recorded: entries of earlier
     /// versions name no owner.
     pub(crate) fn may_own(&self, role: RoleId) -> bool {
@@ -643,6 +681,8 @@ impl State {
         edits.extend(self.access.grants().cloned().map(Edit::Grant));
         edits.extend(self.access.orgs().cloned().map(Edit::Org));
         edits.extend(self.access.tokens().cloned().map(Edit::Token));
+        edits.extend(self.tasks.values().cloned().map(Edit::Task));
+        edits.extend(self.task_states.values().cloned().map(Edit::TaskState));
         let remembered = self.remembered.iter();
         edits.extend(remembered.map(|(place, change)| Edit::Remember(*place, Arc::clone(change))));
         edits

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::error::Error;
-use partita_proto::id::{DatabaseId, NodeId, TableId};
+use partita_proto::id::{DatabaseId, NodeId, TableId, TaskId};
 use partita_proto::key::KeyCodec;
 use partita_proto::placement::Placement;
 use partita_proto::route::{PartitionMap, Route};
@@ -23,7 +23,9 @@ use crate::catalog::{DatabaseRecord, Edit, PartitionRecord, Phase, State, TableR
 /// If a table's key or partition map cannot be built: the catalog is broken.
 pub(crate) fn catalog(state: &State) -> Result<Catalog, Error> {
     let access = Arc::new(state.access().clone());
-    let mut catalog = Catalog { version: state.version(), access, ..Catalog::default() };
+    let entries = state.tasks().filter_map(|task| Some((task.id, Arc::new(state.task(task.id)?))));
+    let tasks = Arc::new(entries.collect());
+    let mut catalog = Catalog { version: state.version(), access, tasks, ..Catalog::default() };
     for record in state.databases() {
         put_database(&mut catalog, record);
     }
@@ -58,6 +60,15 @@ pub(crate) fn put_in(catalog: &mut Catalog, state: &State, edits: &[Edit]) -> Re
         catalog.access = Arc::new(state.access().clone());
     }
     let touched = Touched::new(edits);
+    if !touched.tasks.is_empty() {
+        let tasks = Arc::make_mut(&mut catalog.tasks);
+        for id in &touched.tasks {
+            match state.task(*id) {
+                Some(entry) => drop(tasks.insert(*id, Arc::new(entry))),
+                None => drop(tasks.remove(id)),
+            }
+        }
+    }
     for id in &touched.databases {
         if let Some(record) = state.database(*id) {
             put_database(catalog, record);
@@ -75,6 +86,7 @@ pub(crate) fn put_in(catalog: &mut Catalog, state: &State, edits: &[Edit]) -> Re
 struct Touched {
     databases: BTreeSet<DatabaseId>,
     tables: BTreeSet<TableId>,
+    tasks: BTreeSet<TaskId>,
 }
 
 impl Touched {
@@ -87,6 +99,9 @@ impl Touched {
                 Edit::Table(record) => drop(touched.tables.insert(record.id)),
                 Edit::TableGone(id) => drop(touched.tables.insert(*id)),
                 Edit::Partition(record) => drop(touched.tables.insert(record.table)),
+                Edit::Task(task) => drop(touched.tasks.insert(task.id)),
+                Edit::TaskState(state) => drop(touched.tasks.insert(state.task)),
+                Edit::TaskGone(id) | Edit::TaskStateGone(id) => drop(touched.tasks.insert(*id)),
                 // A partition is removed together with its table, or with an edit of the table that it leaves.
                 Edit::PartitionGone(_)
                 | Edit::Counters(_)
@@ -114,8 +129,8 @@ impl Touched {
 }
 
 fn put_database(catalog: &mut Catalog, record: &DatabaseRecord) {
-    let DatabaseRecord { id, name, ttl, owner } = record.clone();
-    let database = Database { id, name, ttl, owner };
+    let DatabaseRecord { id, name, ttl, owner, explicit } = record.clone();
+    let database = Database { id, name, ttl, owner, explicit };
     catalog.databases.insert(record.name.clone(), Arc::new(database));
 }
 

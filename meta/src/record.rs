@@ -12,12 +12,15 @@ use partita_proto::access::{Grant, Org, Role, Secrets, Target as GrantTarget, To
 use partita_proto::catalog_history::Leadership;
 use partita_proto::error::Error;
 use partita_proto::generation::Generation;
-use partita_proto::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId};
+use partita_proto::id::{
+    DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId, TaskId,
+};
 use partita_proto::label::Labels;
 use partita_proto::placement::Placement;
 use partita_proto::range::TypedRange;
 use partita_proto::schema::TableSchema;
 use partita_proto::service::RequestId;
+use partita_proto::task::{Task, TaskState};
 use partita_proto::wire::{Wire, pb};
 use prost::{Message, Oneof};
 
@@ -52,6 +55,10 @@ const ORG: u8 = b'o';
 const TOKEN: u8 = b'k';
 /// The cluster's random keys.
 const SECRETS: u8 = b's';
+/// Definitions of tasks: jobs.
+const TASK: u8 = b'j';
+/// Progress of tasks.
+const TASK_STATE: u8 = b'q';
 
 /// Kinds of objects in the keys of grants.
 const ON_CLUSTER: u8 = 0;
@@ -80,6 +87,9 @@ struct CountersForm {
     roles: u32,
     #[prost(uint64, tag = "9")]
     access: u64,
+    /// Highest number of a task given so far.
+    #[prost(uint32, tag = "10")]
+    tasks: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -93,6 +103,9 @@ struct DatabaseForm {
     /// 0, the bootstrap superuser, in records of earlier versions.
     #[prost(uint32, tag = "4")]
     owner: u32,
+    /// False in records of earlier versions.
+    #[prost(bool, tag = "10")]
+    explicit: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -279,6 +292,13 @@ fn change(edit: &Edit) -> Change {
         Edit::Token(token) => put(key64(TOKEN, token.id.get()), token.to_wire().encode_to_vec()),
         Edit::TokenGone(id) => Change { key: key64(TOKEN, id.get()), value: None },
         Edit::Secrets(secrets) => put(vec![SECRETS], secrets.to_wire().encode_to_vec()),
+        // Tasks.
+        Edit::Task(task) => put(key32(TASK, task.id.0), task.to_wire().encode_to_vec()),
+        Edit::TaskGone(id) => Change { key: key32(TASK, id.0), value: None },
+        Edit::TaskState(state) => {
+            put(key32(TASK_STATE, state.task.0), state.to_wire().encode_to_vec())
+        }
+        Edit::TaskStateGone(id) => Change { key: key32(TASK_STATE, id.0), value: None },
         Edit::Remember(place, record) => {
             put(key64(REMEMBERED, *place), remembered_form(*place, record).encode_to_vec())
         }
@@ -352,6 +372,8 @@ fn edit(key: &[u8], value: &[u8]) -> Result<Edit, Error> {
         Some(&ORG) => Edit::Org(Arc::new(Org::from_wire(parse(value)?)?)),
         Some(&TOKEN) => Edit::Token(Arc::new(Token::from_wire(parse(value)?)?)),
         Some(&SECRETS) => Edit::Secrets(Secrets::from_wire(parse(value)?)?),
+        Some(&TASK) => Edit::Task(Arc::new(Task::from_wire(parse(value)?)?)),
+        Some(&TASK_STATE) => Edit::TaskState(Arc::new(TaskState::from_wire(parse(value)?)?)),
         _ => return Err(Error::Corrupted("its kind is not known to this version".to_owned())),
     })
 }
@@ -375,6 +397,7 @@ fn counters_form(counters: Counters) -> CountersForm {
         remembered: counters.remembered,
         roles: counters.role.0 - 1,
         access: counters.access,
+        tasks: counters.task.0 - 1,
     }
 }
 
@@ -389,6 +412,7 @@ fn counters(form: &CountersForm) -> Counters {
         remembered: form.remembered,
         role: RoleId(form.roles.saturating_add(1)),
         access: form.access,
+        task: TaskId(form.tasks.saturating_add(1)),
     }
 }
 
@@ -398,13 +422,14 @@ fn database_form(record: &DatabaseRecord) -> DatabaseForm {
         name: record.name.clone(),
         ttl: record.ttl.map(|ttl| ttl.to_wire()),
         owner: record.owner.0,
+        explicit: record.explicit,
     }
 }
 
 fn database(form: DatabaseForm) -> Result<DatabaseRecord, Error> {
     let ttl = form.ttl.map(Duration::from_wire).transpose()?;
-    let owner = RoleId(form.owner);
-    Ok(DatabaseRecord { id: DatabaseId(form.id), name: form.name, ttl, owner })
+    let (id, owner) = (DatabaseId(form.id), RoleId(form.owner));
+    Ok(DatabaseRecord { id, name: form.name, ttl, owner, explicit: form.explicit })
 }
 
 fn table_form(record: &TableRecord) -> TableForm {

@@ -177,11 +177,19 @@ fn check_address(address: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// A change, decided on one state.
+enum Decided {
+    /// It changes nothing.
+    Answer(Reply),
+    /// It is to be recorded.
+    Record(Command),
+}
+
 impl Core {
     pub(crate) async fn change(&self, ddl: Ddl, id: Option<RequestId>) -> Result<bool, Error> {
         let deadline = Instant::now() + self.patience.change;
         loop {
-            match self.record(&ddl, id).await? {
+            match self.record(&ddl, id, deadline).await? {
                 Reply::Unchanged => return Ok(false),
                 Reply::Changed { steps } => {
                     self.wait_until_done(&ddl, steps, deadline).await?;
@@ -198,27 +206,51 @@ impl Core {
         }
     }
 
-    /// Decides a change on the current state, and records it if it changes anything.
-    async fn record(&self, ddl: &Ddl, id: Option<RequestId>) -> Result<Reply, Error> {
+    /// Decides a change on the current state, and records it if it changes anything. The answer comes after the state
+    /// that it depends on was published, so that a client that is told "it exists already" finds it in the catalog.
+    async fn record(
+        &self,
+        ddl: &Ddl,
+        id: Option<RequestId>,
+        deadline: Instant,
+    ) -> Result<Reply, Error> {
         self.group.read_barrier().await.map_err(raft_error)?;
-        let command = {
+        let (version, decided) = {
             let state = self.machine.state();
-            let (partitions, replicas) = new_partitions(&state, ddl, &self.options);
-            let places = vec![vec![NodeId::default()]; partitions];
-            let tables_max = Some(self.options.tables_per_database);
-            let trial = Command::Change { ddl: ddl.clone(), places, id, tables_max };
-            let Outcome { edits, reply } = decide(&state, &trial)?;
-            if edits.is_empty() {
-                return Ok(reply);
-            }
-            let places = match partitions {
-                0 => Vec::new(),
-                _ => View::new(&state, self.eligible_nodes(&state))
-                    .choose_many(partitions, replicas)?,
-            };
-            Command::Change { ddl: ddl.clone(), places, id, tables_max }
+            (state.version(), self.decide_change(&state, ddl, id))
         };
-        self.propose(&command).await
+        match decided {
+            Ok(Decided::Record(command)) => self.propose(&command).await,
+            Ok(Decided::Answer(reply)) => {
+                self.published(version, deadline).await;
+                Ok(reply)
+            }
+            Err(error) => {
+                self.published(version, deadline).await;
+                Err(error)
+            }
+        }
+    }
+
+    fn decide_change(
+        &self,
+        state: &State,
+        ddl: &Ddl,
+        id: Option<RequestId>,
+    ) -> Result<Decided, Error> {
+        let (partitions, replicas) = new_partitions(state, ddl, &self.options);
+        let places = vec![vec![NodeId::default()]; partitions];
+        let tables_max = Some(self.options.tables_per_database);
+        let trial = Command::Change { ddl: ddl.clone(), places, id, tables_max };
+        let Outcome { edits, reply } = decide(state, &trial)?;
+        if edits.is_empty() {
+            return Ok(Decided::Answer(reply));
+        }
+        let places = match partitions {
+            0 => Vec::new(),
+            _ => View::new(state, self.eligible_nodes(state)).choose_many(partitions, replicas)?,
+        };
+        Ok(Decided::Record(Command::Change { ddl: ddl.clone(), places, id, tables_max }))
     }
 
     /// Nodes that can take replicas.

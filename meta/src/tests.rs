@@ -21,6 +21,7 @@ mod reshaper;
 mod restart;
 mod site;
 mod stores;
+mod tasks;
 mod trio;
 
 use std::collections::BTreeSet;
@@ -297,6 +298,7 @@ fn assert_same(a: &Catalog, b: &Catalog) {
     assert_eq!(a.version, b.version);
     assert_eq!(a.databases, b.databases);
     assert_eq!(a.access, b.access);
+    assert_eq!(a.tasks, b.tasks);
     let names = |catalog: &Catalog| -> BTreeSet<(String, String, TableId)> {
         let tables = catalog.tables.values().flat_map(|tables| tables.values());
         tables.map(|table| (table.database.clone(), table.name.clone(), table.id)).collect()

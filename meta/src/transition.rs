@@ -14,6 +14,7 @@ mod node;
 mod repartition;
 mod reshape;
 mod table;
+mod task;
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use partita_proto::range::Bound;
 use partita_proto::service::{Ddl, RequestId};
 
 use self::access::{bootstrap, change_access};
-use self::database::{alter_database, create_database, drop_database};
+use self::database::{alter_database, create_database, drop_database, make_explicit};
 use self::draft::Draft;
 pub(crate) use self::draft::{Outcome, Progress, Reply};
 use self::generation::{renew, renew_meta};
@@ -38,6 +39,7 @@ use self::repartition::{fenced, read_along};
 use self::reshape::{advance, start_merge, start_split};
 pub(crate) use self::table::shown_name;
 use self::table::{alter_table, create_table, drop_table, rekeyed_partitions, truncate_table};
+use self::task::change_task;
 use crate::catalog::{Edit, Phase, REMEMBERED_MAX, Remembered, State, Step, TableRecord, Work};
 
 /// An entry of meta's log.
@@ -282,6 +284,7 @@ fn change(state: &State, wish: Wish<'_>) -> Result<Outcome, Error> {
             create_database(state, name, *if_not_exists, *ttl, *owner)
         }
         Ddl::AlterDatabase { name, ttl } => alter_database(state, name, *ttl),
+        Ddl::MakeExplicit { name } => make_explicit(state, name),
         Ddl::DropDatabase { name, if_exists } => drop_database(state, name, *if_exists),
         Ddl::CreateTable { table, if_not_exists } => {
             create_table(state, table, *if_not_exists, places, tables_max)
@@ -294,6 +297,7 @@ fn change(state: &State, wish: Wish<'_>) -> Result<Outcome, Error> {
             alter_table(state, database, name, change, places)
         }
         Ddl::Access(change) => change_access(state, change),
+        Ddl::Task(change) => change_task(state, change),
     }
 }
 

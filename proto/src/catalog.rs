@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::access::Access;
-use crate::id::{DatabaseId, RoleId, TableId};
+use crate::id::{DatabaseId, RoleId, TableId, TaskId};
 use crate::placement::Placement;
 use crate::route::PartitionMap;
 use crate::schema::TableSchema;
+use crate::task::TaskEntry;
 
 /// Database of a session that names none.
 pub const DEFAULT_DATABASE: &str = "public";
@@ -27,6 +28,9 @@ pub struct Database {
     pub ttl: Option<Duration>,
     /// Owning role; 0 for the bootstrap superuser.
     pub owner: RoleId,
+    /// True if the tables are made ahead, as InfluxDB's explicit schemas: line protocol creates neither tables nor
+    /// columns. Never changes back.
+    pub explicit: bool,
 }
 
 /// A table, ready for use.
@@ -74,6 +78,8 @@ pub struct Catalog {
     pub tables: BTreeMap<String, BTreeMap<String, Arc<Table>>>,
     /// Roles, grants, tokens and organisations. By default there are none, and nobody may do anything.
     pub access: Arc<Access>,
+    /// Tasks of all owners, with their progress. Whoever shows one checks the right to it.
+    pub tasks: Arc<BTreeMap<TaskId, Arc<TaskEntry>>>,
 }
 
 impl Catalog {
@@ -89,6 +95,12 @@ impl Catalog {
         }
         let next = self.table_by_id(table.succeeded_by?)?;
         next.former.is_none().then_some(next)
+    }
+
+    /// The task with this name in a database.
+    pub fn task(&self, database: DatabaseId, name: &str) -> Option<&Arc<TaskEntry>> {
+        let mut entries = self.tasks.values();
+        entries.find(|entry| entry.task.database == database && entry.task.name == name)
     }
 
     /// Searches all databases for a table.

@@ -85,6 +85,11 @@ id!(
     RoleId,
     u32
 );
+id!(
+    /// A task: a statement that runs on a schedule.
+    TaskId,
+    u32
+);
 
 macro_rules! hex_id {
     ($(#[$doc:meta])* $name:ident) => {

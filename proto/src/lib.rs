@@ -7,6 +7,7 @@
 //!   value ──── domain (what a predicate leaves of a column) ── prunes routes and files
 //!   member (the nodes that meta knows), label, load (how busy everything is)
 //!   access (who may do what) ── check ── permit
+//!   task (statements on a schedule), with the steps of their runs
 //!   service (traits) ── wire (prost forms) ── error
 //! ```
 //!
@@ -19,6 +20,7 @@ pub mod array;
 pub mod beat;
 pub mod blocking;
 mod calendar;
+pub mod cardinality;
 pub mod catalog;
 pub mod catalog_history;
 pub mod clock;
@@ -39,6 +41,7 @@ pub mod partitioning;
 pub mod placement;
 pub mod range;
 pub mod reshape;
+pub mod retention;
 pub mod route;
 pub mod rule;
 #[cfg(test)]
@@ -46,6 +49,7 @@ mod samples;
 pub mod schema;
 pub mod service;
 pub mod size;
+pub mod task;
 pub mod value;
 pub mod wire;
 

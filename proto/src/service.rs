@@ -16,6 +16,7 @@ use futures::Stream;
 use tokio::sync::watch;
 
 use crate::access::AccessChange;
+use crate::cardinality::SeriesSketch;
 use crate::catalog::Catalog;
 use crate::catalog_history::CatalogHistory;
 use crate::domain::Domains;
@@ -28,6 +29,7 @@ use crate::placement::Placement;
 use crate::range::{Bound, TypedRange};
 use crate::reshape::{Reshape, Reshaped};
 use crate::schema::{Column, TableOptions, TableSchema};
+use crate::task::TaskChange;
 
 /// Identity of a write: repeated under the same identity, it takes effect once. Rows that are sent again in several
 /// requests, because their partition was split meanwhile, have a new identity for each of these, together with the
@@ -207,6 +209,8 @@ pub struct ReplicaStatus {
     pub flushed: u64,
     /// Reason why the replica has stopped, if it has.
     pub failure: Option<String>,
+    /// Sketch of the partition's series; only from leaders, and only in [`DataService::series_status`].
+    pub series: Option<Arc<SeriesSketch>>,
 }
 
 /// A node that holds replicas.
@@ -281,6 +285,12 @@ pub trait DataService: Send + Sync {
 
     /// Status of all replicas of the node.
     async fn status(&self) -> Result<Vec<ReplicaStatus>, Error>;
+
+    /// As [`DataService::status`], with sketches of the series of the partitions that the node leads. A node of an
+    /// earlier version, or one that cannot read its files, leaves them out.
+    async fn series_status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        self.status().await
+    }
 }
 
 /// Runs parts of queries over the rows of a node.
@@ -413,6 +423,11 @@ pub enum Ddl {
         /// Default `ttl` of its tables.
         ttl: Option<Duration>,
     },
+    /// Gives a database without tables an explicit schema, for good.
+    MakeExplicit {
+        /// Database name.
+        name: String,
+    },
     /// DROP DATABASE, with all its tables.
     DropDatabase {
         /// Database name.
@@ -454,6 +469,8 @@ pub enum Ddl {
     },
     /// A change of roles, grants, tokens or organisations; visible at once.
     Access(Box<AccessChange>),
+    /// A change of tasks, or a step of a run; visible at once. False if a step does not fit what is recorded.
+    Task(Box<TaskChange>),
 }
 
 /// An operator's order to the cluster.

@@ -11,6 +11,7 @@
 mod access;
 mod access_change;
 mod beat;
+mod cardinality;
 mod catalog;
 mod catalog_history;
 mod command;
@@ -25,6 +26,7 @@ mod place;
 mod reshape;
 mod schema;
 mod service;
+mod task;
 mod watch;
 
 use std::time::Duration;

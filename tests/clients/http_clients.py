@@ -26,6 +26,7 @@ import pyarrow.parquet
 import requests
 from adbc_driver_flightsql import DatabaseOptions
 from influxdb_client.client.write_api import SYNCHRONOUS, WriteOptions
+from influxdb_client.rest import ApiException
 from influxdb_client_3.exceptions.exceptions import InfluxDBPartialWriteError
 
 URL = os.environ["PARTITA_HTTP"].rstrip("/")
@@ -488,6 +489,67 @@ def influxdb_client_writes_at_once_and_in_batches():
         with client.write_api(write_options=SYNCHRONOUS) as api:
             error = raises(Exception, lambda: api.write(database, record="m,t=x s=1 1"))
             assert "invalid column type" in str(error), error
+
+
+@test
+def influxdb_client_manages_organisations_buckets_and_tokens():
+    org_name, bucket_name = name("org"), name("bucket")
+    with influxdb_client.InfluxDBClient(URL, token="t", org=org_name) as client:
+        org = client.organizations_api().create_organization(org_name)
+        assert len(org.id) == 16, org
+        buckets = client.buckets_api()
+        rule = influxdb_client.BucketRetentionRules(type="expire", every_seconds=3600)
+        bucket = buckets.create_bucket(bucket_name=bucket_name, retention_rules=rule)
+        assert bucket.org_id == org.id and bucket.retention_rules[0].every_seconds == 3600, bucket
+        error = raises(ApiException, lambda: buckets.create_bucket(bucket_name=bucket_name))
+        assert error.status == 422, error
+        bucket.retention_rules = []
+        assert buckets.update_bucket(bucket).retention_rules == []
+        assert buckets.find_bucket_by_name(bucket_name).id == bucket.id
+        assert buckets.find_bucket_by_name(name()) is None
+
+        tokens = client.authorizations_api()
+        resource = influxdb_client.PermissionResource(type="buckets", id=bucket.id, org_id=org.id)
+        permission = influxdb_client.Permission(action="write", resource=resource)
+        made = tokens.create_authorization(org_id=org.id, permissions=[permission])
+        with influxdb_client.InfluxDBClient(URL, token=made.token, org=org_name) as writer:
+            with writer.write_api(write_options=SYNCHRONOUS) as api:
+                api.write(bucket_name, record=["home,room=a v=1 1", "home,room=b v=1 1"])
+                error = raises(ApiException, lambda: api.write("public", record="home v=1 1"))
+                assert error.status in (403, 404), error
+        client.delete_api().delete(
+            "1970-01-01T00:00:00Z", "1970-01-02T00:00:00Z", '_measurement="home" AND room="a"', bucket_name, org_name
+        )
+        assert query("SELECT room FROM home", bucket_name) == [{"room": "b"}]
+        assert [token.id for token in tokens.find_authorizations_by_org(org)] == [made.id]
+        tokens.delete_authorization(made)
+        assert tokens.find_authorizations_by_org(org) == []
+        buckets.delete_bucket(bucket)
+        client.organizations_api().delete_organization(org.id)
+
+
+@test
+def influxdb_client_makes_explicit_schemas():
+    bucket_name = name("bucket")
+    with influxdb_client.InfluxDBClient(URL, token="t", org="o") as client:
+        wanted = influxdb_client.PostBucketRequest(
+            name=bucket_name, retention_rules=[], schema_type="explicit"
+        )
+        bucket = client.buckets_api().create_bucket(bucket=wanted)
+        assert bucket.schema_type == "explicit", bucket
+        columns = [("time", "timestamp", None), ("sensor_id", "tag", None), ("co", "field", "float")]
+        columns = [influxdb_client.MeasurementSchemaColumn(*column) for column in columns]
+        wanted = influxdb_client.MeasurementSchemaCreateRequest(name="air", columns=columns)
+        schemas = influxdb_client.BucketSchemasService(client.api_client)
+        made = schemas.create_measurement_schema(bucket.id, wanted)
+        listed = schemas.get_measurement_schemas(bucket.id).measurement_schemas
+        assert [schema.id for schema in listed] == [made.id], listed
+    write("air,sensor_id=T co=1 1", bucket_name)
+    refused = write("other v=1 1\nair,sensor_id=T co=2 2", bucket_name, status=400).json()
+    assert "not allowed by schema" in refused["message"], refused
+    refused = write('air,sensor_id=T co="x" 3', bucket_name, status=400).json()
+    assert "got String but expected Float" in refused["message"], refused
+    assert query("SELECT count(*) AS n FROM air", bucket_name) == [{"n": 2}]
 
 
 # --- ADBC Flight SQL

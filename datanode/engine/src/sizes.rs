@@ -1,4 +1,4 @@
-//! Sizes of the parts of a file, and the footer's key for the checksums of its blocks: shared by the modules that write,
+//! Sizes of the parts of a file, and the keys of the footer's own entries: shared by the modules that write,
 //! check and read files.
 
 // With the small sizes of unit tests, few rows reach all the limits that these sizes set in production.
@@ -15,3 +15,5 @@ pub(crate) const PAGE_ROWS: usize = if cfg!(test) { 4 } else { 8192 };
 pub(crate) const BLOCK_BYTES: usize = 64 * 1024;
 /// Key of the footer's entry with the blocks' checksums, eight hexadecimal digits each.
 pub(crate) const BLOCKS_KEY: &str = "partita.blocks";
+/// Key of the footer's entry with the sketch of the file's series (`file/series.rs`).
+pub(crate) const SERIES_KEY: &str = "partita.series";

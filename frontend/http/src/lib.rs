@@ -3,6 +3,7 @@
 //! ```text
 //!   server ── routes ── sign_in ─┬─ write ─── write_lines ── line_protocol ── schema_on_write ── ingest
 //!                                ├─ query, sql_api ── sql_parameters ── format
+//!                                ├─ manage: organisations, buckets, tokens, schemas
 //!                                ├─ status, metrics ── load_metrics
 //!                                ├─ heatmap ── tables_json: the picture of load
 //!                                ├─ pages ── signed_login: signing in and out
@@ -29,6 +30,7 @@ mod heatmap;
 mod hints;
 pub mod line_protocol;
 mod load_metrics;
+mod manage;
 mod metrics;
 mod options;
 mod pages;

@@ -27,23 +27,25 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on, on_service};
+use partita_frontend::access::peer;
 use partita_proto::access::Door as DoorKind;
 use serde_json::json;
 use tonic::codec::CompressionEncoding;
 
 use crate::activity::Activity;
+use crate::caller::Peer;
 use crate::door::Door;
 use crate::error::{ApiError, Dialect};
 use crate::flight::Flight;
 use crate::guard::Admitted;
 use crate::sign_in::authenticate;
-use crate::{heatmap, metrics, pages, query, sql_api, status, write};
+use crate::{heatmap, manage, metrics, pages, query, sql_api, status, write};
 
 /// Maximum size of a Flight message, in either direction.
 const FLIGHT_MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// The methods of all paths together.
-const METHODS: &str = "GET, POST, OPTIONS, HEAD";
+const METHODS: &str = "GET, POST, PUT, PATCH, DELETE, OPTIONS, HEAD";
 /// Headers of every response, which keep it from being framed, run as a script, or embedded in another origin's page.
 const COMMON_HEADERS: [(HeaderName, &str); 3] = [
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -66,6 +68,8 @@ pub(crate) enum Needs {
     Lines,
     /// An identity; the call's command decides, as for a statement or for the rows of a table.
     Call,
+    /// An identity; the handler checks a right on each object that it changes, and lists what is visible.
+    Objects,
 }
 
 /// Form in which a route's clients authenticate and are told errors.
@@ -158,6 +162,37 @@ pub(crate) enum Endpoint {
     HeatmapJson,
     HeatmapSvg,
     HeatmapPng,
+    SetupAllowed,
+    SetUp,
+    Orgs,
+    CreateOrg,
+    Org,
+    ChangeOrg,
+    DropOrg,
+    Buckets,
+    CreateBucket,
+    Bucket,
+    ChangeBucket,
+    DropBucket,
+    Schemas,
+    CreateSchema,
+    Schema,
+    ChangeSchema,
+    Authorizations,
+    CreateAuthorization,
+    Authorization,
+    ChangeAuthorization,
+    DropAuthorization,
+    Delete,
+    Databases,
+    CreateDatabase,
+    ChangeDatabase,
+    DropDatabase,
+    CreateTable,
+    DropTable,
+    CreateToken,
+    CreateAdminToken,
+    DropToken,
     Flight,
 }
 
@@ -175,6 +210,9 @@ pub(crate) struct Route {
 const GET: &[&str] = &["GET"];
 const POST: &[&str] = &["POST"];
 const BOTH: &[&str] = &["GET", "POST"];
+const PUT: &[&str] = &["PUT"];
+const PATCH: &[&str] = &["PATCH"];
+const DELETE: &[&str] = &["DELETE"];
 
 const fn route(
     path: &'static str,
@@ -219,6 +257,110 @@ pub(crate) static ROUTES: &[Route] = &[
     route("/v1/heatmap.json", GET, Endpoint::HeatmapJson, Needs::Identity, Form::PageData),
     route("/v1/heatmap.svg", GET, Endpoint::HeatmapSvg, Needs::Identity, Form::PageData),
     route("/v1/heatmap.png", GET, Endpoint::HeatmapPng, Needs::Identity, Form::PageData),
+    // Organisations, buckets and tokens.
+    route("/api/v2/setup", GET, Endpoint::SetupAllowed, Needs::Open, Form::InfluxV2),
+    route("/api/v2/setup", POST, Endpoint::SetUp, Needs::Open, Form::InfluxV2),
+    route("/api/v2/orgs", GET, Endpoint::Orgs, Needs::Objects, Form::InfluxV2),
+    route("/api/v2/orgs", POST, Endpoint::CreateOrg, Needs::Objects, Form::InfluxV2),
+    route("/api/v2/orgs/{id}", GET, Endpoint::Org, Needs::Objects, Form::InfluxV2),
+    route("/api/v2/orgs/{id}", PATCH, Endpoint::ChangeOrg, Needs::Objects, Form::InfluxV2),
+    route("/api/v2/orgs/{id}", DELETE, Endpoint::DropOrg, Needs::Objects, Form::InfluxV2),
+    route("/api/v2/buckets", GET, Endpoint::Buckets, Needs::Objects, Form::InfluxV2),
+    route("/api/v2/buckets", POST, Endpoint::CreateBucket, Needs::Objects, Form::InfluxV2),
+    route(
+        "/api/v2/buckets/{id}/schema/measurements",
+        GET,
+        Endpoint::Schemas,
+        Needs::Objects,
+        Form::InfluxV2,
+    ),
+    route(
+        "/api/v2/buckets/{id}/schema/measurements",
+        POST,
+        Endpoint::CreateSchema,
+        Needs::Objects,
+        Form::InfluxV2,
+    ),
+    route(
+        "/api/v2/buckets/{id}/schema/measurements/{measurement}",
+        GET,
+        Endpoint::Schema,
+        Needs::Objects,
+        Form::InfluxV2,
+    ),
+    route(
+        "/api/v2/buckets/{id}/schema/measurements/{measurement}",
+        PATCH,
+        Endpoint::ChangeSchema,
+        Needs::Objects,
+        Form::InfluxV2,
+    ),
+    route("/api/v2/delete", POST, Endpoint::Delete, Needs::Objects, Form::InfluxV2),
+    route("/api/v2/buckets/{id}", GET, Endpoint::Bucket, Needs::Objects, Form::InfluxV2),
+    route("/api/v2/buckets/{id}", PATCH, Endpoint::ChangeBucket, Needs::Objects, Form::InfluxV2),
+    route("/api/v2/buckets/{id}", DELETE, Endpoint::DropBucket, Needs::Objects, Form::InfluxV2),
+    route("/api/v2/authorizations", GET, Endpoint::Authorizations, Needs::Objects, Form::InfluxV2),
+    route(
+        "/api/v2/authorizations",
+        POST,
+        Endpoint::CreateAuthorization,
+        Needs::Objects,
+        Form::InfluxV2,
+    ),
+    route(
+        "/api/v2/authorizations/{id}",
+        GET,
+        Endpoint::Authorization,
+        Needs::Objects,
+        Form::InfluxV2,
+    ),
+    route(
+        "/api/v2/authorizations/{id}",
+        PATCH,
+        Endpoint::ChangeAuthorization,
+        Needs::Objects,
+        Form::InfluxV2,
+    ),
+    route(
+        "/api/v2/authorizations/{id}",
+        DELETE,
+        Endpoint::DropAuthorization,
+        Needs::Objects,
+        Form::InfluxV2,
+    ),
+    route("/api/v3/configure/database", GET, Endpoint::Databases, Needs::Objects, Form::InfluxV3),
+    route(
+        "/api/v3/configure/database",
+        POST,
+        Endpoint::CreateDatabase,
+        Needs::Objects,
+        Form::InfluxV3,
+    ),
+    route(
+        "/api/v3/configure/database",
+        PUT,
+        Endpoint::ChangeDatabase,
+        Needs::Objects,
+        Form::InfluxV3,
+    ),
+    route("/api/v3/configure/table", POST, Endpoint::CreateTable, Needs::Objects, Form::InfluxV3),
+    route("/api/v3/configure/table", DELETE, Endpoint::DropTable, Needs::Objects, Form::InfluxV3),
+    route(
+        "/api/v3/configure/database",
+        DELETE,
+        Endpoint::DropDatabase,
+        Needs::Objects,
+        Form::InfluxV3,
+    ),
+    route("/api/v3/configure/token", POST, Endpoint::CreateToken, Needs::Objects, Form::InfluxV3),
+    route(
+        "/api/v3/configure/token/admin",
+        POST,
+        Endpoint::CreateAdminToken,
+        Needs::Objects,
+        Form::InfluxV3,
+    ),
+    route("/api/v3/configure/token", DELETE, Endpoint::DropToken, Needs::Objects, Form::InfluxV3),
     // Arrow Flight.
     flight("/arrow.flight.protocol.FlightService/Handshake"),
     flight("/arrow.flight.protocol.FlightService/ListFlights"),
@@ -238,11 +380,14 @@ fn with<T: 'static>(route: &Route, handler: impl Handler<T, Arc<Door>>) -> Metho
 }
 
 fn filter(route: &Route) -> MethodFilter {
-    match (route.methods.contains(&"GET"), route.methods.contains(&"POST")) {
-        (true, true) => MethodFilter::GET.or(MethodFilter::POST),
-        (true, false) => MethodFilter::GET,
-        (false, _) => MethodFilter::POST,
-    }
+    let filters = route.methods.iter().map(|method| match *method {
+        "GET" => MethodFilter::GET,
+        "PUT" => MethodFilter::PUT,
+        "PATCH" => MethodFilter::PATCH,
+        "DELETE" => MethodFilter::DELETE,
+        _ => MethodFilter::POST,
+    });
+    filters.reduce(MethodFilter::or).unwrap_or(MethodFilter::POST)
 }
 
 /// The router of all [`ROUTES`], and of nothing else.
@@ -273,6 +418,37 @@ pub(crate) fn routes(door: &Arc<Door>) -> Router {
             Endpoint::HeatmapJson => with(route, heatmap::json),
             Endpoint::HeatmapSvg => with(route, heatmap::svg),
             Endpoint::HeatmapPng => with(route, heatmap::png),
+            Endpoint::SetupAllowed => with(route, manage::setup_allowed),
+            Endpoint::SetUp => with(route, manage::set_up),
+            Endpoint::Orgs => with(route, manage::orgs),
+            Endpoint::CreateOrg => with(route, manage::create_org),
+            Endpoint::Org => with(route, manage::org),
+            Endpoint::ChangeOrg => with(route, manage::change_org),
+            Endpoint::DropOrg => with(route, manage::drop_org),
+            Endpoint::Buckets => with(route, manage::buckets),
+            Endpoint::CreateBucket => with(route, manage::create_bucket),
+            Endpoint::Bucket => with(route, manage::bucket),
+            Endpoint::ChangeBucket => with(route, manage::change_bucket),
+            Endpoint::DropBucket => with(route, manage::drop_bucket),
+            Endpoint::Schemas => with(route, manage::schemas),
+            Endpoint::CreateSchema => with(route, manage::create_schema),
+            Endpoint::Schema => with(route, manage::schema),
+            Endpoint::ChangeSchema => with(route, manage::change_schema),
+            Endpoint::Authorizations => with(route, manage::authorizations),
+            Endpoint::CreateAuthorization => with(route, manage::create_authorization),
+            Endpoint::Authorization => with(route, manage::authorization),
+            Endpoint::ChangeAuthorization => with(route, manage::change_authorization),
+            Endpoint::DropAuthorization => with(route, manage::drop_authorization),
+            Endpoint::Delete => with(route, manage::delete),
+            Endpoint::Databases => with(route, manage::databases),
+            Endpoint::CreateDatabase => with(route, manage::create_database),
+            Endpoint::ChangeDatabase => with(route, manage::change_database),
+            Endpoint::DropDatabase => with(route, manage::drop_database),
+            Endpoint::CreateTable => with(route, manage::create_table),
+            Endpoint::DropTable => with(route, manage::drop_table),
+            Endpoint::CreateToken => with(route, manage::create_token),
+            Endpoint::CreateAdminToken => with(route, manage::create_admin_token),
+            Endpoint::DropToken => with(route, manage::drop_token),
             Endpoint::Flight => on_service(filter(route), grpc.clone()),
         };
         let state = (Arc::clone(door), route);
@@ -313,7 +489,13 @@ async fn count_request(State(door): State<Arc<Door>>, request: Request, next: Ne
     let mut response = admit(&door, request, next).await;
     counted.over = true;
     let method = match method {
-        Method::GET | Method::POST | Method::HEAD | Method::OPTIONS => method.to_string(),
+        Method::GET
+        | Method::POST
+        | Method::PUT
+        | Method::PATCH
+        | Method::DELETE
+        | Method::HEAD
+        | Method::OPTIONS => method.to_string(),
         _ => "other".to_owned(),
     };
     door.metrics.end(&path, &method, response.status().as_u16(), began.elapsed());
@@ -341,7 +523,8 @@ async fn admit(door: &Door, request: Request, next: Next) -> Response {
     let mut response = if request.method() == Method::OPTIONS {
         (StatusCode::NO_CONTENT, [(ALLOW, METHODS)], Body::empty()).into_response()
     } else {
-        next.run(request).await
+        let client = request.extensions().get::<Peer>().copied().unwrap_or_default();
+        peer::within(client.address, next.run(request)).await
     };
     if let Some(origin) = allowed {
         allow(response.headers_mut(), origin);

@@ -131,44 +131,75 @@ fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> C
 
 /// The columns that a table lacks; meta assigns their ids.
 fn new_columns(rows: &TableRows) -> Vec<Column> {
-    let tags = rows.new_tags.iter().map(|name| column(0, name, ColumnType::String, Semantic::Tag));
-    let fields = rows
-        .new_fields
-        .iter()
-        .map(|(name, column_type)| column(0, name, *column_type, Semantic::Field));
+    tags_and_fields(&rows.new_tags, &rows.new_fields)
+}
+
+/// Columns as line protocol makes them, without ids.
+pub(crate) fn tags_and_fields(tags: &[String], fields: &[(String, ColumnType)]) -> Vec<Column> {
+    let tags = tags.iter().map(|name| column(0, name, ColumnType::String, Semantic::Tag));
+    let fields =
+        fields.iter().map(|(name, column_type)| column(0, name, *column_type, Semantic::Field));
     tags.chain(fields).collect()
 }
 
 fn new_table(database: &str, owner: RoleId, hints: &Hints, rows: &TableRows) -> NewTable {
-    let mut columns = new_columns(rows);
-    let time = ColumnType::Timestamp(Unit::Nanosecond, false);
-    let tags = rows.new_tags.len();
-    columns.insert(tags, column(0, &hints.time_column, time, Semantic::TimeIndex));
-    let mut next = 1;
-    for column in &mut columns {
-        column.id = ColumnId(next);
-        next += 1;
-    }
-    let schema = TableSchema {
-        version: SchemaVersion(1),
-        // Tags by name, then the time, which follows them.
-        key: columns[..=tags].iter().map(|column| column.id).collect(),
-        columns,
+    let definition = Definition {
+        database,
+        name: &rows.name,
+        time_column: &hints.time_column,
+        tags: &rows.new_tags,
+        fields: &rows.new_fields,
         options: TableOptions {
             append_mode: hints.append_mode,
             merge_mode: hints.merge_mode,
             ..TableOptions::default()
         },
-        next_column: ColumnId(next),
         schema_on_write: true,
     };
-    NewTable {
-        database: database.to_owned(),
-        name: rows.name.clone(),
-        schema,
-        placement: Placement::Range,
-        cuts: Vec::new(),
-        owner,
+    definition.into_table(owner)
+}
+
+/// A table of line protocol.
+pub(crate) struct Definition<'a> {
+    pub(crate) database: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) time_column: &'a str,
+    pub(crate) tags: &'a [String],
+    pub(crate) fields: &'a [(String, ColumnType)],
+    pub(crate) options: TableOptions,
+    /// True if lines may add columns.
+    pub(crate) schema_on_write: bool,
+}
+
+impl Definition<'_> {
+    /// The table, whose key is the tags, then the time.
+    pub(crate) fn into_table(self, owner: RoleId) -> NewTable {
+        let mut columns = tags_and_fields(self.tags, self.fields);
+        let time = ColumnType::Timestamp(Unit::Nanosecond, false);
+        let tags = self.tags.len();
+        columns.insert(tags, column(0, self.time_column, time, Semantic::TimeIndex));
+        let mut next = 1;
+        for column in &mut columns {
+            column.id = ColumnId(next);
+            next += 1;
+        }
+        let schema = TableSchema {
+            version: SchemaVersion(1),
+            // Tags by name, then the time, which follows them.
+            key: columns[..=tags].iter().map(|column| column.id).collect(),
+            columns,
+            options: self.options,
+            next_column: ColumnId(next),
+            schema_on_write: self.schema_on_write,
+        };
+        NewTable {
+            database: self.database.to_owned(),
+            name: self.name.to_owned(),
+            schema,
+            placement: Placement::Range,
+            cuts: Vec::new(),
+            owner,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod heatmap;
+mod manage;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ use futures::TryStreamExt;
 use partita_frontend::FrontendOptions;
 use partita_frontend::fake::Fake;
 use partita_proto::Error;
+use partita_proto::access::{Org, Profile, Role};
+use partita_proto::id::{BOOTSTRAP_ROLE, OrgId};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -118,6 +121,73 @@ async fn each_dialect_tells_of_wrong_lines_in_its_own_form() {
     assert_eq!(body["data"]["line_number"], 2);
     // v2 and v1 stored the line at 1, v3 told its unit by its size: a second after 1970.
     assert_eq!(api.query("b", "SELECT count(*) AS n FROM m").await, json!([{"n": 2}]));
+}
+
+#[tokio::test]
+async fn writes_entirely_outside_the_retention_are_unprocessable() {
+    let api = Api::new();
+    let create = "sql=CREATE DATABASE b WITH ('ttl'='1h')";
+    assert_eq!(api.post("/v1/sql", create).await.0, StatusCode::OK);
+    let (status, body) = api.post("/api/v2/write?bucket=b", "m v=1 1\nm v=1 2\n").await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(body["code"], "unprocessable entity");
+    let message = "failure writing points to database: partial write: points beyond retention \
+                   policy dropped=2";
+    assert_eq!(body["message"], message);
+    let (status, body) = api.post("/write?db=b", "m v=1 1\n").await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(body["error"], "partial write: points beyond retention policy dropped=1");
+    let (status, body) = api.post("/api/v3/write_lp?db=b&precision=ns", "m v=1 1\n").await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(body["data"][0]["line_number"], 1);
+    // No table was made. Beside a line of now, the others are rejected like any wrong line.
+    let (status, body) = api.post("/api/v2/write?bucket=b", "m v=1 1\nm v=2\n").await;
+    assert_eq!((status, &body["line"]), (StatusCode::BAD_REQUEST, &json!(1)));
+    assert_eq!(api.query("b", "SELECT count(*) AS n FROM m").await, json!([{"n": 1}]));
+    let forever = "sql=ALTER DATABASE b UNSET 'ttl'";
+    assert_eq!(api.post("/v1/sql", forever).await.0, StatusCode::OK);
+    assert_eq!(api.post("/api/v2/write?bucket=b", "m v=1 1\n").await.0, StatusCode::NO_CONTENT);
+}
+
+#[tokio::test]
+async fn new_series_beyond_the_limit_are_refused_and_existing_ones_go_on() {
+    let api = Api::new();
+    api.fake.edit_access(|access| {
+        let id = OrgId::new(1).unwrap();
+        let (name, profile) = ("acme".to_owned(), Profile::Free);
+        access.put_org(Org { id, name, series_max: Some(25), profile });
+        let owner = access.role(BOOTSTRAP_ROLE).unwrap().as_ref().clone();
+        access.put_role(Role { org: Some(id), ..owner });
+    });
+    let line = |customer: u32, device: u32, time: u32| {
+        format!("iot,customer_id=c{customer},device_id=d{device} v=1 {time}\n")
+    };
+    let write = "/api/v2/write?bucket=b";
+    let lines: String = (0..25).map(|n| line(n / 5, n % 5, 1)).collect();
+    assert_eq!(api.post(write, &lines).await.0, StatusCode::NO_CONTENT);
+    // A sixth customer is refused, while another line of the same text goes on.
+    let mixed = format!("{}{}", line(6, 0, 2), line(0, 0, 2));
+    let request = Request::post(write).body(Body::from(mixed)).unwrap();
+    let (status, headers, body) = api.send(request).await;
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(
+        (status, &body["code"]),
+        (StatusCode::TOO_MANY_REQUESTS, &json!("too many requests"))
+    );
+    assert!(!headers.contains_key("retry-after"));
+    assert!(body["message"].as_str().unwrap().contains("limit of 25 series"), "{body}");
+    assert_eq!(api.query("b", "SELECT count(*) AS n FROM iot").await, json!([{"n": 26}]));
+    // All or nothing.
+    let mixed = format!("{}{}", line(6, 0, 3), line(0, 0, 3));
+    let (status, _) = api.post(&format!("{write}&accept_partial=false"), &mixed).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(api.query("b", "SELECT count(*) AS n FROM iot").await, json!([{"n": 26}]));
+    // Another frontend does not know the series, and looks for them.
+    let frontend = api.fake.frontend(FrontendOptions::default()).unwrap();
+    let door = Door::new(frontend, HttpOptions::default());
+    let other = Api { app: routes(&door), fake: Arc::clone(&api.fake) };
+    assert_eq!(other.post(write, &line(4, 4, 4)).await.0, StatusCode::NO_CONTENT);
+    assert_eq!(other.post(write, &line(7, 0, 4)).await.0, StatusCode::TOO_MANY_REQUESTS);
 }
 
 #[tokio::test]

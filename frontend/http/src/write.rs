@@ -6,6 +6,8 @@
 //! | `/write` | InfluxDB 1 | ns | 400 `error` |
 //! | `/api/v3/write_lp` | InfluxDB 3 | auto | 400 `error`, `data` |
 //!
+//! When all lines are outside the retention of their tables, the status is 422, with InfluxDB 2's text where it has one.
+//!
 //! Each stores the good lines of a text with bad ones, unless `accept_partial=false` is set. A successful response
 //! always means that the rows are durable; `no_sync` is accepted and changes nothing. `org`, `orgID` and `consistency`
 //! are accepted and ignored.
@@ -25,6 +27,7 @@ use crate::door::Door;
 use crate::error::{ApiError, Dialect};
 use crate::hints::Hints;
 use crate::line_protocol::{Precision, Rejection};
+use crate::manage::bucket_named;
 use crate::parameters::Parameters;
 use crate::write_lines::{LineWrite, Partial, WriteFailure, write_lines};
 
@@ -45,6 +48,7 @@ pub(crate) async fn v2(
     let Some(database) = bucket else {
         return ApiError::bad_request("bucket is required").respond(Dialect::InfluxV2);
     };
+    let database = bucket_named(&door.frontend.viewer(caller.identity).catalog(), database);
     respond(&door, &caller, Dialect::InfluxV2, database, &parameters, &headers, body).await
 }
 
@@ -145,6 +149,11 @@ fn rejected(dialect: Dialect, accept_partial: bool, partial: &Partial) -> Respon
     let status = partial.status();
     let first = partial.rejections.first();
     let body = match dialect {
+        Dialect::InfluxV1 if partial.expired() => json!({ "error": beyond_retention(partial) }),
+        Dialect::InfluxV2 if partial.expired() => json!({
+            "code": crate::error::v2_code(status),
+            "message": format!("failure writing points to database: {}", beyond_retention(partial)),
+        }),
         Dialect::InfluxV1 => {
             let why = first.map(one_line).unwrap_or_default();
             json!({ "error": format!("partial write: {why} dropped={}", partial.rejected) })
@@ -164,6 +173,11 @@ fn rejected(dialect: Dialect, accept_partial: bool, partial: &Partial) -> Respon
         }),
     };
     (status, Json(body)).into_response()
+}
+
+/// InfluxDB's text for lines outside the retention.
+fn beyond_retention(partial: &Partial) -> String {
+    format!("partial write: points beyond retention policy dropped={}", partial.rejected)
 }
 
 fn v3_data(rejection: &Rejection) -> serde_json::Value {

@@ -7,9 +7,11 @@
 
 use std::sync::Arc;
 
+use arrow::compute::filter_record_batch;
 use axum::http::StatusCode;
 use futures::StreamExt;
 use partita_frontend::SqlError;
+use partita_frontend::rejected_points::RejectedPoint;
 use partita_proto::access::{Identity, Permit};
 use partita_proto::catalog::{Catalog, Table};
 
@@ -22,6 +24,8 @@ use crate::line_protocol::{
 use crate::schema_on_write::{Outcome, check_database_name, make_database, make_table};
 use crate::write_rights::{database_permit, has_ended, insert_permit, rows_permit};
 
+/// SQLSTATE of too many series.
+const PROGRAM_LIMIT_EXCEEDED: &str = "54000";
 /// Maximum bytes of a text that is parsed on the thread that received it, in a fraction of a millisecond.
 const READ_INLINE_BYTES_MAX: usize = 64 << 10;
 /// Maximum tables of one request that are created or written at the same time.
@@ -44,17 +48,28 @@ pub(crate) struct Partial {
     pub(crate) rejected: usize,
     /// The first rejections.
     pub(crate) rejections: Vec<Rejection>,
+    /// True if some lines would have created more series than allowed.
+    pub(crate) over_limit: bool,
 }
 
 impl Partial {
-    /// 422 when every line was rejected for too many columns, as in InfluxDB 3.
+    /// 429 when there would be too many series, as in InfluxDB Cloud. 422 when every line was rejected for too many
+    /// columns, as in InfluxDB 3, or for a time outside the retention, as in InfluxDB 2.
     pub(crate) fn status(&self) -> StatusCode {
         let limit = |rejection: &Rejection| rejection.kind == Kind::ColumnLimit;
-        if self.stored == 0 && self.rejections.iter().all(limit) {
+        if self.over_limit {
+            StatusCode::TOO_MANY_REQUESTS
+        } else if self.expired() || (self.stored == 0 && self.rejections.iter().all(limit)) {
             StatusCode::UNPROCESSABLE_ENTITY
         } else {
             StatusCode::BAD_REQUEST
         }
+    }
+
+    /// True if no line was stored, each for a time outside the retention.
+    pub(crate) fn expired(&self) -> bool {
+        let is_old = |rejection: &Rejection| rejection.kind == Kind::Retention;
+        self.stored == 0 && !self.rejections.is_empty() && self.rejections.iter().all(is_old)
     }
 }
 
@@ -94,10 +109,28 @@ pub(crate) async fn write_lines(
     drop(share);
     match &outcome {
         Ok(stored) => door.metrics.lines(*stored, 0),
-        Err(WriteFailure::Lines(partial)) => door.metrics.lines(partial.stored, partial.rejected),
+        Err(WriteFailure::Lines(partial)) => {
+            door.metrics.lines(partial.stored, partial.rejected);
+            keep(door, identity, &write.database, &partial.rejections);
+        }
         Err(WriteFailure::Request(_)) => {}
     }
     outcome
+}
+
+/// Keeps rejected lines for `sys.rejected_points`.
+fn keep(door: &Door, identity: Identity, database: &str, rejections: &[Rejection]) {
+    let time_ms = now_ns() / 1_000_000;
+    let point = |rejection: &Rejection| RejectedPoint {
+        time_ms,
+        database: database.to_owned(),
+        identity,
+        line_number: u64::try_from(rejection.line).unwrap_or(u64::MAX),
+        reason: rejection.kind.name(),
+        message: rejection.message.clone(),
+        line: rejection.original.clone(),
+    };
+    door.frontend.rejected_points().add(rejections.iter().map(point));
 }
 
 async fn write_all(
@@ -106,8 +139,11 @@ async fn write_all(
     write: &LineWrite,
     body: Vec<u8>,
 ) -> Result<usize, WriteFailure> {
-    check_database_name(&write.database).map_err(ApiError::bad_request)?;
     let creation = database_permit(&door.frontend, identity, &write.database)?;
+    // SQL and the API of buckets make databases with other names too.
+    if creation.is_some() {
+        check_database_name(&write.database).map_err(ApiError::bad_request)?;
+    }
     // Lines are checked against tables that the writer sees: errors tell nothing about the columns of others.
     let viewer = door.frontend.viewer(identity);
     let text = String::from_utf8(body).map_err(|error| {
@@ -125,6 +161,7 @@ async fn write_all(
                 stored: 0,
                 rejected: lines.rejected,
                 rejections: lines.rejections,
+                over_limit: false,
             }));
         }
         if lines.accepted == 0 {
@@ -135,7 +172,7 @@ async fn write_all(
         }
         let permits = admit(door, identity, write, &mut lines)?;
         if let Some(tables) = make_tables(door, write, &lines.tables, &permits).await? {
-            return ingest(door, identity, tables, lines).await;
+            return ingest(door, identity, write, tables, lines).await;
         }
     }
     Err(ApiError::busy("the tables keep changing; try again").into())
@@ -183,6 +220,7 @@ fn admit(
             stored: 0,
             rejected: lines.rejected,
             rejections: std::mem::take(&mut lines.rejections),
+            over_limit: false,
         }));
     }
     Ok(permits)
@@ -259,30 +297,69 @@ async fn make_tables(
     Ok(Some(ready))
 }
 
+/// Result of the rows of one table.
+#[derive(Default)]
+struct Ingested {
+    stored: usize,
+    /// Rows that would have created too many series, and the message about them.
+    refused: usize,
+    message: String,
+}
+
+/// Writes the rows of a table, without those that would create too many series; with those, nothing of a request that
+/// wants all or nothing.
+async fn ingest_rows(
+    door: &Door,
+    identity: Identity,
+    write: &LineWrite,
+    table: &Arc<Table>,
+    rows: &TableRows,
+) -> Result<Ingested, SqlError> {
+    // A table that was just created has a permit of its own, and rights may have changed meanwhile.
+    let permit = insert_permit(&door.frontend, identity, table)?;
+    let count = rows.batch.num_rows();
+    let Some(over) = door.frontend.admit_series(table, &rows.batch).await? else {
+        door.frontend.ingest(&permit, table, rows.batch.clone()).await?;
+        return Ok(Ingested { stored: count, ..Ingested::default() });
+    };
+    if !write.accept_partial || over.refused == count {
+        return Ok(Ingested { stored: 0, refused: count, message: over.message });
+    }
+    let admitted = filter_record_batch(&rows.batch, &over.admitted)?;
+    let stored = admitted.num_rows();
+    door.frontend.ingest(&permit, table, admitted).await?;
+    Ok(Ingested { stored, refused: over.refused, message: over.message })
+}
+
 async fn ingest(
     door: &Door,
     identity: Identity,
+    write: &LineWrite,
     tables: Vec<Arc<Table>>,
     lines: Lines,
 ) -> Result<usize, WriteFailure> {
     let Lines { tables: rows, mut rejected, mut rejections, .. } = lines;
     let results = futures::stream::iter(tables.into_iter().zip(rows))
         .map(|(table, rows)| async move {
-            // A table that was just created has a permit of its own, and rights may have changed meanwhile.
-            let result = match insert_permit(&door.frontend, identity, &table) {
-                Ok(permit) => door.frontend.ingest(&permit, &table, rows.batch.clone()).await,
-                Err(error) => Err(error),
-            };
+            let result = ingest_rows(door, identity, write, &table, &rows).await;
             (rows, result)
         })
         .buffer_unordered(TABLES_AT_ONCE);
     let mut results = std::pin::pin!(results);
-    let mut stored = 0;
+    let (mut stored, mut over_limit) = (0, false);
     let mut failure: Option<SqlError> = None;
     while let Some((rows, result)) = results.next().await {
         let count = rows.batch.num_rows();
         match result {
-            Ok(_) => stored += count,
+            Ok(ingested) => {
+                stored += ingested.stored;
+                if ingested.refused > 0 {
+                    over_limit = true;
+                    rejected += ingested.refused;
+                    let error = SqlError::new(PROGRAM_LIMIT_EXCEEDED, ingested.message);
+                    reject(&mut rejections, rows, Kind::SeriesLimit, &error);
+                }
+            }
             // The rows of this table are wrong together; those of other tables are not.
             Err(error) if status_of(&error) == StatusCode::BAD_REQUEST => {
                 rejected += count;
@@ -302,7 +379,7 @@ async fn ingest(
         return Err(error.into());
     }
     if rejected > 0 {
-        return Err(WriteFailure::Lines(Partial { stored, rejected, rejections }));
+        return Err(WriteFailure::Lines(Partial { stored, rejected, rejections, over_limit }));
     }
     Ok(stored)
 }

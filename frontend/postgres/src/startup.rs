@@ -17,15 +17,14 @@ use std::time::{Duration, Instant};
 use futures::{SinkExt, StreamExt};
 use partita_frontend::SqlError;
 use partita_frontend::access::authenticator::{Demand, INVALID_AUTHORIZATION, Login};
-use partita_frontend::access::random;
 use partita_frontend::access::scram::{Failed, Nonce};
+use partita_frontend::access::{peer, random};
 use partita_proto::access::Door;
 use pgwire::api::auth::{protocol_negotiation, save_startup_parameters_to_metadata};
 use pgwire::api::{ClientInfo, METADATA_USER, PgWireConnectionState};
 use pgwire::error::PgWireError;
 use pgwire::messages::startup::PasswordMessageFamily;
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
-use tracing::info;
 
 use crate::connection::Connection;
 use crate::error::{fatal, fatal_of};
@@ -65,14 +64,16 @@ pub(crate) async fn start(
     if user.is_empty() {
         return Err(fatal("28000", "no PostgreSQL user name specified in startup packet"));
     }
+    let authenticator = connection.frontend().authenticator();
+    let address = socket.socket_addr().ip();
     if options.require_tls && encryption.is_none() {
         let error = SqlError::new(INVALID_AUTHORIZATION, "connection refused: no encryption")
             .with_hint("Connect with sslmode=require or higher.");
+        authenticator.record(Door::Postgres, address, &user, Err(&error));
         return Err(fatal_of(error));
     }
     let encryption = encryption.unwrap_or_default();
     let common_name = encryption.common_name.as_deref().filter(|_| options.client_certificates);
-    let authenticator = connection.frontend().authenticator();
     let certified_login =
         common_name.and_then(|name| authenticator.certified(Door::Postgres, &user, name));
     let demand = match certified_login {
@@ -86,7 +87,7 @@ pub(crate) async fn start(
     else {
         return Ok(None);
     };
-    connection.begin(socket, &user, login).await?;
+    peer::within(address, connection.begin(socket, &user, login)).await?;
     socket.get_mut().begin_session();
     Ok(Some(number))
 }
@@ -121,8 +122,11 @@ async fn authenticate(
                 // The identity may have ended since it was looked up.
                 let is_valid = |login: &Login| authenticator.ended(&login.identity).is_none();
                 let Some(login) = login.filter(is_valid) else {
-                    return Err(fatal_of(Failed::Password.error(user)));
+                    let error = Failed::Password.error(user);
+                    authenticator.record(Door::Postgres, peer, user, Err(&error));
+                    return Err(fatal_of(error));
                 };
+                authenticator.record(Door::Postgres, peer, user, Ok(&login.identity));
                 if let Some(message) = message {
                     socket.feed(PgWireBackendMessage::Authentication(message)).await?;
                 }
@@ -130,7 +134,7 @@ async fn authenticate(
             }
             Step::Refuse { error, is_wrong_password } => {
                 if is_wrong_password {
-                    info!(user, %peer, "password authentication failed");
+                    authenticator.record(Door::Postgres, peer, user, Err(&error));
                 }
                 return Err(fatal_of(error));
             }
@@ -138,7 +142,10 @@ async fn authenticate(
         let Some(message) = socket.next().await.transpose()? else { return Ok(None) };
         number += 1;
         if sign_in.tests_proof_next() {
-            let delay = authenticator.admit(peer, user).map_err(fatal_of)?;
+            let delay = authenticator.admit(peer, user).map_err(|error| {
+                authenticator.record(Door::Postgres, peer, user, Err(&error));
+                fatal_of(error)
+            })?;
             is_tested = true;
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;

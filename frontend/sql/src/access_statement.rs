@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use partita_proto::access::{Actions, Mode, RowPredicate};
+use partita_proto::access::{Actions, Mode, Profile, RowPredicate};
 use partita_proto::id::TokenId;
 
 use crate::table_name::TableName;
@@ -75,6 +75,27 @@ pub enum AccessStatement {
         /// No error when one does not exist.
         if_exists: bool,
     },
+    /// CREATE ORGANISATION.
+    CreateOrg {
+        /// Organisation name.
+        name: String,
+        /// Limits; a name in it is ignored.
+        options: OrgOptions,
+    },
+    /// ALTER ORGANISATION.
+    AlterOrg {
+        /// Organisation to change.
+        name: String,
+        /// Properties that change.
+        options: OrgOptions,
+    },
+    /// DROP ORGANISATION.
+    DropOrg {
+        /// Organisation to drop.
+        name: String,
+        /// No error when it does not exist.
+        if_exists: bool,
+    },
     /// SHOW GRANTS of one role or all.
     ShowGrants {
         /// Role whose rights are shown; `None`: those of all roles.
@@ -107,9 +128,23 @@ impl AccessStatement {
             Self::CreateToken(_) => "CREATE TOKEN",
             Self::AlterToken { .. } => "ALTER TOKEN",
             Self::DropToken { .. } => "DROP TOKEN",
+            Self::CreateOrg { .. } => "CREATE ORGANISATION",
+            Self::AlterOrg { .. } => "ALTER ORGANISATION",
+            Self::DropOrg { .. } => "DROP ORGANISATION",
             Self::ShowGrants { .. } | Self::ShowTokens => "SHOW",
         }
     }
+}
+
+/// Properties of an organisation; `None`: unchanged, or the default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OrgOptions {
+    /// New name.
+    pub name: Option<String>,
+    /// Limits by contract.
+    pub profile: Option<Profile>,
+    /// Maximum number of series; `Some(None)`: that of the profile.
+    pub series_max: Option<Option<u64>>,
 }
 
 /// A role in a statement.

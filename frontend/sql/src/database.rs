@@ -81,10 +81,16 @@ impl Tokens<'_> {
         if self.take(&["token"]) {
             return self.create_token();
         }
+        if self.take_org_word() {
+            return self.create_org();
+        }
+        if self.take(&["task"]) {
+            return self.create_task();
+        }
         if self.at("or") && self.at_nth(1, "replace") {
             return Err(self.unsupported("CREATE OR REPLACE"));
         }
-        Err(self.foreign_object("CREATE", "TABLE, DATABASE, ROLE or TOKEN"))
+        Err(self.foreign_object("CREATE", "TABLE, DATABASE, ROLE, TOKEN or TASK"))
     }
 
     /// Takes an ALTER statement.
@@ -105,8 +111,14 @@ impl Tokens<'_> {
         if self.take(&["token"]) {
             return self.alter_token();
         }
+        if self.take_org_word() {
+            return self.alter_org();
+        }
+        if self.take(&["task"]) {
+            return self.alter_task();
+        }
         if !self.take(&["database"]) && !self.take(&["schema"]) {
-            return Err(self.foreign_object("ALTER", "TABLE, DATABASE, ROLE or TOKEN"));
+            return Err(self.foreign_object("ALTER", "TABLE, DATABASE, ROLE, TOKEN or TASK"));
         }
         // ALTER DATABASE changes the owner or options.
         let name = self.name("a database's name")?;
@@ -176,7 +188,13 @@ impl Tokens<'_> {
         if self.take(&["token"]) {
             return self.drop_token();
         }
-        Err(self.foreign_object("DROP", "TABLE, DATABASE, ROLE, OWNED or TOKEN"))
+        if self.take_org_word() {
+            return self.drop_org();
+        }
+        if self.take(&["task"]) {
+            return self.drop_task();
+        }
+        Err(self.foreign_object("DROP", "TABLE, DATABASE, ROLE, OWNED, TOKEN or TASK"))
     }
 
     /// Takes TRUNCATE [TABLE] and tables.

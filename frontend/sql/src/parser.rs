@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::counts;
 use super::effort;
 use super::grouped_casts;
 use super::joined_subqueries;
@@ -144,6 +145,10 @@ impl Tokens<'_> {
             "truncate" => self.truncate(),
             "use" => self.use_database(),
             "show" if self.at_nth(1, "grants") || self.at_nth(1, "tokens") => self.show_access(),
+            "show" if self.shows_series_cardinality() => {
+                self.series_cardinality().map(Statement::SeriesCardinality)
+            }
+            "show" if self.at_nth(1, "tasks") => self.show_tasks(),
             "show" => self.show().map(Statement::Show),
             "desc" | "describe" => self.describe(),
             "set" => self.set(),
@@ -175,6 +180,7 @@ impl Tokens<'_> {
         sort_keys::drop_repeated(&mut query);
         grouped_casts::keep_apart(&mut query);
         check_query(&query)
+            .and_then(|()| counts::check(&mut query))
             .and_then(|()| joined_subqueries::rewrite(&mut query))
             .and_then(|()| rewrite(&mut query))
             .and_then(|()| weight::check(&query))
@@ -260,6 +266,7 @@ impl Tokens<'_> {
             let position = self.position();
             let mut predicate = self.expression()?;
             check_expression(&predicate)
+                .and_then(|()| counts::check(&mut predicate))
                 .and_then(|()| joined_subqueries::rewrite(&mut predicate))
                 .and_then(|()| rewrite(&mut predicate))
                 .map_err(|error| error.with_position(position))?;

@@ -2,7 +2,7 @@
 //!
 //! A text is scanned without a parser, so that one with errors is redacted, too. After CREATE or ALTER ROLE, USER or
 //! GROUP, up to the end of the statement, every string is replaced, and also any other token after PASSWORD, because a
-//! mistyped password is still one.
+//! mistyped password is still one. After CREATE or ALTER TASK, what follows TOKEN is.
 //!
 //! Invariant: a string that is not closed ends with the text.
 
@@ -21,7 +21,7 @@ pub fn redacted(sql: &str) -> Cow<'_, str> {
     let mut copied = 0;
     let mut position = 0;
     let mut previous = Keyword::Other;
-    let mut is_of_role = false;
+    let (mut is_of_role, mut is_of_task) = (false, false);
     while position < bytes.len() {
         let start = position;
         let byte = bytes[position];
@@ -53,16 +53,22 @@ pub fn redacted(sql: &str) -> Cow<'_, str> {
         }
         let word = &sql[start..position];
         let keyword = if is_string { Keyword::Other } else { Keyword::of(word) };
-        if is_of_role && (is_string || previous == Keyword::Password && !is_harmless(word)) {
+        let is_secret = is_string || !is_harmless(word);
+        if is_of_role && (is_string || previous == Keyword::Password && is_secret)
+            || is_of_task && previous == Keyword::Token && is_secret
+        {
             output.push_str(&sql[copied..start]);
             output.push_str(REPLACEMENT);
             copied = position;
         }
         is_of_role |= previous == Keyword::Change && keyword == Keyword::Role;
         is_of_role &= word != ";";
-        // A mark after PASSWORD does not end the search for the password.
+        is_of_task |= previous == Keyword::Change && keyword == Keyword::Task;
+        is_of_task &= word != ";";
+        // A mark after PASSWORD or TOKEN does not end the search for the secret.
         let is_mark = !is_string && !is_name_byte(byte) && byte != b'"' && byte != b'`';
-        if !(previous == Keyword::Password && is_mark && word != ";") {
+        let precedes_secret = matches!(previous, Keyword::Password | Keyword::Token);
+        if !(precedes_secret && is_mark && word != ";") {
             previous = keyword;
         }
     }
@@ -88,6 +94,10 @@ enum Keyword {
     Role,
     /// PASSWORD, before a secret.
     Password,
+    /// TASK, after CREATE or ALTER.
+    Task,
+    /// TOKEN, before a secret.
+    Token,
     /// Any other token.
     Other,
 }
@@ -101,6 +111,10 @@ impl Keyword {
             Self::Role
         } else if is_one(&["password"]) {
             Self::Password
+        } else if is_one(&["task"]) {
+            Self::Task
+        } else if is_one(&["token"]) {
+            Self::Token
         } else {
             Self::Other
         }
@@ -131,6 +145,12 @@ mod tests {
             ("ALTER ROLE a PASWORD 'secret'", "ALTER ROLE a PASWORD '<redacted>'"),
             ("ALTER ROLE a PASSWORD U&'secret'", "ALTER ROLE a PASSWORD '<redacted>'&'<redacted>'"),
             ("ALTER ROLE a PASSWORD NULL", "ALTER ROLE a PASSWORD NULL"),
+            (
+                "CREATE TASK a SCHEDULE '@daily' INTO URL 'http://a' TOKEN 'secret' AS SELECT 'kept'",
+                "CREATE TASK a SCHEDULE '@daily' INTO URL 'http://a' TOKEN '<redacted>' AS SELECT 'kept'",
+            ),
+            ("CREATE TASK a TOKEN = secret", "CREATE TASK a TOKEN = '<redacted>'"),
+            ("CREATE TOKEN 'kept' WITH (ALL)", "CREATE TOKEN 'kept' WITH (ALL)"),
         ] {
             assert_eq!(redacted(sql), expected);
         }

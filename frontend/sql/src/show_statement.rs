@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::statement::{Show, Statement, TableName};
+use super::statement::{SeriesCardinality, Show, Statement, TableName};
 use super::tokens::Tokens;
 use crate::error::SqlError;
 
@@ -108,6 +108,30 @@ impl Tokens<'_> {
             return Err(self.unsupported(format!("SHOW {}", word.to_ascii_uppercase())));
         }
         Ok(Show::Variable(self.setting()?))
+    }
+
+    /// True if SHOW SERIES [EXACT] CARDINALITY comes next.
+    pub(super) fn shows_series_cardinality(&self) -> bool {
+        let is_cardinality = self.at_nth(2, "cardinality")
+            || (self.at_nth(2, "exact") && self.at_nth(3, "cardinality"));
+        self.at_nth(1, "series") && is_cardinality
+    }
+
+    /// Takes SHOW SERIES [EXACT] CARDINALITY [EXACT] [ON database] [FROM table].
+    pub(super) fn series_cardinality(&mut self) -> Result<SeriesCardinality, SqlError> {
+        self.expect("show")?;
+        self.expect("series")?;
+        let leading = self.take(&["exact"]);
+        self.expect("cardinality")?;
+        let exact = leading || self.take(&["exact"]);
+        let database =
+            if self.take(&["on"]) { Some(self.name("a database's name")?) } else { None };
+        if !self.take(&["from"]) {
+            return Ok(SeriesCardinality { exact, database, table: None });
+        }
+        let mut table = self.table_name()?;
+        table.database = table.database.or_else(|| database.clone());
+        Ok(SeriesCardinality { exact, database, table: Some(table) })
     }
 
     /// Takes [FROM | IN database].

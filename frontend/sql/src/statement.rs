@@ -24,6 +24,7 @@ use partita_proto::service::AdminOrder;
 use super::access_statement::{AccessStatement, SetRole};
 use super::partitioning::PartitioningOption;
 use super::repartition::Repartition;
+use super::task_statement::TaskStatement;
 use crate::notice::Notice;
 pub use crate::table_name::TableName;
 
@@ -64,6 +65,8 @@ pub enum Statement {
     Use(String),
     /// SHOW of catalog objects or settings.
     Show(Show),
+    /// SHOW SERIES CARDINALITY.
+    SeriesCardinality(SeriesCardinality),
     /// DESCRIBE of a table's columns.
     Describe(TableName),
     /// SET and RESET of one setting.
@@ -92,6 +95,8 @@ pub enum Statement {
     Access(AccessStatement),
     /// SET ROLE and RESET ROLE.
     SetRole(SetRole),
+    /// Statements about tasks.
+    Task(TaskStatement),
     /// UNLISTEN, which connection pools send when a connection is returned.
     Unlisten,
     /// Nothing between two semicolons, or only comments.
@@ -99,11 +104,14 @@ pub enum Statement {
 }
 
 impl Statement {
-    /// Returns true if it changes rows, tables, databases, roles or rights. EXECUTE returns false: the prepared statement
+    /// Returns true if it changes rows, tables, databases, roles, rights or tasks. EXECUTE returns false: the prepared statement
     /// is not known here.
     pub fn writes(&self) -> bool {
         if let Self::Access(access) = self {
             return !access.reads();
+        }
+        if let Self::Task(task) = self {
+            return !task.reads();
         }
         matches!(
             self,
@@ -128,11 +136,13 @@ impl Statement {
             Self::Query(_)
             | Self::ExplainHotspot(_)
             | Self::Show(_)
+            | Self::SeriesCardinality(_)
             | Self::Describe(_)
             | Self::Empty => true,
             // EXPLAIN ANALYZE runs the explained statement.
             Self::Explain(explain) => explain.statement.reads(),
             Self::Access(access) => access.reads(),
+            Self::Task(task) => task.reads(),
             _ => false,
         }
     }
@@ -146,6 +156,7 @@ impl Statement {
             Self::Query(_)
             | Self::Explain(_)
             | Self::ExplainHotspot(_)
+            | Self::SeriesCardinality(_)
             | Self::Insert(_)
             | Self::Delete(_)
             | Self::CopyTo(_)
@@ -155,8 +166,9 @@ impl Statement {
             | Self::Prepare(_)
             | Self::Execute(_)
             | Self::Declare(_)
-            // A verifier of a password takes thousands of hashes.
-            | Self::Access(_) => true,
+            // A verifier of a password takes thousands of hashes, and the statement of a task is planned.
+            | Self::Access(_)
+            | Self::Task(_) => true,
             Self::CopyFrom(_)
             | Self::CreateDatabase(_)
             | Self::AlterDatabase(_)
@@ -197,7 +209,7 @@ impl Statement {
             Self::DropTable(_) => "DROP TABLE",
             Self::Truncate(_) => "TRUNCATE TABLE",
             Self::Use(_) => "USE",
-            Self::Show(_) => "SHOW",
+            Self::Show(_) | Self::SeriesCardinality(_) => "SHOW",
             Self::Describe(_) => "DESCRIBE",
             Self::Set(set) => match set.value {
                 SetValue::Default => "RESET",
@@ -218,6 +230,7 @@ impl Statement {
             Self::Discard(_) => "DISCARD",
             Self::Admin(_) => "ADMIN",
             Self::Access(access) => access.tag(),
+            Self::Task(task) => task.tag(),
             Self::SetRole(role) if role.is_reset => "RESET",
             Self::SetRole(_) => "SET",
             Self::Unlisten => "UNLISTEN",
@@ -625,6 +638,17 @@ pub struct DropTable {
     pub tables: Vec<TableName>,
     /// No error when one does not exist.
     pub if_exists: bool,
+}
+
+/// `SHOW SERIES CARDINALITY [EXACT] [ON database] [FROM table]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeriesCardinality {
+    /// True to count by rows, not by sketches.
+    pub exact: bool,
+    /// The database whose tables are shown, if not the session's.
+    pub database: Option<String>,
+    /// The only table shown; `None`: all of the database.
+    pub table: Option<TableName>,
 }
 
 /// SHOW of catalog objects or settings.

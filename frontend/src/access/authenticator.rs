@@ -35,9 +35,11 @@ use tokio::sync::{OnceCell, Semaphore, watch};
 use zeroize::Zeroizing;
 
 use super::failures::{Admission, Failures, Limits, network};
+use super::peer;
 use super::random;
 use super::scram::{Credentials, ITERATIONS, Key, SALT_BYTES, Verifier};
 pub use super::scram::{INVALID_AUTHORIZATION, INVALID_PASSWORD};
+use crate::audit::{Audit, KnownName, Origin};
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 
 /// Passwords that are recognized without a test, in each of two generations.
@@ -52,6 +54,8 @@ const GIVEN_ITERATIONS_MAX: u32 = 100_000;
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// Name under which the limiter counts wrong tokens.
 const TOKEN_NAME: &str = "";
+/// Message of an attempt that the limiter refuses.
+const TOO_MANY_FAILURES: &str = "too many failed authentication attempts";
 
 /// An authenticated client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,6 +169,7 @@ pub struct Authenticator {
     /// Random key of the digests of passwords.
     key: Key,
     tests: Semaphore,
+    audit: Arc<Audit>,
 }
 
 impl std::fmt::Debug for Authenticator {
@@ -174,11 +179,14 @@ impl std::fmt::Debug for Authenticator {
 }
 
 impl Authenticator {
-    /// An authenticator that follows the catalog.
+    /// An authenticator that follows the catalog, and records all sign-ins.
     ///
     /// # Errors
     /// When the system has no random bytes.
-    pub fn new(catalogs: watch::Receiver<Arc<Catalog>>) -> Result<Self, SqlError> {
+    pub fn new(
+        catalogs: watch::Receiver<Arc<Catalog>>,
+        audit: Arc<Audit>,
+    ) -> Result<Self, SqlError> {
         Ok(Self {
             catalogs,
             failures: Mutex::new(Failures::new(Limits::default())),
@@ -186,6 +194,7 @@ impl Authenticator {
             in_flight: Mutex::default(),
             key: Key::new(random::bytes()?),
             tests: Semaphore::new(TESTS_MAX),
+            audit,
         })
     }
 
@@ -201,7 +210,10 @@ impl Authenticator {
 
     /// The identity of a client without credentials; `None` unless the cluster is open.
     pub fn anonymous(&self, door: Door) -> Option<Identity> {
-        open_login(&self.access(), door, now_ms()).map(|login| login.identity)
+        let access = self.access();
+        let identity = open_login(&access, door, now_ms())?.identity;
+        self.audit.signed_in(&access, Origin { identity, peer: peer::current() });
+        Some(identity)
     }
 
     /// The proof that a user has to give at a door.
@@ -227,7 +239,7 @@ impl Authenticator {
             Admission::After(delay) => Ok(delay),
             Admission::Refused { retry_after } => {
                 let seconds = retry_after.as_secs() + 1;
-                Err(SqlError::new(INVALID_PASSWORD, "too many failed authentication attempts")
+                Err(SqlError::new(INVALID_PASSWORD, TOO_MANY_FAILURES)
                     .with_hint(format!("Try again in {seconds} seconds.")))
             }
         }
@@ -238,11 +250,54 @@ impl Authenticator {
         self.failures.lock().succeeded(peer, user, Instant::now());
     }
 
+    /// Records the result of a sign-in by a name. The door calls this when it has tested the proof itself.
+    pub fn record(
+        &self,
+        door: Door,
+        peer: IpAddr,
+        user: &str,
+        result: Result<&Identity, &SqlError>,
+    ) {
+        self.record_as(door, peer, |access| KnownName::of(access, user), result);
+    }
+
+    /// Records the result of a sign-in; `name` finds the name of one that failed.
+    fn record_as(
+        &self,
+        door: Door,
+        peer: IpAddr,
+        name: impl FnOnce(&Access) -> KnownName,
+        result: Result<&Identity, &SqlError>,
+    ) {
+        let access = self.access();
+        match result {
+            Ok(identity) => {
+                self.audit.signed_in(&access, Origin { identity: *identity, peer: Some(peer) });
+            }
+            Err(error) => {
+                let is_limited = error.message == TOO_MANY_FAILURES;
+                self.audit.sign_in_failed((door, peer), name(&access), (error, is_limited));
+            }
+        }
+    }
+
     /// Authenticates a client by a user and a password, or by the text of a token as the password.
     ///
     /// # Errors
     /// SQLSTATE 28P01 unless the password is right.
     pub async fn password(
+        &self,
+        door: Door,
+        peer: IpAddr,
+        user: &str,
+        password: &str,
+    ) -> Result<Identity, SqlError> {
+        let result = self.by_password(door, peer, user, password).await;
+        self.record(door, peer, user, result.as_ref());
+        result
+    }
+
+    async fn by_password(
         &self,
         door: Door,
         peer: IpAddr,
@@ -305,6 +360,17 @@ impl Authenticator {
     /// # Errors
     /// SQLSTATE 28P01 unless the token is valid.
     pub async fn token(&self, door: Door, peer: IpAddr, text: &str) -> Result<Identity, SqlError> {
+        let result = self.by_token(door, peer, text).await;
+        // A token that has expired is named, an unknown one is not.
+        let name = |access: &Access| {
+            let token = access.token_by_hash(&hash(text)).map(|token| token.id);
+            KnownName { user: None, token }
+        };
+        self.record_as(door, peer, name, result.as_ref());
+        result
+    }
+
+    async fn by_token(&self, door: Door, peer: IpAddr, text: &str) -> Result<Identity, SqlError> {
         let (access, now_ms) = (self.access(), now_ms());
         let login = match access.token_by_hash(&hash(text)) {
             Some(token) => Login::of_token(&access, token, door, now_ms),
@@ -508,6 +574,7 @@ mod tests {
     const ANN: RoleId = RoleId(5);
     const TEXT: &str = "a long and random text";
     const TOKEN: &str = "00000000000000ab";
+    const OTHER_TOKEN: &str = "00000000000000ac";
 
     fn role(id: RoleId, name: &str, password: Option<&str>) -> Role {
         let mut role = Role::new(id, name);
@@ -558,7 +625,7 @@ mod tests {
 
     fn over(access: Access) -> (watch::Sender<Arc<Catalog>>, Authenticator) {
         let sender = watch::Sender::new(catalog(access));
-        let authenticator = Authenticator::new(sender.subscribe()).unwrap();
+        let authenticator = Authenticator::new(sender.subscribe(), Arc::default()).unwrap();
         (sender, authenticator)
     }
 
@@ -637,6 +704,52 @@ mod tests {
             );
             // The right token is not limited.
             assert!(enter(&authenticator, user, TEXT).await.is_ok());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_sign_in_is_recorded_without_secrets() {
+        let mut access = closed_access();
+        let other = Token { id: OTHER_TOKEN.parse().unwrap(), sha256: hash("other"), ..token() };
+        access.put_token(Token { enabled: false, ..other });
+        let (_sender, authenticator) = over(access);
+        enter(&authenticator, "ann", "secret").await.unwrap();
+        authenticator.token(Door::Flight, PEER, TEXT).await.unwrap();
+        authenticator.token(Door::Flight, PEER, "other").await.unwrap_err();
+        for _ in 0..20 {
+            enter(&authenticator, "ann", "a wrong password").await.unwrap_err();
+        }
+        enter(&authenticator, "a password as the user", "x").await.unwrap_err();
+        let entries = authenticator.audit.entries();
+        let lines: Vec<String> = entries
+            .iter()
+            .map(|entry| {
+                let token = entry.token.map(|token| token.to_string());
+                format!(
+                    "{} {} {} {} {}",
+                    entry.user.as_deref().unwrap_or("-"),
+                    token.as_deref().unwrap_or("-"),
+                    entry.door.name(),
+                    entry.outcome.name(),
+                    entry.sqlstate.as_deref().unwrap_or("-"),
+                )
+            })
+            .collect();
+        for line in [
+            "ann - http done 00000",
+            &format!("ann {TOKEN} flight done 00000"),
+            &format!("- {OTHER_TOKEN} flight failed 28P01"),
+            "ann - http failed 28P01",
+            "ann - http limited 28P01",
+            "- - http failed 28P01",
+        ] {
+            assert!(lines.iter().any(|found| found == line), "{line}: {lines:#?}");
+        }
+        let failures = entries.iter().filter(|entry| entry.user.is_some() && entry.owner.is_none());
+        assert_eq!(failures.map(|entry| entry.count).sum::<u64>(), 20);
+        let text = format!("{entries:?}");
+        for secret in ["secret", "wrong password", TEXT, "as the user"] {
+            assert!(!text.contains(secret), "{secret}");
         }
     }
 

@@ -106,6 +106,11 @@ pub(crate) fn needs(
             | Show::Measurements { .. }
             | Show::All => Vec::new(),
         },
+        // The tables of a database also by the plan of the query.
+        Statement::SeriesCardinality(series) => match &series.table {
+            Some(name) => vec![table(Action::Select, name)?],
+            None => Vec::new(),
+        },
         // The definition of a visible table, or the use of a visible database.
         Statement::Describe(_) | Statement::Use(_) => Vec::new(),
         Statement::Set(set) => setting(Action::Maintain, &set.name),
@@ -117,6 +122,8 @@ pub(crate) fn needs(
         },
         // By `execute/roles.rs`, which knows the roles that the statement names.
         Statement::Access(_) | Statement::SetRole(_) => Vec::new(),
+        // By `execute/tasks.rs`, which knows the owners of tasks.
+        Statement::Task(_) => Vec::new(),
         // The session's own state.
         Statement::ResetAll
         | Statement::Transaction(_)

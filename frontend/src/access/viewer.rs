@@ -16,6 +16,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -29,6 +30,8 @@ use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::id::{RoleId, TableId};
 
 use super::scram::INVALID_AUTHORIZATION;
+use crate::access::peer;
+use crate::audit::Origin;
 use crate::error::SqlError;
 use crate::view::ClusterView;
 
@@ -99,6 +102,8 @@ pub struct Viewer {
     view: Arc<ClusterView>,
     shared: Arc<VisibleCatalogs>,
     identity: Mutex<Identity>,
+    /// Address of the client for which it was made.
+    peer: Option<IpAddr>,
 }
 
 impl fmt::Debug for Viewer {
@@ -113,12 +118,17 @@ impl Viewer {
         shared: Arc<VisibleCatalogs>,
         identity: Identity,
     ) -> Arc<Self> {
-        Arc::new(Self { view, shared, identity: Mutex::new(identity) })
+        Arc::new(Self { view, shared, identity: Mutex::new(identity), peer: peer::current() })
     }
 
     /// The identity, with the current role.
     pub fn identity(&self) -> Identity {
         *self.identity.lock()
+    }
+
+    /// The identity, and the address of its client.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin { identity: self.identity(), peer: self.peer }
     }
 
     /// Changes the current role; `None`: to the role that the session began as. The caller has checked that the
@@ -173,6 +183,7 @@ impl Viewer {
     /// is no longer valid.
     pub fn check(&self, needs: &[Need]) -> Result<Permit, SqlError> {
         check(&self.view.catalog().access, &self.identity(), now_ms(), needs)
+            .map(|permit| permit.at_peer(self.peer))
             .map_err(|refusal| denied(self.shown(refusal)))
     }
 

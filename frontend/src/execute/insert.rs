@@ -280,6 +280,7 @@ impl Session {
                 let joined = concat_batches(&schema, &waiting)?;
                 waiting.clear();
                 (rows, bytes) = (0, 0);
+                self.check_fence().map_err(|error| after(error, count, "inserted"))?;
                 let written = self.frontend().ingest_counted(permit, table, joined).await;
                 let (rows, touched) = written.map_err(|error| after(error, count, "inserted"))?;
                 count += rows;

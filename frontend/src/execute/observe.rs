@@ -10,12 +10,12 @@ use arrow::record_batch::RecordBatch;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{Stream, StreamExt};
 use partita_lanes::{Lane, Reason};
-use partita_proto::access::Identity;
 use partita_sql::Statement;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::executed::Executed;
 use crate::access::life::Life;
+use crate::audit::{EndedStatement, Origin};
 use crate::error::{INTERNAL_ERROR, QUERY_CANCELED, SqlError};
 use crate::frontend::Frontend;
 use crate::output::{CopyIn, CopyOut, Output, RowStream};
@@ -90,7 +90,7 @@ pub(crate) struct Observer {
     text: Option<String>,
     database: String,
     user: String,
-    identity: Identity,
+    origin: Origin,
     started: Instant,
     plan: Option<Arc<dyn ExecutionPlan>>,
     usage: Usage,
@@ -102,7 +102,7 @@ impl Observer {
     /// Observer of a statement that a user runs with a current database.
     pub(crate) fn new(
         frontend: Arc<Frontend>,
-        (database, user, identity): (String, String, Identity),
+        (database, user, origin): (String, String, Origin),
         statement: &Statement,
         started: Instant,
     ) -> Self {
@@ -112,7 +112,7 @@ impl Observer {
             text: statement.text().map(|text| partita_sql::redacted(&short(text)).into_owned()),
             database,
             user,
-            identity,
+            origin,
             started,
             plan: None,
             usage: Usage::default(),
@@ -186,6 +186,12 @@ impl Observer {
                 metrics.multi_partition_queries.add(1);
             }
         }
+        let audit = self.frontend.audit();
+        if audit.includes(error) {
+            let (database, text) = (self.database.as_str(), self.text.as_deref());
+            let statement = EndedStatement { database, tag: self.kind, text, error };
+            audit.statement(&self.frontend.access(), self.origin, statement);
+        }
         // The query log leaves out statements without a text.
         let Some(text) = self.text.take() else { return };
         let mut usage = self.usage;
@@ -195,7 +201,7 @@ impl Observer {
             started_ms: started_ms(took),
             database: std::mem::take(&mut self.database),
             user: std::mem::take(&mut self.user),
-            identity: Some(self.identity),
+            identity: Some(self.origin.identity),
             kind: self.kind,
             text,
             partitions_total: usage.partitions_total,

@@ -16,6 +16,7 @@ use partita_sql::literal;
 use partita_sql::statement::{
     Execute, Explain, Insert, InsertSource, PrepareStatement, Show, Statement,
 };
+use partita_sql::task_statement::TaskStatement;
 use partita_sql::with_shown_names;
 
 use super::executed::Executed;
@@ -59,6 +60,12 @@ impl Session {
             Statement::Show(show) => {
                 (Vec::new(), Some(self.show_schema(show, &self.permit(&statement)?)?))
             }
+            Statement::SeriesCardinality(series) => {
+                let query = self.series_query(series)?;
+                let logical = plan(&self.statement_state(), query.statement).await?;
+                (Vec::new(), Some(result_schema(&logical, &[])?))
+            }
+            Statement::Task(TaskStatement::Show) => (Vec::new(), rows_of(&self.show_tasks()?)),
             Statement::Describe(table) => (Vec::new(), rows_of(&self.describe(table)?)),
             Statement::Fetch(fetch) if !fetch.only_move => (
                 Vec::new(),

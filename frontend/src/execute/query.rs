@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{
     Column, DataFusionError, ExprSchema, ParamValues, ScalarValue, SchemaError,
@@ -35,7 +35,7 @@ use super::executed::Executed;
 use super::plan_lines;
 use crate::access::life::Life;
 use crate::conditional::guarded as guarded_conditions;
-use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
+use crate::error::{FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, SqlError};
 use crate::guard::guarded;
 use crate::output::{Output, RowStream};
 use crate::plan_scans::pin_scans;
@@ -44,6 +44,9 @@ use crate::scan::Usage;
 use crate::session::{PlanContext, Planned, Prepared, Session};
 use crate::table::PartitionedTable;
 
+/// Maximum levels of types within each other. Arrow's readers refuse messages with 64 nested tables, of which each level
+/// takes one and the message itself some.
+const TYPE_LEVELS_MAX: usize = 32;
 /// Maximum plans of a statement whose partitions keep changing; then it fails.
 const PLANS_MAX: u32 = 3;
 /// Maximum wait for a newer catalog between two plans.
@@ -506,14 +509,72 @@ pub(super) fn with_parameters(
     if parameters.is_empty() {
         return Ok(logical);
     }
-    Ok(logical.replace_params_with_values(&ParamValues::from(parameters.to_vec()))?)
+    let bound = logical.replace_params_with_values(&ParamValues::from(parameters.to_vec()))?;
+    check_limits(&bound)?;
+    Ok(bound)
 }
 
-/// Refuses statements that DataFusion's planner supports beyond SQL queries: they read and write files of the server,
-/// change DataFusion's settings, or define objects in its own catalog.
-fn check(logical: &LogicalPlan) -> Result<(), SqlError> {
+/// Refuses a LIMIT or an OFFSET that a parameter makes negative. The parser refuses negative constants.
+fn check_limits(logical: &LogicalPlan) -> Result<(), SqlError> {
     let mut refused = None;
     logical.apply_with_subqueries(|node| {
+        if let LogicalPlan::Limit(limit) = node {
+            if limit.fetch.as_deref().is_some_and(is_negative) {
+                refused = Some(("2201W", "LIMIT must not be negative"));
+            } else if limit.skip.as_deref().is_some_and(is_negative) {
+                refused = Some(("2201X", "OFFSET must not be negative"));
+            }
+        }
+        Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    match refused {
+        Some((sqlstate, message)) => Err(SqlError::new(sqlstate, message)),
+        None => Ok(()),
+    }
+}
+
+fn is_negative(count: &Expr) -> bool {
+    match count {
+        Expr::Cast(cast) => is_negative(&cast.expr),
+        Expr::Literal(value, _) => {
+            let count = value.cast_to(&DataType::Int64);
+            matches!(count, Ok(ScalarValue::Int64(Some(count))) if count < 0)
+        }
+        _ => false,
+    }
+}
+
+/// Returns true if more than `levels` types are nested within each other.
+fn is_nested_beyond(data_type: &DataType, levels: usize) -> bool {
+    let is_deep = |field: &FieldRef| {
+        levels == 0 || is_nested_beyond(field.data_type(), levels.saturating_sub(1))
+    };
+    match data_type {
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _)
+        | DataType::RunEndEncoded(_, item) => is_deep(item),
+        DataType::Dictionary(_, values) => is_nested_beyond(values, levels),
+        DataType::Struct(fields) => fields.iter().any(is_deep),
+        DataType::Union(fields, _) => fields.iter().any(|(_, field)| is_deep(field)),
+        _ => false,
+    }
+}
+
+/// Refuses types that clients and nodes could not read, and statements that DataFusion's planner supports beyond SQL
+/// queries: they read and write files of the server, change DataFusion's settings, or define objects in its own catalog.
+fn check(logical: &LogicalPlan) -> Result<(), SqlError> {
+    let mut refused = None;
+    let mut is_too_deep = false;
+    logical.apply_with_subqueries(|node| {
+        let mut fields = node.schema().fields().iter();
+        is_too_deep = fields.any(|field| is_nested_beyond(field.data_type(), TYPE_LEVELS_MAX));
+        if is_too_deep {
+            return Ok(TreeNodeRecursion::Stop);
+        }
         refused = match node {
             LogicalPlan::Ddl(ddl) => Some(match ddl {
                 DdlStatement::CreateExternalTable(_) => "CREATE EXTERNAL TABLE".to_owned(),
@@ -530,6 +591,11 @@ fn check(logical: &LogicalPlan) -> Result<(), SqlError> {
         };
         Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
+    if is_too_deep {
+        let detail = format!("At most {TYPE_LEVELS_MAX} types are nested within each other.");
+        let error = SqlError::new(STATEMENT_TOO_COMPLEX, "type is nested too deeply");
+        return Err(error.with_detail(detail));
+    }
     match refused {
         Some(feature) => {
             Err(SqlError::new(FEATURE_NOT_SUPPORTED, format!("{feature} is not supported")))

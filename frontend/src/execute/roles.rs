@@ -13,6 +13,7 @@
 
 mod attributes;
 mod names;
+mod orgs;
 mod owners;
 mod plan;
 mod rights;
@@ -71,6 +72,11 @@ fn planned(
         AccessStatement::CreateToken(create) => tokens::create(names, create, session.is_some()),
         AccessStatement::AlterToken { id, options } => tokens::alter(names, *id, options),
         AccessStatement::DropToken { ids, if_exists } => tokens::drop(names, ids, *if_exists),
+        AccessStatement::CreateOrg { name, options } => {
+            orgs::create(names, name, options, session.is_some())
+        }
+        AccessStatement::AlterOrg { name, options } => orgs::alter(names, name, options),
+        AccessStatement::DropOrg { name, if_exists } => orgs::drop(names, name, *if_exists),
         AccessStatement::ShowGrants { role } => rights::show(names, role.as_ref()),
         AccessStatement::ShowTokens => Ok(tokens::show(names)),
     }

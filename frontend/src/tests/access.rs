@@ -83,6 +83,9 @@ const MATRIX: &[(&str, [Outcome; 4])] = &[
     ("SHOW TABLES", [A, A, A, H]),
     ("SHOW CREATE TABLE t", [A, A, A, H]),
     ("SHOW PARTITIONS FROM t", [A, A, D, H]),
+    ("SHOW SERIES CARDINALITY", [A, A, A, H]),
+    ("SHOW SERIES CARDINALITY FROM t", [A, A, D, H]),
+    ("SHOW SERIES CARDINALITY EXACT FROM t", [A, A, D, H]),
     ("SHOW application_name", [A, A, A, A]),
     ("SHOW ALL", [A, A, A, A]),
     ("DESCRIBE t", [A, A, A, H]),
@@ -105,6 +108,8 @@ const MATRIX: &[(&str, [Outcome; 4])] = &[
     ("", [A, A, A, A]),
     ("CREATE ROLE fresh", [A, D, D, D]),
     ("SET ROLE NONE", [A, A, A, A]),
+    ("CREATE TASK x SCHEDULE '@daily' AS INSERT INTO t SELECT k, v FROM t", [A, H, H, H]),
+    ("SHOW TASKS", [A, A, A, A]),
 ];
 
 fn give(access: &mut Access, target: Target, role: RoleId, actions: &[Action]) {

@@ -207,6 +207,45 @@ async fn a_prepared_query_follows_splits_and_schema_changes() {
 }
 
 #[tokio::test]
+async fn types_are_not_nested_more_deeply_than_clients_can_read() {
+    let db = two_keys().await;
+    let arrays = |levels| format!("{}v{}", "ARRAY[".repeat(levels), "]".repeat(levels));
+    let nested = |levels| {
+        format!(
+            "WITH a AS (SELECT {} AS v FROM (SELECT 1 AS v) AS n), b AS (SELECT {} AS v FROM a) \
+             SELECT {} AS v FROM b",
+            arrays(12),
+            arrays(12),
+            arrays(levels)
+        )
+    };
+    assert!(db.try_run(&nested(8)).await.is_ok());
+    assert_eq!(db.error(&nested(9)).await.sqlstate, "54001");
+    assert_eq!(
+        db.error(&format!("SELECT count(*) FROM ({}) AS s", nested(9))).await.sqlstate,
+        "54001"
+    );
+}
+
+#[tokio::test]
+async fn parameters_do_not_make_a_limit_negative() {
+    let db = two_keys().await;
+    for (clause, sqlstate) in [("LIMIT $1", "2201W"), ("OFFSET $1", "2201X")] {
+        let sql = format!("SELECT userid FROM (SELECT userid FROM by_user {clause}) AS s");
+        let statement = db.session.parse(&sql).await.unwrap();
+        let prepared = db.session.prepare(statement[0].clone(), &[]).await.unwrap();
+        let run = async |count: i64| {
+            let parameters = vec![datafusion::common::ScalarValue::Int64(Some(count))];
+            db.session.run_prepared(&prepared, parameters).await
+        };
+        let output = run(2).await.unwrap();
+        drop(super::collect(output).await.unwrap());
+        let refused = run(-1).await.err().map(|error| error.sqlstate);
+        assert_eq!(refused.as_deref(), Some(sqlstate), "{clause}");
+    }
+}
+
+#[tokio::test]
 async fn system_tables_and_information_schema_tell_what_there_is() {
     let db = two_keys().await;
     db.tag("CREATE DATABASE b").await;

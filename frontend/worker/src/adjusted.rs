@@ -19,16 +19,16 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, Int32Array, UInt64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type, UInt64Type};
-use datafusion::common::{ScalarValue, exec_err};
+use datafusion::common::{DFSchema, ScalarValue, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Documentation, Expr, ExprSchemable, GetFieldAccess, ReturnFieldArgs,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 use crate::bounded;
@@ -107,8 +107,8 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     })
 }
 
-/// Plans `SUBSTRING(..)`, `POSITION(..)` and `OVERLAY(..)`, which SQL's grammar does not parse as calls, as calls of
-/// the registered functions of these names; DataFusion would use its own.
+/// Plans `SUBSTRING(..)`, `POSITION(..)`, `OVERLAY(..)`, `array[n]` and `array[m:n]`, which SQL's grammar does not parse
+/// as calls, as calls of the registered functions; DataFusion would use its own.
 #[derive(Debug)]
 pub struct AdjustedCalls;
 
@@ -123,6 +123,34 @@ impl ExprPlanner for AdjustedCalls {
 
     fn plan_overlay(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
         Ok(call_of("overlay", args))
+    }
+
+    fn plan_field_access(
+        &self,
+        access: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        let RawFieldAccessExpr { field_access, expr } = access;
+        // DataFusion makes an aggregate of `array_agg(..)[n]`.
+        let is_aggregate = matches!(expr, Expr::AggregateFunction(_));
+        let (function, positions) = match field_access {
+            GetFieldAccess::ListIndex { key }
+                if !is_aggregate && !matches!(expr.get_type(schema)?, DataType::Map(..)) =>
+            {
+                ("array_element", vec![*key])
+            }
+            GetFieldAccess::ListRange { start, stop, stride } => {
+                ("array_slice", vec![*start, *stop, *stride])
+            }
+            field_access => {
+                return Ok(PlannerResult::Original(RawFieldAccessExpr { field_access, expr }));
+            }
+        };
+        let args = std::iter::once(expr).chain(positions).collect();
+        match call_of(function, args) {
+            PlannerResult::Planned(call) => Ok(PlannerResult::Planned(call)),
+            PlannerResult::Original(_) => exec_err!("there is no function {function}()"),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field, Int64Type};
 use datafusion::logical_expr::ScalarUDF;
 
 use crate::bounded::{check_size, check_total};
-use crate::error::SqlError;
+use crate::error::{NULL_NOT_ALLOWED, SqlError};
 use crate::plain::{Plain, Texts, is_whole, wholes};
 
 /// The functions to register.
@@ -51,7 +51,7 @@ static FILL: Plain = Plain {
                     0 => Some(0),
                     1 if dimensions.is_null(0) => {
                         let message = "dimension values cannot be null";
-                        return Err(SqlError::new("22004", message).into());
+                        return Err(SqlError::new(NULL_NOT_ALLOWED, message).into());
                     }
                     1 => Some(dimensions.value(0)),
                     _ => {

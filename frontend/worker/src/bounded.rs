@@ -176,6 +176,13 @@ impl ScalarUDFImpl for Bounded {
         {
             *counts = not_negative(counts)?;
         }
+        if self.growth == Growth::Resized
+            && let Some(lengths) = args.args.get(1)
+            && any_number(lengths, |length| length < 0)?
+        {
+            let message = format!("length of {}() must not be negative", self.name());
+            return Err(SqlError::new(INVALID_PARAMETER_VALUE, message).into());
+        }
         if matches!(self.growth, Growth::Matched | Growth::Pattern) {
             let flags = args.args.get(self.flags_at()).and_then(constant_text).unwrap_or_default();
             if let Some(pattern) = args.args.get_mut(1) {
@@ -216,16 +223,34 @@ impl ScalarUDFImpl for Bounded {
 /// Counts with 0 in place of negative ones: DataFusion's functions add them up as unsigned numbers and allocate as many
 /// bytes.
 fn not_negative(counts: &ColumnarValue) -> Result<ColumnarValue> {
-    Ok(match counts.cast_to(&DataType::Int64, None)? {
-        ColumnarValue::Scalar(ScalarValue::Int64(Some(count))) => {
-            ColumnarValue::Scalar(ScalarValue::Int64(Some(count.max(0))))
+    with_numbers(counts, |count| count.max(0))
+}
+
+/// Whole numbers, each of them changed; NULLs stay.
+pub(crate) fn with_numbers(
+    numbers: &ColumnarValue,
+    change: impl Fn(i64) -> i64,
+) -> Result<ColumnarValue> {
+    Ok(match numbers.cast_to(&DataType::Int64, None)? {
+        ColumnarValue::Scalar(ScalarValue::Int64(Some(number))) => {
+            ColumnarValue::Scalar(ScalarValue::Int64(Some(change(number))))
         }
-        ColumnarValue::Array(counts) => {
-            let counts = counts.as_primitive::<Int64Type>();
-            let counts = counts.unary::<_, Int64Type>(|count| count.max(0));
-            ColumnarValue::Array(Arc::new(counts))
+        ColumnarValue::Array(numbers) => {
+            let numbers = numbers.as_primitive::<Int64Type>();
+            ColumnarValue::Array(Arc::new(numbers.unary::<_, Int64Type>(change)))
         }
         null @ ColumnarValue::Scalar(_) => null,
+    })
+}
+
+/// Returns true if any of the whole numbers passes; NULLs do not.
+pub(crate) fn any_number(numbers: &ColumnarValue, passes: impl Fn(i64) -> bool) -> Result<bool> {
+    Ok(match numbers.cast_to(&DataType::Int64, None)? {
+        ColumnarValue::Scalar(ScalarValue::Int64(number)) => number.is_some_and(passes),
+        ColumnarValue::Scalar(_) => false,
+        ColumnarValue::Array(numbers) => {
+            numbers.as_primitive::<Int64Type>().iter().flatten().any(passes)
+        }
     })
 }
 
@@ -591,8 +616,13 @@ impl Sizes {
             (Some(start), Some(stop)) => (start, stop),
             _ => return 0,
         };
-        let step = argument(2).map_or(1, |step| step.abs_diff(zero)).max(1);
-        (start.abs_diff(stop) / step).saturating_add(1)
+        // The function itself refuses a step of zero; a series that leads away from its end is empty.
+        let step = argument(2).unwrap_or(zero + 1);
+        let is_empty = if step > zero { start > stop } else { start < stop };
+        if step == zero || is_empty {
+            return 0;
+        }
+        (start.abs_diff(stop) / step.abs_diff(zero)).saturating_add(1)
     }
 }
 
@@ -690,10 +720,20 @@ mod tests {
             "range(DATE '2024-01-01', DATE '2025-01-01', INTERVAL '1 day -24 hours')",
             "range(DATE '2024-01-01', DATE '2025-01-01', INTERVAL '1 day -72 hours')",
             "range(DATE '2025-01-01', DATE '2024-01-01', INTERVAL '1 month -27 days')",
+            "range(1, 9223372036854775807, 0)",
         ] {
             let answer = answer(&format!("SELECT cardinality({sql})")).await;
             assert_eq!(answer, Err("22023".to_owned()), "{sql}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_negative_length_of_an_array_is_refused() {
+        for sql in ["array_resize([1, 2], -1)", "array_resize([1], -9223372036854775808, 0)"] {
+            assert_eq!(answer(&format!("SELECT {sql}")).await, Err("22023".to_owned()), "{sql}");
+        }
+        let rows = "SELECT array_resize([1], n, 0) FROM (VALUES (2), (-1)) AS t (n)";
+        assert_eq!(answer(rows).await, Err("22023".to_owned()));
     }
 
     #[tokio::test]
@@ -722,6 +762,8 @@ mod tests {
                 "coalesce(cardinality(generate_series(TIMESTAMP '2200-01-01', TIMESTAMP '1970-01-01', INTERVAL '1 microsecond')), 0)",
                 "0",
             ),
+            ("coalesce(cardinality(range(9223372036854775807, 1)), 0)", "0"),
+            ("coalesce(cardinality(range(1, 9223372036854775807, -1)), 0)", "0"),
             ("array_to_string([1, 2], ',')", "1,2"),
             ("length(repeat('x', 30000000))", "30000000"),
         ] {

@@ -22,6 +22,7 @@ use datafusion::logical_expr::{
     ScalarUDFImpl, Signature, Volatility, lit,
 };
 
+use crate::error::datetime_overflow;
 use crate::functions::builtin;
 use crate::plain::Plain;
 
@@ -144,7 +145,7 @@ impl ToTimestamp {
 }
 
 fn out_of_range() -> ArrowError {
-    ArrowError::ArithmeticOverflow("timestamp out of range".to_owned())
+    datetime_overflow("timestamp")
 }
 
 /// Converts seconds to microseconds.

@@ -7,7 +7,8 @@
 //! - errors of the services keep their SQLSTATE and whether the same request may be retried;
 //! - an error that passed through DataFusion as `External` comes out unchanged.
 
-use std::fmt;
+use std::sync::Arc;
+use std::{fmt, io};
 
 use arrow::error::ArrowError;
 use datafusion::common::SchemaError;
@@ -43,10 +44,14 @@ pub const DATATYPE_MISMATCH: &str = "42804";
 pub const NOT_NULL_VIOLATION: &str = "23502";
 /// A number too large for its type.
 pub const NUMERIC_OUT_OF_RANGE: &str = "22003";
+/// NULL where a value is required.
+pub const NULL_NOT_ALLOWED: &str = "22004";
 /// Text that cannot be read as its type.
 pub const INVALID_TEXT: &str = "22P02";
 /// Text that cannot be read as a date or time.
 pub const INVALID_DATETIME: &str = "22007";
+/// A date, a time or an interval beyond what its type represents.
+pub const DATETIME_OVERFLOW: &str = "22008";
 /// Division by zero.
 pub const DIVISION_BY_ZERO: &str = "22012";
 /// An invalid value of a parameter.
@@ -59,6 +64,10 @@ pub const OUT_OF_MEMORY: &str = "53200";
 pub const INVALID_REGULAR_EXPRESSION: &str = "2201B";
 /// The operating system refused a resource.
 pub const INSUFFICIENT_RESOURCES: &str = "53000";
+/// The disk is full.
+pub const DISK_FULL: &str = "53100";
+/// The operating system failed to read or write.
+pub const IO_ERROR: &str = "58030";
 /// A configured limit was reached.
 pub const CONFIGURATION_LIMIT_EXCEEDED: &str = "53400";
 /// A statement is nested or chained too deeply.
@@ -69,6 +78,9 @@ pub const PROGRAM_LIMIT_EXCEEDED: &str = "54000";
 pub const GENERATED_ALWAYS: &str = "428C9";
 /// A bug in Partita.
 pub const INTERNAL_ERROR: &str = "XX000";
+
+/// Codes of the operating system when files run out: EMFILE and ENFILE.
+const TOO_MANY_FILES: [i32; 2] = [24, 23];
 
 /// An error as a client of the SQL surface sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -251,37 +263,147 @@ impl From<Error> for SqlError {
 
 impl From<ParserError> for SqlError {
     fn from(error: ParserError) -> Self {
-        match error {
-            ParserError::TokenizerError(message) | ParserError::ParserError(message) => {
-                Self::syntax(format!("syntax error: {message}"))
-            }
-            ParserError::RecursionLimitExceeded => {
-                Self::new("54001", "the statement is nested too deeply")
-            }
-        }
+        from_parser(&error)
     }
 }
 
 impl From<ArrowError> for SqlError {
     fn from(error: ArrowError) -> Self {
-        match error {
-            ArrowError::ExternalError(inner) => from_boxed(inner),
-            error if is_about_pattern(&error.to_string()) => from_other(error.to_string()),
-            ArrowError::DivideByZero => Self::new(DIVISION_BY_ZERO, "division by zero"),
-            ArrowError::ArithmeticOverflow(message) => from_overflow(&message),
-            ArrowError::CastError(message) => from_cast(message),
-            ArrowError::ParseError(message) => from_cast(message),
-            ArrowError::NotYetImplemented(message) => Self::new(FEATURE_NOT_SUPPORTED, message),
-            ArrowError::InvalidArgumentError(message) | ArrowError::ComputeError(message) => {
-                Self::new(INVALID_PARAMETER_VALUE, message)
+        from_arrow(&error)
+    }
+}
+
+impl From<DataFusionError> for SqlError {
+    fn from(error: DataFusionError) -> Self {
+        from_datafusion(&error)
+    }
+}
+
+/// The SQLSTATE of an error of one of the libraries. Errors are borrowed, because DataFusion shares them between the
+/// streams of a query: the same error has the same SQLSTATE whether or not it is shared.
+fn from_datafusion(error: &DataFusionError) -> SqlError {
+    match error {
+        // Wrappers: the error inside decides.
+        DataFusionError::Context(_, inner) => from_datafusion(inner),
+        DataFusionError::Shared(inner) => from_datafusion(inner),
+        DataFusionError::Diagnostic(diagnostic, inner) => {
+            let mut error = from_datafusion(inner);
+            if error.hint.is_none() {
+                error.hint = diagnostic.helps.first().map(|help| help.message.clone());
             }
-            ArrowError::OffsetOverflowError(_) => Self::new(
-                PROGRAM_LIMIT_EXCEEDED,
-                "a batch of values exceeds 2 GiB; select fewer or shorter values",
-            ),
-            error => Self::internal(error.to_string()),
+            error
+        }
+        DataFusionError::Collection(errors) => match errors.first() {
+            Some(first) => from_datafusion(first),
+            None => SqlError::internal("error without a message"),
+        },
+        // Errors of libraries and Partita's own errors inside of them.
+        DataFusionError::ArrowError(inner, _) => from_arrow(inner),
+        DataFusionError::SQL(inner, _) => from_parser(inner),
+        DataFusionError::External(inner) => from_boxed(inner.as_ref()),
+        DataFusionError::SchemaError(inner, _) => from_schema(inner),
+        DataFusionError::IoError(inner) => from_io(inner),
+        // DataFusion's own errors, most of which are classified by their text.
+        DataFusionError::NotImplemented(message) => from_unsupported(message.clone()),
+        DataFusionError::Plan(message) => from_plan(message.clone()),
+        DataFusionError::Execution(message) => from_execution(message.clone()),
+        DataFusionError::Configuration(message) => SqlError::new(UNDEFINED_OBJECT, message),
+        DataFusionError::ResourcesExhausted(message) => {
+            SqlError::new(OUT_OF_MEMORY, format!("query exceeds its memory limit: {message}"))
+                .with_hint("select fewer rows or columns, or raise the frontend's query memory")
+        }
+        error => SqlError::internal(error.strip_backtrace()),
+    }
+}
+
+fn from_parser(error: &ParserError) -> SqlError {
+    match error {
+        ParserError::TokenizerError(message) | ParserError::ParserError(message) => {
+            SqlError::syntax(format!("syntax error: {message}"))
+        }
+        ParserError::RecursionLimitExceeded => {
+            SqlError::new(STATEMENT_TOO_COMPLEX, "the statement is nested too deeply")
         }
     }
+}
+
+fn from_arrow(error: &ArrowError) -> SqlError {
+    match error {
+        ArrowError::ExternalError(inner) => from_boxed(inner.as_ref()),
+        ArrowError::IoError(_, inner) => from_io(inner),
+        ArrowError::MemoryError(message) => SqlError::new(OUT_OF_MEMORY, message),
+        ArrowError::DivideByZero => SqlError::new(DIVISION_BY_ZERO, "division by zero"),
+        ArrowError::OffsetOverflowError(_) => SqlError::new(
+            PROGRAM_LIMIT_EXCEEDED,
+            "a batch of values exceeds 2 GiB; select fewer or shorter values",
+        ),
+        ArrowError::NotYetImplemented(message) => SqlError::new(FEATURE_NOT_SUPPORTED, message),
+        // The others are classified by their text.
+        error if is_about_pattern(&error.to_string()) => from_other(error.to_string()),
+        ArrowError::ArithmeticOverflow(message) => from_overflow(message),
+        ArrowError::CastError(message) | ArrowError::ParseError(message) => {
+            from_cast(message.clone())
+        }
+        ArrowError::ComputeError(message) if is_beyond_calendar(message) => {
+            SqlError::new(DATETIME_OVERFLOW, message)
+        }
+        ArrowError::InvalidArgumentError(message) | ArrowError::ComputeError(message) => {
+            SqlError::new(INVALID_PARAMETER_VALUE, message)
+        }
+        error => SqlError::internal(error.to_string()),
+    }
+}
+
+/// Errors of the operating system: spilled rows find the disk full, or files run out.
+fn from_io(error: &io::Error) -> SqlError {
+    if let Some(cause) = error.get_ref().and_then(|inner| known(inner)) {
+        return cause;
+    }
+    let sqlstate = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DISK_FULL,
+        io::ErrorKind::OutOfMemory => OUT_OF_MEMORY,
+        _ if error.raw_os_error().is_some_and(|code| TOO_MANY_FILES.contains(&code)) => {
+            INSUFFICIENT_RESOURCES
+        }
+        _ => IO_ERROR,
+    };
+    SqlError::new(sqlstate, error.to_string())
+}
+
+/// Partita's own errors pass through DataFusion and Arrow in boxes.
+fn from_boxed(error: &(dyn std::error::Error + Send + Sync + 'static)) -> SqlError {
+    known(error).unwrap_or_else(|| from_other(error.to_string()))
+}
+
+/// An error by its type; `None` if only its text is known.
+fn known(error: &(dyn std::error::Error + 'static)) -> Option<SqlError> {
+    // Partita's own errors.
+    if let Some(ours) = error.downcast_ref::<SqlError>() {
+        return Some(ours.clone());
+    }
+    if let Some(reason) = error.downcast_ref::<Reason>() {
+        return Some((*reason).into());
+    }
+    if let Some(service) = error.downcast_ref::<Error>() {
+        return Some(service.clone().into());
+    }
+    // Errors of libraries within each other.
+    if let Some(inner) = error.downcast_ref::<DataFusionError>() {
+        return Some(from_datafusion(inner));
+    }
+    if let Some(shared) = error.downcast_ref::<Arc<DataFusionError>>() {
+        return Some(from_datafusion(shared));
+    }
+    if let Some(inner) = error.downcast_ref::<ArrowError>() {
+        return Some(from_arrow(inner));
+    }
+    error.downcast_ref::<io::Error>().map(from_io)
+}
+
+/// A time or a date that a type cannot represent, for functions of Arrow's kernels; `kind` is "timestamp" or such.
+pub(crate) fn datetime_overflow(kind: &str) -> ArrowError {
+    let error = SqlError::new(DATETIME_OVERFLOW, format!("{kind} out of range"));
+    ArrowError::ExternalError(Box::new(error))
 }
 
 /// Functions of this crate name the type that is out of range; Arrow's messages do not.
@@ -295,6 +417,9 @@ fn from_overflow(message: &str) -> SqlError {
 /// Arrow's messages are "Cannot cast string 'x' to value of Int32 type" for text and "Can't cast value 300 to type
 /// Int8" for numbers.
 fn from_cast(message: String) -> SqlError {
+    if is_beyond_calendar(&message) {
+        return SqlError::new(DATETIME_OVERFLOW, message);
+    }
     let numeric = message.contains("Can't cast value") || message.contains("overflow");
     let datetime = ["imestamp", "Date32", "date", "time"].iter().any(|word| message.contains(word));
     let sqlstate = if numeric {
@@ -305,6 +430,15 @@ fn from_cast(message: String) -> SqlError {
         INVALID_TEXT
     };
     SqlError::new(sqlstate, message)
+}
+
+/// Returns true for Arrow's messages about a time that its calendar or its type does not have.
+fn is_beyond_calendar(message: &str) -> bool {
+    message.contains("Failed to convert")
+        || message.contains("Failed to create naive time")
+        || message.ends_with(" to datetime")
+        || message == "Timestamp out of range"
+        || message.contains("Date arithmetic overflow")
 }
 
 /// An unsupported feature of DataFusion, which names its own node types where a subquery could not be made a join.
@@ -335,103 +469,7 @@ fn from_other(message: String) -> SqlError {
     SqlError::internal(message)
 }
 
-/// Partita's own errors pass through DataFusion and Arrow in boxes.
-fn from_boxed(error: Box<dyn std::error::Error + Send + Sync>) -> SqlError {
-    let error = match error.downcast::<SqlError>() {
-        Ok(error) => return *error,
-        Err(error) => error,
-    };
-    let error = match error.downcast::<Reason>() {
-        Ok(reason) => return (*reason).into(),
-        Err(error) => error,
-    };
-    let error = match error.downcast::<Error>() {
-        Ok(error) => return (*error).into(),
-        Err(error) => error,
-    };
-    let error = match error.downcast::<DataFusionError>() {
-        Ok(error) => return (*error).into(),
-        Err(error) => error,
-    };
-    match error.downcast::<ArrowError>() {
-        Ok(error) => (*error).into(),
-        Err(error) => from_other(error.to_string()),
-    }
-}
-
-impl From<DataFusionError> for SqlError {
-    fn from(error: DataFusionError) -> Self {
-        match error {
-            // Wrappers: the error inside decides.
-            DataFusionError::Context(_, inner) => (*inner).into(),
-            DataFusionError::Diagnostic(diagnostic, inner) => {
-                let hint = diagnostic.helps.first().map(|help| help.message.clone());
-                let mut error = Self::from(*inner);
-                if error.hint.is_none() {
-                    error.hint = hint;
-                }
-                error
-            }
-            DataFusionError::Collection(errors) => errors
-                .into_iter()
-                .next()
-                .map_or_else(|| Self::internal("error without a message"), Self::from),
-            // Errors of libraries and Partita's own errors inside of them.
-            DataFusionError::Shared(shared) => from_shared(&shared),
-            DataFusionError::ArrowError(inner, _) => (*inner).into(),
-            DataFusionError::SQL(inner, _) => (*inner).into(),
-            DataFusionError::External(inner) => from_boxed(inner),
-            DataFusionError::SchemaError(inner, _) => from_schema(*inner),
-            // DataFusion's own errors, most of which are classified by their text.
-            DataFusionError::NotImplemented(message) => from_unsupported(message),
-            DataFusionError::Plan(message) => from_plan(message),
-            DataFusionError::Execution(message) => from_execution(message),
-            DataFusionError::Configuration(message) => Self::new(UNDEFINED_OBJECT, message),
-            DataFusionError::ResourcesExhausted(message) => {
-                Self::new(OUT_OF_MEMORY, format!("query exceeds its memory limit: {message}"))
-                    .with_hint("select fewer rows or columns, or raise the frontend's query memory")
-            }
-            error => Self::internal(error.strip_backtrace()),
-        }
-    }
-}
-
-/// A shared error can only be borrowed: Partita's own errors are cloned, others keep only their text.
-fn from_shared(error: &DataFusionError) -> SqlError {
-    match error.find_root() {
-        DataFusionError::External(inner) => {
-            // Partita's own errors, whole.
-            if let Some(ours) = inner.downcast_ref::<SqlError>() {
-                return ours.clone();
-            }
-            if let Some(reason) = inner.downcast_ref::<Reason>() {
-                return (*reason).into();
-            }
-            if let Some(ours) = inner.downcast_ref::<Error>() {
-                return ours.clone().into();
-            }
-            from_other(inner.to_string())
-        }
-        DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
-            error if is_about_pattern(&error.to_string()) => from_other(error.to_string()),
-            ArrowError::DivideByZero => SqlError::new(DIVISION_BY_ZERO, "division by zero"),
-            ArrowError::CastError(message) | ArrowError::ParseError(message) => {
-                from_cast(message.clone())
-            }
-            ArrowError::ArithmeticOverflow(message) => from_overflow(message),
-            error => SqlError::new(INVALID_PARAMETER_VALUE, error.to_string()),
-        },
-        DataFusionError::Plan(message) => from_plan(message.clone()),
-        DataFusionError::Execution(message) => from_execution(message.clone()),
-        DataFusionError::NotImplemented(message) => from_unsupported(message.clone()),
-        DataFusionError::ResourcesExhausted(message) => {
-            SqlError::new(OUT_OF_MEMORY, message.clone())
-        }
-        error => SqlError::internal(error.strip_backtrace()),
-    }
-}
-
-fn from_schema(error: SchemaError) -> SqlError {
+fn from_schema(error: &SchemaError) -> SqlError {
     match error {
         SchemaError::FieldNotFound { field, valid_fields } => {
             let near = valid_fields
@@ -530,7 +568,7 @@ mod tests {
         let error = SqlError::not_null("v", "t");
         let wrapped = DataFusionError::from(error.clone()).context("somewhere");
         assert_eq!(SqlError::from(wrapped), error);
-        let shared = DataFusionError::Shared(std::sync::Arc::new(error.clone().into()));
+        let shared = DataFusionError::Shared(Arc::new(error.clone().into()));
         assert_eq!(SqlError::from(shared), error);
         let service = Error::Overloaded("too much".to_owned());
         let wrapped = DataFusionError::External(Box::new(service));
@@ -564,5 +602,45 @@ mod tests {
         assert_eq!(SqlError::from(ArrowError::CastError(text)).sqlstate, "22P02");
         let number = "Can't cast value 300 to type Int8".to_owned();
         assert_eq!(SqlError::from(ArrowError::CastError(number)).sqlstate, "22003");
+        let beyond =
+            "Failed to convert 9223372036854775807 to datetime for Timestamp(s)".to_owned();
+        assert_eq!(SqlError::from(ArrowError::CastError(beyond)).sqlstate, "22008");
+        let beyond = ArrowError::ComputeError("Timestamp out of range".to_owned());
+        assert_eq!(SqlError::from(beyond).sqlstate, "22008");
+        assert_eq!(SqlError::from(datetime_overflow("interval")).message, "interval out of range");
+    }
+
+    #[test]
+    fn an_error_is_the_same_when_it_is_shared() {
+        let errors: [fn() -> DataFusionError; 7] = [
+            || ArrowError::ExternalError(Box::new(SqlError::not_null("v", "t"))).into(),
+            || ArrowError::NotYetImplemented("this".to_owned()).into(),
+            || ArrowError::OffsetOverflowError(7).into(),
+            || ArrowError::ComputeError("that".to_owned()).into(),
+            || DataFusionError::ResourcesExhausted("all of it".to_owned()),
+            || io::Error::from(io::ErrorKind::StorageFull).into(),
+            || {
+                let field = Box::new(datafusion::common::Column::new_unqualified("v"));
+                let missing = SchemaError::FieldNotFound { field, valid_fields: Vec::new() };
+                DataFusionError::SchemaError(Box::new(missing), Box::new(None))
+            },
+        ];
+        for error in errors {
+            let alone = SqlError::from(error());
+            assert_ne!(alone.sqlstate, INTERNAL_ERROR, "{alone:?}");
+            let shared = DataFusionError::Shared(Arc::new(error()));
+            assert_eq!(SqlError::from(shared), alone);
+            let boxed = DataFusionError::External(Box::new(Arc::new(error())));
+            assert_eq!(SqlError::from(boxed), alone);
+        }
+    }
+
+    #[test]
+    fn errors_of_the_operating_system_get_their_sqlstate() {
+        let state = |error: io::Error| SqlError::from(DataFusionError::IoError(error)).sqlstate;
+        assert_eq!(state(io::Error::from(io::ErrorKind::StorageFull)), "53100");
+        assert_eq!(state(io::Error::from_raw_os_error(24)), "53000");
+        assert_eq!(state(io::Error::from_raw_os_error(5)), "58030");
+        assert_eq!(state(io::Error::other(SqlError::canceled())), "57014");
     }
 }

@@ -95,7 +95,7 @@ impl ScalarUDFImpl for Total {
 }
 
 /// The length of an interval in nanoseconds.
-pub(crate) fn total(interval: IntervalMonthDayNano) -> i128 {
+pub fn total(interval: IntervalMonthDayNano) -> i128 {
     let days = i128::from(interval.months) * DAYS_OF_MONTH + i128::from(interval.days);
     days * NANOS_OF_DAY + i128::from(interval.nanoseconds)
 }

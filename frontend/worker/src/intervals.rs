@@ -10,7 +10,7 @@
 //! - multiplication by a whole number is exact: months, days and nanoseconds are multiplied separately;
 //! - the fraction of a month or of a day that another factor leaves goes to the next smaller unit, where a month is 30
 //!   days and a day 24 hours, as in PostgreSQL;
-//! - a result that does not fit is an error with SQLSTATE 22003, and a division by zero one with 22012.
+//! - a result that does not fit is an error with SQLSTATE 22008, and a division by zero one with 22012.
 
 use std::sync::Arc;
 
@@ -31,6 +31,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
+use crate::error::datetime_overflow;
 use crate::functions::REGISTRY;
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
@@ -191,7 +192,7 @@ fn large(value: f64) -> Result<i64, ArrowError> {
 }
 
 fn out_of_range() -> ArrowError {
-    ArrowError::ArithmeticOverflow("interval out of range".to_owned())
+    datetime_overflow("interval")
 }
 
 /// A function that replaces an operator: it takes an interval and a number, in this order.
@@ -403,14 +404,14 @@ mod tests {
     #[tokio::test]
     async fn what_does_not_fit_is_an_error_with_a_state_of_its_own() {
         for (expression, state) in [
-            ("INTERVAL '1 day' * 3000000000", "22003"),
-            ("INTERVAL '1 second' * 10000000000", "22003"),
-            ("INTERVAL '1 month' * 1e12", "22003"),
-            ("INTERVAL '1 second' * CAST('NaN' AS DOUBLE)", "22003"),
+            ("INTERVAL '1 day' * 3000000000", "22008"),
+            ("INTERVAL '1 second' * 10000000000", "22008"),
+            ("INTERVAL '1 month' * 1e12", "22008"),
+            ("INTERVAL '1 second' * CAST('NaN' AS DOUBLE)", "22008"),
             ("INTERVAL '1 day' / 0", "22012"),
             ("INTERVAL '1 day' / 0.0", "22012"),
             ("(TIMESTAMP '2024-01-02' - TIMESTAMP '2024-01-01') / 0", "22012"),
-            ("(TIMESTAMP '2024-01-02' - TIMESTAMP '2024-01-01') * 1000000", "22003"),
+            ("(TIMESTAMP '2024-01-02' - TIMESTAMP '2024-01-01') * 1000000", "22008"),
         ] {
             let (told, message) = answer(&format!("SELECT {expression}")).await.unwrap_err();
             assert_eq!(told, state, "{expression}: {message}");

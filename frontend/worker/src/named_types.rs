@@ -2,7 +2,7 @@
 //!
 //! A value of a type with a fixed width takes that width also where it is NULL: the rows of one batch of
 //! `arrow_cast(NULL, 'FixedSizeBinary(2000000000)')` would take 16 terabytes, which Arrow allocates at once. The text is
-//! read by a parser that calls itself for each type within another.
+//! read by a parser that calls itself for each type within another. Times have no other zone than UTC.
 
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
 
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, STATEMENT_TOO_COMPLEX, SqlError};
 use crate::functions::builtin;
+use crate::steps::in_utc;
 
 /// Maximum bytes of a value of fixed width: in all rows of a batch, it takes 128 megabytes.
 const WIDTH_MAX: u64 = 16 << 10;
@@ -64,6 +65,7 @@ impl ScalarUDFImpl for NamedType {
         }
         let field = self.inner().return_field_from_args(args)?;
         check_width(field.data_type())?;
+        check_zones(field.data_type())?;
         Ok(field)
     }
 
@@ -95,6 +97,32 @@ fn check_depth(text: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses a type of times in a zone other than UTC. Arrow panics where the local time of such a value lies beyond its
+/// calendar.
+fn check_zones(data_type: &DataType) -> Result<()> {
+    match data_type {
+        DataType::Timestamp(_, zone) if !in_utc(zone.as_deref()) => {
+            let error = SqlError::unsupported("a type of times in a zone other than UTC");
+            Err(error.with_hint("AT TIME ZONE converts to the local time of a zone").into())
+        }
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _)
+        | DataType::RunEndEncoded(_, item) => check_zones(item.data_type()),
+        DataType::Dictionary(_, values) => check_zones(values),
+        DataType::Struct(fields) => {
+            fields.iter().try_for_each(|field| check_zones(field.data_type()))
+        }
+        DataType::Union(fields, _) => {
+            fields.iter().try_for_each(|(_, field)| check_zones(field.data_type()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a type whose values all take many bytes.
@@ -170,6 +198,19 @@ mod tests {
             let call = format!("{function}(NULL, '{deep}')");
             assert_eq!(answer(&call).await, Err("54001".to_owned()), "{function}");
         }
+    }
+
+    #[tokio::test]
+    async fn types_of_times_in_other_zones_are_refused() {
+        for named in [
+            "Timestamp(Microsecond, Some(\"+14:00\"))",
+            "List(Timestamp(Second, Some(\"Asia/Tokyo\")))",
+        ] {
+            let call = format!("arrow_cast(NULL, '{named}')");
+            assert_eq!(answer(&call).await, Err("0A000".to_owned()), "{call}");
+        }
+        let utc = "arrow_cast(NULL, 'Timestamp(Microsecond, Some(\"UTC\"))')";
+        assert!(answer(utc).await.is_ok());
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ use arrow::datatypes::{Int64Type, TimeUnit};
 use arrow::error::ArrowError;
 
 use crate::civil::{date_of, day_of, per_second};
+use crate::error::datetime_overflow;
 use crate::zone::Zone;
 
 const DAY: i64 = 86_400;
@@ -122,7 +123,7 @@ fn each(ticks: &Int64Array, cut: impl Fn(i64) -> Option<i64>) -> Result<Int64Arr
 }
 
 fn out_of_range() -> ArrowError {
-    ArrowError::ArithmeticOverflow("timestamp out of range".to_owned())
+    datetime_overflow("timestamp")
 }
 
 /// Bins of one width that start at an origin, in nanoseconds.

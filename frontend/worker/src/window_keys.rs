@@ -19,16 +19,20 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
+use datafusion::logical_expr::expr::{
+    AggregateFunction, ScalarFunction, WindowFunction, WindowFunctionParams,
+};
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     BinaryExpr, Case, Distinct, DistinctOn, Expr, ExprSchemable, LogicalPlan, Operator, Sort,
-    SortExpr, lit,
+    SortExpr, WindowFrameBound, WindowFrameUnits, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::bytea::text_of_bytes;
+use crate::checked::sql_name;
+use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 
 /// Compares zeros and bytes as PostgreSQL does; see the head of the file.
 #[derive(Debug)]
@@ -67,6 +71,42 @@ fn key(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
         return Ok(true);
     }
     Ok(false)
+}
+
+/// Refuses an offset of RANGE that cannot be added to the key. The planner has it as text until types are coerced, and
+/// would read the number 5 as five seconds.
+fn check_range(params: &WindowFunctionParams, schema: &DFSchema) -> Result<()> {
+    let frame = &params.window_frame;
+    let [sort] = params.order_by.as_slice() else { return Ok(()) };
+    let Some(of_key) = type_of(&sort.expr, schema) else { return Ok(()) };
+    if frame.units != WindowFrameUnits::Range {
+        return Ok(());
+    }
+    for bound in [&frame.start_bound, &frame.end_bound] {
+        let (WindowFrameBound::Preceding(ScalarValue::Utf8(Some(offset)))
+        | WindowFrameBound::Following(ScalarValue::Utf8(Some(offset)))) = bound
+        else {
+            continue;
+        };
+        let is_number = offset.trim().parse::<f64>().is_ok();
+        let fits = match &of_key {
+            key if key.is_integer() => offset.trim().parse::<i64>().is_ok(),
+            key if key.is_numeric() => is_number,
+            key if key.is_temporal() => !is_number,
+            DataType::Null => true,
+            _ => false,
+        };
+        if !fits {
+            let kind = if is_number { "a number" } else { "an interval" };
+            let message = format!(
+                "RANGE with offset PRECEDING/FOLLOWING is not supported for column type {} and an \
+                 offset that is {kind}",
+                sql_name(&of_key),
+            );
+            return Err(SqlError::new(FEATURE_NOT_SUPPORTED, message).into());
+        }
+    }
+    Ok(())
 }
 
 impl FunctionRewrite for EqualZeros {
@@ -118,6 +158,7 @@ impl FunctionRewrite for EqualZeros {
             // The keys of windows.
             Expr::WindowFunction(call) => {
                 let WindowFunction { fun, mut params } = *call;
+                check_range(&params, schema)?;
                 let mut changed = false;
                 for expr in &mut params.partition_by {
                     changed |= key(expr, schema)?;

@@ -26,7 +26,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::civil::{date_of, day_of, per_second};
-use crate::error::SqlError;
+use crate::error::{SqlError, datetime_overflow};
 use crate::moments::{Moment, ticks};
 use crate::zone::Zone;
 
@@ -93,7 +93,7 @@ fn instants(unit: TimeUnit) -> DataType {
 }
 
 fn out_of_range() -> ArrowError {
-    ArrowError::ArithmeticOverflow("timestamp out of range".to_owned())
+    datetime_overflow("timestamp")
 }
 
 fn zone_of(name: &str) -> Result<Zone> {
@@ -197,7 +197,8 @@ fn shifted(
         ticks = seconds.checked_mul(per)?.checked_add(part)?;
     }
     let nanos_per_tick = 1_000_000_000 / per;
-    ticks.checked_add(sign * (interval.nanoseconds / nanos_per_tick))
+    let rest = (interval.nanoseconds / nanos_per_tick).checked_mul(sign)?;
+    ticks.checked_add(rest)
 }
 
 fn all_shifted(times: &ArrayRef, intervals: &ArrayRef, zone: Zone, sign: i64) -> Result<ArrayRef> {

@@ -59,6 +59,7 @@ impl State {
             return Err("a partition belongs to no table".to_owned());
         }
         self.check_access()?;
+        self.check_tasks()?;
         self.check_reshaping()
     }
 
@@ -121,6 +122,24 @@ impl State {
             return Ok(());
         }
         Err("no superuser can log in".to_owned())
+    }
+
+    /// Checks that tasks have their progress, and name what exists.
+    fn check_tasks(&self) -> Result<(), String> {
+        let mut names = BTreeSet::new();
+        for task in self.tasks() {
+            if task.id >= self.counters.task || !names.insert((task.database, &task.name)) {
+                return Err(format!("task {} was given twice", task.id));
+            }
+            if !self.databases.contains_key(&task.database) || !self.may_own(task.owner) {
+                return Err(format!("task {} names what is gone", task.id));
+            }
+        }
+        let defined = self.tasks().map(|task| task.id);
+        if !defined.eq(self.task_states().map(|state| state.task)) {
+            return Err("a task has no progress, or is gone".to_owned());
+        }
+        Ok(())
     }
 
     fn check_nodes(&self) -> Result<(), String> {

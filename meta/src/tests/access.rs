@@ -29,7 +29,7 @@ fn first() -> Command {
 }
 
 /// A catalog with the bootstrap superuser.
-fn world() -> World {
+pub(super) fn world() -> World {
     let mut world = World::new();
     world.command(&first()).unwrap();
     world
@@ -39,7 +39,7 @@ fn access(change: AccessChange) -> Ddl {
     Ddl::Access(Box::new(change))
 }
 
-fn create_role(name: &str) -> AccessChange {
+pub(super) fn create_role(name: &str) -> AccessChange {
     AccessChange::CreateRole {
         name: name.to_owned(),
         edit: RoleEdit { login: Some(true), ..RoleEdit::default() },

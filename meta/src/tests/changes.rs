@@ -402,6 +402,34 @@ async fn concurrent_changes_of_one_table_follow_one_another() {
     server.stop().await;
 }
 
+/// Meta decides on its state, and clients read the published catalog, which follows a moment later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whoever_is_told_that_a_database_exists_finds_it_in_the_catalog() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = FakeNodes::new(1);
+    let server = Server::start(dir.path(), &nodes).await;
+    for number in 0..100 {
+        let creations: Vec<_> = (0..8)
+            .map(|creator| {
+                let meta = Arc::clone(&server.meta);
+                let name = format!("d{number}");
+                let (if_not_exists, owner) = (creator % 2 == 0, BOOTSTRAP_ROLE);
+                let ddl =
+                    Ddl::CreateDatabase { name: name.clone(), if_not_exists, ttl: None, owner };
+                tokio::spawn(async move {
+                    let created = meta.change(ddl).await;
+                    (created, meta.catalog().borrow().databases.contains_key(&name))
+                })
+            })
+            .collect();
+        for creation in creations {
+            let (created, found) = creation.await.unwrap();
+            assert!(found, "{created:?}");
+        }
+    }
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn a_caller_that_goes_away_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();

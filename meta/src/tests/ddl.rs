@@ -167,6 +167,26 @@ fn a_table_in_the_middle_of_an_alter_can_be_dropped() {
 }
 
 #[test]
+fn line_protocol_creates_no_table_in_an_explicit_database() {
+    let mut world = World::new();
+    world.change(create_database("d")).unwrap();
+    let explicit = |name: &str| Ddl::MakeExplicit { name: name.to_owned() };
+    assert!(matches!(world.change(explicit("d")), Ok(Reply::Changed { .. })));
+    assert_eq!(world.change(explicit("d")), Ok(Reply::Unchanged));
+    assert!(world.catalog.databases["d"].explicit);
+    let mut table = NewTable { database: "d".to_owned(), ..new_table("t") };
+    table.schema.schema_on_write = true;
+    assert!(world.change(create(table.clone())).is_err());
+    table.schema.schema_on_write = false;
+    world.done(create(table)).unwrap();
+    // A database with tables stays as it is.
+    world.done(create(new_table("t"))).unwrap();
+    assert!(world.change(explicit("public")).is_err());
+    assert!(!world.catalog.databases["public"].explicit);
+    assert_eq!(world.change(explicit("no")), Err(not_found("database", "no")));
+}
+
+#[test]
 fn databases_come_and_go_with_their_tables() {
     let mut world = World::new();
     assert_eq!(world.done(create_database("d")), Ok(true));

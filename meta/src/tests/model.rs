@@ -143,6 +143,7 @@ fn ddl() -> impl Strategy<Value = Ddl> {
     prop_oneof![
         2 => (database(), any::<bool>(), ttl())
             .prop_map(|(name, if_not_exists, ttl)| Ddl::CreateDatabase { name, if_not_exists, ttl, owner: BOOTSTRAP_ROLE }),
+        1 => database().prop_map(|name| Ddl::MakeExplicit { name }),
         1 => (database(), ttl()).prop_map(|(name, ttl)| Ddl::AlterDatabase { name, ttl }),
         1 => (database(), any::<bool>())
             .prop_map(|(name, if_exists)| Ddl::DropDatabase { name, if_exists }),

@@ -354,6 +354,7 @@ impl FakeNode {
                 applied: held.flushed,
                 flushed: held.flushed,
                 failure: held.failure.clone(),
+                series: None,
             }
         };
         self.held.lock().iter().map(of).collect()

@@ -258,6 +258,11 @@ impl<'a> Revision<'a> {
         let databases = databases.map(|database| format!("owner of database {}", database.name));
         let tables = state.tables().filter(|table| table.is_named() && table.owner == role);
         let tables = tables.map(|table| format!("owner of table {}", table_name(state, table)));
+        let tasks = state.tasks().filter(|task| task.owner == role);
+        let tasks = tasks.map(|task| {
+            let database = state.database(task.database).map(|database| database.name.as_str());
+            format!("owner of task {}", shown_name(database.unwrap_or("?"), &task.name))
+        });
         let grants = self.access.grants().filter(|grant| grant.mentions(role));
         let grants = grants.map(|grant| match grant.target() {
             Target::Cluster => "privileges for the cluster".to_owned(),
@@ -270,7 +275,7 @@ impl<'a> Revision<'a> {
                 format!("privileges for table {}", table.unwrap_or_default())
             }
         });
-        databases.chain(tables).chain(grants).collect()
+        databases.chain(tables).chain(tasks).chain(grants).collect()
     }
 
     fn grant_role(&mut self, member: RoleId, membership: Membership) -> Result<(), Error> {

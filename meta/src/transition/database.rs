@@ -45,7 +45,7 @@ pub(super) fn create_database(
     check_owner(state, owner)?;
     let mut draft = Draft::new(state);
     let id = draft.new_database();
-    let record = DatabaseRecord { id, name: name.to_owned(), ttl, owner };
+    let record = DatabaseRecord { id, name: name.to_owned(), ttl, owner, explicit: false };
     draft.edits.push(Edit::Database(Arc::new(record)));
     Ok(draft.done())
 }
@@ -76,6 +76,23 @@ pub(super) fn alter_database(
     Ok(draft.done())
 }
 
+/// Ends the creation of tables by line protocol. Tables that it created before would have no schema of their owner.
+pub(super) fn make_explicit(state: &State, name: &str) -> Result<Outcome, Error> {
+    let old = database(state, name)?;
+    if old.explicit {
+        return Ok(Outcome::without_edits(Reply::Unchanged));
+    }
+    if state.tables_of(old.id).next().is_some() {
+        return Err(Error::InvalidInput(format!(
+            "database \"{name}\" has tables, and its schema stays implicit"
+        )));
+    }
+    let mut draft = Draft::new(state);
+    let record = DatabaseRecord { explicit: true, ..DatabaseRecord::clone(old) };
+    draft.edits.push(Edit::Database(Arc::new(record)));
+    Ok(draft.done())
+}
+
 pub(super) fn drop_database(state: &State, name: &str, if_exists: bool) -> Result<Outcome, Error> {
     if name == DEFAULT_DATABASE {
         return Err(Error::InvalidInput(format!(
@@ -95,6 +112,9 @@ pub(super) fn drop_database(state: &State, name: &str, if_exists: bool) -> Resul
     }
     draft.drop_grants(Target::Database(record.id));
     draft.drop_permissions(record.id);
+    for task in state.tasks().filter(|task| task.database == record.id) {
+        draft.drop_task(task.id);
+    }
     draft.edits.push(Edit::DatabaseGone(record.id));
     Ok(draft.done())
 }

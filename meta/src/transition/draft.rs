@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use partita_proto::access::Target;
 use partita_proto::error::Error;
-use partita_proto::id::{DatabaseId, Epoch, PartitionId, ReplicaId, RoleId, TableId};
+use partita_proto::id::{DatabaseId, Epoch, PartitionId, ReplicaId, RoleId, TableId, TaskId};
 use partita_proto::schema::TableSchema;
 
 use crate::catalog::{Counters, Edit, Phase, State, Step, TableRecord, Work};
@@ -100,6 +100,12 @@ impl<'a> Draft<'a> {
     pub(super) fn new_role(&mut self) -> RoleId {
         let id = self.counters.role;
         self.counters.role = RoleId(id.0 + 1);
+        id
+    }
+
+    pub(super) fn new_task(&mut self) -> TaskId {
+        let id = self.counters.task;
+        self.counters.task = TaskId(id.0 + 1);
         id
     }
 

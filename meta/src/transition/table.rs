@@ -70,6 +70,13 @@ pub(super) fn create_table(
         let name = shown_name(&new.database, &new.name);
         return Err(Error::AlreadyExists { kind: "table", name });
     }
+    // Line protocol makes tables that more columns may be added to.
+    if database.explicit && new.schema.schema_on_write {
+        return Err(Error::InvalidInput(format!(
+            "measurement \"{}\" not allowed by schema",
+            new.name
+        )));
+    }
     let CheckedTable { schema, ranges } = check_table(new)?;
     check_room(state)?;
     check_count(state, database, tables_max)?;

@@ -96,6 +96,11 @@ impl DataClient {
         request
     }
 
+    async fn statuses(&self, series: bool) -> Result<Vec<ReplicaStatus>, Error> {
+        let reply = self.small.clone().status(self.request(pb::StatusRequest { series })).await;
+        self.answer(reply)?.replicas.into_iter().map(ReplicaStatus::from_wire).collect()
+    }
+
     fn answer<T>(&self, result: Result<Response<T>, Status>) -> Result<T, Error> {
         result.map(Response::into_inner).map_err(|status| from_status(&self.peer, status))
     }
@@ -240,7 +245,10 @@ impl DataService for DataClient {
     }
 
     async fn status(&self) -> Result<Vec<ReplicaStatus>, Error> {
-        let reply = self.small.clone().status(self.request(pb::StatusRequest {})).await;
-        self.answer(reply)?.replicas.into_iter().map(ReplicaStatus::from_wire).collect()
+        self.statuses(false).await
+    }
+
+    async fn series_status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        self.statuses(true).await
     }
 }

@@ -222,8 +222,11 @@ impl Data for DataServer {
     }
 
     async fn status(&self, request: Request<pb::StatusRequest>) -> Answer<pb::StatusReply> {
-        let _: pb::StatusRequest = self.open(request)?;
-        let replicas = self.service.status().await.map_err(to_status)?;
+        let replicas = match self.open(request)? {
+            pb::StatusRequest { series: true } => self.service.series_status().await,
+            pb::StatusRequest { series: false } => self.service.status().await,
+        };
+        let replicas = replicas.map_err(to_status)?;
         let replicas = replicas.iter().map(Wire::to_wire).collect();
         Ok(Response::new(pb::StatusReply { replicas }))
     }

@@ -19,6 +19,7 @@ use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use partita_proto::Error;
+use partita_proto::cardinality::SeriesSketch;
 use partita_proto::catalog_history::CatalogHistory;
 use partita_proto::domain::Domains;
 use partita_proto::id::{ColumnId, Epoch, NodeId, PartitionId, ReplicaId, SchemaVersion, TableId};
@@ -261,6 +262,13 @@ impl DataService for FakeNode {
         self.note("status".to_owned()).await?;
         Ok(vec![replica_status()])
     }
+
+    async fn series_status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        self.note("series status".to_owned()).await?;
+        let mut sketch = SeriesSketch::default();
+        sketch.add(&[(ColumnId(1), Some(7))], &[ColumnId(2)]);
+        Ok(vec![ReplicaStatus { series: Some(Arc::new(sketch)), ..replica_status() }])
+    }
 }
 
 fn replica_status() -> ReplicaStatus {
@@ -287,6 +295,7 @@ fn replica_status() -> ReplicaStatus {
         applied: 18,
         flushed: 19,
         failure: Some("a reason".to_owned()),
+        series: None,
     }
 }
 

@@ -23,6 +23,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::grant::{Action, Actions, Target};
@@ -310,7 +311,8 @@ impl From<Denied> for Error {
 pub struct Permit {
     version: u64,
     role: RoleId,
-    token: Option<TokenId>,
+    identity: Identity,
+    peer: Option<IpAddr>,
     rows: BTreeMap<TableId, RowPredicate>,
     tables: BTreeSet<(TableId, Action)>,
     databases: BTreeSet<(DatabaseId, Action)>,
@@ -332,7 +334,24 @@ impl Permit {
     /// Token that was used.
     #[must_use]
     pub fn token(&self) -> Option<TokenId> {
-        self.token
+        self.identity.token
+    }
+
+    /// Identity that was checked.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Address of the client, for logs; `None` if it is not known.
+    #[must_use]
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.peer
+    }
+
+    /// The same permit for a client at an address.
+    pub fn at_peer(self, peer: Option<IpAddr>) -> Self {
+        Self { peer, ..self }
     }
 
     /// Predicate that every read of the table must apply, reads of its former table included; `None`: no restriction.
@@ -353,11 +372,12 @@ impl Permit {
         self.databases.contains(&(database, action))
     }
 
-    fn new(access: &Access, role: RoleId, token: Option<TokenId>) -> Self {
+    fn new(access: &Access, role: RoleId, identity: Identity) -> Self {
         Self {
             version: access.version,
             role,
-            token,
+            identity,
+            peer: None,
             rows: BTreeMap::new(),
             tables: BTreeSet::new(),
             databases: BTreeSet::new(),
@@ -367,7 +387,15 @@ impl Permit {
     /// A permit that nothing was checked for.
     #[cfg(test)]
     pub(crate) fn for_tests(role: RoleId) -> Self {
-        Self::new(&Access::default(), role, None)
+        let identity = Identity {
+            login: role,
+            acting: None,
+            token: None,
+            secret_version: 0,
+            org: None,
+            door: Door::Internal,
+        };
+        Self::new(&Access::default(), role, identity)
     }
 }
 
@@ -395,7 +423,7 @@ pub fn check(
     needs: &[Need],
 ) -> Result<Permit, Denied> {
     let subject = Subject::of(access, identity, now_ms).map_err(Denied::Ended)?;
-    let mut permit = Permit::new(access, subject.role.id, identity.token);
+    let mut permit = Permit::new(access, subject.role.id, *identity);
     for need in needs {
         subject.require(need)?;
         match &need.object {
@@ -427,7 +455,8 @@ pub fn sight(
     subject.map_or(Sight::None, |subject| subject.sight(database, table))
 }
 
-/// The catalog without what an identity may not see; the same one when that is nothing.
+/// The catalog without what an identity may not see; the same one when that is nothing. Tasks stay: each is checked
+/// where it is shown.
 ///
 /// A table whose rows are included in queries of a visible table (see [`Catalog::read_along`]) stays, or its rows would
 /// be missing.
@@ -456,7 +485,8 @@ pub fn visible(
         }
     }
     let (version, access) = (catalog.version, Arc::clone(&catalog.access));
-    let mut reduced = Catalog { version, access, ..Catalog::default() };
+    let tasks = Arc::clone(&catalog.tasks);
+    let mut reduced = Catalog { version, access, tasks, ..Catalog::default() };
     let mut hidden = false;
     for (name, tables) in &catalog.tables {
         let is_known = catalog.databases.contains_key(name);

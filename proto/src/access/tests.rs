@@ -52,7 +52,8 @@ fn session(login: RoleId) -> Identity {
 }
 
 fn database(id: u32, owner: RoleId) -> Arc<Database> {
-    Arc::new(Database { id: DatabaseId(id), name: format!("d{id}"), ttl: None, owner })
+    let (id, name) = (DatabaseId(id), format!("d{id}"));
+    Arc::new(Database { id, name, ttl: None, owner, explicit: false })
 }
 
 /// A table with an integer key column `k0`.

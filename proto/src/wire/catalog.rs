@@ -13,6 +13,7 @@ use crate::placement::Placement;
 use crate::route::{PartitionMap, Route};
 use crate::schema::TableSchema;
 use crate::service::{Ddl, NewTable, TableChange};
+use crate::task::TaskChange;
 
 impl Wire for Database {
     type Message = pb::Database;
@@ -23,6 +24,7 @@ impl Wire for Database {
             name: self.name.clone(),
             ttl: self.ttl.as_ref().map(Wire::to_wire),
             owner: self.owner.0,
+            explicit: self.explicit,
         }
     }
 
@@ -32,6 +34,7 @@ impl Wire for Database {
             name: message.name,
             ttl: message.ttl.map(Wire::from_wire).transpose()?,
             owner: RoleId(message.owner),
+            explicit: message.explicit,
         })
     }
 }
@@ -200,6 +203,7 @@ impl Wire for Ddl {
                 let ttl = ttl.as_ref().map(Wire::to_wire);
                 Kind::AlterDatabase(pb::AlterDatabase { name, ttl })
             }
+            Self::MakeExplicit { name } => Kind::MakeExplicit(pb::MakeExplicit { name }),
             Self::DropDatabase { name, if_exists } => {
                 Kind::DropDatabase(pb::DropDatabase { name, if_exists })
             }
@@ -218,6 +222,7 @@ impl Wire for Ddl {
                 Kind::AlterTable(pb::AlterTable { database, name, change })
             }
             Self::Access(change) => Kind::Access(change.to_wire()),
+            Self::Task(change) => Kind::Task(change.to_wire()),
         };
         pb::Ddl { kind: Some(kind) }
     }
@@ -236,6 +241,7 @@ impl Wire for Ddl {
                 name: alter.name,
                 ttl: alter.ttl.map(Wire::from_wire).transpose()?,
             },
+            Kind::MakeExplicit(explicit) => Self::MakeExplicit { name: explicit.name },
             Kind::DropDatabase(drop) => {
                 Self::DropDatabase { name: drop.name, if_exists: drop.if_exists }
             }
@@ -257,6 +263,7 @@ impl Wire for Ddl {
                 change: required(alter.change, "change")?,
             },
             Kind::Access(change) => Self::Access(Box::new(AccessChange::from_wire(change)?)),
+            Kind::Task(change) => Self::Task(Box::new(TaskChange::from_wire(change)?)),
         })
     }
 }

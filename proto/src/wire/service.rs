@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
 use super::{Wire, all, ipc, missing, pb, required};
+use crate::cardinality::SeriesSketch;
 use crate::domain::Domains;
 use crate::error::Error;
 use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
@@ -232,6 +233,7 @@ impl Wire for ReplicaStatus {
             term: self.term,
             voters: self.voters.iter().map(|replica| replica.0).collect(),
             learners: self.learners.iter().map(|replica| replica.0).collect(),
+            series: self.series.as_deref().map(Wire::to_wire),
         }
     }
 
@@ -259,6 +261,7 @@ impl Wire for ReplicaStatus {
             term: message.term,
             voters: message.voters.into_iter().map(ReplicaId).collect(),
             learners: message.learners.into_iter().map(ReplicaId).collect(),
+            series: message.series.map(SeriesSketch::from_wire).transpose()?.map(Arc::new),
         })
     }
 }

@@ -241,7 +241,9 @@ fn ddl() -> impl Strategy<Value = Ddl> {
             }
         ),
         access::change().prop_map(|change| Ddl::Access(Box::new(change))),
+        task::change().prop_map(|change| Ddl::Task(Box::new(change))),
         (name(), option::of(duration())).prop_map(|(name, ttl)| Ddl::AlterDatabase { name, ttl }),
+        name().prop_map(|name| Ddl::MakeExplicit { name }),
         (name(), any::<bool>()).prop_map(|(name, if_exists)| Ddl::DropDatabase { name, if_exists }),
         (new_table(), any::<bool>()).prop_map(|(table, if_not_exists)| Ddl::CreateTable {
             table: Box::new(table),
@@ -349,8 +351,11 @@ fn command() -> impl Strategy<Value = Command> {
 }
 
 fn database() -> impl Strategy<Value = Database> {
-    (any::<u32>(), name(), option::of(duration()), any::<u32>()).prop_map(
-        |(id, name, ttl, owner)| Database { id: DatabaseId(id), name, ttl, owner: RoleId(owner) },
+    (any::<u32>(), name(), option::of(duration()), any::<u32>(), any::<bool>()).prop_map(
+        |(id, name, ttl, owner, explicit)| {
+            let (id, owner) = (DatabaseId(id), RoleId(owner));
+            Database { id, name, ttl, owner, explicit }
+        },
     )
 }
 
@@ -394,6 +399,7 @@ mod durable;
 mod history;
 mod load;
 mod services;
+mod task;
 
 round_trips! {
     values_survive: any_value();

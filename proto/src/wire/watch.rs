@@ -8,7 +8,7 @@
 //! A change is cut into parts of bounded size, the last of which carries the version; only then is the catalog complete
 //! again, and only then does [`Follower::take`] return it. Databases and tables that two catalogs share are shared
 //! pointers, so that finding the changes among ten thousand tables takes ten thousand comparisons of pointers. So are
-//! roles, grants, organisations and tokens, of which only those that changed are sent.
+//! roles, grants, organisations, tokens and tasks, of which only those that changed are sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use super::{Wire, pb};
 use crate::access::{Access, Grant, Org, Role, Secrets, Target, Token};
 use crate::catalog::{Catalog, Database, Table};
 use crate::error::Error;
-use crate::id::{OrgId, RoleId, TokenId};
+use crate::id::{OrgId, RoleId, TaskId, TokenId};
+use crate::task::TaskEntry;
 
 /// Size at which a part is closed. A table is never cut, so a part may be larger by one table: 4096 partitions are
 /// below 1 MiB.
@@ -34,10 +35,11 @@ pub fn parts_between(previous: Option<&Catalog>, current: &Catalog) -> Vec<pb::C
         let earlier = previous.map(|previous| previous.access.as_ref());
         put_access(&mut parts, earlier.unwrap_or(&nothing), &current.access);
     }
+    put_tasks(&mut parts, previous, current);
     parts.finish(current.version)
 }
 
-/// As [`parts_between`], without the access: for processes that check no rights and are to hold no secrets.
+/// As [`parts_between`], without access and tasks: for processes that check no rights and are to hold no secrets.
 pub fn public_parts_between(previous: Option<&Catalog>, current: &Catalog) -> Vec<pb::CatalogPart> {
     public_parts(previous, current).finish(current.version)
 }
@@ -73,6 +75,25 @@ fn public_parts(previous: Option<&Catalog>, current: &Catalog) -> Parts {
         }
     }
     parts
+}
+
+/// Adds tasks that differ between two catalogs.
+fn put_tasks(parts: &mut Parts, previous: Option<&Catalog>, current: &Catalog) {
+    let earlier = previous.map(|previous| &previous.tasks);
+    if earlier.is_some_and(|earlier| Arc::ptr_eq(earlier, &current.tasks)) {
+        return;
+    }
+    let gone = earlier.into_iter().flat_map(|earlier| earlier.keys());
+    for id in gone.filter(|id| !current.tasks.contains_key(*id)) {
+        parts.grow(5).tasks_gone.push(id.0);
+    }
+    for (id, entry) in current.tasks.iter() {
+        let twin = earlier.and_then(|earlier| earlier.get(id));
+        if !twin.is_some_and(|twin| same(twin, entry)) {
+            let message = entry.to_wire();
+            parts.grow(message.encoded_len()).tasks.push(message);
+        }
+    }
 }
 
 /// Adds what differs between two accesses.
@@ -205,6 +226,16 @@ impl Follower {
         }
         if let Some(part) = part.access {
             take_access(Arc::make_mut(&mut self.draft.access), part)?;
+        }
+        if !part.tasks_gone.is_empty() || !part.tasks.is_empty() {
+            let tasks = Arc::make_mut(&mut self.draft.tasks);
+            for id in part.tasks_gone {
+                tasks.remove(&TaskId(id));
+            }
+            for message in part.tasks {
+                let entry = TaskEntry::from_wire(message)?;
+                tasks.insert(entry.task.id, Arc::new(entry));
+            }
         }
         if part.version == 0 {
             return Ok(None);

@@ -13,12 +13,13 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use parking_lot::Mutex;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
+use partita_proto::cardinality::SeriesSketch;
 use partita_proto::service::ScanStats;
 
 use crate::error::{EngineError, Result};
 use crate::file::cache::Recent;
-use crate::file::{FileHandle, FileId};
-use crate::sizes::{BLOCK_BYTES, BLOCKS_KEY};
+use crate::file::{FileHandle, FileId, series};
+use crate::sizes::{BLOCK_BYTES, BLOCKS_KEY, SERIES_KEY};
 
 /// A file's footer and page index.
 #[derive(Debug)]
@@ -26,6 +27,15 @@ pub(crate) struct Footer {
     pub(crate) metadata: ArrowReaderMetadata,
     /// CRC32C of each block.
     pub(crate) blocks: Vec<u32>,
+}
+
+impl Footer {
+    /// The file's sketch of its series, if it has one.
+    pub(crate) fn series(&self) -> Option<SeriesSketch> {
+        let entries = self.metadata.metadata().file_metadata().key_value_metadata()?;
+        let entry = entries.iter().find(|entry| entry.key == SERIES_KEY)?;
+        series::of_text(entry.value.as_deref()?)
+    }
 }
 
 /// Cache of recently used footers.

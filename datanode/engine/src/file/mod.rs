@@ -1,9 +1,10 @@
 //! One immutable, sorted file of a partition: its metadata in the manifest, and its lifetime. The modules below store
-//! files, and read their footers and checked blocks.
+//! files, and read their footers, sketches and checked blocks.
 
 pub(crate) mod blocks;
 pub(crate) mod cache;
 pub(crate) mod footer;
+pub(crate) mod series;
 pub(crate) mod store;
 
 use std::sync::Arc;

@@ -26,6 +26,7 @@ use futures::TryStreamExt;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use parking_lot::{Mutex, RwLock};
+use partita_proto::cardinality::SeriesSketch;
 use partita_proto::clock::Clock;
 use partita_proto::id::Epoch;
 use partita_proto::key::Keys;
@@ -82,6 +83,8 @@ pub struct Partition {
     pub(crate) compaction_due: Mutex<Option<((u64, Aim), bool)>>,
     /// Epoch of the current range, and the clock's time in milliseconds at which a compaction first saw it.
     pub(crate) range_since: Mutex<Option<(Epoch, i64)>>,
+    /// Merged sketch of the series of the files, with the number of file changes for which it holds.
+    pub(crate) files_sketch: Mutex<Option<(u64, Arc<SeriesSketch>)>>,
     /// Times of the last flushes, on which the number of runs worth merging depends.
     pub(crate) flushes: Mutex<Flushes>,
     /// Reason why nothing may be changed any more.
@@ -180,6 +183,7 @@ impl Partition {
             kept: Mutex::new(None),
             compaction_due: Mutex::new(None),
             range_since: Mutex::new(None),
+            files_sketch: Mutex::new(None),
             flushes: Mutex::default(),
             stopped: Mutex::new(None),
         }))

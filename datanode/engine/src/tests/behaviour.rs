@@ -103,6 +103,29 @@ async fn an_append_table_keeps_equal_rows_and_refuses_deletes() {
 }
 
 #[tokio::test]
+async fn series_are_counted_from_footers_and_memtables() {
+    async fn counts(fixture: &Fixture) -> (u64, u64, u64) {
+        let figures = fixture.partition.series_sketch().await.unwrap().cardinality();
+        (figures.tag_sets, figures.series, figures.unsketched)
+    }
+    let mut fixture = Fixture::series(last_non_null()).await;
+    assert_eq!(counts(&fixture).await, (0, 0, 0));
+    fixture.put(&ALL[..3], &[row("g", 0, 1), row("h", 0, 1)]);
+    assert_eq!(counts(&fixture).await, (2, 2, 0));
+    fixture.flush().await.unwrap();
+    assert_eq!(counts(&fixture).await, (2, 2, 0));
+    fixture.put(&["host", "ts", "b"], &[vec![text("h"), ts(1), text("x")]]);
+    assert_eq!(counts(&fixture).await, (2, 3, 0), "the same series, and another field");
+    fixture.flush().await.unwrap();
+    fixture.reopen().await;
+    assert_eq!(counts(&fixture).await, (2, 3, 0));
+    fixture.write(WriteKind::Delete, &["host", "ts"], &[vec![text("g"), ts(0)]]);
+    fixture.flush().await.unwrap();
+    fixture.partition.compact(true).await.unwrap();
+    assert_eq!(counts(&fixture).await, (1, 2, 0), "compaction forgets what was deleted");
+}
+
+#[tokio::test]
 async fn expired_rows_are_hidden_at_once_and_their_files_dropped_later() {
     let mut options = last_row();
     options.ttl = Some(std::time::Duration::from_secs(3600));

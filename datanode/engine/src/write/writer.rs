@@ -3,6 +3,7 @@
 //! The layout of a file: pages of about [`PAGE_ROWS`](crate::sizes::PAGE_ROWS) rows, row groups of about
 //! [`ROW_GROUP_ROWS`]; integers and times delta-encoded, strings with a dictionary; statistics for each page and
 //! column. Blocks of 64 KiB up to the end of the last row group are checksummed; their CRC32C are kept in the footer.
+//! The footer also has a sketch of the file's series ([`series`]).
 //! The rest (page index, footer) has one checksum, kept in the manifest. So no byte of a file is ever decoded
 //! unchecked, and a point query checks only what it reads.
 
@@ -11,14 +12,15 @@ use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
+use partita_proto::cardinality::SeriesSketch;
 use partita_proto::range::Bound;
 
 use crate::error::{EngineError, Result};
-use crate::file::{FileId, FileMeta};
+use crate::file::{FileId, FileMeta, series};
 use crate::parquet::row_group::{GroupWriter, Purpose};
 use crate::rows::layout::Layout;
 use crate::rows::run::{needs_op, seq_span, span, ticks, tombstones};
-use crate::sizes::{BLOCKS_KEY, ROW_GROUP_ROWS};
+use crate::sizes::{BLOCKS_KEY, ROW_GROUP_ROWS, SERIES_KEY};
 use crate::write::sink::Sink;
 
 /// Writes one file.
@@ -35,6 +37,7 @@ pub(crate) struct FileWriter {
     seq: Option<(u64, u64)>,
     tombstones: u64,
     has_op: bool,
+    series: SeriesSketch,
 }
 
 impl FileWriter {
@@ -60,6 +63,7 @@ impl FileWriter {
             seq: None,
             tombstones: 0,
             has_op: false,
+            series: SeriesSketch::default(),
         })
     }
 
@@ -90,6 +94,7 @@ impl FileWriter {
         self.seq = union(self.seq, seq_span(batch));
         self.tombstones += tombstones(batch) as u64;
         self.has_op |= needs_op(batch);
+        self.series.add_rows(&layout.config.schema, batch)?;
         self.groups.write(batch).map_err(failed)
     }
 
@@ -109,6 +114,11 @@ impl FileWriter {
         let sums = writer.inner_mut().begin_tail();
         let text = sums.iter().map(|sum| format!("{sum:08x}")).collect::<String>();
         writer.append_key_value_metadata(KeyValue::new(BLOCKS_KEY.to_owned(), text));
+        if layout.time.is_some()
+            && let Some(text) = series::to_text(&self.series)
+        {
+            writer.append_key_value_metadata(KeyValue::new(SERIES_KEY.to_owned(), text));
+        }
         let sink = self.groups.writer.into_inner().map_err(failed)?;
         let written = sink.finish().map_err(|error| failed(error.into()))?;
         let decode = |key: &Bytes| -> Result<Bound> { Ok(layout.codec.decode(key)?) };

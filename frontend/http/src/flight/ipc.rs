@@ -195,6 +195,10 @@ impl Walk {
             Some(64) => 8,
             _ => return malformed("a dictionary has no index type"),
         };
+        // Arrow reads each dictionary by the first field that has it.
+        if self.dictionaries.get(&dictionary.id()).is_some_and(|earlier| *earlier != nodes) {
+            return malformed(format!("dictionary {} has values of two types", dictionary.id()));
+        }
         self.dictionaries.insert(dictionary.id(), nodes);
         Ok(vec![Node::of(2, width)])
     }
@@ -444,7 +448,7 @@ mod tests {
         ArrayRef, AsArray, BooleanArray, DictionaryArray, Int64Array, ListArray, StringArray,
         StringViewArray, StructArray, TimestampNanosecondArray,
     };
-    use arrow::datatypes::{DataType, Field, Int32Type};
+    use arrow::datatypes::{DataType, Field, Int32Type, Schema};
     use arrow::ipc::writer::IpcWriteOptions;
     use arrow::record_batch::RecordBatch;
     use arrow_flight::decode::FlightRecordBatchStream;
@@ -531,6 +535,25 @@ mod tests {
         all[0] = schema[0].clone();
         all.remove(1);
         assert!(read(all).await.unwrap_err().contains("nodes, but the schema requires 1"));
+    }
+
+    /// The message of a schema whose only column has lists within each other.
+    async fn nested(levels: usize) -> FlightData {
+        let list = |inner: DataType, _| DataType::List(Arc::new(Field::new("l", inner, true)));
+        let column = Field::new("c", (0..levels).fold(DataType::Int64, list), true);
+        let schema = Arc::new(Schema::new(vec![column]));
+        let no_rows = futures::stream::empty::<Result<RecordBatch, FlightError>>();
+        let encoder = FlightDataEncoderBuilder::new().with_schema(schema);
+        encoder.build(no_rows).try_collect::<Vec<_>>().await.unwrap().remove(0)
+    }
+
+    #[tokio::test]
+    async fn nested_types_have_a_bounded_depth() {
+        assert!(Check::default().admit(nested(32).await).is_ok());
+        for levels in [33, 62, 63, 1000] {
+            let refused = Check::default().admit(nested(levels).await);
+            assert!(refused.is_err(), "{levels}");
+        }
     }
 
     #[test]

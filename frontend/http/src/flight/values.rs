@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use futures::StreamExt;
 use partita_frontend::{Output, SqlError};
@@ -31,8 +32,8 @@ pub(crate) fn values(
         .iter()
         .zip(types)
         .map(|(column, target)| match target {
-            DataType::Null => Ok(Arc::clone(column)),
-            _ => cast(column, target),
+            DataType::Null => in_utc(column),
+            _ => cast(&in_utc(column)?, target),
         })
         .collect::<Result<Vec<_>, _>>()
         .map_err(arrow_status)?;
@@ -48,6 +49,16 @@ pub(crate) fn values(
                 .collect()
         })
         .collect()
+}
+
+/// The same instants in UTC. Arrow panics where the local time in another zone lies beyond its calendar.
+fn in_utc(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    match column.data_type() {
+        DataType::Timestamp(unit, Some(_)) => {
+            cast(column, &DataType::Timestamp(*unit, Some("UTC".into())))
+        }
+        _ => Ok(Arc::clone(column)),
+    }
 }
 
 /// Affected rows as Flight SQL counts them: -1 when the number is unknown.
@@ -70,4 +81,25 @@ pub(crate) async fn finish(outputs: Vec<Output>) -> Result<i64, SqlError> {
         }
     }
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::TimestampMicrosecondArray;
+
+    use super::*;
+
+    /// Microseconds of the last second that Arrow's calendar has, in the year 262142.
+    const LAST: i64 = 8_210_266_876_799_000_000;
+
+    #[test]
+    fn times_at_the_end_of_the_calendar_are_bound_in_any_zone() {
+        // The last hour of the calendar in UTC is already beyond it farther east.
+        let times = TimestampMicrosecondArray::from(vec![LAST]).with_timezone("+14:00");
+        let batch = RecordBatch::try_from_iter([("a", Arc::new(times) as ArrayRef)]).unwrap();
+        for target in [DataType::Date32, DataType::Null, DataType::Utf8] {
+            let bound = values(&batch, std::slice::from_ref(&target)).unwrap();
+            assert!(!bound[0][0].is_null(), "{target}");
+        }
+    }
 }

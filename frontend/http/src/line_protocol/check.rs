@@ -4,6 +4,7 @@
 //! - name a tag or a field twice, give both the same name, or use `time` or the time index's name;
 //! - have a value of another type than its column (narrower columns, made by SQL, accept values that fit);
 //! - have a column that a table made by SQL lacks, or omit one that must not be NULL;
+//! - have a time outside the table's retention;
 //! - take the table over its limit of columns.
 
 use std::borrow::Cow;
@@ -34,10 +35,21 @@ pub(super) struct Limits<'a> {
     pub(super) time_column: &'a str,
     pub(super) columns_max: usize,
     pub(super) string_bytes_max: usize,
+    /// True if the database has an explicit schema: measurements and columns were made ahead.
+    pub(super) explicit: bool,
 }
 
 fn conflict<T>(name: &str, expected: &str, got: &str) -> Result<T, Refusal> {
     schema(format!("invalid column type for column '{name}', expected {expected}, got {got}"))
+}
+
+/// A value of another type than the explicit schema has, in InfluxDB's words.
+fn mismatch<T>(name: &str, expected: Option<FieldType>, got: FieldType) -> Result<T, Refusal> {
+    let expected = expected.map_or("another type", FieldType::schema_name);
+    schema(format!(
+        "field type mismatch with schema: field type for '{name}' got {} but expected {expected}",
+        got.schema_name()
+    ))
 }
 
 fn check_name(rows: &Rows<'_>, limits: &Limits<'_>, kind: &str, name: &str) -> Result<(), Refusal> {
@@ -56,11 +68,19 @@ fn check_name(rows: &Rows<'_>, limits: &Limits<'_>, kind: &str, name: &str) -> R
 }
 
 /// The table's column with a name; an error if the table has none and accepts no new ones.
-fn column_of<'r>(rows: &'r Rows<'_>, name: &str) -> Result<Option<&'r Column>, Refusal> {
+fn column_of<'r>(
+    rows: &'r Rows<'_>,
+    limits: &Limits<'_>,
+    (kind, name): (&str, &str),
+) -> Result<Option<&'r Column>, Refusal> {
     let Some(table) = &rows.table else { return Ok(None) };
     match table.schema.column(name) {
         Some(column) => Ok(Some(column)),
         None if table.schema.schema_on_write => Ok(None),
+        None if limits.explicit => schema(format!(
+            "{kind} '{name}' of measurement \"{}\" not allowed by schema",
+            table.name
+        )),
         None => schema(format!(
             "table \"{}\" has no column \"{name}\" and does not accept new columns; add it with \
              ALTER TABLE",
@@ -84,8 +104,11 @@ fn type_name(column: &Column) -> String {
 }
 
 /// Checks that a table can be written by line protocol at all.
-pub(super) fn check_table(rows: &Rows<'_>) -> Result<(), Refusal> {
+pub(super) fn check_table(rows: &Rows<'_>, limits: &Limits<'_>) -> Result<(), Refusal> {
     match &rows.table {
+        None if limits.explicit => {
+            schema(format!("measurement \"{}\" not allowed by schema", rows.name))
+        }
         None => match validate_name("table", &rows.name) {
             Ok(()) => Ok(()),
             Err(error) => schema(error.to_string()),
@@ -96,6 +119,20 @@ pub(super) fn check_table(rows: &Rows<'_>) -> Result<(), Refusal> {
         )),
         Some(_) => Ok(()),
     }
+}
+
+/// Checks that a line's time is inside the retention of its table.
+pub(super) fn check_time(rows: &Rows<'_>, time: i64) -> Result<(), Refusal> {
+    if time >= rows.oldest {
+        return Ok(());
+    }
+    Err((
+        Kind::Retention,
+        format!(
+            "the time {time} is outside the retention of table \"{}\", which begins at {}",
+            rows.name, rows.oldest
+        ),
+    ))
 }
 
 /// Checks the tags of a new series. Returns the number of columns that they add.
@@ -124,7 +161,7 @@ pub(super) fn check_tags(
         if let Some(&field) = rows.field_by_name.get(name) {
             return conflict(name, rows.fields[field].field_type.influx(), INFLUX_TAG);
         }
-        match column_of(rows, name)? {
+        match column_of(rows, limits, ("tag", name))? {
             None => added += 1,
             Some(column) if column.generated.is_some() => return generated(name),
             Some(column)
@@ -163,12 +200,15 @@ pub(super) fn check_new_field(
     if rows.tag_by_name.contains_key(name) {
         return conflict(name, INFLUX_TAG, got.influx());
     }
-    let Some(column) = column_of(rows, name)? else { return Ok(None) };
+    let Some(column) = column_of(rows, limits, ("field", name))? else { return Ok(None) };
     if column.generated.is_some() {
         return generated(name);
     }
     // A key column of another type than string cannot be a tag of line protocol; it is written as a field.
     let string_tag = column.semantic == Semantic::Tag && column.column_type == ColumnType::String;
+    if limits.explicit && column.semantic == Semantic::Field && !takes(column.column_type, got) {
+        return mismatch(name, FieldType::of_column(column.column_type), got);
+    }
     if string_tag || !takes(column.column_type, got) {
         return conflict(name, &type_name(column), got.influx());
     }
@@ -198,6 +238,9 @@ pub(super) fn check_value(
     value: Value<'_>,
 ) -> Result<(), Refusal> {
     let got = FieldType::of(value);
+    if got != expected && limits.explicit {
+        return mismatch(name, Some(expected), got);
+    }
     if got != expected {
         return conflict(name, expected.influx(), got.influx());
     }

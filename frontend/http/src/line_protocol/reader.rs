@@ -17,7 +17,8 @@ use std::hash::BuildHasher;
 use arrow::error::ArrowError;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use memchr::{memchr, memchr_iter};
-use partita_proto::catalog::Catalog;
+use partita_proto::catalog::{Catalog, Table};
+use partita_proto::retention::{oldest_ns, table_ttl};
 use partita_proto::schema::COLUMNS_MAX;
 
 use super::check::{self, Limits};
@@ -78,6 +79,13 @@ pub fn read(text: &str, options: &ReadOptions<'_>) -> Result<Lines, ArrowError> 
         };
     }
     reader.finish()
+}
+
+/// The oldest time that lines of a table may have, in nanoseconds; `None`: a table that does not exist yet.
+fn oldest(options: &ReadOptions<'_>, table: Option<&Table>) -> i64 {
+    let database = options.catalog.databases.get(options.database);
+    let schema = table.map(|table| table.schema.as_ref());
+    oldest_ns(options.now, table_ttl(database.and_then(|database| database.ttl), schema))
 }
 
 enum Refused {
@@ -144,6 +152,11 @@ impl<'a> Reader<'a> {
                 time_column: options.time_column,
                 columns_max: options.columns_max.min(COLUMNS_MAX),
                 string_bytes_max: options.string_bytes_max,
+                explicit: options
+                    .catalog
+                    .databases
+                    .get(options.database)
+                    .is_some_and(|database| database.explicit),
             },
             now: options.precision.truncate(options.now),
             tables: Vec::new(),
@@ -375,11 +388,13 @@ impl<'a> Reader<'a> {
             (None, name) => {
                 let name = name.clone().unwrap_or_default();
                 let existing = self.options.catalog.table(self.options.database, &name).cloned();
-                let rows = Rows::new(name, existing);
-                check::check_table(&rows)?;
+                let mut rows = Rows::new(name, existing);
+                rows.oldest = oldest(self.options, rows.table.as_deref());
+                check::check_table(&rows, &self.limits)?;
                 candidate.insert(rows)
             }
         };
+        check::check_time(rows, time)?;
         check_line(
             rows,
             &self.limits,

@@ -18,6 +18,24 @@ pub enum Kind {
     ColumnLimit,
     /// The writer may not write to the table.
     Denied,
+    /// Its time is outside the retention of its table.
+    Retention,
+    /// It would create more series than its organisation may have.
+    SeriesLimit,
+}
+
+impl Kind {
+    /// Word for the kind in `sys.rejected_points`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Syntax => "syntax",
+            Self::Schema => "schema",
+            Self::ColumnLimit => "columns",
+            Self::Denied => "denied",
+            Self::Retention => "retention",
+            Self::SeriesLimit => "series",
+        }
+    }
 }
 
 /// A rejected line.

@@ -53,6 +53,23 @@ impl FieldType {
         }
     }
 
+    /// The type of lines that a column has; `None` for types that only SQL has.
+    pub(super) fn of_column(column_type: ColumnType) -> Option<Self> {
+        let types = [Self::Float, Self::Integer, Self::Unsigned, Self::Boolean, Self::String];
+        types.into_iter().find(|candidate| candidate.column_type() == column_type)
+    }
+
+    /// Name of the type in messages about explicit schemas.
+    pub(super) fn schema_name(self) -> &'static str {
+        match self {
+            Self::Float => "Float",
+            Self::Integer => "Integer",
+            Self::Unsigned => "Unsigned",
+            Self::Boolean => "Boolean",
+            Self::String => "String",
+        }
+    }
+
     /// InfluxDB's name of the type, which its clients search for in messages.
     pub(super) fn influx(self) -> &'static str {
         match self {
@@ -212,6 +229,8 @@ pub(super) struct Rows<'a> {
     pub(super) first_start: usize,
     /// Columns that every line must have: NOT NULL, without a default.
     pub(super) required: Vec<String>,
+    /// The oldest time inside the retention, in nanoseconds.
+    pub(super) oldest: i64,
 }
 
 /// A measurement's rows as a batch.
@@ -258,6 +277,7 @@ impl<'a> Rows<'a> {
             times: Vec::new(),
             first_start: 0,
             required,
+            oldest: i64::MIN,
         }
     }
 

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, TimestampNanosecondType, UInt64Type};
 use influxdb_line_protocol::{FieldValue, parse_lines};
-use partita_proto::catalog::Catalog;
+use partita_proto::catalog::{Catalog, Database};
+use partita_proto::wire::{Wire, pb};
 use proptest::prelude::*;
 
 use super::*;
@@ -329,6 +331,28 @@ fn the_column_limit_counts_the_time() {
     assert_eq!((lines.accepted, lines.rejected), (2, 1));
     // Far too many do not make the reader quadratic.
     assert_eq!(only_rejection(&format!("m {} 1", fields(200_000))).kind, Kind::ColumnLimit);
+}
+
+#[test]
+fn lines_outside_the_retention_are_rejected() {
+    let mut catalog = Catalog::default();
+    let form = pb::Database {
+        id: 1,
+        name: "public".to_owned(),
+        ttl: Some(Duration::from_secs(3600).to_wire()),
+        ..pb::Database::default()
+    };
+    let database = Database::from_wire(form).unwrap();
+    catalog.databases.insert("public".to_owned(), Arc::new(database));
+    let oldest = NOW - 3_600_000_000_000;
+    let text = format!("m v=1 {oldest}\nm v=2 {}\nn v=3 {}\nm v=4\n", oldest - 1, oldest - 1);
+    let lines = read(&text, &options(&catalog)).unwrap();
+    assert_eq!((lines.accepted, lines.rejected, lines.tables.len()), (2, 2, 1));
+    assert!(lines.rejections.iter().all(|rejection| rejection.kind == Kind::Retention));
+    assert!(lines.rejections[0].message.contains("outside the retention of table \"m\""));
+    // The time is also checked after lines whose series is the same.
+    let unlimited = read_text(&text);
+    assert_eq!((unlimited.accepted, unlimited.rejected), (4, 0));
 }
 
 #[test]

@@ -21,12 +21,12 @@ use partita_frontend::access::authenticator::verifier_of;
 use partita_frontend::fake::Fake;
 use partita_heatmap::{History, Key, Metric, PartitionLoad as Drawn, Report, Shares, View};
 use partita_proto::access::{
-    Access, Action, Actions, Grant, GrantEntry, Grantee, Mode, Permission, Role, Scope, Target,
-    Token, Verifier,
+    Access, Action, Actions, Grant, GrantEntry, Grantee, Mode, Org, Permission, Profile, Role,
+    Scope, Target, Token, Verifier,
 };
 use partita_proto::catalog::Catalog;
 use partita_proto::health::{Ailment, Health};
-use partita_proto::id::{BOOTSTRAP_ROLE, RoleId, TokenId};
+use partita_proto::id::{BOOTSTRAP_ROLE, OrgId, RoleId, TokenId};
 use partita_proto::load::PartitionLoad;
 use partita_tls::rustls::crypto::ring;
 use partita_tls::rustls::pki_types::pem::PemObject;
@@ -213,40 +213,156 @@ fn statuses(route: &Route) -> [u16; 4] {
         Endpoint::HeatmapJson | Endpoint::HeatmapSvg | Endpoint::HeatmapPng => [401, 200, 404, 200],
         // Of HTTP; gRPC has statuses of its own.
         Endpoint::Flight => [200; 4],
+        Endpoint::SetupAllowed => [200; 4],
+        // It was done.
+        Endpoint::SetUp => [422; 4],
+        Endpoint::Orgs | Endpoint::Buckets | Endpoint::Authorizations | Endpoint::Databases => {
+            [401, 200, 200, 200]
+        }
+        Endpoint::CreateOrg | Endpoint::CreateBucket => [401, 403, 403, 201],
+        Endpoint::Org | Endpoint::ChangeOrg => [401, 404, 404, 200],
+        Endpoint::DropOrg | Endpoint::DropAuthorization => [401, 404, 404, 204],
+        Endpoint::Bucket | Endpoint::Schemas | Endpoint::Schema => [401, 200, 404, 200],
+        Endpoint::ChangeBucket | Endpoint::ChangeSchema => [401, 403, 404, 200],
+        Endpoint::DropBucket | Endpoint::Delete => [401, 403, 404, 204],
+        Endpoint::CreateSchema => [401, 403, 404, 201],
+        // Everybody may make tokens with a part of the own rights.
+        Endpoint::CreateAuthorization => [401, 201, 201, 201],
+        Endpoint::Authorization | Endpoint::ChangeAuthorization => [401, 404, 404, 200],
+        Endpoint::CreateDatabase => [401, 403, 403, 200],
+        Endpoint::ChangeDatabase
+        | Endpoint::DropDatabase
+        | Endpoint::CreateTable
+        | Endpoint::DropTable => [401, 403, 404, 200],
+        // The superuser sees that others have used the name.
+        Endpoint::CreateToken | Endpoint::CreateAdminToken => [401, 201, 201, 409],
+        Endpoint::DropToken => [401, 404, 404, 404],
     }
 }
 
-fn address_of(route: &Route) -> String {
+/// An organisation of the table of routes.
+const ORG: &str = "00000000000000aa";
+/// The columns of the measurement m of database e.
+const COLUMNS: &str =
+    r#"[{"name":"time","type":"timestamp"},{"name":"v","type":"field","dataType":"float"}]"#;
+
+/// Body of a request.
+fn body_of(route: &Route) -> Vec<u8> {
+    let text = match route.endpoint {
+        Endpoint::WriteV1 | Endpoint::WriteV2 | Endpoint::WriteV3 => {
+            "home,room=k t=1 1\n".to_owned()
+        }
+        // An empty message.
+        Endpoint::Flight => "\0\0\0\0\0".to_owned(),
+        Endpoint::CreateOrg => json!({"name": "acme"}).to_string(),
+        Endpoint::ChangeOrg => json!({"name": "renamed"}).to_string(),
+        Endpoint::CreateBucket => json!({"name": "made by buckets"}).to_string(),
+        Endpoint::ChangeBucket => {
+            json!({"retentionRules": [{"type": "expire", "everySeconds": 3600}]}).to_string()
+        }
+        Endpoint::CreateSchema => format!("{{\"name\":\"n\",\"columns\":{COLUMNS}}}"),
+        Endpoint::ChangeSchema => format!("{{\"columns\":{COLUMNS}}}"),
+        Endpoint::CreateAuthorization => {
+            json!({"permissions": [{"action": "read", "resource": {"type": "buckets"}}]})
+                .to_string()
+        }
+        Endpoint::ChangeAuthorization => json!({"status": "inactive"}).to_string(),
+        Endpoint::Delete => {
+            let (start, stop) = ("1970-01-01T00:00:00Z", "1970-01-02T00:00:00Z");
+            json!({"start": start, "stop": stop}).to_string()
+        }
+        Endpoint::CreateDatabase => json!({"db": "made"}).to_string(),
+        Endpoint::ChangeDatabase => json!({"db": "e", "retention_period": "1d"}).to_string(),
+        Endpoint::CreateTable => {
+            let fields = json!([{"name": "v", "type": "float64"}]);
+            json!({"db": "e", "table": "t", "tags": ["a"], "fields": fields}).to_string()
+        }
+        Endpoint::CreateToken => {
+            let permission =
+                json!({"resource_type": "db", "resource_names": ["*"], "actions": ["read"]});
+            json!({"token_name": "some", "permissions": [permission]}).to_string()
+        }
+        _ => String::new(),
+    };
+    text.into_bytes()
+}
+
+/// Makes what the table of routes names: an organisation, and databases d and e, which the reader may read. Returns the
+/// ids of the databases and of the measurement in e.
+async fn named_objects(api: &Api) -> [String; 3] {
+    let root = [("authorization", "Token root-token")];
+    let id = OrgId::new(0xaa).unwrap();
+    let org = Org { id, name: "old".to_owned(), series_max: None, profile: Profile::default() };
+    api.fake.edit_access(|access| access.put_org(org));
+    for name in ["d", "e"] {
+        let body =
+            json!({"name": name, "schemaType": if name == "e" { "explicit" } else { "implicit" }});
+        let (status, _, body) =
+            api.send_as("POST", "/api/v2/buckets", &root, body.to_string()).await;
+        assert_eq!(status, 201, "{body}");
+    }
+    let catalog = api.fake.catalog();
+    let ids = ["d", "e"].map(|name| catalog.databases[name].id);
+    let [d, e] = ids.map(|id| format!("{:016x}", id.0));
+    let schemas = format!("/api/v2/buckets/{e}/schema/measurements");
+    let body = format!("{{\"name\":\"m\",\"columns\":{COLUMNS}}}");
+    let (status, _, body) = api.send_as("POST", &schemas, &root, body).await;
+    assert_eq!(status, 201, "{body}");
+    let schema: Value = serde_json::from_str(&body).unwrap();
+    api.fake.edit_access(|access| {
+        for id in ids {
+            grant(access, Target::Database(id), READER, &[Action::Select]);
+        }
+    });
+    // The frontend follows the catalog, and a write waits for it.
+    let reader = [("authorization", "Token reader-token")];
+    let deadline = Instant::now() + PATIENCE;
+    while api.send_as("GET", &schemas, &reader, Body::empty()).await.0 != 200 {
+        assert!(Instant::now() < deadline, "the grants do not arrive");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    [d, e, schema["id"].as_str().unwrap().to_owned()]
+}
+
+fn address_of(route: &Route, [d, e, measurement]: &[String; 3]) -> String {
+    let id: &str = match route.endpoint {
+        Endpoint::Bucket | Endpoint::ChangeBucket | Endpoint::DropBucket => d,
+        Endpoint::Org | Endpoint::ChangeOrg | Endpoint::DropOrg => ORG,
+        // The writer's token.
+        Endpoint::Authorization | Endpoint::ChangeAuthorization | Endpoint::DropAuthorization => {
+            "0000000000000005"
+        }
+        _ => e,
+    };
+    let path = route.path.replace("{id}", id).replace("{measurement}", measurement);
     let query = match route.endpoint {
+        Endpoint::Delete => "?bucket=b",
+        Endpoint::DropDatabase => "?db=e",
+        Endpoint::DropTable => "?db=e&table=m",
+        Endpoint::DropToken => "?token_name=no",
         Endpoint::WriteV1 | Endpoint::WriteV2 | Endpoint::WriteV3 => "?bucket=b&db=b&precision=ns",
         Endpoint::QuerySql => "?db=b&q=SELECT+count(*)+FROM+home",
         Endpoint::Sql => "?db=b&sql=SELECT+count(*)+FROM+home",
         Endpoint::HeatmapJson | Endpoint::HeatmapSvg | Endpoint::HeatmapPng => "?table=b.home",
         _ => "",
     };
-    format!("{}{query}", route.path)
+    format!("{path}{query}")
 }
 
 #[tokio::test]
 async fn every_route_is_for_those_that_the_table_names() {
     let api = secured().await;
+    let ids = named_objects(&api).await;
     for route in ROUTES {
         for method in route.methods {
             for (position, (client, header)) in CLIENTS.into_iter().enumerate() {
                 let mut headers: Vec<_> =
                     header.map(|header| ("authorization", header)).into_iter().collect();
-                let body = match route.endpoint {
-                    Endpoint::WriteV1 | Endpoint::WriteV2 | Endpoint::WriteV3 => {
-                        b"home,room=k t=1 1\n".to_vec()
-                    }
-                    // An empty message.
-                    Endpoint::Flight => vec![0; 5],
-                    _ => Vec::new(),
-                };
+                let body = body_of(route);
                 if route.endpoint == Endpoint::Flight {
                     headers.push(("content-type", "application/grpc"));
                 }
-                let address = address_of(route);
+                let address = address_of(route, &ids);
                 let (status, answer, body) = api.send_as(method, &address, &headers, body).await;
                 let context = format!("{method} {address} for {client}: {body}");
                 assert_eq!(status, statuses(route)[position.saturating_sub(2)], "{context}");
@@ -527,6 +643,36 @@ async fn lines_of_other_tables_are_rejected_and_the_rest_is_stored() {
     let root = [("authorization", "Token root-token")];
     let count = "/v1/sql?db=b&format=csv&sql=SELECT+count(*)+FROM+home";
     assert_eq!(api.send_as("GET", count, &root, Body::empty()).await.2.trim(), "3");
+}
+
+#[tokio::test]
+async fn the_audit_has_the_clients_of_requests_and_their_addresses() {
+    let api = secured().await;
+    let write = async |header: &str| {
+        let headers = [("authorization", header)];
+        api.send_as("POST", "/api/v2/write?bucket=c", &headers, "fresh t=1 1\n").await.0
+    };
+    assert_eq!(write("Token stranger-token").await, 204);
+    for _ in 0..3 {
+        assert_eq!(write("Bearer old-token").await, 401);
+    }
+    assert_eq!(write("Token root-token").await, 204);
+    let root = [("authorization", "Token root-token")];
+    let count = async |condition: &str| {
+        let sql = format!(
+            "SELECT sum(count) FROM sys.audit WHERE door = 'http' AND peer LIKE '10.%' AND {condition}"
+        );
+        let sql: String = form_urlencoded::byte_serialize(sql.as_bytes()).collect();
+        let uri = format!("/v1/sql?format=csv&sql={sql}");
+        api.send_as("GET", &uri, &root, Body::empty()).await.2.trim().to_owned()
+    };
+    let table = "action = 'CREATE TABLE' AND object = 'table fresh' AND database = 'c'";
+    let stranger = "\"user\" = 'stranger' AND token_id = '0000000000000004'";
+    assert_eq!(count(&format!("{table} AND {stranger}")).await, "1");
+    let sign_in = "action = 'SIGN IN' AND outcome = 'done'";
+    assert_eq!(count(&format!("{sign_in} AND {stranger}")).await, "1");
+    let expired = "action = 'SIGN IN' AND outcome = 'failed' AND token_id = '0000000000000002'";
+    assert_eq!(count(expired).await, "3");
 }
 
 #[tokio::test]

@@ -263,6 +263,35 @@ async fn everything_wrong_is_refused_with_the_same_error() {
 }
 
 #[tokio::test]
+async fn sign_ins_and_changes_are_recorded_with_the_address() {
+    let door = Door::open(8).await;
+    close(&door);
+    refusal(enter(&door, "ann", "wrong").await);
+    refusal(enter(&door, "a secret in the wrong place", "wrong").await);
+    let client = enter(&door, "partita", "first").await.unwrap();
+    client.batch_execute("CREATE DATABASE d").await.unwrap();
+    let entries = door.frontend.audit().entries();
+    let found: Vec<String> = entries
+        .iter()
+        .map(|entry| {
+            let user = entry.user.as_deref().unwrap_or("-");
+            let peer = entry.peer.map(|peer| peer.to_string()).unwrap_or_default();
+            let (door, outcome) = (entry.door.name(), entry.outcome.name());
+            format!("{user} {} {outcome} {door} {peer}", entry.action)
+        })
+        .collect();
+    for expected in [
+        "ann SIGN IN failed postgres 127.0.0.1",
+        "- SIGN IN failed postgres 127.0.0.1",
+        "partita SIGN IN done postgres 127.0.0.1",
+        "partita CREATE DATABASE done postgres 127.0.0.1",
+    ] {
+        assert!(found.iter().any(|line| line == expected), "{expected}: {found:#?}");
+    }
+    assert!(!format!("{entries:?}").contains("wrong place"));
+}
+
+#[tokio::test]
 async fn failures_are_delayed_and_then_refused() {
     let door = Door::open(32).await;
     close(&door);

@@ -75,6 +75,10 @@ fn each_statement_has_its_tag() {
         ("CREATE TOKEN WITH (ALL)", "CREATE TOKEN"),
         ("ALTER TOKEN '00000000000000ab' (DISABLED)", "ALTER TOKEN"),
         ("DROP TOKEN '00000000000000ab'", "DROP TOKEN"),
+        ("CREATE ORGANISATION a PROFILE free SERIES LIMIT 25", "CREATE ORGANISATION"),
+        ("ALTER ORG a RENAME TO b", "ALTER ORGANISATION"),
+        ("ALTER ORG a SERIES LIMIT NONE", "ALTER ORGANISATION"),
+        ("DROP ORGANIZATION IF EXISTS a", "DROP ORGANISATION"),
         ("SHOW GRANTS FOR a", "SHOW"),
         ("SHOW TOKENS", "SHOW"),
         ("SET ROLE a", "SET"),
@@ -400,5 +404,28 @@ fn long_lists_of_roles_end() {
         format!("CREATE ROLE x IN ROLE {names}"),
     ] {
         assert!(parse(&sql).is_ok());
+    }
+}
+
+#[test]
+fn organisations_have_limits() {
+    let AccessStatement::CreateOrg { name, options } =
+        access("CREATE ORG acme SERIES LIMIT 25 PROFILE PAYG")
+    else {
+        panic!()
+    };
+    assert_eq!(name, "acme");
+    let profile = Some(partita_proto::access::Profile::Payg);
+    assert_eq!((options.profile, options.series_max), (profile, Some(Some(25))));
+    for sql in [
+        "CREATE ORG",
+        "CREATE ORG a PROFILE gold",
+        "CREATE ORG a SERIES LIMIT",
+        "CREATE ORG a PROFILE free PROFILE payg",
+        "ALTER ORG a",
+        "ALTER ORG a RENAME b",
+        "DROP ORG a, b",
+    ] {
+        assert!(one(sql).is_err(), "{sql}");
     }
 }

@@ -8,8 +8,8 @@ use partita_proto::service::{AdminOrder, TableChange};
 use super::{made, one};
 use crate::parse;
 use crate::statement::{
-    Admin, AlterChange, AlterTable, CopyColumns, CopyFormat, CopyHeader, Fetch, InsertSource, Set,
-    SetValue, Show, Statement, TableName, Transaction,
+    Admin, AlterChange, AlterTable, CopyColumns, CopyFormat, CopyHeader, Fetch, InsertSource,
+    SeriesCardinality, Set, SetValue, Show, Statement, TableName, Transaction,
 };
 
 #[track_caller]
@@ -249,6 +249,36 @@ fn show_shows_many_things() {
     ] {
         assert_eq!(show(sql), expected, "{sql}");
     }
+}
+
+#[test]
+fn the_cardinality_of_series_is_shown_for_a_database_or_a_table() {
+    let parsed = |sql: &str| match one(sql).unwrap() {
+        Statement::SeriesCardinality(shown) => shown,
+        other => panic!("{other:?}"),
+    };
+    let expected = |exact, database: Option<&str>, table: Option<TableName>| SeriesCardinality {
+        exact,
+        database: database.map(str::to_owned),
+        table,
+    };
+    let t = |database: Option<&str>| TableName {
+        database: database.map(str::to_owned),
+        name: "t".to_owned(),
+    };
+    for (sql, expected) in [
+        ("SHOW SERIES CARDINALITY", expected(false, None, None)),
+        ("show series cardinality exact", expected(true, None, None)),
+        ("SHOW SERIES EXACT CARDINALITY ON d", expected(true, Some("d"), None)),
+        ("SHOW SERIES CARDINALITY FROM t", expected(false, None, Some(t(None)))),
+        ("SHOW SERIES CARDINALITY ON d FROM t", expected(false, Some("d"), Some(t(Some("d"))))),
+        ("SHOW SERIES CARDINALITY FROM d.t", expected(false, None, Some(t(Some("d"))))),
+    ] {
+        assert_eq!(parsed(sql), expected, "{sql}");
+        assert_eq!(one(sql).unwrap().tag(), "SHOW");
+    }
+    refused("SHOW SERIES CARDINALITY LIMIT 1", "42601", "LIMIT");
+    refused("SHOW SERIES", "0A000", "SHOW SERIES");
 }
 
 #[test]

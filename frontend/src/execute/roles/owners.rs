@@ -7,6 +7,7 @@ use partita_proto::access::{AccessChange, Action, Grantee, Object, Revocation, T
 use partita_proto::catalog::Catalog;
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_proto::service::Ddl;
+use partita_proto::task::TaskChange;
 use partita_sql::access_statement::{OwnedObject, RoleName};
 
 use super::attributes::{access, required};
@@ -135,6 +136,12 @@ pub(super) fn drop_owned(
         if owners.contains(&database.owner) {
             dropped.insert(Target::Database(database.id));
             databases.push(Ddl::DropDatabase { name: name.clone(), if_exists: true });
+        }
+    }
+    for entry in catalog.tasks.values() {
+        let (task, home) = (entry.task.id, Target::Database(entry.task.database));
+        if owners.contains(&entry.task.owner) && !dropped.contains(&home) {
+            plan.changes.push(Ddl::Task(Box::new(TaskChange::Drop { task })));
         }
     }
     plan.changes.append(&mut databases);

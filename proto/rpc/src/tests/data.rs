@@ -11,7 +11,7 @@ use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::placement::Placement;
 use partita_proto::range::{Bound, TypedRange};
 use partita_proto::reshape::{Freeze, Reshape, Reshaped};
-use partita_proto::service::{DataService, PartitionSpec, RequestId, WriteReply};
+use partita_proto::service::{DataService, PartitionSpec, ReplicaStatus, RequestId, WriteReply};
 use partita_proto::value::Value;
 use partita_tls::Links;
 use tokio_util::sync::CancellationToken;
@@ -65,6 +65,10 @@ async fn every_call_arrives_as_it_was_made() {
     client.flush_partition(PARTITION).await.unwrap();
     client.compact_partition(PARTITION).await.unwrap();
     assert_eq!(client.status().await, Ok(vec![replica_status()]));
+    let with_series = client.series_status().await.unwrap().remove(0);
+    let figures = with_series.series.as_ref().map(|sketch| sketch.cardinality());
+    assert_eq!(figures.map(|figures| figures.series), Some(1));
+    assert_eq!(ReplicaStatus { series: None, ..with_series }, replica_status());
 
     let expected = [
         format!("{request:?}"),
@@ -79,6 +83,7 @@ async fn every_call_arrives_as_it_was_made() {
         "flush 9".to_owned(),
         "compact 9".to_owned(),
         "status".to_owned(),
+        "series status".to_owned(),
     ];
     assert_eq!(*node.asked.lock(), expected);
 }

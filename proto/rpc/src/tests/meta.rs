@@ -70,7 +70,8 @@ const STANDING: MetaStanding = MetaStanding {
 fn catalog(version: u64, databases: &[&str]) -> Catalog {
     let database = |name: &&str| {
         let (id, name) = (DatabaseId(1), (*name).to_owned());
-        let database = Database { id, name: name.clone(), ttl: None, owner: BOOTSTRAP_ROLE };
+        let owner = BOOTSTRAP_ROLE;
+        let database = Database { id, name: name.clone(), ttl: None, owner, explicit: false };
         (name, Arc::new(database))
     };
     Catalog { version, databases: databases.iter().map(database).collect(), ..Catalog::default() }

@@ -68,6 +68,7 @@ fn status() -> impl Strategy<Value = ReplicaStatus> {
                 applied,
                 flushed,
                 failure,
+                series: None,
             }
         },
     )
@@ -413,7 +414,8 @@ fn make(catalog: &mut Catalog, change: &Change) {
         }
         Change::Database { database, ttl } => {
             let id = DatabaseId(u32::try_from(database).unwrap());
-            let made = Database { id, name: name(database), ttl, owner: BOOTSTRAP_ROLE };
+            let (owner, explicit) = (BOOTSTRAP_ROLE, false);
+            let made = Database { id, name: name(database), ttl, owner, explicit };
             catalog.databases.insert(name(database), Arc::new(made));
         }
         Change::DropDatabase { database } => {
@@ -474,6 +476,7 @@ fn assert_equal(a: &Catalog, b: &Catalog) {
     assert_eq!(a.databases, b.databases);
     assert_eq!(a.tables, b.tables);
     assert_eq!(a.access, b.access);
+    assert_eq!(a.tasks, b.tasks);
     let names = |catalog: &Catalog| -> Vec<Option<RoleId>> {
         let found = |number| catalog.access.role_by_name(&format!("r{number}")).map(|role| role.id);
         (0..3).map(found).collect()
