@@ -7,8 +7,8 @@
 //!   Authenticator ──────── sign_in ──▶ repeats ──────────────┘         └─▶ log line, target `audit`
 //! ```
 //!
-//! Sign-ins and refusals may come by the thousand: those of one kind are counted within a window ([`repeats`]), and they
-//! never drop changes from the ring ([`ring`]). A count is logged with the first entry after the window has ended, and
+//! Sign-ins and refusals may come by the thousand: those of one kind are counted within a window (module `repeats`), and
+//! they never drop changes from the ring (module `ring`). A count is logged with the first entry after the window has ended, and
 //! shown in `sys.audit` at once.
 //!
 //! Invariants:

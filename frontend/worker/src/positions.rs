@@ -77,10 +77,10 @@ impl ScalarUDFImpl for Positioned {
                     *position = with_numbers(position, |number| number.clamp(-max, max))?;
                 }
             }
-            (Rule::Element, [_, position]) => {
-                if any_number(position, |number| i32::try_from(number).is_err())? {
-                    return Err(SqlError::new(NUMERIC_OUT_OF_RANGE, "integer out of range").into());
-                }
+            (Rule::Element, [_, position])
+                if any_number(position, |number| i32::try_from(number).is_err())? =>
+            {
+                return Err(SqlError::new(NUMERIC_OUT_OF_RANGE, "integer out of range").into());
             }
             (Rule::Start, [array, _, start]) => *start = starts(array, start, args.number_rows)?,
             // DataFusion refuses any other number of arguments.
