@@ -59,6 +59,7 @@ pub mod statement;
 mod table_name;
 mod table_names;
 mod tail;
+pub mod task_grammar;
 pub mod task_statement;
 mod token_statement;
 mod tokens;

@@ -12,7 +12,8 @@ use partita_proto::service::Ddl;
 use partita_proto::task::{NewTask, TaskChange, TaskEdit, TaskEntry, Window};
 use partita_sql::parser;
 use partita_sql::statement::TableName;
-use partita_sql::task_statement::{CreateTask, TaskStatement, text_of};
+use partita_sql::task_grammar::text_of;
+use partita_sql::task_statement::{CreateTask, TaskStatement};
 use partita_sql::{Notice, Statement};
 
 use crate::access::needs::table_of;

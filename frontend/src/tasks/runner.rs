@@ -9,7 +9,7 @@ use futures::StreamExt;
 use partita_proto::access::{Door, Identity};
 use partita_proto::id::TaskId;
 use partita_proto::task::{Remote, Task, TaskEntry, TaskStep, Window};
-use partita_sql::task_statement::text_of;
+use partita_sql::task_grammar::text_of;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;

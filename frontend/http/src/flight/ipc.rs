@@ -550,7 +550,7 @@ mod tests {
     #[tokio::test]
     async fn nested_types_have_a_bounded_depth() {
         assert!(Check::default().admit(nested(32).await).is_ok());
-        for levels in [33, 62, 63, 1000] {
+        for levels in [33, 62, 63, 200] {
             let refused = Check::default().admit(nested(levels).await);
             assert!(refused.is_err(), "{levels}");
         }
