@@ -108,7 +108,7 @@ const MATRIX: &[(&str, [Outcome; 4])] = &[
     ("", [A, A, A, A]),
     ("CREATE ROLE fresh", [A, D, D, D]),
     ("SET ROLE NONE", [A, A, A, A]),
-    ("CREATE TASK x SCHEDULE '@daily' AS INSERT INTO t SELECT k, v FROM t", [A, H, H, H]),
+    ("CREATE TASK x SCHEDULE '@daily' AS INSERT INTO t SELECT k, v FROM t", [A, D, D, H]),
     ("SHOW TASKS", [A, A, A, A]),
 ];
 
