@@ -3,6 +3,7 @@
 pub mod authenticator;
 pub mod failures;
 pub(crate) mod life;
+pub(crate) mod named;
 pub(crate) mod needs;
 pub mod peer;
 pub mod random;

@@ -35,9 +35,9 @@ use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::route::{PartitionMap, Route};
 use partita_proto::schema::{MergeMode, Semantic, TableSchema};
 use partita_proto::service::{
-    AdminOrder, DataNodes, DataService, Ddl, FragmentRequest, FragmentService, MetaService,
-    NewTable, PartitionSpec, ReplicaStatus, RequestId, ScanReply, ScanRequest, ScanStats,
-    TableChange, WriteKind, WriteReply, WriteRequest,
+    AdminOrder, CheckedDdl, DataNodes, DataService, Ddl, FragmentRequest, FragmentService,
+    MetaService, NamedObject, NewTable, PartitionSpec, ReplicaStatus, RequestId, ScanReply,
+    ScanRequest, ScanStats, TableChange, WriteKind, WriteReply, WriteRequest,
 };
 use partita_worker::{MEMORY_BYTES, Worker};
 use tokio::runtime::Handle;
@@ -339,8 +339,13 @@ impl Fake {
         let find = |catalog: &Catalog, database: &str, name: &str| {
             catalog.table(database, name).map(Arc::clone).ok_or_else(|| none("table", name))
         };
+        if let Ddl::Checked(checked) = &ddl
+            && let Err(error) = check_object(&catalog, checked)
+        {
+            return if ddl.allows_missing() { Ok(false) } else { Err(error) };
+        }
         // Each change is applied to a copy of the catalog, which is published only if it succeeds.
-        let changed = match ddl {
+        let changed = match ddl.into_body() {
             Ddl::CreateDatabase { name, if_not_exists, ttl, owner } => {
                 if catalog.databases.contains_key(&name) {
                     if !if_not_exists {
@@ -407,6 +412,7 @@ impl Fake {
             }
             Ddl::Access(change) => self.change_access(&mut catalog, *change)?,
             Ddl::Task(change) => self.change_tasks(&mut catalog, *change)?,
+            Ddl::Checked(_) => return Err(internal("a checked change in another")),
         };
         self.publish(catalog);
         Ok(changed)
@@ -577,6 +583,32 @@ fn internal(error: impl std::fmt::Display) -> Error {
 
 fn none(kind: &'static str, name: &str) -> Error {
     Error::NotFound { kind, name: name.to_owned() }
+}
+
+/// Checks that the name in a change belongs to the object that was checked, as meta does.
+fn check_object(catalog: &Catalog, checked: &CheckedDdl) -> Result<(), Error> {
+    let (kind, name, object) = match checked.ddl.body() {
+        Ddl::CreateDatabase { .. } | Ddl::Access(_) | Ddl::Task(_) | Ddl::Checked(_) => {
+            return Ok(());
+        }
+        Ddl::AlterDatabase { name, .. }
+        | Ddl::MakeExplicit { name }
+        | Ddl::DropDatabase { name, .. } => ("database", name, catalog.databases.get(name)),
+        Ddl::CreateTable { table, .. } => {
+            ("database", &table.database, catalog.databases.get(&table.database))
+        }
+        Ddl::DropTable { database, name, .. }
+        | Ddl::TruncateTable { database, name }
+        | Ddl::AlterTable { database, name, .. } => {
+            let is_checked = |id| checked.object == NamedObject::Table(id);
+            let named = catalog.table(database, name);
+            let same =
+                named.filter(|table| is_checked(table.id) || table.former.is_some_and(is_checked));
+            return if same.is_some() { Ok(()) } else { Err(none("table", name)) };
+        }
+    };
+    let object = object.map(|database| NamedObject::Database(database.id));
+    if object == Some(checked.object) { Ok(()) } else { Err(none(kind, name)) }
 }
 
 fn add_database(catalog: &mut Catalog, name: &str, id: DatabaseId, owner: RoleId) {

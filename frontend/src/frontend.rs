@@ -39,6 +39,7 @@ use tokio::sync::watch;
 
 use crate::access::authenticator::Authenticator;
 use crate::access::life::Lives;
+use crate::access::named::with_object;
 use crate::access::viewer::{Viewer, VisibleCatalogs, check_all_rows};
 use crate::at_data::{AtDataOptions, RunAtData};
 use crate::audit::{Audit, AuditOptions, Description, Origin};
@@ -384,7 +385,8 @@ impl Frontend {
     /// the proof that the client may make the change; its role owns what is created.
     ///
     /// # Errors
-    /// Errors of the catalog service.
+    /// Errors of the catalog service; that of an object that does not exist if the permit is for another object than the
+    /// one that has the name.
     pub async fn change(&self, permit: &Permit, mut ddl: Ddl) -> Result<bool, SqlError> {
         match &mut ddl {
             Ddl::CreateDatabase { name, owner, .. } => {
@@ -398,7 +400,8 @@ impl Frontend {
             | Ddl::DropTable { .. }
             | Ddl::TruncateTable { .. }
             | Ddl::AlterTable { .. }
-            | Ddl::Access(_) => {}
+            | Ddl::Access(_)
+            | Ddl::Checked(_) => {}
             Ddl::Task(change) => {
                 if let TaskChange::Create { task, .. } = change.as_mut() {
                     task.owner = permit.role();
@@ -408,7 +411,11 @@ impl Frontend {
         let catalog = self.catalog();
         let description = Description::of_change(&catalog, &ddl);
         let pending = self.audit.begin(&catalog.access, Origin::from(permit), description);
-        let changed = self.meta.change(ddl).await.map_err(SqlError::from);
+        let changed = match with_object(&catalog, permit, ddl) {
+            Ok(Some(ddl)) => self.meta.change(ddl).await.map_err(SqlError::from),
+            Ok(None) => Ok(false),
+            Err(error) => Err(error),
+        };
         match &changed {
             Ok(true) => pending.end(None),
             Ok(false) => pending.forget(),

@@ -10,6 +10,7 @@ mod defining;
 mod intervals;
 mod listing;
 mod load;
+mod named;
 mod near_end;
 mod newest;
 mod predicates;

@@ -267,7 +267,7 @@ impl Core {
         jobs: Vec<Job>,
         deadline: Instant,
     ) -> Result<(), Error> {
-        match ddl {
+        match ddl.body() {
             Ddl::DropTable { .. } | Ddl::DropDatabase { .. } => {
                 self.wait_for_removal(&jobs).await;
                 Ok(())
@@ -299,7 +299,7 @@ impl Core {
         if state.table(job.0).is_some_and(|table| table.is_visible()) {
             return Ok(());
         }
-        match ddl {
+        match ddl.body() {
             Ddl::CreateTable { table, .. } => Err(self
                 .progress
                 .failure(job)
@@ -368,7 +368,7 @@ impl Core {
             }
             None => "its nodes have not answered".to_owned(),
         };
-        let condition = match ddl {
+        let condition = match ddl.body() {
             Ddl::CreateTable { .. } => "is still being created",
             _ => "is still being changed",
         };
@@ -386,7 +386,7 @@ impl Core {
 
 /// Number of partitions that a change creates, and of replicas of each.
 fn new_partitions(state: &State, ddl: &Ddl, options: &MetaOptions) -> (usize, usize) {
-    let (cuts, table_options) = match ddl {
+    let (cuts, table_options) = match ddl.body() {
         Ddl::CreateTable { table, .. } => (table.cuts.len(), table.schema.options.clone()),
         Ddl::AlterTable { database, name, change: TableChange::Repartition { cuts, .. } } => {
             let database = state.database_named(database);

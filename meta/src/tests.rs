@@ -11,6 +11,7 @@ mod members;
 mod membership;
 mod model;
 mod nodes;
+mod objects;
 mod quiet;
 mod repartition;
 mod reshape;
@@ -287,7 +288,7 @@ impl World {
 
 /// Number of partitions that a change creates.
 fn new_partitions(ddl: &Ddl) -> usize {
-    match ddl {
+    match ddl.body() {
         Ddl::CreateTable { table, .. } => table.cuts.len() + 1,
         Ddl::AlterTable { change: TableChange::Repartition { cuts, .. }, .. } => cuts.len() + 1,
         _ => 0,

@@ -11,6 +11,7 @@ mod draft;
 mod generation;
 mod leadership;
 mod node;
+mod object;
 mod repartition;
 mod reshape;
 mod table;
@@ -35,6 +36,7 @@ use self::generation::{renew, renew_meta};
 use self::leadership::{know_meta, lead};
 pub(crate) use self::node::registered;
 use self::node::{drain, end_move, note_created, register, remove, renumber, start_move};
+use self::object::check_object;
 use self::repartition::{fenced, read_along};
 use self::reshape::{advance, start_merge, start_split};
 pub(crate) use self::table::shown_name;
@@ -298,6 +300,13 @@ fn change(state: &State, wish: Wish<'_>) -> Result<Outcome, Error> {
         }
         Ddl::Access(change) => change_access(state, change),
         Ddl::Task(change) => change_task(state, change),
+        Ddl::Checked(checked) => match check_object(state, checked) {
+            Ok(()) => change(state, Wish { ddl: checked.ddl.body(), ..wish }),
+            Err(Error::NotFound { .. }) if ddl.allows_missing() => {
+                Ok(Outcome::without_edits(Reply::Unchanged))
+            }
+            Err(error) => Err(error),
+        },
     }
 }
 

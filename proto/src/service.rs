@@ -22,7 +22,7 @@ use crate::catalog_history::CatalogHistory;
 use crate::domain::Domains;
 use crate::error::Error;
 use crate::generation::{Renewal, Renewed};
-use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId};
+use crate::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId};
 use crate::load::{HeatmapRequest, LoadReport, LoadRequest};
 use crate::member::{Heartbeat, Members, MetaMember, MetaStanding, Registration};
 use crate::placement::Placement;
@@ -471,6 +471,63 @@ pub enum Ddl {
     Access(Box<AccessChange>),
     /// A change of tasks, or a step of a run; visible at once. False if a step does not fit what is recorded.
     Task(Box<TaskChange>),
+    /// A change by name of an object that was checked. Refused as one of an object that does not exist if the name
+    /// belongs to another object when the change takes effect.
+    Checked(Box<CheckedDdl>),
+}
+
+impl Ddl {
+    /// The change of an object that was checked: its name means this object only.
+    #[must_use]
+    pub fn checked(self, object: NamedObject) -> Self {
+        Self::Checked(Box::new(CheckedDdl { object, ddl: self.into_body() }))
+    }
+
+    /// The change itself, without the object that was checked for it.
+    #[must_use]
+    pub fn body(&self) -> &Self {
+        match self {
+            Self::Checked(checked) => checked.ddl.body(),
+            ddl => ddl,
+        }
+    }
+
+    /// As [`Ddl::body`], by value.
+    #[must_use]
+    pub fn into_body(self) -> Self {
+        match self {
+            Self::Checked(checked) => checked.ddl.into_body(),
+            ddl => ddl,
+        }
+    }
+
+    /// True if an object that does not exist is no error.
+    #[must_use]
+    pub fn allows_missing(&self) -> bool {
+        matches!(
+            self.body(),
+            Self::DropDatabase { if_exists: true, .. } | Self::DropTable { if_exists: true, .. }
+        )
+    }
+}
+
+/// Object that a change names: the database or table that is changed, or the database of a new table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedObject {
+    /// A database.
+    Database(DatabaseId),
+    /// A table.
+    Table(TableId),
+}
+
+/// A change by name, with the object that was checked under this name. Between the check and the change another client
+/// may drop the object and give its name to another one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckedDdl {
+    /// Object that was checked.
+    pub object: NamedObject,
+    /// The change; not itself a [`Ddl::Checked`].
+    pub ddl: Ddl,
 }
 
 /// An operator's order to the cluster.

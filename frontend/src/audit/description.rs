@@ -74,6 +74,7 @@ impl Description {
             }
             Ddl::Access(change) => of_access(catalog, change),
             Ddl::Task(change) => of_task(catalog, change),
+            Ddl::Checked(checked) => Self::of_change(catalog, &checked.ddl),
         }
     }
 

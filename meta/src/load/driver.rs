@@ -15,7 +15,7 @@ use partita_proto::key::KeyCodec;
 use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
 use partita_proto::route::hash_cuts;
-use partita_proto::service::{Ddl, TableChange};
+use partita_proto::service::{Ddl, NamedObject, TableChange};
 use partita_proto::value::Value;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -163,7 +163,8 @@ impl Core {
         let most = u16::try_from(PARTITIONS_MAX).unwrap_or(u16::MAX);
         let cuts = hash_cuts(u16::try_from(buckets).unwrap_or(most).clamp(1, most));
         let change = TableChange::Repartition { placement, cuts };
-        self.change(Ddl::AlterTable { database, name, change }, None).await.map(drop)
+        let ddl = Ddl::AlterTable { database, name, change }.checked(NamedObject::Table(table));
+        self.change(ddl, None).await.map(drop)
     }
 
     async fn split_at(

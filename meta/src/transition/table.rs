@@ -284,7 +284,7 @@ fn busy(table: &TableRecord) -> Outcome {
     Outcome::without_edits(Reply::Busy { table: table.id, step: table.step })
 }
 
-fn table<'a>(
+pub(super) fn table<'a>(
     state: &'a State,
     database_name: &str,
     name: &str,

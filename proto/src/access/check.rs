@@ -372,6 +372,24 @@ impl Permit {
         self.databases.contains(&(database, action))
     }
 
+    /// True if any action on this table was checked.
+    #[must_use]
+    pub fn names_table(&self, table: TableId) -> bool {
+        self.tables.iter().any(|(checked, _)| *checked == table)
+    }
+
+    /// True if any action on this database was checked.
+    #[must_use]
+    pub fn names_database(&self, database: DatabaseId) -> bool {
+        self.databases.iter().any(|(checked, _)| *checked == database)
+    }
+
+    /// True if an action on a database was checked.
+    #[must_use]
+    pub fn names_databases(&self) -> bool {
+        !self.databases.is_empty()
+    }
+
     fn new(access: &Access, role: RoleId, identity: Identity) -> Self {
         Self {
             version: access.version,

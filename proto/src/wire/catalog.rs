@@ -12,7 +12,7 @@ use crate::key::KeyCodec;
 use crate::placement::Placement;
 use crate::route::{PartitionMap, Route};
 use crate::schema::TableSchema;
-use crate::service::{Ddl, NewTable, TableChange};
+use crate::service::{Ddl, NamedObject, NewTable, TableChange};
 use crate::task::TaskChange;
 
 impl Wire for Database {
@@ -192,9 +192,16 @@ impl Wire for Ddl {
     type Message = pb::Ddl;
 
     fn to_wire(&self) -> pb::Ddl {
-        use pb::ddl::Kind;
+        use pb::ddl::{Kind, Object};
+        let object = match self {
+            Self::Checked(checked) => Some(match checked.object {
+                NamedObject::Database(id) => Object::Database(id.0),
+                NamedObject::Table(id) => Object::Table(id.0),
+            }),
+            _ => None,
+        };
         // The fields have the same names in the messages.
-        let kind = match self.clone() {
+        let kind = match self.body().clone() {
             Self::CreateDatabase { name, if_not_exists, ttl, owner: RoleId(owner) } => {
                 let ttl = ttl.as_ref().map(Wire::to_wire);
                 Kind::CreateDatabase(pb::CreateDatabase { name, if_not_exists, ttl, owner })
@@ -223,14 +230,16 @@ impl Wire for Ddl {
             }
             Self::Access(change) => Kind::Access(change.to_wire()),
             Self::Task(change) => Kind::Task(change.to_wire()),
+            // A body is never a checked change itself.
+            Self::Checked(checked) => return checked.ddl.to_wire(),
         };
-        pb::Ddl { kind: Some(kind) }
+        pb::Ddl { kind: Some(kind), object }
     }
 
     fn from_wire(message: pb::Ddl) -> Result<Self, Error> {
-        use pb::ddl::Kind;
+        use pb::ddl::{Kind, Object};
         // A kind of a later version is missing here, and refused.
-        Ok(match message.kind.ok_or_else(|| missing("change"))? {
+        let ddl = match message.kind.ok_or_else(|| missing("change"))? {
             Kind::CreateDatabase(create) => Self::CreateDatabase {
                 name: create.name,
                 if_not_exists: create.if_not_exists,
@@ -264,6 +273,11 @@ impl Wire for Ddl {
             },
             Kind::Access(change) => Self::Access(Box::new(AccessChange::from_wire(change)?)),
             Kind::Task(change) => Self::Task(Box::new(TaskChange::from_wire(change)?)),
+        };
+        Ok(match message.object {
+            Some(Object::Database(id)) => ddl.checked(NamedObject::Database(DatabaseId(id))),
+            Some(Object::Table(id)) => ddl.checked(NamedObject::Table(TableId(id))),
+            None => ddl,
         })
     }
 }

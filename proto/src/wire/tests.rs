@@ -27,7 +27,9 @@ use crate::schema::{
     Column, ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions,
     TableSchema, TextLength, Unit,
 };
-use crate::service::{Ddl, NewTable, PartitionSpec, RequestId, TableChange, WriteKind};
+use crate::service::{
+    Ddl, NamedObject, NewTable, PartitionSpec, RequestId, TableChange, WriteKind,
+};
 use crate::value::Value;
 
 fn name() -> impl Strategy<Value = String> {
@@ -234,6 +236,17 @@ fn change() -> impl Strategy<Value = TableChange> {
 }
 
 fn ddl() -> impl Strategy<Value = Ddl> {
+    let object = prop_oneof![
+        any::<u32>().prop_map(|id| NamedObject::Database(DatabaseId(id))),
+        any::<u32>().prop_map(|id| NamedObject::Table(TableId(id))),
+    ];
+    (body(), option::of(object)).prop_map(|(ddl, object)| match object {
+        Some(object) => ddl.checked(object),
+        None => ddl,
+    })
+}
+
+fn body() -> impl Strategy<Value = Ddl> {
     prop_oneof![
         (name(), any::<bool>(), option::of(duration()), any::<u32>()).prop_map(
             |(name, if_not_exists, ttl, owner)| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use partita_proto::access::{AccessChange, Action, Grantee, Object, Revocation, Target};
 use partita_proto::catalog::Catalog;
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
-use partita_proto::service::Ddl;
+use partita_proto::service::{Ddl, NamedObject};
 use partita_proto::task::TaskChange;
 use partita_sql::access_statement::{OwnedObject, RoleName};
 
@@ -124,18 +124,17 @@ pub(super) fn drop_owned(
                 dropped.insert(Target::Table(table.id));
             }
             if database.is_none() && is_owned {
-                plan.changes.push(Ddl::DropTable {
-                    database: name.clone(),
-                    name: table.name.clone(),
-                    if_exists: true,
-                });
+                let (database, name) = (name.clone(), table.name.clone());
+                let drop = Ddl::DropTable { database, name, if_exists: true };
+                plan.changes.push(drop.checked(NamedObject::Table(table.id)));
             }
         }
     }
     for (name, database) in &catalog.databases {
         if owners.contains(&database.owner) {
             dropped.insert(Target::Database(database.id));
-            databases.push(Ddl::DropDatabase { name: name.clone(), if_exists: true });
+            let drop = Ddl::DropDatabase { name: name.clone(), if_exists: true };
+            databases.push(drop.checked(NamedObject::Database(database.id)));
         }
     }
     for entry in catalog.tasks.values() {
