@@ -137,7 +137,8 @@ impl Error {
                 _ => "42710",
             },
             Self::NotAllowed(_) => "42501",
-            Self::Unauthenticated(_) => "28P01",
+            // 28P01 is for a wrong secret.
+            Self::Unauthenticated(_) => "28000",
             Self::Unsupported(_) => "0A000",
             Self::StaleRoute { .. } | Self::StaleSchema { .. } | Self::NotLeader { .. } => "40001",
             Self::Overloaded(_) => "53400",

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
+use partita_proto::Error;
 use partita_proto::access::{self, Access, Door, Identity, Role, Token, TokenHash};
 use partita_proto::catalog::Catalog;
 use partita_proto::id::{BOOTSTRAP_ROLE, TokenId};
@@ -550,7 +551,7 @@ fn demand(access: &Access, door: Door, user: &str, now_ms: i64) -> Demand {
 
 fn ended(access: &Access, identity: &Identity, now_ms: i64) -> Option<SqlError> {
     let denied = access::check(access, identity, now_ms, &[]).err()?;
-    Some(SqlError::new(INVALID_AUTHORIZATION, denied.to_string()))
+    Some(Error::from(denied).into())
 }
 
 /// The time at which an identity expires, milliseconds since 1970.

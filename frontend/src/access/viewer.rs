@@ -29,7 +29,6 @@ use partita_proto::access::{
 use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::id::{RoleId, TableId};
 
-use super::scram::INVALID_AUTHORIZATION;
 use crate::access::peer;
 use crate::audit::Origin;
 use crate::error::SqlError;
@@ -44,15 +43,6 @@ const IDENTITIES_MAX: usize = 1_024;
 pub(crate) fn now_ms() -> i64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// The error that a client sees.
-pub(crate) fn denied(denied: Denied) -> SqlError {
-    match denied {
-        // As the door of PostgreSQL's protocol ends a session; 28P01 is for a wrong secret.
-        Denied::Ended(_) => SqlError::new(INVALID_AUTHORIZATION, denied.to_string()),
-        denied => Error::from(denied).into(),
-    }
 }
 
 /// The catalog as one identity sees it.
@@ -184,7 +174,7 @@ impl Viewer {
     pub fn check(&self, needs: &[Need]) -> Result<Permit, SqlError> {
         check(&self.view.catalog().access, &self.identity(), now_ms(), needs)
             .map(|permit| permit.at_peer(self.peer))
-            .map_err(|refusal| denied(self.shown(refusal)))
+            .map_err(|refusal| Error::from(self.shown(refusal)).into())
     }
 
     /// The refusal, with the name of a database in which the identity sees a table: it is not hidden then.
