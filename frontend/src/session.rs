@@ -17,7 +17,7 @@ use partita_proto::access::{Door, Identity, Permit};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_sql::parser;
-use partita_sql::statement::{Set, SetValue, Statement, TableName};
+use partita_sql::statement::{Statement, TableName};
 use partita_worker::Zone;
 use tokio_util::sync::CancellationToken;
 
@@ -182,9 +182,8 @@ impl Session {
             session.register(function);
         }
         for (name, value) in role.into_iter().flat_map(|role| &role.settings) {
-            let value = SetValue::Values(vec![value.clone()]);
             // A default that this version does not know must not keep the role from logging in.
-            if let Err(error) = session.set(&Set { name: name.clone(), value, local: false }) {
+            if let Err(error) = session.set_role_default(name, value) {
                 tracing::warn!(user = %session.user, %name, %error, "ignored a setting of the role");
             }
         }

@@ -82,6 +82,8 @@ pub(crate) struct Settings {
     values: BTreeMap<String, String>,
     /// Values from before SET LOCAL; `None`: the default.
     local: BTreeMap<String, Option<String>>,
+    /// Defaults of the role that the session began as; they precede those of the server.
+    defaults: BTreeMap<String, String>,
     /// Default of `statement_timeout`.
     statement_timeout: Option<Duration>,
 }
@@ -90,13 +92,40 @@ impl Settings {
     pub(crate) fn new(statement_timeout: Option<Duration>, user: &str, application: &str) -> Self {
         let mut values = BTreeMap::new();
         values.insert("session_authorization".to_owned(), user.to_owned());
-        values.insert("application_name".to_owned(), application.to_owned());
-        Self { values, local: BTreeMap::new(), statement_timeout }
+        // A client that gives no name has the default.
+        if !application.is_empty() {
+            values.insert("application_name".to_owned(), application.to_owned());
+        }
+        Self { values, statement_timeout, ..Self::default() }
+    }
+
+    /// Makes a value, as SHOW returns it, the one that RESET goes back to; `explicit` precedes it until then.
+    pub(crate) fn set_default(&mut self, name: &str, value: String, explicit: Option<String>) {
+        self.defaults.insert(name.to_owned(), value);
+        match explicit {
+            Some(value) => self.values.insert(name.to_owned(), value),
+            None => self.values.remove(name),
+        };
+    }
+
+    /// Value that was set; `None`: the default holds.
+    pub(crate) fn explicit(&self, name: &str) -> Option<String> {
+        self.values.get(name).cloned()
+    }
+
+    /// Default of the role that the session began as; `None` if it has none.
+    pub(crate) fn role_default(&self, name: &str) -> Option<String> {
+        self.defaults.get(name).cloned()
+    }
+
+    /// Explicit value, or else the role's default.
+    fn value(&self, name: &str) -> Option<&String> {
+        self.values.get(name).or_else(|| self.defaults.get(name))
     }
 
     /// Value of a setting as SHOW returns it.
     pub(crate) fn get(&self, name: &str) -> Result<String, SqlError> {
-        if let Some(value) = self.values.get(name) {
+        if let Some(value) = self.value(name) {
             return Ok(value.clone());
         }
         if name == "statement_timeout" {
@@ -163,7 +192,7 @@ impl Settings {
         changed
     }
 
-    /// Resets every setting to its default.
+    /// Resets every setting to its default: that of the role, or else that of the server.
     pub(crate) fn reset(&mut self) {
         let identity = ["session_authorization", "application_name"];
         self.values.retain(|name, _| identity.contains(&name.as_str()));
@@ -177,26 +206,26 @@ impl Settings {
             .map(|(name, _, _)| *name)
             .filter_map(|name| self.get(name).ok().map(|value| (name.to_owned(), value)))
             .collect();
+        settings.extend(self.defaults.clone());
         settings.extend(self.values.clone());
         settings
     }
 
     /// Returns true if the transaction may not write.
     pub(crate) fn is_read_only(&self) -> bool {
-        let setting = self.values.get("transaction_read_only");
-        setting
-            .or_else(|| self.values.get("default_transaction_read_only"))
+        self.value("transaction_read_only")
+            .or_else(|| self.value("default_transaction_read_only"))
             .is_some_and(|value| value == "on")
     }
 
     /// Value of a duration setting; `None` if it is not set or 0.
     pub(crate) fn timeout(&self, name: &str) -> Option<Duration> {
-        duration(self.values.get(name)?).filter(|timeout| !timeout.is_zero())
+        duration(self.value(name)?).filter(|timeout| !timeout.is_zero())
     }
 
     /// Maximum run time of a statement; `None`: no limit.
     pub(crate) fn statement_timeout(&self) -> Option<Duration> {
-        match self.values.get("statement_timeout") {
+        match self.value("statement_timeout") {
             // The value was checked by SET.
             Some(value) => duration(value).filter(|timeout| !timeout.is_zero()),
             None => self.statement_timeout,
@@ -326,6 +355,34 @@ mod tests {
         );
         settings.set("client_encoding", Some("utf-8"), false).unwrap();
         assert_eq!(settings.get("client_encoding").unwrap(), "UTF8");
+    }
+
+    #[test]
+    fn a_reset_goes_back_to_the_default_of_the_role() {
+        let mut settings = Settings::new(Some(Duration::from_secs(9)), "me", "");
+        settings.set_default("statement_timeout", "2s".to_owned(), None);
+        settings.set_default("application_name", "of the role".to_owned(), None);
+        settings.set_default("my.own", "1".to_owned(), None);
+        settings.set_default("default_transaction_read_only", "on".to_owned(), None);
+        assert!(settings.is_read_only());
+        for (name, default) in
+            [("statement_timeout", "2s"), ("application_name", "of the role"), ("my.own", "1")]
+        {
+            assert_eq!(settings.get(name).unwrap(), default);
+            settings.set(name, Some("7"), false).unwrap();
+            assert_eq!(settings.get(name).unwrap(), "7");
+            settings.set(name, None, false).unwrap();
+            assert_eq!(settings.get(name).unwrap(), default);
+            settings.set(name, Some("8"), true).unwrap();
+            settings.end_transaction();
+            assert_eq!(settings.all()[name], default);
+        }
+        assert_eq!(settings.statement_timeout(), Some(Duration::from_secs(2)));
+        settings.set("statement_timeout", Some("0"), false).unwrap();
+        assert_eq!(settings.statement_timeout(), None);
+        settings.reset();
+        assert_eq!(settings.statement_timeout(), Some(Duration::from_secs(2)));
+        assert_eq!(settings.get("my.own").unwrap(), "1");
     }
 
     #[test]

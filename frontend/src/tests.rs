@@ -16,6 +16,7 @@ mod newest;
 mod predicates;
 mod reading;
 mod reshaping;
+mod role_settings;
 mod routing;
 mod rows;
 mod series;

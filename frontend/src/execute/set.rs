@@ -17,6 +17,9 @@ use crate::session::Session;
 const PLANNER_PREFIXES: &[&str] =
     &["datafusion.execution.", "datafusion.optimizer.", "datafusion.explain."];
 
+/// The setting that names the database, also called `schema`.
+const SEARCH_PATH: &str = "search_path";
+
 impl Session {
     pub(crate) fn set(&self, set: &Set) -> Result<Output, SqlError> {
         let tag = if set.value == SetValue::Default { "RESET" } else { "SET" };
@@ -28,7 +31,7 @@ impl Session {
             self.set_planner(&set.name, value.as_deref())?;
             return Ok(Output::done(tag));
         }
-        if set.name == "search_path" || set.name == "schema" {
+        if set.name == SEARCH_PATH || set.name == "schema" {
             self.set_search_path(&set.value)?;
             return Ok(Output::done(tag));
         }
@@ -47,11 +50,32 @@ impl Session {
         Ok(Output::done_with(tag, notices))
     }
 
+    /// Sets a setting to a default of the role that the session began as, which RESET goes back to.
+    ///
+    /// # Errors
+    /// When this version does not know the setting, or does not accept the value.
+    pub(crate) fn set_role_default(&self, name: &str, value: &str) -> Result<(), SqlError> {
+        let given = SetValue::Values(vec![value.to_owned()]);
+        // The client's own name of the application precedes that of its role.
+        let explicit = self.settings.lock().explicit(name);
+        self.set(&Set { name: name.to_owned(), value: given, local: false })?;
+        let name = if name == "schema" { SEARCH_PATH } else { name };
+        let shown = self.show_setting(name)?;
+        self.settings.lock().set_default(name, shown, explicit);
+        Ok(())
+    }
+
+    /// Uses the database of the role's default, or else the default one.
+    fn reset_search_path(&self) {
+        let default = self.settings.lock().role_default(SEARCH_PATH);
+        // As in PostgreSQL, the default is taken as it is, even if the identity sees nothing in it.
+        self.enter(default.as_deref().unwrap_or(DEFAULT_DATABASE));
+    }
+
     /// Uses the first database of the path that exists.
     fn set_search_path(&self, value: &SetValue) -> Result<(), SqlError> {
         let SetValue::Values(names) = value else {
-            // As in PostgreSQL, the default is taken as it is, even if the identity sees nothing in it.
-            self.enter(DEFAULT_DATABASE);
+            self.reset_search_path();
             return Ok(());
         };
         let catalog = self.catalog();
@@ -69,7 +93,8 @@ impl Session {
         let requested = requested.filter(|name| {
             !["default", "local"].iter().any(|word| name.eq_ignore_ascii_case(word))
         });
-        let name = requested.unwrap_or("UTC").trim();
+        let default = self.settings.lock().role_default("timezone");
+        let name = requested.or(default.as_deref()).unwrap_or("UTC").trim();
         let zone = Zone::of_setting(name).ok_or_else(|| {
             SqlError::new(
                 INVALID_PARAMETER_VALUE,
@@ -129,10 +154,32 @@ impl Session {
 
     pub(super) fn reset_all(&self) -> Result<Output, SqlError> {
         self.settings.lock().reset();
+        self.reset_planner()?;
         self.set_timezone(None)?;
         self.follow_run_at_data()?;
-        self.enter(DEFAULT_DATABASE);
+        self.reset_search_path();
         Ok(Output::done("RESET"))
+    }
+
+    /// Resets the planner's settings that differ from their defaults. Roles have none of their own.
+    fn reset_planner(&self) -> Result<(), SqlError> {
+        let current = self.context().state();
+        let current = current.config_options().entries().into_iter();
+        let current: BTreeMap<String, Option<String>> =
+            current.map(|entry| (entry.key, entry.value)).collect();
+        let defaults = self.frontend().context().state();
+        for entry in defaults.config_options().entries() {
+            let name = entry.key.as_str();
+            if !PLANNER_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+                continue;
+            }
+            if let Some(default) = &entry.value
+                && current.get(name).and_then(Option::as_ref) != Some(default)
+            {
+                self.configure(name, default)?;
+            }
+        }
+        Ok(())
     }
 
     /// Undoes SET LOCAL at the end of a transaction.
@@ -149,7 +196,7 @@ impl Session {
     }
 
     pub(crate) fn show_setting(&self, name: &str) -> Result<String, SqlError> {
-        if name == "search_path" || name == "schema" {
+        if name == SEARCH_PATH || name == "schema" {
             return Ok(self.database());
         }
         if name == "is_superuser" {
@@ -174,7 +221,7 @@ impl Session {
 
     pub(super) fn all_settings(&self) -> BTreeMap<String, String> {
         let mut settings = self.settings.lock().all();
-        settings.insert("search_path".to_owned(), self.database());
+        settings.insert(SEARCH_PATH.to_owned(), self.database());
         if let Ok(value) = self.show_setting("is_superuser") {
             settings.insert("is_superuser".to_owned(), value);
         }
