@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Visible catalogs are shared by all viewers of an identity and forgotten with the catalog that they were made from.
-//! That of a superuser is the catalog itself.
+//! That of a superuser is the catalog itself. Those that viewers have looked at stay, as many as there are viewers; of
+//! the others [`IDENTITIES_MAX`] stay, and a new one takes the place of any.
 //!
 //! Invariants:
 //! - every answer is by the newest catalog, so that a right that was revoked is gone for open sessions too;
@@ -17,14 +18,14 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use datafusion::catalog::Session;
 use parking_lot::Mutex;
 use partita_proto::Error;
 use partita_proto::access::{
-    Access, Action, Denied, Identity, Need, Object, Permit, Sight, check, sight, visible,
+    Access, Action, Denied, Identity, Need, Object, Permit, Sight, check, sight, sights, visible,
 };
 use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::id::{RoleId, TableId};
@@ -36,7 +37,7 @@ use crate::view::ClusterView;
 
 /// SQLSTATE of an action that is not permitted.
 const INSUFFICIENT_PRIVILEGE: &str = "42501";
-/// Maximum identities whose visible catalogs are kept.
+/// Maximum identities whose visible catalogs are kept, unless their viewers are.
 const IDENTITIES_MAX: usize = 1_024;
 
 /// Milliseconds since 1970.
@@ -47,9 +48,28 @@ pub(crate) fn now_ms() -> i64 {
 
 /// The catalog as one identity sees it.
 struct Seen {
+    source: Arc<Catalog>,
+    identity: Identity,
     catalog: Arc<Catalog>,
     /// By table, computed when they are first needed.
     sights: OnceLock<HashMap<TableId, Sight>>,
+}
+
+impl Seen {
+    fn new(source: &Arc<Catalog>, identity: &Identity) -> Self {
+        let catalog = visible(source, &source.access, identity, now_ms());
+        let sights = OnceLock::new();
+        Self { source: Arc::clone(source), identity: *identity, catalog, sights }
+    }
+
+    fn is_of(&self, source: &Arc<Catalog>, identity: &Identity) -> bool {
+        Arc::ptr_eq(&self.source, source) && self.identity == *identity
+    }
+
+    fn sight_of(&self, table: TableId) -> Sight {
+        let all = || sights(&self.source, &self.source.access, &self.identity, now_ms());
+        self.sights.get_or_init(all).get(&table).cloned().unwrap_or(Sight::None)
+    }
 }
 
 /// Visible catalogs of the newest catalog, by identity.
@@ -58,32 +78,57 @@ pub(crate) struct VisibleCatalogs(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
+    /// Catalog that all of them were made from.
     source: Option<Arc<Catalog>>,
     seen: HashMap<Identity, Arc<Seen>>,
 }
 
 impl VisibleCatalogs {
     fn get(&self, source: &Arc<Catalog>, identity: &Identity) -> Arc<Seen> {
-        let is_source =
-            |kept: &Kept| kept.source.as_ref().is_some_and(|former| Arc::ptr_eq(former, source));
-        {
-            let kept = self.0.lock();
-            if is_source(&kept)
-                && let Some(seen) = kept.seen.get(identity)
-            {
-                return Arc::clone(seen);
-            }
+        if let Some(seen) = self.0.lock().find(source, identity) {
+            return seen;
         }
         // Computed without the lock: a large catalog takes a while.
-        let catalog = visible(source, &source.access, identity, now_ms());
-        let seen = Arc::new(Seen { catalog, sights: OnceLock::new() });
-        let mut kept = self.0.lock();
-        if !is_source(&kept) || kept.seen.len() >= IDENTITIES_MAX {
-            kept.source = Some(Arc::clone(source));
-            kept.seen.clear();
-        }
-        kept.seen.insert(*identity, Arc::clone(&seen));
+        let seen = Arc::new(Seen::new(source, identity));
+        self.0.lock().keep(&seen);
         seen
+    }
+}
+
+impl Kept {
+    fn find(&self, source: &Arc<Catalog>, identity: &Identity) -> Option<Arc<Seen>> {
+        self.seen.get(identity).filter(|seen| seen.is_of(source, identity)).map(Arc::clone)
+    }
+
+    fn keep(&mut self, seen: &Arc<Seen>) {
+        match &self.source {
+            Some(source) if Arc::ptr_eq(source, &seen.source) => {}
+            // Computed while a newer catalog came.
+            Some(source) if source.version > seen.source.version => return,
+            _ => {
+                self.source = Some(Arc::clone(&seen.source));
+                self.seen.clear();
+            }
+        }
+        if !self.seen.contains_key(&seen.identity) {
+            self.make_room();
+        }
+        self.seen.insert(seen.identity, Arc::clone(seen));
+    }
+
+    /// Forgets any of those that no viewer has looked at last, until there is room for one more or none is left. The
+    /// least recently used one would be a bad choice: requests of more identities in turn would find none.
+    fn make_room(&mut self) {
+        let excess = (self.seen.len() + 1).saturating_sub(IDENTITIES_MAX);
+        if excess == 0 {
+            return;
+        }
+        let is_idle = |(_, seen): &(&Identity, &Arc<Seen>)| Arc::weak_count(seen) == 0;
+        let idle = self.seen.iter().filter(is_idle).take(excess);
+        let idle: Vec<Identity> = idle.map(|(identity, _)| *identity).collect();
+        for identity in idle {
+            self.seen.remove(&identity);
+        }
     }
 }
 
@@ -92,6 +137,8 @@ pub struct Viewer {
     view: Arc<ClusterView>,
     shared: Arc<VisibleCatalogs>,
     identity: Mutex<Identity>,
+    /// What it looked at last, while that is kept: an idle session must not hold an old catalog.
+    last: Mutex<Weak<Seen>>,
     /// Address of the client for which it was made.
     peer: Option<IpAddr>,
 }
@@ -108,7 +155,8 @@ impl Viewer {
         shared: Arc<VisibleCatalogs>,
         identity: Identity,
     ) -> Arc<Self> {
-        Arc::new(Self { view, shared, identity: Mutex::new(identity), peer: peer::current() })
+        let (identity, last) = (Mutex::new(identity), Mutex::default());
+        Arc::new(Self { view, shared, identity, last, peer: peer::current() })
     }
 
     /// The identity, with the current role.
@@ -145,7 +193,14 @@ impl Viewer {
     }
 
     fn seen(&self) -> Arc<Seen> {
-        self.shared.get(&self.view.catalog(), &self.identity())
+        let (newest, identity) = (self.view.catalog(), self.identity());
+        let last = self.last.lock().upgrade();
+        if let Some(seen) = last.filter(|seen| seen.is_of(&newest, &identity)) {
+            return seen;
+        }
+        let seen = self.shared.get(&newest, &identity);
+        *self.last.lock() = Arc::downgrade(&seen);
+        seen
     }
 
     /// The part of a table that the identity sees.
@@ -155,10 +210,7 @@ impl Viewer {
 
     /// The part of a table of the newest catalog that the identity sees; nothing of a table that does not exist.
     pub fn sight_of(&self, table: TableId) -> Sight {
-        let (newest, identity) = (self.view.catalog(), self.identity());
-        let seen = self.shared.get(&newest, &identity);
-        let sights = seen.sights.get_or_init(|| sights(&newest, &identity));
-        sights.get(&table).cloned().unwrap_or(Sight::None)
+        self.seen().sight_of(table)
     }
 
     /// True if the identity may see the work and state of others.
@@ -238,18 +290,6 @@ impl Drop for ExpectedSecret<'_> {
     }
 }
 
-fn sights(catalog: &Catalog, identity: &Identity) -> HashMap<TableId, Sight> {
-    let now = now_ms();
-    let mut sights = HashMap::new();
-    for (name, tables) in &catalog.tables {
-        let Some(database) = catalog.databases.get(name) else { continue };
-        let of_table =
-            |table: &Arc<Table>| (table.id, sight(&catalog.access, identity, now, database, table));
-        sights.extend(tables.values().map(of_table));
-    }
-    sights
-}
-
 /// The viewer of the session whose state this is.
 ///
 /// # Errors
@@ -274,5 +314,84 @@ pub(crate) fn check_all_rows(permit: &Permit, table: &Table) -> Result<(), SqlEr
     match permit.rows(table.id) {
         None => Ok(()),
         Some(_) => Err(denied().with_detail("the token is restricted to some rows of the table")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use partita_proto::access::Door;
+
+    use super::*;
+
+    fn identity(number: usize) -> Identity {
+        Identity {
+            login: RoleId(u32::try_from(number).unwrap()),
+            acting: None,
+            token: None,
+            secret_version: 0,
+            org: None,
+            door: Door::Http,
+        }
+    }
+
+    fn catalog(version: u64) -> Arc<Catalog> {
+        Arc::new(Catalog { version, ..Catalog::default() })
+    }
+
+    /// Identities that are kept.
+    fn kept(catalogs: &VisibleCatalogs) -> usize {
+        catalogs.0.lock().seen.len()
+    }
+
+    #[test]
+    fn a_new_identity_takes_the_place_of_one() {
+        let (catalogs, source) = (VisibleCatalogs::default(), catalog(1));
+        let pointers = |numbers: std::ops::Range<usize>| -> Vec<*const Seen> {
+            numbers.map(|number| Arc::as_ptr(&catalogs.get(&source, &identity(number)))).collect()
+        };
+        let first = pointers(0..IDENTITIES_MAX);
+        assert_eq!(pointers(0..IDENTITIES_MAX), first);
+        assert_eq!(kept(&catalogs), IDENTITIES_MAX);
+        for number in IDENTITIES_MAX..IDENTITIES_MAX + 7 {
+            catalogs.get(&source, &identity(number));
+            assert_eq!(kept(&catalogs), IDENTITIES_MAX);
+        }
+        let remaining = {
+            let kept = catalogs.0.lock();
+            let is_kept = |number: &usize| kept.find(&source, &identity(*number)).is_some();
+            (0..IDENTITIES_MAX).filter(is_kept).count()
+        };
+        // One that came later may have gone already.
+        assert!((IDENTITIES_MAX - 7..IDENTITIES_MAX).contains(&remaining), "{remaining}");
+    }
+
+    #[test]
+    fn what_viewers_look_at_stays_until_the_catalog_changes() {
+        let (catalogs, source) = (VisibleCatalogs::default(), catalog(1));
+        let look = |number| Arc::downgrade(&catalogs.get(&source, &identity(number)));
+        let looks: Vec<Weak<Seen>> = (0..2 * IDENTITIES_MAX).map(look).collect();
+        for number in 2 * IDENTITIES_MAX..3 * IDENTITIES_MAX {
+            catalogs.get(&source, &identity(number));
+        }
+        assert!(looks.iter().all(|seen| seen.strong_count() == 1));
+        // There was room for one request beside them.
+        assert!(kept(&catalogs) <= 2 * IDENTITIES_MAX + 1);
+        // Without the viewers, the bound holds again.
+        let last = looks.last().map(Weak::clone).unwrap();
+        drop(looks);
+        catalogs.get(&source, &identity(0));
+        catalogs.get(&source, &identity(3 * IDENTITIES_MAX));
+        assert!(kept(&catalogs) <= IDENTITIES_MAX);
+        assert_eq!(last.strong_count(), 1);
+        catalogs.get(&catalog(2), &identity(0));
+        assert_eq!((kept(&catalogs), last.strong_count()), (1, 0));
+    }
+
+    #[test]
+    fn an_older_catalog_does_not_replace_a_newer_one() {
+        let (catalogs, older, newer) = (VisibleCatalogs::default(), catalog(1), catalog(2));
+        let seen = catalogs.get(&newer, &identity(1));
+        assert!(catalogs.get(&older, &identity(1)).is_of(&older, &identity(1)));
+        assert!(Arc::ptr_eq(&catalogs.get(&newer, &identity(1)), &seen));
     }
 }

@@ -21,7 +21,7 @@
 //!
 //! Invariants: a [`Permit`] is made here only; a pair of action and object that is not named here is refused.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -471,6 +471,24 @@ pub fn sight(
 ) -> Sight {
     let subject = Subject::of(access, identity, now_ms);
     subject.map_or(Sight::None, |subject| subject.sight(database, table))
+}
+
+/// The parts of all tables that an identity sees, by table; none when the identity is no longer valid.
+#[must_use]
+pub fn sights(
+    catalog: &Catalog,
+    access: &Access,
+    identity: &Identity,
+    now_ms: i64,
+) -> HashMap<TableId, Sight> {
+    let mut sights = HashMap::new();
+    // The roles of the identity are the same for all tables.
+    let Ok(subject) = Subject::of(access, identity, now_ms) else { return sights };
+    for (name, tables) in &catalog.tables {
+        let Some(database) = catalog.databases.get(name) else { continue };
+        sights.extend(tables.values().map(|table| (table.id, subject.sight(database, table))));
+    }
+    sights
 }
 
 /// The catalog without what an identity may not see; the same one when that is nothing. Tasks stay: each is checked

@@ -32,7 +32,8 @@ use std::sync::Arc;
 
 pub use self::change::{AccessChange, RoleEdit, TokenEdit};
 pub use self::check::{
-    Denied, Door, EndReason, Identity, Need, Object, Permit, Sight, check, grantor, sight, visible,
+    Denied, Door, EndReason, Identity, Need, Object, Permit, Sight, check, grantor, sight, sights,
+    visible,
 };
 pub use self::grant::{Action, Actions, Grant, GrantEntry, Grantee, Revocation, Target};
 pub use self::org::{Org, Profile};
