@@ -4,7 +4,7 @@
 //! the owner alone: its neighbours in a database may be other customers. Grants that name a role that is not seen are
 //! not listed, and functions answer for it as for a role that does not exist.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
@@ -12,7 +12,7 @@ use partita_proto::access::{
     Access, Action, Actions, Door, Grant, GrantEntry, Grantee, Identity, Mode, Need, Object,
     Permission, Role, Scope, Sight, Target, Token, check,
 };
-use partita_proto::catalog::{Database, Table};
+use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, RoleId, TableId};
 
 use crate::access::viewer::{Viewer, now_ms};
@@ -268,54 +268,107 @@ pub(crate) fn roles(viewer: &Viewer) -> Result<RecordBatch, SqlError> {
     batch(&schema(ROLES), visible_roles(viewer).iter().map(row).collect())
 }
 
-/// Kind of an object, and its database and table; `None` for an object that the viewer does not see.
-fn target_names(viewer: &Viewer, target: Target) -> Option<[Cell; 3]> {
-    let catalog = viewer.catalog();
-    let absent = || Cell::Text(None);
-    match target {
-        // What roles may do to the cluster is for those who monitor it.
-        Target::Cluster => viewer.monitors().then(|| ["cluster".into(), absent(), absent()]),
-        Target::Database(id) => {
-            let database = database_named(viewer, id)?;
-            Some(["database".into(), database.into(), absent()])
+/// Names of the objects that a viewer sees, by id: a look-up does not search the catalog.
+pub(crate) struct ObjectNames {
+    databases: HashMap<DatabaseId, Arc<Database>>,
+    tables: HashMap<TableId, Arc<Table>>,
+    shows_cluster: bool,
+}
+
+/// An object of grants as system tables name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ObjectName<'a> {
+    /// `cluster`, `database` or `table`.
+    pub(crate) kind: &'static str,
+    /// The database, or that of the table.
+    pub(crate) database: Option<&'a str>,
+    /// The table.
+    pub(crate) table: Option<&'a str>,
+}
+
+impl ObjectNames {
+    pub(crate) fn new(viewer: &Viewer) -> Self {
+        Self::of_catalog(&viewer.catalog(), viewer.monitors())
+    }
+
+    fn of_catalog(catalog: &Catalog, shows_cluster: bool) -> Self {
+        let databases = catalog.databases.values();
+        let tables = catalog.tables.values().flat_map(BTreeMap::values);
+        Self {
+            databases: databases.map(|database| (database.id, Arc::clone(database))).collect(),
+            tables: tables.map(|table| (table.id, Arc::clone(table))).collect(),
+            shows_cluster,
         }
-        Target::Table(id) => {
-            let table = catalog.table_by_id(id)?;
-            Some(["table".into(), table.database.as_str().into(), table.name.as_str().into()])
-        }
+    }
+
+    /// The object of grants; `None` for one that the viewer does not see.
+    pub(crate) fn of(&self, target: Target) -> Option<ObjectName<'_>> {
+        Some(match target {
+            // What roles may do to the cluster is for those who monitor it.
+            Target::Cluster if !self.shows_cluster => return None,
+            Target::Cluster => ObjectName { kind: "cluster", database: None, table: None },
+            Target::Database(id) => {
+                ObjectName { kind: "database", database: Some(self.database(id)?), table: None }
+            }
+            Target::Table(id) => {
+                let table = self.tables.get(&id)?;
+                let (database, table) = (Some(table.database.as_str()), Some(table.name.as_str()));
+                ObjectName { kind: "table", database, table }
+            }
+        })
+    }
+
+    fn database(&self, id: DatabaseId) -> Option<&str> {
+        self.databases.get(&id).map(|database| database.name.as_str())
     }
 }
 
-fn database_named(viewer: &Viewer, id: DatabaseId) -> Option<String> {
-    let catalog = viewer.catalog();
-    catalog.databases.values().find(|database| database.id == id).map(|item| item.name.clone())
+/// Whether roles are shown to a viewer; each is checked once.
+struct ShownRoles<'a> {
+    viewer: &'a Viewer,
+    access: &'a Access,
+    shown: HashMap<RoleId, bool>,
+}
+
+impl ShownRoles<'_> {
+    fn contains(&mut self, role: RoleId) -> bool {
+        let (viewer, access) = (self.viewer, self.access);
+        let is_shown = || access.role(role).is_some_and(|role| shows_role(viewer, role));
+        *self.shown.entry(role).or_insert_with(is_shown)
+    }
+
+    /// True if grantor and grantee are shown.
+    fn shows(&mut self, privilege: &Privilege) -> bool {
+        self.contains(privilege.grantor)
+            && privilege.grantee.is_none_or(|grantee| self.contains(grantee))
+    }
 }
 
 /// Rows of `sys.grants`: one for each right.
 pub(crate) fn grants(viewer: &Viewer) -> Result<RecordBatch, SqlError> {
     let access = viewer.access();
-    let is_shown = |role: RoleId| access.role(role).is_some_and(|role| shows_role(viewer, role));
+    let names = ObjectNames::new(viewer);
+    let mut shown = ShownRoles { viewer, access: &access, shown: HashMap::new() };
     let mut rows = Vec::new();
+    let text = |name: Option<&str>| Cell::Text(name.map(str::to_owned));
     for grant in access.grants() {
-        if target_names(viewer, grant.target()).is_none() {
-            continue;
-        }
+        let Some(object) = names.of(grant.target()) else { continue };
         for privilege in grant.entries().iter().map(Privilege::from) {
-            if !is_shown(privilege.grantor) || !privilege.grantee.is_none_or(is_shown) {
+            if !shown.shows(&privilege) {
                 continue;
             }
             let grantee = privilege.grantee.map(|role| role_name(&access, role));
             let grantee = grantee.unwrap_or_else(|| "PUBLIC".to_owned());
             for action in privilege.actions.iter() {
-                let Some(names) = target_names(viewer, grant.target()) else { continue };
-                let mut row = Vec::from(names);
-                row.extend([
+                rows.push(vec![
+                    object.kind.into(),
+                    text(object.database),
+                    text(object.table),
                     grantee.as_str().into(),
                     role_name(&access, privilege.grantor).into(),
                     action.name().into(),
                     privilege.grantable.contains(action).into(),
                 ]);
-                rows.push(row);
             }
         }
     }
@@ -324,7 +377,7 @@ pub(crate) fn grants(viewer: &Viewer) -> Result<RecordBatch, SqlError> {
 
 /// A permission as text: `read bucket "metrics" where "area" = 'A'`. Databases that the viewer does not see have their
 /// id in place of the name.
-fn permission_text(viewer: &Viewer, permission: &Permission) -> String {
+fn permission_text(names: &ObjectNames, permission: &Permission) -> String {
     let mode = match permission.mode {
         Mode::Read => "read",
         Mode::Write => "write",
@@ -334,7 +387,7 @@ fn permission_text(viewer: &Viewer, permission: &Permission) -> String {
         Scope::Everything => format!("{mode} everything"),
         Scope::AllBuckets => format!("{mode} all buckets"),
         Scope::Bucket { database, rows } => {
-            let name = database_named(viewer, *database);
+            let name = names.database(*database);
             let name = name.map_or_else(|| database.to_string(), |name| format!("\"{name}\""));
             let rows = rows.as_ref().map(|rows| format!(" where {rows}")).unwrap_or_default();
             format!("{mode} bucket {name}{rows}")
@@ -350,10 +403,11 @@ pub(crate) fn tokens(viewer: &Viewer) -> Result<RecordBatch, SqlError> {
         .filter(|token| viewer.check(&[Need::new(Action::Select, Object::Token(token.id))]).is_ok())
         .collect();
     visible_tokens.sort_by_key(|token| (token.created_ms, token.id));
+    let names = ObjectNames::new(viewer);
     let row = |token: &&Arc<Token>| {
         let permissions = token.permissions.iter();
         let permissions: Vec<String> =
-            permissions.map(|permission| permission_text(viewer, permission)).collect();
+            permissions.map(|permission| permission_text(&names, permission)).collect();
         let org = token.org.and_then(|org| access.org(org));
         vec![
             token.id.to_string().into(),
@@ -412,6 +466,27 @@ mod tests {
         ] {
             assert_eq!(acl_text(&access, &privilege), text);
         }
+    }
+
+    #[test]
+    fn objects_are_found_by_their_ids() {
+        let database = Database {
+            id: DatabaseId(7),
+            name: "d".to_owned(),
+            ttl: None,
+            owner: BOOTSTRAP_ROLE,
+            explicit: false,
+        };
+        let databases = BTreeMap::from([("d".to_owned(), Arc::new(database))]);
+        let catalog = Catalog { databases, ..Catalog::default() };
+        let names = ObjectNames::of_catalog(&catalog, true);
+        let database = ObjectName { kind: "database", database: Some("d"), table: None };
+        assert_eq!(names.of(Target::Database(DatabaseId(7))), Some(database));
+        assert_eq!(names.of(Target::Database(DatabaseId(8))), None);
+        assert_eq!(names.of(Target::Table(TableId(7))), None);
+        let cluster = ObjectName { kind: "cluster", database: None, table: None };
+        assert_eq!(names.of(Target::Cluster), Some(cluster));
+        assert_eq!(ObjectNames::of_catalog(&catalog, false).of(Target::Cluster), None);
     }
 
     #[test]

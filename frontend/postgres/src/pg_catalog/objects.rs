@@ -99,6 +99,16 @@ pub(super) fn role_oid(role: RoleId) -> i32 {
     if role == BOOTSTRAP_ROLE { BOOTSTRAP } else { numbered(u64::from(role.0), 3) }
 }
 
+/// The role with an object id; the role need not exist.
+pub(super) fn role_with_oid(oid: i32) -> Option<RoleId> {
+    if oid == BOOTSTRAP {
+        return Some(BOOTSTRAP_ROLE);
+    }
+    let id = RoleId(u32::try_from((i64::from(oid) - FIRST) / KINDS).ok()?);
+    // Those of other kinds, and of ids that are too large for an object id, are no roles.
+    (role_oid(id) == oid).then_some(id)
+}
+
 /// The name of a table's key constraint.
 pub(super) fn key_name(table: &Table) -> String {
     format!("{}_pkey", table.name)
@@ -212,5 +222,23 @@ impl Object {
             Self::Table(table) | Self::Key(table) => &table.database,
             Self::Fixed(schema) => schema,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_are_found_by_their_object_ids() {
+        for role in [0, 1, 7, 1_000_000, 536_866_815].map(RoleId) {
+            assert_eq!(role_with_oid(role_oid(role)), Some(role));
+        }
+        // Ids of a table, a key and a database, those of PostgreSQL's own objects, and of no object.
+        for oid in [FIRST + 4, FIRST + 5, FIRST + 6, FIRST + 3, FIRST - 1, 11, 0, -1] {
+            assert_eq!(role_with_oid(i32::try_from(oid).unwrap()), None, "{oid}");
+        }
+        // Roles whose ids are too large for one share the last.
+        assert_eq!(role_oid(RoleId(u32::MAX)), i32::MAX);
     }
 }

@@ -2,17 +2,18 @@
 //!
 //! A verifier is never shown: where PostgreSQL has the password, there are asterisks, whether or not there is one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow::temporal_conversions::timestamp_ms_to_datetime;
 use partita_frontend::access::viewer::Viewer;
 use partita_frontend::privileges::{current_role, shows_role, visible_roles};
 use partita_proto::access::Role;
+use partita_proto::id::RoleId;
 
 use super::cells::Kind::{Bool, Int4, Oid, Oids, Text, Texts};
 use super::cells::{Cell, Columns, Row};
-use super::objects::{BOOTSTRAP, attribute, role_oid};
+use super::objects::{BOOTSTRAP, attribute, role_oid, role_with_oid};
 
 /// Text in place of a password.
 const HIDDEN: &str = "********";
@@ -63,7 +64,7 @@ pub(super) const PG_DB_ROLE_SETTING: Columns =
 /// A role by its object id, if the viewer may know it. Of all roles, only this one is checked.
 pub(super) fn role_by_oid(viewer: &Viewer, oid: i32) -> Option<Arc<Role>> {
     let access = viewer.access();
-    let role = access.roles().values().find(|role| role_oid(role.id) == oid)?;
+    let role = access.role(role_with_oid(oid)?)?;
     shows_role(viewer, role).then(|| Arc::clone(role))
 }
 
@@ -153,15 +154,18 @@ pub(super) fn users(viewer: &Viewer) -> Vec<Row> {
 /// Rows of `pg_group`: the roles that may not log in, with their members.
 pub(super) fn groups(viewer: &Viewer) -> Vec<Row> {
     let roles = visible_roles(viewer);
-    let members = |group: &Role| -> Vec<i32> {
-        let is_member = |role: &&Arc<Role>| role.member_of.iter().any(|item| item.role == group.id);
-        roles.iter().filter(is_member).map(|role| role_oid(role.id)).collect()
-    };
+    let mut members: BTreeMap<RoleId, Vec<i32>> = BTreeMap::new();
+    for role in &roles {
+        let groups: BTreeSet<RoleId> = role.member_of.iter().map(|item| item.role).collect();
+        for group in groups {
+            members.entry(group).or_default().push(role_oid(role.id));
+        }
+    }
     let row = |group: &Arc<Role>| -> Row {
         vec![
             ("groname", group.name.as_str().into()),
             ("grosysid", role_oid(group.id).into()),
-            ("grolist", members(group).into()),
+            ("grolist", members.get(&group.id).cloned().unwrap_or_default().into()),
         ]
     };
     roles.iter().filter(|role| !role.login).map(row).collect()

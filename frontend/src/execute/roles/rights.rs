@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use partita_proto::access::{
-    AccessChange, Action, Actions, Denied, Grant, GrantEntry, Grantee, Membership, Object,
-    Revocation, Role, Target, grantor,
+    AccessChange, Action, Actions, Denied, GrantEntry, Grantee, Membership, Object, Revocation,
+    Role, Target, grantor,
 };
 use partita_proto::error::Error;
 use partita_proto::id::RoleId;
@@ -20,6 +20,7 @@ use super::attributes::{access, cycle};
 use super::names::{Names, role_object};
 use super::plan::{INSUFFICIENT_PRIVILEGE, Plan, Rows};
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
+use crate::privileges::ObjectNames;
 
 /// SQLSTATE of the warning that privileges were not granted.
 const NOT_GRANTED: &str = "01007";
@@ -238,22 +239,14 @@ fn check_grantor(names: &Names<'_>, grantor: Option<&RoleName>) -> Result<(), Sq
 pub(super) fn show(names: &Names<'_>, role: Option<&RoleName>) -> Result<Plan, SqlError> {
     let filter = role.map(|name| names.role(name)).transpose()?.map(|role| role.id);
     let mut cells = Vec::new();
+    let objects = ObjectNames::new(names.viewer);
     for grant in names.access.grants() {
-        let grant: &Grant = grant;
-        let object = match grant.target() {
-            // What roles may do to the cluster is for those who monitor it.
-            Target::Cluster => names.viewer.monitors().then_some(("cluster", None)),
-            Target::Database(id) => {
-                let database = names.catalog.databases.values().find(|database| database.id == id);
-                database.map(|database| ("database", Some(database.name.clone())))
-            }
-            Target::Table(id) => {
-                let table = names.catalog.table_by_id(id);
-                table.map(|table| ("table", Some(format!("{}.{}", table.database, table.name))))
-            }
-        };
         // Rights on what the client does not see are not shown.
-        let Some((kind, object)) = object else { continue };
+        let Some(name) = objects.of(grant.target()) else { continue };
+        let object = name.database.map(|database| match name.table {
+            Some(table) => format!("{database}.{table}"),
+            None => database.to_owned(),
+        });
         for entry in grant.entries() {
             let grantee = match entry.grantee {
                 Grantee::Public => Some("PUBLIC".to_owned()),
@@ -262,7 +255,7 @@ pub(super) fn show(names: &Names<'_>, role: Option<&RoleName>) -> Result<Plan, S
             };
             let Some(grantee) = grantee else { continue };
             cells.push(vec![
-                Some(kind.to_owned()),
+                Some(name.kind.to_owned()),
                 object.clone(),
                 Some(grantee),
                 Some(entry.actions.to_string()),
