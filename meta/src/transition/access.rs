@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use partita_proto::access::{
-    Access, AccessChange, Grant, GrantEntry, Grantee, Membership, Org, Revocation, Role, RoleEdit,
-    Scope, Secrets, Target, Token, TokenEdit, Verifier, validate_role_name,
+    Access, AccessChange, Grant, GrantEntry, Grantee, Membership, Org, Permission, Revocation,
+    Role, RoleEdit, Scope, Secrets, Target, Token, TokenEdit, Verifier, validate_role_name,
 };
 use partita_proto::error::Error;
 use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, OrgId, RoleId, TableId, TokenId};
@@ -413,7 +413,7 @@ impl<'a> Revision<'a> {
                 database(self.draft.state, *id)?;
             }
         }
-        check_limit(self.access.tokens().count(), TOKENS_MAX, "tokens")?;
+        check_limit(self.access.token_count(), TOKENS_MAX, "tokens")?;
         self.push(Edit::Token(Arc::new(new.clone())));
         Ok(())
     }
@@ -494,16 +494,18 @@ impl Draft<'_> {
 
     /// Removes the permissions of tokens on a database that goes.
     pub(super) fn drop_permissions(&mut self, id: DatabaseId) {
+        let remains = |permission: &Permission| match &permission.scope {
+            Scope::Everything | Scope::AllBuckets => true,
+            Scope::Bucket { database, .. } => *database != id,
+        };
         for token in self.state.access().tokens() {
-            let mut permissions = token.permissions.clone();
-            permissions.retain(|permission| match &permission.scope {
-                Scope::Everything | Scope::AllBuckets => true,
-                Scope::Bucket { database, .. } => *database != id,
-            });
-            if permissions.len() < token.permissions.len() {
-                let token = Token { permissions, ..Token::clone(token) };
-                self.edits.push(Edit::Token(Arc::new(token)));
+            // Most tokens have no permission on it, and are not copied.
+            if token.permissions.iter().all(remains) {
+                continue;
             }
+            let mut token = Token::clone(token);
+            token.permissions.retain(remains);
+            self.edits.push(Edit::Token(Arc::new(token)));
         }
     }
 }

@@ -16,6 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use super::chunks::{Chunked, chunk_of};
 use crate::error::Error;
 use crate::id::{DatabaseId, RoleId, TableId};
 
@@ -237,6 +238,16 @@ pub enum Target {
     Database(DatabaseId),
     /// A single table.
     Table(TableId),
+}
+
+impl Chunked for Target {
+    fn chunk(&self) -> u64 {
+        match self {
+            Self::Cluster => chunk_of(0, 0),
+            Self::Database(id) => chunk_of(1, id.0),
+            Self::Table(id) => chunk_of(2, id.0),
+        }
+    }
 }
 
 impl Target {
@@ -522,6 +533,21 @@ mod tests {
 
     const OWNER: RoleId = RoleId(1);
     const READ: Actions = Actions::of(&[Action::Select]);
+
+    #[test]
+    fn chunks_of_objects_are_in_the_order_of_the_objects() {
+        let mut targets = [
+            Target::Table(TableId(u32::MAX)),
+            Target::Table(TableId(300)),
+            Target::Table(TableId(0)),
+            Target::Database(DatabaseId(u32::MAX)),
+            Target::Database(DatabaseId(0)),
+            Target::Cluster,
+        ];
+        targets.sort_unstable();
+        assert!(targets.is_sorted_by_key(Chunked::chunk));
+        assert_eq!(targets[0], Target::Cluster);
+    }
 
     fn entry(grantor: u32, grantee: u32, grantable: Actions) -> GrantEntry {
         GrantEntry {

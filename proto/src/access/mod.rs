@@ -13,11 +13,12 @@
 //! Invariants:
 //! - anything unknown is denied: an unknown role or token, or an action that an object does not have, allows nothing;
 //! - secrets are never shown: neither `Debug` nor an error contains a verifier or a hash;
-//! - a clone costs a few counters; an edit copies one map of roles, grants or organisations, or one of 256 buckets of
-//!   tokens, and no other snapshot sees it.
+//! - a clone costs a few counters; an edit copies one chunk of roles or grants (`chunks.rs`), one of 256 buckets of names
+//!   or tokens, or the map of organisations, and no other snapshot sees it.
 
 mod change;
 mod check;
+mod chunks;
 mod grant;
 mod org;
 mod predicate;
@@ -35,6 +36,7 @@ pub use self::check::{
     Denied, Door, EndReason, Identity, Need, Object, Permit, Sight, check, grantor, sight, sights,
     visible,
 };
+pub use self::chunks::{Chunked, Chunks};
 pub use self::grant::{Action, Actions, Grant, GrantEntry, Grantee, Revocation, Target};
 pub use self::org::{Org, Profile};
 pub use self::predicate::{RowPredicate, Term};
@@ -42,7 +44,7 @@ pub use self::role::{Membership, Role, RoleMap, Verifier, validate_role_name};
 pub use self::token::{Mode, Permission, Scope, Token};
 use crate::id::{OrgId, RoleId, TokenId};
 
-/// Number of buckets of tokens: one for each value of a byte.
+/// Number of buckets of tokens and of names: one for each value of a byte.
 const BUCKETS: usize = 256;
 
 /// SHA-256 of the text of a token.
@@ -72,9 +74,10 @@ pub struct Access {
     pub version: u64,
     /// Random keys of the cluster.
     pub secrets: Secrets,
-    roles: Arc<RoleMap>,
-    roles_by_name: Arc<BTreeMap<String, RoleId>>,
-    grants: Arc<BTreeMap<Target, Arc<Grant>>>,
+    roles: RoleMap,
+    /// By a byte that follows from the name.
+    roles_by_name: Buckets<String, RoleId>,
+    grants: Chunks<Target, Grant>,
     orgs: Arc<BTreeMap<OrgId, Arc<Org>>>,
     /// By the first byte of the hash.
     tokens: Buckets<TokenHash, Arc<Token>>,
@@ -88,9 +91,9 @@ impl Default for Access {
         Self {
             version: 0,
             secrets: Secrets::default(),
-            roles: Arc::default(),
-            roles_by_name: Arc::default(),
-            grants: Arc::default(),
+            roles: RoleMap::default(),
+            roles_by_name: empty_buckets(),
+            grants: Chunks::default(),
             orgs: Arc::default(),
             tokens: empty_buckets(),
             hashes: empty_buckets(),
@@ -106,7 +109,7 @@ impl fmt::Debug for Access {
             .field("roles", &self.roles.len())
             .field("grants", &self.grants.len())
             .field("orgs", &self.orgs.len())
-            .field("tokens", &self.tokens().count())
+            .field("tokens", &self.token_count())
             .finish_non_exhaustive()
     }
 }
@@ -125,11 +128,9 @@ fn id_bucket(id: TokenId) -> usize {
     usize::from(id.get().to_be_bytes()[7])
 }
 
-/// Removes the name of a role, unless another role has got it meanwhile.
-fn remove_name(names: &mut BTreeMap<String, RoleId>, role: &Role) {
-    if names.get(&role.name) == Some(&role.id) {
-        names.remove(&role.name);
-    }
+/// The position of the bucket of a role's name.
+fn name_bucket(name: &str) -> usize {
+    usize::from(name.bytes().fold(0_u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte)))
 }
 
 /// One bucket, for an edit: other snapshots keep theirs.
@@ -170,23 +171,36 @@ impl Access {
     /// The role with this name, which is case-sensitive.
     #[must_use]
     pub fn role_by_name(&self, name: &str) -> Option<&Arc<Role>> {
-        self.role(*self.roles_by_name.get(name)?)
+        self.role(*self.roles_by_name[name_bucket(name)].get(name)?)
     }
 
     /// Adds a role, or replaces the one with its id.
     pub fn put_role(&mut self, role: Role) {
-        let names = Arc::make_mut(&mut self.roles_by_name);
-        if let Some(former) = self.roles.get(&role.id) {
-            remove_name(names, former);
+        if let Some(former) = self.role(role.id).map(Arc::clone)
+            && former.name != role.name
+        {
+            self.remove_name(&former);
         }
-        names.insert(role.name.clone(), role.id);
-        Arc::make_mut(&mut self.roles).insert(role.id, Arc::new(role));
+        // Most edits keep the name: they must not copy its bucket.
+        let position = name_bucket(&role.name);
+        if self.roles_by_name[position].get(&role.name) != Some(&role.id) {
+            bucket_mut(&mut self.roles_by_name, position).insert(role.name.clone(), role.id);
+        }
+        self.roles.insert(role.id, Arc::new(role));
+    }
+
+    /// Removes the name of a role, unless another role has got it meanwhile.
+    fn remove_name(&mut self, role: &Role) {
+        let position = name_bucket(&role.name);
+        if self.roles_by_name[position].get(&role.name) == Some(&role.id) {
+            bucket_mut(&mut self.roles_by_name, position).remove(&role.name);
+        }
     }
 
     /// Removes a role. Its grants and memberships stay, and mean nothing: ids are not reused.
     pub fn drop_role(&mut self, id: RoleId) {
-        if let Some(role) = Arc::make_mut(&mut self.roles).remove(&id) {
-            remove_name(Arc::make_mut(&mut self.roles_by_name), &role);
+        if let Some(role) = self.roles.remove(&id) {
+            self.remove_name(&role);
         }
     }
 
@@ -209,17 +223,24 @@ impl Access {
 
     /// Sets the grants on their object; without entries, removes them.
     pub fn put_grant(&mut self, grant: Grant) {
-        let grants = Arc::make_mut(&mut self.grants);
         if grant.entries().is_empty() {
-            grants.remove(&grant.target());
+            self.drop_grant(grant.target());
         } else {
-            grants.insert(grant.target(), Arc::new(grant));
+            self.grants.insert(grant.target(), Arc::new(grant));
         }
+    }
+
+    /// Grants that another snapshot lacks, or has otherwise.
+    pub(crate) fn grants_unlike<'a>(
+        &'a self,
+        other: &'a Self,
+    ) -> impl Iterator<Item = &'a Arc<Grant>> {
+        self.grants.unlike(&other.grants)
     }
 
     /// Removes the grants on an object that was dropped.
     pub fn drop_grant(&mut self, target: Target) {
-        Arc::make_mut(&mut self.grants).remove(&target);
+        self.grants.remove(&target);
     }
 
     /// All organisations, by id.
@@ -252,6 +273,12 @@ impl Access {
     /// All tokens, in no order that matters.
     pub fn tokens(&self) -> impl Iterator<Item = &Arc<Token>> {
         self.tokens.iter().flat_map(|bucket| bucket.values())
+    }
+
+    /// Number of tokens.
+    #[must_use]
+    pub fn token_count(&self) -> usize {
+        self.tokens.iter().map(|bucket| bucket.len()).sum()
     }
 
     /// The token with this hash, whether or not it is still valid.

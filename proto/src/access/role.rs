@@ -13,14 +13,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 
+use super::chunks::Chunks;
 use crate::error::Error;
 use crate::id::{BOOTSTRAP_ROLE, OrgId, RoleId};
 use crate::schema::validate_name;
 
 /// All roles, by id.
-pub type RoleMap = BTreeMap<RoleId, Arc<Role>>;
+pub type RoleMap = Chunks<RoleId, Role>;
 
 /// Names that mean something else in SQL.
 const RESERVED_NAMES: [&str; 2] = ["public", "none"];
@@ -231,6 +231,8 @@ fn closure(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     const VERIFIER: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\

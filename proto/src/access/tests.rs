@@ -492,6 +492,58 @@ fn an_edit_is_seen_by_no_other_snapshot() {
 }
 
 #[test]
+fn an_edit_among_many_copies_little() {
+    let mut access = Access::bootstrap("partita", Secrets::default());
+    for id in 1..=10_000 {
+        access.put_role(Role::new(RoleId(id), format!("r{id}")));
+        let grantee = Grantee::Role(RoleId(id));
+        grant_to(&mut access, Target::Table(TableId(id)), grantee, SELECT);
+    }
+    for number in 1..=100_000 {
+        access.put_token(token(number, 1, vec![]));
+    }
+    assert_eq!((access.roles().len(), access.token_count()), (10_001, 100_000));
+    assert_eq!(access.role_by_name("r9999").unwrap().id, RoleId(9_999));
+    assert_eq!(access.token_by_hash(&token(99_999, 1, vec![]).sha256).unwrap().id.get(), 99_999);
+    let names = |a: &Access, b: &Access| {
+        let pairs = a.roles_by_name.iter().zip(b.roles_by_name.iter());
+        pairs.filter(|(ours, theirs)| !Arc::ptr_eq(ours, theirs)).count()
+    };
+    // What is not edited is shared, names of roles included.
+    let before = access.clone();
+    access.put_role(Role { login: true, ..Role::new(RoleId(7), "r7") });
+    grant_to(&mut access, Target::Table(TableId(9_000)), Grantee::Public, SELECT);
+    assert_eq!(access.roles.unshared(&before.roles), 1);
+    assert_eq!(access.grants.unshared(&before.grants), 1);
+    assert_eq!(names(&access, &before), 0);
+    assert_eq!(access.roles.unlike(&before.roles).count(), 1);
+    assert_eq!(access.grants_unlike(&before).count(), 1);
+    assert_eq!(access.tokens_unlike(&before).count(), 0);
+    let before = access.clone();
+    access.put_role(Role::new(RoleId(7), "renamed"));
+    access.drop_role(RoleId(10_000));
+    access.drop_grant(Target::Table(TableId(20_000)));
+    assert!(names(&access, &before) <= 3);
+    assert_eq!(access.roles.unshared(&before.roles), 2);
+    assert_eq!(access.grants.unshared(&before.grants), 0);
+    assert_eq!(access.role_by_name("renamed").unwrap().id, RoleId(7));
+    assert!(access.role_by_name("r7").is_none() && access.role_by_name("r10000").is_none());
+}
+
+#[test]
+fn a_name_stays_with_the_role_that_got_it_last() {
+    let mut access = Access::bootstrap("partita", Secrets::default());
+    access.put_role(Role::new(ADA, "ada"));
+    // A watcher may hear of the new holder of a name first.
+    access.put_role(Role::new(BOB, "ada"));
+    access.put_role(Role::new(ADA, "former"));
+    assert_eq!(access.role_by_name("ada").unwrap().id, BOB);
+    access.drop_role(ADA);
+    assert_eq!(access.role_by_name("ada").unwrap().id, BOB);
+    assert!(access.role_by_name("former").is_none());
+}
+
+#[test]
 fn nobody_may_do_anything_without_roles() {
     let access = Access::default();
     assert_eq!(

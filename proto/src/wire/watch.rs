@@ -101,10 +101,12 @@ fn put_access(parts: &mut Parts, earlier: &Access, current: &Access) {
     let part = parts.grow_access(80);
     part.version = current.version;
     part.secrets = Some(current.secrets.to_wire());
-    for id in earlier.roles().keys().filter(|id| current.role(**id).is_none()) {
-        parts.grow_access(5).roles_gone.push(id.0);
+    let is_gone = |role: &&Arc<Role>| current.role(role.id).is_none();
+    for role in earlier.roles().unlike(current.roles()).filter(is_gone) {
+        parts.grow_access(5).roles_gone.push(role.id.0);
     }
-    for grant in earlier.grants().filter(|grant| current.grant(grant.target()).is_none()) {
+    let is_gone = |grant: &&Arc<Grant>| current.grant(grant.target()).is_none();
+    for grant in earlier.grants_unlike(current).filter(is_gone) {
         parts.grow_access(8).grants_gone.push(grant.target().to_wire());
     }
     for org in earlier.orgs().filter(|org| current.org(org.id).is_none()) {
@@ -113,14 +115,11 @@ fn put_access(parts: &mut Parts, earlier: &Access, current: &Access) {
     for token in earlier.tokens_unlike(current).filter(|token| current.token(token.id).is_none()) {
         parts.grow_access(8).tokens_gone.push(token.id.get());
     }
-    let is_new = |role: &&Arc<Role>| !earlier.role(role.id).is_some_and(|twin| same(twin, role));
-    for role in current.roles().values().filter(is_new) {
+    for role in current.roles().unlike(earlier.roles()) {
         let message = role.to_wire();
         parts.grow_access(message.encoded_len()).roles.push(message);
     }
-    let is_new =
-        |grant: &&Arc<Grant>| !earlier.grant(grant.target()).is_some_and(|twin| same(twin, grant));
-    for grant in current.grants().filter(is_new) {
+    for grant in current.grants_unlike(earlier) {
         let message = grant.to_wire();
         parts.grow_access(message.encoded_len()).grants.push(message);
     }
