@@ -12,8 +12,8 @@ use partita_proto::service::{Ddl, NamedObject};
 
 use crate::error::SqlError;
 
-/// The change with the id of the object that the permit is for; `None` if there is no such object and the change allows
-/// that.
+/// The change with the id of the object that the permit is for; `None` if there is nothing to change, and the change
+/// allows that: an object to drop does not exist, or a table to create does.
 ///
 /// # Errors
 /// The error of an object that does not exist, if the name belongs to none, or to one that the permit is not for.
@@ -30,7 +30,15 @@ pub(crate) fn with_object(
         Ddl::AlterDatabase { name, .. } | Ddl::DropDatabase { name, .. } => {
             database(catalog, permit, name)
         }
-        Ddl::CreateTable { table, .. } => database(catalog, permit, &table.database),
+        Ddl::CreateTable { table, if_not_exists } => {
+            let object = database(catalog, permit, &table.database);
+            // Another writer was faster, and the permit is for its table instead of the database.
+            let exists = || catalog.table(&table.database, &table.name).is_some();
+            if object.is_err() && *if_not_exists && exists() {
+                return Ok(None);
+            }
+            object
+        }
         Ddl::MakeExplicit { name } => {
             database(catalog, permit, name).or_else(|error| created(catalog, permit, name, error))
         }

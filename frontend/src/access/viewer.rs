@@ -9,7 +9,7 @@
 //!
 //! Visible catalogs are shared by all viewers of an identity and forgotten with the catalog that they were made from.
 //! That of a superuser is the catalog itself. Those that viewers have looked at stay, as many as there are viewers; of
-//! the others [`IDENTITIES_MAX`] stay, and a new one takes the place of any.
+//! the others `IDENTITIES_MAX` stay, and a new one takes the place of any.
 //!
 //! Invariants:
 //! - every answer is by the newest catalog, so that a right that was revoked is gone for open sessions too;

@@ -94,10 +94,14 @@ async fn a_permit_is_for_the_database_that_was_checked() {
         cuts: Vec::new(),
         owner: create.role(),
     };
-    let table = Ddl::CreateTable { table: Box::new(table), if_not_exists: false };
-    assert_eq!(db.refusal(&create, table.clone()).await, "3F000");
-    let create = db.permit_for(Action::Create, db.database_object("d"));
-    assert!(db.frontend.change(&create, table).await.unwrap());
+    let new = |if_not_exists| Ddl::CreateTable { table: Box::new(table.clone()), if_not_exists };
+    assert_eq!(db.refusal(&create, new(false)).await, "3F000");
+    assert_eq!(db.refusal(&create, new(true)).await, "3F000");
+    let present = db.permit_for(Action::Create, db.database_object("d"));
+    assert!(db.frontend.change(&present, new(false)).await.unwrap());
+    // There is nothing left to create.
+    assert!(!db.frontend.change(&create, new(true)).await.unwrap());
+    assert_eq!(db.refusal(&present, new(false)).await, "42P07");
 }
 
 #[tokio::test]
