@@ -601,9 +601,9 @@ fn check_object(catalog: &Catalog, checked: &CheckedDdl) -> Result<(), Error> {
         | Ddl::TruncateTable { database, name }
         | Ddl::AlterTable { database, name, .. } => {
             let is_checked = |id| checked.object == NamedObject::Table(id);
-            let named = catalog.table(database, name);
+            let holder = catalog.table(database, name);
             let same =
-                named.filter(|table| is_checked(table.id) || table.former.is_some_and(is_checked));
+                holder.filter(|table| is_checked(table.id) || table.former.is_some_and(is_checked));
             return if same.is_some() { Ok(()) } else { Err(none("table", name)) };
         }
     };

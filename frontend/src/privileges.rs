@@ -280,9 +280,9 @@ pub(crate) struct ObjectNames {
 pub(crate) struct ObjectName<'a> {
     /// `cluster`, `database` or `table`.
     pub(crate) kind: &'static str,
-    /// The database, or that of the table.
+    /// Name of the database, or of that of the table.
     pub(crate) database: Option<&'a str>,
-    /// The table.
+    /// Table name; `None` for other objects.
     pub(crate) table: Option<&'a str>,
 }
 
@@ -323,18 +323,18 @@ impl ObjectNames {
     }
 }
 
-/// Whether roles are shown to a viewer; each is checked once.
+/// Roles that are shown to a viewer; each is checked once.
 struct ShownRoles<'a> {
     viewer: &'a Viewer,
     access: &'a Access,
-    shown: HashMap<RoleId, bool>,
+    answers: HashMap<RoleId, bool>,
 }
 
 impl ShownRoles<'_> {
     fn contains(&mut self, role: RoleId) -> bool {
         let (viewer, access) = (self.viewer, self.access);
         let is_shown = || access.role(role).is_some_and(|role| shows_role(viewer, role));
-        *self.shown.entry(role).or_insert_with(is_shown)
+        *self.answers.entry(role).or_insert_with(is_shown)
     }
 
     /// True if grantor and grantee are shown.
@@ -348,13 +348,13 @@ impl ShownRoles<'_> {
 pub(crate) fn grants(viewer: &Viewer) -> Result<RecordBatch, SqlError> {
     let access = viewer.access();
     let names = ObjectNames::new(viewer);
-    let mut shown = ShownRoles { viewer, access: &access, shown: HashMap::new() };
+    let mut roles = ShownRoles { viewer, access: &access, answers: HashMap::new() };
     let mut rows = Vec::new();
     let text = |name: Option<&str>| Cell::Text(name.map(str::to_owned));
     for grant in access.grants() {
         let Some(object) = names.of(grant.target()) else { continue };
         for privilege in grant.entries().iter().map(Privilege::from) {
-            if !shown.shows(&privilege) {
+            if !roles.shows(&privilege) {
                 continue;
             }
             let grantee = privilege.grantee.map(|role| role_name(&access, role));

@@ -514,9 +514,9 @@ impl Ddl {
 /// Object that a change names: the database or table that is changed, or the database of a new table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedObject {
-    /// A database.
+    /// Database that is changed, or that of a new table.
     Database(DatabaseId),
-    /// A table.
+    /// Table that is changed.
     Table(TableId),
 }
 

@@ -54,8 +54,8 @@ pub(crate) fn with_object(
 }
 
 fn database(catalog: &Catalog, permit: &Permit, name: &str) -> Result<NamedObject, SqlError> {
-    let named = catalog.databases.get(name).map(|database| database.id);
-    let checked = named.filter(|id| permit.names_database(*id));
+    let holder = catalog.databases.get(name).map(|database| database.id);
+    let checked = holder.filter(|id| permit.names_database(*id));
     checked.map(NamedObject::Database).ok_or_else(|| SqlError::undefined_database(name))
 }
 
@@ -66,9 +66,9 @@ fn created(
     name: &str,
     error: SqlError,
 ) -> Result<NamedObject, SqlError> {
-    let named = catalog.databases.get(name);
+    let holder = catalog.databases.get(name);
     let created =
-        named.filter(|database| !permit.names_databases() && database.owner == permit.role());
+        holder.filter(|database| !permit.names_databases() && database.owner == permit.role());
     created.map(|database| NamedObject::Database(database.id)).ok_or(error)
 }
 

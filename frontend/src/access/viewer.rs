@@ -137,7 +137,7 @@ pub struct Viewer {
     view: Arc<ClusterView>,
     shared: Arc<VisibleCatalogs>,
     identity: Mutex<Identity>,
-    /// What it looked at last, while that is kept: an idle session must not hold an old catalog.
+    /// The visible catalog of its last look, while that is kept: an idle session must not hold an old catalog.
     last: Mutex<Weak<Seen>>,
     /// Address of the client for which it was made.
     peer: Option<IpAddr>,

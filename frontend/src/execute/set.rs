@@ -55,13 +55,18 @@ impl Session {
     /// # Errors
     /// When this version does not know the setting, or does not accept the value.
     pub(crate) fn set_role_default(&self, name: &str, value: &str) -> Result<(), SqlError> {
-        let given = SetValue::Values(vec![value.to_owned()]);
+        let is_path = name == SEARCH_PATH || name == "schema";
+        let values = match is_path {
+            true => value.split(',').map(str::to_owned).collect(),
+            false => vec![value.to_owned()],
+        };
         // The client's own name of the application precedes that of its role.
         let explicit = self.settings.lock().explicit(name);
-        self.set(&Set { name: name.to_owned(), value: given, local: false })?;
-        let name = if name == "schema" { SEARCH_PATH } else { name };
-        let shown = self.show_setting(name)?;
-        self.settings.lock().set_default(name, shown, explicit);
+        let value = SetValue::Values(values);
+        self.set(&Set { name: name.to_owned(), value, local: false })?;
+        let name = if is_path { SEARCH_PATH } else { name };
+        let default = self.show_setting(name)?;
+        self.settings.lock().set_default(name, default, explicit);
         Ok(())
     }
 

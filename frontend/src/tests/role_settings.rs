@@ -29,7 +29,7 @@ const SETTINGS: &[(&str, &str, &str, &str)] = &[
     ("timezone", "Europe/Paris", "Europe/Paris", "Asia/Tokyo"),
     ("application_name", "of the role", "of the role", "another"),
     ("run_at_data", "off", "off", "on"),
-    ("search_path", "d", "d", "public"),
+    ("search_path", "nowhere, d", "d", "public"),
     ("my.own", "1", "1", "2"),
 ];
 
