@@ -6,6 +6,7 @@
 //! identity.rs   a process of the cluster: mutual TLS by role      door.rs   a port for clients
 //!      \____________________ reload.rs: a new configuration when files change _______/
 //! links.rs      links between processes, with an identity or without      trust.rs   a tool that calls a door
+//! gate.rs       handshakes in progress at a port for the cluster: handshakes.rs decides, refusals.rs bounds the log
 //! ```
 //!
 //! Invariants:
@@ -19,10 +20,13 @@ mod door;
 mod end_point;
 mod error;
 mod files;
+mod gate;
+mod handshakes;
 mod identity;
 pub mod issue;
 mod links;
 mod options;
+mod refusals;
 mod reload;
 mod role;
 mod trust;
@@ -34,6 +38,7 @@ mod tests;
 pub use door::{Door, DoorFiles, common_name};
 pub use end_point::end_point_hash;
 pub use error::TlsError;
+pub use gate::{Gate, Place};
 pub use identity::{ClientTls, Identity, IdentityFiles};
 pub use links::{HANDSHAKE_WAIT, LinkIo, LinkStream, Links};
 pub use options::TlsOptions;

@@ -4,7 +4,8 @@
 //! connection is cut. So a peer that hangs, or watches for ever, does not keep a process from ending.
 //!
 //! With a certificate every connection is TLS, and every call is checked by the role of its client (`rights.rs`).
-//! Handshakes run beside each other: a client that sends nothing delays no other one.
+//! Handshakes run beside each other, within the bounds of a [`Gate`]: a client that sends nothing delays no other one, and
+//! strangers none of the cluster.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
 use partita_proto::Error;
-use partita_tls::{LinkStream, Links};
+use partita_tls::{Gate, LinkStream, Links, Place};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -27,10 +28,9 @@ use tonic::transport::server::Connected;
 use crate::rights::{Caller, Guard};
 use crate::{CONNECTION_WINDOW_BYTES, PIECE_BYTES};
 
-/// Maximum connections; others wait to be accepted. A peer has up to three, and raft's links.
+/// Maximum connections, those in a handshake among them; others wait to be accepted. A peer has up to three, and raft's
+/// links. The gate allows half as many handshakes.
 const CONNECTIONS_MAX: usize = 4096;
-/// Maximum handshakes at a time.
-const HANDSHAKES_MAX: usize = 1024;
 /// Maximum in-flight requests on a connection; others wait at the peer. Scans that are read slowly count.
 const REQUESTS_MAX: u32 = 8192;
 /// Window of a request, maximum unread bytes: a whole write of a frontend.
@@ -63,6 +63,8 @@ pub async fn serve(
 ) -> Result<(), Error> {
     let cut = CancellationToken::new();
     let _cut_when_dropped = cut.clone().drop_guard();
+    let gate = Gate::default();
+    let _reports = AbortOnDropHandle::new(tokio::spawn(gate.clone().report()));
     let serving = Server::builder()
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
@@ -74,7 +76,7 @@ pub async fn serve(
         .layer(Guard { server: links.role() })
         .add_routes(routes)
         .serve_with_incoming_shutdown(
-            secure(accept(listener, cut.clone()), links),
+            secure(accept(listener, gate, cut.clone()), links),
             stop.clone().cancelled_owned(),
         );
     let mut serving = Box::pin(serving);
@@ -94,23 +96,28 @@ pub async fn serve(
 }
 
 /// Accepted connections, before their handshakes.
-fn accept(listener: TcpListener, cut: CancellationToken) -> impl Stream<Item = Accepted> {
+fn accept(
+    listener: TcpListener,
+    gate: Gate,
+    cut: CancellationToken,
+) -> impl Stream<Item = Accepted> {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    stream::unfold((listener, permits, cut), |(listener, permits, cut)| async move {
+    stream::unfold((listener, permits, gate, cut), |(listener, permits, gate, cut)| async move {
         // The semaphore is never closed.
         let permit = Arc::clone(&permits).acquire_owned().await.ok()?;
-        let stream = loop {
+        let (stream, peer) = loop {
             match listener.accept().await {
-                Ok((stream, _)) => break stream,
+                Ok(accepted) => break accepted,
                 Err(error) => {
                     tracing::warn!(%error, "a connection was not accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         };
+        let place = gate.enter(peer);
         // A token per connection, so that connections do not share a lock.
-        let accepted = Accepted { stream, cut: cut.child_token(), permit };
-        Some((accepted, (listener, permits, cut)))
+        let accepted = Accepted { stream, place, cut: cut.child_token(), permit };
+        Some((accepted, (listener, permits, gate, cut)))
     })
 }
 
@@ -124,29 +131,25 @@ fn secure(
         AbortOnDropHandle::new(tokio::spawn(shaking))
     });
     handshakes
-        .buffer_unordered(HANDSHAKES_MAX)
+        .buffer_unordered(CONNECTIONS_MAX)
         .map(|ended| ended.unwrap_or_else(|error| Err(io::Error::other(error))))
 }
 
 /// A connection before its handshake.
 struct Accepted {
     stream: TcpStream,
+    place: Place,
     cut: CancellationToken,
     permit: OwnedSemaphorePermit,
 }
 
 impl Accepted {
     async fn shake_hands(self, links: Links) -> io::Result<Connection> {
-        let peer = self.stream.peer_addr();
         self.stream.set_nodelay(true)?;
-        let secured = tokio::select! {
-            secured = links.accept(self.stream) => secured,
-            () = self.cut.cancelled() => Err(io::ErrorKind::ConnectionAborted.into()),
+        let (stream, role) = tokio::select! {
+            secured = self.place.run(links.accept(self.stream)) => secured?,
+            () = self.cut.cancelled() => return Err(io::ErrorKind::ConnectionAborted.into()),
         };
-        let (stream, role) = secured.inspect_err(|error| {
-            let peer = peer.map_or_else(|_| "unknown".to_owned(), |peer| peer.to_string());
-            tracing::warn!(peer, %error, "refused a connection");
-        })?;
         let cut = Box::pin(self.cut.cancelled_owned());
         Ok(Connection { stream, caller: Caller(role), cut, _permit: self.permit })
     }
