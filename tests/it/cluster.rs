@@ -10,7 +10,9 @@ mod hotspot;
 mod nodes;
 mod orphans;
 mod placed;
+mod rotated;
 mod splits;
+mod strangers;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

@@ -5,6 +5,7 @@
 mod added;
 mod advised;
 mod catalogue;
+mod certs;
 mod cluster;
 mod faults;
 mod former;
@@ -14,3 +15,4 @@ mod scripts;
 mod secured;
 mod server;
 mod start;
+mod trust;

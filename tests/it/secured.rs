@@ -1,61 +1,15 @@
 //! Certificates and passwords with real processes: psql over TLS, and processes that are not of the cluster.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::certs::{Authority, finish, partita, secret_file};
 use crate::server::Server;
 
 /// Time in which a process that is refused would have joined.
 const JOIN_WAIT: Duration = Duration::from_secs(4);
-
-fn partita(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_partita"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-/// Runs a command to its end: whether it succeeded, and its output.
-fn finish(command: &mut Command) -> (bool, String) {
-    let output = command.output().expect("the command can be run");
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
-}
-
-/// A certificate authority in a directory, made by the binary.
-struct Authority(PathBuf);
-
-impl Authority {
-    fn create(dir: PathBuf) -> Self {
-        let authority = Self(dir);
-        authority.run(&["init"]);
-        authority
-    }
-
-    fn run(&self, arguments: &[&str]) {
-        let (succeeded, text) =
-            finish(partita(&["certs", "--dir", &self.0.display().to_string()]).args(arguments));
-        assert!(succeeded, "{text}");
-    }
-
-    /// Directory of a new certificate for this machine.
-    fn issue(&self, role: &str, name: &str) -> String {
-        self.run(&["issue", role, name, "--host", "localhost,127.0.0.1"]);
-        self.0.join(name).display().to_string()
-    }
-
-    fn bundle(&self) -> String {
-        self.0.join("ca.pem").display().to_string()
-    }
-}
-
-fn secret_file(path: &Path, text: &str) -> String {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::write(path, text).unwrap();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    path.display().to_string()
-}
 
 /// Runs a statement by psql.
 fn psql(server: &Server, options: &str, password: &str) -> (bool, String) {

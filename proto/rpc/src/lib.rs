@@ -33,6 +33,7 @@ pub use self::data_server::DataServer;
 pub use self::directory::Directory;
 pub use self::meta_client::MetaClient;
 pub use self::meta_server::MetaServer;
+pub use self::rights::calls;
 pub use self::serve::serve;
 
 /// Maximum bytes of a message in either direction. Frontends cut writes at 8 MiB; one row may be larger.

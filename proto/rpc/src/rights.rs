@@ -29,6 +29,16 @@ pub(crate) enum Callers {
     Alike,
 }
 
+impl Callers {
+    /// True if they include a role, for a server with a role.
+    fn include(self, server: Role, role: Role) -> bool {
+        match self {
+            Self::Of(roles) => roles.contains(&role),
+            Self::Alike => role == server,
+        }
+    }
+}
+
 /// Every call between processes, by its path.
 pub(crate) const CALLS: &[(&str, Callers)] = &[
     // Rows, for statements.
@@ -67,6 +77,16 @@ pub(crate) const CALLS: &[(&str, Callers)] = &[
     ("/grpc.health.v1.Health/Watch", Callers::Of(&Role::ALL)),
 ];
 
+/// Paths of all calls between processes, each with the roles that may make it to a server with a role.
+#[must_use]
+pub fn calls(server: Role) -> Vec<(&'static str, Vec<Role>)> {
+    let roles_of = |callers: Callers| {
+        let roles = Role::ALL.into_iter().filter(|role| callers.include(server, *role));
+        roles.collect::<Vec<_>>()
+    };
+    CALLS.iter().map(|(path, callers)| (*path, roles_of(*callers))).collect()
+}
+
 /// Role of a connection's client; in the extensions of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller(pub(crate) Option<Role>);
@@ -89,11 +109,7 @@ pub(crate) fn check(server: Role, caller: Option<Caller>, path: &str) -> Result<
     let Some((_, callers)) = CALLS.iter().find(|(call, _)| *call == path) else {
         return Err(Error::Unsupported(format!("the call {path}")));
     };
-    let is_allowed = match callers {
-        Callers::Of(roles) => roles.contains(&role),
-        Callers::Alike => role == server,
-    };
-    if is_allowed {
+    if callers.include(server, role) {
         return Ok(());
     }
     tracing::warn!(%role, path, "refused a call because of the caller's role");

@@ -16,6 +16,9 @@ use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
+use crate::certs::{Authority, secret_file};
+use crate::trust::Trust;
+
 /// How long a test waits for what must come, on machines that do other things besides.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 /// How often it is looked.
@@ -23,6 +26,11 @@ const POLL: Duration = Duration::from_millis(50);
 /// The first of the ports that are given out, and how many there are.
 const PORT_FIRST: u16 = 20_000;
 const PORTS: u16 = 12_000;
+
+/// The superuser's password in a cluster with certificates.
+const PASSWORD: &str = "correct horse";
+/// File of it, beside the members' directories.
+const PASSWORD_FILE: &str = "password";
 
 /// Two cores carry one cluster at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
@@ -50,7 +58,32 @@ pub(super) struct Cluster {
     metas: String,
     /// Where each member is asked for its health.
     peers: BTreeMap<String, u16>,
+    /// Issuer of the members' certificates; none: nothing has TLS.
+    authority: Option<Authority>,
     _turn: MutexGuard<'static, ()>,
+}
+
+/// The PostgreSQL port of a frontend, for clients that outlive a borrow of the cluster.
+#[derive(Clone)]
+pub(super) struct Entrance {
+    config: String,
+    /// File of the authorities that are trusted; none: no TLS.
+    bundle: Option<PathBuf>,
+}
+
+impl Entrance {
+    /// A new connection, which trusts the authorities that the file has now.
+    pub(super) async fn connect(&self) -> Result<Client, tokio_postgres::Error> {
+        let Some(bundle) = &self.bundle else {
+            let (client, connection) = tokio_postgres::connect(&self.config, NoTls).await?;
+            tokio::spawn(connection);
+            return Ok(client);
+        };
+        let trust = Trust::of(bundle);
+        let (client, connection) = tokio_postgres::connect(&self.config, trust).await?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
 }
 
 /// A row of a query, as text; `None` is NULL.
@@ -64,14 +97,29 @@ impl Cluster {
 
     /// Starts one whose datanodes have these labels, one after another from node 1 on.
     pub(super) async fn start_in(repair_after_s: u64, labels: &[&str]) -> Self {
+        Self::start_with(repair_after_s, labels, false).await
+    }
+
+    /// Starts one with TLS at every port, a certificate for every member and a password for clients.
+    pub(super) async fn start_secured(repair_after_s: u64) -> Self {
+        Self::start_with(repair_after_s, &["", "", ""], true).await
+    }
+
+    async fn start_with(repair_after_s: u64, labels: &[&str], is_secured: bool) -> Self {
         let turn = turn().await;
         let ports: Vec<u16> = (0..3).map(|_| free_port()).collect();
         let address = |port: &u16| format!("127.0.0.1:{port}");
         let peers: Vec<_> =
             (1..).zip(&ports).map(|(id, port)| format!("{id}={}", address(port))).collect();
         let metas: Vec<_> = ports.iter().map(address).collect();
+        let dir = tempfile::tempdir().unwrap();
+        let authority = is_secured.then(|| {
+            secret_file(&dir.path().join(PASSWORD_FILE), PASSWORD);
+            Authority::create(dir.path().join("ca"))
+        });
         let mut cluster = Self {
-            dir: tempfile::tempdir().unwrap(),
+            dir,
+            authority,
             members: BTreeMap::new(),
             doors: Vec::new(),
             metas: metas.join(","),
@@ -136,6 +184,15 @@ impl Cluster {
             arguments.extend(["--data-dir".to_owned(), self.data(name).display().to_string()]);
         }
         arguments.extend(options.iter().map(|option| (*option).to_owned()));
+        if let Some(authority) = &self.authority {
+            arguments.extend(["--certs".to_owned(), authority.issue(role, name)]);
+            if role == "frontend" {
+                let password = self.dir.path().join(PASSWORD_FILE).display().to_string();
+                arguments
+                    .extend(["--require-tls".to_owned(), "--initial-password-file".to_owned()]);
+                arguments.push(password);
+            }
+        }
         self.members
             .insert(name.to_owned(), Member { arguments, child: None, environment: Vec::new() });
         self.start_again(name);
@@ -232,6 +289,33 @@ impl Cluster {
         format!("127.0.0.1:{}", self.doors[frontend])
     }
 
+    /// The HTTP address of a frontend, from 0 on, once it is ready.
+    pub(super) async fn http(&mut self, frontend: usize) -> String {
+        let name = format!("frontend{}", frontend + 1);
+        self.until_ready(&name).await;
+        // All addresses are written at once.
+        let text = std::fs::read_to_string(self.file(&name, "out")).unwrap_or_default();
+        let url = text.lines().find_map(|line| line.trim().strip_prefix("http "));
+        let address = url.and_then(|url| url.trim().split_once("://"));
+        address.unwrap_or_else(|| panic!("{name} announced {text:?}")).1.to_owned()
+    }
+
+    /// The authority of a cluster with certificates.
+    pub(super) fn authority(&self) -> &Authority {
+        self.authority.as_ref().expect("the cluster has certificates")
+    }
+
+    /// Certificates and keys of a member, which it reads again when they change.
+    pub(super) fn certs(&self, name: &str) -> PathBuf {
+        self.authority().member(name)
+    }
+
+    /// How often a text is in the log of a member.
+    pub(super) fn logged(&self, name: &str, text: &str) -> usize {
+        let log = std::fs::read_to_string(self.file(name, "log")).unwrap_or_default();
+        log.matches(text).count()
+    }
+
     /// The end of what a member logged.
     fn log(&self, name: &str) -> String {
         let text = std::fs::read_to_string(self.file(name, "log")).unwrap_or_default();
@@ -252,10 +336,7 @@ impl Cluster {
 
     /// By what they logged.
     fn find_leading_meta(&self) -> Option<String> {
-        let count = |name: &str, what: &str| {
-            let log = std::fs::read_to_string(self.file(name, "log")).unwrap_or_default();
-            log.matches(what).count()
-        };
+        let count = |name: &str, what: &str| self.logged(name, what);
         let mut metas = self.names().into_iter().filter(|name| name.starts_with("meta"));
         metas.find(|name| {
             let began = count(name, "this process leads meta");
@@ -300,19 +381,25 @@ impl Cluster {
         .await;
     }
 
+    /// The PostgreSQL port of a frontend, from 0 on.
+    pub(super) fn entrance(&self, frontend: usize) -> Entrance {
+        let (port, rest) = (self.doors[frontend], "dbname=public connect_timeout=5");
+        let Some(authority) = &self.authority else {
+            let config = format!("host=127.0.0.1 port={port} user=test {rest}");
+            return Entrance { config, bundle: None };
+        };
+        let user = format!("user=partita password='{PASSWORD}' sslmode=require");
+        let config = format!("host=localhost hostaddr=127.0.0.1 port={port} {user} {rest}");
+        Entrance { config, bundle: Some(PathBuf::from(authority.bundle())) }
+    }
+
     /// A connection to a frontend, from 0 on, once it can be had.
     pub(super) async fn connect(&self, frontend: usize) -> Client {
-        let config = format!(
-            "host=127.0.0.1 port={} user=test dbname=public connect_timeout=5",
-            self.doors[frontend]
-        );
+        let entrance = self.entrance(frontend);
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match tokio_postgres::connect(&config, NoTls).await {
-                Ok((client, connection)) => {
-                    tokio::spawn(connection);
-                    return client;
-                }
+            match entrance.connect().await {
+                Ok(client) => return client,
                 Err(error) => {
                     assert!(Instant::now() < deadline, "{error}\n{}", self.logs());
                     tokio::time::sleep(POLL).await;

@@ -22,7 +22,7 @@ use tonic::{Code, Request, Status};
 
 use super::{FakeNode, NODE, PATIENCE, Served, served_over};
 use crate::channel::channel;
-use crate::rights::{CALLS, Caller, Callers, check, needs_access};
+use crate::rights::{CALLS, Caller, Callers, calls, check, needs_access};
 use crate::{DataClient, DataServer};
 
 const PARTITION: PartitionId = PartitionId(1);
@@ -70,6 +70,17 @@ fn each_call_of_each_service_is_in_the_table_once() {
 fn allowed(server: Role, path: &str) -> Vec<Role> {
     let may_call = |role: &Role| check(server, Some(Caller(Some(*role))), path).is_ok();
     Role::ALL.into_iter().filter(may_call).collect()
+}
+
+#[test]
+fn the_list_of_calls_has_the_roles_that_the_check_allows() {
+    for server in Role::ALL {
+        let listed = calls(server);
+        assert_eq!(listed.len(), CALLS.len());
+        for (path, roles) in listed {
+            assert_eq!(roles, allowed(server, path), "{path} of {server}");
+        }
+    }
 }
 
 #[test]
