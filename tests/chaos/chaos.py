@@ -40,7 +40,7 @@ METAS_SQL = "SELECT address, answers, leads, applied_index FROM sys.metas"
 PARTITIONS_SQL = 'SELECT "table", partition, node, leader, start_key FROM sys.partitions'
 
 
-def arguments():
+def arguments(argv=None):
     kinds = "\n".join(f"  {kind.name:16} {kind.text}" for kind in faults.KINDS.values())
     parser = argparse.ArgumentParser(
         prog="tests/chaos/run", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=f"faults:\n{kinds}"
@@ -49,6 +49,9 @@ def arguments():
     where.add_argument("--compose", action="store_true", help="containers (default)")
     where.add_argument("--processes", action="store_true", help="the same roles as processes on loopback")
     where.add_argument("--standalone", action="store_true", help="one process with every role")
+    parser.add_argument(
+        "--tls", action="store_true", help="certificates for all processes, and a password for clients; containers always have them"
+    )
     parser.add_argument("--seed", type=int, default=None, help="repeats the schedule of a run")
     parser.add_argument("--rounds", type=int, default=1, help="times that every fault is done (1)")
     parser.add_argument("--faults", default="", help="these kinds only, with commas")
@@ -64,7 +67,7 @@ def arguments():
     )  # fmt: skip
     parser.add_argument("--out", type=pathlib.Path, default=None, help="results as JSON")
     parser.add_argument("--keep", action="store_true", help="keep data and logs, also when all is well")
-    return parser.parse_args()
+    return parser.parse_args(argv)
 
 
 def make_cluster(options, work):
@@ -76,9 +79,9 @@ def make_cluster(options, work):
     if (options.standalone or options.processes) and not pathlib.Path(binary).exists():
         sys.exit(f"{binary} is not there; build it, or say where it is with PARTITA_BIN")
     if options.standalone:
-        return Standalone(binary, work, options.port, more, options.small_disk_mib)
+        return Standalone(binary, work, options.port, more, options.small_disk_mib, options.tls)
     if options.processes:
-        return Processes(binary, work, options.port, more, options.small_disk_mib)
+        return Processes(binary, work, options.port, more, options.small_disk_mib, options.tls)
     return Compose(os.environ.get("PARTITA_IMAGE", "partita:latest"), work, more, options.small_disk_mib)
 
 
@@ -495,6 +498,8 @@ def command_line(options):
         value = getattr(options, name)
         if value != "":
             parts += [f"--{name.replace('_', '-')}", str(value)]
+    if options.tls:
+        parts.append("--tls")
     for option in options.option:
         parts += ["--option", option]
     return shlex.join(parts)

@@ -22,6 +22,7 @@ import json
 import os
 import pathlib
 import random
+import secrets
 import shutil
 import signal
 import subprocess
@@ -114,6 +115,41 @@ def damage(folder, draw, classes, count, width=0):
     return found
 
 
+class Certificates:
+    """A certificate for each member and a password for clients, made by the binary. They lie beside the members'
+    directories, where no fault of a disk reaches them."""
+
+    HOSTS = "localhost,127.0.0.1"
+
+    def __init__(self, binary, folder):
+        self.binary, self.folder = binary, pathlib.Path(folder)
+        self.password_file = self.folder / "password"
+
+    def make(self, members):
+        run(self.binary, "certs", "--dir", self.folder, "init")
+        for member in members:
+            # One process with every role has the doors of a frontend.
+            role = "frontend" if member.role == "server" else member.role
+            run(self.binary, "certs", "--dir", self.folder, "issue", role, member.name, "--host", self.HOSTS)
+        with open(os.open(self.password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(15) + "\n")
+
+    def options(self, member):
+        """Arguments of a member. Doors take nothing without TLS and the password."""
+        found = ["--certs", self.folder / member.name]
+        if member.sql:
+            found += ["--require-tls", "--initial-password-file", self.password_file]
+        return found
+
+    def of_clients(self):
+        """Variables that libpq reads: servers are verified in full."""
+        return {
+            "PGPASSWORD": self.password_file.read_text().strip(),
+            "PGSSLMODE": "verify-full",
+            "PGSSLROOTCERT": str(self.folder / "ca.pem"),
+        }
+
+
 class Cluster:
     """What the kinds of clusters share."""
 
@@ -162,11 +198,12 @@ class Cluster:
 
 
 class Processes(Cluster):
-    """The roles as processes on loopback."""
+    """The roles as processes on loopback, with certificates or without."""
 
-    def __init__(self, binary, work, port, options, small_disk_mib=0):
+    def __init__(self, binary, work, port, options, small_disk_mib=0, tls=False):
         self.binary, self.work, self.port = pathlib.Path(binary).resolve(), pathlib.Path(work), port
         self.options = options
+        self.certificates = Certificates(self.binary, self.work / "certs") if tls else None
         self.running, self.paused, self.cuts, self.disks = {}, set(), {}, {}
         # Members that are to run.
         self.wanted = set()
@@ -204,7 +241,18 @@ class Processes(Cluster):
             where = ["--listen", member.address, "--advertise", member.address]
             return ["datanode", "--data-dir", self.data(member), "--meta", ",".join(metas), *where]
         doors = ["--http", member.address, "--postgres", "{}:{}".format(*member.sql)]
-        return ["frontend", "--meta", ",".join(metas), *doors, "--insecure", "--spill-dir", self.work / member.name / "spill"]
+        return ["frontend", "--meta", ",".join(metas), *doors, "--spill-dir", self.work / member.name / "spill"]
+
+    def security(self, member):
+        """Arguments that decide whether its ports have TLS."""
+        if self.certificates is not None:
+            return self.certificates.options(member)
+        return ["--insecure"] if member.role == "frontend" else []
+
+    def whole_command(self, member, *more):
+        """The program and all its arguments."""
+        options = self.options.get(member.role, [])
+        return [str(part) for part in (self.binary, *self.command(member), *self.security(member), *options, *more)]
 
     def data(self, member):
         disk = self.disks.get(member.name)
@@ -213,6 +261,9 @@ class Processes(Cluster):
     def up(self):
         for disk in self.disks.values():
             disk.mount()
+        if self.certificates is not None:
+            self.certificates.make(self.members)
+            os.environ.update(self.certificates.of_clients())
         for member in self.members:
             self.launch(member)
         for member in self.members:
@@ -271,11 +322,10 @@ class Processes(Cluster):
         self.wanted.add(member.name)
         folder = self.work / member.name
         folder.mkdir(parents=True, exist_ok=True)
-        command = [self.binary, *self.command(member), *self.options.get(member.role, []), *more]
         group = {"group": FIRST_GROUP + self.members.index(member), "extra_groups": []} if "cut" in self.verbs else {}
         with open(folder / "ready", "wb") as ready, open(folder / "log", "ab") as log:
             self.running[member.name] = subprocess.Popen(
-                [str(part) for part in command], stdout=ready, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+                self.whole_command(member, *more), stdout=ready, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
                 env=self.environment(member), **group,
             )  # fmt: skip
 
