@@ -346,8 +346,8 @@ fn flags_and_variables(text: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     (flags, variables)
 }
 
-#[test]
-fn each_flag_and_its_variable_are_described() {
+/// The flags and the environment variables of all commands.
+fn all_flags_and_variables() -> (BTreeSet<String>, BTreeSet<String>) {
     let (mut flags, mut variables) = (BTreeSet::new(), BTreeSet::new());
     for text in ["src", "lab/src", "lab/hotspot/src"].into_iter().flat_map(sources) {
         let (more_flags, more_variables) = flags_and_variables(&text);
@@ -356,11 +356,48 @@ fn each_flag_and_its_variable_are_described() {
     }
     assert!(flags.len() >= 129, "only {flags:?} were found");
     assert!(variables.len() >= 26, "only {variables:?} were found");
+    (flags, variables)
+}
+
+#[test]
+fn each_flag_and_its_variable_are_described() {
+    let (mut flags, mut variables) = all_flags_and_variables();
     let page = page("docs/configuration.md");
     flags.retain(|flag| !mentions(&page, flag));
     variables.retain(|variable| !page.contains(&format!("`{variable}`")));
     complain("docs/configuration.md", "flags", &flags);
     complain("docs/configuration.md", "variables", &variables);
+}
+
+#[test]
+fn the_compose_file_has_flags_and_variables_that_exist_and_no_secret() {
+    let (flags, variables) = all_flags_and_variables();
+    let text = page("deploy/docker-compose.yml");
+    let lines: Vec<_> = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
+    let words =
+        lines.iter().flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '-'));
+    let used: BTreeSet<_> = words.filter(|word| word.starts_with("--")).collect();
+    assert!(used.len() >= 5, "only {used:?} were found");
+    let unknown: Vec<_> = used.iter().filter(|flag| !flags.contains(**flag)).collect();
+    assert!(unknown.is_empty(), "deploy/docker-compose.yml: no command has {unknown:?}");
+    // Those that compose itself replaces may be handed on to scripts.
+    let replaced: BTreeSet<_> =
+        text.split("${").skip(1).filter_map(|rest| rest.split([':', '}']).next()).collect();
+    let keys = lines.iter().filter_map(|line| line.trim().split_once(':'));
+    let set: BTreeSet<_> =
+        keys.map(|(key, _)| key).filter(|key| key.starts_with("PARTITA_")).collect();
+    assert!(set.len() >= 10, "only {set:?} were found");
+    let unknown: Vec<_> = set
+        .iter()
+        .filter(|name| !variables.contains(**name) && !replaced.contains(*name))
+        .collect();
+    assert!(unknown.is_empty(), "deploy/docker-compose.yml: nothing reads {unknown:?}");
+    // Whoever may inspect a container sees its environment: it has names of files only.
+    for line in lines {
+        let key = line.trim().split_once(':').map_or("", |(key, _)| key);
+        let is_secret = ["PASSWORD", "TOKEN", "SECRET"].iter().any(|word| key.ends_with(word));
+        assert!(!is_secret, "deploy/docker-compose.yml: {line}");
+    }
 }
 
 #[test]
