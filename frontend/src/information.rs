@@ -368,9 +368,12 @@ fn role_table_grants(viewer: &Viewer) -> Vec<Vec<Cell>> {
 }
 
 fn enabled_roles(viewer: &Viewer) -> Vec<Vec<Cell>> {
-    let access = viewer.access();
-    let roles = role_closure(&access, current_role(viewer), true);
-    roles.into_iter().map(|role| vec![role_name(&access, role).into()]).collect()
+    let (access, current) = (viewer.access(), current_role(viewer));
+    let is_shown = |role: &RoleId| {
+        *role == current || access.role(*role).is_some_and(|role| shows_role(viewer, role))
+    };
+    let roles = role_closure(&access, current, true).into_iter().filter(is_shown);
+    roles.map(|role| vec![role_name(&access, role).into()]).collect()
 }
 
 fn applicable_roles(viewer: &Viewer) -> Vec<Vec<Cell>> {
