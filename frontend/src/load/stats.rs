@@ -5,10 +5,11 @@
 //! Counters start when the leading replica is opened. YDB's columns without a meaning here are left out.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
-use partita_proto::catalog::Catalog;
+use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::PartitionId;
 use partita_proto::load::{Instant, LoadHistory, LoadReport};
 use partita_proto::service::ReplicaStatus;
@@ -92,17 +93,20 @@ pub(crate) fn top_partitions(
 ) -> Result<RecordBatch, SqlError> {
     const MINUTE: Duration = Duration::from_secs(60);
     let names = Names::new(catalog);
-    let mut minutes: BTreeMap<Instant, Vec<&LoadHistory>> = BTreeMap::new();
+    let mut minutes: BTreeMap<Instant, Vec<(&Arc<Table>, &LoadHistory)>> = BTreeMap::new();
     for span in &report.history {
+        // Ranks are those among the tables of the catalog: gaps would tell about others.
+        let Some(table) = names.table(span.table) else { continue };
         if span.span == MINUTE && span.busy > TOP_BUSY {
-            minutes.entry(span.at).or_default().push(span);
+            minutes.entry(span.at).or_default().push((table, span));
         }
     }
     let mut rows = Vec::new();
     for (begins, mut spans) in minutes {
-        spans.sort_by(|a, b| b.busy.total_cmp(&a.busy).then(a.partition.cmp(&b.partition)));
-        for (rank, span) in (1_u64..).zip(spans) {
-            let Some(table) = names.table(span.table) else { continue };
+        spans.sort_by(|(_, a), (_, b)| {
+            b.busy.total_cmp(&a.busy).then(a.partition.cmp(&b.partition))
+        });
+        for (rank, (table, span)) in (1_u64..).zip(spans) {
             rows.push(vec![
                 Instant(begins.0 + 60_000).into(),
                 rank.into(),
