@@ -1,6 +1,9 @@
 //! Tests of the frontend with services in memory.
 
 mod access;
+mod access_matrix;
+mod access_tables;
+mod access_world;
 mod advised;
 mod at_data;
 mod audit;

@@ -1,0 +1,404 @@
+//! Each kind of statement for each kind of identity.
+//!
+//! The table is written by hand. A kind of statement that it lacks fails a test, and one that `kind` does not name does
+//! not compile.
+
+use std::collections::BTreeSet;
+
+use partita_proto::service::AdminOrder;
+use partita_sql::access_statement::AccessStatement;
+use partita_sql::parser;
+use partita_sql::statement::{Admin, Show, Statement};
+use partita_sql::task_statement::TaskStatement;
+
+use super::access_world::{WHO, Who, session_of, world};
+use super::{Db, collect};
+use crate::SqlError;
+
+/// Sources of the statements, by which a new kind is noticed: prefix of the kind, name of the type, text.
+const SOURCES: [(&str, &str, &str); 5] = [
+    ("", "Statement", include_str!("../../sql/src/statement.rs")),
+    ("Show", "Show", include_str!("../../sql/src/statement.rs")),
+    ("Access", "AccessStatement", include_str!("../../sql/src/access_statement.rs")),
+    ("Task", "TaskStatement", include_str!("../../sql/src/task_statement.rs")),
+    ("Order", "AdminOrder", include_str!("../../../proto/src/service.rs")),
+];
+/// Kinds that others divide: each of the latter is in the table.
+const DIVIDED: [&str; 4] = ["Show", "Access", "Task", "Admin"];
+
+/// One letter for each of [`WHO`]: superuser, whole token, read token, token for rows, write token, token of another
+/// organisation, member, stranger, expired token.
+///
+/// A: allowed. D: denied. H: as if the object did not exist. E: the session has ended.
+///
+/// LEFT and RIGHT stand for the ids of the partitions of `acme_t`.
+const MATRIX: &[(&str, &str)] = &[
+    // Reads.
+    ("AAAADHAHE", "SELECT * FROM acme_t"),
+    ("AAAADHAHE", "SELECT count(*) FROM acme.acme_t WHERE false"),
+    ("AAAADHAHE", "SELECT (SELECT max(v) FROM acme_t)"),
+    ("AAAADHAHE", "SELECT 1 WHERE EXISTS (SELECT 1 FROM acme_t)"),
+    ("AAAADHAHE", "WITH w AS (SELECT * FROM acme_t) SELECT 1 FROM w"),
+    ("AAAADHAHE", "SELECT 1 UNION ALL SELECT k FROM acme.acme_t"),
+    ("AAAAAAAAE", "SELECT 1"),
+    ("AAAADHAHE", "EXPLAIN SELECT * FROM acme_t"),
+    ("AAAADHAHE", "EXPLAIN ANALYZE SELECT * FROM acme_t"),
+    ("AADDAHDHE", "EXPLAIN INSERT INTO acme_t VALUES (3, 3)"),
+    ("AADDDHDHE", "EXPLAIN INSERT INTO acme_t SELECT * FROM acme_t"),
+    ("AADDDHDHE", "EXPLAIN DELETE FROM acme_t"),
+    ("AADDDHDHE", "EXPLAIN DELETE FROM acme_t WHERE v = 10"),
+    ("AAADDHAHE", "EXPLAIN HOTSPOT acme_t"),
+    ("AAAADHAHE", "COPY acme_t TO STDOUT"),
+    ("AAAADHAHE", "COPY (SELECT v FROM acme_t) TO STDOUT"),
+    ("AAAADHAHE", "BEGIN; DECLARE c CURSOR FOR SELECT * FROM acme_t"),
+    ("AAAADHAHE", "BEGIN; DECLARE c CURSOR FOR SELECT * FROM acme_t; FETCH ALL FROM c"),
+    ("AAAAAHAHE", "PREPARE q AS SELECT * FROM acme_t"),
+    ("AAAADHAHE", "PREPARE q AS SELECT * FROM acme_t; EXECUTE q"),
+    // Writes. A token that writes may delete by predicates that name keys.
+    ("AADDAHDHE", "INSERT INTO acme_t VALUES (3, 3)"),
+    ("AADDAHDHE", "INSERT INTO acme_t VALUES (3, 1 + 1)"),
+    ("AADDDHDHE", "INSERT INTO acme_t SELECT k, v FROM acme_t"),
+    ("AADDDHDHE", "INSERT INTO acme_t SELECT 3, (SELECT max(v) FROM acme_t)"),
+    ("AADDAHDHE", "PREPARE q AS INSERT INTO acme_t VALUES ($1, $2); EXECUTE q(3, 3)"),
+    ("AADDAHDHE", "DELETE FROM acme_t"),
+    ("AADDAHDHE", "DELETE FROM acme_t WHERE k = 1"),
+    ("AADDDHDHE", "DELETE FROM acme_t WHERE v = 10"),
+    ("AADDAHDHE", "COPY acme_t FROM STDIN"),
+    ("AADDAHDHE", "TRUNCATE acme_t"),
+    // Definitions.
+    ("ADDDDDDDE", "CREATE DATABASE fresh"),
+    ("AADDDHDHE", "ALTER DATABASE acme SET ('ttl' = '1d')"),
+    ("AADDDHDHE", "DROP DATABASE acme"),
+    ("AADDAHDHE", "CREATE TABLE fresh (k INT PRIMARY KEY)"),
+    ("AADDDHDHE", "ALTER TABLE acme_t ADD COLUMN w INT"),
+    ("AADDDADAE", "ALTER TABLE IF EXISTS acme_t RENAME TO fresh"),
+    ("AADDDHDHE", "ALTER TABLE acme_t SPLIT AT ((5))"),
+    ("AADDDHDHE", "DROP TABLE acme_t"),
+    ("AADDDADAE", "DROP TABLE IF EXISTS acme_t"),
+    // Lists and definitions of what is visible.
+    ("AAAAAHAHE", "USE acme"),
+    ("AAAAAAAAE", "SHOW DATABASES"),
+    ("AAAAAHAHE", "SHOW TABLES"),
+    ("AAAAAHAHE", "SHOW CREATE TABLE acme_t"),
+    ("AAAAAHAHE", "SHOW COLUMNS FROM acme_t"),
+    ("AAAAAHAHE", "SHOW TAG KEYS FROM acme_t"),
+    ("AAAAAHAHE", "SHOW FIELD KEYS FROM acme_t"),
+    ("AAAAAHAHE", "SHOW MEASUREMENTS"),
+    ("AAAAAHAHE", "DESCRIBE acme_t"),
+    ("AAADDHAHE", "SHOW PARTITIONS FROM acme_t"),
+    ("AAAAAHAHE", "SHOW SERIES CARDINALITY"),
+    ("AAAADHAHE", "SHOW SERIES CARDINALITY FROM acme_t"),
+    ("AAAADHAHE", "SHOW SERIES CARDINALITY EXACT FROM acme_t"),
+    // State of the session.
+    ("AAAAAAAAE", "SHOW application_name"),
+    ("AAAAAAAAE", "SHOW ALL"),
+    ("AAAAAAAAE", "SET application_name = 'x'"),
+    ("AAAAAAAAE", "RESET ALL"),
+    ("AAAAAAAAE", "BEGIN"),
+    ("AAAAAAAAE", "DEALLOCATE ALL"),
+    ("AAAAAAAAE", "CLOSE ALL"),
+    ("AAAAAAAAE", "DISCARD ALL"),
+    ("AAAAAAAAE", "UNLISTEN *"),
+    ("AAAAAAAAE", ""),
+    ("AAAAAAAAE", "SET ROLE NONE"),
+    ("ADHHHHADE", "SET ROLE acme_staff"),
+    // Orders.
+    ("AADDDHDHE", "ADMIN flush_table('acme_t')"),
+    ("AADDDHDHE", "ADMIN compact_table('acme_t')"),
+    ("ADDDDDDDE", "ADMIN drain_node(1)"),
+    ("ADDDDDDDE", "ADMIN undrain_node(1)"),
+    ("ADDDDDDDE", "ADMIN remove_node(1)"),
+    ("ADDDDDDDE", "ADMIN move_replica(LEFT, 1, 2)"),
+    ("ADDDDDDDE", "ADMIN transfer_leader(LEFT, 2)"),
+    ("ADDDDDDDE", "ADMIN split_partition(LEFT)"),
+    ("ADDDDDDDE", "ADMIN merge_partitions(LEFT, RIGHT)"),
+    // Roles: a restricted token knows its owner only, and a role without an organisation knows all roles.
+    ("ADDDDDDDE", "CREATE ROLE fresh"),
+    ("ADHHHHDDE", "ALTER ROLE acme_staff VALID UNTIL 'infinity'"),
+    ("ADHHHHDDE", "DROP ROLE acme_staff"),
+    ("ADHHHHDDE", "GRANT acme_staff TO acme_member"),
+    ("ADHHHHDDE", "REVOKE acme_staff FROM acme_member"),
+    // As in PostgreSQL: a grantee without grant options gets a warning, and nothing is changed.
+    ("AAHHHHAHE", "GRANT SELECT ON acme_t TO acme_staff"),
+    ("AAHHHHAHE", "REVOKE SELECT ON acme_t FROM acme_staff"),
+    ("ADHHHHDHE", "ALTER TABLE acme_t OWNER TO acme_staff"),
+    ("ADHHHHDHE", "ALTER DATABASE acme OWNER TO acme_staff"),
+    ("ADHHHHDDE", "REASSIGN OWNED BY acme_staff TO acme_boss"),
+    ("ADHHHHADE", "DROP OWNED BY acme_staff"),
+    ("AAAAAAAAE", "SHOW GRANTS"),
+    ("AAHHHHAAE", "SHOW GRANTS FOR acme_staff"),
+    // Tokens: a restricted one makes and manages none.
+    ("AADDDAAAE", "CREATE TOKEN WITH (ALL)"),
+    ("AAHHHHHHE", "ALTER TOKEN '0000000000000002' (DISABLED)"),
+    ("AAHHHHHHE", "DROP TOKEN '0000000000000002'"),
+    ("AAAAAAAAE", "SHOW TOKENS"),
+    // Organisations.
+    ("ADDDDDDDE", "CREATE ORGANISATION fresh"),
+    ("ADDDDHDHE", "ALTER ORGANISATION acme SERIES LIMIT 25"),
+    ("ADDDDHDHE", "DROP ORGANISATION acme"),
+    // Tasks.
+    (
+        "AADDDHDHE",
+        "CREATE TASK fresh SCHEDULE '@daily' AS INSERT INTO acme_t SELECT k, v FROM acme_t",
+    ),
+    ("AAHHHHHHE", "ALTER TASK acme_task DISABLE"),
+    ("AAHHHHHHE", "DROP TASK acme_task"),
+    ("AAAAAAAAE", "DROP TASK IF EXISTS acme_task"),
+    ("AAAAAAAAE", "SHOW TASKS"),
+];
+
+/// The letter of a result.
+fn letter(result: &Result<(), SqlError>) -> char {
+    match result.as_ref().map_err(|error| error.sqlstate.as_str()) {
+        Ok(()) => 'A',
+        Err("42501") => 'D',
+        Err("42P01" | "3F000" | "42704") => 'H',
+        Err("28000") => 'E',
+        Err(_) => '?',
+    }
+}
+
+/// Runs statements to their last row.
+async fn run(db: &Db, sql: &str) -> Result<(), SqlError> {
+    match db.try_run(sql).await {
+        Ok(output) => collect(output).await.map(drop),
+        Err(error) => Err(error),
+    }
+}
+
+/// A statement with the ids of the partitions.
+fn with_ids(db: &Db, sql: &str) -> String {
+    let catalog = db.frontend.catalog();
+    let routes = catalog.table("acme", "acme_t").unwrap().partitions.routes();
+    let [left, right] = [0, 1].map(|position| routes[position].partition.to_string());
+    sql.replace("LEFT", &left).replace("RIGHT", &right)
+}
+
+/// True if statements change nothing that a later session sees.
+fn leaves_no_trace(sql: &str) -> bool {
+    let is_of_session = |statement: &Statement| {
+        statement.reads()
+            || matches!(
+                statement,
+                Statement::Explain(_)
+                    | Statement::CopyTo(_)
+                    | Statement::Use(_)
+                    | Statement::Set(_)
+                    | Statement::ResetAll
+                    | Statement::Transaction(_)
+                    | Statement::Prepare(_)
+                    | Statement::Deallocate(_)
+                    | Statement::Declare(_)
+                    | Statement::Fetch(_)
+                    | Statement::Close(_)
+                    | Statement::Discard(_)
+                    | Statement::SetRole(_)
+                    | Statement::Unlisten
+            )
+    };
+    parser::parse(sql).unwrap().iter().all(is_of_session)
+}
+
+/// The letters of statements for each of [`WHO`], and errors that have none.
+async fn outcomes(db: &mut Db, sql: &str) -> (String, Vec<SqlError>) {
+    let (mut letters, mut others) = (String::new(), Vec::new());
+    for who in WHO {
+        let text = with_ids(db, sql);
+        let result = run(&session_of(db, who, "acme"), &text).await;
+        let outcome = letter(&result);
+        letters.push(outcome);
+        if outcome == '?' {
+            others.extend(result.err());
+        } else if outcome == 'A' && !leaves_no_trace(&text) {
+            *db = world().await;
+        }
+    }
+    (letters, others)
+}
+
+#[tokio::test]
+async fn each_statement_is_allowed_exactly_to_those_of_the_table() {
+    let mut db = world().await;
+    let mut wrong = Vec::new();
+    for (expected, sql) in MATRIX {
+        let (found, others) = outcomes(&mut db, sql).await;
+        if found != *expected {
+            wrong.push(format!("{expected} expected, {found} found: {sql} {others:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{WHO:?}\n{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn what_is_hidden_is_told_in_the_words_of_what_is_missing() {
+    let db = world().await;
+    let missing_name =
+        |text: &str| text.replace("acme", "nope").replace("0000000000000002", "0000000000000009");
+    for (letters, sql) in MATRIX {
+        for (who, letter) in WHO.into_iter().zip(letters.chars()) {
+            if letter != 'H' {
+                continue;
+            }
+            let hidden = run(&session_of(&db, who, "acme"), sql).await.unwrap_err();
+            let other = missing_name(sql);
+            let missing = run(&session_of(&db, who, "nope"), &other).await.unwrap_err();
+            let hidden = missing_name(&format!("{hidden:?}"));
+            assert_eq!(hidden, format!("{missing:?}"), "{sql} for {who:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_for_rows_reads_no_other_row() {
+    let db = world().await;
+    let rows = session_of(&db, Who::Rows, "acme");
+    for sql in [
+        "SELECT k, v FROM acme_t",
+        "SELECT k, v FROM acme.acme_t WHERE k > 0 OR true",
+        "SELECT max(k), max(v) FROM acme_t",
+        "SELECT a.k, b.v FROM acme_t a JOIN acme_t b ON a.k >= b.k",
+        "SELECT k, v FROM acme_t UNION SELECT k, v FROM acme_t",
+        "SELECT k, v FROM acme_t WHERE v IN (SELECT v FROM acme_t)",
+    ] {
+        assert_eq!(rows.lines(sql).await, ["1|10"], "{sql}");
+    }
+    assert_eq!(rows.one("SELECT count(*) FROM acme_t").await, "1");
+    assert_eq!(rows.one("SELECT count(*) FROM acme_t WHERE k = 2").await, "0");
+}
+
+fn kind_of_show(show: &Show) -> &'static str {
+    match show {
+        Show::Databases { .. } => "Show::Databases",
+        Show::Tables { .. } => "Show::Tables",
+        Show::CreateTable(_) => "Show::CreateTable",
+        Show::Columns(_) => "Show::Columns",
+        Show::Partitions(_) => "Show::Partitions",
+        Show::TagKeys(_) => "Show::TagKeys",
+        Show::FieldKeys(_) => "Show::FieldKeys",
+        Show::Measurements { .. } => "Show::Measurements",
+        Show::Variable(_) => "Show::Variable",
+        Show::All => "Show::All",
+    }
+}
+
+fn kind_of_access(statement: &AccessStatement) -> &'static str {
+    match statement {
+        AccessStatement::CreateRole(_) => "Access::CreateRole",
+        AccessStatement::AlterRole { .. } => "Access::AlterRole",
+        AccessStatement::DropRole { .. } => "Access::DropRole",
+        AccessStatement::GrantRole(_) => "Access::GrantRole",
+        AccessStatement::RevokeRole(_) => "Access::RevokeRole",
+        AccessStatement::Grant(_) => "Access::Grant",
+        AccessStatement::Revoke(_) => "Access::Revoke",
+        AccessStatement::SetOwner { .. } => "Access::SetOwner",
+        AccessStatement::ReassignOwned { .. } => "Access::ReassignOwned",
+        AccessStatement::DropOwned { .. } => "Access::DropOwned",
+        AccessStatement::CreateToken(_) => "Access::CreateToken",
+        AccessStatement::AlterToken { .. } => "Access::AlterToken",
+        AccessStatement::DropToken { .. } => "Access::DropToken",
+        AccessStatement::CreateOrg { .. } => "Access::CreateOrg",
+        AccessStatement::AlterOrg { .. } => "Access::AlterOrg",
+        AccessStatement::DropOrg { .. } => "Access::DropOrg",
+        AccessStatement::ShowGrants { .. } => "Access::ShowGrants",
+        AccessStatement::ShowTokens => "Access::ShowTokens",
+    }
+}
+
+fn kind_of_task(statement: &TaskStatement) -> &'static str {
+    match statement {
+        TaskStatement::Create(_) => "Task::Create",
+        TaskStatement::Alter { .. } => "Task::Alter",
+        TaskStatement::Drop { .. } => "Task::Drop",
+        TaskStatement::Show => "Task::Show",
+    }
+}
+
+fn kind_of_admin(admin: &Admin) -> &'static str {
+    match admin {
+        Admin::FlushTable(_) => "Admin::FlushTable",
+        Admin::CompactTable(_) => "Admin::CompactTable",
+        Admin::Order(order) => match order {
+            AdminOrder::Drain { .. } => "Order::Drain",
+            AdminOrder::MoveReplica { .. } => "Order::MoveReplica",
+            AdminOrder::TransferLeader { .. } => "Order::TransferLeader",
+            AdminOrder::SplitPartition { .. } => "Order::SplitPartition",
+            AdminOrder::MergePartitions { .. } => "Order::MergePartitions",
+            AdminOrder::RemoveNode { .. } => "Order::RemoveNode",
+        },
+    }
+}
+
+/// Name of a statement's kind.
+fn kind(statement: &Statement) -> &'static str {
+    match statement {
+        Statement::Query(_) => "Query",
+        Statement::Explain(_) => "Explain",
+        Statement::ExplainHotspot(_) => "ExplainHotspot",
+        Statement::Insert(_) => "Insert",
+        Statement::Delete(_) => "Delete",
+        Statement::CopyFrom(_) => "CopyFrom",
+        Statement::CopyTo(_) => "CopyTo",
+        Statement::CreateDatabase(_) => "CreateDatabase",
+        Statement::AlterDatabase(_) => "AlterDatabase",
+        Statement::DropDatabase(_) => "DropDatabase",
+        Statement::CreateTable(_) => "CreateTable",
+        Statement::AlterTable(_) => "AlterTable",
+        Statement::Repartition(_) => "Repartition",
+        Statement::DropTable(_) => "DropTable",
+        Statement::Truncate(_) => "Truncate",
+        Statement::Use(_) => "Use",
+        Statement::Show(show) => kind_of_show(show),
+        Statement::SeriesCardinality(_) => "SeriesCardinality",
+        Statement::Describe(_) => "Describe",
+        Statement::Set(_) => "Set",
+        Statement::ResetAll => "ResetAll",
+        Statement::Transaction(_) => "Transaction",
+        Statement::Prepare(_) => "Prepare",
+        Statement::Execute(_) => "Execute",
+        Statement::Deallocate(_) => "Deallocate",
+        Statement::Declare(_) => "Declare",
+        Statement::Fetch(_) => "Fetch",
+        Statement::Close(_) => "Close",
+        Statement::Discard(_) => "Discard",
+        Statement::Admin(admin) => kind_of_admin(admin),
+        Statement::Access(statement) => kind_of_access(statement),
+        Statement::SetRole(_) => "SetRole",
+        Statement::Task(statement) => kind_of_task(statement),
+        Statement::Unlisten => "Unlisten",
+        Statement::Empty => "Empty",
+    }
+}
+
+/// Names of the variants of a type, from its source.
+fn variants(name: &str, source: &str) -> BTreeSet<String> {
+    let (_, rest) = source.split_once(&format!("pub enum {name} {{\n")).unwrap();
+    let (body, _) = rest.split_once("\n}").unwrap();
+    let names = body.lines().filter_map(|line| {
+        let variant = line.strip_prefix("    ")?.split(['(', ',', ' ']).next()?;
+        variant.starts_with(|c: char| c.is_ascii_uppercase()).then(|| variant.to_owned())
+    });
+    names.collect()
+}
+
+#[test]
+fn every_kind_of_statement_is_in_the_table() {
+    let of_tables = ["Admin::FlushTable", "Admin::CompactTable"];
+    let mut expected = BTreeSet::from(of_tables.map(str::to_owned));
+    for (prefix, name, source) in SOURCES {
+        for variant in variants(name, source) {
+            match prefix {
+                "" if DIVIDED.contains(&variant.as_str()) => {}
+                "" => drop(expected.insert(variant)),
+                prefix => drop(expected.insert(format!("{prefix}::{variant}"))),
+            }
+        }
+    }
+    let mut covered = BTreeSet::new();
+    for (letters, sql) in MATRIX {
+        assert_eq!(letters.len(), WHO.len(), "{sql}");
+        let text = sql.replace("LEFT", "1").replace("RIGHT", "2");
+        covered.extend(parser::parse(&text).unwrap().iter().map(|parsed| kind(parsed).to_owned()));
+    }
+    assert!(expected.len() > 60, "{expected:?}");
+    assert_eq!(covered, expected);
+}
