@@ -3,6 +3,7 @@
 mod access;
 mod heatmap;
 mod manage;
+mod matrix;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
