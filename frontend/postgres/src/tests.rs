@@ -1,6 +1,7 @@
 //! The door over services in memory, as a client sees it.
 
 mod authentication;
+mod matrix;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
