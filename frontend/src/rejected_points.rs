@@ -1,7 +1,8 @@
 //! The last lines of line protocol that were not stored: `sys.rejected_points`.
 //!
 //! An identity sees the lines that it sent itself: those of the same role, and of the same token. The owner of a database
-//! sees all lines for it, and MONITOR shows all lines.
+//! sees all lines for it, and MONITOR shows all lines. Those for a database that was dropped are not those of a later one
+//! with its name.
 //!
 //! A ring of bounded length that drops the oldest lines; a line is cut to its beginning, as in the response.
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use arrow::record_batch::RecordBatch;
 use parking_lot::Mutex;
 use partita_proto::access::{Action, Identity, Need, Object};
+use partita_proto::id::DatabaseId;
 
 use crate::access::viewer::Viewer;
 use crate::error::SqlError;
@@ -39,6 +41,8 @@ pub struct RejectedPoint {
     pub time_ms: i64,
     /// Database of the request.
     pub database: String,
+    /// Id of the database; `None` if it did not exist.
+    pub database_id: Option<DatabaseId>,
     /// Identity of the writer.
     pub identity: Identity,
     /// Number of the line in its request, from 1.
@@ -82,14 +86,16 @@ impl RejectedPoints {
     pub(crate) fn batch(&self, viewer: &Viewer) -> Result<RecordBatch, SqlError> {
         let (access, identity, monitors) = (viewer.access(), viewer.identity(), viewer.monitors());
         let catalog = viewer.catalog();
-        let owns = |database: &str| {
-            let database = catalog.databases.get(database).map(Arc::clone);
+        let owns = |point: &RejectedPoint| {
+            let database = catalog.databases.get(&point.database);
+            let database = database.filter(|database| Some(database.id) == point.database_id);
             database.is_some_and(|database| {
-                viewer.check(&[Need::new(Action::Own, Object::Database(database))]).is_ok()
+                let object = Object::Database(Arc::clone(database));
+                viewer.check(&[Need::new(Action::Own, object)]).is_ok()
             })
         };
         let mut points = self.points();
-        points.retain(|point| monitors || is_of(point.identity, identity) || owns(&point.database));
+        points.retain(|point| monitors || is_of(point.identity, identity) || owns(point));
         let row = |point: &Arc<RejectedPoint>| {
             let user = access.role(point.identity.login).map(|role| role.name.clone());
             vec![
@@ -130,6 +136,7 @@ mod tests {
         RejectedPoint {
             time_ms: 0,
             database: "b".to_owned(),
+            database_id: None,
             identity,
             line_number,
             reason: "schema",

@@ -121,9 +121,11 @@ pub(crate) async fn write_lines(
 /// Keeps rejected lines for `sys.rejected_points`.
 fn keep(door: &Door, identity: Identity, database: &str, rejections: &[Rejection]) {
     let time_ms = now_ns() / 1_000_000;
+    let database_id = door.frontend.catalog().databases.get(database).map(|database| database.id);
     let point = |rejection: &Rejection| RejectedPoint {
         time_ms,
         database: database.to_owned(),
+        database_id,
         identity,
         line_number: u64::try_from(rejection.line).unwrap_or(u64::MAX),
         reason: rejection.kind.name(),

@@ -67,9 +67,8 @@ const TABLES: &[(&str, &str)] = &[
     ("baaaaza-", "information_schema.key_column_usage"),
     ("baaaaza-", "information_schema.table_constraints"),
     ("baa--za-", "information_schema.partitions"),
-    // Those that roles of the viewer granted or have: none of the superuser's.
-    ("-aaaaza-", "information_schema.table_privileges"),
-    ("-aaaaza-", "information_schema.role_table_grants"),
+    ("baaaaza-", "information_schema.table_privileges"),
+    ("baaaaza-", "information_schema.role_table_grants"),
     ("raaaazar", "information_schema.enabled_roles"),
     ("-a----a-", "information_schema.applicable_roles"),
 ];
@@ -159,9 +158,11 @@ async fn full_world() -> Db {
     }
     *db.fake.load.lock() = report(&db);
     run_tasks(&db).await;
+    let catalog = db.frontend.catalog();
     let point = |who: Who, database: &str| RejectedPoint {
         time_ms: 0,
         database: database.to_owned(),
+        database_id: Some(catalog.databases[database].id),
         identity: session_of(&db, who, "public").session.identity(),
         line_number: 1,
         reason: "syntax",
@@ -267,4 +268,17 @@ async fn the_rank_of_a_partition_tells_nothing_about_others() {
     for who in [Who::Whole, Who::Foreign] {
         assert_eq!(session_of(&db, who, "public").lines(rank).await, ["1"], "{who:?}");
     }
+}
+
+#[tokio::test]
+async fn lines_for_a_dropped_database_are_not_those_of_its_successor() {
+    let db = full_world().await;
+    let lines = "SELECT line FROM sys.rejected_points ORDER BY line";
+    for sql in
+        ["DROP DATABASE acme", "CREATE DATABASE acme", "ALTER DATABASE acme OWNER TO zulu_boss"]
+    {
+        db.tag(sql).await;
+    }
+    assert_eq!(session_of(&db, Who::Foreign, "public").lines(lines).await, ["zulu_m"]);
+    assert_eq!(db.lines(lines).await, ["acme_m", "zulu_m"]);
 }
