@@ -647,7 +647,7 @@ async fn each_call_of_flight_is_for_those_of_the_table() {
             let result = call(channel.clone(), who, name).await;
             let found = match &result {
                 Ok(()) => 'A',
-                Err(text) if text.contains("authentication") => 'U',
+                Err(text) if text.to_lowercase().contains("authenticat") => 'U',
                 Err(text) if text.contains("permission denied") => 'D',
                 Err(text) if text.contains("does not exist") => 'H',
                 Err(_) => '?',
