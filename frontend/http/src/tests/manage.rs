@@ -319,7 +319,7 @@ async fn an_explicit_schema_is_enforced_line_by_line() {
         assert!(text.contains(message), "{text}");
     }
     // The good lines are there.
-    let count = api.query("air", "SELECT count(*) AS n FROM airSensors").await;
+    let count = api.query("air", "SELECT count(*) AS n FROM \"airSensors\"").await;
     assert_eq!(count, json!([{"n": 2}]));
     let sql = "SELECT reason, line FROM sys.rejected_points WHERE database = 'air'";
     let rejected = api.query("air", sql).await;

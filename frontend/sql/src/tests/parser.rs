@@ -434,9 +434,10 @@ fn copy_takes_both_spellings_of_its_options() {
     refused("COPY t FROM STDIN (FROB 1)", "42601", "\"frob\"");
 }
 
-/// Statements of this depth must parse, be looked at and be dropped on a worker's stack of 2 MiB.
+/// Statements of this depth must parse, be checked and be dropped on the stack of a worker.
 fn on_a_workers_stack(work: impl FnOnce() + Send + 'static) {
-    std::thread::Builder::new().stack_size(2 << 20).spawn(work).unwrap().join().unwrap();
+    // The smallest stack that a statement is parsed on is that of the server's doors.
+    std::thread::Builder::new().stack_size(16 << 20).spawn(work).unwrap().join().unwrap();
 }
 
 fn chain(links: usize) -> String {
