@@ -283,7 +283,7 @@ mod tests {
             } else {
                 let position = usize::try_from(draw).unwrap() % pending.len();
                 let ended = pending.swap_remove(position);
-                handshakes.end(ended.network, ended.number, draw % 11 == 0);
+                handshakes.end(ended.network, ended.number, draw.is_multiple_of(11));
             }
             for queue in [&handshakes.strangers, &handshakes.members] {
                 let lens: Vec<_> = queue.networks.values().map(BTreeSet::len).collect();

@@ -65,7 +65,12 @@ pub(super) fn name(expr: &Expr) -> String {
 }
 
 fn without_casts(expr: &Expr) -> Expr {
+    // Subqueries have the same name whatever they ask.
+    let named = |name: String| Expr::Identifier(Ident::new(name));
     match expr {
+        Expr::Subquery(_) => named("(<subquery>)".to_owned()),
+        Expr::Exists { negated, .. } => named(format!("{negated} EXISTS")),
+        Expr::InSubquery { expr, negated, .. } => named(format!("{negated} {expr} IN")),
         Expr::Cast { expr, .. } | Expr::Nested(expr) => without_casts(expr),
         Expr::TypedString(typed) => Expr::Value(typed.value.clone()),
         expr => expr.clone(),
@@ -98,6 +103,11 @@ mod tests {
             numbered("SELECT abs(v::INT), abs((v)), abs(v + 1), DATE '2024-01-01', '2024-01-01'"),
             "SELECT abs(v::INT), abs((v)) AS \"abs(v):2\", abs(v + 1), DATE '2024-01-01', \
              '2024-01-01' AS \"'2024-01-01':2\""
+        );
+        assert_eq!(
+            numbered("SELECT (SELECT 1), (SELECT 2), EXISTS (SELECT 1), NOT EXISTS (SELECT 1)"),
+            "SELECT (SELECT 1), (SELECT 2) AS \"(<subquery>):2\", EXISTS (SELECT 1), \
+             NOT EXISTS (SELECT 1)"
         );
     }
 }
