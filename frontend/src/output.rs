@@ -120,15 +120,18 @@ impl Output {
                 columns.len()
             )));
         }
-        let fields: Vec<_> =
-            columns.iter().map(|name| Field::new(*name, DataType::Utf8View, true)).collect();
         let arrays: Vec<ArrayRef> = (0..columns.len())
             .map(|column| {
                 Arc::new(rows.iter().map(|row| row[column].as_deref()).collect::<StringViewArray>())
                     as ArrayRef
             })
             .collect();
-        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
-        Ok(Self::batch(batch))
+        Ok(Self::batch(RecordBatch::try_new(text_schema(columns), arrays)?))
     }
+}
+
+/// Columns of [`Output::text`].
+pub(crate) fn text_schema(columns: &[&str]) -> SchemaRef {
+    let fields = columns.iter().map(|name| Field::new(*name, DataType::Utf8View, true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }

@@ -21,6 +21,7 @@ use partita_sql::with_shown_names;
 
 use super::executed::Executed;
 use super::query::{Source, plan, with_parameters};
+use super::roles::schema_of;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::hotspot::shown::EXPLAIN_HOTSPOT;
 use crate::output::Output;
@@ -66,6 +67,7 @@ impl Session {
                 (Vec::new(), Some(result_schema(&logical, &[])?))
             }
             Statement::Task(TaskStatement::Show) => (Vec::new(), rows_of(&self.show_tasks()?)),
+            Statement::Access(access) => (Vec::new(), schema_of(access)),
             Statement::Describe(table) => (Vec::new(), rows_of(&self.describe(table)?)),
             Statement::Fetch(fetch) if !fetch.only_move => (
                 Vec::new(),

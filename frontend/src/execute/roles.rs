@@ -19,6 +19,7 @@ mod plan;
 mod rights;
 mod tokens;
 
+use arrow::datatypes::SchemaRef;
 use partita_proto::access::{AccessChange, Action, Need, Object};
 use partita_proto::service::Ddl;
 use partita_sql::access_statement::{AccessStatement, RoleName, SetRole};
@@ -27,7 +28,7 @@ use self::names::Names;
 use self::plan::{INSUFFICIENT_PRIVILEGE, Plan};
 use crate::access::viewer::Viewer;
 use crate::error::SqlError;
-use crate::output::Output;
+use crate::output::{Output, text_schema};
 use crate::session::Session;
 
 /// Needs of a statement by a client whose unqualified tables are in `database`.
@@ -80,6 +81,31 @@ fn planned(
         AccessStatement::ShowGrants { role } => rights::show(names, role.as_ref()),
         AccessStatement::ShowTokens => Ok(tokens::show(names)),
     }
+}
+
+/// Columns of a statement's rows; `None` for a statement that has none.
+pub(super) fn schema_of(statement: &AccessStatement) -> Option<SchemaRef> {
+    let columns = match statement {
+        AccessStatement::CreateToken(_) => tokens::CREATED,
+        AccessStatement::ShowTokens => tokens::SHOWN,
+        AccessStatement::ShowGrants { .. } => rights::SHOWN,
+        AccessStatement::CreateRole(_)
+        | AccessStatement::AlterRole { .. }
+        | AccessStatement::DropRole { .. }
+        | AccessStatement::GrantRole(_)
+        | AccessStatement::RevokeRole(_)
+        | AccessStatement::Grant(_)
+        | AccessStatement::Revoke(_)
+        | AccessStatement::SetOwner { .. }
+        | AccessStatement::ReassignOwned { .. }
+        | AccessStatement::DropOwned { .. }
+        | AccessStatement::AlterToken { .. }
+        | AccessStatement::DropToken { .. }
+        | AccessStatement::CreateOrg { .. }
+        | AccessStatement::AlterOrg { .. }
+        | AccessStatement::DropOrg { .. } => return None,
+    };
+    Some(text_schema(columns))
 }
 
 /// True if a change gives another password to the role that the session began as. With the same one, meta changes

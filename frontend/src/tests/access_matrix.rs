@@ -13,7 +13,7 @@ use partita_sql::task_statement::TaskStatement;
 
 use super::access_world::{WHO, Who, session_of, world};
 use super::{Db, collect};
-use crate::SqlError;
+use crate::{Output, SqlError};
 
 /// Sources of the statements, by which a new kind is noticed: prefix of the kind, name of the type, text.
 const SOURCES: [(&str, &str, &str); 6] = [
@@ -246,6 +246,25 @@ async fn what_is_hidden_is_told_in_the_words_of_what_is_missing() {
             let hidden = missing_name(&format!("{hidden:?}"));
             assert_eq!(hidden, format!("{missing:?}"), "{sql} for {who:?}");
         }
+    }
+}
+
+/// A client of the extended protocol learns of the columns before the statement runs.
+#[tokio::test]
+async fn prepared_statements_have_rows_exactly_if_they_say_so() {
+    for (_, sql) in MATRIX {
+        let db = world().await;
+        let text = with_ids(&db, sql);
+        let [statement] = &parser::parse(&text).unwrap()[..] else { continue };
+        let session = session_of(&db, Who::Superuser, "acme").session;
+        let prepared = session.prepare(statement.clone(), &[]).await.unwrap();
+        let Ok(Output::Rows { schema, .. }) = session.run_prepared(&prepared, Vec::new()).await
+        else {
+            assert!(prepared.schema.is_none(), "{sql}");
+            continue;
+        };
+        let columns = prepared.schema.as_ref().map(|schema| schema.fields().len());
+        assert_eq!(columns, Some(schema.fields().len()), "{sql}");
     }
 }
 

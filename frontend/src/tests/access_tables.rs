@@ -45,7 +45,7 @@ const TABLES: &[(&str, &str)] = &[
     ("ba--az--", "sys.rejected_points"),
     ("r-------", "sys.counters"),
     // A role without an organisation knows all roles.
-    ("baaaazab", "sys.roles"),
+    ("baaaazar", "sys.roles"),
     ("ba---za-", "sys.grants"),
     ("ba---z--", "sys.tokens"),
     ("ba---z--", "sys.tasks"),

@@ -701,6 +701,19 @@ impl<'a> Subject<'a> {
         matches!((self.org, org), (Some(ours), Some(theirs)) if is_bound && ours != theirs)
     }
 
+    /// True if the role may be listed. Outside organisations, only those who manage them, or roles, know whom they have.
+    fn sees_role(&self, role: &Role) -> bool {
+        if self.is_foreign(role.org) {
+            return false;
+        }
+        let is_outside = self.org.is_none() && role.org.is_some();
+        let actions = self.cluster_actions();
+        !is_outside
+            || self.has_rights_of(role.id)
+            || actions.contains(Action::CreateRole)
+            || actions.contains(Action::ManageOrg)
+    }
+
     fn is_foreign_role(&self, role: RoleId) -> bool {
         self.is_foreign(self.access.role(role).and_then(|role| role.org))
     }
@@ -830,7 +843,7 @@ impl<'a> Subject<'a> {
     }
 
     fn decide_role(&self, action: Action, id: RoleId) -> Decision {
-        if self.access.role(id).is_none_or(|role| self.is_foreign(role.org)) {
+        if self.access.role(id).is_none_or(|role| !self.sees_role(role)) {
             return Decision::Hidden;
         }
         if action == Action::Select {

@@ -624,7 +624,7 @@ async fn each_call_of_flight_is_for_those_of_the_table() {
     for sql in [
         "CREATE DATABASE acme",
         "CREATE DATABASE zulu",
-        "CREATE TABLE acme.home (host STRING PRIMARY KEY, room STRING)",
+        "CREATE TABLE acme.home (host STRING, room STRING, PRIMARY KEY (host, room))",
         "CREATE TABLE zulu.zulu_t (host STRING PRIMARY KEY)",
         "INSERT INTO acme.home VALUES ('a', 'k')",
     ] {

@@ -277,6 +277,8 @@ const TABLES: &[(&str, &str)] = &[
     ("aaaazab", "pg_tables"),
     ("-------", "pg_extension"),
     ("aaaazab", "pg_indexes"),
+    // The own name.
+    ("aaaazar", "pg_settings"),
 ];
 
 /// The rows of a table as a text.

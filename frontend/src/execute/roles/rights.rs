@@ -22,6 +22,10 @@ use super::plan::{INSUFFICIENT_PRIVILEGE, Plan, Rows};
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::privileges::ObjectNames;
 
+/// Columns of SHOW GRANTS.
+pub(super) const SHOWN: &[&str] =
+    &["object_type", "object", "grantee", "privileges", "grant_options", "grantor"];
+
 /// SQLSTATE of the warning that privileges were not granted.
 const NOT_GRANTED: &str = "01007";
 /// SQLSTATE of the warning that privileges were not revoked.
@@ -264,6 +268,5 @@ pub(super) fn show(names: &Names<'_>, role: Option<&RoleName>) -> Result<Plan, S
             ]);
         }
     }
-    let columns = &["object_type", "object", "grantee", "privileges", "grant_options", "grantor"];
-    Ok(Plan { rows: Some(Rows { columns, cells }), ..Plan::default() })
+    Ok(Plan { rows: Some(Rows { columns: SHOWN, cells }), ..Plan::default() })
 }

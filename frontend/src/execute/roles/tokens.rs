@@ -22,6 +22,12 @@ use super::plan::{Plan, Rows};
 use crate::access::random;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError, UNDEFINED_OBJECT};
 
+/// Columns of CREATE TOKEN.
+pub(super) const CREATED: &[&str] = &["id", "token"];
+/// Columns of SHOW TOKENS.
+pub(super) const SHOWN: &[&str] =
+    &["id", "description", "owner", "organisation", "permissions", "created", "expires", "enabled"];
+
 /// Random bytes of a token's text: 64 characters.
 const TEXT_BYTES: usize = 48;
 
@@ -73,7 +79,7 @@ pub(super) fn create(
     token.validate()?;
     plan.changes.push(access(AccessChange::CreateToken(Box::new(token))));
     let cells = vec![vec![Some(id.to_string()), Some(text)]];
-    plan.rows = Some(Rows { columns: &["id", "token"], cells });
+    plan.rows = Some(Rows { columns: CREATED, cells });
     Ok(plan)
 }
 
@@ -168,18 +174,8 @@ pub(super) fn show(names: &Names<'_>) -> Plan {
             Some((if token.enabled { "on" } else { "off" }).to_owned()),
         ]
     };
-    let columns = &[
-        "id",
-        "description",
-        "owner",
-        "organisation",
-        "permissions",
-        "created",
-        "expires",
-        "enabled",
-    ];
     let cells = tokens.iter().map(row).collect();
-    Plan { rows: Some(Rows { columns, cells }), ..Plan::default() }
+    Plan { rows: Some(Rows { columns: SHOWN, cells }), ..Plan::default() }
 }
 
 /// A permission as CREATE TOKEN takes it.
