@@ -1,91 +1,38 @@
-"""Passwords, TLS and client certificates with psycopg 3, psycopg2, asyncpg, JDBC and psql, against a server of its own.
+"""Passwords, tokens, TLS and client certificates with psycopg 3, psycopg2, asyncpg, JDBC, psql, influxdb3-python, ADBC
+Flight SQL and pyarrow.flight, against a server of its own.
 
 PARTITA_BIN is the server's binary. Prints what failed, and 'N passed, M failed' at the end.
 """
 
 import asyncio
+import json
 import os
-import re
 import shutil
 import ssl
 import subprocess
 import sys
-import tempfile
-import time
-import traceback
 
+import adbc_driver_flightsql.dbapi as adbc
+import adbc_driver_manager
+import influxdb_client_3
 import psycopg
 import psycopg2
+import pyarrow as pa
+import pyarrow.flight
+from adbc_driver_flightsql import DatabaseOptions
+from influxdb_client_3.exceptions.exceptions import InfluxDB3ClientQueryError, InfluxDBError
+
+import secured
+from secured import HOST, eventually, raises
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-BINARY = os.environ["PARTITA_BIN"]
-HOST = "localhost"
 TESTS = []
+SERVER = None
 
 
 def test(function):
     TESTS.append(function)
     return function
-
-
-class Server:
-    """A standalone server with a certificate for HOST, that takes certificates of its clients."""
-
-    def __init__(self, folder):
-        self.certs = os.path.join(folder, "certs")
-        for arguments in (
-            ["init"],
-            ["issue", "frontend", "frontend1", "--host", f"{HOST},127.0.0.1"],
-            ["issue", "admin", "ann"],
-        ):
-            command = [BINARY, "certs", "--dir", self.certs, *arguments]
-            subprocess.run(command, check=True, capture_output=True, timeout=60)
-        self.authority = os.path.join(self.certs, "ca.pem")
-        self.log = open(os.path.join(folder, "log"), "w", encoding="utf-8")
-        self.process = subprocess.Popen(
-            [BINARY, "standalone", "--data-dir", os.path.join(folder, "data"),
-             "--http", "127.0.0.1:0", "--postgres", "127.0.0.1:0",
-             "--tls-cert", os.path.join(self.certs, "frontend1", "cert.pem"),
-             "--tls-key", os.path.join(self.certs, "frontend1", "key.pem"),
-             "--tls-client-ca", self.authority, "--require-tls"],
-            stdout=subprocess.PIPE, stderr=self.log, text=True)
-        self.port = None
-        for line in self.process.stdout:
-            found = re.search(r"psql .*-p (\d+)", line)
-            if found:
-                self.port = int(found.group(1))
-            if line.startswith("  http "):
-                break
-        assert self.port, "the server did not start"
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(timeout=60)
-        self.log.close()
-
-    def options(self, user="ann", password="secret", **options):
-        """Connection parameters of libpq that verify the server."""
-        chosen = {"host": HOST, "hostaddr": "127.0.0.1", "port": self.port, "dbname": "public", "user": user,
-                  "sslmode": "verify-full", "sslrootcert": self.authority, "sslcert": "none.pem",
-                  "sslkey": "none.key", "connect_timeout": 10}
-        if password is not None:
-            chosen["password"] = password
-        chosen.update(options)
-        return chosen
-
-    def connect(self, **options):
-        return psycopg.connect(**self.options(**options), autocommit=True)
-
-
-SERVER = None
-
-
-def raises(error, function):
-    try:
-        function()
-    except error as raised:
-        return str(raised)
-    raise AssertionError(f"{error.__name__} was not raised")
 
 
 def current_user(connection):
@@ -105,13 +52,13 @@ def psycopg_binds_the_channel():
 @test
 def psycopg_is_told_the_same_of_every_wrong_password():
     for user in ("ann", "nobody"):
-        text = raises(psycopg.OperationalError, lambda: SERVER.connect(user=user, password="wrong"))
+        text = str(raises(psycopg.OperationalError, lambda: SERVER.connect(user=user, password="wrong")))
         assert f'password authentication failed for user "{user}"' in text, text
 
 
 @test
 def psycopg_needs_tls_and_the_right_host():
-    text = raises(psycopg.OperationalError, lambda: SERVER.connect(sslmode="disable"))
+    text = str(raises(psycopg.OperationalError, lambda: SERVER.connect(sslmode="disable")))
     assert "no encryption" in text, text
     raises(psycopg.OperationalError, lambda: SERVER.connect(host="other.example.com"))
     if psycopg.pq.version() >= 170000:
@@ -180,46 +127,215 @@ def psql_binds_the_channel():
     assert (done.returncode, done.stdout.strip()) == (0, "ann"), done.stderr
 
 
+def has_ended(session):
+    try:
+        session.execute("SELECT 1")
+    except psycopg.OperationalError:
+        return True
+    return False
+
+
 @test
 def a_session_ends_with_its_password():
     with SERVER.connect(user="partita", password="first") as superuser:
         superuser.execute("CREATE ROLE bob LOGIN PASSWORD 'old'")
         session = SERVER.connect(user="bob", password="old")
         superuser.execute("ALTER ROLE bob PASSWORD 'new'")
-        time.sleep(1)
-        raises(psycopg.OperationalError, lambda: session.execute("SELECT 1"))
+        eventually(lambda: has_ended(session))
         raises(psycopg.OperationalError, lambda: SERVER.connect(user="bob", password="old"))
         with SERVER.connect(user="bob", password="new") as c:
             assert current_user(c) == "bob"
 
 
-def main():
+# --- tokens, and the HTTP port
+
+
+def token(permissions, owner="ann"):
+    """Id and text of a new token."""
+    with SERVER.connect(user="partita", password="first") as superuser:
+        return superuser.execute(f"CREATE TOKEN WITH ({permissions}, OWNER {owner})").fetchone()
+
+
+def drop_token(number):
+    with SERVER.connect(user="partita", password="first") as superuser:
+        superuser.execute(f"DROP TOKEN '{number}'")
+
+
+def influx3(text, **options):
+    chosen = {"host": SERVER.url, "database": "metrics", "token": text, "org": "", "ssl_ca_cert": SERVER.authority}
+    return influxdb_client_3.InfluxDBClient3(**{**chosen, **options})
+
+
+def flight_sql(text=None, **options):
+    chosen = {DatabaseOptions.TLS_ROOT_CERTS.value: SERVER.roots(),
+              DatabaseOptions.RPC_CALL_HEADER_PREFIX.value + "database": "metrics"}
+    if text:
+        chosen[DatabaseOptions.AUTHORIZATION_HEADER.value] = f"Bearer {text}"
+    return adbc.connect(SERVER.grpc, db_kwargs={**chosen, **options}, autocommit=True)
+
+
+@test
+def postgres_clients_sign_in_by_a_token():
+    number, text = token("READ ON DATABASE metrics")
+    with SERVER.connect(user=number, password=text, dbname="metrics") as c:
+        assert c.execute("SELECT v FROM base").fetchall() == [(1.0,)]
+        raises(psycopg.errors.InsufficientPrivilege, lambda: c.execute("INSERT INTO base (time, v) VALUES (2, 2)"))
+    raises(psycopg.OperationalError, lambda: SERVER.connect(user=number, password=text + "x"))
+    # SCRAM never sends the text, so that the server could not find its token by it.
+    raises(psycopg.OperationalError, lambda: SERVER.connect(user="ann", password=text))
+
+
+@test
+def a_postgres_session_ends_with_its_token():
+    number, text = token("READ ON DATABASE metrics")
+    session = SERVER.connect(user=number, password=text)
+    assert session.execute("SELECT 1").fetchone() == (1,)
+    drop_token(number)
+    eventually(lambda: has_ended(session))
+    raises(psycopg.OperationalError, lambda: SERVER.connect(user=number, password=text))
+
+
+@test
+def influxdb3_python_uses_a_token_over_tls():
+    _, text = token("READ WRITE ON DATABASE metrics")
+    for use_v2_api in (True, False):
+        table = f"influx3_{use_v2_api}".lower()
+        options = influxdb_client_3.WriteOptions(
+            write_type=influxdb_client_3.WriteType.synchronous, use_v2_api=use_v2_api)
+        with influx3(text, write_client_options={"write_options": options}) as client:
+            client.write([f"{table},room=a v=1 1", f"{table},room=b v=2 2"])
+            rows = client.query(f"SELECT room, v FROM {table} ORDER BY time").to_pylist()
+            assert rows == [{"room": "a", "v": 1.0}, {"room": "b", "v": 2.0}], rows
+
+
+@test
+def influxdb3_python_is_refused_without_the_right():
+    _, text = token("READ ON DATABASE metrics")
+    options = {"write_client_options": {"write_options": influxdb_client_3.SYNCHRONOUS}}
+    with influx3(text, **options) as client:
+        assert client.query("SELECT v FROM base").column("v").to_pylist() == [1.0]
+        error = raises(InfluxDBError, lambda: client.write("base v=2 2"))
+        assert error.response.status == 403, error
+    with influx3("wrong", **options) as client:
+        error = raises(InfluxDBError, lambda: client.write("base v=2 2"))
+        assert error.response.status == 401, error
+        refused = raises(InfluxDB3ClientQueryError, lambda: client.query("SELECT v FROM base"))
+        assert "UNAUTHENTICATED:authentication failed" in str(refused), refused
+
+
+@test
+def influxdb3_python_refuses_a_server_of_another_authority():
+    _, text = token("READ ON DATABASE metrics")
+    stranger = os.path.join(os.path.dirname(SERVER.certs), "strange")
+    command = [secured.BINARY, "certs", "--dir", stranger, "init"]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    options = {"write_client_options": {"write_options": influxdb_client_3.SYNCHRONOUS},
+               "ssl_ca_cert": os.path.join(stranger, "ca.pem"), "query_timeout": 10_000}
+    with influx3(text, **options) as client:
+        error = raises(Exception, lambda: client.write("base v=2 2"))
+        assert "certificate" in str(error).lower(), error
+        raises(Exception, lambda: client.query("SELECT v FROM base"))
+
+
+@test
+def adbc_uses_a_token_over_tls():
+    _, text = token("READ WRITE ON DATABASE metrics")
+    with flight_sql(text) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT v FROM base")
+        assert cursor.fetchall() == [(1.0,)]
+        rows = pa.table({"id": [1, 2, 3]})
+        assert cursor.adbc_ingest("adbc_rows", rows, mode="create") == 3
+        cursor.execute("SELECT sum(id) FROM adbc_rows")
+        assert cursor.fetchone() == (6,)
+    _, text = token("READ ON DATABASE metrics")
+    with flight_sql(text) as connection, connection.cursor() as cursor:
+        error = raises(adbc_driver_manager.Error, lambda: cursor.execute("DELETE FROM base"))
+        assert error.status_code == adbc_driver_manager.AdbcStatusCode.UNAUTHORIZED, error
+        error = raises(adbc_driver_manager.Error, lambda: cursor.adbc_ingest("adbc_rows", rows, mode="append"))
+        assert "permission denied" in str(error), error
+
+
+def status_of_query(**options):
+    """Status of a query with a connection of its own."""
+    def query():
+        with flight_sql(**options) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT v FROM base")
+
+    return raises(adbc_driver_manager.Error, query).status_code
+
+
+@test
+def adbc_is_refused_without_a_valid_token_or_authority():
+    unauthenticated = adbc_driver_manager.AdbcStatusCode.UNAUTHENTICATED
+    assert status_of_query(text="wrong") == unauthenticated
+    assert status_of_query() == unauthenticated
+    _, text = token("READ ON DATABASE metrics")
+    # The authorities of the system do not know the server.
+    options = {DatabaseOptions.AUTHORIZATION_HEADER.value: f"Bearer {text}"}
+
+    def connect_unknown():
+        with adbc.connect(SERVER.grpc, db_kwargs=options) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+
+    error = raises(adbc_driver_manager.Error, connect_unknown)
+    assert "certificate" in str(error), error
+
+
+@test
+def adbc_and_flight_sign_in_by_a_password():
+    with flight_sql(username="ann", password="secret") as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT current_user")
+        assert cursor.fetchone() == ("ann",)
+    client = pyarrow.flight.connect(SERVER.grpc, tls_root_certs=SERVER.roots())
+    header = client.authenticate_basic_token(b"ann", b"secret")
+    ticket = pyarrow.flight.Ticket(json.dumps(
+        {"database": "public", "sql_query": "SELECT current_user AS u", "query_type": "sql"}))
+    options = pyarrow.flight.FlightCallOptions(headers=[header])
+    assert client.do_get(ticket, options).read_all().to_pylist() == [{"u": "ann"}]
+    raises(pa.flight.FlightUnauthenticatedError, lambda: client.do_get(ticket).read_all())
+    raises(pa.flight.FlightUnauthenticatedError, lambda: client.authenticate_basic_token(b"ann", b"wrong"))
+
+
+@test
+def an_adbc_session_ends_with_its_token():
+    number, text = token("READ ON DATABASE metrics")
+    with flight_sql(text) as connection:
+        # A cursor would close what it has prepared, and fail then too.
+        def query():
+            with adbc_driver_manager.AdbcStatement(connection.adbc_connection) as statement:
+                statement.set_sql_query("SELECT v FROM base")
+                stream, _ = statement.execute_query()
+                return pa.RecordBatchReader.from_stream(stream).read_all().to_pylist()
+
+        assert query() == [{"v": 1.0}]
+        drop_token(number)
+        errors = []
+
+        def has_ended():
+            try:
+                query()
+            except adbc_driver_manager.Error as error:
+                errors.append(error)
+            return bool(errors)
+
+        eventually(has_ended)
+        assert errors[0].status_code == adbc_driver_manager.AdbcStatusCode.UNAUTHENTICATED, errors
+    assert status_of_query(text=text) == adbc_driver_manager.AdbcStatusCode.UNAUTHENTICATED
+
+
+def prepare(server):
     global SERVER
-    wanted = sys.argv[1:]
-    passed = failed = 0
-    with tempfile.TemporaryDirectory() as folder:
-        SERVER = Server(folder)
-        try:
-            # Nobody has a password yet. The session that sets that of the superuser goes on.
-            with SERVER.connect(user="partita", password=None) as c:
-                c.execute("CREATE ROLE ann LOGIN PASSWORD 'secret'")
-                c.execute("ALTER ROLE partita PASSWORD 'first'")
-                c.execute("SELECT 1")
-            for function in TESTS:
-                if wanted and function.__name__ not in wanted:
-                    continue
-                try:
-                    function()
-                    passed += 1
-                except Exception:
-                    failed += 1
-                    print(f"-- {function.__name__} failed")
-                    traceback.print_exc(limit=-4, file=sys.stdout)
-        finally:
-            SERVER.stop()
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    SERVER = server
+    # Nobody has a password yet. The session that sets that of the superuser goes on.
+    with SERVER.connect(user="partita", password=None) as c:
+        c.execute("CREATE ROLE ann LOGIN PASSWORD 'secret'")
+        c.execute("CREATE DATABASE metrics")
+        c.execute("GRANT SELECT, INSERT, DELETE, CREATE ON DATABASE metrics TO ann")
+        c.execute("CREATE TABLE metrics.base (time TIMESTAMP(9) TIME INDEX, v DOUBLE)")
+        c.execute("INSERT INTO metrics.base (time, v) VALUES (1, 1)")
+        c.execute("ALTER ROLE partita PASSWORD 'first'")
+        c.execute("SELECT 1")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(secured.main(TESTS, prepare))
