@@ -253,7 +253,7 @@ ALTER TABLE {0}.{1} ADD COLUMN more BIGINT
 ALTER TABLE IF EXISTS {0}.{1} ADD COLUMN more BIGINT
 ALTER TABLE {0}.{1} OWNER TO CURRENT_USER
 ALTER TABLE {0}.{1} SET 'ttl' = '1s'
-ALTER TABLE {0}.{1} SPLIT
+ALTER TABLE {0}.{1} SPLIT AT ('a')
 CREATE TABLE {0}.{1} (id BIGINT PRIMARY KEY)
 CREATE TABLE IF NOT EXISTS {0}.{1} (id BIGINT PRIMARY KEY)
 CREATE TABLE {0}.fresh (id BIGINT PRIMARY KEY)
@@ -543,6 +543,29 @@ def a_token_of_some_rows_sees_no_figures_and_writes_nothing():
 
 
 # --- two buckets
+
+
+@test
+def the_questions_tell_those_who_may_see():
+    # Otherwise equal answers would say nothing.
+    tenant = Tenant("partita", PASSWORD, ROOT, "acme_bucket")
+    names = {OTHER: NOTHING}
+    differences = Problems()
+    for statement in READS:
+        differences.collect(same, tenant.postgres, names, statement.format("umbr_bucket", "readings", "readings"))
+    # All but those without a name of the other bucket or its columns.
+    assert len(differences.texts) >= len(READS) - 3, len(differences.texts)
+    problems = Problems()
+    for path in ("/v1/heatmap.json?table=umbr_bucket.readings", "/api/v2/buckets?name=umbr_bucket",
+                 "/v1/sql?db=umbr_bucket&sql=SELECT+*+FROM+readings"):
+        answers = [tenant.request("GET", path.replace(OTHER, word)) for word in (OTHER, NOTHING)]
+        problems.collect(lambda: unequal(*answers))
+    problems.end()
+    tenant.close()
+
+
+def unequal(answer, other):
+    assert answer != renamed(other, {OTHER: NOTHING}), answer
 
 
 @test

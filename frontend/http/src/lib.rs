@@ -45,6 +45,7 @@ mod sql_api;
 mod sql_parameters;
 mod status;
 mod tables_json;
+mod unread;
 mod write;
 mod write_lines;
 mod write_rights;

@@ -39,6 +39,7 @@ use crate::error::{ApiError, Dialect};
 use crate::flight::Flight;
 use crate::guard::Admitted;
 use crate::sign_in::authenticate;
+use crate::unread::Unread;
 use crate::{heatmap, manage, metrics, pages, query, sql_api, status, write};
 
 /// Maximum size of a Flight message, in either direction.
@@ -486,7 +487,9 @@ async fn count_request(State(door): State<Arc<Door>>, request: Request, next: Ne
     let began = Instant::now();
     let mut counted = Counted::begin(&door);
     let _in_flight = request.extensions().get::<Arc<Activity>>().map(Activity::begin);
+    let (request, unread) = Unread::of(request);
     let mut response = admit(&door, request, next).await;
+    unread.drain(&mut response).await;
     counted.over = true;
     let method = match method {
         Method::GET

@@ -446,6 +446,25 @@ async fn answer_of(mut socket: TcpStream) -> String {
 }
 
 #[tokio::test]
+async fn a_response_before_the_body_leaves_the_connection_to_the_next_request() {
+    let server = Server::start(HttpOptions::default()).await;
+    let ping = b"GET /ping HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let mut socket = server.connect().await;
+    let head = b"PATCH /api/v2/orgs/ffffffffffffffff HTTP/1.1\r\nhost: localhost\r\n\
+                 content-length: 2\r\n\r\n";
+    socket.write_all(head).await.unwrap();
+    // The server has seen the head by the time at which another client has its response.
+    let mut other = server.connect().await;
+    other.write_all(ping).await.unwrap();
+    assert!(answer_of(other).await.starts_with("HTTP/1.1 204"));
+    socket.write_all(b"{}").await.unwrap();
+    socket.write_all(ping).await.unwrap();
+    let answers = answer_of(socket).await;
+    assert!(answers.starts_with("HTTP/1.1 404") && answers.contains("HTTP/1.1 204"), "{answers}");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_request_in_flight_is_finished_before_the_server_stops() {
     let server = Server::start(HttpOptions::default()).await;
     let mut socket = server.connect().await;
