@@ -546,6 +546,36 @@ async fn bodies_that_are_too_large_or_too_slow_are_refused() {
 }
 
 #[tokio::test]
+async fn rows_of_flight_sql_have_the_schema_of_their_info() {
+    let server = Server::start(HttpOptions::default()).await;
+    let mut sql = FlightSqlServiceClient::new(server.channel().await);
+    for statement in [
+        "CREATE TABLE a (id BIGINT NOT NULL PRIMARY KEY, v BIGINT NOT NULL)",
+        "CREATE TABLE b (id BIGINT NOT NULL PRIMARY KEY, v BIGINT NOT NULL)",
+        "INSERT INTO a VALUES (1, 1)",
+        "INSERT INTO b VALUES (1, 5)",
+    ] {
+        sql.execute_update(statement.to_owned(), None).await.unwrap();
+    }
+    for query in [
+        "SELECT id, v FROM a",
+        // The optimizer knows more of these than the plan that was prepared.
+        "SELECT current_user",
+        "SELECT upper('a') AS u, nullif(1, 2) AS n",
+        "SELECT b.v FROM a LEFT JOIN b ON a.id = b.id WHERE b.v > 1",
+    ] {
+        let info = sql.execute(query.to_owned(), None).await.unwrap();
+        let ticket = info.endpoint[0].ticket.clone().unwrap();
+        let schema = info.try_decode_schema().unwrap();
+        let batches: Vec<RecordBatch> =
+            sql.do_get(ticket).await.unwrap().try_collect().await.unwrap();
+        assert_eq!(*batches[0].schema(), schema, "{query}");
+    }
+    drop(sql);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn flight_shares_the_port() {
     let server = Server::start(HttpOptions::default()).await;
     let mut sql = FlightSqlServiceClient::new(server.channel().await);

@@ -25,6 +25,21 @@ pub(crate) fn outer_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
+/// The schema of a statement's rows, before and after it has run. Every column may be NULL: the optimizer may find that a
+/// column has no NULL, and clients refuse rows with another schema than they were told before.
+pub(crate) fn rows_schema(schema: &Schema) -> SchemaRef {
+    let nullable = |field: &FieldRef| {
+        let outer = outer_field(field);
+        if outer.is_nullable() {
+            outer
+        } else {
+            Arc::new(outer.as_ref().clone().with_nullable(true))
+        }
+    };
+    let fields: Vec<_> = schema.fields().iter().map(nullable).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
 fn outer_field(field: &FieldRef) -> FieldRef {
     let outer = outer_type(field.data_type());
     if outer == *field.data_type() {
@@ -65,13 +80,12 @@ fn outer_batch(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch, A
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &rows)
 }
 
-/// A result as the messages of a DoGet. The session lives as long as the messages.
+/// A result as the messages of a DoGet, with the schema that its client knows. The session lives as long as the messages.
 pub(crate) fn messages(
-    schema: &Schema,
+    schema: SchemaRef,
     rows: RowStream,
     session: Option<Arc<Session>>,
 ) -> Answers<FlightData> {
-    let schema = outer_schema(schema);
     let batches = rows.map({
         let schema = Arc::clone(&schema);
         move |batch| {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tonic::{Response, Status};
 
 use super::Answers;
-use super::encode::messages;
+use super::encode::{messages, rows_schema};
 use super::status::status_of;
 use crate::door::Door;
 use crate::query::rows_of;
@@ -78,5 +78,5 @@ pub(crate) fn respond(
     output: Result<Output, SqlError>,
 ) -> Result<Response<Answers<FlightData>>, Status> {
     let (schema, rows) = output.and_then(rows_of).map_err(|error| status_of(&error))?;
-    Ok(Response::new(messages(&schema, rows, Some(session))))
+    Ok(Response::new(messages(rows_schema(&schema), rows, Some(session))))
 }

@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::encode::{messages, outer_schema, parameter_schema, schema_bytes};
+use super::encode::{messages, outer_schema, parameter_schema, rows_schema, schema_bytes};
 use super::prepared::{Binding, Statement, Statements};
 use super::run::{respond, run_all};
 use super::status::{arrow_status, status_of, stream_status};
@@ -147,7 +147,7 @@ impl SqlFlight {
             })
         };
         let rows = Box::pin(rows.chain(remaining_rows.try_flatten()));
-        Ok(Response::new(messages(&schema, rows, Some(session))))
+        Ok(Response::new(messages(rows_schema(&schema), rows, Some(session))))
     }
 
     /// A FlightInfo with one ticket, which this server redeems.
@@ -182,7 +182,7 @@ fn one<E: Into<Status>>(
     let batch = batch.map_err(Into::into)?;
     let schema = batch.schema();
     let rows = Box::pin(futures::stream::iter([Ok(batch)]));
-    Ok(Response::new(messages(&schema, rows, None)))
+    Ok(Response::new(messages(outer_schema(&schema), rows, None)))
 }
 
 #[tonic::async_trait]
@@ -226,7 +226,7 @@ impl FlightSqlService for SqlFlight {
         // Several statements, or one without rows, run when the ticket is redeemed.
         if let [partita_frontend::Statement::Query(_)] = statements.as_slice() {
             let statement = self.prepare(owner, session, &ticket.sql).await.map_err(sql_status)?;
-            schema = statement.prepared.schema.as_ref().map(|schema| outer_schema(schema));
+            schema = statement.prepared.schema.as_ref().map(|schema| rows_schema(schema));
             // A statement that is too large to be stored is prepared again from its text.
             ticket.prepared = self.statements.add(statement).map(|handle| handle.to_vec());
         }
@@ -265,7 +265,7 @@ impl FlightSqlService for SqlFlight {
         request: Request<FlightDescriptor>,
     ) -> Result<Response<FlightInfo>, Status> {
         let statement = self.statement(&request, &command.prepared_statement_handle)?;
-        let schema = statement.prepared.schema.as_ref().map(|schema| outer_schema(schema));
+        let schema = statement.prepared.schema.as_ref().map(|schema| rows_schema(schema));
         let ticket = Bytes::from(command.as_any().encode_to_vec());
         Self::info(request.into_inner(), ticket, schema.as_deref())
     }
@@ -289,7 +289,7 @@ impl FlightSqlService for SqlFlight {
         let session = self.session(&request)?;
         let statement = self.prepare(owner, session, &query.query).await.map_err(sql_status)?;
         let dataset_schema = match &statement.prepared.schema {
-            Some(schema) => schema_bytes(&outer_schema(schema)).map_err(arrow_status)?,
+            Some(schema) => schema_bytes(&rows_schema(schema)).map_err(arrow_status)?,
             None => Bytes::new(),
         };
         let parameters = parameter_schema(&statement.prepared.parameter_types);
