@@ -194,6 +194,12 @@ def buckets_are_listed_page_by_page():
         api = root.buckets_api()
         wanted = [api.create_bucket(bucket_name=name("b")).id for _ in range(5)]
         assert [found.id for found in api.find_buckets_iter(org=org.name, limit=2)] == wanted
+        path, found = f"/api/v2/buckets?org={org.name}&limit=2&descending=true&after={wanted[4]}", []
+        while path:
+            page = SERVER.request("GET", path, ROOT).json()
+            found += [one["id"] for one in page["buckets"]]
+            path = page["links"].get("next")
+        assert found == wanted[3::-1], found
         page = api.find_buckets(org_id=org.id, limit=2, offset=2).buckets
         assert [found.id for found in page] == wanted[2:4]
         page = api.find_buckets(org=org.name, after=wanted[2]).buckets

@@ -33,6 +33,11 @@ impl Parameters {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
+    /// All parameters, by name.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// The value of a boolean parameter.
     ///
     /// # Errors

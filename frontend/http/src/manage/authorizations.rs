@@ -281,9 +281,9 @@ pub(super) fn list(client: &Client<'_>, parameters: &Parameters) -> Answer {
             && client.may(Action::Select, Object::Token(token.id))
     };
     let tokens: Vec<Arc<Token>> = access.tokens().filter(is_wanted).cloned().collect();
-    let tokens = page.of_items(tokens, |token| token.id.get());
+    let (tokens, has_next) = page.of_items(tokens, |token| token.id.get());
     let tokens: Vec<_> = tokens.iter().map(|token| shown(client, token, None)).collect();
-    let links = json!({ "self": "/api/v2/authorizations" });
+    let links = page.links("/api/v2/authorizations", parameters, has_next);
     Ok(Json(json!({ "links": links, "authorizations": tokens })).into_response())
 }
 

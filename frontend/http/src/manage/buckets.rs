@@ -133,9 +133,10 @@ pub(super) fn list(client: &Client<'_>, parameters: &Parameters) -> Answer {
             && org.is_none_or(|org| client.org_of(database) == Some(org))
     };
     let buckets: Vec<_> = catalog.databases.values().filter(is_wanted).cloned().collect();
-    let buckets = page.of_items(buckets, |bucket| u64::from(bucket.id.0));
+    let (buckets, has_next) = page.of_items(buckets, |bucket| u64::from(bucket.id.0));
     let buckets: Vec<_> = buckets.iter().map(|bucket| shown(client, bucket)).collect();
-    Ok(Json(json!({ "links": { "self": "/api/v2/buckets" }, "buckets": buckets })).into_response())
+    let links = page.links("/api/v2/buckets", parameters, has_next);
+    Ok(Json(json!({ "links": links, "buckets": buckets })).into_response())
 }
 
 pub(super) async fn create(client: &Client<'_>, headers: &HeaderMap, body: Body) -> Answer {

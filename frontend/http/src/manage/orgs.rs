@@ -73,9 +73,10 @@ pub(super) fn list(client: &Client<'_>, parameters: &Parameters) -> Answer {
             access.orgs().filter(visible).cloned().collect()
         }
     };
-    let orgs = page.of_items(orgs, |org| org.id.get());
+    let (orgs, has_next) = page.of_items(orgs, |org| org.id.get());
     let orgs: Vec<_> = orgs.iter().map(|org| shown(org)).collect();
-    Ok(Json(json!({ "links": { "self": "/api/v2/orgs" }, "orgs": orgs })).into_response())
+    let links = page.links("/api/v2/orgs", parameters, has_next);
+    Ok(Json(json!({ "links": links, "orgs": orgs })).into_response())
 }
 
 pub(super) async fn create(client: &Client<'_>, headers: &HeaderMap, body: Body) -> Answer {
