@@ -173,7 +173,8 @@ async fn write_all(
             make_database(&door.frontend, permit, &write.database).await?;
         }
         let permits = admit(door, identity, write, &mut lines)?;
-        if let Some(tables) = make_tables(door, write, &lines.tables, &permits).await? {
+        if let Some(results) = make_tables(door, write, &lines.tables, &permits).await? {
+            let tables = existing_tables(write, &mut lines, results)?;
             return ingest(door, identity, write, tables, lines).await;
         }
     }
@@ -274,13 +275,19 @@ async fn read_lines(
     lines.map_err(|error| SqlError::from(error).into())
 }
 
+/// Table of each part of the rows, or the reason why it cannot be made or extended.
+type TableResults = Vec<Result<Arc<Table>, SqlError>>;
+
 /// Creates or extends all tables for their rows. `None`: the text must be parsed again.
+///
+/// # Errors
+/// Those that are not the writer's fault.
 async fn make_tables(
     door: &Door,
     write: &LineWrite,
     tables: &[TableRows],
     permits: &[Permit],
-) -> Result<Option<Vec<Arc<Table>>>, SqlError> {
+) -> Result<Option<TableResults>, SqlError> {
     let making: Vec<_> = tables
         .iter()
         .zip(permits)
@@ -289,14 +296,51 @@ async fn make_tables(
         })
         .collect();
     let mut outcomes = std::pin::pin!(futures::stream::iter(making).buffered(TABLES_AT_ONCE));
-    let mut ready = Vec::with_capacity(tables.len());
+    let mut results = Vec::with_capacity(tables.len());
     while let Some(outcome) = outcomes.next().await {
-        match outcome? {
-            Outcome::Ready(table) => ready.push(table),
-            Outcome::Changed => return Ok(None),
+        match outcome {
+            Ok(Outcome::Ready(table)) => results.push(Ok(table)),
+            Ok(Outcome::Changed) => return Ok(None),
+            // One table too many in the database, for example; other tables of the request exist.
+            Err(error) if status_of(&error) == StatusCode::BAD_REQUEST => results.push(Err(error)),
+            Err(error) => return Err(error),
         }
     }
-    Ok(Some(ready))
+    Ok(Some(results))
+}
+
+/// Takes the tables out that could not be made, and rejects their lines. Returns the others.
+///
+/// # Errors
+/// When that leaves nothing to store, or the writer wants all or nothing.
+fn existing_tables(
+    write: &LineWrite,
+    lines: &mut Lines,
+    results: TableResults,
+) -> Result<Vec<Arc<Table>>, WriteFailure> {
+    let mut tables = Vec::with_capacity(results.len());
+    let mut remaining = Vec::with_capacity(results.len());
+    let mut failure = None;
+    for (rows, result) in std::mem::take(&mut lines.tables).into_iter().zip(results) {
+        match result {
+            Ok(table) => {
+                tables.push(table);
+                remaining.push(rows);
+            }
+            Err(error) => {
+                let count = rows.batch.num_rows();
+                lines.accepted = lines.accepted.saturating_sub(count);
+                lines.rejected += count;
+                reject(&mut lines.rejections, rows, Kind::Schema, &error);
+                failure.get_or_insert(error);
+            }
+        }
+    }
+    lines.tables = remaining;
+    match failure {
+        Some(failure) if tables.is_empty() || !write.accept_partial => Err(failure.into()),
+        _ => Ok(tables),
+    }
 }
 
 /// Result of the rows of one table.
