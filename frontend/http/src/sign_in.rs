@@ -26,6 +26,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use bytes::Bytes;
 use partita_frontend::SqlError;
+use partita_frontend::access::scram::PROTOCOL_VIOLATION;
 use partita_proto::access::{Action, Door as DoorKind, Identity, Need, Object};
 
 use crate::activity::Activity;
@@ -41,6 +42,8 @@ pub(crate) const SESSION_COOKIE: &str = "partita_session";
 /// Header and form field of the CSRF token.
 const CSRF_HEADER: HeaderName = HeaderName::from_static("x-partita-csrf");
 pub(crate) const CSRF_FIELD: &str = "csrf";
+/// InfluxDB 3's text for every missing or wrong credential.
+const NOT_AUTHENTICATED: &str = "the request was not authenticated";
 /// Maximum bytes of a form of a page.
 const FORM_BYTES_MAX: usize = 16 << 10;
 
@@ -130,7 +133,7 @@ async fn identity_of(
         Credential::None => authenticator.anonymous(kind).ok_or_else(missing)?,
         // An open server takes every client at its word, also one that speaks another scheme.
         Credential::Malformed => authenticator.anonymous(kind).ok_or_else(|| {
-            SqlError::new("28000", "the Authorization header is malformed")
+            SqlError::new(PROTOCOL_VIOLATION, "the Authorization header is malformed")
                 .with_hint("use Basic, Bearer or Token")
         })?,
         Credential::Password { user, password } => {
@@ -332,7 +335,10 @@ fn refuse(form: Form, error: &SqlError, page: Option<&str>) -> Response {
     if form == Form::Flight {
         return flight::status_of(error).into_http::<Body>();
     }
-    let error = denial(error);
+    let mut error = denial(error);
+    if form == Form::InfluxV3 && error.status == StatusCode::UNAUTHORIZED {
+        NOT_AUTHENTICATED.clone_into(&mut error.message);
+    }
     if form == Form::Page && error.status == StatusCode::UNAUTHORIZED {
         let next: String =
             form_urlencoded::byte_serialize(page.unwrap_or("/").as_bytes()).collect();

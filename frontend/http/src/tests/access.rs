@@ -410,8 +410,18 @@ async fn each_dialect_refuses_in_its_own_form() {
     assert_eq!(ask("/write?db=b").await, json!({"error": message}));
     let v2 = json!({"code": "unauthorized", "message": message});
     assert_eq!(ask("/api/v2/write?bucket=b").await, v2);
-    assert_eq!(ask("/api/v3/write_lp?db=b").await, json!({"error": message}));
+    let v3 = json!({"error": "the request was not authenticated"});
+    assert_eq!(ask("/api/v3/write_lp?db=b").await, v3);
     assert_eq!(ask("/v1/sql?sql=SELECT+1").await["code"], 7002);
+    // A header that cannot be read has no secret that could be wrong.
+    for uri in ["/write?db=b", "/api/v2/write?bucket=b", "/api/v3/write_lp?db=b", "/v1/sql"] {
+        for header in ["Digest x", "Basic !"] {
+            let headers = [("authorization", header)];
+            let (status, _, body) = api.send_as("POST", uri, &headers, "m v=1").await;
+            assert_eq!(status, 400, "{uri}");
+            assert!(body.contains("the Authorization header is malformed"), "{uri}: {body}");
+        }
+    }
 }
 
 #[tokio::test]
