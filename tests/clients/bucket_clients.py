@@ -579,6 +579,63 @@ def series_are_exact_and_a_dependent_tag_adds_none():
     assert all(6 in rows[0].values() for rows in (shown, counted)), (shown, counted)
 
 
+# --- tasks
+
+
+def coming(seconds=60):
+    """Lines of two hosts for each half of the seconds that come: one is hot."""
+    start = time.time_ns()
+    return [f"cpu,host={host} temp={temp + number % 10} {start + number * 500_000_000}"
+            for number in range(2 * seconds) for host, temp in (("cool", 60), ("hot", 85))]
+
+
+@test
+def a_task_downsamples_a_bucket():
+    bucket = made_bucket(made_org())
+    write(ROOT, bucket.name, coming())
+    with SERVER.connect(user="partita", password=PASSWORD, dbname=bucket.name) as c:
+        c.execute("CREATE TABLE means (host STRING, time TIMESTAMP(9) TIME INDEX, mean DOUBLE, PRIMARY KEY (host))")
+        c.execute("CREATE TASK downsample SCHEDULE 'every 1s' AS INSERT INTO means SELECT host, $start, avg(temp) FROM cpu "
+                  "WHERE time >= $start AND time < $stop GROUP BY host")
+        eventually(lambda: c.execute("SELECT count(*) FROM means").fetchone()[0] >= 4)
+        c.execute("ALTER TASK downsample DISABLE")
+        rows, right = c.execute(
+            "SELECT count(*), count(*) FILTER (WHERE abs(c.mean - m.mean) < 0.001) FROM means m LEFT JOIN ("
+            "SELECT host, date_bin(INTERVAL '1 second', time) AS time, avg(temp) AS mean FROM cpu GROUP BY 1, 2"
+            ") c ON c.host = m.host AND c.time = m.time").fetchone()
+        assert rows == right >= 4, (rows, right)
+        c.execute("DROP TASK downsample")
+
+
+@test
+def an_edge_pushes_only_what_a_condition_names():
+    bucket = made_bucket(made_org())
+    token = made_token(permission("write", bucket)).token
+    with tempfile.TemporaryDirectory() as folder:
+        edge = secured.Server(folder, "--task-ca", SERVER.authority)
+        try:
+            with edge.connect(user="partita", password=None) as c:
+                response = edge.request("POST", "/api/v2/write?bucket=public", data="\n".join(coming()))
+                assert response.status_code == 204, response.text
+                address = f"{SERVER.url}/api/v2/write?org=acme&bucket={bucket.name}"
+                c.execute(f"CREATE TASK push SCHEDULE 'every 1s' INTO URL '{address}' TOKEN '{token}' MEASUREMENT hot "
+                          "TAGS (host) AS SELECT host, time, temp FROM cpu WHERE time >= $start AND time < $stop AND temp > 80")
+
+                def arrived():
+                    rows = SERVER.rows(ROOT, f"SHOW TABLES FROM {bucket.name}")
+                    return rows and SERVER.rows(ROOT, "SELECT count(*) AS n FROM hot", bucket.name)[0]["n"] >= 4
+
+                eventually(arrived)
+                shown = str([c.execute(sql).fetchall() for sql in (
+                    "SHOW TASKS", "SELECT * FROM sys.tasks", "SELECT * FROM sys.task_runs", "SELECT * FROM sys.query_log",
+                    "SELECT * FROM sys.audit")])
+                assert "push" in shown and token not in shown, shown
+        finally:
+            edge.stop()
+    rows = query(ROOT, bucket.name, "SELECT host, min(temp) AS t FROM hot GROUP BY host")
+    assert [row["host"] for row in rows] == ["hot"] and rows[0]["t"] > 80, rows
+
+
 # --- the tools
 
 
