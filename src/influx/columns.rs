@@ -7,6 +7,10 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use serde_json::{Map, Value};
 
+/// Types of columns, and of the values of fields, that the server takes.
+const TYPES: [&str; 3] = ["timestamp", "tag", "field"];
+const DATA_TYPES: [&str; 5] = ["string", "float", "integer", "unsigned", "boolean"];
+
 /// Format of a file with columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
@@ -104,7 +108,21 @@ fn column(value: Value) -> anyhow::Result<Value> {
             bail!("a column must have a {field}");
         }
     }
+    check(&object, "type", &TYPES)?;
+    check(&object, "dataType", &DATA_TYPES)?;
     Ok(Value::Object(object))
+}
+
+/// Checks that the value of a field, if it has any, is one of these: the server does not know the file.
+///
+/// # Errors
+/// If it is another one.
+fn check(object: &Map<String, Value>, field: &str, allowed: &[&str]) -> anyhow::Result<()> {
+    match object.get(field) {
+        None | Some(Value::Null) => Ok(()),
+        Some(Value::String(text)) if allowed.contains(&text.as_str()) => Ok(()),
+        Some(value) => bail!("unknown {field} {value}; expected {}", allowed.join(", ")),
+    }
 }
 
 #[cfg(test)]
@@ -149,9 +167,14 @@ mod tests {
             ("[1]", Format::Json),
             ("{\"name\":\"a\"}", Format::Ndjson),
             ("{", Format::Ndjson),
+            ("{\"name\":\"a\",\"type\":\"key\"}", Format::Ndjson),
+            ("[{\"name\":\"a\",\"type\":\"field\",\"dataType\":1}]", Format::Json),
         ] {
             assert!(columns(text, format).is_err(), "{text}");
         }
+        let csv = "name,type,data_type\ntime,timestamp,\nco,field,decimal\n";
+        let text = format!("{:#}", columns(csv, Format::Csv).unwrap_err());
+        assert!(text.starts_with("line 3: unknown dataType \"decimal\""), "{text}");
     }
 
     #[test]

@@ -710,7 +710,7 @@ def the_tools_make_an_explicit_bucket_and_its_schemas():
             ("b.csv", "name,kind\ntime,timestamp\n", (), "unknown header"),
             ("c.csv", "name,type\ntime,timestamp\n", (), "a field"),
             ("d.json", "{", (), "d.json"),
-            ("e.csv", SCHEMA_CSV.replace("float", "decimal"), (), "invalid"),
+            ("e.csv", SCHEMA_CSV.replace("float", "decimal"), (), "line 4: unknown dataType \"decimal\""),
         ):
             path = os.path.join(folder, file_name)
             with open(path, "w", encoding="utf-8") as file:
