@@ -408,6 +408,34 @@ def permissions_that_cannot_be_given_are_refused():
 
 
 @test
+def a_permission_to_read_may_name_rows():
+    org = made_org()
+    bucket = made_bucket(org)
+    write(ROOT, bucket.name, [f"home,customer=c{number} v={number} 1" for number in range(4)])
+
+    def make(rows, action="read", **options):
+        resource = {"type": "buckets", "id": bucket.id, "rows": rows, **options}
+        body = {"orgID": org.id, "permissions": [{"action": action, "resource": resource}]}
+        return SERVER.request("POST", "/api/v2/authorizations", ROOT, json=body)
+
+    for rows, wanted in (({"customer": "c1"}, [1.0]), ({"customer": ["c1", "c2"]}, [1.0, 2.0]), ({"customer": ["none"]}, []),
+                         ({"customer": ["c1"], "device": "d"}, None)):
+        made = make(rows)
+        assert made.status_code == 201, made.text
+        text, number = made.json()["token"], made.json()["id"]
+        if wanted is None:
+            # No row of a table whose key lacks one of the columns.
+            raises(Exception, lambda: query(text, bucket.name, "SELECT v FROM home"))
+        else:
+            assert [row["v"] for row in query(text, bucket.name, "SELECT v FROM home ORDER BY v")] == wanted
+        found = SERVER.request("GET", f"/api/v2/authorizations/{number}", ROOT).json()
+        kept = found["permissions"][0]["resource"]["rows"]
+        assert kept == {column: values if isinstance(values, list) else [values] for column, values in rows.items()}, found
+    for wrong in (make({"customer": "c1"}, "write"), make({"customer": 1.5}), make({"customer": "c1"}, id=None), make({})):
+        assert wrong.status_code in (400, 422) and wrong.json()["message"], wrong.text
+
+
+@test
 def tokens_of_influxdb_3_expire():
     database = name("db")
     assert SERVER.request("POST", "/api/v3/configure/database", ROOT, json={"db": database}).status_code == 200

@@ -196,6 +196,19 @@ def a_postgres_session_ends_with_its_token():
 
 
 @test
+def a_postgres_session_ends_when_its_token_expires_or_is_switched_off():
+    for change in ("EXPIRES IN '1 second'", "DISABLED"):
+        number, text = token("READ ON DATABASE metrics")
+        session = SERVER.connect(user=number, password=text)
+        assert session.execute("SELECT 1").fetchone() == (1,)
+        with SERVER.connect(user="partita", password="first") as superuser:
+            superuser.execute(f"ALTER TOKEN '{number}' WITH ({change})")
+        eventually(lambda: has_ended(session))
+        text = str(raises(psycopg.OperationalError, lambda: SERVER.connect(user=number, password=text)))
+        assert "password authentication failed" in text, text
+
+
+@test
 def influxdb3_python_uses_a_token_over_tls():
     _, text = token("READ WRITE ON DATABASE metrics")
     for use_v2_api in (True, False):
