@@ -532,8 +532,9 @@ def influxdb_client_manages_organisations_buckets_and_tokens():
 def influxdb_client_makes_explicit_schemas():
     bucket_name = name("bucket")
     with influxdb_client.InfluxDBClient(URL, token="t", org="o") as client:
+        org = client.organizations_api().create_organization(name("org"))
         wanted = influxdb_client.PostBucketRequest(
-            name=bucket_name, retention_rules=[], schema_type="explicit"
+            org_id=org.id, name=bucket_name, retention_rules=[], schema_type="explicit"
         )
         bucket = client.buckets_api().create_bucket(bucket=wanted)
         assert bucket.schema_type == "explicit", bucket
