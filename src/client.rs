@@ -143,7 +143,7 @@ impl Options {
 }
 
 /// Makes the TLS of PostgreSQL connections; without a configuration they have none.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct PostgresTls {
     tls: Option<Arc<ClientConfig>>,
 }

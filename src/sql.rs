@@ -5,16 +5,17 @@
 mod command;
 
 use std::io::{IsTerminal, Read, Write};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail};
 use futures::{StreamExt, TryStreamExt};
 use rustyline::error::ReadlineError;
-use tokio_postgres::{AsyncMessage, Client, SimpleQueryMessage};
+use tokio_postgres::{AsyncMessage, Client, Connection, SimpleQueryMessage, Socket};
 use unicode_width::UnicodeWidthStr;
 
 use self::command::Command;
-use crate::client::{self, PostgresTls};
+use crate::client::{self, PostgresStream, PostgresTls};
 
 /// Rows of a page, over which column widths are computed; longer results are printed page by page, each with its
 /// own widths, so that memory stays bounded.
@@ -44,6 +45,9 @@ pub(crate) struct Options {
     client: client::Options,
 }
 
+/// A session, and the connection that it uses.
+type Opened = (Client, Connection<Socket, PostgresStream<Socket>>);
+
 /// Connects; notices are printed on standard error.
 ///
 /// # Errors
@@ -55,14 +59,17 @@ pub(crate) async fn connect(
 ) -> anyhow::Result<Client> {
     let (host, port) =
         server.rsplit_once(':').with_context(|| format!("{server} is not an address host:port"))?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let port: u16 = port.parse().with_context(|| format!("{port} is not a port"))?;
     let mut config = tokio_postgres::Config::new();
-    config
-        .host(host.trim_start_matches('[').trim_end_matches(']'))
-        .port(port.parse().with_context(|| format!("{port} is not a port"))?)
-        .dbname(database)
-        .application_name("partita sql");
+    config.host(host).port(port).dbname(database).application_name("partita sql");
     let tls = options.postgres(&mut config)?;
-    let (client, mut connection) = config.connect(tls).await.map_err(|error| {
+    // A name that cannot be resolved is reported by the client below.
+    let addresses: Vec<IpAddr> = tokio::net::lookup_host((host, port))
+        .await
+        .map(|addresses| addresses.map(|address| address.ip()).collect())
+        .unwrap_or_default();
+    let (client, mut connection) = open(&config, &tls, &addresses).await.map_err(|error| {
         // The server's own refusal says enough.
         if error.as_db_error().is_some() {
             anyhow!("{}", describe(&error))
@@ -89,6 +96,33 @@ pub(crate) async fn connect(
         }
     });
     Ok(client)
+}
+
+/// Opens a connection at the first of a host's addresses that accepts or refuses the client. The client of
+/// tokio-postgres tries the next address also after a refusal, and so sends a wrong password to each of them and reports
+/// the last one, where perhaps no server listens.
+///
+/// # Errors
+/// The refusal of a server, or else why there is no connection to the first address.
+async fn open(
+    config: &tokio_postgres::Config,
+    tls: &PostgresTls,
+    addresses: &[IpAddr],
+) -> Result<Opened, tokio_postgres::Error> {
+    let mut unreachable = None;
+    for address in addresses {
+        let mut config = config.clone();
+        config.hostaddr(*address);
+        match config.connect(tls.clone()).await {
+            Ok(opened) => return Ok(opened),
+            Err(error) if error.as_db_error().is_some() => return Err(error),
+            Err(error) => unreachable = unreachable.or(Some(error)),
+        }
+    }
+    match unreachable {
+        Some(error) => Err(error),
+        None => config.connect(tls.clone()).await,
+    }
 }
 
 /// Runs the command, the file, or an interactive session.
@@ -390,7 +424,39 @@ fn complain(text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio_postgres::error::SqlState;
+
     use super::*;
+
+    /// A server that refuses the password of its only client.
+    async fn refuse(listener: &TcpListener) {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let length = stream.read_u32().await.unwrap();
+        let mut startup = vec![0; usize::try_from(length).unwrap() - 4];
+        stream.read_exact(&mut startup).await.unwrap();
+        let fields = b"SFATAL\0C28P01\0Mwrong password\0\0";
+        stream.write_u8(b'E').await.unwrap();
+        stream.write_u32(u32::try_from(4 + fields.len()).unwrap()).await.unwrap();
+        stream.write_all(fields).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_reported_whatever_other_addresses_the_host_has() {
+        let listening = IpAddr::from([127, 0, 0, 1]);
+        let silent = IpAddr::from([127, 0, 0, 2]);
+        for addresses in [[listening, silent], [silent, listening]] {
+            let listener = TcpListener::bind((listening, 0)).await.unwrap();
+            let mut config = tokio_postgres::Config::new();
+            config.host("localhost").port(listener.local_addr().unwrap().port()).user("partita");
+            config.ssl_mode(tokio_postgres::config::SslMode::Disable);
+            let tls = PostgresTls::default();
+            let (opened, ()) = tokio::join!(open(&config, &tls, &addresses), refuse(&listener));
+            let code = opened.err().and_then(|error| error.code().cloned());
+            assert_eq!(code, Some(SqlState::INVALID_PASSWORD), "{addresses:?}");
+        }
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_value_and_numbers_stand_right() {
