@@ -49,19 +49,27 @@ health() {
   [ -n "$id" ] && docker inspect --format '{{if .State.Running}}{{.State.Health.Status}}{{else}}down{{end}}' "$id"
 }
 
-# Asks whichever frontend answers, with the password and the authority of its container; columns are separated by tabs. A statement that no frontend took has failed.
+# Why the last statement failed at a frontend.
+reason=$(mktemp)
+trap 'rm -f "$reason"' EXIT
+
+# Asks whichever frontend answers, with the password and the authority of its container; columns are separated by tabs.
+# A statement that no frontend took has failed.
 sql() {
   local frontend id answer
+  echo "there is no container of a frontend" >"$reason"
   for frontend in frontend1 frontend2; do
     id=$(container "$frontend")
     [ -n "$id" ] || continue
-    if answer=$(timeout 30 docker exec "$id" partita sql --server localhost:4003 --plain -c "$1" 2>/dev/null); then
+    if answer=$(timeout 30 docker exec "$id" partita sql --server 127.0.0.1:4003 --plain -c "$1" 2>"$reason"); then
       [ -z "$answer" ] || printf '%s\n' "$answer"
       return 0
     fi
   done
   return 1
 }
+
+no_answer() { echo "no frontend answers: $(head -n 1 "$reason")"; }
 
 # What is not well, a line each; nothing when all is.
 troubles() {
@@ -80,7 +88,7 @@ troubles() {
        UNION ALL
        SELECT 'partition ' || CAST(partition AS STRING) || ' has no leader' FROM sys.replicas
          GROUP BY partition HAVING sum(CASE WHEN role = 'leader' THEN 1 ELSE 0 END) = 0" ||
-    echo "no frontend answers"
+    no_answer
 }
 
 wait_healthy() {
@@ -118,7 +126,7 @@ hand_over() {
                    FROM sys.replicas f
                    JOIN sys.replicas l ON l.partition = f.partition AND l.role = 'leader' AND l.node = $node
                    JOIN sys.nodes n ON n.node = f.node AND n.live
-                  WHERE f.role = 'follower') AS followers WHERE place = 1") || fail "no frontend answers"
+                  WHERE f.role = 'follower') AS followers WHERE place = 1") || fail "$(no_answer)"
     if [ -z "$led" ] || [ "$SECONDS" -gt "$until" ]; then break; fi
     while read -r partition to; do
       sql "ADMIN transfer_leader($partition, $to)" >/dev/null || true
@@ -144,7 +152,11 @@ restart() {
 # A table that is just being made has partitions without a leader for a moment.
 for _ in $(seq 20); do
   found=$(troubles)
-  [ -n "$found" ] || break
+  case "$found" in
+    "") break ;;
+    # Waiting does not help, and wrong passwords are counted.
+    *"SQLSTATE 28P01"*) fail "$found; after ALTER ROLE partita PASSWORD see deploy/certs.sh" ;;
+  esac
   sleep 0.5
 done
 [ -z "$found" ] || { printf '%s\n' "$found" >&2; fail "the cluster is not well; nothing was restarted"; }
