@@ -470,10 +470,11 @@ class Compose(Cluster):
 
     def base_command(self, member):
         number = member.name[-1]
+        doors = ["--http", "0.0.0.0:4000", "--postgres", "0.0.0.0:4003"]
         return {
             "meta": ["meta", "--node", number],
             "datanode": ["datanode", "--advertise", member.address],
-            "frontend": ["frontend", "--spill-dir", "/var/lib/partita/spill"],
+            "frontend": ["frontend", "--spill-dir", "/var/lib/partita/spill", *doors],
         }[member.role]
 
     def up(self):
