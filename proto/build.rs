@@ -14,6 +14,7 @@ const FILES: &[&str] = &[
     "partita/generation.proto",
     "partita/history.proto",
     "partita/load.proto",
+    "partita/measures.proto",
     "partita/series.proto",
     "partita/service.proto",
     "partita/raft.proto",

@@ -118,6 +118,7 @@ pub(crate) fn table(types: &[ColumnType]) -> TableSchema {
             generated: None,
             missing: None,
             length: None,
+            indexes: Vec::new(),
             comment: None,
         })
         .collect();

@@ -15,7 +15,7 @@ pub enum Error {
     /// The request names an object that does not exist.
     #[error("{kind} \"{name}\" does not exist")]
     NotFound {
-        /// Kind of the object: "table", "database", "column", "partition".
+        /// Kind of the object: "table", "database", "column", "index", "partition".
         kind: &'static str,
         /// Name or number of the object.
         name: String,
@@ -23,7 +23,7 @@ pub enum Error {
     /// The request would create an object that exists.
     #[error("{kind} \"{name}\" already exists")]
     AlreadyExists {
-        /// Kind of the object: "table", "database", "column".
+        /// Kind of the object: "table", "database", "column", "index".
         kind: &'static str,
         /// Name of the object.
         name: String,
@@ -131,7 +131,7 @@ impl Error {
                 _ => "42704",
             },
             Self::AlreadyExists { kind, .. } => match *kind {
-                "table" => "42P07",
+                "table" | "index" => "42P07",
                 "column" => "42701",
                 "database" => "42P06",
                 _ => "42710",

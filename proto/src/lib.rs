@@ -5,6 +5,8 @@
 //!   schema ─┬─ key codec ── range ──┐
 //!           └─ placement ── rule ───┴─ route (partition map) ── catalog
 //!   value ──── domain (what a predicate leaves of a column) ── prunes routes and files
+//!   index (of a column, as declared) ── probe (what it is asked) ── text (words, for full-text search)
+//!   measure (of the rows of a partition: values, lengths, intervals)
 //!   member (the nodes that meta knows), label, load (how busy everything is)
 //!   access (who may do what) ── check ── permit
 //!   task (statements on a schedule), with the steps of their runs
@@ -31,14 +33,17 @@ pub mod hash;
 pub mod health;
 pub mod history;
 pub mod id;
+pub mod index;
 pub mod key;
 pub mod label;
 mod literal;
 pub mod load;
+pub mod measure;
 pub mod member;
 mod neighbour;
 pub mod partitioning;
 pub mod placement;
+pub mod probe;
 pub mod range;
 pub mod reshape;
 pub mod retention;
@@ -50,6 +55,7 @@ pub mod schema;
 pub mod service;
 pub mod size;
 pub mod task;
+pub mod text;
 pub mod value;
 pub mod wire;
 

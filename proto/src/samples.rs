@@ -99,6 +99,7 @@ pub(crate) fn schema(types: &[ColumnType]) -> TableSchema {
         generated: None,
         missing: None,
         length: None,
+        indexes: Vec::new(),
         comment: None,
     };
     // The columns of the key, then the field.

@@ -5,6 +5,7 @@
 //! - at most one time index; it is a timestamp and NOT NULL;
 //! - the key names existing columns, each once, and ends with the time index when the table has one and its owner has
 //!   not placed it elsewhere;
+//! - index names are unique and valid; a column has at most one index of each kind, and it fits the column's type;
 //! - an append-mode table has no merge mode other than the default.
 //!
 //! A column's `storage_name` is its name in files, logs and memtables. It never changes, and the name of a dropped
@@ -19,10 +20,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::id::{ColumnId, SchemaVersion};
+use crate::index::Index;
 pub use crate::partitioning::{HotspotRemedy, PARTITION_SIZE_MB, PARTITIONS_MAX, Partitioning};
 use crate::value::Value;
 
-/// Maximum bytes of the name of a database, table or column.
+/// Maximum bytes of the name of a database, table, column or index.
 pub const NAME_BYTES_MAX: usize = 128;
 /// Maximum columns of a table.
 pub const COLUMNS_MAX: usize = 1000;
@@ -240,6 +242,9 @@ pub struct Column {
     /// Maximum number of characters of a text; `None`: no limit.
     #[serde(default)]
     pub length: Option<TextLength>,
+    /// Indexes, at most one of each kind.
+    #[serde(default)]
+    pub indexes: Vec<Index>,
     /// Owner's comment.
     pub comment: Option<String>,
 }
@@ -322,6 +327,9 @@ pub struct TableOptions {
     /// Rules for automatic splits and merges.
     #[serde(default)]
     pub partitioning: Partitioning,
+    /// Rules of the advisor that are silent about the table: ids in upper case, sorted.
+    #[serde(default)]
+    pub advice_off: Vec<String>,
 }
 
 /// A table's columns, key and options at one version.
@@ -415,6 +423,7 @@ impl TableSchema {
                 return invalid(format!("column \"{}\" specified more than once", column.name));
             }
         }
+        self.validate_indexes()?;
         // The time index.
         let time_indexes: Vec<_> =
             self.columns.iter().filter(|c| c.semantic == Semantic::TimeIndex).collect();
@@ -471,15 +480,39 @@ impl TableSchema {
         }
         Ok(())
     }
+
+    fn validate_indexes(&self) -> Result<(), Error> {
+        let mut names = BTreeSet::new();
+        for column in &self.columns {
+            let mut kinds = BTreeSet::new();
+            for index in &column.indexes {
+                validate_name("index", &index.name)?;
+                if !names.insert(index.name.as_str()) {
+                    let message = format!("index \"{}\" specified more than once", index.name);
+                    return Err(Error::InvalidInput(message));
+                }
+                index.options.check(&column.name, column.column_type)?;
+                let kind = index.options.kind();
+                if !kinds.insert(kind) {
+                    return Err(Error::InvalidInput(format!(
+                        "column \"{}\" has more than one {} index",
+                        column.name,
+                        kind.method()
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Checks the name of a database, table or column.
+/// Checks the name of a database, table, column or index.
 ///
 /// # Errors
 /// [`Error::InvalidInput`] when it is empty, longer than [`NAME_BYTES_MAX`] bytes, or holds a control character.
 pub fn validate_name(kind: &str, name: &str) -> Result<(), Error> {
     if name.is_empty() {
-        return Err(Error::InvalidInput(format!("a {kind} name may not be empty")));
+        return Err(Error::InvalidInput(format!("the {kind} name may not be empty")));
     }
     if name.len() > NAME_BYTES_MAX {
         return Err(Error::InvalidInput(format!(

@@ -13,6 +13,7 @@ use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::Stream;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::access::AccessChange;
@@ -23,9 +24,12 @@ use crate::domain::Domains;
 use crate::error::Error;
 use crate::generation::{Renewal, Renewed};
 use crate::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId};
+use crate::index::{Index, IndexKind};
 use crate::load::{HeatmapRequest, LoadReport, LoadRequest};
+use crate::measure::PartitionMeasures;
 use crate::member::{Heartbeat, Members, MetaMember, MetaStanding, Registration};
 use crate::placement::Placement;
+use crate::probe::Probe;
 use crate::range::{Bound, TypedRange};
 use crate::reshape::{Reshape, Reshaped};
 use crate::schema::{Column, TableOptions, TableSchema};
@@ -98,6 +102,11 @@ pub struct ScanRequest {
     /// If true, of the rows in the domains whose keys differ in the time index only, all but the newest may be left
     /// out. Every row returned is still a row of the table, and is returned once.
     pub newest_only: bool,
+    /// Tests that every wanted row passes, beside the domains, for indexes: rows that fail one may be left out, unless
+    /// an older version of their key would appear in their place. Over the network, probes beyond
+    /// [`PROBE_DEPTH_MAX`](crate::probe::PROBE_DEPTH_MAX) and [`PROBE_NODES_MAX`](crate::probe::PROBE_NODES_MAX) are
+    /// left out.
+    pub probes: Vec<Probe>,
 }
 
 /// A part of a query that runs on the node with a partition's rows.
@@ -113,6 +122,26 @@ pub struct FragmentRequest {
 /// Batches of rows, in the scan's columns; an error ends the stream.
 pub type RowStream = Pin<Box<dyn Stream<Item = Result<RecordBatch, Error>> + Send>>;
 
+/// An index, in counters of scans: storage name of its column, and kind.
+pub type IndexKey = (String, IndexKind);
+
+/// Rows about which an index was asked, and those that it excluded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexUse {
+    /// Rows of the row groups about which the index was asked.
+    pub examined: u64,
+    /// Rows of them that cannot be wanted, by its answer.
+    pub skipped: u64,
+}
+
+impl IndexUse {
+    /// Adds the rows of another use.
+    pub fn add(&mut self, other: &Self) {
+        self.examined += other.examined;
+        self.skipped += other.skipped;
+    }
+}
+
 /// Counters of a scan; shared by its streams, final when they have ended.
 #[derive(Debug, Default)]
 pub struct ScanStats {
@@ -126,6 +155,8 @@ pub struct ScanStats {
     pub files_pruned: std::sync::atomic::AtomicU64,
     /// Row groups skipped by statistics.
     pub row_groups_pruned: std::sync::atomic::AtomicU64,
+    /// Use of each index.
+    pub indexes: Mutex<BTreeMap<IndexKey, IndexUse>>,
 }
 
 /// Rows of one partition at one moment, in one to `parallelism` streams.
@@ -211,6 +242,8 @@ pub struct ReplicaStatus {
     pub failure: Option<String>,
     /// Sketch of the partition's series; only from leaders, and only in [`DataService::series_status`].
     pub series: Option<Arc<SeriesSketch>>,
+    /// Measures of the partition's rows and indexes; only from leaders, and only in [`DataService::measured_status`].
+    pub measures: Option<Arc<PartitionMeasures>>,
 }
 
 /// A node that holds replicas.
@@ -289,6 +322,12 @@ pub trait DataService: Send + Sync {
     /// As [`DataService::status`], with sketches of the series of the partitions that the node leads. A node of an
     /// earlier version, or one that cannot read its files, leaves them out.
     async fn series_status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        self.status().await
+    }
+
+    /// As [`DataService::status`], with measures of the partitions that the node leads. A node of an earlier version,
+    /// or one that cannot read its files, leaves them out.
+    async fn measured_status(&self) -> Result<Vec<ReplicaStatus>, Error> {
         self.status().await
     }
 }
@@ -399,6 +438,22 @@ pub enum TableChange {
         placement: Placement,
         /// Cuts of the key space, ascending. One more partition than cuts.
         cuts: Vec<Bound>,
+    },
+    /// Adds an index, or replaces the one of its kind.
+    SetIndex {
+        /// Column name.
+        column: String,
+        /// Name, kind and options of the index.
+        index: Index,
+        /// True to keep an index of the kind that exists.
+        if_not_exists: bool,
+    },
+    /// Drops a column's index of a kind.
+    DropIndex {
+        /// Column name.
+        column: String,
+        /// Kind of the index.
+        kind: IndexKind,
     },
 }
 

@@ -165,6 +165,14 @@ impl Wire for TableChange {
                 placement: Some(placement.to_wire()),
                 cuts: cuts.iter().map(Wire::to_wire).collect(),
             }),
+            Self::SetIndex { column, index, if_not_exists } => Kind::SetIndex(pb::SetIndex {
+                column: column.clone(),
+                index: Some(index.to_wire()),
+                if_not_exists: *if_not_exists,
+            }),
+            Self::DropIndex { column, kind } => {
+                Kind::DropIndex(pb::DropIndex { column: column.clone(), kind: kind.to_wire() })
+            }
         };
         pb::TableChange { kind: Some(kind) }
     }
@@ -184,6 +192,14 @@ impl Wire for TableChange {
                 placement: required(change.placement, "placement")?,
                 cuts: all(change.cuts)?,
             },
+            Kind::SetIndex(set) => Self::SetIndex {
+                column: set.column,
+                index: required(set.index, "index")?,
+                if_not_exists: set.if_not_exists,
+            },
+            Kind::DropIndex(drop) => {
+                Self::DropIndex { column: drop.column, kind: Wire::from_wire(drop.kind)? }
+            }
         })
     }
 }

@@ -156,6 +156,7 @@ impl Wire for Column {
                 characters: length.characters,
                 fixed: length.fixed,
             }),
+            indexes: self.indexes.iter().map(Wire::to_wire).collect(),
         }
     }
 
@@ -180,6 +181,7 @@ impl Wire for Column {
             length: message
                 .length
                 .map(|length| TextLength { characters: length.characters, fixed: length.fixed }),
+            indexes: all(message.indexes)?,
         })
     }
 }
@@ -202,6 +204,7 @@ impl Wire for TableOptions {
             // Absent: the defaults.
             partitioning: (self.partitioning != Partitioning::default())
                 .then(|| self.partitioning.to_wire()),
+            advice_off: self.advice_off.clone(),
         }
     }
 
@@ -224,6 +227,7 @@ impl Wire for TableOptions {
                 .map(Wire::from_wire)
                 .transpose()?
                 .unwrap_or_default(),
+            advice_off: message.advice_off,
         })
     }
 }

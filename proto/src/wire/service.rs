@@ -8,11 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
+use super::index::{merge_uses, uses_to_wire};
+use super::probe::{probes_from_wire, probes_to_wire};
 use super::{Wire, all, ipc, missing, pb, required};
 use crate::cardinality::SeriesSketch;
 use crate::domain::Domains;
 use crate::error::Error;
 use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use crate::measure::PartitionMeasures;
 use crate::schema::ColumnType;
 use crate::service::{
     FragmentRequest, ReplicaStatus, RequestId, ScanRequest, ScanStats, WriteKind, WriteReply,
@@ -106,6 +109,7 @@ impl ScanRequest {
             limit: self.limit.map(|rows| u64::try_from(rows).unwrap_or(u64::MAX)),
             parallelism: u32::try_from(self.parallelism).unwrap_or(u32::MAX).min(PARALLELISM_MAX),
             newest_only: self.newest_only,
+            probes: probes_to_wire(&self.probes),
         })
     }
 
@@ -128,6 +132,7 @@ impl ScanRequest {
             limit: message.limit.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX)),
             parallelism: message.parallelism as usize,
             newest_only: message.newest_only,
+            probes: probes_from_wire(message.probes)?,
         })
     }
 }
@@ -189,6 +194,7 @@ impl ScanStats {
             files_read: read(&self.files_read),
             files_pruned: read(&self.files_pruned),
             row_groups_pruned: read(&self.row_groups_pruned),
+            indexes: uses_to_wire(&self.indexes.lock()),
         }
     }
 
@@ -203,6 +209,7 @@ impl ScanStats {
         grow(&self.files_read, message.files_read);
         grow(&self.files_pruned, message.files_pruned);
         grow(&self.row_groups_pruned, message.row_groups_pruned);
+        merge_uses(&mut self.indexes.lock(), &message.indexes);
     }
 }
 
@@ -234,6 +241,7 @@ impl Wire for ReplicaStatus {
             voters: self.voters.iter().map(|replica| replica.0).collect(),
             learners: self.learners.iter().map(|replica| replica.0).collect(),
             series: self.series.as_deref().map(Wire::to_wire),
+            measures: self.measures.as_deref().map(Wire::to_wire),
         }
     }
 
@@ -262,6 +270,7 @@ impl Wire for ReplicaStatus {
             voters: message.voters.into_iter().map(ReplicaId).collect(),
             learners: message.learners.into_iter().map(ReplicaId).collect(),
             series: message.series.map(SeriesSketch::from_wire).transpose()?.map(Arc::new),
+            measures: message.measures.map(PartitionMeasures::from_wire).transpose()?.map(Arc::new),
         })
     }
 }

@@ -16,6 +16,7 @@ use crate::catalog::{Database, Table};
 use crate::id::{
     ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, SchemaVersion, TableId,
 };
+use crate::index::{Analyzer, Backend, Blooms, Fulltext, Index, IndexKind, IndexOptions};
 use crate::key::KeyCodec;
 use crate::placement::Placement;
 use crate::range::{Bound, TypedRange};
@@ -52,12 +53,12 @@ fn column() -> impl Strategy<Value = Column> {
         .prop_flat_map(|column_type| (Just(column_type), option::of(samples::value(column_type))));
     let length = (any::<u32>(), any::<bool>())
         .prop_map(|(characters, fixed)| TextLength { characters, fixed });
-    let types = (types, option::of(length));
+    let types = (types, option::of(length), vec(index(), 0..3));
     (any::<u32>(), texts, types, any::<bool>(), semantic).prop_map(
         |(
             id,
             (name, storage_name, default, generated, comment),
-            ((column_type, missing), length),
+            ((column_type, missing), length, indexes),
             nullable,
             semantic,
         )| {
@@ -72,17 +73,46 @@ fn column() -> impl Strategy<Value = Column> {
                 generated,
                 missing,
                 length,
+                indexes,
                 comment,
             }
         },
     )
 }
 
+fn index_kind() -> impl Strategy<Value = IndexKind> {
+    proptest::sample::select(IndexKind::ALL.to_vec())
+}
+
+fn index_options() -> impl Strategy<Value = IndexOptions> {
+    let blooms = || {
+        any::<(u32, u32)>().prop_map(|(granularity, false_positives_ppm)| Blooms {
+            granularity,
+            false_positives_ppm,
+        })
+    };
+    let analyzer = prop_oneof![Just(Analyzer::English), Just(Analyzer::Chinese)];
+    let backend = prop_oneof![Just(Backend::Inverted), blooms().prop_map(Backend::Bloom)];
+    let fulltext =
+        (analyzer, any::<bool>(), backend).prop_map(|(analyzer, case_sensitive, backend)| {
+            Fulltext { analyzer, case_sensitive, backend }
+        });
+    prop_oneof![
+        Just(IndexOptions::Inverted),
+        blooms().prop_map(IndexOptions::Skipping),
+        fulltext.prop_map(IndexOptions::Fulltext),
+    ]
+}
+
+fn index() -> impl Strategy<Value = Index> {
+    (name(), index_options()).prop_map(|(name, options)| Index { name, options })
+}
+
 fn options() -> impl Strategy<Value = TableOptions> {
     let merge_mode = prop_oneof![Just(MergeMode::LastRow), Just(MergeMode::LastNonNull)];
     let times = (option::of(duration()), option::of(duration()));
-    let replicas = option::of(any::<u32>());
-    (any::<bool>(), merge_mode, times, option::of(name()), (replicas, partitioning())).prop_map(
+    let more = (option::of(any::<u32>()), partitioning(), vec("A[0-9]{2}", 0..3));
+    (any::<bool>(), merge_mode, times, option::of(name()), more).prop_map(
         |(append_mode, merge_mode, (ttl, time_window), comment, more)| TableOptions {
             append_mode,
             merge_mode,
@@ -91,6 +121,7 @@ fn options() -> impl Strategy<Value = TableOptions> {
             comment,
             replication_factor: more.0,
             partitioning: more.1,
+            advice_off: more.2,
         },
     )
 }
@@ -232,6 +263,10 @@ fn change() -> impl Strategy<Value = TableChange> {
         name().prop_map(TableChange::Rename),
         (placement(), vec(bound(), 0..3))
             .prop_map(|(placement, cuts)| TableChange::Repartition { placement, cuts }),
+        (name(), index(), any::<bool>()).prop_map(|(column, index, if_not_exists)| {
+            TableChange::SetIndex { column, index, if_not_exists }
+        }),
+        (name(), index_kind()).prop_map(|(column, kind)| TableChange::DropIndex { column, kind }),
     ]
 }
 
@@ -419,6 +454,9 @@ round_trips! {
     column_types_survive: arbitrary::column_type();
     columns_survive: column();
     options_survive: options();
+    kinds_of_indexes_survive: index_kind();
+    options_of_indexes_survive: index_options();
+    indexes_survive: index();
     schemas_survive: schema();
     rules_survive: rule();
     placements_survive: placement();
@@ -505,6 +543,19 @@ fn a_missing_field_is_corruption_that_names_it() {
         message(error),
         "corrupted data: a message has placement 65536, which is out of range"
     );
+}
+
+#[test]
+fn an_index_of_an_unknown_kind_is_refused() {
+    let refused = |bytes: &'static [u8]| {
+        let error = IndexOptions::decode_wire(Bytes::from_static(bytes)).unwrap_err();
+        error.to_string()
+    };
+    assert!(refused(&[]).contains("no kind of index"));
+    // A fourth kind of a later version.
+    assert!(refused(&[0x22, 0]).contains("no kind of index"));
+    assert!(IndexKind::from_wire(0).is_err());
+    assert!(IndexKind::from_wire(4).is_err());
 }
 
 #[test]

@@ -16,6 +16,7 @@ fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> C
         generated: Some("upper(a)".to_owned()),
         missing: Some(Value::Int(-7)),
         length: Some(TextLength { characters: 5, fixed: true }),
+        indexes: Vec::new(),
         comment: Some("a comment".to_owned()),
     }
 }
@@ -45,10 +46,31 @@ fn schema() -> TableSchema {
                 hotspot_remedy: HotspotRemedy::Auto,
                 keep_together: 1,
             },
+            advice_off: Vec::new(),
         },
         next_column: ColumnId(4),
         schema_on_write: true,
     }
+}
+
+fn index(options: IndexOptions) -> Index {
+    Index { name: "i".to_owned(), options }
+}
+
+/// An index of each form.
+fn indexes() -> [Index; 4] {
+    let chinese = Fulltext {
+        analyzer: Analyzer::Chinese,
+        case_sensitive: true,
+        backend: Backend::Bloom(Blooms::default()),
+    };
+    let english = Fulltext { backend: Backend::Inverted, ..Fulltext::default() };
+    [
+        index(IndexOptions::Inverted),
+        index(IndexOptions::Skipping(Blooms::default())),
+        index(IndexOptions::Fulltext(chinese)),
+        index(IndexOptions::Fulltext(english)),
+    ]
 }
 
 fn rules() -> Placement {
@@ -133,5 +155,23 @@ fn durable_forms_never_change() {
         line("reshape", Command::Reshape(reshape.clone()).encode());
         line("reshape order", reshape.encode_wire());
     }
+    for index in indexes() {
+        line("index", index.encode_wire());
+    }
+    let mut indexed = column(1, "host", ColumnType::String, Semantic::Tag);
+    indexed.indexes.extend(indexes());
+    line("column with indexes", indexed.encode_wire());
+    let advice_off = vec!["A04".to_owned(), "A18".to_owned()];
+    let options = TableOptions { advice_off, ..TableOptions::default() };
+    line("options", options.encode_wire());
     assert_eq!(forms, include_str!("durable.golden"), "got:\n{forms}");
+}
+
+#[test]
+fn a_schema_from_before_indexes_has_none() {
+    let form = include_str!("durable.golden").lines().next().unwrap();
+    let hex = form.strip_prefix("schema ").unwrap();
+    let digits = (0..hex.len()).step_by(2).map(|start| &hex[start..start + 2]);
+    let bytes: Vec<u8> = digits.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect();
+    assert_eq!(TableSchema::decode_wire(bytes.into()).unwrap(), schema());
 }

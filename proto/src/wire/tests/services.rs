@@ -15,10 +15,12 @@ use crate::domain::{Domain, Domains};
 use crate::generation::{Claim, Generation, Renewal, Renewed};
 use crate::id::{BOOTSTRAP_ROLE, OrgId, TokenId};
 use crate::label::Labels;
+use crate::measure::{IndexBuild, PartitionMeasures};
 use crate::member::{Heartbeat, Member, Members, Registration};
+use crate::probe::{ColumnTest, PROBE_DEPTH_MAX, PROBE_NODES_MAX, Probe};
 use crate::route::Route;
 use crate::schema::ColumnType;
-use crate::service::{AdminOrder, ReplicaStatus, ScanRequest, ScanStats, WriteRequest};
+use crate::service::{AdminOrder, IndexUse, ReplicaStatus, ScanRequest, ScanStats, WriteRequest};
 
 fn any_domain() -> impl Strategy<Value = Domain> {
     let special = prop_oneof![Just(Domain::all()), Just(Domain::none()), Just(Domain::not_null())];
@@ -69,6 +71,7 @@ fn status() -> impl Strategy<Value = ReplicaStatus> {
                 flushed,
                 failure,
                 series: None,
+                measures: None,
             }
         },
     )
@@ -237,6 +240,27 @@ round_trips! {
     renewals_survive: renewal();
     answers_to_renewals_survive: renewed();
     admin_orders_survive: admin_order();
+    probes_survive: probe();
+}
+
+fn probe() -> impl Strategy<Value = Probe> {
+    let test = prop_oneof![
+        any_domain().prop_map(ColumnTest::Within),
+        name().prop_map(ColumnTest::Like),
+        (name(), any::<bool>()).prop_map(|(pattern, case_insensitive)| ColumnTest::Regex {
+            pattern,
+            case_insensitive,
+        }),
+        (vec(name(), 0..3), any::<bool>())
+            .prop_map(|(terms, folded)| ColumnTest::Terms { terms, folded }),
+    ];
+    let leaf = (name(), test).prop_map(|(column, test)| Probe::Column { column, test });
+    leaf.prop_recursive(4, 16, 3, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..3).prop_map(Probe::All),
+            vec(inner, 0..3).prop_map(Probe::Any)
+        ]
+    })
 }
 
 fn scan_request() -> impl Strategy<Value = ScanRequest> {
@@ -244,15 +268,18 @@ fn scan_request() -> impl Strategy<Value = ScanRequest> {
         (any::<u64>(), any::<u64>(), option::of(any::<usize>()), 0..1024_usize, any::<bool>());
     let column = (name(), arbitrary::column_type(), any::<bool>())
         .prop_map(|(name, kind, nullable)| Field::new(name, kind.arrow(), nullable));
-    (numbers, vec(column, 0..4), domains()).prop_map(
-        |((partition, epoch, limit, parallelism, newest_only), columns, domains)| ScanRequest {
-            partition: PartitionId(partition),
-            epoch: Epoch(epoch),
-            columns: Arc::new(Schema::new(columns)),
-            domains,
-            limit,
-            parallelism,
-            newest_only,
+    (numbers, vec(column, 0..4), domains(), vec(probe(), 0..3)).prop_map(
+        |((partition, epoch, limit, parallelism, newest_only), columns, domains, probes)| {
+            ScanRequest {
+                partition: PartitionId(partition),
+                epoch: Epoch(epoch),
+                columns: Arc::new(Schema::new(columns)),
+                domains,
+                limit,
+                parallelism,
+                newest_only,
+                probes,
+            }
         },
     )
 }
@@ -299,6 +326,7 @@ proptest! {
         prop_assert_eq!(again.limit, request.limit);
         prop_assert_eq!(again.parallelism, request.parallelism);
         prop_assert_eq!(again.newest_only, request.newest_only);
+        prop_assert_eq!(again.probes, request.probes);
         if let Some(message) = damaged(&message, at, flip) {
             drop(ScanRequest::from_wire(message));
         }
@@ -326,13 +354,97 @@ proptest! {
 #[test]
 fn counters_of_a_scan_only_grow_whatever_order_they_come_in() {
     let stats = ScanStats::default();
-    let late = pb::ScanStats { rows_scanned: 10, files_read: 2, ..pb::ScanStats::default() };
-    let early = pb::ScanStats { rows_scanned: 4, bytes_scanned: 7, ..pb::ScanStats::default() };
+    let used = |column: &str, kind, examined, skipped| {
+        let column = column.to_owned();
+        pb::IndexUse { column, kind, examined, skipped }
+    };
+    let late = pb::ScanStats {
+        rows_scanned: 10,
+        files_read: 2,
+        indexes: vec![used("a", 1, 9, 5)],
+        ..pb::ScanStats::default()
+    };
+    // A kind of a later version is not counted.
+    let early = pb::ScanStats {
+        rows_scanned: 4,
+        bytes_scanned: 7,
+        indexes: vec![used("b", 3, 6, 0), used("a", 1, 7, 5), used("a", 4, 8, 8)],
+        ..pb::ScanStats::default()
+    };
     stats.merge_wire(&late);
     stats.merge_wire(&early);
     assert_eq!(stats.rows_scanned.load(Ordering::Relaxed), 10);
-    let expected = pb::ScanStats { bytes_scanned: 7, ..late };
+    let key = ("a".to_owned(), IndexKind::Inverted);
+    assert_eq!(stats.indexes.lock().get(&key), Some(&IndexUse { examined: 9, skipped: 5 }));
+    let indexes = vec![used("a", 1, 9, 5), used("b", 3, 6, 0)];
+    let expected = pb::ScanStats { bytes_scanned: 7, indexes, ..late };
     assert_eq!(stats.to_wire(), expected);
+}
+
+#[test]
+fn uses_of_an_index_add_up() {
+    let mut sum = IndexUse { examined: 3, skipped: 1 };
+    sum.add(&IndexUse { examined: 5, skipped: 5 });
+    assert_eq!(sum, IndexUse { examined: 8, skipped: 6 });
+}
+
+#[test]
+fn measures_of_a_partition_are_sent_with_its_status() {
+    let built = IndexBuild {
+        column: ColumnId(2),
+        kind: IndexKind::Fulltext,
+        files: 3,
+        files_done: 1,
+        bytes: 7,
+    };
+    let measures = PartitionMeasures {
+        indexes: vec![built],
+        column_bytes: BTreeMap::from([(ColumnId(1), 5), (ColumnId(2), 6)]),
+        folded: 4,
+        ..PartitionMeasures::default()
+    };
+    let status = ReplicaStatus { measures: Some(Arc::new(measures)), ..ReplicaStatus::default() };
+    let bytes = status.encode_wire();
+    assert_eq!(ReplicaStatus::decode_wire(bytes).unwrap(), status);
+}
+
+/// `LIKE` below so many operators.
+fn deep_probe(operators: usize) -> Probe {
+    let leaf = Probe::Column { column: "c".to_owned(), test: ColumnTest::Like("%".to_owned()) };
+    (0..operators).fold(leaf, |probe, _| Probe::Any(vec![probe]))
+}
+
+#[test]
+fn probes_too_deep_or_too_many_are_left_out_by_the_sender_and_refused_by_the_receiver() {
+    let request = |probes| ScanRequest {
+        partition: PartitionId(1),
+        epoch: Epoch(1),
+        columns: Arc::new(Schema::empty()),
+        domains: Domains::default(),
+        limit: None,
+        parallelism: 1,
+        newest_only: false,
+        probes,
+    };
+    let deepest = deep_probe(PROBE_DEPTH_MAX - 1);
+    let largest = Probe::All(vec![deep_probe(0); PROBE_NODES_MAX - 1]);
+    for probe in [deepest.clone(), largest.clone()] {
+        let message = request(vec![probe.clone()]).to_wire().unwrap();
+        assert_eq!(ScanRequest::from_wire(message).unwrap().probes, [probe]);
+    }
+    let too_deep = deep_probe(PROBE_DEPTH_MAX);
+    // Both together have too many nodes; the first one alone has not.
+    let sent = request(vec![too_deep.clone(), largest.clone(), deepest.clone()]).to_wire().unwrap();
+    assert_eq!(ScanRequest::from_wire(sent).unwrap().probes, std::slice::from_ref(&largest));
+
+    let mut message = request(Vec::new()).to_wire().unwrap();
+    message.probes = vec![too_deep.to_wire()];
+    let error = ScanRequest::from_wire(message.clone()).unwrap_err();
+    assert!(error.to_string().contains("deeper than 16"), "{error}");
+    message.probes = vec![largest.to_wire(), deepest.to_wire()];
+    let error = ScanRequest::from_wire(message).unwrap_err();
+    assert!(error.to_string().contains("more than 10000 probes"), "{error}");
+    assert!(matches!(Probe::from_wire(pb::Probe::default()), Err(Error::Corrupted(_))));
 }
 
 /// A change of a catalog: which database and table, and what becomes of them.
