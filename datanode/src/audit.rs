@@ -36,6 +36,7 @@ impl Datanode {
                 parallelism: 1,
                 range: None,
                 newest_only: false,
+                probes: Vec::new(),
             };
             let scanned = engine.scan(scan).map_err(Error::from)?;
             // The applied index only grows, so a version pinned in between reflects this index too.

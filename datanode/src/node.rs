@@ -46,7 +46,7 @@ use crate::surroundings::Surroundings;
 
 /// Maximum wait of a stopping node for an order that creates or drops a replica.
 const LAST_ORDER_WAIT: Duration = Duration::from_secs(10);
-/// Maximum bytes of the sketches of series in one report.
+/// Maximum bytes of the sketches of series, or of the measures, in one report.
 const SKETCH_BYTES_MAX: usize = 16 << 20;
 /// Maximum time that a write waits for memtables to be flushed, before it is refused.
 const MEMTABLE_WAIT: Duration = Duration::from_secs(10);
@@ -458,6 +458,28 @@ impl DataService for Datanode {
                 }
                 Err(error) => {
                     warn!(partition = %status.partition, %error, "could not read the series of a partition");
+                }
+            }
+        }
+        Ok(statuses)
+    }
+
+    async fn measured_status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        let mut statuses = self.status().await?;
+        let mut bytes = 0;
+        for status in statuses.iter_mut().filter(|status| status.leader) {
+            let Ok(replica) = self.replica(status.partition) else { continue };
+            match replica.measures().await {
+                Ok(measures) => {
+                    bytes += measures.measures.size_bytes();
+                    // The rest is left out, so that the reply stays far below the limit of messages.
+                    if bytes > SKETCH_BYTES_MAX {
+                        break;
+                    }
+                    status.measures = Some(Arc::new(measures));
+                }
+                Err(error) => {
+                    warn!(partition = %status.partition, %error, "could not read the measures of a partition");
                 }
             }
         }

@@ -20,6 +20,7 @@ use partita_proto::beat::LoadBeat;
 use partita_proto::cardinality::SeriesSketch;
 use partita_proto::error::Error;
 use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId};
+use partita_proto::measure::PartitionMeasures;
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::TableSchema;
@@ -286,6 +287,7 @@ impl Replica {
                 parallelism: request.parallelism,
                 range: None,
                 newest_only: request.newest_only,
+                probes: request.probes,
             })
             .map_err(|error| {
                 retryable_elsewhere(
@@ -498,12 +500,18 @@ impl Replica {
             flushed: self.partition.durable_mark().map_or(0, |(index, _)| index),
             failure: self.failure(),
             series: None,
+            measures: None,
         }
     }
 
     /// Sketch of the series of the partition's rows.
     pub(crate) async fn series(&self) -> Result<SeriesSketch, Error> {
         Ok(self.partition.series_sketch().await?)
+    }
+
+    /// Measures of the partition's rows and indexes.
+    pub(crate) async fn measures(&self) -> Result<PartitionMeasures, Error> {
+        Ok(self.partition.measures().await?)
     }
 
     /// Reason why the replica does not serve, or not completely: its files failed, its group stopped, or damage was

@@ -22,6 +22,7 @@ use partita_proto::clock::Clock;
 use partita_proto::domain::Domains;
 use partita_proto::error::Error;
 use partita_proto::id::{ColumnId, Epoch, NodeId, PartitionId, ReplicaId, SchemaVersion, TableId};
+use partita_proto::index::{Blooms, Index, IndexKind, IndexOptions};
 use partita_proto::placement::Placement;
 use partita_proto::range::TypedRange;
 use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
@@ -55,6 +56,7 @@ fn column(id: u32, name: &str, semantic: Semantic) -> Column {
         generated: None,
         missing: None,
         length: None,
+        indexes: Vec::new(),
         comment: None,
     }
 }
@@ -186,6 +188,7 @@ async fn rows_of(
         limit: None,
         parallelism: 2,
         newest_only: false,
+        probes: Vec::new(),
     };
     let reply = node.scan(request).await?;
     let mut rows = Vec::new();
@@ -306,6 +309,33 @@ async fn a_new_schema_goes_through_the_log_and_outlives_a_restart() {
     drop(running);
     let running = Running::start(dir.path()).await;
     assert_eq!(running.rows().await, [(1, 1)]);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_comes_with_a_schema_and_measures_only_where_they_are_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = Running::start(dir.path()).await;
+    running.node.open_partition(spec(false)).await.unwrap();
+    running.write(1, &[(1, 1), (2, 2)]).await.unwrap();
+    running.node.flush_partition(PARTITION).await.unwrap();
+    let mut indexed = schema(false);
+    indexed.version = SchemaVersion(2);
+    let options = IndexOptions::Skipping(Blooms::default());
+    indexed.columns[1].indexes.push(Index { name: "i".to_owned(), options });
+    running.node.alter_partition(PARTITION, Arc::new(indexed)).await.unwrap();
+    running.host.shutdown().await.unwrap();
+    drop(running);
+
+    let running = Running::start(dir.path()).await;
+    assert_eq!(running.rows().await, [(1, 1), (2, 2)]);
+    let plain = running.node.status().await.unwrap().remove(0);
+    assert_eq!((plain.measures, plain.series), (None, None));
+    let measured = running.node.measured_status().await.unwrap().remove(0);
+    let measures = measured.measures.unwrap();
+    assert_eq!(measures.measures.rows, 2);
+    let indexes: Vec<_> = measures.indexes.iter().map(|build| (build.column, build.kind)).collect();
+    assert_eq!(indexes, [(ColumnId(2), IndexKind::Skipping)]);
     running.stop().await;
 }
 

@@ -27,15 +27,17 @@ use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::id::{
     BOOTSTRAP_ROLE, ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId,
 };
+use partita_proto::index::{Index, IndexKind};
 use partita_proto::key::KeyCodec;
 use partita_proto::load::{HeatmapRequest, LoadReport, LoadRequest};
+use partita_proto::measure::{IndexBuild, PartitionMeasures};
 use partita_proto::member::{Member, Members, MetaMember, MetaStanding};
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::route::{PartitionMap, Route};
 use partita_proto::schema::{MergeMode, Semantic, TableSchema};
 use partita_proto::service::{
-    AdminOrder, CheckedDdl, DataNodes, DataService, Ddl, FragmentRequest, FragmentService,
+    AdminOrder, CheckedDdl, DataNodes, DataService, Ddl, FragmentRequest, FragmentService, IndexUse,
     MetaService, NamedObject, NewTable, PartitionSpec, ReplicaStatus, RequestId, ScanReply,
     ScanRequest, ScanStats, TableChange, WriteKind, WriteReply, WriteRequest,
 };
@@ -295,6 +297,17 @@ impl Fake {
                 let matching = schema.columns.iter_mut().filter(|c| c.name == column);
                 matching.for_each(|c| c.default.clone_from(&default));
             }
+            TableChange::SetIndex { column, index, if_not_exists } => {
+                if !set_index(&mut schema, &column, index, if_not_exists)? {
+                    return Ok(false);
+                }
+            }
+            TableChange::DropIndex { column, kind } => {
+                let indexes = indexes_of(&mut schema, &column)?;
+                let position = indexes.iter().position(|index| index.options.kind() == kind);
+                let name = format!("{column} ({})", kind.method());
+                indexes.remove(position.ok_or_else(|| none("index", &name))?);
+            }
             TableChange::SetOptions(options) => schema.options = options,
             TableChange::Repartition { placement, cuts } => {
                 let new = NewTable {
@@ -481,6 +494,8 @@ impl Fake {
                 batches.push(project(&filtered, schema, &request.columns)?);
             }
         }
+        let skipped = stats.rows_scanned.load(Ordering::Relaxed) - batches.len() as u64;
+        count_indexes(&stats, &partition.table.schema, request, skipped);
         batches.truncate(request.limit.unwrap_or(usize::MAX));
         let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
         stats.bytes_scanned.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -503,6 +518,28 @@ impl Partition {
             return Ok(());
         }
         Err(Error::StaleRoute { partition, requested, current: self.epoch })
+    }
+
+    /// Measures of the rows. There are no files, so every index is complete.
+    fn measures(&self) -> Result<PartitionMeasures, Error> {
+        let schema = &self.table.schema;
+        let columns = schema.storage();
+        let rows = self.rows.values().flatten().map(|row| project(row, schema, &columns));
+        let rows = rows.collect::<Result<Vec<_>, _>>()?;
+        let mut measures = PartitionMeasures::default();
+        let rows = concat_batches(&columns, &rows).map_err(internal)?;
+        measures.measures.add_rows(schema, &rows)?;
+        for column in &schema.columns {
+            let kinds = column.indexes.iter().map(|index| index.options.kind());
+            measures.indexes.extend(kinds.map(|kind| IndexBuild {
+                column: column.id,
+                kind,
+                files: 0,
+                files_done: 0,
+                bytes: 0,
+            }));
+        }
+        Ok(measures)
     }
 
     fn apply(&mut self, kind: WriteKind, rows: &RecordBatch) -> Result<(), Error> {
@@ -609,6 +646,50 @@ fn check_object(catalog: &Catalog, checked: &CheckedDdl) -> Result<(), Error> {
     };
     let object = object.map(|database| NamedObject::Database(database.id));
     if object == Some(checked.object) { Ok(()) } else { Err(none(kind, name)) }
+}
+
+fn indexes_of<'a>(schema: &'a mut TableSchema, column: &str) -> Result<&'a mut Vec<Index>, Error> {
+    let column_of_name = schema.columns.iter_mut().find(|candidate| candidate.name == column);
+    column_of_name.map(|column| &mut column.indexes).ok_or_else(|| none("column", column))
+}
+
+/// Adds or replaces an index; false if nothing changes.
+fn set_index(
+    schema: &mut TableSchema,
+    column: &str,
+    index: Index,
+    if_not_exists: bool,
+) -> Result<bool, Error> {
+    let indexes = indexes_of(schema, column)?;
+    let kind = index.options.kind();
+    match indexes.iter_mut().find(|present| present.options.kind() == kind) {
+        Some(present) if if_not_exists || *present == index => return Ok(false),
+        Some(present) => *present = index,
+        None => indexes.push(index),
+    }
+    Ok(true)
+}
+
+/// Counts the indexes that a node would ask about its rows: those that may answer what the request restricts.
+fn count_indexes(stats: &ScanStats, schema: &TableSchema, request: &ScanRequest, skipped: u64) {
+    let examined = stats.rows_scanned.load(Ordering::Relaxed);
+    for column in &schema.columns {
+        let name = column.storage_name.as_str();
+        let restricted = request.domains.get(name).is_some();
+        let probed = request.probes.iter().any(|probe| probe.columns().contains(name));
+        for index in &column.indexes {
+            let kind = index.options.kind();
+            let is_asked = match kind {
+                IndexKind::Inverted => restricted || probed,
+                IndexKind::Skipping => restricted,
+                IndexKind::Fulltext => probed,
+            };
+            if is_asked {
+                let used = IndexUse { examined, skipped };
+                stats.indexes.lock().entry((name.to_owned(), kind)).or_default().add(&used);
+            }
+        }
+    }
 }
 
 fn add_database(catalog: &mut Catalog, name: &str, id: DatabaseId, owner: RoleId) {
@@ -819,6 +900,7 @@ impl DataService for FakeNode {
                     flushed: 0,
                     failure: None,
                     series: None,
+                    measures: None,
                 });
             }
         }
@@ -835,6 +917,16 @@ impl DataService for FakeNode {
                 sketch.add_rows(&partition.table.schema, rows)?;
             }
             status.series = Some(Arc::new(sketch));
+        }
+        Ok(statuses)
+    }
+
+    async fn measured_status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        let mut statuses = self.status().await?;
+        let partitions = self.0.partitions.lock();
+        for status in &mut statuses {
+            let Some(partition) = partitions.get(&status.partition) else { continue };
+            status.measures = Some(Arc::new(partition.measures()?));
         }
         Ok(statuses)
     }

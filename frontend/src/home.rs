@@ -123,4 +123,5 @@ passed_on! {
     compact_partition(partition: PartitionId) -> ();
     status() -> Vec<ReplicaStatus>;
     series_status() -> Vec<ReplicaStatus>;
+    measured_status() -> Vec<ReplicaStatus>;
 }

@@ -13,26 +13,44 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Replicas of each partition, with their nodes.
 pub(crate) type Statuses = HashMap<PartitionId, Vec<(NodeId, ReplicaStatus)>>;
 
-/// Maximum wait for a report with sketches of series, for which a node may have to read footers.
-const SERIES_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum wait for a report with sketches or measures, for which a node may have to read footers.
+const FOOTERS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Parts of a report beyond the status of the replicas; the leaders add them.
+#[derive(Clone, Copy)]
+enum Detail {
+    Plain,
+    Series,
+    Measures,
+}
 
 /// Reports of all nodes about their replicas, by partition. Nodes that do not answer are missing.
 pub(crate) async fn statuses(nodes: &dyn DataNodes) -> Statuses {
-    collected(nodes, false).await
+    collected(nodes, Detail::Plain).await
 }
 
 /// The same reports with sketches of series from the leaders.
 pub(crate) async fn series_statuses(nodes: &dyn DataNodes) -> Statuses {
-    collected(nodes, true).await
+    collected(nodes, Detail::Series).await
 }
 
-async fn collected(nodes: &dyn DataNodes, with_series: bool) -> Statuses {
+/// The same reports with measures of rows and indexes from the leaders.
+pub(crate) async fn measured_statuses(nodes: &dyn DataNodes) -> Statuses {
+    collected(nodes, Detail::Measures).await
+}
+
+async fn collected(nodes: &dyn DataNodes, detail: Detail) -> Statuses {
     let reports = nodes.all().into_iter().map(|id| async move {
         let status = match nodes.node(id) {
-            Ok(node) if with_series => {
-                tokio::time::timeout(SERIES_TIMEOUT, node.series_status()).await
-            }
-            Ok(node) => tokio::time::timeout(STATUS_TIMEOUT, node.status()).await,
+            Ok(node) => match detail {
+                Detail::Plain => tokio::time::timeout(STATUS_TIMEOUT, node.status()).await,
+                Detail::Series => {
+                    tokio::time::timeout(FOOTERS_TIMEOUT, node.series_status()).await
+                }
+                Detail::Measures => {
+                    tokio::time::timeout(FOOTERS_TIMEOUT, node.measured_status()).await
+                }
+            },
             Err(error) => Ok(Err(error)),
         };
         match status {

@@ -265,6 +265,7 @@ impl Frontend {
                 limit: None,
                 parallelism: 1,
                 newest_only: true,
+                probes: Vec::new(),
             };
             for mut stream in self.scan_leader(route, &request).await?.streams {
                 while let Some(batch) = stream.next().await {

@@ -96,8 +96,9 @@ impl DataClient {
         request
     }
 
-    async fn statuses(&self, series: bool) -> Result<Vec<ReplicaStatus>, Error> {
-        let reply = self.small.clone().status(self.request(pb::StatusRequest { series })).await;
+    async fn statuses(&self, series: bool, measures: bool) -> Result<Vec<ReplicaStatus>, Error> {
+        let request = self.request(pb::StatusRequest { series, measures });
+        let reply = self.small.clone().status(request).await;
         self.answer(reply)?.replicas.into_iter().map(ReplicaStatus::from_wire).collect()
     }
 
@@ -245,10 +246,14 @@ impl DataService for DataClient {
     }
 
     async fn status(&self) -> Result<Vec<ReplicaStatus>, Error> {
-        self.statuses(false).await
+        self.statuses(false, false).await
     }
 
     async fn series_status(&self) -> Result<Vec<ReplicaStatus>, Error> {
-        self.statuses(true).await
+        self.statuses(true, false).await
+    }
+
+    async fn measured_status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        self.statuses(false, true).await
     }
 }

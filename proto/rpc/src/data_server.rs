@@ -223,8 +223,9 @@ impl Data for DataServer {
 
     async fn status(&self, request: Request<pb::StatusRequest>) -> Answer<pb::StatusReply> {
         let replicas = match self.open(request)? {
-            pb::StatusRequest { series: true } => self.service.series_status().await,
-            pb::StatusRequest { series: false } => self.service.status().await,
+            pb::StatusRequest { series: true, .. } => self.service.series_status().await,
+            pb::StatusRequest { measures: true, .. } => self.service.measured_status().await,
+            pb::StatusRequest { series: false, measures: false } => self.service.status().await,
         };
         let replicas = replicas.map_err(to_status)?;
         let replicas = replicas.iter().map(Wire::to_wire).collect();

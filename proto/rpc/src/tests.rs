@@ -23,6 +23,8 @@ use partita_proto::cardinality::SeriesSketch;
 use partita_proto::catalog_history::CatalogHistory;
 use partita_proto::domain::Domains;
 use partita_proto::id::{ColumnId, Epoch, NodeId, PartitionId, ReplicaId, SchemaVersion, TableId};
+use partita_proto::measure::PartitionMeasures;
+use partita_proto::probe::{ColumnTest, Probe};
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
@@ -269,6 +271,12 @@ impl DataService for FakeNode {
         sketch.add(&[(ColumnId(1), Some(7))], &[ColumnId(2)]);
         Ok(vec![ReplicaStatus { series: Some(Arc::new(sketch)), ..replica_status() }])
     }
+
+    async fn measured_status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        self.note("measured status".to_owned()).await?;
+        let measures = PartitionMeasures { folded: 20, ..PartitionMeasures::default() };
+        Ok(vec![ReplicaStatus { measures: Some(Arc::new(measures)), ..replica_status() }])
+    }
 }
 
 fn replica_status() -> ReplicaStatus {
@@ -296,6 +304,7 @@ fn replica_status() -> ReplicaStatus {
         flushed: 19,
         failure: Some("a reason".to_owned()),
         series: None,
+        measures: None,
     }
 }
 
@@ -311,6 +320,7 @@ fn schema() -> TableSchema {
         generated: None,
         missing: None,
         length: None,
+        indexes: Vec::new(),
         comment: None,
     };
     TableSchema {
@@ -363,6 +373,10 @@ fn scan_request() -> ScanRequest {
         limit: Some(5),
         parallelism: 3,
         newest_only: true,
+        probes: vec![Probe::Column {
+            column: "text".to_owned(),
+            test: ColumnTest::Like("%x%".to_owned()),
+        }],
     }
 }
 

@@ -221,6 +221,7 @@ fn new_table(
             generated: None,
             missing: None,
             length: None,
+            indexes: Vec::new(),
             comment: None,
         });
         next += 1;

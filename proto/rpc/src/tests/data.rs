@@ -69,6 +69,9 @@ async fn every_call_arrives_as_it_was_made() {
     let figures = with_series.series.as_ref().map(|sketch| sketch.cardinality());
     assert_eq!(figures.map(|figures| figures.series), Some(1));
     assert_eq!(ReplicaStatus { series: None, ..with_series }, replica_status());
+    let measured = client.measured_status().await.unwrap().remove(0);
+    assert_eq!(measured.measures.as_ref().map(|measures| measures.folded), Some(20));
+    assert_eq!(ReplicaStatus { measures: None, ..measured }, replica_status());
 
     let expected = [
         format!("{request:?}"),
@@ -84,6 +87,7 @@ async fn every_call_arrives_as_it_was_made() {
         "compact 9".to_owned(),
         "status".to_owned(),
         "series status".to_owned(),
+        "measured status".to_owned(),
     ];
     assert_eq!(*node.asked.lock(), expected);
 }

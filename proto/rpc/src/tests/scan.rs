@@ -14,8 +14,9 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use partita_proto::Error;
 use partita_proto::id::PartitionId;
+use partita_proto::index::IndexKind;
 use partita_proto::service::{
-    DataService, FragmentRequest, FragmentService, RowStream, ScanReply, ScanStats,
+    DataService, FragmentRequest, FragmentService, IndexUse, RowStream, ScanReply, ScanStats,
 };
 use partita_proto::wire::pb;
 use partita_proto::wire::pb::data_client::DataClient as Generated;
@@ -79,6 +80,9 @@ async fn every_stream_of_a_scan_arrives_with_what_was_counted() {
     assert_eq!(answer.streams.len(), 3);
     counted.rows_scanned.store(9, Ordering::SeqCst);
     counted.files_pruned.store(4, Ordering::SeqCst);
+    let key = ("text".to_owned(), IndexKind::Inverted);
+    let used = IndexUse { examined: 8, skipped: 6 };
+    counted.indexes.lock().insert(key.clone(), used);
     let mut all = Vec::new();
     // Not in the order they were made.
     for stream in answer.streams.into_iter().rev() {
@@ -87,6 +91,7 @@ async fn every_stream_of_a_scan_arrives_with_what_was_counted() {
     assert_eq!(all, [vec![5, 6, 7, 8], vec![], vec![0, 1, 2, 3, 4]]);
     assert_eq!(answer.stats.rows_scanned.load(Ordering::SeqCst), 9);
     assert_eq!(answer.stats.files_pruned.load(Ordering::SeqCst), 4);
+    assert_eq!(answer.stats.indexes.lock().get(&key), Some(&used));
 }
 
 #[tokio::test]

@@ -39,6 +39,7 @@ impl Client {
             limit: None,
             parallelism: 2,
             newest_only: false,
+            probes: Vec::new(),
         };
         let node = self.ask_first(route).unwrap_or(NodeId(1));
         let error = match self.service(node).rows(request).await {
