@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use partita_proto::error::Error;
 use partita_proto::id::ColumnId;
+use partita_proto::index::{Index, IndexKind};
 use partita_proto::placement::Placement;
 use partita_proto::schema::{
     Column, MergeMode, Semantic, TableOptions, TableSchema, validate_name,
@@ -52,6 +53,10 @@ pub(crate) fn altered(table: &TableRecord, change: &TableChange) -> Result<Optio
         TableChange::SetDefault { column, default } => {
             set_default(&mut schema, column, default.as_deref())?
         }
+        TableChange::SetIndex { column, index, if_not_exists } => {
+            set_index(&mut schema, column, index, *if_not_exists)?
+        }
+        TableChange::DropIndex { column, kind } => drop_index(&mut schema, column, *kind)?,
         TableChange::SetOptions(options) => set_options(&mut schema, options)?,
         TableChange::Rename(_) | TableChange::Repartition { .. } => false,
     };
@@ -271,6 +276,49 @@ fn set_options(schema: &mut TableSchema, options: &TableOptions) -> Result<bool,
         ));
     }
     schema.options.clone_from(options);
+    Ok(true)
+}
+
+/// Adds an index to a column, or replaces the column's index of that kind.
+fn set_index(
+    schema: &mut TableSchema,
+    column: &str,
+    index: &Index,
+    if_not_exists: bool,
+) -> Result<bool, Error> {
+    let position = position(schema, column)?;
+    let kind = index.options.kind();
+    let same_kind = |present: &Index| present.options.kind() == kind;
+    let present = schema.columns[position].indexes.iter().position(same_kind);
+    if present.is_some_and(|slot| if_not_exists || schema.columns[position].indexes[slot] == *index)
+    {
+        return Ok(false);
+    }
+    let is_taken = schema.columns.iter().any(|owner| {
+        let is_replaced = |existing: &Index| owner.name == column && same_kind(existing);
+        owner.indexes.iter().any(|existing| existing.name == index.name && !is_replaced(existing))
+    });
+    if is_taken && if_not_exists {
+        return Ok(false);
+    }
+    if is_taken {
+        return Err(Error::AlreadyExists { kind: "index", name: index.name.clone() });
+    }
+    let indexes = &mut schema.columns[position].indexes;
+    match present {
+        Some(slot) => indexes[slot] = index.clone(),
+        None => indexes.push(index.clone()),
+    }
+    Ok(true)
+}
+
+fn drop_index(schema: &mut TableSchema, column: &str, kind: IndexKind) -> Result<bool, Error> {
+    let position = position(schema, column)?;
+    let indexes = &mut schema.columns[position].indexes;
+    let slot = indexes.iter().position(|index| index.options.kind() == kind).ok_or_else(|| {
+        Error::NotFound { kind: "index", name: format!("{column} ({})", kind.method()) }
+    })?;
+    indexes.remove(slot);
     Ok(true)
 }
 

@@ -70,6 +70,7 @@ fn column(name: &str, column_type: ColumnType, semantic: Semantic) -> Column {
         generated: None,
         missing: None,
         length: None,
+        indexes: Vec::new(),
         comment: None,
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use partita_proto::id::{Epoch, PartitionId, ReplicaId};
+use partita_proto::index::{Backend, Blooms, Fulltext, Index, IndexKind, IndexOptions};
 use partita_proto::range::TypedRange;
 use partita_proto::rule::{Comparison, Rule};
 
@@ -499,6 +500,109 @@ fn defaults_are_set_and_dropped() {
     assert_eq!(set("value", Some("1.5")), Ok(false));
     assert_eq!(set("value", None), Ok(true));
     assert_eq!(set("nobody", None), Err(not_found("column", "nobody")));
+}
+
+fn set_index(column: &str, name: &str, options: IndexOptions) -> TableChange {
+    let index = Index { name: name.to_owned(), options };
+    TableChange::SetIndex { column: column.to_owned(), index, if_not_exists: false }
+}
+
+fn drop_index(column: &str, kind: IndexKind) -> TableChange {
+    TableChange::DropIndex { column: column.to_owned(), kind }
+}
+
+fn indexes(world: &World, column: &str) -> Vec<(String, IndexOptions)> {
+    let table = world.table("t");
+    let indexes = table.schema.column(column).unwrap().indexes.iter();
+    indexes.map(|index| (index.name.clone(), index.options)).collect()
+}
+
+#[test]
+fn an_index_is_set_replaced_and_dropped_and_partitions_get_the_schema() {
+    let mut world = world_with("t");
+    let skipping =
+        |granularity| IndexOptions::Skipping(Blooms { granularity, ..Blooms::default() });
+    let version = |world: &World| world.table("t").schema.version.0;
+    let Ok(Reply::Changed { steps }) =
+        world.change(alter("t", set_index("value", "a", skipping(10))))
+    else {
+        panic!("the index was not set")
+    };
+    assert_eq!(steps.len(), 1, "partitions learn of it");
+    world.settle();
+    assert_eq!(
+        (version(&world), indexes(&world, "value")),
+        (2, vec![("a".to_owned(), skipping(10))])
+    );
+    // The same again changes nothing; another one of the kind takes its place.
+    assert_eq!(world.done(alter("t", set_index("value", "a", skipping(10)))), Ok(false));
+    assert_eq!(world.done(alter("t", set_index("value", "b", skipping(20)))), Ok(true));
+    let index = Index { name: "c".to_owned(), options: skipping(30) };
+    let column = "value".to_owned();
+    let keep = TableChange::SetIndex { column, index, if_not_exists: true };
+    assert_eq!(world.done(alter("t", keep)), Ok(false));
+    assert_eq!(
+        (version(&world), indexes(&world, "value")),
+        (3, vec![("b".to_owned(), skipping(20))])
+    );
+    // Another kind stands beside it.
+    assert_eq!(world.done(alter("t", set_index("value", "i", IndexOptions::Inverted))), Ok(true));
+    assert_eq!(world.done(alter("t", drop_index("value", IndexKind::Skipping))), Ok(true));
+    assert_eq!(indexes(&world, "value"), [("i".to_owned(), IndexOptions::Inverted)]);
+    let missing = world.done(alter("t", drop_index("value", IndexKind::Skipping)));
+    assert_eq!(missing, Err(not_found("index", "value (skipping)")));
+    let missing = world.done(alter("t", drop_index("nothing", IndexKind::Skipping)));
+    assert_eq!(missing, Err(not_found("column", "nothing")));
+}
+
+#[test]
+fn an_index_has_a_name_of_its_own_and_fits_its_column() {
+    let mut world = world_with("t");
+    world.done(alter("t", set_index("userid", "i", IndexOptions::Inverted))).unwrap();
+    let mut set = |column: &str, name: &str, options| {
+        world.done(alter("t", set_index(column, name, options)))
+    };
+    assert_eq!(set("value", "i", IndexOptions::Inverted), Err(already("index", "i")));
+    let skipping = IndexOptions::Skipping(Blooms::default());
+    assert_eq!(set("userid", "i", skipping), Err(already("index", "i")));
+    assert_eq!(set("nothing", "x", skipping), Err(not_found("column", "nothing")));
+    assert!(invalid(set("value", "", skipping)).contains("empty"));
+    let fulltext = Fulltext { backend: Backend::Inverted, ..Fulltext::default() };
+    let message = invalid(set("value", "f", IndexOptions::Fulltext(fulltext)));
+    assert!(message.contains("cannot have a fulltext index"), "{message}");
+    let empty = IndexOptions::Skipping(Blooms { granularity: 0, ..Blooms::default() });
+    assert!(invalid(set("value", "s", empty)).contains("granularity 0"));
+    // The time index may have one: it is of little use, but does no harm.
+    assert_eq!(set("ts", "s", skipping), Ok(true));
+    // Of a name that is taken, IF NOT EXISTS leaves the index as it is.
+    let index = Index { name: "i".to_owned(), options: IndexOptions::Inverted };
+    let column = "value".to_owned();
+    let keep = TableChange::SetIndex { column, index, if_not_exists: true };
+    assert_eq!(world.done(alter("t", keep)), Ok(false));
+    assert!(indexes(&world, "value").is_empty());
+}
+
+#[test]
+fn an_index_stays_with_its_column_and_leaves_with_it() {
+    let mut world = world_with("t");
+    let index = Index { name: "i".to_owned(), options: IndexOptions::Inverted };
+    world.done(alter("t", add(vec![Column { indexes: vec![index], ..field("x") }]))).unwrap();
+    let rename = TableChange::RenameColumn { from: "x".to_owned(), to: "y".to_owned() };
+    world.done(alter("t", rename)).unwrap();
+    assert_eq!(indexes(&world, "y"), [("i".to_owned(), IndexOptions::Inverted)]);
+    world.done(alter("t", TableChange::DropColumn("y".to_owned()))).unwrap();
+    // Its name is free again.
+    assert_eq!(world.done(alter("t", set_index("value", "i", IndexOptions::Inverted))), Ok(true));
+
+    let mut twice = new_table("u");
+    let index = |name: &str| Index { name: name.to_owned(), options: IndexOptions::Inverted };
+    twice.schema.columns[2].indexes = vec![index("a"), index("b")];
+    let message = invalid(world.change(create(twice.clone())));
+    assert!(message.contains("more than one inverted index"), "{message}");
+    twice.schema.columns[2].indexes = vec![index("a")];
+    twice.schema.columns[0].indexes = vec![index("a")];
+    let message = invalid(world.change(create(twice)));
+    assert_eq!(message, "index \"a\" specified more than once");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use partita_proto::generation::{Claim, Generation, Renewal};
 use partita_proto::history::Reason;
 use partita_proto::id::{Epoch, PartitionId, ReplicaId};
+use partita_proto::index::{self, Blooms, Fulltext, IndexOptions};
 use partita_proto::label::Labels;
 use partita_proto::member::Registration;
 use partita_proto::range::TypedRange;
@@ -114,6 +115,17 @@ fn table() -> impl Strategy<Value = NewTable> {
     )
 }
 
+fn index_options() -> impl Strategy<Value = IndexOptions> {
+    select(vec![
+        IndexOptions::Inverted,
+        IndexOptions::Skipping(Blooms::default()),
+        // Refused by every table: no block has no rows.
+        IndexOptions::Skipping(Blooms { granularity: 0, ..Blooms::default() }),
+        // Refused by columns that are no texts.
+        IndexOptions::Fulltext(Fulltext::default()),
+    ])
+}
+
 fn table_change() -> impl Strategy<Value = TableChange> {
     let new = (column_name(), any::<bool>(), any::<bool>());
     prop_oneof![
@@ -130,6 +142,15 @@ fn table_change() -> impl Strategy<Value = TableChange> {
         1 => (column_name(), any::<bool>()).prop_map(|(column, set)| TableChange::SetDefault {
             column,
             default: set.then(|| "1".to_owned()),
+        }),
+        3 => (column_name(), index_options(), name(), any::<bool>()).prop_map(
+            |(column, options, name, if_not_exists)| {
+                let index = index::Index { name, options };
+                TableChange::SetIndex { column, index, if_not_exists }
+            }
+        ),
+        2 => (column_name(), index_options()).prop_map(|(column, options)| {
+            TableChange::DropIndex { column, kind: options.kind() }
         }),
         1 => (any::<bool>(), ttl()).prop_map(|(append_mode, ttl)| {
             TableChange::SetOptions(TableOptions { append_mode, ttl, ..TableOptions::default() })

@@ -355,6 +355,7 @@ impl FakeNode {
                 flushed: held.flushed,
                 failure: held.failure.clone(),
                 series: None,
+                measures: None,
             }
         };
         self.held.lock().iter().map(of).collect()

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use partita_proto::history::Reason;
 use partita_proto::id::Epoch;
+use partita_proto::index::{Index, IndexKind, IndexOptions};
 use partita_proto::route::hash_cuts;
 
 use super::model::hex;
@@ -233,6 +234,43 @@ fn a_ttl_a_truncation_and_a_drop_are_for_both() {
     assert_eq!(steps.len(), 2);
     world.settle();
     assert_eq!((world.state.table_count(), world.state.partitions().count()), (0, 0));
+}
+
+#[test]
+fn an_index_is_for_both_unless_its_column_was_added_later() {
+    let mut world = world();
+    world.done(alter("t", by_user(4))).unwrap();
+    world.done(alter("t", add(vec![field("later")]))).unwrap();
+    let set = |column: &str| {
+        let (name, options) = (format!("i_{column}"), IndexOptions::Inverted);
+        let (column, index) = (column.to_owned(), Index { name, options });
+        alter("t", TableChange::SetIndex { column, index, if_not_exists: false })
+    };
+    let remove = |column: &str| {
+        let (column, kind) = (column.to_owned(), IndexKind::Inverted);
+        alter("t", TableChange::DropIndex { column, kind })
+    };
+    let indexed = |world: &World, table: &str| -> Vec<String> {
+        let schema = &world.table(table).schema;
+        let columns = schema.columns.iter().filter(|column| !column.indexes.is_empty());
+        columns.map(|column| column.name.clone()).collect()
+    };
+    let former_version = world.table("t$former").schema.version;
+    let Reply::Changed { steps } = world.change(set("value")).unwrap() else { panic!("busy") };
+    assert_eq!(steps.len(), 2);
+    world.settle();
+    assert_eq!(world.table("t$former").schema.version, former_version.next());
+    let Reply::Changed { steps } = world.change(set("later")).unwrap() else { panic!("busy") };
+    assert_eq!(steps.len(), 1);
+    world.settle();
+    assert_eq!(indexed(&world, "t"), ["value", "later"]);
+    assert_eq!(indexed(&world, "t$former"), ["value"]);
+    let Reply::Changed { steps } = world.change(remove("value")).unwrap() else { panic!("busy") };
+    assert_eq!(steps.len(), 2);
+    world.settle();
+    world.done(remove("later")).unwrap();
+    assert_eq!(indexed(&world, "t"), Vec::<String>::new());
+    assert_eq!(indexed(&world, "t$former"), Vec::<String>::new());
 }
 
 #[test]

@@ -223,18 +223,44 @@ pub(super) fn alter_table(
     let partitions = rekeyed_partitions(state, table, &altered.schema);
     partition_map(&altered.schema, &table.placement, partitions)?;
     let mut draft = Draft::new(state);
-    // Options of a table hold for the rows of its former table too.
-    if let (TableChange::SetOptions(options), Some(former)) = (change, former(state, table)) {
+    // Options and indexes of a table hold for the rows of its former table too.
+    if let Some(former) = former(state, table)
+        && let Some(schema) = schema_of_former(former, change)?
+    {
         if let Some(busy) = in_change(state, former) {
             return Ok(busy);
         }
-        let mut schema = next_version(&former.schema);
-        schema.options = options.clone();
         draft.tell(TableRecord::clone(former), schema);
     }
     let dropped_names = altered.dropped_names;
     draft.tell(TableRecord { dropped_names, ..TableRecord::clone(table) }, altered.schema);
     Ok(draft.done())
+}
+
+/// Schema of a former table after a change of its successor; `None` if it stays the same.
+fn schema_of_former(
+    former: &TableRecord,
+    change: &TableChange,
+) -> Result<Option<TableSchema>, Error> {
+    Ok(match change {
+        TableChange::SetOptions(options) => {
+            Some(TableSchema { options: options.clone(), ..next_version(&former.schema) })
+        }
+        // A column that was added later is not there.
+        TableChange::SetIndex { column, .. } | TableChange::DropIndex { column, .. }
+            if former.schema.column(column).is_some() =>
+        {
+            altered(former, change)?.map(|altered| altered.schema)
+        }
+        TableChange::SetIndex { .. }
+        | TableChange::DropIndex { .. }
+        | TableChange::AddColumns { .. }
+        | TableChange::DropColumn(_)
+        | TableChange::RenameColumn { .. }
+        | TableChange::SetDefault { .. }
+        | TableChange::Rename(_)
+        | TableChange::Repartition { .. } => None,
+    })
 }
 
 /// Renames a table. Nodes know tables by id, so no node gets an order.
