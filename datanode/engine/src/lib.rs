@@ -10,6 +10,7 @@
 //!             └─ reader ── footer (every byte checked)
 //!
 //!   writer ── row_group ── texts (columns of texts, by runs) ── hybrid, bounds, chunk
+//!      └─ index (segments between the row groups) ── asked by reader
 //!
 //!   split ── (a partition's files become those of two, by reference) ── manifest
 //!   absorb ── (a neighbour's files become a partition's own, by reference) ── manifest
@@ -21,6 +22,7 @@
 //! | `rows/` | rows in memory: layout, runs, memtable, merge and fold |
 //! | `file/` | files in the object store: metadata, footers, checked and cached blocks |
 //! | `parquet/` | encoding of row groups |
+//! | `index/` | indexes of columns: built with the files, asked for the rows that may pass a test |
 //! | `write/` | writing of files |
 //! | `read/` | scans, and the reader of files below them |
 //! | `state/` | the partition, its versions and its manifest; transfer to other replicas |
@@ -36,6 +38,7 @@ mod file;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod index;
 mod options;
 mod parquet;
 mod read;
@@ -51,6 +54,7 @@ pub use change::split::{Offspring, Place};
 pub use error::EngineError;
 pub use file::blocks::BlockCache;
 pub use file::store::{After, Lazy, LocalStore};
+pub use index::cache::IndexCache;
 pub use options::EngineOptions;
 pub use read::scan::{Scan, Scanned};
 pub use state::arrival::Arrival;
