@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::file::blocks::BlockCache;
+use crate::index::cache::IndexCache;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -35,6 +36,8 @@ pub struct EngineOptions {
     /// Cache of the file blocks of small reads. Partitions whose options are clones of each other share one. Default 64
     /// MiB.
     pub blocks: Arc<BlockCache>,
+    /// Cache of decoded index segments, shared as the one of blocks. Default 64 MiB.
+    pub indexes: Arc<IndexCache>,
 }
 
 impl Default for EngineOptions {
@@ -49,6 +52,7 @@ impl Default for EngineOptions {
             footer_bytes_max: 32 * MIB,
             series_bytes_max: 16 * MIB,
             blocks: Arc::new(BlockCache::new(64 * MIB)),
+            indexes: Arc::new(IndexCache::new(64 * MIB)),
         }
     }
 }

@@ -17,3 +17,7 @@ pub(crate) const BLOCK_BYTES: usize = 64 * 1024;
 pub(crate) const BLOCKS_KEY: &str = "partita.blocks";
 /// Key of the footer's entry with the sketch of the file's series (`file/series.rs`).
 pub(crate) const SERIES_KEY: &str = "partita.series";
+/// Key of the footer's entry with the directory of the file's indexes (`index/directory.rs`).
+pub(crate) const INDEXES_KEY: &str = "partita.indexes";
+/// Key of the footer's entry with the measures of the file's rows (`file/measures.rs`).
+pub(crate) const MEASURES_KEY: &str = "partita.measures";

@@ -7,6 +7,10 @@
 //! often followed by the next, and writers need the CPU then. During a high write rate more runs are collected first: a
 //! result merged then would soon be merged again.
 //!
+//! A file that lacks an index of its table is rewritten alone, when nothing else is due and writes are not fast: so a
+//! new index comes into existing files one by one, whatever happens to the partition meanwhile. An index that was
+//! dropped leaves with the next rewrite for another reason.
+//!
 //! Invariants:
 //! - the runs of a pick are neighbours in age, so that no version of a key in a file that is left out lies between the
 //!   merged ones;
@@ -52,6 +56,8 @@ pub(crate) struct Aim {
     runs_min: usize,
     /// True if files that reach beyond the range are rewritten, even alone.
     clipped: bool,
+    /// True if files that lack an index are rewritten alone.
+    unindexed: bool,
 }
 
 impl Aim {
@@ -59,7 +65,8 @@ impl Aim {
     fn new(options: &EngineOptions, busy: bool, stable_ms: i64) -> Self {
         let runs = if busy { options.compaction_runs_busy } else { options.compaction_runs };
         // A merge never takes more runs, so a higher minimum would never be reached.
-        Self { runs_min: runs.clamp(2, RUNS_MAX), clipped: stable_ms >= REST_MS }
+        let runs_min = runs.clamp(2, RUNS_MAX);
+        Self { runs_min, clipped: stable_ms >= REST_MS, unindexed: !busy }
     }
 }
 
@@ -102,6 +109,8 @@ struct View {
     has_op: bool,
     /// True if the file reaches beyond the partition's range.
     clipped: bool,
+    /// True if the file lacks an index of the table.
+    unindexed: bool,
     /// True if the file is known to be damaged.
     damaged: bool,
 }
@@ -113,6 +122,7 @@ struct RunOfFiles {
     bytes: u64,
     has_op: bool,
     clipped: Vec<FileId>,
+    unindexed: Vec<FileId>,
     damaged: bool,
 }
 
@@ -133,7 +143,7 @@ impl Partition {
         let aim = self.aim();
         let mut due = self.compaction_due.lock();
         // Called often, while files change seldom: the decision is cached.
-        let conditions = (version.files_changes, aim);
+        let conditions = (version.files_changes, version.layout.config.schema.version, aim);
         match *due {
             Some((cached, answer)) if cached == conditions => answer,
             _ => {
@@ -304,7 +314,8 @@ fn views(version: &Version) -> Vec<View> {
     let view = |file: &FileEntry| {
         let FileMeta { id, run, window, has_op, .. } = *file.meta();
         let (clipped, damaged) = (file.is_clipped(), file.handle.damage().is_some());
-        View { id, run, bytes: file.bytes(), window, has_op, clipped, damaged }
+        let unindexed = file.meta().lacks_index(&version.layout.indexes);
+        View { id, run, bytes: file.bytes(), window, has_op, clipped, unindexed, damaged }
     };
     version.files.values().map(view).collect()
 }
@@ -332,6 +343,7 @@ fn windows(files: &[View]) -> Vec<Window> {
         run.bytes += file.bytes;
         run.has_op |= file.has_op;
         run.clipped.extend(file.clipped.then_some(file.id));
+        run.unindexed.extend(file.unindexed.then_some(file.id));
         run.damaged |= file.damaged;
     }
     let window =
@@ -341,7 +353,7 @@ fn windows(files: &[View]) -> Vec<Window> {
 }
 
 /// The next merge. Among merges that are due, one with a file that reaches beyond the range comes first: it writes that
-/// file once for both purposes. Then such a file alone, then any other.
+/// file once for both purposes. Then such a file alone, then any other, and last a file alone that lacks an index.
 fn pick(files: &[View], options: &EngineOptions, aim: Aim) -> Option<Pick> {
     let windows = windows(files);
     let due = windows.iter().filter_map(|window| pick_in(window, options, aim.runs_min));
@@ -349,7 +361,12 @@ fn pick(files: &[View], options: &EngineOptions, aim: Aim) -> Option<Pick> {
     let clipped = |id: &FileId| files.iter().any(|file| file.id == *id && file.clipped);
     let combined = due.iter().find(|pick| pick.files.iter().any(clipped)).cloned();
     let clipped_only = || windows.iter().find_map(Window::pick_clipped).filter(|_| aim.clipped);
-    combined.or_else(clipped_only).or(due.into_iter().next())
+    let unindexed = |run: &RunOfFiles| run.unindexed.first().copied();
+    let unindexed_only = || {
+        let first = windows.iter().find_map(|window| window.pick_alone(unindexed));
+        first.filter(|_| aim.unindexed)
+    };
+    combined.or_else(clipped_only).or(due.into_iter().next()).or_else(unindexed_only)
 }
 
 fn pick_in(window: &Window, options: &EngineOptions, runs_min: usize) -> Option<Pick> {
@@ -379,10 +396,11 @@ fn pick_in(window: &Window, options: &EngineOptions, runs_min: usize) -> Option<
     None
 }
 
-/// The next merge towards one run per window, without deletes.
+/// The next merge towards one run per window, without deletes and with all indexes.
 fn pick_all(files: &[View]) -> Option<Pick> {
     let windows = windows(files);
-    let unfinished = |run: &RunOfFiles| run.has_op || !run.clipped.is_empty();
+    let unfinished =
+        |run: &RunOfFiles| run.has_op || !run.clipped.is_empty() || !run.unindexed.is_empty();
     let due = |window: &&Window| window.runs.len() > 1 || window.runs.iter().any(unfinished);
     windows.iter().find(due).map(|window| window.pick(0, window.runs.len()))
 }
@@ -393,16 +411,17 @@ impl Window {
         Pick { files: files.collect(), window: self.window, covering: start == 0 }
     }
 
-    /// A file that reaches beyond the partition's range. It shares no key with the others of its run, so it can be
-    /// rewritten without them.
+    /// A file that reaches beyond the partition's range.
     fn pick_clipped(&self) -> Option<Pick> {
-        let clipped = |run: &RunOfFiles| run.clipped.first().copied();
-        let oldest_clipped = self
-            .runs
-            .iter()
-            .enumerate()
-            .find_map(|(position, run)| Some((position, clipped(run)?)));
-        oldest_clipped.map(|(position, id)| Pick {
+        self.pick_alone(|run| run.clipped.first().copied())
+    }
+
+    /// The file that `choose` names in the oldest run where it names one. It shares no key with the others of its run,
+    /// so it can be rewritten without them.
+    fn pick_alone(&self, choose: impl Fn(&RunOfFiles) -> Option<FileId>) -> Option<Pick> {
+        let mut runs = self.runs.iter().enumerate();
+        let chosen = runs.find_map(|(position, run)| Some((position, choose(run)?)));
+        chosen.map(|(position, id)| Pick {
             files: vec![id],
             window: self.window,
             covering: position == 0,

@@ -1,9 +1,10 @@
 //! One immutable, sorted file of a partition: its metadata in the manifest, and its lifetime. The modules below store
-//! files, and read their footers, sketches and checked blocks.
+//! files, and read their footers, sketches, measures and checked blocks.
 
 pub(crate) mod blocks;
 pub(crate) mod cache;
 pub(crate) mod footer;
+pub(crate) mod measures;
 pub(crate) mod series;
 pub(crate) mod store;
 
@@ -18,6 +19,7 @@ use partita_proto::range::{Bound, KeyRange, TypedRange};
 use partita_proto::value::Value;
 
 use crate::error::{EngineError, Result};
+use crate::index::Indexed;
 use crate::rows::layout::Layout;
 
 /// Id of a file; grows, and is never reused within its partition.
@@ -58,6 +60,18 @@ pub(crate) struct FileMeta {
     pub(crate) has_op: bool,
     /// Part of the file that counts, whatever the partition's range; `None`: all of it.
     pub(crate) within: Option<Within>,
+    /// Indexes that the file has.
+    pub(crate) indexed: Vec<Indexed>,
+    /// Bytes of the segments of these indexes.
+    pub(crate) index_bytes: u64,
+}
+
+impl FileMeta {
+    /// True if the file lacks one of these indexes, or has it with other options. Indexes that a file has besides do no
+    /// harm.
+    pub(crate) fn lacks_index(&self, wanted: &[(String, Indexed)]) -> bool {
+        wanted.iter().any(|(_, index)| !self.indexed.contains(index))
+    }
 }
 
 /// The part of a file that counts: the file came from a partition that owned only that range, or this partition once

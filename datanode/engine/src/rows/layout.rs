@@ -19,6 +19,7 @@ use partita_proto::service::PartitionSpec;
 use partita_proto::value::Value;
 
 use crate::error::{EngineError, Result};
+use crate::index::Indexed;
 use crate::rows::fold::{PUT, Policy};
 
 /// Index of the log entry that wrote a row: UInt64, never NULL.
@@ -47,6 +48,8 @@ pub(crate) struct Layout {
     pub(crate) time: Option<TimeColumn>,
     /// All stored columns except the internal ones at the end: the placement, if any, then the table's.
     pub(crate) columns: SchemaRef,
+    /// Indexes of the columns, with the storage names of these.
+    pub(crate) indexes: Vec<(String, Indexed)>,
     /// Defaults of added columns, by storage name: the value, in one row, of the column in rows from before it was
     /// added. A column without an entry is NULL there.
     missing: BTreeMap<String, ArrayRef>,
@@ -82,7 +85,14 @@ impl Layout {
                 missing.insert(column.storage_name.clone(), value);
             }
         }
-        Ok(Self { codec, range, policy, time, columns, missing, config })
+        let indexes = schema.columns.iter().flat_map(|column| {
+            column.indexes.iter().map(move |index| {
+                let index = Indexed { column: column.id, options: index.options };
+                (column.storage_name.clone(), index)
+            })
+        });
+        let indexes = indexes.collect();
+        Ok(Self { codec, range, policy, time, columns, indexes, missing, config })
     }
 
     /// True if a stored column belongs to the key; the placement does.

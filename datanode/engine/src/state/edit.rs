@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use partita_proto::id::{ColumnId, PartitionId};
+use partita_proto::index::IndexOptions;
 use partita_proto::range::{Bound, TypedRange};
 use partita_proto::service::PartitionSpec;
 use partita_proto::wire::Wire;
@@ -14,6 +15,7 @@ use prost::Message;
 
 use crate::error::Result;
 use crate::file::{FileId, FileMeta, Within};
+use crate::index::Indexed;
 use crate::rows::memtable::LogPosition;
 
 /// First bytes of every object; the last of them is the version of the format.
@@ -172,6 +174,19 @@ struct FileMessage {
     has_op: bool,
     #[prost(message, optional, tag = "18")]
     within: Option<WithinMessage>,
+    #[prost(message, repeated, tag = "19")]
+    indexed: Vec<IndexedMessage>,
+    #[prost(uint64, tag = "20")]
+    index_bytes: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct IndexedMessage {
+    #[prost(uint32, tag = "1")]
+    column: u32,
+    /// [`IndexOptions`].
+    #[prost(bytes = "bytes", tag = "2")]
+    options: Bytes,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -248,6 +263,8 @@ impl FileMessage {
                 key: part.key.iter().map(|id| id.0).collect(),
                 range: part.range.encode_wire(),
             }),
+            indexed: meta.indexed.iter().map(IndexedMessage::from_indexed).collect(),
+            index_bytes: meta.index_bytes,
         }
     }
 
@@ -276,7 +293,21 @@ impl FileMessage {
             tombstones: self.tombstones,
             has_op: self.has_op,
             within: self.within.map(part).transpose()?,
+            indexed: self.indexed.into_iter().filter_map(IndexedMessage::into_indexed).collect(),
+            index_bytes: self.index_bytes,
         })
+    }
+}
+
+impl IndexedMessage {
+    fn from_indexed(indexed: &Indexed) -> Self {
+        Self { column: indexed.column.0, options: indexed.options.encode_wire() }
+    }
+
+    /// `None` for an index of a kind that this version does not know: nobody asks for it.
+    fn into_indexed(self) -> Option<Indexed> {
+        let options = IndexOptions::decode_wire(self.options).ok()?;
+        Some(Indexed { column: ColumnId(self.column), options })
     }
 }
 
@@ -284,6 +315,7 @@ impl FileMessage {
 mod tests {
     use partita_proto::id::Epoch;
     use partita_proto::id::{NodeId, ReplicaId, SchemaVersion, TableId};
+    use partita_proto::index::{Analyzer, Backend, Blooms, Fulltext};
     use partita_proto::placement::Placement;
     use partita_proto::schema::{TableOptions, TableSchema};
     use partita_proto::value::Value;
@@ -316,6 +348,8 @@ mod tests {
                 key: vec![ColumnId(1)],
                 range: TypedRange { start: bound(vec![]), end: bound(vec![Value::Int(9)]) },
             }),
+            indexed: Vec::new(),
+            index_bytes: 0,
         }
     }
 
@@ -358,5 +392,38 @@ mod tests {
         assert_eq!(hex, include_str!("edit.golden").trim(), "got:\n{hex}");
         let (back, next_id) = parse(&bytes).unwrap();
         assert_eq!((encode(&back, next_id), next_id), (bytes, 5));
+    }
+
+    /// As above, for what files with indexes have besides.
+    #[test]
+    fn an_edit_of_a_file_with_indexes_never_changes_its_bytes() {
+        let options = [
+            IndexOptions::Inverted,
+            IndexOptions::Skipping(Blooms { granularity: 10_240, false_positives_ppm: 10_000 }),
+            IndexOptions::Fulltext(Fulltext {
+                analyzer: Analyzer::Chinese,
+                case_sensitive: true,
+                backend: Backend::Inverted,
+            }),
+            IndexOptions::Fulltext(Fulltext {
+                analyzer: Analyzer::English,
+                case_sensitive: false,
+                backend: Backend::Bloom(Blooms { granularity: 1, false_positives_ppm: 2 }),
+            }),
+        ];
+        let indexed = options.map(|options| Indexed { column: ColumnId(300), options });
+        let meta = FileMeta { indexed: indexed.to_vec(), index_bytes: 70_000, ..file() };
+        let edit = Edit { added: vec![meta.clone()], ..Edit::default() };
+        let bytes = encode(&edit, 5);
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, include_str!("edit_indexed.golden").trim(), "got:\n{hex}");
+        assert_eq!(parse(&bytes).unwrap().0.added, [meta]);
+    }
+
+    #[test]
+    fn an_index_of_an_unknown_kind_is_left_out() {
+        let unknown = IndexedMessage { column: 3, options: Bytes::from_static(&[0x7a, 0]) };
+        let message = FileMessage { indexed: vec![unknown], ..FileMessage::from_meta(&file()) };
+        assert_eq!(message.into_meta().unwrap(), file());
     }
 }

@@ -28,8 +28,9 @@ use object_store::path::Path;
 use parking_lot::{Mutex, RwLock};
 use partita_proto::cardinality::SeriesSketch;
 use partita_proto::clock::Clock;
-use partita_proto::id::Epoch;
+use partita_proto::id::{Epoch, SchemaVersion};
 use partita_proto::key::Keys;
+use partita_proto::measure::PartitionMeasures;
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{PartitionSpec, WriteKind};
 
@@ -78,13 +79,15 @@ pub struct Partition {
     pub(crate) compacting: tokio::sync::Mutex<()>,
     /// Files received of another replica, if its transfer ended early.
     pub(crate) kept: Mutex<Option<Kept>>,
-    /// Cached decision whether files should be merged, with the number of file changes and the conditions for which it
-    /// holds.
-    pub(crate) compaction_due: Mutex<Option<((u64, Aim), bool)>>,
+    /// Cached decision whether files should be merged, with the number of file changes, the schema and the conditions
+    /// for which it holds.
+    pub(crate) compaction_due: Mutex<Option<((u64, SchemaVersion, Aim), bool)>>,
     /// Epoch of the current range, and the clock's time in milliseconds at which a compaction first saw it.
     pub(crate) range_since: Mutex<Option<(Epoch, i64)>>,
     /// Merged sketch of the series of the files, with the number of file changes for which it holds.
     pub(crate) files_sketch: Mutex<Option<(u64, Arc<SeriesSketch>)>>,
+    /// Measures of the files, with the number of file changes for which they hold.
+    pub(crate) files_measures: Mutex<Option<(u64, Arc<PartitionMeasures>)>>,
     /// Times of the last flushes, on which the number of runs worth merging depends.
     pub(crate) flushes: Mutex<Flushes>,
     /// Reason why nothing may be changed any more.
@@ -184,6 +187,7 @@ impl Partition {
             compaction_due: Mutex::new(None),
             range_since: Mutex::new(None),
             files_sketch: Mutex::new(None),
+            files_measures: Mutex::new(None),
             flushes: Mutex::default(),
             stopped: Mutex::new(None),
         }))

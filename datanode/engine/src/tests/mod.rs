@@ -3,6 +3,8 @@
 mod added;
 mod behaviour;
 mod failure;
+mod indexed_files;
+mod measures;
 mod model;
 mod runs;
 mod split;
@@ -60,6 +62,7 @@ pub(super) fn column(id: u32, name: &str, column_type: ColumnType, semantic: Sem
         generated: None,
         missing: None,
         length: None,
+        indexes: Vec::new(),
         comment: None,
     }
 }

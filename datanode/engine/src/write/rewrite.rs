@@ -64,7 +64,7 @@ impl Output<'_> {
             let (layout, schema) = (Arc::clone(self.layout), Arc::clone(&schema));
             let (purpose, bytes_target) = (self.purpose, self.bytes_target);
             let encode = move |sink: Sink| {
-                let writer = FileWriter::new(schema, purpose, (id, run), window, sink)?;
+                let writer = FileWriter::new(&layout, schema, purpose, (id, run), window, sink)?;
                 current.write_file(&layout, writer, bytes_target)
             };
             let (meta, remainder) =
@@ -94,7 +94,8 @@ impl Output<'_> {
         }
         let id = self.manifest.lock().await.allocate();
         let encode = |sink: Sink| {
-            let mut writer = FileWriter::new(schema, self.purpose, (id, run), window, sink)?;
+            let mut writer =
+                FileWriter::new(self.layout, schema, self.purpose, (id, run), window, sink)?;
             for merged in &rows {
                 writer.write(self.layout, &merged.batch, &merged.first, &merged.last)?;
             }

@@ -2,8 +2,10 @@
 //!
 //! The layout of a file: pages of about [`PAGE_ROWS`](crate::sizes::PAGE_ROWS) rows, row groups of about
 //! [`ROW_GROUP_ROWS`]; integers and times delta-encoded, strings with a dictionary; statistics for each page and
-//! column. Blocks of 64 KiB up to the end of the last row group are checksummed; their CRC32C are kept in the footer.
-//! The footer also has a sketch of the file's series ([`series`]).
+//! column. Behind each row group lie the segments of the columns' indexes ([`crate::index`]), which other readers of
+//! Parquet skip. Blocks of 64 KiB up to the end of the last segment are checksummed; their CRC32C are kept in the
+//! footer. The footer also has the directory of the segments, a sketch of the file's series ([`series`]) and measures of
+//! its rows ([`measures`]).
 //! The rest (page index, footer) has one checksum, kept in the manifest. So no byte of a file is ever decoded
 //! unchecked, and a point query checks only what it reads.
 
@@ -13,14 +15,16 @@ use bytes::Bytes;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use partita_proto::cardinality::SeriesSketch;
+use partita_proto::measure::TableMeasures;
 use partita_proto::range::Bound;
 
 use crate::error::{EngineError, Result};
-use crate::file::{FileId, FileMeta, series};
+use crate::file::{FileId, FileMeta, measures, series};
+use crate::index::build::IndexBuilder;
 use crate::parquet::row_group::{GroupWriter, Purpose};
 use crate::rows::layout::Layout;
 use crate::rows::run::{needs_op, seq_span, span, ticks, tombstones};
-use crate::sizes::{BLOCKS_KEY, ROW_GROUP_ROWS, SERIES_KEY};
+use crate::sizes::{BLOCKS_KEY, INDEXES_KEY, MEASURES_KEY, ROW_GROUP_ROWS, SERIES_KEY};
 use crate::write::sink::Sink;
 
 /// Writes one file.
@@ -38,16 +42,20 @@ pub(crate) struct FileWriter {
     tombstones: u64,
     has_op: bool,
     series: SeriesSketch,
+    indexes: IndexBuilder,
+    measures: TableMeasures,
 }
 
 impl FileWriter {
     pub(crate) fn new(
+        layout: &Layout,
         schema: SchemaRef,
         purpose: Purpose,
         (id, run): (FileId, u64),
         window: Option<(i64, i64)>,
         sink: Sink,
     ) -> Result<Self> {
+        let indexes = IndexBuilder::new(&layout.indexes, &schema);
         let groups = GroupWriter::new(schema, purpose, sink)
             .map_err(|error| EngineError::writing(&id, &error))?;
         Ok(Self {
@@ -64,6 +72,8 @@ impl FileWriter {
             tombstones: 0,
             has_op: false,
             series: SeriesSketch::default(),
+            indexes,
+            measures: TableMeasures::default(),
         })
     }
 
@@ -79,7 +89,7 @@ impl FileWriter {
         let failed = |error: ParquetError| EngineError::writing(&id, &error);
         debug_assert!(self.first.is_none() || self.last <= *first, "rows are in key order");
         if self.groups.rows() + batch.num_rows() > ROW_GROUP_ROWS {
-            self.groups.end().map_err(failed)?;
+            self.end_group()?;
         }
         if self.first.is_none() {
             self.first = Some(first.clone());
@@ -95,19 +105,36 @@ impl FileWriter {
         self.tombstones += tombstones(batch) as u64;
         self.has_op |= needs_op(batch);
         self.series.add_rows(&layout.config.schema, batch)?;
+        self.indexes.add(batch)?;
+        self.measures.add_rows(&layout.config.schema, batch)?;
         self.groups.write(batch).map_err(failed)
+    }
+
+    /// Ends the row group in progress and writes the segments of its indexes behind it.
+    fn end_group(&mut self) -> Result<()> {
+        let id = self.id;
+        self.groups.end().map_err(|error| EngineError::writing(&id, &error))?;
+        let writer = &mut self.groups.writer;
+        self.indexes.end_group(|segment| {
+            let offset = writer.bytes_written() as u64;
+            writer
+                .write_all(segment)
+                .map_err(|error| EngineError::writing(&id, &ParquetError::from(error)))?;
+            Ok(offset)
+        })
     }
 
     /// Approximate bytes of the file so far.
     pub(crate) fn bytes(&self) -> u64 {
-        self.groups.bytes() as u64
+        (self.groups.bytes() + self.indexes.bytes()) as u64
     }
 
     /// Writes indexes and footer; returns the file's metadata.
     pub(crate) fn finish(mut self, layout: &Layout) -> Result<FileMeta> {
         let id = self.id;
         let failed = |error: ParquetError| EngineError::writing(&id, &error);
-        self.groups.end().map_err(failed)?;
+        self.end_group()?;
+        let directory = self.indexes.finish();
         let writer = &mut self.groups.writer;
         // The writer buffers: all bytes so far must have passed the sink.
         writer.flush().map_err(|error| failed(error.into()))?;
@@ -118,6 +145,14 @@ impl FileWriter {
             && let Some(text) = series::to_text(&self.series)
         {
             writer.append_key_value_metadata(KeyValue::new(SERIES_KEY.to_owned(), text));
+        }
+        if !directory.indexes.is_empty()
+            && let Some(text) = directory.to_text()
+        {
+            writer.append_key_value_metadata(KeyValue::new(INDEXES_KEY.to_owned(), text));
+        }
+        if let Some(text) = measures::to_text(&self.measures) {
+            writer.append_key_value_metadata(KeyValue::new(MEASURES_KEY.to_owned(), text));
         }
         let sink = self.groups.writer.into_inner().map_err(failed)?;
         let written = sink.finish().map_err(|error| failed(error.into()))?;
@@ -140,6 +175,9 @@ impl FileWriter {
             tombstones: self.tombstones,
             has_op: self.has_op,
             within: None,
+            index_bytes: directory.bytes(),
+            // Also where the directory has become too large for a text: such a file would be written again for ever.
+            indexed: directory.indexes.into_iter().map(|listed| listed.index).collect(),
         })
     }
 }

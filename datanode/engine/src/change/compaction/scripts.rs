@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   file 2 mib=10            a file, or another state of a known one; also: run=N (its number by default),
-//!                            window=FROM/TO, deletes=true, clipped=true (reaches beyond the range), damaged=true
+//!                            window=FROM/TO, deletes=true, clipped=true (reaches beyond the range), unindexed=true
+//!                            (lacks an index), damaged=true
 //!   files 1 2 3 mib=10       several alike
 //!   pick                     the next merge; also: busy=true (writes are fast), range_stable_s=5
 //!   pick_all                 the next merge towards one run per window
@@ -43,6 +44,7 @@ fn file(id: FileId, arguments: &mut ArgumentConsumer<'_>) -> Result<View, Box<dy
         window,
         has_op: run::take(arguments, "deletes", false)?,
         clipped: run::take(arguments, "clipped", false)?,
+        unindexed: run::take(arguments, "unindexed", false)?,
         damaged: run::take(arguments, "damaged", false)?,
     })
 }
