@@ -226,7 +226,9 @@ async fn one_series_of_a_thousand_is_read_without_the_others() {
     domains.restrict("host", Domain::point(Value::String(name(500))));
     let one = read(&partition, &["ts", "usage"], domains, 2).await;
     assert_eq!(one.rows(), 400);
-    assert!(one.stats.rows_scanned.load(Ordering::Relaxed) <= 800);
+    // The rows of a series lie in one page, or in two neighbouring ones.
+    let scanned = one.stats.rows_scanned.load(Ordering::Relaxed);
+    assert!((400..=2 * 8192).contains(&scanned), "{scanned}");
     let bytes = one.stats.bytes_scanned.load(Ordering::Relaxed);
     assert!(bytes * 4 < partition.stats().file_bytes, "{bytes} bytes");
     let all = read(&partition, &[], Domains::default(), 2).await;

@@ -5,8 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::datatypes::{DataType, SchemaRef, UInt64Type};
+use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
@@ -164,16 +165,24 @@ impl FileReader {
         if let Some(selection) = rows.selection {
             builder = builder.with_row_selection(selection);
         }
-        if !rows.filters.is_empty() {
-            builder = builder.with_row_filter(RowFilter::new(rows.filters));
+        // Count the rows before any predicate: the first one sees each row that is read once.
+        let counts_output = rows.filters.is_empty();
+        let mut filters = rows.filters.into_iter();
+        if let Some(predicate) = filters.next() {
+            let counters = self.counters.clone();
+            let counted: Box<dyn ArrowPredicate> = Box::new(Counted { predicate, counters });
+            let filters = std::iter::once(counted).chain(filters).collect();
+            builder = builder.with_row_filter(RowFilter::new(filters));
         }
         let stream = builder.build().map_err(|error| EngineError::reading(&path, &error))?;
-        // Count the rows, and supply the columns that the file does not have.
+        // Supply the columns that the file does not have.
         let (counters, layout) = (self.counters.clone(), Arc::clone(&self.layout));
         let stream = stream.map_err(move |error| EngineError::reading(&path, &error));
         Ok(stream
             .and_then(move |batch| {
-                counters.rows(batch.num_rows());
+                if counts_output {
+                    counters.rows(batch.num_rows());
+                }
                 futures::future::ready(layout.adapt(&batch, &schema))
             })
             .boxed())
@@ -186,6 +195,23 @@ struct Rows {
     /// Selected rows of these groups; `None` for all.
     selection: Option<RowSelection>,
     filters: Vec<Box<dyn ArrowPredicate>>,
+}
+
+/// A predicate that counts the rows which it sees.
+struct Counted {
+    predicate: Box<dyn ArrowPredicate>,
+    counters: Counters,
+}
+
+impl ArrowPredicate for Counted {
+    fn projection(&self) -> &ProjectionMask {
+        self.predicate.projection()
+    }
+
+    fn evaluate(&mut self, batch: RecordBatch) -> std::result::Result<BooleanArray, ArrowError> {
+        self.counters.rows(batch.num_rows());
+        self.predicate.evaluate(batch)
+    }
 }
 
 /// Projection to the columns of these names that the file has.
@@ -218,9 +244,7 @@ fn filters(
         let mask = projection(footer, std::iter::once(&name.to_owned()));
         filters.push(Box::new(ArrowPredicateFn::new(mask, move |batch: RecordBatch| {
             let mask = domain.mask(batch.column(0).as_ref());
-            mask.map_err(|error| {
-                arrow::error::ArrowError::ExternalError(Box::new(EngineError::from(error)))
-            })
+            mask.map_err(|error| ArrowError::ExternalError(Box::new(EngineError::from(error))))
         })));
     }
     filters

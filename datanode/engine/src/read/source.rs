@@ -115,6 +115,9 @@ impl Piece {
                 let rows = UInt32Array::from_iter_values(rows.map(|(row, _)| row));
                 sorted = taken(&sorted, &rows)?;
             }
+            if let Some(counters) = &counters {
+                counters.rows(sorted.batch.num_rows());
+            }
             if !filter.is_all()
                 && let Some(mask) = filter.mask(&sorted.batch)?
                 && mask.true_count() < mask.len()
@@ -125,7 +128,6 @@ impl Piece {
             }
             sorted.batch = layout.adapt(&sorted.batch, &schema)?;
             if let Some(counters) = &counters {
-                counters.rows(sorted.batch.num_rows());
                 counters.bytes(own_bytes(&sorted.batch) as u64);
             }
             Ok(sorted)

@@ -165,7 +165,8 @@ async fn files_row_groups_and_pages_that_cannot_match_are_not_read() {
     assert_eq!(stats.files_pruned.load(Ordering::Relaxed), 4);
     assert_eq!(stats.files_read.load(Ordering::Relaxed), 1);
     assert!(stats.row_groups_pruned.load(Ordering::Relaxed) >= 1);
-    assert_eq!(stats.rows_scanned.load(Ordering::Relaxed), 1, "the key is looked at first");
+    let scanned = stats.rows_scanned.load(Ordering::Relaxed);
+    assert!((1..=4).contains(&scanned), "rows of one page before they are filtered: {scanned}");
     let scan = fixture.scan(&["a"], &[("a", at_least(int(299)))]);
     let found = collect(&fixture.partition, scan).await.unwrap();
     assert_eq!(found.rows.len(), 2);
