@@ -175,7 +175,15 @@ fn wanted(columns: &[&str], domains: Domains) -> Scan {
     let stored = schema().storage();
     let fields = columns.iter().map(|name| stored.field_with_name(name).expect("a column").clone());
     let columns: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    Scan { columns, domains, limit: None, parallelism: 1, range: None, newest_only: false }
+    Scan {
+        columns,
+        domains,
+        limit: None,
+        parallelism: 1,
+        range: None,
+        newest_only: false,
+        probes: Vec::new(),
+    }
 }
 
 async fn read(partition: &Partition, scan: Scan) -> usize {

@@ -48,6 +48,7 @@ fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> C
         generated: None,
         missing: None,
         length: None,
+        indexes: Vec::new(),
         comment: None,
     }
 }
@@ -140,6 +141,7 @@ async fn read(partition: &Partition, names: &[&str], domains: Domains, paralleli
         parallelism,
         range: None,
         newest_only: false,
+        probes: Vec::new(),
     };
     let scanned = partition.scan(scan).unwrap();
     let tasks: Vec<_> = scanned

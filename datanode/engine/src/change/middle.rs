@@ -77,6 +77,7 @@ impl Partition {
             counters: Counters::default(),
             layout: Arc::clone(layout),
             series: None,
+            indexes: None,
         };
         // Read the key columns only, and only the rows that count.
         let fields = layout.key_names().filter_map(|name| layout.field(name));
@@ -85,6 +86,8 @@ impl Partition {
             domains: Domains::default(),
             ranges: Arc::from([file.range.clone()]),
             groups: 0..file.row_groups(),
+            probes: Arc::from([]),
+            keys: None,
         };
         let mut batches = reader.open(file, read).await?;
         while let Some(batch) = batches.try_next().await? {

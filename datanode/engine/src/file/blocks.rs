@@ -47,7 +47,11 @@ pub(crate) struct BlockReader {
 }
 
 impl BlockReader {
-    async fn read_checked(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+    /// Reads ranges of the file's blocks, and checks every byte.
+    ///
+    /// # Errors
+    /// [`EngineError::Corrupted`] when a block fails its checksum, or a range leaves the blocks.
+    pub(crate) async fn read_checked(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         self.counters.bytes(bytes);
         let spans = block_spans(ranges, self.file.meta.tail)

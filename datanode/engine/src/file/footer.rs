@@ -12,14 +12,16 @@ use bytes::Bytes;
 use object_store::{ObjectStore, ObjectStoreExt};
 use parking_lot::Mutex;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 use partita_proto::cardinality::SeriesSketch;
-use partita_proto::service::ScanStats;
+use partita_proto::measure::TableMeasures;
+use partita_proto::service::{IndexKey, IndexUse, ScanStats};
 
 use crate::error::{EngineError, Result};
 use crate::file::cache::Recent;
-use crate::file::{FileHandle, FileId, series};
-use crate::sizes::{BLOCK_BYTES, BLOCKS_KEY, SERIES_KEY};
+use crate::file::{FileHandle, FileId, measures, series};
+use crate::index::directory::Directory;
+use crate::sizes::{BLOCK_BYTES, BLOCKS_KEY, INDEXES_KEY, MEASURES_KEY, SERIES_KEY};
 
 /// A file's footer and page index.
 #[derive(Debug)]
@@ -27,15 +29,38 @@ pub(crate) struct Footer {
     pub(crate) metadata: ArrowReaderMetadata,
     /// CRC32C of each block.
     pub(crate) blocks: Vec<u32>,
+    /// Places of the indexes' segments; empty if the file has none that this version reads.
+    indexes: Directory,
 }
 
 impl Footer {
     /// The file's sketch of its series, if it has one.
     pub(crate) fn series(&self) -> Option<SeriesSketch> {
-        let entries = self.metadata.metadata().file_metadata().key_value_metadata()?;
-        let entry = entries.iter().find(|entry| entry.key == SERIES_KEY)?;
-        series::of_text(entry.value.as_deref()?)
+        series::of_text(entry(self.metadata.metadata(), SERIES_KEY)?)
     }
+
+    /// The measures of the file's rows, if it has them.
+    pub(crate) fn measures(&self) -> Option<TableMeasures> {
+        measures::of_text(entry(self.metadata.metadata(), MEASURES_KEY)?)
+    }
+
+    /// The directory of the file's indexes.
+    pub(crate) fn indexes(&self) -> &Directory {
+        &self.indexes
+    }
+
+    /// Approximate bytes in memory.
+    fn memory_bytes(&self) -> usize {
+        let listed = self.indexes.indexes.iter();
+        let segments: usize = listed.map(|listed| size_of_val(listed.segments.as_slice())).sum();
+        self.metadata.metadata().memory_size() + size_of_val(self.blocks.as_slice()) + segments
+    }
+}
+
+/// The text of an entry of a footer.
+fn entry<'a>(metadata: &'a ParquetMetaData, key: &str) -> Option<&'a str> {
+    let entries = metadata.file_metadata().key_value_metadata()?;
+    entries.iter().find(|entry| entry.key == key)?.value.as_deref()
 }
 
 /// Cache of recently used footers.
@@ -53,8 +78,8 @@ impl Footers {
             return Ok(footer);
         }
         let footer = Arc::new(read_footer(store, file).await?);
-        let bytes = footer.metadata.metadata().memory_size() + footer.blocks.len() * 4;
-        self.insert(file.meta.id, Arc::clone(&footer), bytes as u64);
+        let bytes = footer.memory_bytes() as u64;
+        self.insert(file.meta.id, Arc::clone(&footer), bytes);
         Ok(footer)
     }
 }
@@ -68,16 +93,16 @@ async fn read_footer(store: &Arc<dyn ObjectStore>, file: &FileHandle) -> Result<
     let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
     reader.try_parse_sized(&tail, meta.bytes).map_err(failed)?;
     let metadata = Arc::new(reader.finish().map_err(failed)?);
-    let entries = metadata.file_metadata().key_value_metadata();
-    let text = entries.and_then(|entries| entries.iter().find(|entry| entry.key == BLOCKS_KEY));
-    let text = text.and_then(|entry| entry.value.as_deref());
-    let blocks = text.and_then(parse_sums).ok_or_else(|| corrupted("it has no block checksums"))?;
+    let blocks = entry(&metadata, BLOCKS_KEY).and_then(parse_sums);
+    let blocks = blocks.ok_or_else(|| corrupted("it has no block checksums"))?;
     if blocks.len() as u64 != meta.tail.div_ceil(BLOCK_BYTES as u64) {
         return Err(corrupted("it has the wrong number of block checksums"));
     }
+    // A directory that this version cannot read counts as none: the rows are read without indexes.
+    let indexes = entry(&metadata, INDEXES_KEY).and_then(Directory::of_text).unwrap_or_default();
     let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
     let metadata = ArrowReaderMetadata::try_new(metadata, options).map_err(failed)?;
-    Ok(Footer { metadata, blocks })
+    Ok(Footer { metadata, blocks, indexes })
 }
 
 /// Reads and checks the tail of a file: everything behind its blocks.
@@ -165,10 +190,18 @@ impl Counters {
     pub(crate) fn bytes(&self, bytes: u64) {
         self.scan.bytes_scanned.fetch_add(bytes, Ordering::Relaxed);
     }
+
+    /// Counts the rows about which an index was asked, and those that it excluded.
+    pub(crate) fn index(&self, key: IndexKey, examined: u64, skipped: u64) {
+        let mut indexes = self.scan.indexes.lock();
+        indexes.entry(key).or_default().add(&IndexUse { examined, skipped });
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use partita_proto::index::IndexKind;
+
     use super::*;
 
     #[test]
@@ -176,5 +209,16 @@ mod tests {
         assert_eq!(parse_sums("0000002affffffff"), Some(vec![42, u32::MAX]));
         assert_eq!(parse_sums(""), Some(vec![]));
         assert_eq!(parse_sums("zz00002a"), None);
+    }
+
+    #[test]
+    fn uses_of_an_index_add_up() {
+        let (counters, key) = (Counters::default(), |kind| ("a_1".to_owned(), kind));
+        counters.index(key(IndexKind::Inverted), 10, 7);
+        counters.clone().index(key(IndexKind::Inverted), 5, 5);
+        counters.index(key(IndexKind::Skipping), 1, 0);
+        let indexes = counters.scan.indexes.lock();
+        assert_eq!(indexes[&key(IndexKind::Inverted)], IndexUse { examined: 15, skipped: 12 });
+        assert_eq!(indexes[&key(IndexKind::Skipping)], IndexUse { examined: 1, skipped: 0 });
     }
 }

@@ -2,12 +2,17 @@
 //!
 //! ```text
 //!   scan ── plan ── source ── reader ── (every byte checked) ── file
-//!     └── newest ── series ─────┘ └── wanted: rows of a file by their series
-//!   sketch: the number of series, from footers
+//!    ├── candidates ──┘          ├── indexed ── questions: rows of a file by its indexes
+//!    └── newest ── series ───────┴── wanted: rows of a file by their series
+//!   sketch, measures: series and columns of a partition, from footers
 //! ```
 
+pub(crate) mod candidates;
+pub(crate) mod indexed;
+pub(crate) mod measures;
 pub(crate) mod newest;
 pub(crate) mod plan;
+pub(crate) mod questions;
 pub(crate) mod reader;
 pub(crate) mod scan;
 pub(crate) mod series;

@@ -1,9 +1,10 @@
-//! Reads rows of one file: skips row groups and pages that cannot hold wanted rows, by key range and statistics;
-//! evaluates predicates before the other columns are decoded.
+//! Reads rows of one file: skips row groups, pages and rows that cannot be wanted, by key range, statistics and
+//! indexes; evaluates predicates before the other columns are decoded.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::datatypes::{DataType, SchemaRef, UInt64Type};
@@ -17,6 +18,7 @@ use parquet::arrow::arrow_reader::{ArrowPredicate, ArrowPredicateFn, RowFilter, 
 use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 use parquet::file::metadata::ParquetMetaData;
 use partita_proto::domain::{Domain, Domains};
+use partita_proto::key::Keys;
 use partita_proto::range::KeyRange;
 use partita_proto::value::Value;
 
@@ -24,6 +26,9 @@ use crate::error::{EngineError, Result};
 use crate::file::FileEntry;
 use crate::file::blocks::{BlockCache, BlockReader};
 use crate::file::footer::{Counters, Footer, Footers};
+use crate::index::cache::IndexCache;
+use crate::read::indexed::{GROUP_ROWS_MIN, Segments, group_starts};
+use crate::read::questions::Prepared;
 use crate::read::wanted::{BySeries, Wanted};
 use crate::rows::layout::Layout;
 use crate::sizes::BATCH_ROWS;
@@ -39,6 +44,8 @@ pub(crate) struct FileReader {
     pub(crate) layout: Arc<Layout>,
     /// Index of rows by series, for readers of few series.
     pub(crate) series: Option<BySeries>,
+    /// Cache of the segments of indexes, for readers that use the files' indexes.
+    pub(crate) indexes: Option<Arc<IndexCache>>,
 }
 
 /// Rows and columns to be read from a file.
@@ -53,6 +60,10 @@ pub(crate) struct Read {
     pub(crate) ranges: Arc<[KeyRange]>,
     /// Row groups to be read.
     pub(crate) groups: Range<usize>,
+    /// Tests beside the domains, for indexes; rows that fail them need not be returned.
+    pub(crate) probes: Arc<[Arc<Prepared>]>,
+    /// Keys to be returned, ascending; `None`: all.
+    pub(crate) keys: Option<Arc<Keys>>,
 }
 
 /// Batches of a file, in key order.
@@ -78,7 +89,7 @@ impl FileReader {
         // Statistics of the columns with domains exclude row groups.
         let footer = self.footer(file).await?;
         let metadata = footer.metadata.metadata();
-        let rows = selected.map(|selected| {
+        let series_rows = selected.map(|selected| {
             read.domains = selected.domains;
             selected.rows
         });
@@ -91,19 +102,27 @@ impl FileReader {
         let candidates = read.groups.clone();
         let mut groups: Vec<usize> =
             candidates.clone().filter(in_range).filter(may_match).collect();
-        let rows = rows.map(|rows| rows_of_groups(metadata, &mut groups, &rows));
+        let mut rows = series_rows.as_ref().map(|rows| rows_of_groups(metadata, &mut groups, rows));
+        // The file's indexes exclude rows of the remaining groups, and groups.
+        if let Some(indexed) = self.indexed_rows(file, &footer, &read, &groups).await? {
+            let remaining = match &series_rows {
+                Some(series_rows) => intersect_ranges(series_rows, &indexed),
+                None => indexed,
+            };
+            rows = Some(rows_of_groups(metadata, &mut groups, &remaining));
+        }
         let stats = &self.counters.scan;
         let pruned = (candidates.len() - groups.len()) as u64;
-        stats.row_groups_pruned.fetch_add(pruned, Ordering::Relaxed);
+        stats.row_groups_pruned.fetch_add(pruned, atomic::Ordering::Relaxed);
         if groups.is_empty() {
             if candidates == (0..file.row_groups()) {
-                stats.files_pruned.fetch_add(1, Ordering::Relaxed);
+                stats.files_pruned.fetch_add(1, atomic::Ordering::Relaxed);
             }
             return Ok(futures::stream::empty().boxed());
         }
         self.counters.file(file.meta().id);
         // Statistics of pages exclude rows of the remaining groups; only domains that are not proven need a filter.
-        let filters = filters(&footer, &read, &columns, &groups);
+        let filters = filters(&footer, &self.layout, &read, &columns, &groups);
         let pages = select_pages(metadata, &columns, &groups)?;
         let selection = match (rows, pages) {
             (Some(rows), Some(pages)) => Some(rows.intersection(&pages)),
@@ -124,6 +143,89 @@ impl FileReader {
         self.counters.file(file.meta().id);
         let rows = Rows { groups, selection: Some(selection), filters: Vec::new() };
         self.start(file, &footer, schema, rows)
+    }
+
+    /// Numbers of the rows of some row groups that may pass all tests, by statistics and indexes; ascending. `None`
+    /// when no index tells, or the file has too many rows for numbers of 32 bits. All rows of a small group may pass.
+    pub(crate) async fn candidate_rows(
+        &self,
+        file: &FileEntry,
+        ranges: &[KeyRange],
+        groups: &Range<usize>,
+        tests: &[Arc<Prepared>],
+    ) -> Result<Option<Vec<u32>>> {
+        let Some(cache) = &self.indexes else { return Ok(None) };
+        let footer = self.footer(file).await?;
+        let metadata = footer.metadata.metadata();
+        let mut columns = Vec::new();
+        for (name, domain) in tests.iter().filter_map(|test| test.domain()) {
+            columns.push(ColumnStatistics::new(&footer, &self.layout, name, domain)?);
+        }
+        let in_range = |group: &usize| file.group_overlaps(*group, ranges);
+        let may_match = |group: &usize| columns.iter().all(|c| c.groups[*group].may_match);
+        let groups: Vec<usize> = groups.clone().filter(in_range).filter(may_match).collect();
+        let tests: Vec<&Prepared> = tests.iter().map(|test| &**test).collect();
+        let blocks = self.block_reader(file, &footer);
+        let answers = self.segments(file, &footer, &blocks, cache).answers(&tests, &groups).await?;
+        let starts = group_starts(metadata);
+        if starts.last().is_none_or(|rows| u32::try_from(*rows).is_err()) {
+            return Ok(None);
+        }
+        let number = |row: usize| u32::try_from(row).unwrap_or(u32::MAX);
+        let mut rows: Vec<u32> = Vec::new();
+        for (group, answer) in groups.iter().zip(answers) {
+            let (start, end) = (starts[*group], starts[*group + 1]);
+            match answer {
+                Some(answer) => rows.extend(answer.iter().map(|row| number(start) + row)),
+                None if end - start < GROUP_ROWS_MIN => rows.extend(number(start)..number(end)),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(rows))
+    }
+
+    /// Rows of some row groups that may be wanted, by the file's indexes: row numbers, ascending, disjoint. `None` when
+    /// no index restricts them.
+    async fn indexed_rows(
+        &self,
+        file: &FileEntry,
+        footer: &Arc<Footer>,
+        read: &Read,
+        groups: &[usize],
+    ) -> Result<Option<Vec<Range<usize>>>> {
+        let Some(cache) = &self.indexes else { return Ok(None) };
+        if footer.indexes().indexes.is_empty() || groups.is_empty() {
+            return Ok(None);
+        }
+        let domains = read.domains.iter();
+        let domains: Vec<Prepared> =
+            domains.map(|(name, domain)| Prepared::of_domain(name, domain)).collect();
+        let tests: Vec<&Prepared> =
+            domains.iter().chain(read.probes.iter().map(|probe| &**probe)).collect();
+        let blocks = self.block_reader(file, footer);
+        self.segments(file, footer, &blocks, cache).rows(&tests, groups).await
+    }
+
+    fn segments<'a>(
+        &'a self,
+        file: &'a FileEntry,
+        footer: &'a Arc<Footer>,
+        blocks: &'a BlockReader,
+        cache: &'a IndexCache,
+    ) -> Segments<'a> {
+        let (layout, counters) = (&*self.layout, &self.counters);
+        Segments { file, footer, blocks, cache, layout, counters }
+    }
+
+    /// A reader of a file's bytes: they come through the block cache, which checks them.
+    fn block_reader(&self, file: &FileEntry, footer: &Arc<Footer>) -> BlockReader {
+        BlockReader {
+            store: Arc::clone(&self.store),
+            file: Arc::clone(&file.handle),
+            footer: Arc::clone(footer),
+            cache: Arc::clone(&self.blocks),
+            counters: self.counters.clone(),
+        }
     }
 
     /// The footer of a file; checks that it has as many row groups as the manifest says.
@@ -148,15 +250,8 @@ impl FileReader {
         schema: SchemaRef,
         rows: Rows,
     ) -> Result<BatchStream> {
-        // Bytes come through the block cache, which checks them.
         let path = file.handle.path.clone();
-        let reader = BlockReader {
-            store: Arc::clone(&self.store),
-            file: Arc::clone(&file.handle),
-            footer: Arc::clone(footer),
-            cache: Arc::clone(&self.blocks),
-            counters: self.counters.clone(),
-        };
+        let reader = self.block_reader(file, footer);
         let builder =
             ParquetRecordBatchStreamBuilder::new_with_metadata(reader, footer.metadata.clone());
         let mask = projection(footer, schema.fields().iter().map(|field| field.name()));
@@ -222,14 +317,17 @@ fn projection<'a>(footer: &Footer, names: impl Iterator<Item = &'a String>) -> P
     ProjectionMask::leaves(footer.metadata.parquet_schema(), leaves)
 }
 
-/// Predicates on columns, for the domains that the statistics do not prove already.
+/// Predicates on the key, if only some keys are wanted, and on columns, for the domains that the statistics do not
+/// prove already.
 fn filters(
     footer: &Footer,
+    layout: &Arc<Layout>,
     read: &Read,
     columns: &[ColumnStatistics<'_>],
     groups: &[usize],
 ) -> Vec<Box<dyn ArrowPredicate>> {
     let mut filters: Vec<Box<dyn ArrowPredicate>> = Vec::new();
+    filters.extend(read.keys.as_ref().map(|keys| key_filter(footer, layout, keys)));
     for (name, domain) in read.domains.iter() {
         let statistics = columns.iter().find(|column| column.name == name);
         if statistics.is_some_and(|column| groups.iter().all(|group| column.groups[*group].proven))
@@ -243,11 +341,61 @@ fn filters(
         let domain = domain.clone();
         let mask = projection(footer, std::iter::once(&name.to_owned()));
         filters.push(Box::new(ArrowPredicateFn::new(mask, move |batch: RecordBatch| {
-            let mask = domain.mask(batch.column(0).as_ref());
-            mask.map_err(|error| ArrowError::ExternalError(Box::new(EngineError::from(error))))
+            domain.mask(batch.column(0).as_ref()).map_err(external)
         })));
     }
     filters
+}
+
+/// The predicate that a row's key is one of `keys`, which are ascending.
+fn key_filter(footer: &Footer, layout: &Arc<Layout>, keys: &Arc<Keys>) -> Box<dyn ArrowPredicate> {
+    let names: Vec<String> = layout.key_names().map(str::to_owned).collect();
+    let mask = projection(footer, names.iter());
+    let (layout, keys) = (Arc::clone(layout), Arc::clone(keys));
+    Box::new(ArrowPredicateFn::new(mask, move |batch: RecordBatch| {
+        let row_keys = layout.codec.encode_ordered(&batch).map_err(external)?;
+        Ok(BooleanArray::from(members(&row_keys, &keys)))
+    }))
+}
+
+fn external(error: partita_proto::Error) -> ArrowError {
+    ArrowError::ExternalError(Box::new(EngineError::from(error)))
+}
+
+/// For each of some keys, true if it is one of `keys`; both ascend.
+fn members(row_keys: &Keys, keys: &Keys) -> Vec<bool> {
+    let mut members = vec![false; row_keys.len()];
+    let (mut row, mut position) = (0, 0);
+    while row < row_keys.len() && position < keys.len() {
+        match row_keys.get(row).cmp(keys.get(position)) {
+            Ordering::Less => row = seek(row_keys, row, keys.get(position)),
+            Ordering::Greater => position = seek(keys, position, row_keys.get(row)),
+            Ordering::Equal => {
+                members[row] = true;
+                row += 1;
+            }
+        }
+    }
+    members
+}
+
+/// Position of the first key, from `start` on, that is not below `key`; found by galloping.
+fn seek(keys: &Keys, start: usize, key: &[u8]) -> usize {
+    let (mut low, mut step) = (start, 1);
+    while low + step <= keys.len() && keys.get(low + step - 1) < key {
+        low += step;
+        step *= 2;
+    }
+    let mut high = keys.len().min(low + step - 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if keys.get(middle) < key {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
 }
 
 /// Conclusions from the statistics about one column and its domain.
@@ -422,6 +570,25 @@ fn rows_of_groups(
     RowSelection::from_consecutive_ranges(ranges.into_iter(), kept_rows)
 }
 
+/// The ranges in which two lists of ranges overlap; all are ascending and disjoint.
+fn intersect_ranges(a: &[Range<usize>], b: &[Range<usize>]) -> Vec<Range<usize>> {
+    let (mut first, mut second) = (a.iter().peekable(), b.iter().peekable());
+    let mut overlaps = Vec::new();
+    while let (Some(x), Some(y)) = (first.peek(), second.peek()) {
+        let (start, end) = (x.start.max(y.start), x.end.min(y.end));
+        let first_ends = x.end <= y.end;
+        if start < end {
+            overlaps.push(start..end);
+        }
+        if first_ends {
+            first.next();
+        } else {
+            second.next();
+        }
+    }
+    overlaps
+}
+
 /// The row groups that contain the given rows (by number, ascending), and the selection of these rows within those
 /// groups.
 fn select_rows(metadata: &ParquetMetaData, rows: &[u32]) -> (Vec<usize>, RowSelection) {
@@ -443,4 +610,68 @@ fn select_rows(metadata: &ParquetMetaData, rows: &[u32]) -> (Vec<usize>, RowSele
         start += count;
     }
     (groups, RowSelection::from_consecutive_ranges(ranges.into_iter(), chosen))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Ascending, disjoint ranges, which may touch.
+    fn ranges() -> impl Strategy<Value = Vec<Range<usize>>> {
+        prop::collection::vec((0_usize..5, 1_usize..5), 0..8).prop_map(|parts| {
+            let mut end = 0;
+            let next = |(gap, length): (usize, usize)| {
+                let start = end + gap;
+                end = start + length;
+                start..end
+            };
+            parts.into_iter().map(next).collect()
+        })
+    }
+
+    fn rows_of(ranges: &[Range<usize>]) -> Vec<usize> {
+        ranges.iter().cloned().flatten().collect()
+    }
+
+    proptest! {
+        #[test]
+        fn the_intersection_has_the_rows_of_both(a in ranges(), b in ranges()) {
+            let found = intersect_ranges(&a, &b);
+            let rows = rows_of(&b);
+            let expected: Vec<usize> =
+                rows_of(&a).into_iter().filter(|row| rows.contains(row)).collect();
+            prop_assert_eq!(rows_of(&found), expected);
+            prop_assert!(found.iter().all(|range| range.start < range.end));
+            prop_assert!(found.windows(2).all(|pair| pair[0].end <= pair[1].start));
+            prop_assert_eq!(intersect_ranges(&b, &a), found);
+        }
+
+        #[test]
+        fn members_are_found_as_by_comparing_each_with_each(
+            mut rows in prop::collection::vec(0_u8..40, 0..60),
+            mut keys in prop::collection::vec(0_u8..40, 0..30),
+        ) {
+            rows.sort_unstable();
+            keys.sort_unstable();
+            keys.dedup();
+            let expected: Vec<bool> = rows.iter().map(|row| keys.contains(row)).collect();
+            let encoded = |values: &[u8]| Keys::from_encoded(values.iter().map(|value| [*value]));
+            prop_assert_eq!(members(&encoded(&rows), &encoded(&keys)), expected);
+        }
+
+        #[test]
+        fn seeking_finds_the_first_key_that_is_not_below(
+            mut values in prop::collection::vec(0_u8..20, 0..60),
+            start in any::<prop::sample::Index>(),
+            key in 0_u8..22,
+        ) {
+            values.sort_unstable();
+            let start = start.index(values.len() + 1);
+            let behind = values[start..].iter().take_while(|value| **value < key).count();
+            let keys = Keys::from_encoded(values.iter().map(|value| [*value]));
+            prop_assert_eq!(seek(&keys, start, &[key]), start + behind);
+        }
+    }
 }

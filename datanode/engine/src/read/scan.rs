@@ -7,6 +7,9 @@
 //! Domains on key columns are applied to each source, since they keep or drop all versions of a key. Domains on fields
 //! are applied only after the merge: before it they would bring back older versions. (A file that is read by itself has
 //! no such versions.) Both are applied exactly, and so is the table's `ttl`.
+//!
+//! Indexes on fields restrict a merge by another way: they tell the keys that may have a wanted row, and then all
+//! versions of these keys are read ([`crate::read::candidates`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,18 +23,20 @@ use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use partita_proto::domain::Domains;
 use partita_proto::id::Epoch;
-use partita_proto::key::KeyCodec;
+use partita_proto::key::{KeyCodec, Keys};
+use partita_proto::probe::Probe;
 use partita_proto::range::KeyRange;
 use partita_proto::service::{RowStream, ScanStats};
 
 use crate::error::Result;
 use crate::file::footer::Counters;
 use crate::file::parts_within;
-use crate::read::newest;
 use crate::read::plan::{Unit, plan};
+use crate::read::questions::Prepared;
 use crate::read::reader::{FileReader, Read};
-use crate::read::source::{file_input, with_keys};
+use crate::read::source::{Piece, file_input, with_keys};
 use crate::read::wanted::BySeries;
+use crate::read::{candidates, newest};
 use crate::rows::layout::{Layout, OP_COLUMN};
 use crate::rows::merge::{Merge, settle};
 use crate::state::partition::Partition;
@@ -52,6 +57,10 @@ pub struct Scan {
     pub range: Option<KeyRange>,
     /// If true, of rows in the domains whose keys differ in the time index only, all but the newest may be left out.
     pub newest_only: bool,
+    /// Tests that every wanted row passes, beside the domains, for indexes. The caller must apply its predicates to
+    /// what is returned: rows that fail a test may be returned, and of such rows older versions of fields may be
+    /// missing. Not used for a scan of the newest rows.
+    pub probes: Vec<Probe>,
 }
 
 /// Rows of one version of the partition.
@@ -106,9 +115,14 @@ impl Partition {
                     cache: Arc::clone(&self.series),
                     layout: Arc::clone(layout),
                 }),
+                indexes: Some(Arc::clone(&self.options.indexes)),
             },
             columns: request.columns,
             domains,
+            probes: match request.newest_only {
+                true => Arc::from([]),
+                false => prepared(&request.probes, layout),
+            },
             exact,
             limit: request.limit,
             parallelism: request.parallelism.max(1),
@@ -171,6 +185,8 @@ pub(crate) struct Reading {
     pub(crate) columns: SchemaRef,
     /// Domains, in the types of their columns.
     pub(crate) domains: Domains,
+    /// Tests beside the domains, for indexes.
+    pub(crate) probes: Arc<[Arc<Prepared>]>,
     /// Range of the keys to return.
     pub(crate) exact: KeyRange,
     pub(crate) limit: Option<usize>,
@@ -186,7 +202,10 @@ impl Reading {
         stats.files_pruned.fetch_add(plan.files_pruned, Ordering::Relaxed);
         let count = self.parallelism.min(plan.units.len()).max(1);
         let layout = Arc::clone(&self.version.layout);
+        let on_key = self.probes.iter().filter(|probe| probe.is_on_key(&layout));
         let task = Arc::new(Task {
+            key_probes: on_key.map(Arc::clone).collect(),
+            tests: self.tests_by_index(),
             key_domains: layout.key_domains(&self.domains),
             field_domains: self.domains.only(|name| !layout.is_key(name)),
             layout,
@@ -195,6 +214,18 @@ impl Reading {
             reading: self.clone(),
         });
         ((0..count).map(|_| stream(&task)).collect(), plan.sorted)
+    }
+
+    /// All tests of the rows, if an index may tell which rows pass one that is not on the key alone; otherwise none.
+    fn tests_by_index(&self) -> Vec<Arc<Prepared>> {
+        let layout = &self.version.layout;
+        let domains = self.domains.iter();
+        let domains = domains.map(|(name, domain)| Arc::new(Prepared::of_domain(name, domain)));
+        let tests: Vec<_> = domains.chain(self.probes.iter().map(Arc::clone)).collect();
+        let is_indexed = |name: &&str| layout.indexes.iter().any(|(column, _)| column == name);
+        let is_asked =
+            |test: &Arc<Prepared>| !test.is_on_key(layout) && test.columns().iter().any(is_indexed);
+        if tests.iter().any(is_asked) { tests } else { Vec::new() }
     }
 
     /// The columns that a source must supply: those returned, those that domains on fields need, and for a merge the
@@ -226,6 +257,10 @@ struct Task {
     layout: Arc<Layout>,
     key_domains: Domains,
     field_domains: Domains,
+    /// Tests beside the domains of the key's columns.
+    key_probes: Arc<[Arc<Prepared>]>,
+    /// All tests, if indexes may tell which keys pass those on fields; otherwise none.
+    tests: Vec<Arc<Prepared>>,
     queue: Mutex<VecDeque<Unit>>,
     /// Number of rows still to be returned.
     left: AtomicUsize,
@@ -275,36 +310,26 @@ impl Worker {
 impl Task {
     /// The rows of a unit: merged, without deleted ones, in the domains of the key's columns.
     async fn open(self: &Arc<Self>, unit: Unit) -> Result<Batches> {
-        let Unit { range, mut files, mut runs, ranges, merge } = unit;
+        if unit.merge {
+            return self.merge(unit).await;
+        }
+        let Unit { mut files, mut runs, ranges, .. } = unit;
         let with_op = files.iter().any(|(file, _)| file.meta().has_op)
             || runs.iter().any(|piece| piece.run.has_op());
-        let Reading { reader, exact, domains, .. } = &self.reading;
-        if merge {
-            let schema = self.reading.schema(true, with_op);
-            let mut inputs = Vec::with_capacity(files.len() + runs.len());
-            for (file, groups) in files {
-                let bounds = file.bounds(&range);
-                let read = read(&schema, &ranges, groups, &self.key_domains);
-                let (reader, layout) = (reader.clone(), Arc::clone(&self.layout));
-                inputs.push(file_input(reader, file, read, layout, bounds));
-            }
-            for piece in runs {
-                let (schema, filter) = (Arc::clone(&schema), self.key_domains.clone());
-                let counters = Some(reader.counters.clone());
-                inputs.push(piece.input(Arc::clone(&self.layout), schema, filter, counters));
-            }
-            let merge = Merge::new(&self.layout, schema, inputs, true);
-            let batches = futures::stream::try_unfold(merge, |mut merge| async move {
-                Ok(merge.next().await?.map(|merged| (merged.batch, merge)))
-            });
-            return Ok(batches.boxed());
-        }
+        let Reading { reader, exact, domains, probes, .. } = &self.reading;
         if let Some((file, groups)) = files.pop() {
             let bounds = file.bounds(exact);
             let schema = self.reading.schema(bounds.is_some(), with_op);
-            // No other source has a version of these rows, so domains on fields may be applied here: other columns are
-            // decoded only for matching rows.
-            let read = read(&schema, &ranges, groups, domains);
+            // No other source has a version of these rows, so domains on fields may be applied here, and all indexes
+            // asked: other columns are decoded only for matching rows.
+            let read = Read {
+                schema,
+                domains: domains.clone(),
+                ranges,
+                groups,
+                probes: Arc::clone(probes),
+                keys: None,
+            };
             let batches = reader.open(&file, read).await?;
             let layout = Arc::clone(&self.layout);
             let batches = batches.and_then(move |batch| {
@@ -321,6 +346,67 @@ impl Task {
         let counters = Some(reader.counters.clone());
         let rows = piece.read(Arc::clone(&self.layout), schema, self.key_domains.clone(), counters);
         Ok(rows.and_then(|sorted| futures::future::ready(settle(sorted.batch))).boxed())
+    }
+
+    /// The merged rows of a unit of several sources.
+    async fn merge(&self, unit: Unit) -> Result<Batches> {
+        let reader = &self.reading.reader;
+        let with_op = unit.files.iter().any(|(file, _)| file.meta().has_op)
+            || unit.runs.iter().any(|piece| piece.run.has_op());
+        let schema = self.reading.schema(true, with_op);
+        let mut read = Read {
+            schema: Arc::clone(&schema),
+            domains: self.key_domains.clone(),
+            ranges: Arc::clone(&unit.ranges),
+            groups: 0..0,
+            probes: Arc::clone(&self.key_probes),
+            keys: None,
+        };
+        // If indexes tell which keys may have a wanted row, files yield all versions of these keys and no other rows;
+        // runs yield them and perhaps others, which fail a test.
+        if let Some(keys) = self.candidates(&unit).await? {
+            if keys.is_empty() {
+                return Ok(futures::stream::empty().boxed());
+            }
+            for (name, domain) in candidates::column_domains(&keys, &self.layout)?.iter() {
+                read.domains.restrict(name, domain.clone());
+            }
+            let points = candidates::points(&keys);
+            let parts = unit.ranges.iter().flat_map(|range| parts_within(&points, range));
+            read.ranges = parts.collect();
+            read.keys = Some(Arc::new(keys));
+        }
+        let mut inputs = Vec::with_capacity(unit.files.len() + unit.runs.len());
+        for (file, groups) in unit.files {
+            // A file without any of the keys has no version of them.
+            if !groups.clone().any(|group| file.group_overlaps(group, &read.ranges)) {
+                continue;
+            }
+            let bounds = file.bounds(&unit.range);
+            let read = Read { groups, ..read.clone() };
+            let (reader, layout) = (reader.clone(), Arc::clone(&self.layout));
+            inputs.push(file_input(reader, file, read, layout, bounds));
+        }
+        for piece in unit.runs {
+            let piece = Piece { ranges: Arc::clone(&read.ranges), ..piece };
+            let (schema, filter) = (Arc::clone(&schema), self.key_domains.clone());
+            let counters = Some(reader.counters.clone());
+            inputs.push(piece.input(Arc::clone(&self.layout), schema, filter, counters));
+        }
+        let merge = Merge::new(&self.layout, schema, inputs, true);
+        let batches = futures::stream::try_unfold(merge, |mut merge| async move {
+            Ok(merge.next().await?.map(|merged| (merged.batch, merge)))
+        });
+        Ok(batches.boxed())
+    }
+
+    /// Keys of a unit that may have a wanted row; `None` if indexes do not tell, or there are too many.
+    async fn candidates(&self, unit: &Unit) -> Result<Option<Keys>> {
+        if self.tests.is_empty() {
+            return Ok(None);
+        }
+        let (reader, domains) = (&self.reading.reader, &self.key_domains);
+        Box::pin(candidates::keys(reader, &self.layout, unit, &self.tests, domains)).await
     }
 
     /// Applies domains that could not be applied to sources, converts rows to the requested form, and counts them
@@ -346,17 +432,7 @@ impl Task {
     }
 }
 
-/// Rows of a file in some domains.
-fn read(
-    schema: &SchemaRef,
-    ranges: &Arc<[KeyRange]>,
-    groups: std::ops::Range<usize>,
-    domains: &Domains,
-) -> Read {
-    Read {
-        schema: Arc::clone(schema),
-        domains: domains.clone(),
-        ranges: Arc::clone(ranges),
-        groups,
-    }
+/// Probes, ready for indexes.
+fn prepared(probes: &[Probe], layout: &Layout) -> Arc<[Arc<Prepared>]> {
+    probes.iter().map(|probe| Arc::new(Prepared::new(probe, layout))).collect()
 }

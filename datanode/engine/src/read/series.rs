@@ -177,6 +177,8 @@ pub(crate) async fn of_file(
         domains: Domains::default(),
         ranges: Arc::from([KeyRange::all()]),
         groups: 0..file.row_groups(),
+        probes: Arc::from([]),
+        keys: None,
     };
     let mut batches = reader.open_with(file, read, None).await?;
     let mut growing = Growing::default();

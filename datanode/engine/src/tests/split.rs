@@ -90,6 +90,7 @@ async fn read(partition: &Partition) -> Vec<Row> {
         parallelism: 2,
         range: None,
         newest_only: false,
+        probes: Vec::new(),
     };
     collect(partition, scan).await.unwrap().rows
 }
