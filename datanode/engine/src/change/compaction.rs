@@ -257,6 +257,8 @@ impl Partition {
             counters: Counters::default(),
             layout: Arc::clone(layout),
             series: None,
+            // All rows are read: nothing is asked.
+            indexes: None,
         };
         let inputs = files.into_iter().map(|file| {
             let read = Read {
@@ -264,6 +266,8 @@ impl Partition {
                 domains: alive.clone(),
                 ranges: Arc::from([file.range.clone()]),
                 groups: 0..file.row_groups(),
+                probes: Arc::from([]),
+                keys: None,
             };
             // Files may hold rows outside the partition's range: these are dropped here.
             let bounds = file.bounds(&layout.range);

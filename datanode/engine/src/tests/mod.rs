@@ -4,6 +4,7 @@ mod added;
 mod behaviour;
 mod failure;
 mod indexed_files;
+mod indexes;
 mod measures;
 mod model;
 mod runs;
@@ -211,6 +212,7 @@ impl Fixture {
             parallelism: 3,
             range: None,
             newest_only: false,
+            probes: Vec::new(),
         }
     }
 }
