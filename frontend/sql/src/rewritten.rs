@@ -12,8 +12,8 @@
 //!   first.
 //! - A number in the ORDER BY of an aggregate or a window is a constant: the planner takes it for a position.
 //! - `date_bin` gets an interval as first argument, and its origin in nanoseconds.
-//! - `LIKE .. ESCAPE`, `SIMILAR TO`, `OVERLAPS`, `|/`, `~`, `^@` and `&&`, `age` of one time and `make_interval` with
-//!   named arguments become plain function calls.
+//! - `LIKE .. ESCAPE`, `SIMILAR TO`, `OVERLAPS`, `|/`, `~`, `^@`, `@@` and `&&`, `age` of one time and `make_interval`
+//!   with named arguments become plain function calls.
 //! - The text of an interval may have any of the forms that PostgreSQL accepts: the planner knows numbers with units.
 //!
 //! Invariant: a rewritten expression has the type it had, and is NULL where it is NULL in PostgreSQL.
@@ -95,7 +95,22 @@ fn in_nanoseconds(expr: &mut Expr) {
     }
 }
 
+/// The function that an operator calls.
+fn function_of(op: &BinaryOperator) -> Option<&'static str> {
+    match op {
+        BinaryOperator::PGStartsWith => Some("starts_with"),
+        BinaryOperator::PGOverlap => Some("array_has_any"),
+        BinaryOperator::AtAt => Some("matches_term"),
+        _ => None,
+    }
+}
+
 fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
+    if let Expr::BinaryOp { left, op, right } = expression
+        && let Some(function) = function_of(op)
+    {
+        return Ok(Some(call(function, vec![*left.clone(), *right.clone()])));
+    }
     // Times and intervals.
     match expression {
         Expr::AtTimeZone { timestamp, time_zone } => {
@@ -123,14 +138,8 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
         Expr::Cast { expr, data_type: DataType::Interval { .. }, .. } => {
             Ok(read_interval(expr).map(|text| with_cast_of(expression, text)))
         }
-        // Operators that are functions here. More specific patterns precede the comparison of rows.
-        Expr::BinaryOp { left, op: BinaryOperator::PGStartsWith, right } => {
-            Ok(Some(call("starts_with", vec![*left.clone(), *right.clone()])))
-        }
+        // More specific patterns precede the comparison of rows.
         Expr::BinaryOp { left, op, right } if is_match(op) => matched(left, op, right),
-        Expr::BinaryOp { left, op: BinaryOperator::PGOverlap, right } => {
-            Ok(Some(call("array_has_any", vec![*left.clone(), *right.clone()])))
-        }
         Expr::BinaryOp { left, op: BinaryOperator::Overlaps, right } => overlaps(left, right),
         Expr::SimilarTo { negated, expr, pattern, escape_char } => {
             Ok(Some(similar(expr, pattern, escape_char.as_ref(), *negated)))
@@ -998,6 +1007,18 @@ mod tests {
         assert_eq!(read("SELECT (1, 2) = (1, 2, 3)").unwrap_err(), "42601");
         let many = vec!["1"; 65].join(", ");
         assert_eq!(read(&format!("SELECT ({many}) = ({many})")).unwrap_err(), "54001");
+    }
+
+    #[test]
+    fn operators_without_a_plan_of_their_own_are_functions() {
+        for (written, meant) in [
+            ("message @@ 'error'", "matches_term(message, 'error')"),
+            ("lower(message) @@'error' AND a", "matches_term(lower(message), 'error') AND a"),
+            ("a ^@ 'b'", "starts_with(a, 'b')"),
+            ("a && b", "array_has_any(a, b)"),
+        ] {
+            assert_eq!(read(&format!("SELECT {written}")).unwrap(), format!("SELECT {meant}"));
+        }
     }
 
     #[test]
