@@ -75,6 +75,8 @@ impl Session {
             Statement::AlterTable(alter) => self.alter_table(alter, permit).await?,
             Statement::Repartition(repartition) => self.repartition(repartition, permit).await?,
             Statement::DropTable(drop) => self.drop_table(drop, permit).await?,
+            Statement::CreateIndex(create) => self.create_index(create, permit).await?,
+            Statement::DropIndex(drop) => self.drop_index(drop, permit).await?,
             Statement::Truncate(tables) => self.truncate(tables, permit).await?,
             Statement::Use(name) => {
                 self.set_database(name)?;

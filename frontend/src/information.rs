@@ -285,7 +285,7 @@ fn table_constraints(viewer: &Viewer) -> Vec<Vec<Cell>> {
 }
 
 /// Rows in append mode may share a key, so their key is not a constraint.
-fn has_key(table: &Table) -> bool {
+pub(crate) fn has_key(table: &Table) -> bool {
     !table.schema.options.append_mode && !table.schema.key.is_empty()
 }
 

@@ -141,6 +141,8 @@ async fn what_show_create_table_prints_makes_the_same_table() {
     let tables = [
         "CREATE TABLE t (message STRING NULL FULLTEXT INDEX WITH(analyzer = 'English'), ts TIMESTAMP(9) NOT NULL, \
          TIME INDEX (ts),) with ('append_mode'='true')",
+        "CREATE TABLE t (a INT INVERTED INDEX SKIPPING INDEX WITH (granularity = 1000, name = 'Of a'), b STRING, \
+         ts TIMESTAMP(3) TIME INDEX, FULLTEXT INDEX (b) WITH (backend = 'inverted'), PRIMARY KEY (b))",
         "CREATE TABLE t (h BIGINT UNSIGNED GENERATED ALWAYS AS (hash64(userid)) STORED, userid BIGINT NOT NULL, \
          ts TIMESTAMP(3) DEFAULT now() TIME INDEX, \"odd Name\" DECIMAL(10, 2) DEFAULT 1.50, PRIMARY KEY (h, userid, ts)) \
          PARTITION BY RANGE (h) SPLIT AT ((5), (9223372036854775808)) WITH ('ttl' = '7d', 'merge_mode' = 'last_non_null')",

@@ -3,16 +3,18 @@
 use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::catalog::Table;
 use partita_proto::id::ColumnId;
+use partita_proto::index::{Index, IndexKind};
 use partita_proto::schema::{Column, Semantic, TableSchema};
 use partita_proto::service::TableChange;
 
 use super::column::{columns_of, default_text};
+use super::index_statement::{IndexNames, index_notice, of_kind};
 use super::options::{OptionPair, OptionValue};
 use super::statement::{
     AlterChange, AlterTable, ColumnDefinition, NewPlacement, TableName, TableOption,
 };
 use super::tokens::Tokens;
-use crate::error::SqlError;
+use crate::error::{SqlError, UNDEFINED_OBJECT};
 use crate::notice::Notice;
 
 impl Tokens<'_> {
@@ -50,7 +52,7 @@ impl Tokens<'_> {
             let if_exists = self.if_exists();
             for kind in ["constraint", "primary", "index"] {
                 if self.at(kind) && !matches!(self.peek_nth(1).token, Token::EOF | Token::Comma) {
-                    return Err(self.unsupported(format!("DROP {}", kind.to_ascii_uppercase())));
+                    return Err(self.foreign_part("DROP", kind));
                 }
             }
             let name = self.name("a column name")?;
@@ -143,9 +145,7 @@ impl Tokens<'_> {
     ) -> Result<(), SqlError> {
         for kind in ["constraint", "primary", "unique", "check", "foreign", "index"] {
             if self.at(kind) {
-                return Err(
-                    self.unsupported(format!("ALTER TABLE ADD {}", kind.to_ascii_uppercase()))
-                );
+                return Err(self.foreign_part("ALTER TABLE ADD", kind));
             }
         }
         self.take(&["column"]);
@@ -205,10 +205,33 @@ impl Tokens<'_> {
         Ok(AlterChange::AddColumn { column, tag: clause.primary_key, if_not_exists })
     }
 
+    /// The error of a part of a table that is not changed by ALTER TABLE.
+    fn foreign_part(&self, verb: &str, kind: &str) -> SqlError {
+        let error = self.unsupported(format!("{verb} {}", kind.to_ascii_uppercase()));
+        match kind {
+            "index" => error.with_hint("use CREATE INDEX or DROP INDEX"),
+            _ => error,
+        }
+    }
+
     /// Takes what follows ALTER COLUMN.
     fn alter_column(&mut self, changes: &mut Vec<AlterChange>) -> Result<(), SqlError> {
         let column = self.name("a column name")?;
-        // The default is all that can change.
+        // The default and the indexes are all that can change.
+        if (self.at("set") || self.at("unset")) && self.at_nth(2, "index") {
+            let is_set = self.at("set");
+            self.next();
+            let Some(kind) = self.take_index() else {
+                return Err(self.unexpected("INVERTED, SKIPPING or FULLTEXT"));
+            };
+            changes.push(if is_set {
+                let (name, options) = self.index_options(kind)?;
+                AlterChange::SetIndex { column, name, options }
+            } else {
+                AlterChange::DropIndex { column, kind }
+            });
+            return Ok(());
+        }
         if self.take(&["drop", "default"]) {
             changes.push(AlterChange::SetDefault { column, default: None });
             return Ok(());
@@ -231,9 +254,6 @@ impl Tokens<'_> {
             (&["drop", "not", "null"], "ALTER COLUMN ... DROP NOT NULL"),
             (&["type"], "ALTER COLUMN ... TYPE"),
             (&["set", "data", "type"], "ALTER COLUMN ... SET DATA TYPE"),
-            (&["set", "inverted", "index"], "ALTER COLUMN ... SET INVERTED INDEX"),
-            (&["set", "skipping", "index"], "ALTER COLUMN ... SET SKIPPING INDEX"),
-            (&["set", "fulltext", "index"], "ALTER COLUMN ... SET FULLTEXT INDEX"),
             (&["unset"], "ALTER COLUMN ... UNSET"),
         ] {
             if words.iter().enumerate().all(|(n, word)| self.at_nth(n, word)) {
@@ -243,7 +263,7 @@ impl Tokens<'_> {
         if matches!(self.peek().token, Token::Word(_)) && !self.at("set") && !self.at("drop") {
             return Err(self.unsupported("changing a column's type"));
         }
-        Err(self.unexpected("SET DEFAULT or DROP DEFAULT"))
+        Err(self.unexpected("SET DEFAULT, DROP DEFAULT, or SET or UNSET and an index"))
     }
 }
 
@@ -281,11 +301,17 @@ impl AlterTable {
     pub fn to_changes(&self, table: &Table) -> Result<(Vec<TableChange>, Vec<Notice>), SqlError> {
         let mut notices = self.notices.clone();
         let mut options = table.schema.options.clone();
+        let mut index_names = IndexNames::of(table);
         let mut changes: Vec<TableChange> = Vec::new();
         for change in &self.changes {
             match change {
                 AlterChange::AddColumn { column, tag, if_not_exists } => {
-                    let column = added_column(column, *tag);
+                    let existing = table.schema.column(&column.name).filter(|_| *if_not_exists);
+                    let indexes = match existing {
+                        Some(existing) => existing.indexes.clone(),
+                        None => new_indexes(column, &mut index_names)?,
+                    };
+                    let column = added_column(column, *tag, indexes);
                     // Consecutive additions that treat existing columns alike become one change.
                     match changes.last_mut() {
                         Some(TableChange::AddColumns { columns, if_not_exists: same })
@@ -333,6 +359,17 @@ impl AlterTable {
                     };
                     changes.push(TableChange::SetDefault { column: column.clone(), default });
                 }
+                AlterChange::SetIndex { column, name, options } => {
+                    let existing = known_column(table, column)?;
+                    let index = index_names.declared(existing, name.as_deref(), *options)?;
+                    notices.extend(index_notice(&table.schema, existing, options.kind()));
+                    let (column, if_not_exists) = (column.clone(), false);
+                    changes.push(TableChange::SetIndex { column, index, if_not_exists });
+                }
+                AlterChange::DropIndex { column, kind } => {
+                    check_index(table, column, *kind)?;
+                    changes.push(TableChange::DropIndex { column: column.clone(), kind: *kind });
+                }
                 AlterChange::SetOption(option) => {
                     option.apply(&mut options);
                     match changes.last_mut() {
@@ -356,7 +393,7 @@ impl AlterTable {
 }
 
 /// A column for meta, which assigns the id and the storage name.
-fn added_column(definition: &ColumnDefinition, tag: bool) -> Column {
+fn added_column(definition: &ColumnDefinition, tag: bool, indexes: Vec<Index>) -> Column {
     Column {
         id: ColumnId::default(),
         name: definition.name.clone(),
@@ -368,8 +405,31 @@ fn added_column(definition: &ColumnDefinition, tag: bool) -> Column {
         generated: definition.generated.clone(),
         missing: None,
         length: definition.length,
+        indexes,
         comment: definition.comment.clone(),
     }
+}
+
+/// The indexes of a column that is added.
+fn new_indexes(
+    definition: &ColumnDefinition,
+    names: &mut IndexNames<'_>,
+) -> Result<Vec<Index>, SqlError> {
+    let ColumnDefinition { name, column_type, indexes, .. } = definition;
+    for index_name in indexes.iter().filter_map(|(index_name, _)| index_name.as_ref()) {
+        names.reserve(index_name)?;
+    }
+    names.of_column(name, *column_type, indexes)
+}
+
+/// Checks that a column has an index of a kind.
+fn check_index(table: &Table, column: &str, kind: IndexKind) -> Result<(), SqlError> {
+    if of_kind(known_column(table, column)?, kind).is_some() {
+        return Ok(());
+    }
+    let relation = format!("column \"{column}\" of relation \"{}\"", table.name);
+    let message = format!("{relation} has no {} index", kind.method());
+    Err(SqlError::new(UNDEFINED_OBJECT, message))
 }
 
 fn known_column<'a>(table: &'a Table, name: &str) -> Result<&'a Column, SqlError> {

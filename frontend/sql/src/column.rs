@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{ColumnOption, Expr, FunctionArguments, visit_expressions};
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
+use partita_proto::index::IndexOptions;
 use partita_proto::schema::ColumnType;
 
 use super::identifier::fold;
@@ -63,10 +64,11 @@ impl Tokens<'_> {
             nullable: None,
             default: None,
             generated: None,
+            indexes: Vec::new(),
             comment: None,
         };
         let mut clause = ColumnClause { definition, primary_key: false, time_index: false };
-        while self.column_option(&mut clause, notices)? {}
+        while self.column_option(&mut clause)? {}
         if clause.definition.generated.is_some() && clause.definition.default.is_some() {
             return Err(self.located(SqlError::syntax(format!(
                 "column \"{}\" is generated and cannot have a DEFAULT",
@@ -77,11 +79,7 @@ impl Tokens<'_> {
     }
 
     /// Takes one option of a column; false when none comes next.
-    fn column_option(
-        &mut self,
-        clause: &mut ColumnClause,
-        notices: &mut Vec<Notice>,
-    ) -> Result<bool, SqlError> {
+    fn column_option(&mut self, clause: &mut ColumnClause) -> Result<bool, SqlError> {
         let column = &mut clause.definition;
         // Options that Partita stores.
         if self.take(&["not", "null"]) {
@@ -104,12 +102,9 @@ impl Tokens<'_> {
         } else if self.at("as") && matches!(self.peek_nth(1).token, Token::LParen) {
             self.next();
             self.generated(column)?;
-        // Indexes are accepted with a warning.
         } else if let Some(kind) = self.take_index() {
-            if matches!(self.peek().token, Token::Word(_)) && self.take(&["with"]) {
-                self.options()?;
-            }
-            notices.push(index_notice(kind, &column.name));
+            let (name, options) = self.index_options(kind)?;
+            column.add_index(name, options).map_err(|error| self.located(error))?;
         } else {
             // Options of other databases are refused by name.
             return match self.foreign_option() {
@@ -129,18 +124,6 @@ impl Tokens<'_> {
         }
         column.nullable = Some(nullable);
         Ok(())
-    }
-
-    /// Takes the name of a kind of index and INDEX.
-    pub(super) fn take_index(&mut self) -> Option<&'static str> {
-        [
-            ("inverted", "INVERTED INDEX"),
-            ("skipping", "SKIPPING INDEX"),
-            ("fulltext", "FULLTEXT INDEX"),
-        ]
-        .into_iter()
-        .find(|(word, _)| self.take(&[word, "index"]))
-        .map(|(_, kind)| kind)
     }
 
     /// The name of the next option, if only other databases support it.
@@ -196,6 +179,29 @@ impl Tokens<'_> {
             }
             _ => Err(self.unexpected("an expression")),
         }
+    }
+}
+
+impl ColumnDefinition {
+    /// Adds an index.
+    ///
+    /// # Errors
+    /// When the column has one of the kind.
+    pub(super) fn add_index(
+        &mut self,
+        name: Option<String>,
+        options: IndexOptions,
+    ) -> Result<(), SqlError> {
+        let kind = options.kind();
+        if self.indexes.iter().any(|(_, options)| options.kind() == kind) {
+            return Err(SqlError::syntax(format!(
+                "{} INDEX is specified more than once for column \"{}\"",
+                kind.sql(),
+                self.name
+            )));
+        }
+        self.indexes.push((name, options));
+        Ok(())
     }
 }
 
@@ -351,12 +357,4 @@ pub(super) fn columns_of(text: &str) -> Result<Vec<String>, SqlError> {
             format!("{part} cannot be part of a generated column's expression"),
         )),
     }
-}
-
-/// Indexes are parsed, so that schemas written for other databases run unchanged; a warning says that they are not
-/// built yet.
-pub(super) fn index_notice(kind: &str, column: &str) -> Notice {
-    Notice::warning(format!(
-        "{kind} on column \"{column}\" is not built by this version; queries scan the column"
-    ))
 }

@@ -4,7 +4,7 @@
 //! CREATE TABLE [IF NOT EXISTS] [database.]table (
 //!     column type [NULL | NOT NULL] [DEFAULT ..] [GENERATED ALWAYS AS (..) STORED] [COMMENT '..']
 //!                 [PRIMARY KEY] [TIME INDEX] [{INVERTED | SKIPPING | FULLTEXT} INDEX [WITH (..)]], ..
-//!     PRIMARY KEY (..), TIME INDEX (..),
+//!     PRIMARY KEY (..), TIME INDEX (..), {INVERTED | SKIPPING | FULLTEXT} INDEX (..) [WITH (..)],
 //! )
 //! [PARTITION BY RANGE (..) | PARTITION BY HASH (..) PARTITIONS n | PARTITION ON COLUMNS (..) (rule, ..)]
 //! [SPLIT AT ((value, ..), ..)] [ENGINE = mito] [COMMENT '..'] [WITH (option = value, ..)]
@@ -14,13 +14,13 @@
 
 use datafusion::sql::sqlparser::ast::{self, Expr};
 use datafusion::sql::sqlparser::tokenizer::Token;
+use partita_proto::index::IndexOptions;
 use partita_proto::schema::TableOptions;
 
-use super::column::index_notice;
 use super::options::{OptionPair, OptionValue};
 use super::statement::{ColumnDefinition, CreateTable, Partitioning, TableOption};
 use super::tokens::Tokens;
-use crate::error::SqlError;
+use crate::error::{SqlError, UNDEFINED_COLUMN};
 use crate::notice::Notice;
 
 /// The parts of the statement that have been parsed.
@@ -36,8 +36,19 @@ struct Draft {
     cuts: Option<Vec<Vec<Expr>>>,
     options: TableOptions,
     merge_mode_given: bool,
+    /// Indexes that are declared beside the columns.
+    indexes: Vec<DeclaredIndex>,
     schema_on_write: bool,
     notices: Vec<Notice>,
+}
+
+/// `INVERTED INDEX (column)` beside the columns.
+struct DeclaredIndex {
+    column: String,
+    name: Option<String>,
+    options: IndexOptions,
+    /// Position of the clause, in characters.
+    position: usize,
 }
 
 impl Tokens<'_> {
@@ -88,6 +99,7 @@ impl Tokens<'_> {
 
     /// Checks that depend on clauses in any order.
     fn finish(&self, mut draft: Draft) -> Result<Draft, SqlError> {
+        add_indexes(&mut draft)?;
         if draft.options.append_mode && draft.merge_mode_given {
             return Err(SqlError::new(
                 "42P16",
@@ -167,9 +179,13 @@ impl Tokens<'_> {
                 .map_err(|error| error.with_position(position));
         }
         if let Some(kind) = self.take_index() {
-            for column in self.columns()? {
-                draft.notices.push(index_notice(kind, &column));
-            }
+            let position = self.position();
+            let columns = self.columns()?;
+            let (name, options) = self.index_options(kind)?;
+            draft.indexes.extend(columns.into_iter().map(|column| {
+                let name = name.clone();
+                DeclaredIndex { column, name, options, position }
+            }));
             return Ok(());
         }
         // Constraints of other databases are refused; a column may have one of these names.
@@ -295,6 +311,21 @@ impl Tokens<'_> {
         }
         Ok(true)
     }
+}
+
+/// Adds the indexes that are declared beside the columns to them.
+fn add_indexes(draft: &mut Draft) -> Result<(), SqlError> {
+    for index in std::mem::take(&mut draft.indexes) {
+        let DeclaredIndex { column: column_name, name, options, position } = index;
+        let column = draft.columns.iter_mut().find(|column| column.name == column_name);
+        let column = column.ok_or_else(|| {
+            let kind = options.kind().sql();
+            let message = format!("column \"{column_name}\" named in {kind} INDEX does not exist");
+            SqlError::new(UNDEFINED_COLUMN, message).with_position(position)
+        })?;
+        column.add_index(name, options).map_err(|error| error.with_position(position))?;
+    }
+    Ok(())
 }
 
 fn set_primary_key(draft: &mut Draft, columns: Vec<String>) -> Result<(), SqlError> {

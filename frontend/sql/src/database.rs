@@ -61,6 +61,9 @@ impl Tokens<'_> {
         if self.take(&["table"]) {
             return Ok(Statement::CreateTable(Box::new(self.create_table()?)));
         }
+        if self.take(&["index"]) {
+            return self.create_index();
+        }
         if self.take(&["database"]) || self.take(&["schema"]) {
             let if_not_exists = self.if_not_exists();
             let name = self.name("a database's name")?;
@@ -90,7 +93,7 @@ impl Tokens<'_> {
         if self.at("or") && self.at_nth(1, "replace") {
             return Err(self.unsupported("CREATE OR REPLACE"));
         }
-        Err(self.foreign_object("CREATE", "TABLE, DATABASE, ROLE, TOKEN or TASK"))
+        Err(self.foreign_object("CREATE", "TABLE, INDEX, DATABASE, ROLE, TOKEN or TASK"))
     }
 
     /// Takes an ALTER statement.
@@ -168,6 +171,9 @@ impl Tokens<'_> {
             let _ = self.take(&["cascade"]) || self.take(&["restrict"]);
             return Ok(Statement::DropTable(DropTable { tables, if_exists }));
         }
+        if self.take(&["index"]) {
+            return self.drop_index();
+        }
         if self.take(&["database"]) || self.take(&["schema"]) {
             let if_exists = self.if_exists();
             let name = self.name("a database's name")?;
@@ -194,7 +200,7 @@ impl Tokens<'_> {
         if self.take(&["task"]) {
             return self.drop_task();
         }
-        Err(self.foreign_object("DROP", "TABLE, DATABASE, ROLE, OWNED, TOKEN or TASK"))
+        Err(self.foreign_object("DROP", "TABLE, INDEX, DATABASE, ROLE, OWNED, TOKEN or TASK"))
     }
 
     /// Takes TRUNCATE [TABLE] and tables.

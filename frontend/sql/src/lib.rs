@@ -31,6 +31,8 @@ mod given_names;
 mod grants;
 mod grouped_casts;
 pub mod identifier;
+mod index_grammar;
+pub mod index_statement;
 mod insert;
 mod joined_subqueries;
 pub mod literal;

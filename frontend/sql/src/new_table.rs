@@ -18,10 +18,11 @@ use partita_proto::service::NewTable;
 use partita_proto::value::Value;
 
 use super::column::check_generated;
+use super::index_statement::{IndexNames, index_notice};
 use super::literal::typed;
 use super::partitioning::uniform_cuts;
 use super::rule::rule;
-use super::statement::{CreateTable, Partitioning};
+use super::statement::{ColumnDefinition, CreateTable, Partitioning};
 use super::tail;
 use crate::error::{DUPLICATE_COLUMN, SqlError, UNDEFINED_COLUMN};
 use crate::notice::Notice;
@@ -48,6 +49,10 @@ impl CreateTable {
         let placement = self.placement(&schema, &mut notices)?;
         if notices.len() == written_notices {
             notices.extend(tail::notice(&self.table.name, &schema, &placement));
+        }
+        for column in &schema.columns {
+            let kinds = column.indexes.iter().map(|index| index.options.kind());
+            notices.extend(kinds.filter_map(|kind| index_notice(&schema, column, kind)));
         }
         let cuts = self.cuts(&schema, &placement)?;
         let table = NewTable {
@@ -76,6 +81,12 @@ impl CreateTable {
         // The key decides the semantic of each column.
         let time_index = self.time_index()?;
         let key = self.key(time_index)?;
+        // Names that are made for indexes differ from those that are given.
+        let mut index_names = IndexNames::none(&self.table.name);
+        let declared = self.columns.iter().flat_map(|column| &column.indexes);
+        for name in declared.filter_map(|(name, _)| name.as_ref()) {
+            index_names.reserve(name)?;
+        }
         let columns = self.columns.iter().enumerate().map(|(position, column)| {
             let is_time_index = Some(position) == time_index;
             let semantic = match (is_time_index, key.contains(&position)) {
@@ -83,6 +94,7 @@ impl CreateTable {
                 (false, true) => Semantic::Tag,
                 (false, false) => Semantic::Field,
             };
+            let ColumnDefinition { name, column_type, indexes, .. } = column;
             Ok(Column {
                 id: column_id(position)?,
                 name: column.name.clone(),
@@ -94,6 +106,7 @@ impl CreateTable {
                 generated: column.generated.clone(),
                 missing: None,
                 length: column.length,
+                indexes: index_names.of_column(name, *column_type, indexes)?,
                 comment: column.comment.clone(),
             })
         });

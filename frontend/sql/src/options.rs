@@ -70,7 +70,7 @@ impl OptionPair {
         .with_position(self.position)
         .with_hint(
             "options are append_mode, merge_mode, ttl, time_window, replication_factor, comment, \
-             schema_on_write, time_index, primary_key, partition_by, partitions, partition_at_keys, \
+             advice_off, schema_on_write, time_index, primary_key, partition_by, partitions, partition_at_keys, \
              uniform_partitions, keep_together, hotspot_remedy and auto_partitioning_by_load, _by_size, \
              _partition_size_mb, _min_partitions_count, _max_partitions_count",
         )
@@ -141,6 +141,27 @@ impl OptionPair {
         }
     }
 
+    /// The value as rules of the advisor; NULL is no rule.
+    fn rules(&self) -> Result<Vec<String>, SqlError> {
+        let text = match &self.value {
+            OptionValue::Null => return Ok(Vec::new()),
+            _ => self.text()?,
+        };
+        let is_rule = |rule: &String| {
+            let digits = rule.strip_prefix('A').unwrap_or_default();
+            digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_digit())
+        };
+        let mut rules: Vec<String> =
+            text.split(',').map(|rule| rule.trim().to_ascii_uppercase()).collect();
+        rules.retain(|rule| !rule.is_empty());
+        if !rules.iter().all(is_rule) {
+            return Err(self.wrong("rules of the advisor such as 'A01, A20'"));
+        }
+        rules.sort_unstable();
+        rules.dedup();
+        Ok(rules)
+    }
+
     /// The option of a table that may be changed later; `None` for other keys.
     pub(super) fn table_option(&self) -> Result<Option<TableOption>, SqlError> {
         Ok(Some(match self.key.as_str() {
@@ -162,6 +183,7 @@ impl OptionPair {
                 "last_non_null" => MergeMode::LastNonNull,
                 _ => return Err(self.wrong("'last_row' or 'last_non_null'")),
             }),
+            "advice_off" => TableOption::AdviceOff(self.rules()?),
             _ => return Ok(self.partitioning_option()?.map(TableOption::Partitioning)),
         }))
     }
@@ -178,6 +200,7 @@ impl TableOption {
             Self::AppendMode(append) => options.append_mode = *append,
             Self::MergeMode(mode) => options.merge_mode = *mode,
             Self::Partitioning(option) => option.apply(&mut options.partitioning),
+            Self::AdviceOff(rules) => options.advice_off.clone_from(rules),
         }
     }
 }

@@ -7,12 +7,14 @@
 use std::fmt::Write as _;
 
 use partita_proto::catalog::Table;
+use partita_proto::index::default_name;
 use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
 use partita_proto::route::{hash_cuts, rule_cuts};
 use partita_proto::schema::{Column, ColumnType, MergeMode, Semantic, TableSchema};
 
 use super::identifier::{quote, quote_list, quote_string};
+use super::index_statement::index_options_sql;
 use super::options::format_duration;
 use super::partitioning;
 
@@ -28,7 +30,8 @@ pub fn create_table_sql_unplaced(table: &Table) -> String {
 
 fn written(table: &Table, is_placed: bool) -> String {
     let schema = table.schema.as_ref();
-    let mut items: Vec<String> = schema.columns.iter().map(column_sql).collect();
+    let mut items: Vec<String> =
+        schema.columns.iter().map(|column| column_sql(&table.name, column)).collect();
     let time_index = schema.time_index();
     // A time index at the end of the key is implied, unless it is the only column of a primary key.
     let mut key: Vec<_> = schema.key_columns().collect();
@@ -62,7 +65,7 @@ fn names(columns: &[&Column]) -> String {
     quote_list(columns.iter().map(|column| column.name.as_str()))
 }
 
-fn column_sql(column: &Column) -> String {
+fn column_sql(table: &str, column: &Column) -> String {
     let mut sql = format!("{} {}", quote(&column.name), column.type_sql());
     // A time index is NOT NULL by definition, but it is printed for readers.
     sql.push_str(if column.nullable { " NULL" } else { " NOT NULL" });
@@ -74,6 +77,11 @@ fn column_sql(column: &Column) -> String {
     }
     if let Some(comment) = &column.comment {
         let _ = write!(sql, " COMMENT {}", quote_string(comment));
+    }
+    for index in &column.indexes {
+        let kind = index.options.kind();
+        let options = index_options_sql(index, &default_name(table, &column.name, kind));
+        let _ = write!(sql, " {} INDEX{options}", kind.sql());
     }
     sql
 }
@@ -103,6 +111,9 @@ fn options_of(schema: &TableSchema) -> Vec<(&'static str, String)> {
     }
     if let Some(comment) = &options.comment {
         printed.push(("comment", comment.clone()));
+    }
+    if !options.advice_off.is_empty() {
+        printed.push(("advice_off", options.advice_off.join(", ")));
     }
     printed
 }

@@ -14,9 +14,6 @@ const UNSUPPORTED: &[&str] = &[
     "events",
     "flows",
     "functions",
-    "index",
-    "indexes",
-    "keys",
     "plugins",
     "procedure",
     "processlist",
@@ -59,17 +56,10 @@ impl Tokens<'_> {
             return Err(self.unsupported("SHOW CREATE of anything but a table"));
         }
         if self.take(&["columns"]) || self.take(&["fields"]) {
-            if !self.take(&["from"]) {
-                self.expect("in")?;
-            }
-            let mut table = self.table_name()?;
-            if let Some(database) = self.database()? {
-                table.database = Some(database);
-            }
-            if self.at("like") || self.at("where") {
-                return Err(self.unsupported("a filter of SHOW COLUMNS"));
-            }
-            return Ok(Show::Columns(table));
+            return Ok(Show::Columns(self.described_table("SHOW COLUMNS")?));
+        }
+        if self.take(&["index"]) || self.take(&["indexes"]) || self.take(&["keys"]) {
+            return Ok(Show::Indexes(self.described_table("SHOW INDEX")?));
         }
         if self.take(&["partitions"]) {
             let _ = self.take(&["from"]) || self.take(&["in"]);
@@ -108,6 +98,21 @@ impl Tokens<'_> {
             return Err(self.unsupported(format!("SHOW {}", word.to_ascii_uppercase())));
         }
         Ok(Show::Variable(self.setting()?))
+    }
+
+    /// Takes FROM and a table, and perhaps FROM and its database.
+    fn described_table(&mut self, statement: &str) -> Result<TableName, SqlError> {
+        if !self.take(&["from"]) {
+            self.expect("in")?;
+        }
+        let mut table = self.table_name()?;
+        if let Some(database) = self.database()? {
+            table.database = Some(database);
+        }
+        if self.at("like") || self.at("where") {
+            return Err(self.unsupported(format!("a filter of {statement}")));
+        }
+        Ok(table)
     }
 
     /// True if SHOW SERIES [EXACT] CARDINALITY comes next.

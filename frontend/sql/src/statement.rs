@@ -18,10 +18,12 @@ use arrow::datatypes::DataType;
 use datafusion::common::format::ExplainStatementOptions;
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::Expr;
+use partita_proto::index::{IndexKind, IndexOptions};
 use partita_proto::schema::{ColumnType, MergeMode, TableOptions, TextLength};
 use partita_proto::service::AdminOrder;
 
 use super::access_statement::{AccessStatement, SetRole};
+pub use super::index_statement::{CreateIndex, DropIndex};
 use super::partitioning::PartitioningOption;
 use super::repartition::Repartition;
 use super::task_statement::TaskStatement;
@@ -59,6 +61,10 @@ pub enum Statement {
     Repartition(Repartition),
     /// DROP TABLE of one or more tables.
     DropTable(DropTable),
+    /// CREATE INDEX on one column.
+    CreateIndex(CreateIndex),
+    /// DROP INDEX, by name.
+    DropIndex(DropIndex),
     /// TRUNCATE of one or more tables.
     Truncate(Vec<TableName>),
     /// USE: sets the session's database.
@@ -125,6 +131,8 @@ impl Statement {
                 | Self::AlterTable(_)
                 | Self::Repartition(_)
                 | Self::DropTable(_)
+                | Self::CreateIndex(_)
+                | Self::DropIndex(_)
                 | Self::Truncate(_)
         )
     }
@@ -174,6 +182,8 @@ impl Statement {
             | Self::AlterDatabase(_)
             | Self::DropDatabase(_)
             | Self::DropTable(_)
+            | Self::CreateIndex(_)
+            | Self::DropIndex(_)
             | Self::Truncate(_)
             | Self::Use(_)
             | Self::Show(_)
@@ -207,6 +217,8 @@ impl Statement {
             Self::CreateTable(_) => "CREATE TABLE",
             Self::AlterTable(_) | Self::Repartition(_) => "ALTER TABLE",
             Self::DropTable(_) => "DROP TABLE",
+            Self::CreateIndex(_) => "CREATE INDEX",
+            Self::DropIndex(_) => "DROP INDEX",
             Self::Truncate(_) => "TRUNCATE TABLE",
             Self::Use(_) => "USE",
             Self::Show(_) | Self::SeriesCardinality(_) => "SHOW",
@@ -506,6 +518,8 @@ pub struct ColumnDefinition {
     pub default: Option<String>,
     /// GENERATED ALWAYS AS (..) STORED, as SQL text.
     pub generated: Option<String>,
+    /// Indexes, at most one of each kind, with their names if specified.
+    pub indexes: Vec<(Option<String>, IndexOptions)>,
     /// COMMENT text of the column.
     pub comment: Option<String>,
 }
@@ -580,6 +594,22 @@ pub enum AlterChange {
         /// The expression; `None`: no default.
         default: Option<Box<Expr>>,
     },
+    /// ALTER COLUMN ... SET ... INDEX: a new index, or other options of the one of its kind.
+    SetIndex {
+        /// Name of the column.
+        column: String,
+        /// Index name, if specified.
+        name: Option<String>,
+        /// Kind and options.
+        options: IndexOptions,
+    },
+    /// ALTER COLUMN ... UNSET ... INDEX.
+    DropIndex {
+        /// Name of the column.
+        column: String,
+        /// Kind of the index.
+        kind: IndexKind,
+    },
     /// SET ('option' = 'value') and UNSET 'option'.
     SetOption(TableOption),
     /// RENAME TO.
@@ -629,6 +659,8 @@ pub enum TableOption {
     MergeMode(MergeMode),
     /// `'auto_partitioning_..'` and `'hotspot_remedy'`.
     Partitioning(PartitioningOption),
+    /// `'advice_off'`: the rules of the advisor that are silent, in upper case, sorted.
+    AdviceOff(Vec<String>),
 }
 
 /// DROP TABLE of one or more tables.
@@ -674,6 +706,8 @@ pub enum Show {
     Columns(TableName),
     /// SHOW PARTITIONS FROM.
     Partitions(TableName),
+    /// SHOW INDEX FROM.
+    Indexes(TableName),
     /// `SHOW TAG KEYS [FROM table]`.
     TagKeys(Option<TableName>),
     /// `SHOW FIELD KEYS [FROM table]`.

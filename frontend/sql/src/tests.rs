@@ -3,6 +3,7 @@
 mod access;
 mod create_table;
 mod fuzz;
+mod indexes;
 mod parser;
 mod repartition;
 mod round_trip;

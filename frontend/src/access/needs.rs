@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use partita_proto::access::{Action, Need, Object};
 use partita_proto::catalog::Table;
-use partita_sql::statement::{Admin, Show, Statement, TableName};
+use partita_sql::statement::{Admin, DropIndex, Show, Statement, TableName};
 
 use super::viewer::Viewer;
 use crate::catalog::{INFORMATION, SYSTEM};
@@ -90,6 +90,11 @@ pub(crate) fn needs(
             }
             list
         }
+        Statement::CreateIndex(create) => vec![table(Action::Own, &create.table)?],
+        Statement::DropIndex(drop) => match &drop.table {
+            Some(name) => unless_missing(table(Action::Own, name), drop.if_exists)?,
+            None => of_index(viewer, database, drop)?,
+        },
         Statement::Truncate(names) => {
             names.iter().map(|name| table(Action::Truncate, name)).collect::<Result<_, _>>()?
         }
@@ -101,6 +106,7 @@ pub(crate) fn needs(
             | Show::Tables { .. }
             | Show::CreateTable(_)
             | Show::Columns(_)
+            | Show::Indexes(_)
             | Show::TagKeys(_)
             | Show::FieldKeys(_)
             | Show::Measurements { .. }
@@ -158,6 +164,14 @@ pub(crate) fn table_of(
         Some(database) => format!("{database}.{}", name.name),
         None => name.name.clone(),
     }))
+}
+
+/// The need for the table that has the index; none without such an index, which is an error of the statement.
+fn of_index(viewer: &Viewer, database: &str, drop: &DropIndex) -> Result<Vec<Need>, SqlError> {
+    match drop.find(&viewer.catalog(), database)? {
+        Some(index) => Ok(vec![Need::new(Action::Own, viewer.object(&index.table)?)]),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// The need; none for a missing table with IF EXISTS, which the statement skips.

@@ -117,6 +117,12 @@ fn table_change(change: &TableChange) -> String {
             let verb = if default.is_some() { "SET" } else { "DROP" };
             format!("ALTER COLUMN {column} {verb} DEFAULT")
         }
+        TableChange::SetIndex { column, index, .. } => {
+            format!("ALTER COLUMN {column} SET {} INDEX {}", index.options.kind().sql(), index.name)
+        }
+        TableChange::DropIndex { column, kind } => {
+            format!("ALTER COLUMN {column} UNSET {} INDEX", kind.sql())
+        }
         TableChange::SetOptions(_) => "SET options".to_owned(),
         TableChange::Rename(name) => format!("RENAME TO {name}"),
         TableChange::Repartition { .. } => "PARTITION BY".to_owned(),
@@ -281,6 +287,7 @@ mod tests {
 
     use partita_proto::access::{Access, Action, Actions, GrantEntry, Role, Secrets, Verifier};
     use partita_proto::id::{NodeId, PartitionId, TokenId};
+    use partita_proto::index::{Index, IndexKind, IndexOptions};
 
     use super::*;
 
@@ -350,6 +357,21 @@ mod tests {
         assert_eq!(words(change), ["GRANT", "role partita", "TO ann"]);
         let dropped = AccessChange::DropRole { role: RoleId(9) };
         assert_eq!(words(dropped), ["DROP ROLE", "role unknown (OID=9)", ""]);
+    }
+
+    #[test]
+    fn changes_of_indexes_name_column_and_kind() {
+        let detail = |change: TableChange| {
+            let (database, name) = ("public".to_owned(), "t".to_owned());
+            let ddl = Ddl::AlterTable { database, name, change };
+            Description::of_change(&catalog(), &ddl).detail.unwrap()
+        };
+        let index = Index { name: "i".to_owned(), options: IndexOptions::Inverted };
+        let column = "c".to_owned();
+        let set = TableChange::SetIndex { column: column.clone(), index, if_not_exists: false };
+        assert_eq!(detail(set), "ALTER COLUMN c SET INVERTED INDEX i");
+        let dropped = TableChange::DropIndex { column, kind: IndexKind::Skipping };
+        assert_eq!(detail(dropped), "ALTER COLUMN c UNSET SKIPPING INDEX");
     }
 
     #[test]

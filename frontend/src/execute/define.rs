@@ -1,18 +1,27 @@
 //! DDL: turns statements about databases and tables into changes for meta.
 
+use std::sync::Arc;
+
 use partita_proto::access::{Action, Permit};
+use partita_proto::catalog::{Catalog, Table};
 use partita_proto::schema::Semantic;
 use partita_proto::service::{Ddl, TableChange};
 use partita_proto::value::Value;
 use partita_sql::Notice;
+use partita_sql::index_statement::FoundIndex;
 use partita_sql::statement::{
-    AlterDatabase, AlterTable, CreateDatabase, CreateTable, DropDatabase, DropTable, TableName,
+    AlterDatabase, AlterTable, CreateDatabase, CreateIndex, CreateTable, DropDatabase, DropIndex,
+    DropTable, TableName,
 };
 
 use crate::error::SqlError;
+use crate::information::{has_key, key_name};
 use crate::ingest::expression::{DefaultValue, Generated};
 use crate::output::Output;
 use crate::session::Session;
+
+/// SQLSTATE of an object that another one needs.
+const DEPENDENT_OBJECTS: &str = "2BP01";
 
 impl Session {
     pub(super) async fn create_database(
@@ -162,6 +171,47 @@ impl Session {
         Ok(Output::done_with("DROP TABLE", notices))
     }
 
+    pub(super) async fn create_index(
+        &self,
+        create: &CreateIndex,
+        permit: &Permit,
+    ) -> Result<Output, SqlError> {
+        self.check_covered(&create.table, Action::Own, permit)?;
+        let table = self.table(&create.table)?;
+        let (change, notices) = create.to_change(&table)?;
+        if let Some(change) = change {
+            let (database, name) = (table.database.clone(), table.name.clone());
+            let ddl = Ddl::AlterTable { database, name, change };
+            self.frontend().change(permit, ddl).await?;
+        }
+        Ok(Output::done_with("CREATE INDEX", notices))
+    }
+
+    pub(super) async fn drop_index(
+        &self,
+        drop: &DropIndex,
+        permit: &Permit,
+    ) -> Result<Output, SqlError> {
+        let catalog = self.catalog();
+        let session_database = self.database();
+        // An index that was not checked does not exist, as in `check_covered`.
+        let index = drop.find(&catalog, &session_database)?;
+        let index = index.filter(|index| permit.covers(index.table.id, Action::Own));
+        let Some(FoundIndex { table, column, kind }) = index else {
+            if let Some(table) = table_with_key(&catalog, drop, &session_database) {
+                return Err(of_key(&drop.name, table));
+            }
+            return match drop.if_exists {
+                true => Ok(not_there(false, "DROP INDEX", &format!("index \"{}\"", drop.name))),
+                false => Err(drop.undefined()),
+            };
+        };
+        let change = TableChange::DropIndex { column, kind };
+        let (database, name) = (table.database.clone(), table.name.clone());
+        self.frontend().change(permit, Ddl::AlterTable { database, name, change }).await?;
+        Ok(Output::done("DROP INDEX"))
+    }
+
     pub(super) async fn truncate(
         &self,
         tables: &[TableName],
@@ -196,6 +246,29 @@ impl Session {
     fn named(&self, table: &TableName) -> (String, String) {
         (table.database_or(&self.database()).to_owned(), table.name.clone())
     }
+}
+
+/// The table whose key has the name that a DROP INDEX gives.
+fn table_with_key<'a>(
+    catalog: &'a Catalog,
+    drop: &DropIndex,
+    session_database: &str,
+) -> Option<&'a Arc<Table>> {
+    let database = drop.database.as_deref().unwrap_or(session_database);
+    let database = drop.table.as_ref().map_or(database, |name| name.database_or(database));
+    let mut tables = catalog.tables.get(database)?.values();
+    tables.find(|table| {
+        let is_meant = drop.table.as_ref().is_none_or(|name| name.name == table.name);
+        is_meant && has_key(table) && key_name(table) == drop.name
+    })
+}
+
+fn of_key(name: &str, table: &Table) -> SqlError {
+    let message = format!(
+        "cannot drop index {name} because constraint {name} on table {} requires it",
+        table.name
+    );
+    SqlError::new(DEPENDENT_OBJECTS, message)
 }
 
 fn skipping(object: &str, state: &str) -> Notice {

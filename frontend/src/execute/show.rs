@@ -8,6 +8,7 @@ use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
 use partita_proto::load::LoadRequest;
 use partita_proto::schema::{Column, Semantic};
+use partita_sql::index_statement::index_options_sql;
 use partita_sql::show::{create_table_sql, create_table_sql_unplaced};
 use partita_sql::statement::{Show, TableName};
 
@@ -16,7 +17,7 @@ use crate::bound_text::bound_text;
 use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::SqlError;
 use crate::hotspot::shown::explain_hotspot;
-use crate::information::semantic;
+use crate::information::{has_key, key_name, semantic};
 use crate::output::Output;
 use crate::privileges::sees_all;
 use crate::session::Session;
@@ -58,6 +59,10 @@ impl Session {
                 };
                 let rows: Vec<_> = table.schema.columns.iter().map(row).collect();
                 Output::text(&["Field", "Type", "Null", "Key", "Default"], &rows)
+            }
+            Show::Indexes(name) => {
+                let table = self.table(name)?;
+                Output::text(&INDEX_COLUMNS, &index_rows(&table))
             }
             Show::Partitions(name) => self.show_partitions(name, permit),
             Show::TagKeys(table) => {
@@ -189,6 +194,41 @@ impl Session {
 fn one_column(heading: &str, names: Vec<String>) -> Result<Output, SqlError> {
     let rows: Vec<_> = names.into_iter().map(|name| vec![Some(name)]).collect();
     Output::text(&[heading], &rows)
+}
+
+/// Columns of SHOW INDEX, with MySQL's names.
+const INDEX_COLUMNS: [&str; 7] =
+    ["Table", "Non_unique", "Key_name", "Seq_in_index", "Column_name", "Index_type", "Options"];
+
+/// The columns of a table's key, if it is unique, then the indexes in the order of their columns.
+fn index_rows(table: &Table) -> Vec<Vec<Option<String>>> {
+    let row = |is_unique: bool, name: &str, position: usize, column: &Column, kind: &str| {
+        vec![
+            Some(table.name.clone()),
+            Some((if is_unique { "0" } else { "1" }).to_owned()),
+            Some(name.to_owned()),
+            Some(position.to_string()),
+            Some(column.name.clone()),
+            Some(kind.to_owned()),
+        ]
+    };
+    let mut rows = Vec::new();
+    let key_columns = table.schema.key_columns().filter(|_| has_key(table));
+    for (position, column) in (1..).zip(key_columns) {
+        let mut cells = row(true, &key_name(table), position, column, "key");
+        cells.push(None);
+        rows.push(cells);
+    }
+    for column in &table.schema.columns {
+        for index in &column.indexes {
+            let kind = index.options.kind().method();
+            let mut cells = row(false, &index.name, 1, column, kind);
+            let options = index_options_sql(index, &index.name);
+            cells.push(Some(options.trim_start().to_owned()).filter(|text| !text.is_empty()));
+            rows.push(cells);
+        }
+    }
+    rows
 }
 
 fn yes_or_no(yes: bool) -> String {

@@ -28,7 +28,8 @@ fn soup() -> impl Strategy<Value = String> {
         BEGIN ROLLBACK CAST now() $1 $0 $99999999999999999999 E'\\' U&'x X'0 'a' 'a ''' \"a\" \"a `b` ` \
         ( ) , ; : :: . .. = < > - -- /* */ + * 1 -1 1.5 1e5 1e 0x1 99999999999999999999 'ü' ü \\ \n \
         $$ $a$ [ ] UNSIGNED DECIMAL(3,2) COMMENT ENGINE = 'ttl' '7d' ADMIN flush_table('t') USE \
-        ROLE USER GRANT REVOKE OPTION OWNER OWNED PASSWORD VALID UNTIL TOKEN READ WRITE EXPIRES CLUSTER PUBLIC";
+        ROLE USER GRANT REVOKE OPTION OWNER OWNED PASSWORD VALID UNTIL TOKEN READ WRITE EXPIRES CLUSTER PUBLIC \
+        INVERTED SKIPPING FULLTEXT USING inverted MODIFY UNSET granularity 'bloom' analyzer @@";
     let words: Vec<_> = words.split(' ').filter(|word| !word.is_empty()).collect();
     let glue = prop::sample::select(vec![" ", "", " ", "\n"]);
     prop::collection::vec((prop::sample::select(words), glue), 0..30)
@@ -56,6 +57,9 @@ fn try_all(sql: &str) {
             }
             Statement::AlterTable(alter) => {
                 drop(alter.to_changes(&TABLE));
+            }
+            Statement::CreateIndex(create) => {
+                drop(create.to_change(&TABLE));
             }
             Statement::Execute(execute) => {
                 for parameter in &execute.parameters {
@@ -91,6 +95,7 @@ proptest! {
         try_all(&format!("CREATE TABLE t (k INT PRIMARY KEY, ts TIMESTAMP {clause}"));
         try_all(&format!("CREATE TABLE t (k INT PRIMARY KEY) {clause}"));
         try_all(&format!("ALTER TABLE t {clause}"));
+        try_all(&format!("CREATE INDEX i ON t {clause}"));
         try_all(&format!("COPY t FROM STDIN {clause}"));
     }
 

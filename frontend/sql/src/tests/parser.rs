@@ -52,6 +52,8 @@ fn every_statement_has_its_tag() {
         ("ALTER DATABASE d UNSET 'ttl'", "ALTER DATABASE"),
         ("DROP SCHEMA IF EXISTS d CASCADE", "DROP DATABASE"),
         ("DROP TABLE IF EXISTS a, b.c", "DROP TABLE"),
+        ("CREATE INDEX i ON t USING inverted (a)", "CREATE INDEX"),
+        ("DROP INDEX IF EXISTS i", "DROP INDEX"),
         ("TRUNCATE TABLE t", "TRUNCATE TABLE"),
         ("TRUNCATE t", "TRUNCATE TABLE"),
         ("USE d", "USE"),
@@ -109,7 +111,8 @@ fn what_is_not_done_is_refused_by_name() {
         ("LISTEN x", "LISTEN"),
         ("VACUUM", "VACUUM"),
         ("CREATE VIEW v AS SELECT 1", "CREATE VIEW"),
-        ("CREATE INDEX i ON t (a)", "CREATE INDEX"),
+        ("CREATE INDEX i ON t (a)", "CREATE INDEX without USING"),
+        ("ALTER INDEX i RENAME TO j", "ALTER INDEX"),
         ("CREATE EXTERNAL TABLE t (a INT) STORED AS CSV LOCATION '/etc'", "CREATE EXTERNAL TABLE"),
         ("CREATE TEMPORARY TABLE t (a INT)", "CREATE TEMPORARY TABLE"),
         ("CREATE OR REPLACE TABLE t (a INT)", "CREATE OR REPLACE"),
@@ -239,6 +242,9 @@ fn show_shows_many_things() {
             Show::Columns(TableName { database: d(), name: "t".into() }),
         ),
         ("SHOW PARTITIONS FROM t", Show::Partitions(t())),
+        ("SHOW INDEX FROM t", Show::Indexes(t())),
+        ("SHOW INDEXES IN t", Show::Indexes(t())),
+        ("SHOW KEYS FROM t FROM d", Show::Indexes(TableName { database: d(), name: "t".into() })),
         ("SHOW TAG KEYS FROM t", Show::TagKeys(Some(t()))),
         ("SHOW FIELD KEYS", Show::FieldKeys(None)),
         ("SHOW MEASUREMENTS ON d", Show::Measurements { database: d() }),
@@ -342,6 +348,8 @@ fn alter_table_takes_several_changes() {
     refused("ALTER TABLE t ADD CONSTRAINT x UNIQUE (a)", "0A000", "ADD CONSTRAINT");
     refused("ALTER TABLE t ALTER COLUMN a TYPE INT", "0A000", "TYPE");
     refused("ALTER TABLE t MODIFY COLUMN a BIGINT", "0A000", "type");
+    refused("ALTER TABLE t ADD INDEX (a)", "0A000", "ADD INDEX");
+    refused("ALTER TABLE t DROP INDEX a", "0A000", "DROP INDEX");
     refused("ALTER TABLE t SET ('frob' = 1)", "22023", "'frob'");
     refused("ALTER TABLE t SET ('partitions' = 4)", "0A000", "'partitions'");
     refused("ALTER TABLE t SET ('hash_buckets' = 0)", "22023", "number of buckets");

@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use partita_proto::id::{BOOTSTRAP_ROLE, ColumnId, SchemaVersion};
+use partita_proto::index::{
+    Analyzer, Backend, Blooms, Fulltext, GRANULARITY_MAX, Index, IndexKind, IndexOptions,
+    default_name,
+};
 use partita_proto::key::KeyCodec;
 use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
@@ -75,6 +79,38 @@ fn values(of: ColumnType) -> BoxedStrategy<Value> {
     }
 }
 
+fn blooms() -> impl Strategy<Value = Blooms> {
+    let some = (1_u32..=GRANULARITY_MAX, 1_u32..=500_000)
+        .prop_map(|(granularity, false_positives_ppm)| Blooms { granularity, false_positives_ppm });
+    prop_oneof![Just(Blooms::default()), some]
+}
+
+fn index_options(kind: IndexKind) -> BoxedStrategy<IndexOptions> {
+    match kind {
+        IndexKind::Inverted => Just(IndexOptions::Inverted).boxed(),
+        IndexKind::Skipping => blooms().prop_map(IndexOptions::Skipping).boxed(),
+        IndexKind::Fulltext => {
+            let analyzers = prop::sample::select(vec![Analyzer::English, Analyzer::Chinese]);
+            let backends = prop_oneof![Just(Backend::Inverted), blooms().prop_map(Backend::Bloom)];
+            (analyzers, any::<bool>(), backends)
+                .prop_map(|(analyzer, case_sensitive, backend)| {
+                    IndexOptions::Fulltext(Fulltext { analyzer, case_sensitive, backend })
+                })
+                .boxed()
+        }
+    }
+}
+
+/// Indexes for a column of a type, without names.
+fn indexes(of: ColumnType) -> impl Strategy<Value = Vec<IndexOptions>> {
+    let kinds = IndexKind::ALL
+        .into_iter()
+        .filter(|kind| *kind != IndexKind::Fulltext || of == ColumnType::String)
+        .map(|kind| prop::option::weighted(0.2, index_options(kind)))
+        .collect::<Vec<_>>();
+    kinds.prop_map(|options| options.into_iter().flatten().collect())
+}
+
 fn columns() -> impl Strategy<Value = Vec<Column>> {
     let name = prop_oneof![
         "[a-z][a-z0-9_]{0,5}",
@@ -91,14 +127,23 @@ fn columns() -> impl Strategy<Value = Vec<Column>> {
         let length = length.filter(|_| of == ColumnType::String);
         let default =
             if has_default { values(of).prop_map(Some).boxed() } else { Just(None).boxed() };
-        (Just((name, of, length, nullable, comment)), default)
+        (Just((name, of, length, nullable, comment)), default, indexes(of))
     });
     prop::collection::vec(column, 1..8).prop_map(|drafts| {
         let mut columns: Vec<Column> = Vec::new();
-        for ((name, column_type, length, nullable, comment), default) in drafts {
+        for ((name, column_type, length, nullable, comment), default, indexes) in drafts {
             if name.starts_with("__") || columns.iter().any(|column| column.name == name) {
                 continue;
             }
+            // Every other index has no name yet.
+            let named = |(position, options): (usize, IndexOptions)| Index {
+                name: match position % 2 {
+                    0 => String::new(),
+                    _ => format!("of \"{name}\" {position}"),
+                },
+                options,
+            };
+            let indexes = indexes.into_iter().enumerate().map(named).collect();
             columns.push(Column {
                 id: ColumnId(u32::try_from(columns.len()).unwrap()),
                 storage_name: name.clone(),
@@ -110,6 +155,7 @@ fn columns() -> impl Strategy<Value = Vec<Column>> {
                 generated: None,
                 missing: None,
                 length,
+                indexes,
                 comment,
             });
         }
@@ -121,8 +167,11 @@ fn options() -> impl Strategy<Value = TableOptions> {
     let time = || prop::option::of((1_u64..1 << 40).prop_map(Duration::from_millis));
     let replicas = prop::option::of(1_u32..=9);
     let comment = prop::option::of("[a-z' ]{1,9}");
-    (any::<bool>(), any::<bool>(), time(), time(), comment, replicas, partitioning()).prop_map(
-        |(append_mode, non_null, ttl, time_window, comment, replication_factor, partitioning)| {
+    let rules = prop::collection::btree_set("A[0-9]{2}", 0..3);
+    let flags = (any::<bool>(), any::<bool>());
+    (flags, time(), time(), comment, replicas, partitioning(), rules).prop_map(
+        |(flags, ttl, time_window, comment, replication_factor, partitioning, rules)| {
+            let (append_mode, non_null) = flags;
             TableOptions {
                 append_mode,
                 merge_mode: if non_null && !append_mode {
@@ -135,6 +184,7 @@ fn options() -> impl Strategy<Value = TableOptions> {
                 comment,
                 replication_factor,
                 partitioning,
+                advice_off: rules.into_iter().collect(),
             }
         },
     )
@@ -240,7 +290,12 @@ fn sorted(mut points: Vec<Value>) -> Vec<Value> {
 fn tables() -> impl Strategy<Value = NewTable> {
     let name = prop_oneof!["[a-z]{1,6}", "[A-Z \"'.]{1,6}"];
     (schemas(), name, 0..4_u8, 1..9_u16, any::<bool>()).prop_flat_map(
-        |(schema, name, scheme, partitions, moved)| {
+        |(mut schema, name, scheme, partitions, moved)| {
+            for column in &mut schema.columns {
+                for index in column.indexes.iter_mut().filter(|index| index.name.is_empty()) {
+                    index.name = default_name(&name, &column.name, index.options.kind());
+                }
+            }
             let first = schema.key_columns().next().map(|column| column.column_type);
             let points = match first {
                 Some(of) => prop::collection::vec(values(of), 0..4).boxed(),
