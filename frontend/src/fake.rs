@@ -37,9 +37,9 @@ use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::route::{PartitionMap, Route};
 use partita_proto::schema::{MergeMode, Semantic, TableSchema};
 use partita_proto::service::{
-    AdminOrder, CheckedDdl, DataNodes, DataService, Ddl, FragmentRequest, FragmentService, IndexUse,
-    MetaService, NamedObject, NewTable, PartitionSpec, ReplicaStatus, RequestId, ScanReply,
-    ScanRequest, ScanStats, TableChange, WriteKind, WriteReply, WriteRequest,
+    AdminOrder, CheckedDdl, DataNodes, DataService, Ddl, FragmentRequest, FragmentService,
+    IndexUse, MetaService, NamedObject, NewTable, PartitionSpec, ReplicaStatus, RequestId,
+    ScanReply, ScanRequest, ScanStats, TableChange, WriteKind, WriteReply, WriteRequest,
 };
 use partita_worker::{MEMORY_BYTES, Worker};
 use tokio::runtime::Handle;

@@ -24,7 +24,7 @@ use super::arguments::{ViewerContext, bool, number, string, text};
 use super::objects::{Object, Objects, attribute, key_columns};
 use super::privileges;
 use super::roles::role_by_oid;
-use super::tables::index_definition;
+use super::tables::{index_definition, key_definition};
 use crate::types;
 
 /// The context of a call.
@@ -329,11 +329,21 @@ fn table_is_visible(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Resu
 }
 
 fn indexdef(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
-    let Some(Object::Key(table)) = context.object(values, 0) else { return Ok(text(None)) };
     // The second argument selects one column; 0 means all.
     let column = number(values, 1).unwrap_or(0);
+    let table = match context.object(values, 0) {
+        Some(Object::Key(table)) => table,
+        Some(Object::Index { table, column: name, index }) => {
+            return Ok(text(match column {
+                0 => Some(index_definition(&table, &name, &index)),
+                1 => Some(name),
+                _ => None,
+            }));
+        }
+        Some(Object::Table(_) | Object::Fixed(_)) | None => return Ok(text(None)),
+    };
     if column == 0 {
-        return Ok(text(Some(index_definition(&table))));
+        return Ok(text(Some(key_definition(&table))));
     }
     let mut columns = table.schema.key_columns().enumerate();
     let key_column = columns.find(|(position, _)| attribute(*position) == column);

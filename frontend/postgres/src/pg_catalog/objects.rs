@@ -1,7 +1,8 @@
 //! The objects that `pg_catalog` lists, and their ids.
 //!
 //! An object id is derived from an id that meta assigned (to a table, to a database), so it is the same in every
-//! connection and after a restart. Ids below 16384 are PostgreSQL's own.
+//! connection and after a restart. Ids below 16384 are PostgreSQL's own. Meta assigns no ids to indexes: theirs are
+//! hashes, in the upper half of the positive numbers.
 
 use std::sync::{Arc, Weak};
 
@@ -9,6 +10,7 @@ use arrow::datatypes::DataType;
 use partita_frontend::Frontend;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
+use partita_proto::index::{Index, IndexKind};
 use partita_proto::schema::Column;
 
 /// The first object id that PostgreSQL assigns to user objects.
@@ -26,8 +28,14 @@ pub(super) const PUBLIC: i32 = 2_200;
 pub(super) const BOOTSTRAP: i32 = 10;
 /// PostgreSQL's id of `pg_class`.
 pub(super) const PG_CLASS: i32 = 1_259;
-/// PostgreSQL's id of the access method of indexes.
+/// PostgreSQL's id of the access method of tables.
+pub(super) const HEAP: i32 = 2;
+/// PostgreSQL's id of the access method of keys.
 pub(super) const BTREE: i32 = 403;
+/// First object id of the access methods that PostgreSQL does not have.
+const FIRST_METHOD: i32 = 13_500;
+/// Lowest object id of an index.
+const FIRST_INDEX: u32 = 1 << 30;
 
 /// PostgreSQL's ids of its own tables, as far as clients compare with them.
 const KNOWN: &[(&str, i32)] = &[
@@ -84,6 +92,54 @@ pub(super) fn table_oid(table: &Table) -> i32 {
 /// The object id of a table's key: of its index and its constraint.
 pub(super) fn key_oid(table: &Table) -> i32 {
     numbered(u64::from(table.id.0), 1)
+}
+
+/// The object id of an index, which is the same until the column or the index is dropped.
+fn index_oid(table: &Table, column: &Column, kind: IndexKind) -> i32 {
+    let parts = [u64::from(table.id.0), u64::from(column.id.0), u64::from(number_of(kind))];
+    // A multiplier with well-mixed bits, as in Fibonacci hashing.
+    let mix = |hash: u64, part: u64| {
+        let mixed = (hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ (mixed >> 32)
+    };
+    let hash = parts.into_iter().fold(0, mix);
+    let offset = u32::try_from(hash % u64::from(FIRST_INDEX)).unwrap_or_default();
+    i32::try_from(FIRST_INDEX + offset).unwrap_or(i32::MAX)
+}
+
+/// The object id of the access method of a kind of index.
+pub(super) fn method_oid(kind: IndexKind) -> i32 {
+    FIRST_METHOD + i32::from(number_of(kind))
+}
+
+fn number_of(kind: IndexKind) -> u8 {
+    match kind {
+        IndexKind::Inverted => 1,
+        IndexKind::Skipping => 2,
+        IndexKind::Fulltext => 3,
+    }
+}
+
+/// A declared index with the column that it covers.
+pub(super) struct Indexed<'a> {
+    /// Position of the column in the table, from 0.
+    pub(super) position: usize,
+    pub(super) column: &'a Column,
+    pub(super) index: &'a Index,
+}
+
+impl Indexed<'_> {
+    /// The object id of the index.
+    pub(super) fn oid(&self, table: &Table) -> i32 {
+        index_oid(table, self.column, self.index.options.kind())
+    }
+}
+
+/// The declared indexes of a table, in the order of their columns.
+pub(super) fn indexes_of(table: &Table) -> impl Iterator<Item = Indexed<'_>> {
+    table.schema.columns.iter().enumerate().flat_map(|(position, column)| {
+        column.indexes.iter().map(move |index| Indexed { position, column, index })
+    })
 }
 
 /// The object id of a database.
@@ -176,6 +232,10 @@ impl Objects {
             if key_oid(table) == oid && has_key(table) {
                 return Some(Object::Key(Arc::clone(table)));
             }
+            if let Some(indexed) = indexes_of(table).find(|indexed| indexed.oid(table) == oid) {
+                let (column, index) = (indexed.column.name.clone(), indexed.index.clone());
+                return Some(Object::Index { table: Arc::clone(table), column, index });
+            }
         }
         self.fixed.iter().find(|fixed| fixed.oid == oid).map(|fixed| Object::Fixed(fixed.schema))
     }
@@ -197,6 +257,9 @@ impl Objects {
             if has_key(table) && key_name(table) == *name {
                 return Some(key_oid(table));
             }
+            if let Some(indexed) = indexes_of(table).find(|indexed| indexed.index.name == *name) {
+                return Some(indexed.oid(table));
+            }
         }
         // As in PostgreSQL, its own tables are found without their schema.
         let bare = parts.len() == 1;
@@ -212,6 +275,12 @@ impl Objects {
 pub(super) enum Object {
     Table(Arc<Table>),
     Key(Arc<Table>),
+    /// An index with the name of its column.
+    Index {
+        table: Arc<Table>,
+        column: String,
+        index: Index,
+    },
     Fixed(&'static str),
 }
 
@@ -219,7 +288,7 @@ impl Object {
     /// The schema that contains it.
     pub(super) fn schema(&self) -> &str {
         match self {
-            Self::Table(table) | Self::Key(table) => &table.database,
+            Self::Table(table) | Self::Key(table) | Self::Index { table, .. } => &table.database,
             Self::Fixed(schema) => schema,
         }
     }
@@ -227,6 +296,13 @@ impl Object {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use partita_frontend::sql::statement::Statement;
+    use partita_proto::id::{Epoch, PartitionId, TableId};
+    use partita_proto::key::KeyCodec;
+    use partita_proto::route::PartitionMap;
+
     use super::*;
 
     #[test]
@@ -240,5 +316,72 @@ mod tests {
         }
         // Roles whose ids are too large for one share the last.
         assert_eq!(role_oid(RoleId(u32::MAX)), i32::MAX);
+    }
+
+    fn table(id: u32, sql: &str) -> Arc<Table> {
+        let mut statements = partita_frontend::sql::parse(sql).unwrap();
+        let Some(Statement::CreateTable(create)) = statements.pop() else { panic!("{sql}") };
+        let (new, _) = create.to_new_table("public").unwrap();
+        let codec = KeyCodec::new(&new.schema, &new.placement).unwrap();
+        let ids = (1..).map(PartitionId);
+        let partitions = PartitionMap::from_cuts(&codec, &new.cuts, ids, Epoch(1)).unwrap();
+        Arc::new(Table {
+            id: TableId(id),
+            database: new.database,
+            name: new.name,
+            schema: Arc::new(new.schema),
+            placement: new.placement,
+            partitions: Arc::new(partitions),
+            former: None,
+            succeeded_by: None,
+            owner: BOOTSTRAP_ROLE,
+        })
+    }
+
+    #[test]
+    fn indexes_are_found_by_id_and_by_name() {
+        let logs = table(
+            7,
+            "CREATE TABLE logs (k INT PRIMARY KEY, a STRING INVERTED INDEX SKIPPING INDEX, b STRING FULLTEXT INDEX)",
+        );
+        let tables = BTreeMap::from([("logs".to_owned(), Arc::clone(&logs))]);
+        let tables = BTreeMap::from([("public".to_owned(), tables)]);
+        let catalog = Catalog { tables, ..Catalog::default() };
+        let objects =
+            Objects { frontend: Weak::new(), fixed: Vec::new(), fixed_schemas: Vec::new() };
+        let expected =
+            [("a", "logs_a_inverted"), ("a", "logs_a_skipping"), ("b", "logs_b_fulltext")];
+        assert_eq!(indexes_of(&logs).count(), expected.len());
+        for (indexed, (column_name, name)) in indexes_of(&logs).zip(expected) {
+            let oid = indexed.oid(&logs);
+            assert_eq!(objects.relation(&catalog, name, "public"), Some(oid));
+            let Some(Object::Index { column, index, .. }) = objects.find(&catalog, oid) else {
+                panic!("{name}")
+            };
+            assert_eq!((column.as_str(), index.name.as_str()), (column_name, name));
+        }
+        assert_eq!(objects.relation(&catalog, "logs_k_inverted", "public"), None);
+    }
+
+    #[test]
+    fn ids_of_indexes_are_stable_and_differ_from_all_others() {
+        let columns: Vec<String> =
+            (0..100).map(|n| format!("c{n} STRING INVERTED INDEX")).collect();
+        let sql = format!("CREATE TABLE t (k INT PRIMARY KEY, {})", columns.join(", "));
+        let mut oids = BTreeSet::new();
+        for id in 1..=20 {
+            let table = table(id, &sql);
+            for indexed in indexes_of(&table) {
+                let oid = indexed.oid(&table);
+                assert!(oid >= 1 << 30, "{oid}");
+                oids.insert(oid);
+            }
+            assert!(!oids.contains(&table_oid(&table)));
+        }
+        assert_eq!(oids.len(), 2_000);
+        let again = table(1, &sql);
+        assert!(indexes_of(&again).all(|indexed| oids.contains(&indexed.oid(&again))));
+        let methods: BTreeSet<i32> = IndexKind::ALL.into_iter().map(method_oid).collect();
+        assert_eq!(methods, BTreeSet::from([13_501, 13_502, 13_503]));
     }
 }

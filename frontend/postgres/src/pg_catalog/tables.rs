@@ -6,15 +6,18 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use partita_frontend::access::viewer::Viewer;
 use partita_frontend::privileges::{database_acl, sees_all, shown_role_name, table_acl};
+use partita_frontend::sql::identifier::quote;
+use partita_frontend::sql::index_statement::index_options_sql;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
+use partita_proto::index::{Index, IndexKind};
 use partita_proto::schema::TextLength;
 
 use super::cells::Kind::{Bool, Char, Float4, Int2, Int2s, Int4, Oid, Oids, Text, Texts};
 use super::cells::{Cell, Columns, ComputedTable, Row};
 use super::objects::{
-    BTREE, Objects, PG_CATALOG, PG_CLASS, attribute, database_oid, has_key, key_attributes,
-    key_columns, key_name, key_oid, role_oid, table_oid,
+    BTREE, HEAP, Objects, PG_CATALOG, PG_CLASS, attribute, database_oid, has_key, indexes_of,
+    key_attributes, key_columns, key_name, key_oid, method_oid, role_oid, table_oid,
 };
 use super::roles;
 use crate::types;
@@ -184,6 +187,8 @@ const PG_INDEXES: Columns = &[
     ("indexdef", Text),
 ];
 
+const PG_AM: Columns = &[("oid", Oid), ("amname", Text), ("amhandler", Text), ("amtype", Char)];
+
 const PG_EXTENSION: Columns = &[
     ("oid", Oid),
     ("extname", Text),
@@ -223,6 +228,7 @@ pub(super) fn all(objects: &Arc<Objects>) -> BTreeMap<&'static str, Arc<Computed
         ("pg_tables", table(PG_TABLES, tables)),
         ("pg_extension", table(PG_EXTENSION, |_, _| Vec::new())),
         ("pg_indexes", table(PG_INDEXES, index_definitions)),
+        ("pg_am", table(PG_AM, |_, _| access_methods())),
     ])
 }
 
@@ -260,6 +266,8 @@ struct Class<'a> {
     name: String,
     schema: i32,
     kind: &'a str,
+    /// Object id of the access method; 0 for none.
+    method: i32,
     columns: usize,
     indexed: bool,
     tuples: f32,
@@ -268,7 +276,7 @@ struct Class<'a> {
 }
 
 fn class(relation: Class<'_>) -> Row {
-    let Class { oid, name, schema, kind, columns, indexed, tuples, owner, acl } = relation;
+    let Class { oid, name, schema, kind, method, columns, indexed, tuples, owner, acl } = relation;
     vec![
         ("oid", oid.into()),
         ("relname", name.into()),
@@ -276,16 +284,7 @@ fn class(relation: Class<'_>) -> Row {
         ("reltype", 0.into()),
         ("reloftype", 0.into()),
         ("relowner", role_oid(owner).into()),
-        // PostgreSQL's heap, for tables.
-        (
-            "relam",
-            match kind {
-                "i" => BTREE,
-                "r" => 2,
-                _ => 0,
-            }
-            .into(),
-        ),
+        ("relam", method.into()),
         ("relfilenode", oid.into()),
         ("reltablespace", 0.into()),
         ("relpages", 0.into()),
@@ -318,7 +317,7 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
     let catalog = viewer.catalog();
     let frontend = objects.frontend();
     let mut rows = Vec::new();
-    // Stored tables, each with the index of its key.
+    // Stored tables, each with the index of its key and those of its columns.
     for table in stored(&catalog) {
         let schema = objects.schema_oid(&catalog, &table.database);
         let columns = table.schema.columns.len();
@@ -332,26 +331,34 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
             name: table.name.clone(),
             schema,
             kind: "r",
+            method: HEAP,
             columns,
-            indexed: has_key(table),
+            indexed: is_indexed(table),
             tuples,
             owner: table.owner,
             acl: table_acl(viewer, table),
         };
         rows.push(class(relation));
-        if has_key(table) {
-            let index = Class {
-                oid: key_oid(table),
-                name: key_name(table),
+        let index = |oid: i32, name: String, method: i32, columns: usize| {
+            class(Class {
+                oid,
+                name,
                 schema,
                 kind: "i",
-                columns: table.schema.key.len(),
+                method,
+                columns,
                 indexed: false,
                 tuples,
                 owner: table.owner,
                 acl: None,
-            };
-            rows.push(class(index));
+            })
+        };
+        if has_key(table) {
+            rows.push(index(key_oid(table), key_name(table), BTREE, table.schema.key.len()));
+        }
+        for indexed in indexes_of(table) {
+            let method = method_oid(indexed.index.options.kind());
+            rows.push(index(indexed.oid(table), indexed.index.name.clone(), method, 1));
         }
     }
     // Tables that are computed, which are views outside of `pg_catalog`.
@@ -363,6 +370,7 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
             name: fixed.name.clone(),
             schema,
             kind,
+            method: if kind == "r" { HEAP } else { 0 },
             columns: fixed.columns.len(),
             indexed: false,
             tuples: NOT_COUNTED,
@@ -372,6 +380,11 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
         rows.push(class(relation));
     }
     rows
+}
+
+/// Returns true if a table has any index that `pg_index` lists.
+fn is_indexed(table: &Table) -> bool {
+    has_key(table) || indexes_of(table).next().is_some()
 }
 
 /// A column of a relation.
@@ -426,7 +439,7 @@ impl Attribute<'_> {
 fn attributes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
     let catalog = viewer.catalog();
     let mut rows = Vec::new();
-    // The columns of stored tables, and those of their keys' indexes.
+    // The columns of stored tables, and those of their indexes.
     for table in stored(&catalog) {
         for (position, column) in table.schema.columns.iter().enumerate() {
             let attribute = Attribute {
@@ -441,12 +454,15 @@ fn attributes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
             };
             rows.push(attribute.row());
         }
-        for (position, column) in table.schema.key_columns().enumerate().filter(|_| has_key(table))
-        {
+        let key_columns = table.schema.key_columns().enumerate().filter(|_| has_key(table));
+        let of_key =
+            key_columns.map(|(position, column)| (key_oid(table), attribute(position), column));
+        let of_indexes = indexes_of(table).map(|indexed| (indexed.oid(table), 1, indexed.column));
+        for (relation, number, column) in of_key.chain(of_indexes) {
             let attribute = Attribute {
-                relation: key_oid(table),
+                relation,
                 name: &column.name,
-                number: attribute(position),
+                number,
                 data_type: &column.column_type.arrow(),
                 length: column.length,
                 nullable: true,
@@ -525,19 +541,17 @@ fn constraints(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
 
 fn indexes(_: &Objects, viewer: &Viewer) -> Vec<Row> {
     let catalog = viewer.catalog();
-    // A key is a unique index over its columns, in order.
-    let row = |table: &Arc<Table>| -> Row {
-        let columns = key_attributes(table);
+    let row = |oid: i32, table: &Arc<Table>, columns: Vec<i32>, is_key: bool| -> Row {
         let count = i32::try_from(columns.len()).unwrap_or(i32::MAX);
         let zeros = vec![0; columns.len()];
         vec![
-            ("indexrelid", key_oid(table).into()),
+            ("indexrelid", oid.into()),
             ("indrelid", table_oid(table).into()),
             ("indnatts", count.into()),
             ("indnkeyatts", count.into()),
-            ("indisunique", true.into()),
+            ("indisunique", is_key.into()),
             ("indnullsnotdistinct", false.into()),
-            ("indisprimary", true.into()),
+            ("indisprimary", is_key.into()),
             ("indisexclusion", false.into()),
             ("indimmediate", true.into()),
             ("indisclustered", false.into()),
@@ -552,7 +566,43 @@ fn indexes(_: &Objects, viewer: &Viewer) -> Vec<Row> {
             ("indoption", zeros.into()),
         ]
     };
-    stored(&catalog).filter(|table| has_key(table)).map(row).collect()
+    let mut rows = Vec::new();
+    for table in stored(&catalog) {
+        // A key is a unique index over its columns, in order.
+        if has_key(table) {
+            rows.push(row(key_oid(table), table, key_attributes(table), true));
+        }
+        rows.extend(indexes_of(table).map(|indexed| {
+            row(indexed.oid(table), table, vec![attribute(indexed.position)], false)
+        }));
+    }
+    rows
+}
+
+/// PostgreSQL's access methods, and one for each kind of index.
+fn access_methods() -> Vec<Row> {
+    let row = |oid: i32, name: &str, handler: &str, kind: &str| -> Row {
+        vec![
+            ("oid", oid.into()),
+            ("amname", name.into()),
+            ("amhandler", handler.into()),
+            ("amtype", kind.into()),
+        ]
+    };
+    let mut rows = vec![row(HEAP, "heap", "heap_tableam_handler", "t")];
+    for (oid, name, handler) in [
+        (BTREE, "btree", "bthandler"),
+        (405, "hash", "hashhandler"),
+        (783, "gist", "gisthandler"),
+        (2_742, "gin", "ginhandler"),
+        (4_000, "spgist", "spghandler"),
+        (3_580, "brin", "brinhandler"),
+    ] {
+        rows.push(row(oid, name, handler, "i"));
+    }
+    // The absence of a function is shown as `-`.
+    rows.extend(IndexKind::ALL.map(|kind| row(method_oid(kind), kind.method(), "-", "i")));
+    rows
 }
 
 fn descriptions(_: &Objects, viewer: &Viewer) -> Vec<Row> {
@@ -607,7 +657,7 @@ fn tables(_: &Objects, viewer: &Viewer) -> Vec<Row> {
             ("schemaname", table.database.as_str().into()),
             ("tablename", table.name.as_str().into()),
             ("tableowner", shown_role_name(viewer, table.owner).into()),
-            ("hasindexes", has_key(table).into()),
+            ("hasindexes", is_indexed(table).into()),
             ("hasrules", false.into()),
             ("hastriggers", false.into()),
             ("rowsecurity", false.into()),
@@ -617,8 +667,7 @@ fn tables(_: &Objects, viewer: &Viewer) -> Vec<Row> {
 }
 
 /// The statement with which PostgreSQL would create the index of a table's key.
-pub(super) fn index_definition(table: &Table) -> String {
-    use partita_frontend::sql::identifier::quote;
+pub(super) fn key_definition(table: &Table) -> String {
     format!(
         "CREATE UNIQUE INDEX {} ON {}.{} USING btree ({})",
         quote(&key_name(table)),
@@ -628,14 +677,37 @@ pub(super) fn index_definition(table: &Table) -> String {
     )
 }
 
+/// The statement that creates an index of a column.
+pub(super) fn index_definition(table: &Table, column: &str, index: &Index) -> String {
+    format!(
+        "CREATE INDEX {} ON {}.{} USING {} ({}){}",
+        quote(&index.name),
+        quote(&table.database),
+        quote(&table.name),
+        index.options.kind().method(),
+        quote(column),
+        index_options_sql(index, &index.name)
+    )
+}
+
 fn index_definitions(_: &Objects, viewer: &Viewer) -> Vec<Row> {
-    let row = |table: &Arc<Table>| -> Row {
+    let row = |table: &Arc<Table>, name: String, definition: String| -> Row {
         vec![
             ("schemaname", table.database.as_str().into()),
             ("tablename", table.name.as_str().into()),
-            ("indexname", key_name(table).into()),
-            ("indexdef", index_definition(table).into()),
+            ("indexname", name.into()),
+            ("indexdef", definition.into()),
         ]
     };
-    stored(&viewer.catalog()).filter(|table| has_key(table)).map(row).collect()
+    let mut rows = Vec::new();
+    for table in stored(&viewer.catalog()) {
+        if has_key(table) {
+            rows.push(row(table, key_name(table), key_definition(table)));
+        }
+        rows.extend(indexes_of(table).map(|indexed| {
+            let definition = index_definition(table, &indexed.column.name, indexed.index);
+            row(table, indexed.index.name.clone(), definition)
+        }));
+    }
+    rows
 }
