@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use partita_proto::id::ColumnId;
 use partita_proto::index::IndexKind;
@@ -28,6 +29,7 @@ impl Partition {
         let version = self.version();
         let mut report = self.measures_of_files(&version).await?.as_ref().clone();
         report.indexes = builds(&version, &report.indexes);
+        report.folded = self.folded.load(Ordering::Relaxed);
         let work = move || {
             let layout = &version.layout;
             let sealed = version.sealed.iter().flat_map(|sealed| &sealed.memtable.runs);

@@ -12,6 +12,7 @@ use std::cell::LazyCell;
 use std::cmp::Ordering;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering as Memory};
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt8Array};
 use arrow::compute::{concat, filter_record_batch, interleave};
@@ -346,6 +347,8 @@ pub(crate) struct Merge {
     cursors: Vec<Cursor>,
     /// Cursors that are not at their end, by next key, then age.
     order: Vec<usize>,
+    /// Counter of older versions that were folded into newer ones.
+    folded: Arc<AtomicU64>,
 }
 
 impl Merge {
@@ -363,8 +366,24 @@ impl Merge {
         let mut order: Vec<usize> = (0..cursors.len()).collect();
         order.sort_by(|a, b| cursors[*a].compare(&cursors[*b]).then(a.cmp(b)));
         let (rows_max, policy) = (BATCH_ROWS, layout.policy);
-        let whole = false;
-        Self { rows_max, schema, policy, covering, whole, fields, op_column, cursors, order }
+        let (whole, folded) = (false, Arc::default());
+        Self {
+            rows_max,
+            schema,
+            policy,
+            covering,
+            whole,
+            fields,
+            op_column,
+            cursors,
+            order,
+            folded,
+        }
+    }
+
+    /// The merge with a counter to which it adds the versions that it folds into newer ones.
+    pub(crate) fn counted(self, folded: &Arc<AtomicU64>) -> Self {
+        Self { folded: Arc::clone(folded), ..self }
     }
 
     /// The next rows; `None` at the end.
@@ -430,6 +449,7 @@ impl Merge {
             let versions: Vec<_> =
                 members.iter().map(|member| self.position(*member, gather)).collect();
             gather.take_folded(self.policy, &versions, &self.fields, self.op_column);
+            self.folded.fetch_add(same as u64, Memory::Relaxed);
             for member in members {
                 self.cursors[member].advance(1);
                 self.insert(member);

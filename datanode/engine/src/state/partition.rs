@@ -65,6 +65,8 @@ pub struct Partition {
     pub(crate) series: Arc<SeriesCache>,
     pub(crate) garbage: Garbage,
     pub(crate) rows_scanned: Arc<AtomicU64>,
+    /// Versions that flush and compaction have folded into newer ones.
+    pub(crate) folded: Arc<AtomicU64>,
     /// Held by the task that changes memtables.
     pub(crate) applying: Mutex<()>,
     version: RwLock<Arc<Version>>,
@@ -176,6 +178,7 @@ impl Partition {
             clock,
             garbage,
             rows_scanned: Arc::default(),
+            folded: Arc::default(),
             applying: Mutex::new(()),
             version: RwLock::new(Arc::new(version)),
             changes: AtomicU64::new(0),
@@ -413,6 +416,7 @@ impl Partition {
             purpose,
             bytes_target: self.options.file_bytes_target,
             lazy: false,
+            folded: &self.folded,
         }
     }
 

@@ -116,6 +116,20 @@ async fn deletes_are_counted_apart_until_they_are_carried_out() {
 }
 
 #[tokio::test]
+async fn versions_that_merges_fold_are_counted() {
+    for (options, folded) in [(last_row(), 4), (last_non_null(), 4), (append(), 0)] {
+        let mut fixture = Fixture::series(options).await;
+        for _ in 0..3 {
+            fixture.put(&ALL, &rows(0..2));
+            fixture.flush().await.unwrap();
+        }
+        assert_eq!(measured(&fixture).await.folded, 0);
+        fixture.partition.compact(true).await.unwrap();
+        assert_eq!(measured(&fixture).await.folded, folded);
+    }
+}
+
+#[tokio::test]
 async fn values_are_compared_in_the_order_in_which_they_were_written() {
     let mut fixture = Fixture::series(append()).await;
     for number in 0..16 {

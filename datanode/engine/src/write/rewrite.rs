@@ -1,6 +1,7 @@
 //! Writes the result of a merge to files: the common half of flush and compaction.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use arrow::datatypes::SchemaRef;
 use object_store::ObjectStore;
@@ -28,6 +29,8 @@ pub(crate) struct Output<'a> {
     pub(crate) bytes_target: u64,
     /// True if files need not be durable ([`crate::Lazy`]).
     pub(crate) lazy: bool,
+    /// Counts versions that were folded into newer ones.
+    pub(crate) folded: &'a Arc<AtomicU64>,
 }
 
 /// Rows that are still to be written.
@@ -48,7 +51,7 @@ impl Output<'_> {
         written: &mut Vec<FileMeta>,
     ) -> Result<()> {
         // Fetch the first rows where a merge may block: without rows no file is written.
-        let mut rest = Some(Rest { merge, next: None });
+        let mut rest = Some(Rest { merge: merge.counted(self.folded), next: None });
         let fetched = partita_proto::blocking::spawn(move || {
             let mut rest = rest.take();
             if let Some(rest) = &mut rest {
@@ -79,12 +82,13 @@ impl Output<'_> {
     /// it would take another thread to start on a busy machine.
     pub(crate) async fn write_few(
         &self,
-        mut merge: Merge,
+        merge: Merge,
         schema: SchemaRef,
         run: u64,
         window: Option<(i64, i64)>,
         written: &mut Vec<FileMeta>,
     ) -> Result<()> {
+        let mut merge = merge.counted(self.folded);
         let mut rows = Vec::new();
         while let Some(merged) = merge.next().await? {
             rows.push(merged);
