@@ -26,6 +26,7 @@ mod database;
 mod decimal;
 mod dialect;
 mod effort;
+pub mod fingerprint;
 mod from_functions;
 mod given_names;
 mod grants;
