@@ -56,6 +56,7 @@ const SAFE: &[&str] = &[
     "least",
     "lower",
     "ltrim",
+    "matches_term",
     "md5",
     "now",
     "nullif",

@@ -49,7 +49,7 @@ static NOTHING_RUNS: LazyLock<Arc<RuntimeEnv>> = LazyLock::new(Arc::default);
 
 /// Both ends must have the same version of Partita, of DataFusion and of this encoding, the number at the end.
 pub(crate) fn version() -> String {
-    format!("{}+datafusion-{}+4", env!("CARGO_PKG_VERSION"), datafusion::DATAFUSION_VERSION)
+    format!("{}+datafusion-{}+5", env!("CARGO_PKG_VERSION"), datafusion::DATAFUSION_VERSION)
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -89,6 +89,7 @@ mod value_texts;
 mod whole;
 mod wide;
 mod window_keys;
+mod words;
 mod zone;
 pub mod zoned;
 
