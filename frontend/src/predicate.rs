@@ -9,6 +9,7 @@
 //! not true for NULL on either side.
 
 mod exact;
+mod probe;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
@@ -21,6 +22,7 @@ use partita_proto::schema::{Column, ColumnType, TableSchema, Unit};
 use partita_proto::value::Value;
 
 pub(crate) use self::exact::is_exact;
+pub(crate) use self::probe::{classes_of, is_probed, probes_of, shown};
 
 /// Maximum members of an IN list; of a longer list only the least and the greatest count.
 const POINTS_MAX: usize = 10_000;

@@ -15,11 +15,35 @@ use arrow::record_batch::RecordBatch;
 use parking_lot::Mutex;
 use partita_proto::access::Identity;
 use partita_proto::id::TableId;
+use partita_proto::index::IndexKind;
 
 use crate::error::SqlError;
 
 /// Maximum bytes of a statement's text; longer ones are cut.
 pub const TEXT_BYTES_MAX: usize = 4 << 10;
+
+/// A kind of index as a bit.
+pub(crate) const fn kind_bit(kind: IndexKind) -> u8 {
+    match kind {
+        IndexKind::Inverted => 1,
+        IndexKind::Skipping => 2,
+        IndexKind::Fulltext => 4,
+    }
+}
+
+/// Names of the kinds of indexes in some bits; `None` of no bit.
+pub(crate) fn kinds(bits: u8) -> Option<&'static str> {
+    const NAMES: [&str; 7] = [
+        "inverted",
+        "skipping",
+        "inverted,skipping",
+        "fulltext",
+        "inverted,fulltext",
+        "skipping,fulltext",
+        "inverted,skipping,fulltext",
+    ];
+    NAMES.get(usize::from(bits).checked_sub(1)?).copied()
+}
 
 /// A statement that has ended.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,8 +76,12 @@ pub struct QueryLogEntry {
     pub files_pruned: u64,
     /// True if the statement touched at most one partition.
     pub fast_path: bool,
-    /// Kind of index used; always `None`, since there are no indexes yet.
+    /// Kinds of the indexes that the statement's scans asked, separated by commas; `None`: no index.
     pub index_used: Option<&'static str>,
+    /// Rows about which indexes were asked.
+    pub index_rows_examined: u64,
+    /// Rows that indexes excluded.
+    pub index_rows_skipped: u64,
     /// Duration in milliseconds, including the time in which the client reads.
     pub milliseconds: f64,
     /// Rows returned or affected.
@@ -124,6 +152,8 @@ impl QueryLog {
             count("files_pruned"),
             Field::new("fast_path", DataType::Boolean, false),
             text("index_used", true),
+            count("index_rows_examined"),
+            count("index_rows_skipped"),
             Field::new("ms", DataType::Float64, false),
             count("rows"),
             text("error", true),
@@ -159,6 +189,8 @@ impl QueryLog {
             count(&|entry| entry.files_pruned),
             Arc::new(fast),
             text(&|entry| entry.index_used.map(str::to_owned)),
+            count(&|entry| entry.index_rows_examined),
+            count(&|entry| entry.index_rows_skipped),
             Arc::new(took),
             count(&|entry| entry.rows),
             text(&|entry| entry.error.clone()),
@@ -173,6 +205,16 @@ mod tests {
     use partita_proto::id::{RoleId, TokenId};
 
     use super::*;
+
+    #[test]
+    fn the_kinds_in_every_set_of_bits_are_named_in_order() {
+        for bits in 0..8 {
+            let included = IndexKind::ALL.into_iter().filter(|kind| bits & kind_bit(*kind) != 0);
+            let names: Vec<&str> = included.map(IndexKind::method).collect();
+            let expected = (!names.is_empty()).then(|| names.join(","));
+            assert_eq!(kinds(bits).map(str::to_owned), expected, "{bits}");
+        }
+    }
 
     #[test]
     fn the_oldest_entries_go_first_and_texts_are_cut() {

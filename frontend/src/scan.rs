@@ -22,6 +22,7 @@ mod row_filter;
 mod shape;
 mod spec;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -46,7 +47,9 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryStreamExt};
 use partita_lanes::interrupt;
 use partita_proto::domain::Domain;
+use partita_proto::index::IndexKind;
 use partita_proto::key::KeyCodec;
+use partita_proto::service::{IndexKey, IndexUse};
 use partita_worker::LeafExec;
 
 use self::opener::{Opener, Part};
@@ -54,6 +57,8 @@ pub(crate) use self::row_filter::RowFilter;
 use self::shape::{Shape, limited};
 pub(crate) use self::spec::{AtData, ScanSpec, Within};
 use crate::error::SqlError;
+use crate::predicate;
+use crate::query_log::kind_bit;
 use crate::view::ClusterView;
 
 /// Partitions that one output opens before it reads them.
@@ -83,6 +88,12 @@ pub(crate) struct Usage {
     pub(crate) files_read: u64,
     pub(crate) files_pruned: u64,
     pub(crate) row_groups_pruned: u64,
+    /// Rows about which indexes were asked.
+    pub(crate) index_rows_examined: u64,
+    /// Rows that indexes excluded.
+    pub(crate) index_rows_skipped: u64,
+    /// Kinds of the indexes that were asked, as bits: see [`kind_bit`].
+    pub(crate) index_kinds: u8,
 }
 
 impl Usage {
@@ -95,11 +106,23 @@ impl Usage {
         self.files_read += other.files_read;
         self.files_pruned += other.files_pruned;
         self.row_groups_pruned += other.row_groups_pruned;
+        self.index_rows_examined += other.index_rows_examined;
+        self.index_rows_skipped += other.index_rows_skipped;
+        self.index_kinds |= other.index_kinds;
     }
 
     /// Returns true if at most one partition was touched.
     pub(crate) fn fast_path(&self) -> bool {
         self.partitions_touched <= 1
+    }
+}
+
+/// Metric of an operator that used an index of a kind.
+const fn index_used(kind: IndexKind) -> &'static str {
+    match kind {
+        IndexKind::Inverted => "index_used_inverted",
+        IndexKind::Skipping => "index_used_skipping",
+        IndexKind::Fulltext => "index_used_fulltext",
     }
 }
 
@@ -147,6 +170,8 @@ impl PartitionScanExec {
         let columns = self.spec.schema.fields().iter().map(knowledge).collect();
         let spec = ScanSpec {
             newest_only: true,
+            // An index could leave out the newest row of a series, and an older one would take its place.
+            probes: Vec::new(),
             outputs: self.parts.len().min(self.spec.outputs).max(1),
             streams: 1,
             rows: self.spec.rows.map(|rows| rows.div_ceil(ROWS_PER_SERIES)),
@@ -259,7 +284,33 @@ impl PartitionScanExec {
                 usage.row_groups_pruned += stats.row_groups_pruned.load(Ordering::Relaxed);
             }
         }
+        for ((_, kind), used) in self.index_use() {
+            usage.index_rows_examined += used.examined;
+            usage.index_rows_skipped += used.skipped;
+            usage.index_kinds |= kind_bit(kind);
+        }
         usage
+    }
+
+    /// Use of each index so far; empty with a row predicate, as [`PartitionScanExec::usage`].
+    pub(crate) fn index_use(&self) -> BTreeMap<IndexKey, IndexUse> {
+        let mut sums = BTreeMap::<IndexKey, IndexUse>::new();
+        if self.spec.row_filter.is_some() {
+            return sums;
+        }
+        for part in &self.parts {
+            for stats in part.stats.lock().iter() {
+                for (key, used) in stats.indexes.lock().iter() {
+                    sums.entry(key.clone()).or_default().add(used);
+                }
+            }
+        }
+        sums
+    }
+
+    /// Rows that the scan has returned so far.
+    pub(crate) fn rows_returned(&self) -> u64 {
+        self.metrics.clone_inner().output_rows().map_or(0, |rows| rows as u64)
     }
 
     /// Opens all partitions, so that the scan does not see later writes.
@@ -302,6 +353,14 @@ impl PartitionScanExec {
             text.push_str(&domains.join(", "));
             text.push(']');
         }
+        if !spec.probes.is_empty() {
+            let probes: Vec<_> = spec
+                .probes
+                .iter()
+                .map(|probe| cut(predicate::shown(probe, &spec.table.schema)))
+                .collect();
+            text.push_str(&format!(", probes=[{}]", probes.join(", ")));
+        }
         if spec.newest_only {
             text.push_str(", newest_only=true");
         }
@@ -315,17 +374,21 @@ impl PartitionScanExec {
         let columns = &self.spec.table.schema.columns;
         let column = columns.iter().find(|column| column.storage_name == storage_name);
         let name = column.map_or(storage_name, |column| column.name.as_str());
-        let mut text = format!("{name} in {domain}");
-        if text.len() > DOMAIN_TEXT_MAX {
-            text.truncate(text.floor_char_boundary(DOMAIN_TEXT_MAX));
-            text.push_str("..");
-        }
-        text
+        cut(format!("{name} in {domain}"))
     }
 }
 
-/// Maximum bytes of a domain in EXPLAIN; longer ones are cut.
+/// Maximum bytes of a domain or probe in EXPLAIN; longer ones are cut.
 const DOMAIN_TEXT_MAX: usize = 200;
+
+/// Cuts the text of a domain or probe.
+fn cut(mut text: String) -> String {
+    if text.len() > DOMAIN_TEXT_MAX {
+        text.truncate(text.floor_char_boundary(DOMAIN_TEXT_MAX));
+        text.push_str("..");
+    }
+    text
+}
 
 impl fmt::Debug for PartitionScanExec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -469,6 +532,13 @@ impl ExecutionPlan for PartitionScanExec {
         count("files_read", usage.files_read);
         count("files_pruned", usage.files_pruned);
         count("row_groups_pruned", usage.row_groups_pruned);
+        count("index_rows_examined", usage.index_rows_examined);
+        count("index_rows_skipped", usage.index_rows_skipped);
+        for kind in IndexKind::ALL {
+            if usage.index_kinds & kind_bit(kind) != 0 {
+                count(index_used(kind), 1);
+            }
+        }
         let mut metrics = self.metrics.clone_inner();
         for metric in extra.clone_inner().iter() {
             metrics.push(Arc::clone(metric));

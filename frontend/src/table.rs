@@ -1,7 +1,8 @@
 //! DataFusion's table provider for tables.
 //!
 //! A scan turns its filters into domains, derives domains of generated columns, and reads only the partitions that
-//! may hold such rows. Filters stay in the plan above ([`Inexact`]): domains may include more rows than the filters.
+//! may hold such rows; what indexes can test beside domains travels as probes. Filters stay in the plan above
+//! ([`Inexact`]): domains and probes may include more rows than the filters.
 //!
 //! A table whose placement was changed is scanned together with its former table, which holds its older rows: a union
 //! of two scans, each with its own placement. Columns added since then have their default for older rows in the
@@ -194,6 +195,8 @@ impl PartitionedTable {
             },
             schema: output,
             domains,
+            probes: predicate::probes_of(filters, schema),
+            filters: predicate::classes_of(filters, schema),
             row_filter,
             limit,
             outputs: outputs.min(touched.len() * streams).max(1),
@@ -260,7 +263,9 @@ impl TableProvider for PartitionedTable {
     ) -> Result<Vec<TableProviderFilterPushDown>> {
         let schema = &self.table.schema;
         let support = |filter: &&Expr| {
-            if !predicate::is_expressible(filter, schema) {
+            let is_known =
+                predicate::is_expressible(filter, schema) || predicate::is_probed(filter, schema);
+            if !is_known {
                 TableProviderFilterPushDown::Unsupported
             } else if self.companion.is_none() && predicate::is_exact(filter, schema) {
                 TableProviderFilterPushDown::Exact

@@ -250,6 +250,7 @@ impl Opener {
             limit: self.spec.request_limit(),
             parallelism: self.spec.streams,
             newest_only: self.spec.newest_only,
+            probes: self.spec.probes.clone(),
         };
         let answer = async {
             match &self.spec.at_data {

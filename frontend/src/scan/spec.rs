@@ -9,8 +9,11 @@ use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
+use partita_advice::FilterClass;
 use partita_proto::catalog::Table;
 use partita_proto::domain::Domains;
+use partita_proto::id::ColumnId;
+use partita_proto::probe::Probe;
 
 use super::row_filter::RowFilter;
 
@@ -25,6 +28,10 @@ pub(crate) struct ScanSpec {
     pub(crate) columns: SchemaRef,
     /// Domains of the filters, and of the row predicate.
     pub(crate) domains: Domains,
+    /// Tests of the filters for indexes, beside the domains.
+    pub(crate) probes: Vec<Probe>,
+    /// Columns that the filters test, without those of the row predicate.
+    pub(crate) filters: Vec<(ColumnId, FilterClass)>,
     /// Filter of the rows that may be read; `None`: all of them.
     pub(crate) row_filter: Option<RowFilter>,
     /// Partitions that may hold rows of the domains, as positions in the table's map.
