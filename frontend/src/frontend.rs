@@ -50,6 +50,7 @@ use crate::error::SqlError;
 use crate::filters::KeptFilters;
 use crate::guard::CheckedRule;
 use crate::home::HomeNodes;
+use crate::index_usage::IndexUsage;
 use crate::ingest::series::SeriesLimits;
 use crate::limits::{KeptLimits, LostLimits};
 use crate::load::Loads;
@@ -65,6 +66,7 @@ use crate::rejected_points::RejectedPoints;
 use crate::router::Router;
 use crate::set_operations::CountedSetOperations;
 use crate::sources::Sources;
+use crate::statements::Statements;
 use crate::statuses::{statuses, table_bytes};
 use crate::subqueries::ExactSubqueries;
 use crate::unnested::UnnestedSubqueries;
@@ -144,6 +146,8 @@ pub struct Frontend {
     rejected_points: Arc<RejectedPoints>,
     metrics: Arc<FrontendMetrics>,
     loads: Arc<Loads>,
+    /// Sources of the system tables.
+    sources: Sources,
     lanes: Arc<Lanes>,
     databases: Arc<Databases>,
     visible: Arc<VisibleCatalogs>,
@@ -188,6 +192,9 @@ impl Frontend {
         let state = Arc::new(state(&options, Arc::clone(&runtime)));
         let context = SessionContext::new_with_state(self::state(&options, runtime));
         let sources = Sources {
+            statements: Arc::default(),
+            index_usage: Arc::default(),
+            advisor: Arc::default(),
             view: Arc::clone(&view),
             query_log: Arc::clone(&query_log),
             audit: Arc::clone(&audit),
@@ -195,7 +202,7 @@ impl Frontend {
             loads: Arc::clone(&loads),
             meta: Arc::clone(&meta),
         };
-        let databases = Arc::new(Databases::new(sources, Arc::clone(&state)));
+        let databases = Arc::new(Databases::new(sources.clone(), Arc::clone(&state)));
         context.register_catalog(CATALOG, Arc::clone(&databases) as _);
         let lives = Arc::<Lives>::default();
         lives.follow(meta.catalog(), &home);
@@ -211,6 +218,7 @@ impl Frontend {
             rejected_points,
             metrics,
             loads,
+            sources,
             lanes,
             databases,
             visible: Arc::default(),
@@ -335,6 +343,21 @@ impl Frontend {
     /// Log of the last statements.
     pub fn query_log(&self) -> &QueryLog {
         &self.query_log
+    }
+
+    /// Statements by their shape.
+    pub(crate) fn statements(&self) -> &Statements {
+        &self.sources.statements
+    }
+
+    /// Use of indexes by the statements of this frontend.
+    pub(crate) fn index_usage(&self) -> &IndexUsage {
+        &self.sources.index_usage
+    }
+
+    /// Sources of the system tables.
+    pub(crate) fn sources(&self) -> &Sources {
+        &self.sources
     }
 
     /// The last lines of line protocol that were not stored.

@@ -17,6 +17,7 @@
 #![recursion_limit = "256"]
 
 pub mod access;
+mod advisor;
 mod at_data;
 pub mod audit;
 mod bound_text;
@@ -35,6 +36,7 @@ pub mod rejected_points;
 pub mod fake;
 
 mod cluster;
+mod columns;
 mod comparisons;
 mod conditional;
 mod execute;
@@ -43,6 +45,7 @@ mod frontend;
 mod guard;
 mod home;
 mod hotspot;
+mod index_usage;
 mod information;
 mod ingest;
 mod leaders;
@@ -61,6 +64,7 @@ mod session;
 mod set_operations;
 mod settings;
 mod sources;
+mod statements;
 mod statuses;
 mod subqueries;
 mod system;

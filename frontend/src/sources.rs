@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use partita_proto::service::MetaService;
 
+use crate::advisor::state::Advisor;
 use crate::audit::Audit;
+use crate::index_usage::IndexUsage;
 use crate::load::Loads;
 use crate::query_log::QueryLog;
 use crate::rejected_points::RejectedPoints;
+use crate::statements::Statements;
 use crate::view::ClusterView;
 
 /// Sources of the rows of `sys` and `information_schema`.
@@ -19,4 +22,7 @@ pub(crate) struct Sources {
     pub(crate) rejected_points: Arc<RejectedPoints>,
     pub(crate) loads: Arc<Loads>,
     pub(crate) meta: Arc<dyn MetaService>,
+    pub(crate) statements: Arc<Statements>,
+    pub(crate) index_usage: Arc<IndexUsage>,
+    pub(crate) advisor: Arc<Advisor>,
 }

@@ -6,7 +6,7 @@
 //! Invariants: a table, and all that is known about it, is listed for those who may see it, and figures about its rows
 //! only for those who see all of its rows; the nodes, and the work of others, for those who monitor the cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
@@ -17,17 +17,21 @@ use partita_proto::route::Route;
 use partita_proto::service::ReplicaStatus;
 
 use crate::access::viewer::Viewer;
+use crate::advisor::table as advisor;
 use crate::audit::table as audit_table;
 use crate::bound_text::bound_text;
 use crate::cluster;
+use crate::columns;
 use crate::error::SqlError;
+use crate::index_usage::INDEX_USAGE;
 use crate::load::{Names, balance, stats, tables as load};
 use crate::privileges::{self, sees_all};
 use crate::query_log::QueryLog;
 use crate::rejected_points::REJECTED_POINTS;
 use crate::series::{self, SeriesHistory};
 use crate::sources::Sources;
-use crate::statuses::{leader, statuses};
+use crate::statements::STATEMENTS;
+use crate::statuses::{leader, measured_statuses, statuses};
 use crate::tasks::tables as tasks;
 use crate::view::ClusterView;
 use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};
@@ -184,7 +188,67 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         ("task_runs", of_access(tasks::TASK_RUNS, tasks::task_runs)),
     ]);
     system_tables.extend(load_tables(sources));
+    system_tables.extend(workload_tables(sources));
     system_tables
+}
+
+/// Tables about columns, indexes and statements, and the advice that follows from them.
+fn workload_tables(sources: &Sources) -> Vec<(&'static str, Arc<VirtualTable>)> {
+    let view = Arc::clone(&sources.view);
+    let measures = VirtualTable::new(schema(columns::COLUMNS), move |viewer| {
+        let view = Arc::clone(&view);
+        async move { columns::columns(&view, &measured(&viewer)).await }
+    });
+    let view = Arc::clone(&sources.view);
+    let builds = VirtualTable::new(schema(columns::INDEX_BUILDS), move |viewer| {
+        let view = Arc::clone(&view);
+        async move { columns::index_builds(&view, &measured(&viewer)).await }
+    });
+    let shapes = Arc::clone(&sources.statements);
+    let statements = VirtualTable::new(schema(STATEMENTS), move |viewer| {
+        let shapes = Arc::clone(&shapes);
+        async move { shapes.batch(&viewer) }
+    });
+    let handles = sources.clone();
+    let usage = VirtualTable::new(schema(INDEX_USAGE), move |viewer| {
+        let handles = handles.clone();
+        async move { index_usage(&handles, &measured(&viewer)).await }
+    });
+    let handles = sources.clone();
+    let advice = VirtualTable::new(schema(advisor::ADVICE), move |viewer| {
+        let handles = handles.clone();
+        async move { advisor::advice(&handles, &viewer, &measured(&viewer)).await }
+    });
+    let handles = sources.clone();
+    let history = VirtualTable::new(schema(advisor::ADVICE_HISTORY), move |viewer| {
+        let handles = handles.clone();
+        async move { advisor::advice_history(&handles, &viewer, &measured(&viewer)).await }
+    });
+    vec![
+        ("columns", measures),
+        ("index_builds", builds),
+        ("statements", statements),
+        ("index_usage", usage),
+        ("advice", advice),
+        ("advice_history", history),
+    ]
+}
+
+async fn index_usage(sources: &Sources, catalog: &Catalog) -> Result<RecordBatch, SqlError> {
+    sources.index_usage.retain(&sources.view.catalog());
+    let statuses = measured_statuses(sources.view.nodes().as_ref()).await;
+    let tables = catalog.tables.values().flat_map(BTreeMap::values);
+    let mut sizes = HashMap::new();
+    for table in tables {
+        let (measures, _) = columns::merged(table, &statuses);
+        for build in measures.indexes {
+            let bytes = sizes.entry((table.id, build.column, build.kind)).or_insert(0_u64);
+            *bytes = bytes.saturating_add(build.bytes);
+        }
+    }
+    sources
+        .index_usage
+        .batch(catalog, |table, column, kind| sizes.get(&(table.id, column, kind)).copied())
 }
 
 /// A table of roles, rights or tasks, which need no source but the viewer.

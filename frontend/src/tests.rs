@@ -10,6 +10,7 @@ mod audit;
 mod comparisons;
 mod conditional;
 mod defining;
+mod indexes;
 mod intervals;
 mod listing;
 mod load;

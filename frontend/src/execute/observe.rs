@@ -20,7 +20,7 @@ use crate::error::{INTERNAL_ERROR, QUERY_CANCELED, SqlError};
 use crate::frontend::Frontend;
 use crate::output::{CopyIn, CopyOut, Output, RowStream};
 use crate::plan_scans;
-use crate::query_log::QueryLogEntry;
+use crate::query_log::{QueryLogEntry, kinds};
 use crate::scan::Usage;
 
 const CONNECTION_FAILURE: &str = "08006";
@@ -197,7 +197,8 @@ impl Observer {
         let mut usage = self.usage;
         usage.add(&scanned);
         let fan_out = self.plan.as_ref().map(plan_scans::fan_out).unwrap_or_default();
-        self.frontend.query_log().add(QueryLogEntry {
+        let notes = self.plan.as_ref().map(plan_scans::notes).unwrap_or_default();
+        let entry = QueryLogEntry {
             started_ms: started_ms(took),
             database: std::mem::take(&mut self.database),
             user: std::mem::take(&mut self.user),
@@ -212,11 +213,16 @@ impl Observer {
             files_read: usage.files_read,
             files_pruned: usage.files_pruned,
             fast_path: usage.fast_path(),
-            index_used: None,
+            index_used: kinds(usage.index_kinds),
+            index_rows_examined: usage.index_rows_examined,
+            index_rows_skipped: usage.index_rows_skipped,
             milliseconds: took.as_secs_f64() * 1e3,
             rows: self.rows,
             error: error.map(|error| format!("{}: {}", error.sqlstate, error.message)),
-        });
+        };
+        self.frontend.statements().note(&entry, &notes);
+        self.frontend.index_usage().note(&notes, entry.started_ms);
+        self.frontend.query_log().add(entry);
     }
 }
 

@@ -40,6 +40,13 @@ const TABLES: &[(&str, &str)] = &[
     ("baaaaza-", "sys.tables"),
     ("baa--za-", "sys.series"),
     ("baa--za-", "sys.series_tags"),
+    ("baa--za-", "sys.columns"),
+    ("baa--za-", "sys.index_builds"),
+    ("baa--za-", "sys.index_usage"),
+    // Texts of the statements that the identity ran in this test.
+    ("brrrrrrr", "sys.statements"),
+    ("baa--za-", "sys.advice"),
+    ("--------", "sys.advice_history"),
     ("baaaazar", "sys.query_log"),
     ("baaaazar", "sys.audit"),
     ("ba--az--", "sys.rejected_points"),
@@ -151,7 +158,7 @@ async fn full_world() -> Db {
     let db = world().await;
     for name in ["acme", "zulu"] {
         let table = format!("{name}.{name}_s");
-        let columns = "k STRING PRIMARY KEY, ts TIMESTAMP(3) TIME INDEX, v INT";
+        let columns = "k STRING PRIMARY KEY, ts TIMESTAMP(3) TIME INDEX, v INT INVERTED INDEX";
         db.tag(&format!("CREATE TABLE {table} ({columns})")).await;
         db.tag(&format!("INSERT INTO {table} VALUES ('x', '2024-01-01', 1)")).await;
         db.tag(&format!("GRANT SELECT ON {table} TO {name}_staff")).await;
