@@ -1,0 +1,125 @@
+//! The advisor of schemas: rules A01 to A40 over what is known of tables and statements, and the DDL that follows.
+//!
+//! ```text
+//!   catalog, measures of partitions, load, statements ─▶ Measurements ─┐
+//!   CREATE TABLE alone ─▶ TableFacts ──────────────────────────────────┼─▶ rules ─▶ Finding: evidence, advice, DDL, effect
+//!   schema.sql, a sample, a log of queries (lint) ─▶ Measurements ─────┘
+//! ```
+//!
+//! Invariants: pure functions of the measurements, without I/O and without a clock; a figure that is not known is
+//! `None`, and a rule that needs it is silent; every threshold can be set ([`Thresholds`]); the DDL of a finding parses,
+//! and never drops a row.
+
+mod columns;
+mod ddl;
+mod declared;
+pub mod finding;
+mod indexes;
+mod keys;
+mod measured;
+pub mod measurements;
+mod names;
+mod partitions;
+mod queries;
+mod rates;
+mod shapes;
+mod statements;
+mod table;
+pub mod thresholds;
+mod time;
+mod values;
+mod words;
+
+use std::cmp::Reverse;
+
+pub use self::declared::{facts_of_new_table, facts_of_table};
+pub use self::finding::{Effect, Finding, Rule, Severity};
+pub use self::measured::add_measures;
+pub use self::measurements::{
+    ClusterFacts, ColumnFacts, Filter, FilterClass, HotKey, IndexFacts, IntervalFacts, Join,
+    Measurements, MovingFacts, PartitionFacts, Placed, StatementShape, TableFacts,
+};
+pub use self::queries::{Declared, declared_tables, statement_shapes};
+pub use self::rates::{boundaries, partitions_for_rate};
+pub use self::thresholds::Thresholds;
+
+use self::table::{ByTable, Subject};
+
+/// Rules that need no figures of rows.
+const DECLARED: [Rule; 11] = [
+    Rule::A01,
+    Rule::A02,
+    Rule::A08,
+    Rule::A10,
+    Rule::A15,
+    Rule::A17,
+    Rule::A20,
+    Rule::A21,
+    Rule::A22,
+    Rule::A32,
+    Rule::A37,
+];
+
+/// All findings, worst first; without the rules that a table has switched off.
+pub fn advise(measurements: &Measurements, thresholds: &Thresholds) -> Vec<Finding> {
+    let by_table = ByTable::new(&measurements.statements);
+    let groups = names::groups(measurements, thresholds);
+    let look_backs = time::LookBacks::new(measurements, thresholds, &by_table);
+    let mut findings = Vec::new();
+    for table in &measurements.tables {
+        let subject = Subject::new(table, measurements, thresholds, &by_table);
+        let mut of_table = Vec::new();
+        apply(&subject, &mut of_table);
+        names::data_in_names(&subject, &groups, &mut of_table);
+        time::retention(&subject, &look_backs, &mut of_table);
+        of_table.retain(|finding| !is_off(table, finding.rule));
+        findings.append(&mut of_table);
+    }
+    sort(&mut findings);
+    findings
+}
+
+/// Findings that can be known of a new table alone, worst first.
+pub fn of_new_table(table: &TableFacts, thresholds: &Thresholds) -> Vec<Finding> {
+    let measurements = Measurements {
+        tables: vec![table.clone()],
+        settings: ClusterFacts {
+            column_limit: partita_proto::schema::COLUMNS_MAX as u64,
+            ..ClusterFacts::default()
+        },
+        ..Measurements::default()
+    };
+    let by_table = ByTable::default();
+    let subject = Subject::new(table, &measurements, thresholds, &by_table);
+    let mut findings = Vec::new();
+    apply(&subject, &mut findings);
+    names::data_in_names(&subject, &names::Groups::default(), &mut findings);
+    keys::nullable_key(&subject, &mut findings);
+    findings.retain(|finding| DECLARED.contains(&finding.rule) && !is_off(table, finding.rule));
+    sort(&mut findings);
+    findings
+}
+
+fn apply(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
+    columns::rules(subject, findings);
+    keys::rules(subject, findings);
+    names::rules(subject, findings);
+    indexes::rules(subject, findings);
+    partitions::rules(subject, findings);
+    statements::rules(subject, findings);
+    time::rules(subject, findings);
+    values::rules(subject, findings);
+}
+
+fn is_off(table: &TableFacts, rule: Rule) -> bool {
+    table.advice_off.iter().any(|id| id.eq_ignore_ascii_case(rule.id()))
+}
+
+fn sort(findings: &mut [Finding]) {
+    findings.sort_by(|a, b| {
+        (Reverse(a.severity), &a.object, a.rule).cmp(&(Reverse(b.severity), &b.object, b.rule))
+    });
+}
+
+#[cfg(test)]
+mod tests;

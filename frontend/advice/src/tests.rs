@@ -1,0 +1,80 @@
+//! Helpers of the rules' tests.
+
+use partita_sql::Statement;
+
+use crate::declared::facts_of_new_table;
+use crate::finding::{Finding, Rule};
+use crate::measurements::{ColumnFacts, Measurements, TableFacts};
+use crate::{Thresholds, advise};
+
+/// Facts of a table of the default database, as its CREATE TABLE says.
+pub(crate) fn table(sql: &str) -> TableFacts {
+    let statements = partita_sql::parse(sql).unwrap();
+    let [Statement::CreateTable(create)] = statements.as_slice() else { panic!("{sql}") };
+    facts_of_new_table(&create.to_new_table("public").unwrap().0)
+}
+
+/// Measurements of one table.
+pub(crate) fn alone(table: TableFacts) -> Measurements {
+    Measurements { tables: vec![table], ..Measurements::default() }
+}
+
+/// The column of a table.
+pub(crate) fn column<'t>(table: &'t mut TableFacts, name: &str) -> &'t mut ColumnFacts {
+    table.columns.iter_mut().find(|column| column.name == name).unwrap()
+}
+
+/// The first finding of a rule with the default thresholds.
+pub(crate) fn of_rule(measurements: &Measurements, rule: Rule) -> Option<Finding> {
+    let findings = advise(measurements, &Thresholds::default());
+    findings.into_iter().find(|finding| finding.rule == rule)
+}
+
+/// Checks that a text parses as statements.
+#[track_caller]
+pub(crate) fn parses(sql: &str) {
+    if let Err(error) = partita_sql::parse(sql) {
+        panic!("{error:?} in {sql}");
+    }
+}
+
+#[test]
+fn a_rule_that_is_switched_off_is_silent() {
+    let mut facts = table("CREATE TABLE t (ts TIMESTAMP TIME INDEX, \"select\" DOUBLE)");
+    assert!(of_rule(&alone(facts.clone()), Rule::A10).is_some());
+    facts.advice_off = vec!["A10".to_owned()];
+    assert!(of_rule(&alone(facts), Rule::A10).is_none());
+}
+
+#[test]
+fn the_worst_comes_first() {
+    let mut facts = table(
+        "CREATE TABLE t (ts TIMESTAMP TIME INDEX, \"select\" DOUBLE, level REAL, PRIMARY KEY (level))",
+    );
+    facts.hot_keys = vec![crate::HotKey { key: "(1)".to_owned(), share: 0.5 }];
+    facts.partitions[0].hot = true;
+    let severities: Vec<_> = advise(&alone(facts), &Thresholds::default())
+        .iter()
+        .map(|finding| finding.severity)
+        .collect();
+    assert!(severities.len() >= 3, "{severities:?}");
+    assert!(severities.is_sorted_by(|a, b| a >= b), "{severities:?}");
+}
+
+#[test]
+fn a_new_table_is_judged_by_its_definition_alone() {
+    let facts = table("CREATE TABLE t (ts TIMESTAMP TIME INDEX, level REAL, PRIMARY KEY (level))");
+    let findings = crate::of_new_table(&facts, &Thresholds::default());
+    let rules: Vec<_> = findings.iter().map(|finding| finding.rule).collect();
+    assert_eq!(rules, [Rule::A17, Rule::A15]);
+}
+
+#[test]
+fn measurements_survive_json() {
+    let mut measurements =
+        alone(table("CREATE TABLE t (a BIGINT, ts TIMESTAMP TIME INDEX, PRIMARY KEY (a))"));
+    measurements.tables[0].hot_keys.push(crate::HotKey { key: "(1)".to_owned(), share: 0.5 });
+    let text = serde_json::to_string(&measurements).unwrap();
+    assert_eq!(serde_json::from_str::<Measurements>(&text).unwrap(), measurements);
+    assert_eq!(serde_json::from_str::<Measurements>("{}").unwrap(), Measurements::default());
+}
