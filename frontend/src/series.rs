@@ -94,13 +94,13 @@ fn growth(counts: &Counts, now: Instant, series: u64) -> Option<f64> {
 }
 
 /// Figures about one table, and the number of partitions that are missing in them.
-struct Measured {
-    figures: Cardinality,
-    unknown_partitions: u64,
+pub(crate) struct Measured {
+    pub(crate) figures: Cardinality,
+    pub(crate) unknown_partitions: u64,
 }
 
 /// Merges the sketches of a table's partitions.
-fn measure(table: &Table, statuses: &Statuses) -> Measured {
+pub(crate) fn measure(table: &Table, statuses: &Statuses) -> Measured {
     let mut merged = SeriesSketch::default();
     let mut unknown_partitions = 0;
     for route in table.partitions.routes() {

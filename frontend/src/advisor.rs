@@ -1,0 +1,16 @@
+//! The advisor of schemas: gathers what is known of tables and statements, has the rules of `partita-advice` judge it, and
+//! shows the findings (`sys.advice`, `sys.advice_history`, ADVISE, notices of CREATE TABLE).
+//!
+//! ```text
+//!   catalog, measures, series, load ─┐
+//!   statements, use of indexes ──────┴─ facts ──▶ partita-advice ──▶ table ──▶ sys.advice
+//!                                                     │                └─ state: since when, and what was done about it
+//!   CREATE TABLE ── notices ──────────────────────────┘
+//! ```
+
+mod facts;
+pub(crate) mod notices;
+pub(crate) mod state;
+pub(crate) mod table;
+
+pub(crate) use self::facts::measurements;

@@ -1,0 +1,220 @@
+//! Facts about tables: the catalog, measures of partitions, series, load, statements and use of indexes, brought together.
+//!
+//! Invariant: figures only of tables of which the viewer sees all rows; statements only if it monitors the cluster, for they
+//! are the work of others.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use partita_advice::{
+    ClusterFacts, HotKey, Measurements, MovingFacts, PartitionFacts, TableFacts, facts_of_table,
+};
+use partita_proto::catalog::{Catalog, Table};
+use partita_proto::id::{ColumnId, TableId};
+use partita_proto::load::{HotKey as LoadedKey, LoadReport, LoadRequest, PartitionLoad};
+use partita_proto::schema::COLUMNS_MAX;
+
+use crate::access::viewer::{Viewer, now_ms};
+use crate::advisor::state::{TableState, Totals};
+use crate::bound_text::bound_text;
+use crate::columns;
+use crate::privileges::sees_all;
+use crate::series;
+use crate::sources::Sources;
+use crate::statuses::{Statuses, leader, measured_statuses, series_statuses};
+
+/// Busy share from which a partition counts as hot.
+const HOT_BUSY: f64 = 0.5;
+/// Milliseconds of a day.
+const DAY_MS: f64 = 86_400_000.0;
+
+/// Reports from which facts are made.
+struct Reports {
+    measured: Statuses,
+    series: Statuses,
+    load: Option<Arc<LoadReport>>,
+}
+
+/// Tables of a catalog of which a viewer sees all rows, without those that only keep the rows of another one from before a
+/// change of its placement.
+pub(crate) fn tables<'c>(viewer: &Viewer, catalog: &'c Catalog) -> Vec<&'c Table> {
+    let all_tables = || catalog.tables.values().flat_map(BTreeMap::values);
+    let former: HashSet<TableId> = all_tables().filter_map(|table| table.former).collect();
+    let is_shown = |table: &&Table| !former.contains(&table.id) && sees_all(viewer, table.id);
+    all_tables().map(|table| &**table).filter(is_shown).collect()
+}
+
+/// All that is known of the tables of a catalog that a viewer may know. What does not report is absent.
+pub(crate) async fn measurements(
+    sources: &Sources,
+    viewer: &Viewer,
+    catalog: &Catalog,
+) -> Measurements {
+    let nodes = sources.view.nodes();
+    let (measured, series, load) = tokio::join!(
+        measured_statuses(nodes.as_ref()),
+        series_statuses(nodes.as_ref()),
+        sources.loads.ask(LoadRequest::default()),
+    );
+    let reports = Reports { measured, series, load: load.ok() };
+    let (time, monitors) = (now_ms(), viewer.monitors());
+    let mut facts = Vec::new();
+    for table in tables(viewer, catalog) {
+        facts.push(table_facts(sources, table, &reports, time, monitors));
+    }
+    sources.advisor.retain(|id| catalog.table_by_id(id).is_some());
+    let members = sources.view.members();
+    let live = members.values().filter(|member| member.live && !member.draining).count();
+    Measurements {
+        now_ms: time,
+        tables: facts,
+        statements: if monitors { sources.statements.shapes() } else { Vec::new() },
+        settings: ClusterFacts {
+            column_limit: COLUMNS_MAX as u64,
+            cores: None,
+            nodes: Some(live as u64).filter(|nodes| *nodes > 0 && monitors),
+        },
+    }
+}
+
+fn table_facts(
+    sources: &Sources,
+    table: &Table,
+    reports: &Reports,
+    time_ms: i64,
+    monitors: bool,
+) -> TableFacts {
+    let mut facts = facts_of_table(table);
+    let (measures, unknown_partitions) = columns::merged(table, &reports.measured);
+    if unknown_partitions < facts.partitions.len() as u64 {
+        facts.add_partition_measures(&table.schema, &measures, unknown_partitions == 0);
+    }
+    add_partitions(&mut facts, table, reports);
+    add_series(&mut facts, sources, table, &reports.series, time_ms);
+    if let Some(load) = &reports.load {
+        add_load(&mut facts, table, load);
+    }
+    if monitors {
+        add_index_use(&mut facts, sources, table);
+    }
+    facts
+}
+
+/// Sizes of the partitions, by the reports of their leaders.
+fn add_partitions(facts: &mut TableFacts, table: &Table, reports: &Reports) {
+    let mut bytes: Option<u64> = None;
+    for (partition, route) in facts.partitions.iter_mut().zip(table.partitions.routes()) {
+        let replicas = reports.measured.get(&route.partition);
+        let Some((_, status)) = replicas.and_then(|replicas| leader(replicas)) else { continue };
+        partition.rows = status.rows;
+        partition.bytes = status.file_bytes + status.memtable_bytes;
+        bytes = Some(bytes.unwrap_or_default() + partition.bytes);
+    }
+    facts.bytes = bytes;
+}
+
+fn add_series(
+    facts: &mut TableFacts,
+    sources: &Sources,
+    table: &Table,
+    statuses: &Statuses,
+    time_ms: i64,
+) {
+    if table.schema.time_index().is_none() {
+        return;
+    }
+    let series::Measured { figures, unknown_partitions } = series::measure(table, statuses);
+    // Fewer series than there are would only hide a finding, but a growth between different partitions would make one.
+    facts.series = Some(figures.series);
+    facts.series_estimate = Some(figures.reduced);
+    if unknown_partitions == 0 {
+        facts.series_growth_per_hour = sources.advisor.growth(table.id, time_ms, figures.series);
+    }
+    let name = |id: ColumnId| table.schema.column_by_id(id).map(|column| column.name.clone());
+    facts.dependent_tags = figures
+        .tags
+        .iter()
+        .filter_map(|tag| Some((name(tag.column)?, name(tag.depends_on?)?)))
+        .collect();
+    // Rows that no split separates: those of one bucket, or of one value of the columns that are kept together.
+    let is_wide =
+        facts.bucket_seconds.is_some() || table.schema.options.partitioning.keep_together > 0;
+    if let Some(rows) = facts.rows.filter(|_| is_wide && figures.tag_sets > 0) {
+        facts.versions_per_key = Some(rows as f64 / figures.tag_sets as f64);
+    }
+}
+
+fn add_load(facts: &mut TableFacts, table: &Table, report: &LoadReport) {
+    let loads: Vec<&PartitionLoad> =
+        report.partitions.iter().filter(|load| load.table == table.id).collect();
+    for partition in &mut facts.partitions {
+        let Some(load) = loads.iter().find(|load| load.partition.0 == partition.id) else {
+            continue;
+        };
+        partition.writes_per_s = Some(load.rates.write_rows);
+        partition.busy = Some(load.busy.s60);
+        partition.hot = load.busy.s10 >= HOT_BUSY || load.rates.rejected > 0.0;
+    }
+    // Keys that grow go to the last partition.
+    let last = facts.partitions.last().map(|partition: &PartitionFacts| partition.id);
+    let last = loads.iter().find(|load| Some(load.partition.0) == last);
+    facts.moving_right = last.and_then(|load| {
+        let verdict = load.verdict.as_ref()?;
+        Some(MovingFacts { share_above: verdict.evidence.append_high, last_share: load.share })
+    });
+    let mut keys: Vec<&LoadedKey> =
+        report.hot_keys.iter().filter(|key| key.table == table.id && !key.read).collect();
+    keys.sort_by(|a, b| b.share.total_cmp(&a.share));
+    let key_text =
+        |key: &&LoadedKey| Some(HotKey { key: bound_text(table, &key.key)?, share: key.share });
+    facts.hot_keys = keys.iter().filter_map(key_text).collect();
+    facts.split_merge_cycles_per_day = cycles_per_day(table, report);
+}
+
+/// Cycles of a split and a merge per day; those of less than a day count as if they were all of it.
+fn cycles_per_day(table: &Table, report: &LoadReport) -> Option<f64> {
+    let events = || report.splits.iter().filter(|event| event.table == table.id);
+    let first = events().map(|event| event.at).min()?;
+    let days = report.at.since(first).as_secs_f64() * 1_000.0 / DAY_MS;
+    let merges = events().filter(|event| event.merge).count();
+    let splits = events().count() - merges;
+    Some(merges.min(splits) as f64 / days.max(1.0))
+}
+
+fn add_index_use(facts: &mut TableFacts, sources: &Sources, table: &Table) {
+    for used in sources.index_usage.of(table.id) {
+        let column =
+            table.schema.columns.iter().position(|column| column.storage_name == used.column);
+        let Some(column) = column.and_then(|position| facts.columns.get_mut(position)) else {
+            continue;
+        };
+        let kind = used.kind.method();
+        if let Some(index) = column.indexes.iter_mut().find(|index| index.kind == kind) {
+            (index.uses, index.queries_since) = (Some(used.scans), Some(used.queries_since));
+        }
+    }
+}
+
+/// The measured tables at this moment, by name, for comparison with a later one.
+pub(crate) fn states(
+    catalog: &Catalog,
+    measurements: &Measurements,
+) -> BTreeMap<String, TableState> {
+    let mut states = BTreeMap::new();
+    for facts in &measurements.tables {
+        let Some(table) = catalog.table(&facts.database, &facts.name) else { continue };
+        let name = format!("{}.{}", facts.database, facts.name);
+        let mut totals = Totals::default();
+        for statement in
+            measurements.statements.iter().filter(|statement| statement.tables.contains(&name))
+        {
+            totals.calls += statement.calls;
+            totals.rows += statement.rows_examined;
+            totals.partitions += statement.partitions_touched;
+            totals.milliseconds += statement.milliseconds;
+        }
+        let version = (table.id, table.schema.version, table.partitions.routes().len());
+        states.insert(name, TableState { version, bytes: facts.bytes, totals });
+    }
+    states
+}

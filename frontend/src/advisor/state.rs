@@ -1,0 +1,320 @@
+//! Memory of the advisor: since when each finding has been there, and what became of those that were dealt with.
+//!
+//! A finding that is gone after its table was changed (another schema, number of partitions or table of the name) counts as
+//! applied: its figures from before are kept, and compared with those of the statements since. The memory is this
+//! frontend's, is refreshed when somebody looks, and ends with the process.
+//!
+//! Invariant: findings about tables that a look does not include stay as they are.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use parking_lot::Mutex;
+use partita_advice::{Finding, Rule};
+use partita_proto::id::{SchemaVersion, TableId};
+
+/// Maximum number of findings that are remembered.
+const OPEN_MAX: usize = 10_000;
+/// Maximum number of applied findings.
+const HISTORY_MAX: usize = 1_000;
+/// Time over which growth is measured, in milliseconds.
+const GROWTH_SPAN_MS: i64 = 3_600_000;
+/// Minimum interval between two kept counts, and minimum time over which growth is measured, in milliseconds.
+const GROWTH_STEP_MS: i64 = 60_000;
+
+/// Sums over the statements on a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Totals {
+    pub(crate) calls: u64,
+    pub(crate) rows: u64,
+    pub(crate) partitions: u64,
+    pub(crate) milliseconds: f64,
+}
+
+/// Means of one statement on a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Means {
+    pub(crate) rows: Option<f64>,
+    pub(crate) partitions: Option<f64>,
+    pub(crate) milliseconds: Option<f64>,
+}
+
+impl Totals {
+    /// Sums of the statements after an earlier moment. Forgotten statements may make sums smaller.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            calls: self.calls.saturating_sub(earlier.calls),
+            rows: self.rows.saturating_sub(earlier.rows),
+            partitions: self.partitions.saturating_sub(earlier.partitions),
+            milliseconds: (self.milliseconds - earlier.milliseconds).max(0.0),
+        }
+    }
+
+    pub(crate) fn means(&self) -> Means {
+        if self.calls == 0 {
+            return Means::default();
+        }
+        let mean = |sum: f64| Some(sum / self.calls as f64);
+        Means {
+            rows: mean(self.rows as f64),
+            partitions: mean(self.partitions as f64),
+            milliseconds: mean(self.milliseconds),
+        }
+    }
+}
+
+/// Identity of a table's definition: another one means that the table was changed.
+pub(crate) type Version = (TableId, SchemaVersion, usize);
+
+/// A table at the moment of a look.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TableState {
+    pub(crate) version: Version,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) totals: Totals,
+}
+
+/// A finding that is still there.
+#[derive(Clone, Debug)]
+struct Open {
+    since_ms: i64,
+    ddl: Option<String>,
+    predicted_rows: Option<f64>,
+    state: TableState,
+}
+
+/// A finding that is gone since its table was changed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Applied {
+    pub(crate) rule: Rule,
+    pub(crate) object: String,
+    /// Name of the table, with its database.
+    pub(crate) table: String,
+    pub(crate) ddl: Option<String>,
+    /// Time of the first look without the finding, in milliseconds since 1970.
+    pub(crate) applied_ms: i64,
+    pub(crate) before: Means,
+    pub(crate) bytes_before: Option<u64>,
+    /// Sums at that time, from which those of later statements are told.
+    pub(crate) baseline: Totals,
+    pub(crate) predicted_rows: Option<f64>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    open: BTreeMap<(String, Rule), Open>,
+    history: VecDeque<Applied>,
+}
+
+/// Counts at times in milliseconds, oldest first.
+type Counts = VecDeque<(i64, u64)>;
+
+/// Memory of the advisor; see the head of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Advisor {
+    memory: Mutex<Memory>,
+    series: Mutex<HashMap<TableId, Counts>>,
+}
+
+/// The table that a finding's object is, or is a column of.
+fn table_of<'t>(
+    tables: &'t BTreeMap<String, TableState>,
+    object: &str,
+) -> Option<(&'t str, &'t TableState)> {
+    // Names may have dots in them: the longest one that fits is meant.
+    let mut name = object;
+    loop {
+        if let Some((name, state)) = tables.get_key_value(name) {
+            return Some((name.as_str(), state));
+        }
+        name = &name[..name.rfind('.')?];
+    }
+}
+
+impl Advisor {
+    /// Notes the findings about some tables at a moment. Returns since when each has been there, in milliseconds since
+    /// 1970.
+    pub(crate) fn observe(
+        &self,
+        now_ms: i64,
+        tables: &BTreeMap<String, TableState>,
+        findings: &[Finding],
+    ) -> Vec<i64> {
+        let mut memory = self.memory.lock();
+        let memory = &mut *memory;
+        let keys: Vec<(String, Rule)> =
+            findings.iter().map(|finding| (finding.object.clone(), finding.rule)).collect();
+        let present: HashSet<&(String, Rule)> = keys.iter().collect();
+        // Findings about these tables that are gone.
+        let vanished: Vec<(String, Rule)> = memory
+            .open
+            .keys()
+            .filter(|key| !present.contains(key) && table_of(tables, &key.0).is_some())
+            .cloned()
+            .collect();
+        for key in vanished {
+            let Some(open) = memory.open.remove(&key) else { continue };
+            let Some((table, state)) = table_of(tables, &key.0) else { continue };
+            // Without a change of the table, the figures have changed by themselves.
+            if state.version == open.state.version {
+                continue;
+            }
+            let applied = Applied {
+                rule: key.1,
+                object: key.0,
+                table: table.to_owned(),
+                ddl: open.ddl,
+                applied_ms: now_ms,
+                before: open.state.totals.means(),
+                bytes_before: open.state.bytes,
+                baseline: state.totals,
+                predicted_rows: open.predicted_rows,
+            };
+            memory.history.push_back(applied);
+            if memory.history.len() > HISTORY_MAX {
+                memory.history.pop_front();
+            }
+        }
+        let mut times = Vec::with_capacity(findings.len());
+        for (finding, key) in findings.iter().zip(keys) {
+            let Some((_, state)) = table_of(tables, &key.0) else {
+                times.push(now_ms);
+                continue;
+            };
+            let first_seen = memory.open.get(&key).map(|open| open.since_ms);
+            times.push(first_seen.unwrap_or(now_ms));
+            if first_seen.is_some() || memory.open.len() < OPEN_MAX {
+                let predicted_rows = finding.effect.as_ref().and_then(|effect| effect.rows_read);
+                let open = Open {
+                    since_ms: first_seen.unwrap_or(now_ms),
+                    ddl: finding.ddl.clone(),
+                    predicted_rows,
+                    state: state.clone(),
+                };
+                memory.open.insert(key, open);
+            }
+        }
+        times
+    }
+
+    /// Times since when findings have been there, as far as they are remembered, in milliseconds since 1970.
+    pub(crate) fn times(&self, now_ms: i64, findings: &[Finding]) -> Vec<i64> {
+        let memory = self.memory.lock();
+        let time = |finding: &Finding| {
+            let open = memory.open.get(&(finding.object.clone(), finding.rule));
+            open.map_or(now_ms, |open| open.since_ms)
+        };
+        findings.iter().map(time).collect()
+    }
+
+    /// Findings that were dealt with, oldest first.
+    pub(crate) fn history(&self) -> Vec<Applied> {
+        self.memory.lock().history.iter().cloned().collect()
+    }
+
+    /// Notes the number of series of a table. Returns the growth per hour within the last hour, if the table has been known
+    /// for long enough.
+    pub(crate) fn growth(&self, table: TableId, now_ms: i64, series: u64) -> Option<f64> {
+        let mut tables = self.series.lock();
+        let counts = tables.entry(table).or_default();
+        if counts.back().is_none_or(|(time, _)| now_ms - time >= GROWTH_STEP_MS) {
+            counts.push_back((now_ms, series));
+        }
+        while counts.get(1).is_some_and(|(time, _)| now_ms - time >= GROWTH_SPAN_MS) {
+            counts.pop_front();
+        }
+        let (time, first) = counts.front()?;
+        let elapsed = now_ms - time;
+        let hours = elapsed as f64 / GROWTH_SPAN_MS as f64;
+        (elapsed >= GROWTH_STEP_MS).then(|| (series as f64 - *first as f64) / hours)
+    }
+
+    /// Forgets the series of tables that no longer exist.
+    pub(crate) fn retain(&self, exists: impl Fn(TableId) -> bool) {
+        self.series.lock().retain(|table, _| exists(*table));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use partita_advice::{Effect, Severity};
+
+    use super::*;
+
+    fn finding(object: &str, rule: Rule) -> Finding {
+        Finding {
+            rule,
+            severity: Severity::Warning,
+            object: object.to_owned(),
+            evidence: serde_json::Value::Null,
+            advice: String::new(),
+            ddl: Some("ALTER TABLE t SET ('ttl' = '1d');".to_owned()),
+            effect: Some(Effect { rows_read: Some(0.5), ..Effect::default() }),
+        }
+    }
+
+    fn tables(version: u32, calls: u64, rows: u64) -> BTreeMap<String, TableState> {
+        let totals = Totals { calls, rows, partitions: calls, milliseconds: 2.0 * calls as f64 };
+        let version = (TableId(1), SchemaVersion(version), 1);
+        BTreeMap::from([("public.t".to_owned(), TableState { version, bytes: Some(7), totals })])
+    }
+
+    #[test]
+    fn a_finding_is_known_since_it_was_first_seen() {
+        let advisor = Advisor::default();
+        let found = [finding("public.t.c", Rule::A18)];
+        assert_eq!(advisor.observe(1, &tables(1, 0, 0), &found), [1]);
+        assert_eq!(advisor.observe(2, &tables(1, 0, 0), &found), [1]);
+        assert_eq!(advisor.times(3, &[found[0].clone(), finding("public.t", Rule::A01)]), [1, 3]);
+        // It has come again.
+        assert!(advisor.observe(3, &tables(1, 0, 0), &[]).is_empty());
+        assert_eq!(advisor.observe(4, &tables(1, 0, 0), &found), [4]);
+        assert!(advisor.history().is_empty());
+    }
+
+    #[test]
+    fn what_was_applied_is_compared_with_the_statements_before() {
+        let advisor = Advisor::default();
+        advisor.observe(1, &tables(1, 10, 1_000), &[finding("public.t.c", Rule::A18)]);
+        advisor.observe(2, &tables(2, 12, 1_100), &[]);
+        let history = advisor.history();
+        let [applied] = history.as_slice() else { panic!("{history:?}") };
+        assert_eq!((applied.object.as_str(), applied.table.as_str()), ("public.t.c", "public.t"));
+        assert_eq!((applied.applied_ms, applied.predicted_rows), (2, Some(0.5)));
+        assert_eq!(applied.before.rows, Some(100.0));
+        let later = Totals { calls: 22, rows: 1_150, partitions: 22, milliseconds: 30.0 };
+        assert_eq!(later.since(&applied.baseline).means().rows, Some(5.0));
+        assert_eq!(Totals::default().since(&later).means(), Means::default());
+    }
+
+    #[test]
+    fn findings_about_other_tables_stay() {
+        let advisor = Advisor::default();
+        advisor.observe(1, &tables(1, 0, 0), &[finding("public.t", Rule::A01)]);
+        advisor.observe(2, &BTreeMap::new(), &[]);
+        assert_eq!(advisor.observe(3, &tables(1, 0, 0), &[finding("public.t", Rule::A01)]), [1]);
+    }
+
+    #[test]
+    fn names_may_have_dots() {
+        let mut named = tables(1, 0, 0);
+        let state = named["public.t"].clone();
+        named.insert("public.Cpu.server-1".to_owned(), state);
+        let name = |object: &str| table_of(&named, object).map(|(name, _)| name.to_owned());
+        assert_eq!(name("public.Cpu.server-1.usage").as_deref(), Some("public.Cpu.server-1"));
+        assert_eq!(name("public.t").as_deref(), Some("public.t"));
+        assert_eq!(name("public.u.c"), None);
+    }
+
+    #[test]
+    fn growth_is_that_of_the_last_hour() {
+        let advisor = Advisor::default();
+        let growth =
+            |minutes: i64, series: u64| advisor.growth(TableId(1), minutes * 60_000, series);
+        assert_eq!(growth(0, 100), None, "not known for long enough");
+        assert_eq!(growth(30, 200), Some(200.0));
+        assert_eq!(growth(60, 300), Some(200.0));
+        assert_eq!(growth(90, 300), Some(100.0));
+        advisor.retain(|_| false);
+        assert_eq!(growth(91, 300), None);
+    }
+}

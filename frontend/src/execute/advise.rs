@@ -1,0 +1,215 @@
+//! ADVISE: findings about one table, the number of partitions for a rate, and boundaries of equal shares.
+
+use std::sync::Arc;
+
+use partita_advice::{Measurements, TableFacts, Thresholds, boundaries, partitions_for_rate};
+use partita_proto::catalog::Table;
+use partita_sql::identifier::quote;
+use partita_sql::statement::{Advise, AdviseKind};
+
+use super::executed::Executed;
+use crate::advisor::measurements;
+use crate::advisor::table::{findings, of_table, rows};
+use crate::error::SqlError;
+use crate::output::Output;
+use crate::privileges::sees_all;
+use crate::session::Session;
+
+/// Rows per second that one partition takes, where none has been busy enough to tell.
+const ROWS_PER_SECOND: f64 = 50_000.0;
+/// Busy share from which the speed of a partition is known.
+const BUSY_MIN: f64 = 0.05;
+
+impl Session {
+    pub(super) async fn advise(&self, advise: &Advise) -> Result<Executed, SqlError> {
+        let table = self.table(&advise.table)?;
+        if !sees_all(self.viewer(), table.id) {
+            let message = format!("permission denied for table {}", table.name);
+            let detail = "advice is about all rows of a table";
+            return Err(SqlError::new("42501", message).with_detail(detail));
+        }
+        let thresholds = thresholds(&advise.thresholds)?;
+        let output = match &advise.kind {
+            AdviseKind::Table => self.advise_table(&table, &thresholds).await?,
+            AdviseKind::Partitions { rate } => partitions(&self.facts(&table).await?, *rate)?,
+            AdviseKind::PartitionBy { column } => partition_by(&self.facts(&table).await?, column)?,
+        };
+        Ok(output.into())
+    }
+
+    async fn advise_table(
+        &self,
+        table: &Arc<Table>,
+        thresholds: &Thresholds,
+    ) -> Result<Output, SqlError> {
+        // Other tables are compared with it.
+        let sources = self.frontend().sources();
+        let dated = findings(sources, self.viewer(), &self.catalog(), thresholds).await;
+        let columns: Vec<&str> =
+            table.schema.columns.iter().map(|column| column.name.as_str()).collect();
+        Ok(Output::batch(rows(of_table(dated, &table.database, &table.name, &columns))?))
+    }
+
+    /// Facts of a table, with the number of nodes.
+    async fn facts(&self, table: &Arc<Table>) -> Result<(TableFacts, Option<u64>), SqlError> {
+        let sources = self.frontend().sources();
+        let Measurements { tables, settings, .. } =
+            measurements(sources, self.viewer(), &self.catalog()).await;
+        let is_meant =
+            |facts: &TableFacts| facts.database == table.database && facts.name == table.name;
+        let facts = tables.into_iter().find(is_meant);
+        // Dropped in the meantime.
+        let facts = facts.ok_or_else(|| SqlError::undefined_table(&table.name))?;
+        Ok((facts, settings.nodes))
+    }
+}
+
+fn thresholds(settings: &[(String, f64)]) -> Result<Thresholds, SqlError> {
+    let mut thresholds = Thresholds::default();
+    for (name, value) in settings {
+        thresholds.set(name, *value).map_err(|message| {
+            let names: Vec<&str> = Thresholds::names().iter().map(|(name, _)| *name).collect();
+            SqlError::new("22023", message).with_hint(format!("thresholds: {}", names.join(", ")))
+        })?;
+    }
+    Ok(thresholds)
+}
+
+fn name_of(facts: &TableFacts) -> String {
+    format!("{}.{}", quote(&facts.database), quote(&facts.name))
+}
+
+/// Rows per second that a partition of the table takes: those of the busiest one, if all of its time were used.
+fn speed(facts: &TableFacts) -> Option<f64> {
+    let speeds = facts.partitions.iter().filter_map(|partition| {
+        let (writes, busy) = (partition.writes_per_s?, partition.busy?);
+        (busy >= BUSY_MIN && writes > 0.0).then(|| writes / busy)
+    });
+    speeds.max_by(f64::total_cmp)
+}
+
+/// The number of partitions for a rate.
+fn partitions((facts, _): &(TableFacts, Option<u64>), rate: f64) -> Result<Output, SqlError> {
+    let measured = speed(facts);
+    let rows_per_second = measured.unwrap_or(ROWS_PER_SECOND);
+    let number = partitions_for_rate(facts, rate, rows_per_second);
+    let source = if measured.is_some() { "measured" } else { "assumed" };
+    let ddl = format!(
+        "ALTER TABLE {} SET ('auto_partitioning_min_partitions_count' = {number});",
+        name_of(facts)
+    );
+    let cells = [number.to_string(), format!("{rows_per_second:.0}"), source.to_owned(), ddl];
+    Output::text(
+        &["partitions", "rows_per_second_of_a_partition", "source", "ddl"],
+        &[cells.map(Some).to_vec()],
+    )
+}
+
+/// Boundaries between which the values of a column are spread equally.
+fn partition_by(
+    (facts, nodes): &(TableFacts, Option<u64>),
+    name: &str,
+) -> Result<Output, SqlError> {
+    let Some(column) = facts.columns.iter().find(|column| column.name == name) else {
+        let message = format!("column \"{name}\" of relation \"{}\" does not exist", facts.name);
+        return Err(SqlError::new("42703", message));
+    };
+    if column.histogram.is_empty() {
+        let message =
+            format!("column \"{name}\" of relation \"{}\" has no measured values", facts.name);
+        return Err(SqlError::new("55000", message));
+    }
+    // As many as there are, as the bytes need, and one for each node.
+    let size = (facts.partition_size_mb << 20).max(1);
+    let by_size = facts.bytes.unwrap_or_default().div_ceil(size);
+    let number = by_size.max(facts.partitions.len() as u64).max(nodes.unwrap_or(1)).max(2);
+    let literals = boundaries(column, usize::try_from(number).unwrap_or(usize::MAX));
+    let cuts: Vec<String> = literals.iter().map(|literal| format!("({literal})")).collect();
+    // Only the key's order can be cut.
+    let is_first = facts.key.first().is_some_and(|first| first == name);
+    let is_range = facts.placement == partita_advice::Placed::Range;
+    let cuts = cuts.join(", ");
+    let ddl = match (is_first, is_range) {
+        _ if literals.is_empty() => None,
+        (true, true) => Some(format!("ALTER TABLE {} SPLIT AT ({cuts});", name_of(facts))),
+        (true, false) if facts.append_mode => {
+            let (table, column) = (name_of(facts), quote(name));
+            Some(format!("ALTER TABLE {table} PARTITION BY RANGE ({column}) SPLIT AT ({cuts});"))
+        }
+        _ => None,
+    };
+    let partitions = (literals.len() + 1).to_string();
+    let row = vec![Some(partitions), Some(literals.join(", ")), ddl];
+    Output::text(&["partitions", "boundaries", "ddl"], &[row])
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::AsArray;
+    use futures::StreamExt;
+    use partita_advice::{ColumnFacts, PartitionFacts};
+
+    use super::*;
+
+    fn facts() -> (TableFacts, Option<u64>) {
+        let column = ColumnFacts {
+            name: "userid".to_owned(),
+            column_type: "BIGINT".to_owned(),
+            histogram: (0..32).map(|number| number.to_string()).collect(),
+            ..ColumnFacts::default()
+        };
+        let table = TableFacts {
+            database: "public".to_owned(),
+            name: "events".to_owned(),
+            columns: vec![column],
+            key: vec!["userid".to_owned(), "ts".to_owned()],
+            partitions: vec![PartitionFacts::default(); 4],
+            partition_size_mb: 512,
+            ..TableFacts::default()
+        };
+        (table, Some(3))
+    }
+
+    /// The only row of an output.
+    async fn cells(output: Output) -> Vec<Option<String>> {
+        let Output::Rows { mut stream, .. } = output else { panic!("no rows") };
+        let batch = stream.next().await.unwrap().unwrap();
+        let cell = |column: &arrow::array::ArrayRef| {
+            column.as_string_view().iter().next().unwrap().map(str::to_owned)
+        };
+        batch.columns().iter().map(cell).collect()
+    }
+
+    #[tokio::test]
+    async fn partitions_follow_from_the_speed_of_the_busiest() {
+        let mut known = facts();
+        let assumed = cells(partitions(&known, 100_000.0).unwrap()).await;
+        assert_eq!(assumed[0].as_deref(), Some("4"));
+        assert_eq!(assumed[2].as_deref(), Some("assumed"));
+        known.0.partitions[1].busy = Some(0.5);
+        known.0.partitions[1].writes_per_s = Some(1_000.0);
+        let measured = cells(partitions(&known, 100_000.0).unwrap()).await;
+        assert_eq!(measured[0].as_deref(), Some("100"));
+        assert_eq!(measured[1].as_deref(), Some("2000"));
+        assert!(partita_sql::parse(measured[3].as_deref().unwrap()).is_ok());
+    }
+
+    #[tokio::test]
+    async fn boundaries_become_splits_of_the_first_key_column() {
+        let known = facts();
+        let shown = cells(partition_by(&known, "userid").unwrap()).await;
+        assert_eq!(shown[1].as_deref(), Some("8, 16, 24"));
+        let ddl = shown[2].clone().unwrap();
+        assert_eq!(ddl, "ALTER TABLE public.events SPLIT AT ((8), (16), (24));");
+        assert!(partita_sql::parse(&ddl).is_ok());
+        let error = partition_by(&known, "nobody").err().unwrap();
+        assert!(error.to_string().contains("does not exist"));
+    }
+
+    #[test]
+    fn unknown_thresholds_are_refused() {
+        assert!(thresholds(&[("calls".to_owned(), 5.0)]).is_ok());
+        let error = thresholds(&[("apples".to_owned(), 5.0)]).unwrap_err();
+        assert!(error.to_string().contains("apples"));
+    }
+}
