@@ -19,6 +19,7 @@ mod heart;
 mod heatmap;
 mod hot;
 mod influx;
+mod lint;
 mod load;
 mod memory;
 mod meta;
@@ -80,9 +81,11 @@ enum Command {
     /// Show overloaded partitions, and why they are overloaded.
     #[command(args_override_self = true)]
     Hot(hot::Options),
-    /// Explain why a table is hot, and what other keys would change.
+    /// Find mistakes in the schemas of tables, or explain why a table is hot.
     #[command(args_override_self = true)]
     Advise(hot::AdviseOptions),
+    /// Find mistakes in a schema without a server.
+    Lint(lint::Options),
     /// Run SQL: one statement, a file, or an interactive session.
     Sql(sql::Options),
     /// Load a file (line protocol, CSV or Parquet).
@@ -110,6 +113,8 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&anyhow::anyhow!("cannot start the runtime: {error}")),
     };
+    // The code of a command that succeeds.
+    let mut exit_code = ExitCode::SUCCESS;
     let result = match cli.command {
         Command::Standalone(options) => {
             log_to_stderr("info");
@@ -153,7 +158,12 @@ fn main() -> ExitCode {
         }
         Command::Advise(options) => {
             log_to_stderr("warn");
-            runtime.block_on(Box::pin(hot::advise(options)))
+            let code = runtime.block_on(Box::pin(hot::advise(options)));
+            code.map(|code| exit_code = code)
+        }
+        Command::Lint(options) => {
+            log_to_stderr("warn");
+            lint::run(&options).map(|code| exit_code = code)
         }
         Command::Sql(options) => {
             log_to_stderr("warn");
@@ -187,7 +197,7 @@ fn main() -> ExitCode {
     // Tasks that wait for a client, and computations without a waiting client, must not keep the process alive.
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => exit_code,
         Err(error) => failed(&error),
     }
 }

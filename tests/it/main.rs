@@ -11,6 +11,7 @@ mod faults;
 mod former;
 mod kill;
 mod limits;
+mod schema_advice;
 mod scripts;
 mod secured;
 mod server;
