@@ -1,5 +1,6 @@
 //! Runs statements: dispatches each kind to its module.
 
+mod advise;
 pub(crate) mod cursor;
 mod define;
 mod delete;
@@ -101,6 +102,7 @@ impl Session {
             Statement::Close(name) => self.close(name.as_deref(), tag)?,
             Statement::Discard(scope) => self.discard(*scope, tag)?,
             Statement::Admin(admin) => self.admin(admin, permit).await?,
+            Statement::Advise(advise) => return Box::pin(self.advise(advise)).await,
             Statement::Access(statement) => self.change_access(statement).await?,
             Statement::SetRole(role) => self.set_role(role)?,
             Statement::Task(statement) => self.change_tasks(statement, permit).await?,

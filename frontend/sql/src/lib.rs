@@ -14,6 +14,8 @@
 pub mod access_statement;
 pub mod adapted;
 mod admin;
+mod advise_grammar;
+pub mod advise_statement;
 mod alter_table;
 mod column;
 mod column_builder;

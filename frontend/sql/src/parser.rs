@@ -163,6 +163,7 @@ impl Tokens<'_> {
             "close" => self.close(),
             "discard" => self.discard(),
             "admin" => self.admin(),
+            "advise" => self.advise(),
             "grant" => self.grant(),
             "revoke" => self.revoke(),
             "reassign" => self.reassign(),

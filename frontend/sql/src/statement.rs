@@ -23,6 +23,7 @@ use partita_proto::schema::{ColumnType, MergeMode, TableOptions, TextLength};
 use partita_proto::service::AdminOrder;
 
 use super::access_statement::{AccessStatement, SetRole};
+pub use super::advise_statement::{Advise, AdviseKind};
 pub use super::index_statement::{CreateIndex, DropIndex};
 use super::partitioning::PartitioningOption;
 use super::repartition::Repartition;
@@ -97,6 +98,8 @@ pub enum Statement {
     Discard(Discard),
     /// ADMIN flush_table(...) and similar functions.
     Admin(Admin),
+    /// ADVISE of a table.
+    Advise(Advise),
     /// Statements about who may do what: roles, rights, owners, tokens.
     Access(AccessStatement),
     /// SET ROLE and RESET ROLE.
@@ -146,6 +149,7 @@ impl Statement {
             | Self::Show(_)
             | Self::SeriesCardinality(_)
             | Self::Describe(_)
+            | Self::Advise(_)
             | Self::Empty => true,
             // EXPLAIN ANALYZE runs the explained statement.
             Self::Explain(explain) => explain.statement.reads(),
@@ -174,6 +178,7 @@ impl Statement {
             | Self::Prepare(_)
             | Self::Execute(_)
             | Self::Declare(_)
+            | Self::Advise(_)
             // A verifier of a password takes thousands of hashes, and the statement of a task is planned.
             | Self::Access(_)
             | Self::Task(_) => true,
@@ -241,6 +246,7 @@ impl Statement {
             Self::Discard(Discard::All) => "DISCARD ALL",
             Self::Discard(_) => "DISCARD",
             Self::Admin(_) => "ADMIN",
+            Self::Advise(_) => "ADVISE",
             Self::Access(access) => access.tag(),
             Self::Task(task) => task.tag(),
             Self::SetRole(role) if role.is_reset => "RESET",

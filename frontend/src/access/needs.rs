@@ -126,6 +126,7 @@ pub(crate) fn needs(
             }
             Admin::Order(_) => vec![Need::new(Action::Admin, Object::Cluster)],
         },
+        Statement::Advise(advise) => vec![table(Action::Select, &advise.table)?],
         // By `execute/roles.rs`, which knows the roles that the statement names.
         Statement::Access(_) | Statement::SetRole(_) => Vec::new(),
         // By `execute/tasks.rs`, which knows the owners of tasks.

@@ -70,18 +70,20 @@ impl Session {
         create: &CreateTable,
         permit: &Permit,
     ) -> Result<Output, SqlError> {
-        let (table, notices) = create.to_new_table(&self.database())?;
+        let (table, mut notices) = create.to_new_table(&self.database())?;
         let state = self.frontend().state();
         for (position, column) in table.schema.columns.iter().enumerate() {
             DefaultValue::new(state, column)?;
             Generated::new(state, &table.schema, position)?;
         }
         let name = table.name.clone();
+        let advice = crate::advisor::notices::of_new_table(&table);
         let ddl = Ddl::CreateTable { table: Box::new(table), if_not_exists: create.if_not_exists };
         let changed = self.frontend().change(permit, ddl).await?;
         if !changed {
             return Ok(exists_already(false, "CREATE TABLE", &format!("relation \"{name}\"")));
         }
+        notices.extend(advice);
         Ok(Output::done_with("CREATE TABLE", notices))
     }
 

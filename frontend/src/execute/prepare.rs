@@ -66,6 +66,12 @@ impl Session {
                 let logical = plan(&self.statement_state(), query.statement).await?;
                 (Vec::new(), Some(result_schema(&logical, &[])?))
             }
+            // The columns depend on the question, so it is answered.
+            Statement::Advise(advise) => {
+                let _permit = self.permit(&statement)?;
+                let advised = Box::pin(self.advise(advise)).await?;
+                (Vec::new(), rows_of(&advised.output))
+            }
             Statement::Task(TaskStatement::Show) => (Vec::new(), rows_of(&self.show_tasks()?)),
             Statement::Access(access) => (Vec::new(), schema_of(access)),
             Statement::Describe(table) => (Vec::new(), rows_of(&self.describe(table)?)),

@@ -29,7 +29,8 @@ fn soup() -> impl Strategy<Value = String> {
         ( ) , ; : :: . .. = < > - -- /* */ + * 1 -1 1.5 1e5 1e 0x1 99999999999999999999 'ü' ü \\ \n \
         $$ $a$ [ ] UNSIGNED DECIMAL(3,2) COMMENT ENGINE = 'ttl' '7d' ADMIN flush_table('t') USE \
         ROLE USER GRANT REVOKE OPTION OWNER OWNED PASSWORD VALID UNTIL TOKEN READ WRITE EXPIRES CLUSTER PUBLIC \
-        INVERTED SKIPPING FULLTEXT USING inverted MODIFY UNSET granularity 'bloom' analyzer @@";
+        INVERTED SKIPPING FULLTEXT USING inverted MODIFY UNSET granularity 'bloom' analyzer @@ \
+        ADVISE PARTITIONS RATE";
     let words: Vec<_> = words.split(' ').filter(|word| !word.is_empty()).collect();
     let glue = prop::sample::select(vec![" ", "", " ", "\n"]);
     prop::collection::vec((prop::sample::select(words), glue), 0..30)
