@@ -26,8 +26,9 @@ use partita_proto::index::IndexOptions;
 use regex::Regex;
 use roaring::RoaringBitmap;
 
-/// Maximum values of a domain that bloom filters are asked for.
-const POINTS_MAX: usize = 1_000;
+/// Maximum values of a domain that bloom filters are asked for: with more of them, some value seems to be in every
+/// block.
+pub(crate) const POINTS_MAX: usize = 1_000;
 
 /// An index of a column of a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,10 +49,7 @@ pub(crate) enum Segment {
 
 impl Segment {
     /// Decodes the segment of an index with these options. `Err`: the segment is corrupt.
-    pub(crate) fn decode(
-        bytes: &Bytes,
-        options: &IndexOptions,
-    ) -> std::result::Result<Self, String> {
+    pub(crate) fn decode(bytes: &Bytes, options: &IndexOptions) -> Result<Self, String> {
         if bytes.is_empty() {
             return Ok(Self::Unknown);
         }
@@ -77,10 +75,7 @@ impl Segment {
     }
 
     /// Rows of the group that may pass; `None` if the index cannot tell. `Err`: the segment is corrupt.
-    pub(crate) fn rows(
-        &self,
-        question: &Question<'_>,
-    ) -> std::result::Result<Option<RoaringBitmap>, String> {
+    pub(crate) fn rows(&self, question: &Question<'_>) -> Result<Option<RoaringBitmap>, String> {
         match (self, *question) {
             (Self::Values(values), Question::Within(domain)) => values.within(domain).map(Some),
             (Self::Values(values), Question::Pattern(pattern)) => {

@@ -20,9 +20,9 @@ use crate::error::{EngineError, Result};
 use crate::file::FileEntry;
 use crate::file::blocks::BlockReader;
 use crate::file::footer::{Counters, Footer};
-use crate::index::Segment;
 use crate::index::cache::IndexCache;
 use crate::index::directory::Listed;
+use crate::index::{POINTS_MAX, Segment};
 use crate::read::questions::{Prepared, PreparedTest};
 use crate::rows::layout::Layout;
 
@@ -30,9 +30,6 @@ use crate::rows::layout::Layout;
 pub(crate) const GROUP_ROWS_MIN: usize = if cfg!(test) { 1 } else { 1024 };
 /// Row groups whose segments are in memory at once, beside those in the cache.
 const GROUPS_AT_ONCE: usize = if cfg!(test) { 2 } else { 8 };
-/// Maximum values of a domain that bloom filters are asked for: with more of them, some value seems to be in every
-/// block.
-const POINTS_MAX: usize = 1000;
 
 /// Access to the segments of one open file.
 pub(crate) struct Segments<'a> {

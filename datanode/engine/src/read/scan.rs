@@ -219,7 +219,8 @@ impl Reading {
     /// All tests of the rows, if an index may tell which rows pass one that is not on the key alone; otherwise none.
     fn tests_by_index(&self) -> Vec<Arc<Prepared>> {
         let layout = &self.version.layout;
-        let domains = self.domains.iter();
+        // Files may still have a column that the table no longer has; its values do not count.
+        let domains = self.domains.iter().filter(|(name, _)| layout.field(name).is_some());
         let domains = domains.map(|(name, domain)| Arc::new(Prepared::of_domain(name, domain)));
         let tests: Vec<_> = domains.chain(self.probes.iter().map(Arc::clone)).collect();
         let is_indexed = |name: &&str| layout.indexes.iter().any(|(column, _)| column == name);
