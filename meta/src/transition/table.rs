@@ -225,7 +225,7 @@ pub(super) fn alter_table(
     let mut draft = Draft::new(state);
     // Options and indexes of a table hold for the rows of its former table too.
     if let Some(former) = former(state, table)
-        && let Some(schema) = schema_of_former(former, change)?
+        && let Some(schema) = schema_of_former(former, change)
     {
         if let Some(busy) = in_change(state, former) {
             return Ok(busy);
@@ -238,29 +238,23 @@ pub(super) fn alter_table(
 }
 
 /// Schema of a former table after a change of its successor; `None` if it stays the same.
-fn schema_of_former(
-    former: &TableRecord,
-    change: &TableChange,
-) -> Result<Option<TableSchema>, Error> {
-    Ok(match change {
+fn schema_of_former(former: &TableRecord, change: &TableChange) -> Option<TableSchema> {
+    match change {
         TableChange::SetOptions(options) => {
             Some(TableSchema { options: options.clone(), ..next_version(&former.schema) })
         }
-        // A column that was added later is not there.
-        TableChange::SetIndex { column, .. } | TableChange::DropIndex { column, .. }
-            if former.schema.column(column).is_some() =>
-        {
-            altered(former, change)?.map(|altered| altered.schema)
+        // The column may have been added or renamed since, or another one may have the name: then the former table is
+        // read without the index.
+        TableChange::SetIndex { .. } | TableChange::DropIndex { .. } => {
+            altered(former, change).ok().flatten().map(|altered| altered.schema)
         }
-        TableChange::SetIndex { .. }
-        | TableChange::DropIndex { .. }
-        | TableChange::AddColumns { .. }
+        TableChange::AddColumns { .. }
         | TableChange::DropColumn(_)
         | TableChange::RenameColumn { .. }
         | TableChange::SetDefault { .. }
         | TableChange::Rename(_)
         | TableChange::Repartition { .. } => None,
-    })
+    }
 }
 
 /// Renames a table. Nodes know tables by id, so no node gets an order.
