@@ -102,7 +102,8 @@ fn thresholds(settings: &[String]) -> anyhow::Result<Thresholds> {
         let (name, value) = setting
             .split_once('=')
             .with_context(|| format!("--threshold takes NAME=VALUE, not {setting}"))?;
-        let value = value.trim().parse().with_context(|| format!("{value} is not a number"))?;
+        let value: f64 =
+            value.trim().parse().with_context(|| format!("{value} is not a number"))?;
         thresholds.set(name.trim(), value).map_err(|message| anyhow!("{message}"))?;
     }
     Ok(thresholds)
