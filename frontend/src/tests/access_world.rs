@@ -1,8 +1,8 @@
 //! A cluster of two organisations for the tests of rights, and a session for each kind of identity.
 //!
-//! Organisation `acme` has the database `acme` and its table `acme_t`, which `acme_boss` owns and the group `acme_staff`
-//! may read. The same goes for `zulu`. The keys at which the tables are split are marks of rows that only those who read
-//! the whole table may know.
+//! Organisation `acme` has the database `acme` and its table `acme_t` with the index `acme_i`, which `acme_boss` owns and
+//! the group `acme_staff` may read. The same goes for `zulu`. The keys at which the tables are split are marks of rows
+//! that only those who read the whole table may know.
 
 use std::sync::Arc;
 
@@ -162,6 +162,7 @@ pub(super) async fn world() -> Db {
         for sql in [
             format!("CREATE DATABASE {name}"),
             format!("CREATE TABLE {table} (k INT PRIMARY KEY, v INT) SPLIT AT (({split}))"),
+            format!("CREATE INDEX {name}_i ON {table} USING skipping (v)"),
             format!("INSERT INTO {table} VALUES (1, 10), (2, 20)"),
             format!("ALTER TABLE {table} OWNER TO {name}_boss"),
             format!("ALTER DATABASE {name} OWNER TO {name}_boss"),

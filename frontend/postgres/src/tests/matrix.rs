@@ -145,13 +145,14 @@ fn secure(access: &mut Access, acme: DatabaseId) {
     }
 }
 
-/// A door to a cluster with the databases `acme` and `zulu`, each with a table, a default and a comment of its name.
+/// A door to a cluster with the databases `acme` and `zulu`, each with a table, an index, a default and a comment of its
+/// name.
 async fn world() -> Door {
     let door = Door::open(64).await;
     let open = door.connect().await;
     for name in ["acme", "zulu"] {
         let columns = format!(
-            "k INT PRIMARY KEY, {name}_v INT COMMENT '{name}', {name}_n TEXT DEFAULT '{name}'"
+            "k INT PRIMARY KEY, {name}_v INT COMMENT '{name}', {name}_n TEXT DEFAULT '{name}' INVERTED INDEX"
         );
         for sql in [
             format!("CREATE DATABASE {name}"),
@@ -182,6 +183,9 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("AADAHAA", "EXPLAIN SELECT acme_v FROM acme.acme_t"),
     ("ADDAHAA", "SHOW PARTITIONS FROM acme.acme_t"),
     ("AAAAHAA", "DESCRIBE acme.acme_t"),
+    ("AAAAHAA", "SHOW INDEX FROM acme.acme_t"),
+    ("DDDAHDA", "CREATE INDEX IF NOT EXISTS acme_i ON acme.acme_t USING skipping (acme_v)"),
+    ("DDDAHDA", "DROP INDEX IF EXISTS nowhere ON acme.acme_t"),
     ("DDAAHDA", "INSERT INTO acme.acme_t VALUES (3, 3, 'x')"),
     ("DDDAHDA", "INSERT INTO acme.acme_t SELECT 3, 3, max(acme_n) FROM acme.acme_t"),
     ("DDAAHDA", "DELETE FROM acme.acme_t WHERE k = 1"),
@@ -264,6 +268,7 @@ const TABLES: &[(&str, &str)] = &[
     ("aaaazab", "pg_attribute"),
     ("aaaazab", "pg_attrdef"),
     ("aaaazab", "pg_constraint"),
+    ("rrrrrrr", "pg_am"),
     ("rrrrrrr", "pg_index"),
     ("aaaazab", "pg_description"),
     ("aaaazab", "pg_database"),
