@@ -18,7 +18,7 @@ pub const GRANULARITY_MAX: u32 = 1 << 20;
 /// Maximum share of false positives, in millionths: a filter that is wrong more often does not pay.
 const FALSE_POSITIVES_PPM_MAX: u32 = 500_000;
 
-/// Kind of an index.
+/// Kind of an index, without options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum IndexKind {
     /// Rows of each value: for columns of few values, and for ranges and patterns.
