@@ -49,6 +49,8 @@ const MATRIX: &[(&str, &str)] = &[
     ("AADDDHDHE", "EXPLAIN DELETE FROM acme_t"),
     ("AADDDHDHE", "EXPLAIN DELETE FROM acme_t WHERE v = 10"),
     ("AAADDHAHE", "EXPLAIN HOTSPOT acme_t"),
+    ("AAADDHAHE", "ADVISE TABLE acme_t"),
+    ("AAADDHAHE", "ADVISE PARTITIONS FOR acme_t RATE 1000"),
     ("AAAADHAHE", "COPY acme_t TO STDOUT"),
     ("AAAADHAHE", "COPY (SELECT v FROM acme_t) TO STDOUT"),
     ("AAAADHAHE", "BEGIN; DECLARE c CURSOR FOR SELECT * FROM acme_t"),
@@ -396,6 +398,7 @@ fn kind(statement: &Statement) -> &'static str {
         Statement::SetRole(_) => "SetRole",
         Statement::Task(statement) => kind_of_task(statement),
         Statement::Unlisten => "Unlisten",
+        Statement::Advise(_) => "Advise",
         Statement::Empty => "Empty",
     }
 }
