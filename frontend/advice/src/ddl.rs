@@ -61,7 +61,7 @@ pub(crate) fn set_index(
     }
 }
 
-/// Drops an index.
+/// The statement that drops an index.
 pub(crate) fn drop_index(table: &TableFacts, name: &str) -> String {
     format!("DROP INDEX {} ON {};", quote(name), name_of(table))
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Measurements {
     /// Time of the measurements, in milliseconds since 1970.
     pub now_ms: i64,
-    /// The tables.
+    /// Tables, each with its figures.
     pub tables: Vec<TableFacts>,
     /// Statements by shape: literals aside.
     pub statements: Vec<StatementShape>,
@@ -126,7 +126,7 @@ pub struct TableFacts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IntervalFacts {
-    /// Mean.
+    /// Mean of them.
     pub mean_ms: f64,
     /// Standard deviation.
     pub deviation_ms: f64,

@@ -321,10 +321,7 @@ fn hash_scatters(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
                     .is_some_and(|share| share > subject.thresholds.scatter_share)
         })
     };
-    let scattering = match time {
-        Some(time) => Some(time),
-        None => unique().filter(|_| binds_others()),
-    };
+    let scattering = time.or_else(|| unique().filter(|_| binds_others()));
     let Some(column) = scattering else { return };
     let evidence = json!({ "hashed": columns, "scattered_by": column.name, "partitions": subject.partitions() });
     let advice = format!(

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use partita_proto::catalog::{DEFAULT_DATABASE, Table};
+use partita_proto::index::default_name;
 use partita_sql::Statement;
 use partita_sql::fingerprint::fingerprint;
 
@@ -53,10 +54,10 @@ pub fn declared_tables(sql: &str) -> Result<Vec<Declared>, String> {
                         create.column, create.table.name
                     ));
                 };
-                let kind = create.options.kind().method().to_owned();
-                let name = create
-                    .name
-                    .unwrap_or_else(|| format!("{}_{}_{kind}", create.table.name, column.name));
+                let kind = create.options.kind();
+                let made_name = || default_name(&create.table.name, &column.name, kind);
+                let name = create.name.unwrap_or_else(made_name);
+                let kind = kind.method().to_owned();
                 column.indexes.push(IndexFacts { name, kind, ..IndexFacts::default() });
             }
             _ => {}

@@ -163,7 +163,7 @@ pub(crate) fn retention(
     }
     // Twice what is asked for, in whole days.
     let days = age.saturating_mul(2).div_ceil(DAY_MS).max(1);
-    let keeps = table.ttl_ms.is_none_or(|ttl| ttl > days * DAY_MS);
+    let keeps = table.ttl_ms.is_none_or(|ttl| ttl > days.saturating_mul(DAY_MS));
     let evidence = json!({
         "look_back_ms": age, "other_table": other_table, "other_look_back_ms": longest, "ttl_ms": table.ttl_ms,
     });

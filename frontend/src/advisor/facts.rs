@@ -62,7 +62,9 @@ pub(crate) async fn measurements(
     for table in tables(viewer, catalog) {
         facts.push(table_facts(sources, table, &reports, time, monitors));
     }
-    sources.advisor.retain(|id| catalog.table_by_id(id).is_some());
+    // The memory is everybody's: a viewer's catalog may lack tables of others.
+    let newest = sources.view.catalog();
+    sources.advisor.retain(|id| newest.table_by_id(id).is_some());
     let members = sources.view.members();
     let live = members.values().filter(|member| member.live && !member.draining).count();
     Measurements {
