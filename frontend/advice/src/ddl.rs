@@ -152,7 +152,7 @@ impl Definition {
     }
 
     /// Takes a column out of the key.
-    pub(crate) fn to_field(&mut self, column: &str) {
+    pub(crate) fn make_field(&mut self, column: &str) {
         let key = self.key().into_iter().filter(|name| name != column).collect();
         self.set_key(key);
         self.append();
@@ -384,7 +384,7 @@ mod tests {
             "CREATE TABLE t (host STRING, id STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY (host, id))",
         );
         let mut definition = Definition::of(&facts).unwrap();
-        definition.to_field("id");
+        definition.make_field("id");
         definition.set_skipping_index("id");
         let text = definition.copied().unwrap();
         parses(&text);

@@ -62,7 +62,7 @@ fn many_tags(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
 /// Statements that make a field with bloom filters of a tag.
 pub(crate) fn as_field(subject: &Subject<'_>, tag: &str) -> Option<String> {
     let mut definition = Definition::of(subject.table)?;
-    definition.to_field(tag);
+    definition.make_field(tag);
     definition.set_skipping_index(tag);
     definition.copied()
 }

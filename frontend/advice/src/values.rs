@@ -67,7 +67,7 @@ fn stringly(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Find
     let column_type = parsed_type(&column.sample).unwrap_or(ColumnType::Float64);
     let ddl = Definition::of(subject.table).and_then(|mut definition| {
         if column.is_tag() {
-            definition.to_field(&column.name);
+            definition.make_field(&column.name);
         }
         let expression = format!("CAST({} AS {})", quote(&column.name), column_type.sql());
         definition.retype(&column.name, column_type, expression);
@@ -283,7 +283,7 @@ fn log_or_id_tag(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec
         Definition::of(subject.table).and_then(|mut definition| {
             let word = format!("upper(split_part({}, ' ', 1))", quote(&column.name));
             definition.add_text(&column.name, "level", format!("btrim({word}, '[]:')"));
-            definition.to_field(&column.name);
+            definition.make_field(&column.name);
             definition.copied()
         })
     } else {
