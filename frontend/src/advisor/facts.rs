@@ -9,6 +9,7 @@ use std::sync::Arc;
 use partita_advice::{
     ClusterFacts, HotKey, Measurements, MovingFacts, PartitionFacts, TableFacts, facts_of_table,
 };
+use partita_load::Class;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{ColumnId, TableId};
 use partita_proto::load::{HotKey as LoadedKey, LoadReport, LoadRequest, PartitionLoad};
@@ -161,7 +162,8 @@ fn add_load(facts: &mut TableFacts, table: &Table, report: &LoadReport) {
     let last = facts.partitions.last().map(|partition: &PartitionFacts| partition.id);
     let last = loads.iter().find(|load| Some(load.partition.0) == last);
     facts.moving_right = last.and_then(|load| {
-        let verdict = load.verdict.as_ref()?;
+        // A few samples say nothing yet.
+        let verdict = load.verdict.as_ref().filter(|verdict| verdict.class != Class::Unknown)?;
         Some(MovingFacts { share_above: verdict.evidence.append_high, last_share: load.share })
     });
     let mut keys: Vec<&LoadedKey> =
