@@ -93,7 +93,7 @@ fn judged(
 
 /// Rows of findings.
 pub(crate) fn rows(findings: Vec<Dated>) -> Result<RecordBatch, SqlError> {
-    let row = |Dated { finding, since_ms, is_declared }: Dated| {
+    let row = |Dated { finding, since_ms, is_declared }: Dated| -> Vec<Cell> {
         let effect = finding.effect.as_ref().map(|effect| serde_json::json!(effect).to_string());
         vec![
             finding.rule.id().into(),
@@ -129,7 +129,7 @@ pub(crate) async fn advice_history(
     let present = measurements(sources, viewer, catalog).await;
     judged(sources, catalog, (&present, viewer.monitors()), &Thresholds::default());
     let tables = states(catalog, &present);
-    let row = |applied: Applied| {
+    let row = |applied: Applied| -> Option<Vec<Cell>> {
         let state = tables.get(&applied.table)?;
         let later = state.totals.since(&applied.baseline).means();
         let bytes = |bytes: Option<u64>| Cell::Float(bytes.map(|bytes| bytes as f64));
