@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, TimeUnit};
 use arrow::error::ArrowError;
 use datafusion::scalar::ScalarValue;
 use partita_frontend::moments::{Moment, parse_date, ticks};
-use partita_frontend::sql::bytes::parse_bytea;
+use partita_frontend::sql::bytes::{parse_bytea, sent_text};
 use partita_frontend::sql::statement::Statement;
 use partita_frontend::{Prepared, SqlError, Zone};
 use pgwire::api::Type;
@@ -110,7 +110,7 @@ pub(crate) fn values(portal: &Portal<Arc<Prepared>>, zone: Zone) -> PgWireResult
                 && matches!(target, DataType::Decimal128(..))
                 && !matches!(prepared.statement, Statement::Insert(_));
             match portal.parameter_format.format_for(index) {
-                FieldFormat::Text if is_exact => numeric::exact(utf8(bytes)?),
+                FieldFormat::Text if is_exact => numeric::exact(sent_text(bytes)?),
                 FieldFormat::Text => text(bytes, target, zone),
                 FieldFormat::Binary if is_exact => numeric::exact(&binary::digits(bytes)?),
                 FieldFormat::Binary => {
@@ -162,12 +162,7 @@ fn invalid(target: &DataType, text: &str) -> SqlError {
 
 /// A parameter in the text format.
 fn text(bytes: &[u8], target: &DataType, zone: Zone) -> Result<ScalarValue, SqlError> {
-    from_text(utf8(bytes)?, target, zone)
-}
-
-fn utf8(bytes: &[u8]) -> Result<&str, SqlError> {
-    std::str::from_utf8(bytes)
-        .map_err(|_| SqlError::new("22021", "invalid byte sequence for encoding \"UTF8\""))
+    from_text(sent_text(bytes)?, target, zone)
 }
 
 /// Parses an integer; one that is out of range is a different error than one that is malformed.
@@ -411,6 +406,27 @@ mod tests {
         for cut in 0..bytes.len() {
             binary::value(&bytes[..cut], &Type::INT4_ARRAY, &numbers, Zone::UTC).unwrap_err();
         }
+    }
+
+    #[test]
+    fn a_zero_byte_is_no_part_of_a_text() {
+        let state = |read: Result<ScalarValue, SqlError>| read.unwrap_err().sqlstate;
+        for bytes in [&b"\0"[..], b"a\0b", b"ab\0"] {
+            assert_eq!(state(text(bytes, &DataType::Utf8View, Zone::UTC)), "22021");
+            let read = binary::value(bytes, &Type::TEXT, &DataType::Utf8View, Zone::UTC);
+            assert_eq!(state(read), "22021");
+        }
+        // One element `a` and a zero.
+        let texts = list(DataType::Utf8View);
+        let mut bytes = Vec::new();
+        for part in [1_i32, 0, 25, 1, 1, 2] {
+            bytes.extend(part.to_be_bytes());
+        }
+        bytes.extend(b"a\0");
+        assert_eq!(state(binary::value(&bytes, &Type::TEXT_ARRAY, &texts, Zone::UTC)), "22021");
+        // Bytes may be zero.
+        let got = binary::value(b"a\0", &Type::BYTEA, &DataType::BinaryView, Zone::UTC).unwrap();
+        assert_eq!(got, ScalarValue::BinaryView(Some(vec![b'a', 0])));
     }
 
     #[test]

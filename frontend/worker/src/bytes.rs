@@ -1,6 +1,24 @@
-//! Bytes as text: PostgreSQL's two forms of `bytea`, and the digits of `X'..'`.
+//! Bytes as text: PostgreSQL's two forms of `bytea`, the digits of `X'..'`, and the bytes of a text itself.
 
 use std::fmt::Write as _;
+
+use crate::error::SqlError;
+
+/// The bytes of a text that a client of PostgreSQL's protocol sent, in a parameter or in COPY.
+///
+/// # Errors
+/// 22021 when they are not UTF-8, or one of them is zero: PostgreSQL's clients take a zero for the end of a text, so
+/// that they would read back less than was stored.
+pub fn sent_text(bytes: &[u8]) -> Result<&str, SqlError> {
+    let invalid = |part: &str| {
+        SqlError::new("22021", format!("invalid byte sequence for encoding \"UTF8\"{part}"))
+    };
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.contains('\0') => Ok(text),
+        Ok(_) => Err(invalid(": 0x00")),
+        Err(_) => Err(invalid("")),
+    }
+}
 
 /// Parses hexadecimal digits; `None` for any other character, or for an odd number of digits.
 pub fn parse_hex(digits: &str) -> Option<Vec<u8>> {
@@ -63,6 +81,23 @@ mod tests {
         assert_eq!(parse_bytea("a\\\\b\\001\\377"), Some(b"a\\b\x01\xff".to_vec()));
         assert_eq!(parse_bytea("\\4"), None);
         assert_eq!(parse_bytea("ü"), Some("ü".as_bytes().to_vec()));
+    }
+
+    #[test]
+    fn a_sent_text_is_utf8_without_zeros() {
+        for text in ["", "a", "ü\u{1}\u{10ffff}"] {
+            assert_eq!(sent_text(text.as_bytes()).unwrap(), text);
+        }
+        for bytes in [&b"\xff"[..], b"cut \xe2\x82"] {
+            let error = sent_text(bytes).unwrap_err();
+            assert_eq!(error.sqlstate, "22021");
+            assert_eq!(error.message, "invalid byte sequence for encoding \"UTF8\"");
+        }
+        for bytes in [&b"\0"[..], b"a\0", b"\0a", b"a\0b"] {
+            let error = sent_text(bytes).unwrap_err();
+            assert_eq!(error.sqlstate, "22021");
+            assert_eq!(error.message, "invalid byte sequence for encoding \"UTF8\": 0x00");
+        }
     }
 
     #[test]

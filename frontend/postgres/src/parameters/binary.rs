@@ -4,6 +4,7 @@ use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use bytes::Buf;
 use datafusion::scalar::ScalarValue;
 use partita_frontend::civil::{EPOCH_DAYS, EPOCH_MICROS};
+use partita_frontend::sql::bytes::sent_text;
 use partita_frontend::{SqlError, Zone, as_instants};
 use pgwire::api::Type;
 
@@ -70,7 +71,7 @@ fn natural(
         | Type::NAME
         | Type::CHAR
         | Type::UNKNOWN
-        | Type::JSON => ScalarValue::Utf8View(Some(string(bytes)?)),
+        | Type::JSON => ScalarValue::Utf8View(Some(sent_text(bytes)?.to_owned())),
         Type::BYTEA => ScalarValue::BinaryView(Some(bytes.to_vec())),
         Type::DATE => {
             let days = i32::from_be_bytes(exactly(bytes, wire)?);
@@ -108,12 +109,6 @@ fn natural(
             }
         },
     })
-}
-
-fn string(bytes: &[u8]) -> Result<String, SqlError> {
-    std::str::from_utf8(bytes)
-        .map(str::to_owned)
-        .map_err(|_| SqlError::new("22021", "invalid byte sequence for encoding \"UTF8\""))
 }
 
 fn infinite() -> SqlError {

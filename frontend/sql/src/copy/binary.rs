@@ -5,6 +5,7 @@
 //! their own type; the range is checked. Unsigned eight-byte columns accept `int8` and `numeric`.
 
 use partita_proto::schema::{ColumnType, Unit};
+use partita_worker::bytes::sent_text;
 
 use super::numeric::{NumericError, read_numeric};
 use super::rows::Rows;
@@ -176,10 +177,7 @@ fn read_value(value: &[u8], builder: &mut ColumnBuilder) -> Result<(), SqlError>
         },
         // Types with a form of their own.
         ColumnType::Decimal(..) => builder.append_decimal(numeric(value, column_type)?),
-        ColumnType::String => match std::str::from_utf8(value) {
-            Ok(text) => builder.append_text(text, false),
-            Err(_) => Err(SqlError::new("22021", "invalid byte sequence for encoding \"UTF8\"")),
-        },
+        ColumnType::String => builder.append_text(sent_text(value)?, false),
         ColumnType::Binary => builder.append_bytes(value),
         // Times count from 2000; the extremes of both types mean infinity, which columns do not
         // have.

@@ -7,6 +7,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use partita_proto::catalog::Table;
 use partita_worker::Zone;
+use partita_worker::bytes::sent_text;
 
 use super::BAD_COPY_FORMAT;
 use crate::column_builder::ColumnBuilder;
@@ -160,9 +161,7 @@ impl Rows {
 
     /// The bytes as text.
     pub(super) fn utf8<'t>(&self, bytes: &'t [u8]) -> Result<&'t str, SqlError> {
-        std::str::from_utf8(bytes).map_err(|_| {
-            self.located(SqlError::new("22021", "invalid byte sequence for encoding \"UTF8\""))
-        })
+        sent_text(bytes).map_err(|error| self.located(error))
     }
 
     /// Checks that a header has the names of the columns.

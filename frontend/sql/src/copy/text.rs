@@ -177,9 +177,8 @@ fn unescape(field: &str, rows: &Rows) -> Result<String, SqlError> {
             character => bytes.push(*character),
         }
     }
-    String::from_utf8(bytes).map_err(|_| {
-        rows.located(SqlError::new("22021", "invalid byte sequence for encoding \"UTF8\""))
-    })
+    // An escape may stand for any byte.
+    rows.utf8(&bytes).map(str::to_owned)
 }
 
 /// The error of data that ends inside of a value.
