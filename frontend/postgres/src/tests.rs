@@ -344,6 +344,14 @@ async fn pg_catalog_lists_tables_columns_and_keys() {
     let expected = [("host", "text"), ("ts", "timestamp(3) without time zone")]
         .map(|(name, of)| (name.to_owned(), of.to_owned()));
     assert_eq!(got, expected);
+    // As peewee reads the columns of an index.
+    let indexed = "SELECT i.relname, array_to_string(ARRAY(SELECT pg_get_indexdef(idx.indexrelid, k + 1, TRUE) \
+                   FROM generate_subscripts(idx.indkey, 1) AS k ORDER BY k), ',') \
+                   FROM pg_catalog.pg_class AS t JOIN pg_catalog.pg_index AS idx ON t.oid = idx.indrelid \
+                   JOIN pg_catalog.pg_class AS i ON idx.indexrelid = i.oid WHERE t.relname = 'events'";
+    let rows = client.query(indexed, &[]).await.unwrap();
+    let got: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(got, [("events_pkey".to_owned(), "host,ts".to_owned())]);
     let visible = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace <> 11 AND pg_table_is_visible(oid)";
     assert_eq!(client.query(visible, &[]).await.unwrap().len(), 1);
     client.batch_execute("USE other").await.unwrap();

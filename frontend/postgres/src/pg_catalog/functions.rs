@@ -47,6 +47,9 @@ type EvaluateOfViewer = fn(&ViewerContext<'_>, &[ScalarValue]) -> Result<ScalarV
 /// Names of the groups of a role: an internal function that replaces a subquery of psql.
 pub(super) const MEMBER_OF: &str = "partita_member_of";
 
+/// Names of the columns of an index: an internal function that replaces a subquery of peewee.
+pub(super) const INDEX_COLUMNS: &str = "partita_index_columns";
+
 /// Functions by name, with their result type and implementation.
 const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     ("pg_function_is_visible", Returns::Bool, always),
@@ -98,6 +101,7 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
 const OF_VIEWER: &[(&str, Returns, EvaluateOfViewer)] = &[
     ("pg_table_is_visible", Returns::Bool, table_is_visible),
     ("pg_get_indexdef", Returns::Text, indexdef),
+    (INDEX_COLUMNS, Returns::Texts, index_columns),
     ("pg_get_constraintdef", Returns::Text, constraintdef),
     (COLUMN_DEFAULT, Returns::Text, column_default),
     (MEMBER_OF, Returns::Texts, member_of),
@@ -348,6 +352,17 @@ fn indexdef(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<Scala
     let mut columns = table.schema.key_columns().enumerate();
     let key_column = columns.find(|(position, _)| attribute(*position) == column);
     Ok(text(key_column.map(|(_, column)| column.name.clone())))
+}
+
+/// The names of the columns of an index, in its order.
+fn index_columns(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let names: Vec<ScalarValue> = match context.object(values, 0) {
+        Some(Object::Key(table)) => {
+            table.schema.key_columns().map(|column| text(Some(column.name.clone()))).collect()
+        }
+        _ => Vec::new(),
+    };
+    Ok(ScalarValue::List(ScalarValue::new_list_nullable(&names, &DataType::Utf8)))
 }
 
 fn constraintdef(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {

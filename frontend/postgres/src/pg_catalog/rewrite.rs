@@ -18,7 +18,7 @@ use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 use partita_frontend::sql::statement::{Query, Statement};
 use partita_frontend::{Session, SqlError};
 
-use super::functions::{COLUMN_DEFAULT, MEMBER_OF, NO_OID, NO_OIDS, NO_TEXTS};
+use super::functions::{COLUMN_DEFAULT, INDEX_COLUMNS, MEMBER_OF, NO_OID, NO_OIDS, NO_TEXTS};
 
 static PARSER: LazyLock<PostgresCompatibilityParser> =
     LazyLock::new(PostgresCompatibilityParser::new);
@@ -239,10 +239,12 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
         Expr::Function(function) => {
             let name = function.name.0.last()?.as_ident()?.value.to_ascii_lowercase();
             match (name.as_str(), &function.args) {
-                ("array", FunctionArguments::Subquery(query)) => groups_of(query).or_else(|| {
-                    // The others are lists of privileges of columns, or options, which do not exist.
-                    expression_of("arrow_cast(make_array(), 'List(Utf8)')")
-                }),
+                ("array", FunctionArguments::Subquery(query)) => {
+                    groups_of(query).or_else(|| index_columns_of(query)).or_else(|| {
+                        // The others are lists of privileges of columns, or options, which do not exist.
+                        expression_of("arrow_cast(make_array(), 'List(Utf8)')")
+                    })
+                }
                 ("generate_subscripts", FunctionArguments::List(list)) => {
                     let FunctionArg::Unnamed(FunctionArgExpr::Expr(array)) = list.args.first()?
                     else {
@@ -358,6 +360,43 @@ fn groups_of(query: &ast::Query) -> Option<Expr> {
         ControlFlow::Continue(())
     });
     expression_of(&format!("{MEMBER_OF}({})", role?))
+}
+
+/// The columns of an index, where a client asks for each by its number:
+/// `ARRAY(SELECT pg_get_indexdef(i.indexrelid, k + 1, true) FROM generate_subscripts(i.indkey, 1) AS k)`.
+fn index_columns_of(query: &ast::Query) -> Option<Expr> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let [from] = select.from.as_slice() else { return None };
+    let TableFactor::Table { name, alias: Some(alias), args: Some(_), .. } = &from.relation else {
+        return None;
+    };
+    let [SelectItem::UnnamedExpr(Expr::Function(function))] = select.projection.as_slice() else {
+        return None;
+    };
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let [
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(index)),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(number)),
+        ..,
+    ] = list.args.as_slice()
+    else {
+        return None;
+    };
+    let is_each_column = from.joins.is_empty()
+        && select.selection.is_none()
+        && is_named(name, "generate_subscripts")
+        && is_named(&function.name, "pg_get_indexdef")
+        && number.to_string() == format!("{} + 1", alias.name);
+    if !is_each_column {
+        return None;
+    }
+    expression_of(&format!("{INDEX_COLUMNS}({index})"))
+}
+
+/// Returns true if the last part of a name is the given one.
+fn is_named(name: &ast::ObjectName, last: &str) -> bool {
+    let part = name.0.last().and_then(|part| part.as_ident());
+    part.is_some_and(|part| part.value.eq_ignore_ascii_case(last))
 }
 
 fn is_text(data_type: &ast::DataType) -> bool {
@@ -567,6 +606,23 @@ mod tests {
                     FROM pg_class c";
         let translated = super::tests::translated(text);
         assert!(translated.contains("make_array()"), "{translated}");
+    }
+
+    #[test]
+    fn the_columns_of_an_index_are_listed_by_a_function() {
+        let columns = |number: &str| {
+            translated(&format!(
+                "SELECT array_to_string(ARRAY(SELECT pg_get_indexdef(i.indexrelid, {number}, TRUE) \
+                 FROM generate_subscripts(i.indkey, 1) AS k ORDER BY k), ',') FROM pg_catalog.pg_index i"
+            ))
+        };
+        let each = columns("k + 1");
+        assert!(
+            each.contains("array_to_string(partita_index_columns(i.indexrelid), ',')"),
+            "{each}"
+        );
+        let others = columns("0");
+        assert!(!others.contains("partita_index_columns"), "{others}");
     }
 
     #[test]
