@@ -8,6 +8,7 @@
 //!   coalesce(timestamptz, 'text')                the text is read as a time
 //!   coalesce(bytea, bytea)                       the binary types may differ
 //!   concat, concat_ws                            any argument, converted to text
+//!   chr                                          not of 0; PostgreSQL's errors
 //!   length, octet_length, bit_length             also of bytes
 //!   substr, strpos, overlay, btrim ..            also of bytes
 //!   substr(text, text [, text])                  by a pattern
@@ -18,7 +19,9 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, Int32Array, UInt64Array};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type, UInt64Type};
+use arrow::datatypes::{
+    DataType, Field, FieldRef, Float32Type, Float64Type, Int64Type, UInt64Type,
+};
 use datafusion::common::{DFSchema, ScalarValue, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -33,7 +36,9 @@ use datafusion::logical_expr::{
 
 use crate::bounded;
 use crate::digits::{self, Digits};
-use crate::error::{NUMERIC_OUT_OF_RANGE, SqlError};
+use crate::error::{
+    INVALID_PARAMETER_VALUE, NUMERIC_OUT_OF_RANGE, PROGRAM_LIMIT_EXCEEDED, SqlError,
+};
 use crate::extremes::{self, End};
 use crate::functions::{REGISTRY, builtin};
 use crate::plain::{doubles, is_text, wholes};
@@ -57,6 +62,7 @@ const ADJUSTED: &[(&str, Change)] = &[
     ("greatest", Change::Extreme(End::Max)),
     ("least", Change::Extreme(End::Min)),
     ("coalesce", Change::Texts),
+    ("chr", Change::Character),
     ("concat", Change::AnyText),
     ("concat_ws", Change::AnyText),
     ("character_length", Change::BytesLength(1)),
@@ -81,6 +87,7 @@ enum Change {
     Logarithm,
     Finite,
     Power,
+    Character,
     Texts,
     AnyText,
     BytesLength(i32),
@@ -98,9 +105,11 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
         let bounded = bounded::functions().find(|function| function.name() == *name);
         let inner = bounded.map(Arc::new).or_else(|| builtin(name).cloned())?;
         let signature = match change {
-            Change::HalfToEven | Change::Finite | Change::Power | Change::Logarithm => {
-                inner.signature().clone()
-            }
+            Change::HalfToEven
+            | Change::Finite
+            | Change::Power
+            | Change::Logarithm
+            | Change::Character => inner.signature().clone(),
             _ => Signature::user_defined(Volatility::Immutable),
         };
         Some(ScalarUDF::from(Adjusted { inner, change: *change, signature }))
@@ -434,6 +443,11 @@ impl ScalarUDFImpl for Adjusted {
                 self.check_values(&inputs, &outputs)?;
                 finish(outputs)
             }
+            Change::Character => {
+                let codes = args.args.iter().map(|arg| arg.to_array(rows));
+                codes.collect::<Result<Vec<_>>>()?.iter().try_for_each(check_characters)?;
+                self.inner().invoke_with_args(args)
+            }
             Change::Dimension | Change::Count => {
                 let least = u64::from(self.change == Change::Dimension);
                 args.return_field = Arc::new(Field::new(self.name(), DataType::UInt64, true));
@@ -447,6 +461,28 @@ impl ScalarUDFImpl for Adjusted {
             _ => self.inner().invoke_with_args(args),
         }
     }
+}
+
+/// Refuses numbers that are no characters of a text, which PostgreSQL's clients read up to a zero.
+fn check_characters(codes: &ArrayRef) -> Result<()> {
+    for code in codes.as_primitive::<Int64Type>().iter().flatten() {
+        let is_character = u32::try_from(code).ok().and_then(char::from_u32).is_some();
+        let (sqlstate, message) = match code {
+            0 => (PROGRAM_LIMIT_EXCEEDED, "null character not permitted".to_owned()),
+            ..0 => (INVALID_PARAMETER_VALUE, "character number must be positive".to_owned()),
+            _ if is_character => continue,
+            _ if code > i64::from(u32::from(char::MAX)) => (
+                PROGRAM_LIMIT_EXCEEDED,
+                format!("requested character too large for encoding: {code}"),
+            ),
+            _ => (
+                PROGRAM_LIMIT_EXCEEDED,
+                format!("requested character not valid for encoding: {code}"),
+            ),
+        };
+        return Err(SqlError::new(sqlstate, message).into());
+    }
+    Ok(())
 }
 
 impl Adjusted {
@@ -677,6 +713,10 @@ mod tests {
             ("trunc(CAST(-1.5 AS DOUBLE))", "-1.0"),
             ("ceil(CAST(NULL AS DECIMAL(4, 2)))", ""),
             ("concat('a', NULL, 1)", "a1"),
+            ("chr(8364)", "€"),
+            ("chr(1114111)", "\u{10ffff}"),
+            ("chr(v) FROM (VALUES (1)) AS t(v)", "\u{1}"),
+            ("chr(NULL)", ""),
         ] {
             assert_eq!(answer(sql).await, Ok(expected.to_owned()), "{sql}");
         }
@@ -688,6 +728,11 @@ mod tests {
             ("power(-1, 0.5)", "2201F"),
             ("substr(X'00', 1, -1)", "22011"),
             ("overlay(X'00' PLACING X'01' FROM 0)", "22011"),
+            ("chr(0)", "54000"),
+            ("chr(-1)", "22023"),
+            ("chr(55296)", "54000"),
+            ("chr(1114112)", "54000"),
+            ("chr(v) FROM (VALUES (NULL), (65), (0)) AS t(v)", "54000"),
         ] {
             assert_eq!(answer(sql).await, Err(sqlstate.to_owned()), "{sql}");
         }
