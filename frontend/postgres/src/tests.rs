@@ -352,6 +352,14 @@ async fn pg_catalog_lists_tables_columns_and_keys() {
     let rows = client.query(indexed, &[]).await.unwrap();
     let got: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
     assert_eq!(got, [("events_pkey".to_owned(), "host,ts".to_owned())]);
+    // Subqueries in a select list.
+    let counted = "SELECT (SELECT nspname FROM pg_namespace n WHERE n.oid = c.relnamespace) AS space, \
+                   (SELECT count(*) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0) AS columns, \
+                   array_to_string(ARRAY(SELECT attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 \
+                   ORDER BY a.attnum), ',') AS names FROM pg_class c WHERE relname = 'events'";
+    let row = client.query_one(counted, &[]).await.unwrap();
+    let got: (String, i64, String) = (row.get(0), row.get(1), row.get(2));
+    assert_eq!(got, ("public".to_owned(), 3, "host,ts,n".to_owned()));
     let visible = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace <> 11 AND pg_table_is_visible(oid)";
     assert_eq!(client.query(visible, &[]).await.unwrap().len(), 1);
     client.batch_execute("USE other").await.unwrap();

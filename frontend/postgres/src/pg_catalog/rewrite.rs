@@ -10,7 +10,7 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, BinaryOperator, CaseWhen, Expr, FunctionArg, FunctionArgExpr,
     FunctionArguments, SelectItem, SetExpr, Statement as Tree, TableFactor, TableWithJoins, Value,
-    VisitMut, VisitorMut, visit_expressions, visit_expressions_mut,
+    Visit, VisitMut, VisitorMut, visit_expressions, visit_expressions_mut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -240,7 +240,8 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
             let name = function.name.0.last()?.as_ident()?.value.to_ascii_lowercase();
             match (name.as_str(), &function.args) {
                 ("array", FunctionArguments::Subquery(query)) => {
-                    groups_of(query).or_else(|| index_columns_of(query)).or_else(|| {
+                    let found = groups_of(query).or_else(|| index_columns_of(query));
+                    found.or_else(|| elements_of(query)).or_else(|| {
                         // The others are lists of privileges of columns, or options, which do not exist.
                         expression_of("arrow_cast(make_array(), 'List(Utf8)')")
                     })
@@ -393,6 +394,89 @@ fn index_columns_of(query: &ast::Query) -> Option<Expr> {
     expression_of(&format!("{INDEX_COLUMNS}({index})"))
 }
 
+/// The values of a query over one table, collected by an aggregate; `None` for objects that do not exist here.
+fn elements_of(query: &ast::Query) -> Option<Expr> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let [SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }] =
+        select.projection.as_slice()
+    else {
+        return None;
+    };
+    let is_absent = |(table, _): (String, String)| ABSENT.contains(&table.as_str());
+    if !is_joined(query)
+        || is_aggregate(value)
+        || select.from.iter().flat_map(names).any(is_absent)
+        || select.to_string().to_ascii_lowercase().contains("acl")
+    {
+        return None;
+    }
+    // The order of the rows is that of the elements.
+    let order = query.order_by.as_ref().map_or_else(String::new, |order| {
+        let order = order.to_string();
+        if order == "ORDER BY 1" { format!(" ORDER BY {value}") } else { format!(" {order}") }
+    });
+    let collected = expression_of(&format!("array_agg({value}{order})"))?;
+    let mut rows = query.clone();
+    rows.order_by = None;
+    if let SetExpr::Select(select) = rows.body.as_mut() {
+        select.projection = vec![SelectItem::UnnamedExpr(collected)];
+    }
+    expression_of(&format!("coalesce(({rows}), make_array())"))
+}
+
+/// Returns true if a subquery reads one table, and depends on the outer row only by equality of columns, if at all:
+/// DataFusion can join it.
+fn is_joined(query: &ast::Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    let [from] = select.from.as_slice() else { return false };
+    let TableFactor::Table { name, alias, args: None, .. } = &from.relation else { return false };
+    let Some(table) = name.0.last().and_then(|name| name.as_ident()) else { return false };
+    let inner = alias.as_ref().map_or(&table.value, |alias| &alias.name.value);
+    let is_plain = from.joins.is_empty()
+        && query.with.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && select.distinct.is_none()
+        && select.having.is_none()
+        && matches!(&select.group_by, ast::GroupByExpr::Expressions(keys, _) if keys.is_empty());
+    is_plain
+        && !depends(&select.projection, inner)
+        && select.selection.as_ref().is_none_or(|condition| joins_by_equality(condition, inner))
+}
+
+/// Returns true if a condition refers to tables other than `inner` only by equality of columns.
+fn joins_by_equality(condition: &Expr, inner: &str) -> bool {
+    match condition {
+        Expr::Nested(condition) => joins_by_equality(condition, inner),
+        Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+            joins_by_equality(left, inner) && joins_by_equality(right, inner)
+        }
+        Expr::BinaryOp { left, op: BinaryOperator::Eq, right }
+            if depends(&**left, inner) != depends(&**right, inner) =>
+        {
+            is_column(left) && is_column(right)
+        }
+        condition => !depends(condition, inner),
+    }
+}
+
+fn is_column(expression: &Expr) -> bool {
+    matches!(expression, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+}
+
+/// Returns true if a part of a query refers to a column of a table other than `inner`.
+fn depends<V: Visit>(part: &V, inner: &str) -> bool {
+    visit_expressions(part, |expression| match expression {
+        Expr::CompoundIdentifier(path)
+            if matches!(path.as_slice(), [.., table, _] if !table.value.eq_ignore_ascii_case(inner)) =>
+        {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
+}
+
 /// Returns true if the last part of a name is the given one.
 fn is_named(name: &ast::ObjectName, last: &str) -> bool {
     let part = name.0.last().and_then(|part| part.as_ident());
@@ -434,6 +518,7 @@ fn part_of_absent_type(condition: &Expr, part: &Expr) -> Option<&'static str> {
     match &kind.value {
         Value::SingleQuotedString(kind) if kind == "d" => Some(NO_OID),
         Value::SingleQuotedString(kind) if kind == "c" => {
+            let part = if let Expr::Nested(part) = part { part.as_ref() } else { part };
             let Expr::Subquery(query) = part else { return None };
             let SetExpr::Select(select) = query.body.as_ref() else { return None };
             match select.projection.first()?.to_string().to_ascii_lowercase() {
@@ -518,7 +603,9 @@ fn scalar(query: &mut ast::Query) -> Option<Expr> {
     {
         *value = expression_of(&format!("max({value})"))?;
     }
-    None
+    // The library answers NULL for a subquery that is a whole column and depends on the outer row, unless it stands in
+    // parentheses.
+    is_joined(query).then(|| Expr::Nested(Box::new(Expr::Subquery(Box::new(query.clone())))))
 }
 
 fn is_aggregate(expression: &Expr) -> bool {
@@ -602,10 +689,57 @@ mod tests {
                     FROM pg_catalog.pg_roles r WHERE r.rolname !~ '^pg_' ORDER BY 1";
         let translated = translated(text);
         assert!(translated.contains("partita_member_of(r.oid) AS memberof"), "{translated}");
-        let text = "SELECT array_to_string(ARRAY(SELECT attname FROM pg_attribute a WHERE attrelid = c.oid), ', ') \
-                    FROM pg_class c";
-        let translated = super::tests::translated(text);
-        assert!(translated.contains("make_array()"), "{translated}");
+    }
+
+    #[test]
+    fn arrays_of_subqueries_are_collected() {
+        for (text, expected) in [
+            (
+                "SELECT ARRAY(SELECT attname FROM pg_attribute a WHERE attrelid = c.oid ORDER BY a.attnum) \
+                 FROM pg_class c",
+                "coalesce((SELECT array_agg(attname ORDER BY a.attnum) FROM ",
+            ),
+            (
+                "SELECT ARRAY(SELECT typname FROM pg_type WHERE typname = 'int4' ORDER BY 1)",
+                "coalesce((SELECT array_agg(typname ORDER BY typname) FROM ",
+            ),
+            // Privileges of columns do not exist.
+            (
+                "SELECT ARRAY(SELECT attname FROM pg_attribute a WHERE attrelid = c.oid AND attacl IS NOT NULL) \
+                 FROM pg_class c",
+                "SELECT arrow_cast(make_array()",
+            ),
+            (
+                "SELECT ARRAY(SELECT polname FROM pg_policy p WHERE p.polrelid = c.oid) FROM pg_class c",
+                "SELECT arrow_cast(make_array()",
+            ),
+        ] {
+            let translated = translated(text);
+            assert!(translated.contains(expected), "{text}: {translated}");
+        }
+    }
+
+    #[test]
+    fn lookups_that_can_be_joined_are_kept() {
+        for (text, expected) in [
+            (
+                "SELECT (SELECT nspname FROM pg_namespace n WHERE n.oid = c.relnamespace) AS s FROM pg_class c",
+                "((SELECT max(nspname) FROM ",
+            ),
+            (
+                "SELECT (SELECT count(*) FROM pg_attribute a WHERE a.attrelid = c.oid AND attnum > 0) AS n \
+                 FROM pg_class c",
+                "((SELECT count(*) FROM ",
+            ),
+            // Not by equality: the library's answer remains.
+            (
+                "SELECT (SELECT count(*) FROM pg_attribute a WHERE a.attnum > c.relnatts) AS n FROM pg_class c",
+                "SELECT NULL AS n",
+            ),
+        ] {
+            let translated = translated(text);
+            assert!(translated.contains(expected), "{text}: {translated}");
+        }
     }
 
     #[test]
