@@ -121,10 +121,11 @@ def ingest(options, servers, tokens):
         all_bodies = bodies(options, turn)
         shares = [all_bodies[i::options.connections] for i in range(options.connections)]
         with concurrent.futures.ThreadPoolExecutor(options.connections) as pool:
-            began = time.monotonic()
+            began, used = time.monotonic(), server.cpu_s()
             for done in [pool.submit(send, server, tokens[server], share) for share in shares]:
                 done.result()
-            return {"rows/s": options.rows / (time.monotonic() - began)}
+            elapsed, used = time.monotonic() - began, server.cpu_s() - used
+            return {"rows/s": options.rows / elapsed, "rows/CPU s": options.rows / used}
 
     without, secured = pairs(options, *servers, measure)
     for server in servers:
@@ -132,7 +133,9 @@ def ingest(options, servers, tokens):
             rows = one_value(connection, "SELECT count(*) FROM cpu")
         expect(rows == options.pairs * options.rows, f"{rows} rows are there, not {options.pairs * options.rows}")
     print(head("line protocol", "without", "token, TLS"))
-    print(line("rows/s", without["rows/s"], secured["rows/s"], "at least 0.9"), flush=True)
+    print(line("rows/s", without["rows/s"], secured["rows/s"], "at least 0.9"))
+    # The client encrypts too, on the same machine.
+    print(line("rows/s of the server's CPU", without["rows/CPU s"], secured["rows/CPU s"]), flush=True)
 
 
 def check_refusals(server):

@@ -110,6 +110,11 @@ class Server:
         self.process.wait()
         self.process.stdout.close()
 
+    def cpu_s(self):
+        """CPU time that the server has used, in seconds."""
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     @contextlib.contextmanager
     def running(self):
         """Runs it, and yields the seconds until it served."""
