@@ -118,7 +118,7 @@ mod tests {
         assert!(like("a").is_per_column());
         assert!(one.is_per_column());
         assert!(!two.is_per_column());
-        assert!(Probe::Any(vec![like("a"), like("b"), one.clone()]).is_per_column());
+        assert!(Probe::Any(vec![like("a"), like("b"), one]).is_per_column());
         assert!(!Probe::Any(vec![like("a"), Probe::Any(vec![two])]).is_per_column());
         // An alternative over two columns within a conjunction depends on both.
         let either = Probe::Any(vec![like("a"), like("b")]);

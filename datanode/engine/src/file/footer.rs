@@ -215,7 +215,7 @@ mod tests {
     fn uses_of_an_index_add_up() {
         let (counters, key) = (Counters::default(), |kind| ("a_1".to_owned(), kind));
         counters.index(key(IndexKind::Inverted), 10, 7);
-        counters.clone().index(key(IndexKind::Inverted), 5, 5);
+        counters.index(key(IndexKind::Inverted), 5, 5);
         counters.index(key(IndexKind::Skipping), 1, 0);
         let indexes = counters.scan.indexes.lock();
         assert_eq!(indexes[&key(IndexKind::Inverted)], IndexUse { examined: 15, skipped: 12 });

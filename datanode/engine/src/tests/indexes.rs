@@ -407,7 +407,7 @@ struct Asked {
 fn value_of(column_type: ColumnType, number: u8) -> Value {
     let small = number % 7;
     match column_type {
-        ColumnType::Bool => Value::Bool(number % 2 == 0),
+        ColumnType::Bool => Value::Bool(number.is_multiple_of(2)),
         ColumnType::Int8 | ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 => {
             int(i64::from(small) - 3)
         }
@@ -429,7 +429,7 @@ fn value_of(column_type: ColumnType, number: u8) -> Value {
 /// Values of a column: of the key from few, so that keys repeat.
 fn value_in(column: &Column, number: u8) -> Value {
     match column.semantic {
-        Semantic::Tag if number % 5 == 0 => Value::Null,
+        Semantic::Tag if number.is_multiple_of(5) => Value::Null,
         Semantic::Tag if column.column_type == ColumnType::String => {
             text(&format!("host {}", number % 5))
         }
@@ -546,14 +546,14 @@ fn passes(schema: &TableSchema, probe: &Probe, row: &Row) -> bool {
 
 fn index_of(column: &Column, kind: u8, variant: u8) -> Index {
     let granularity = 1 + u32::from(variant % 6);
-    let false_positives_ppm = if variant % 2 == 0 { 10_000 } else { 400_000 };
+    let false_positives_ppm = if variant.is_multiple_of(2) { 10_000 } else { 400_000 };
     let blooms = Blooms { granularity, false_positives_ppm };
     let is_text = column.column_type == ColumnType::String;
     let options = match kind % 3 {
         0 => IndexOptions::Inverted,
         1 if is_text => IndexOptions::Fulltext(Fulltext {
             analyzer: if variant % 5 < 2 { Analyzer::English } else { Analyzer::Chinese },
-            case_sensitive: variant % 3 == 0,
+            case_sensitive: variant.is_multiple_of(3),
             backend: if variant % 4 < 2 { Backend::Bloom(blooms) } else { Backend::Inverted },
         }),
         _ => IndexOptions::Skipping(blooms),

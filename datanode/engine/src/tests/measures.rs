@@ -73,7 +73,7 @@ async fn measures_of_files_are_those_of_their_rows() {
     assert_eq!(of_rows(measured(&fixture).await.measures), direct, "in a file");
     fixture.reopen().await;
     let in_files = measured(&fixture).await;
-    assert_eq!(of_rows(in_files.measures), direct, "after a restart");
+    assert_eq!(of_rows(in_files.measures.clone()), direct, "after a restart");
     let columns: Vec<u32> = in_files.column_bytes.keys().map(|column| column.0).collect();
     assert_eq!(columns, [1, 2, 3, 4]);
     assert!(in_files.column_bytes.values().all(|bytes| *bytes > 0));

@@ -141,8 +141,8 @@ fn trees(text: &str) -> Option<Vec<Tree>> {
     }
     let trees = Parser::parse_sql(&PostgreSqlDialect {}, text).ok()?;
     let translate = |mut tree: Tree| {
-        let _: ControlFlow<()> = tree.visit(&mut Existence);
-        let _: ControlFlow<()> = tree.visit(&mut OfSettings);
+        let _: ControlFlow<()> = VisitMut::visit(&mut tree, &mut Existence);
+        let _: ControlFlow<()> = VisitMut::visit(&mut tree, &mut OfSettings);
         let _: ControlFlow<()> = visit_expressions_mut(&mut tree, |expression| {
             if let Some(replacement) = replaced(expression) {
                 *expression = replacement;
