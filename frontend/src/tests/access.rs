@@ -110,6 +110,9 @@ const MATRIX: &[(&str, [Outcome; 4])] = &[
     ("SET ROLE NONE", [A, A, A, A]),
     ("CREATE TASK x SCHEDULE '@daily' AS INSERT INTO t SELECT k, v FROM t", [A, D, D, H]),
     ("SHOW TASKS", [A, A, A, A]),
+    ("CREATE INDEX i ON t USING skipping (v)", [A, D, D, H]),
+    ("DROP INDEX IF EXISTS i ON t", [A, D, D, A]),
+    ("ADVISE TABLE t", [A, A, D, H]),
 ];
 
 fn give(access: &mut Access, target: Target, role: RoleId, actions: &[Action]) {

@@ -185,7 +185,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("AAAAHAA", "DESCRIBE acme.acme_t"),
     ("AAAAHAA", "SHOW INDEX FROM acme.acme_t"),
     ("DDDAHDA", "CREATE INDEX IF NOT EXISTS acme_i ON acme.acme_t USING skipping (acme_v)"),
-    ("DDDAHDA", "DROP INDEX IF EXISTS nowhere ON acme.acme_t"),
+    ("DDDAADA", "DROP INDEX IF EXISTS nowhere ON acme.acme_t"),
     ("DDAAHDA", "INSERT INTO acme.acme_t VALUES (3, 3, 'x')"),
     ("DDDAHDA", "INSERT INTO acme.acme_t SELECT 3, 3, max(acme_n) FROM acme.acme_t"),
     ("DDAAHDA", "DELETE FROM acme.acme_t WHERE k = 1"),
