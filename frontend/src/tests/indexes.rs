@@ -75,7 +75,7 @@ async fn explain_shows_probes_and_explain_analyze_the_use_of_indexes() {
     // Long ones are cut, and what no index answers is not sent.
     let long = "x".repeat(1_000);
     let plan = db.explain(&format!("SELECT k FROM logs WHERE host ~ 'y.{long}'")).await;
-    assert!(plan.contains("probes=[host ~ '(?s)y.xxx") && plan.contains("xx..]"), "{plan}");
+    assert!(plan.contains("(?s)y.xxx") && plan.contains("xx..]"), "{plan}");
     let plan = db.explain("SELECT k FROM logs WHERE msg LIKE '%error%'").await;
     assert!(!plan.contains("probes="), "{plan}");
     let analyzed = db.explain("ANALYZE SELECT k FROM logs WHERE k = 1").await;
