@@ -83,6 +83,9 @@ const KNOWN: &[&str] = &["pol.polname,", "pg_publication", "fk.confkey", "t.typn
 const ABSENT: &[&str] =
     &["pg_sequence", "pg_collation", "pg_foreign_table", "pg_inherits", "pg_trigger", "pg_policy"];
 
+/// Views of ours that the library does not know.
+const VIEWS: &[&str] = &["pg_indexes", "pg_user", "pg_shadow", "pg_group"];
+
 /// Parses the text of a client.
 pub(crate) async fn parse(session: &Arc<Session>, text: &str) -> Result<Vec<Statement>, SqlError> {
     // The library's parser has no bounds, so the session's parser comes first.
@@ -136,13 +139,14 @@ fn translated(text: &str, tree: Tree) -> Statement {
 fn trees(text: &str) -> Option<Vec<Tree>> {
     let lower = text.to_ascii_lowercase();
     let is_known = KNOWN.iter().any(|mention| lower.contains(mention));
-    if is_known || !OURS.iter().any(|mention| lower.contains(mention)) {
+    if is_known || !OURS.iter().chain(VIEWS).any(|mention| lower.contains(mention)) {
         return PARSER.parse(text).ok();
     }
     let trees = Parser::parse_sql(&PostgreSqlDialect {}, text).ok()?;
     let translate = |mut tree: Tree| {
         let _: ControlFlow<()> = VisitMut::visit(&mut tree, &mut Existence);
         let _: ControlFlow<()> = VisitMut::visit(&mut tree, &mut OfSettings);
+        let _: ControlFlow<()> = VisitMut::visit(&mut tree, &mut Unqualified);
         let _: ControlFlow<()> = visit_expressions_mut(&mut tree, |expression| {
             if let Some(replacement) = replaced(expression) {
                 *expression = replacement;
@@ -152,6 +156,23 @@ fn trees(text: &str) -> Option<Vec<Tree>> {
         PARSER.rewrite(tree)
     };
     Some(trees.into_iter().map(translate).collect())
+}
+
+/// Names the schema of views that the library does not know.
+struct Unqualified;
+
+impl VisitorMut for Unqualified {
+    type Break = ();
+
+    fn pre_visit_relation(&mut self, relation: &mut ast::ObjectName) -> ControlFlow<()> {
+        if let [ast::ObjectNamePart::Identifier(name)] = &relation.0[..]
+            && VIEWS.iter().any(|view| name.value.eq_ignore_ascii_case(view))
+        {
+            let schema = ast::ObjectNamePart::Identifier(ast::Ident::new("pg_catalog"));
+            relation.0.insert(0, schema);
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// Replaces `pg_settings` by the settings of the session, each read by its name.
