@@ -11,6 +11,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use partita_proto::catalog_history::{CatalogHistory, CatalogPosition};
 use partita_proto::error::Error;
+use partita_raft::planted::{self, Plant};
 use tracing::{error, info};
 
 use crate::files::Files;
@@ -50,10 +51,14 @@ impl Followed {
                 )),
             };
         };
-        let next = catalog.follow(position.as_ref()).map_err(|refusal| {
-            error!(%refusal, "refused an order of meta; nothing was changed on this node. {TO_FOLLOW_ANOTHER}");
-            refusal
-        })?;
+        let next = match catalog.follow(position.as_ref()) {
+            Ok(next) => next,
+            Err(_) if planted::is(Plant::AnyCatalog) => return Ok(()),
+            Err(refusal) => {
+                error!(%refusal, "refused an order of meta; nothing was changed on this node. {TO_FOLLOW_ANOTHER}");
+                return Err(refusal);
+            }
+        };
         if *position == Some(next) {
             return Ok(());
         }

@@ -1,4 +1,5 @@
-//! Bugs that a simulation plants, to check that it would notice real ones.
+//! Bugs that a simulation plants, to check that it would notice real ones: those of this crate and of the crates above
+//! it. `partita_engine::planted` has the one of storage.
 //!
 //! Invariant: without the feature `planted-bugs`, which only the simulation's own builds have, no bug exists: the check
 //! is a compile-time constant.
@@ -25,6 +26,14 @@ pub enum Plant {
     TrustOld = 7,
     /// A batch that waits for a file which the log cannot open is acknowledged unwritten.
     AckUnopened = 8,
+    /// A sync of the log that fails counts as done.
+    IgnoreSync = 9,
+    /// An empty data directory is registered under the number of a node that has another one.
+    TakeOver = 10,
+    /// An order is carried out whatever its catalog lacks.
+    AnyCatalog = 11,
+    /// Terms and indexes of other nodes are taken unchecked.
+    TrustNumbers = 12,
 }
 
 #[cfg(feature = "planted-bugs")]
@@ -36,14 +45,16 @@ pub fn plant(bug: Plant) {
     PLANTED.store(bug as u8, Ordering::Relaxed);
 }
 
-/// True if the bug is planted.
+/// True if the bug is planted. Crates above this one ask it too.
 #[cfg(feature = "planted-bugs")]
-pub(crate) fn is(bug: Plant) -> bool {
+#[must_use]
+pub fn is(bug: Plant) -> bool {
     PLANTED.load(Ordering::Relaxed) == bug as u8
 }
 
 /// Always false: without the feature no bug is planted.
 #[cfg(not(feature = "planted-bugs"))]
-pub(crate) const fn is(_bug: Plant) -> bool {
+#[must_use]
+pub const fn is(_bug: Plant) -> bool {
     false
 }

@@ -41,6 +41,7 @@ pub mod fuzzing;
 mod index;
 mod options;
 mod parquet;
+pub mod planted;
 mod read;
 mod rows;
 mod sizes;

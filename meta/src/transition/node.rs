@@ -13,6 +13,7 @@ use std::sync::Arc;
 use partita_proto::error::Error;
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 use partita_proto::member::Registration;
+use partita_raft::planted::{self, Plant};
 
 use super::draft::{Draft, Outcome, Reply};
 use crate::catalog::{Edit, NodeRecord, PartitionRecord, State, Step, Target};
@@ -52,7 +53,9 @@ pub(super) fn register(state: &State, wish: &Registration) -> Result<Outcome, Er
             "node {id}: nodes have numbers from 1 to {NODES_MAX}"
         )));
     }
-    if let Some(holder) = state.node(id) {
+    if let Some(holder) = state.node(id)
+        && !planted::is(Plant::TakeOver)
+    {
         return Err(Error::InvalidInput(format!(
             "node {id} is registered with another data directory, last seen at {}; a directory that lost its data \
              gets a new number",

@@ -58,8 +58,8 @@ struct Options {
     /// Continue after a violation, to see its consequences, too.
     #[arg(long)]
     whole: bool,
-    /// Bug to plant: skip-sync, forget-vote, early-ack, stranger, trust-rot, keep-failed, trust-old or
-    /// ack-unopened.
+    /// Bug to plant: skip-sync, forget-vote, early-ack, stranger, trust-rot, keep-failed, trust-old, ack-unopened,
+    /// ignore-sync, take-over, any-catalog, trust-numbers or leave-out.
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
     plant: Option<String>,
@@ -78,6 +78,11 @@ fn plant(options: &Options) -> Result<(), String> {
         Some("keep-failed") => plant(Plant::KeepFailed),
         Some("trust-old") => plant(Plant::TrustOld),
         Some("ack-unopened") => plant(Plant::AckUnopened),
+        Some("ignore-sync") => plant(Plant::IgnoreSync),
+        Some("take-over") => plant(Plant::TakeOver),
+        Some("any-catalog") => plant(Plant::AnyCatalog),
+        Some("trust-numbers") => plant(Plant::TrustNumbers),
+        Some("leave-out") => partita_engine::planted::leave_out(),
         Some(name) => return Err(format!("there is no bug {name} to plant")),
     }
     Ok(())

@@ -40,6 +40,7 @@ use crate::file::footer::{Footers, verify};
 use crate::file::{FileEntry, FileHandle, FileId, FileMeta, Garbage, file_path, files_directory};
 use crate::options::EngineOptions;
 use crate::parquet::row_group::Purpose;
+use crate::planted;
 use crate::read::series::SeriesCache;
 use crate::rows::layout::Layout;
 use crate::rows::memtable::{LogPosition, Sealed};
@@ -166,6 +167,7 @@ impl Partition {
         let handles: Vec<_> = files
             .into_values()
             .map(|meta| Arc::new(opened_file(meta, &root, &garbage, &sizes)))
+            .filter(|handle| handle.damage().is_none() || !planted::leaves_out())
             .collect();
         let layout = Arc::new(Layout::new(config)?);
         let version = Version::opened(layout, handles, durable, width)?;
