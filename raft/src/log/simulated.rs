@@ -35,6 +35,8 @@ struct State {
     operations_left: Option<u64>,
     /// True if syncs fail.
     broken: bool,
+    /// Number of syncs that failed because of `broken`.
+    syncs_failed: u64,
     /// True if no file can be opened or created.
     out_of_files: bool,
     /// Number of opens and creations that failed because of `out_of_files`.
@@ -89,6 +91,12 @@ impl SimulatedDisk {
     /// Makes all later syncs fail.
     pub fn break_syncs(&self) {
         self.0.lock().broken = true;
+    }
+
+    /// Number of syncs that failed because of [`SimulatedDisk::break_syncs`].
+    #[must_use]
+    pub fn syncs_failed(&self) -> u64 {
+        self.0.lock().syncs_failed
     }
 
     /// Makes opening and creating files fail, or succeed again.
@@ -319,6 +327,7 @@ impl DiskFile for SimulatedFile {
         let mut state = self.disk.0.lock();
         state.operate()?;
         if state.broken {
+            state.syncs_failed += 1;
             return Err(io::Error::other("the disk is broken"));
         }
         state.syncs += 1;

@@ -11,6 +11,7 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use partita_proto::id::NodeId;
 use partita_proto::wire::pb::RaftFrame;
+use partita_proto::wire::pb::raft_message::Body;
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -45,6 +46,8 @@ struct State {
     /// Directions in which nothing arrives.
     cut: BTreeSet<(NodeId, NodeId)>,
     faults: Faults,
+    /// Frames per million that carry a wrong term.
+    implausible: u32,
     random: u64,
 }
 
@@ -82,6 +85,30 @@ impl State {
             Fate::Arrives { delay: Duration::from_micros(micros) }
         }
     }
+
+    /// Term that replaces those in the next frame; `None` for a frame that arrives as it was sent.
+    fn wrong_term(&mut self) -> Option<u64> {
+        // Nothing is drawn without this fault, so that the others stay those of the seed.
+        if self.implausible == 0 || self.next() % 1_000_000 >= u64::from(self.implausible) {
+            return None;
+        }
+        Some(u64::MAX - self.next() % 2)
+    }
+}
+
+/// Puts a term into every vote of a frame, as a node with a bad bit in its memory would.
+fn replace_terms(frame: &mut RaftFrame, term: u64) {
+    for body in frame.messages.iter_mut().filter_map(|message| message.body.as_mut()) {
+        let vote = match body {
+            Body::Append(append) => append.vote.as_mut(),
+            Body::Vote(request) | Body::PreVote(request) => request.vote.as_mut(),
+            Body::Voted(answer) => answer.vote.as_mut(),
+            _ => None,
+        };
+        if let Some(vote) = vote {
+            vote.term = term;
+        }
+    }
 }
 
 /// A network of hosts in one process.
@@ -98,6 +125,7 @@ impl MemoryNetwork {
             lives: BTreeMap::new(),
             cut: BTreeSet::new(),
             faults: Faults::default(),
+            implausible: 0,
             random: seed,
         };
         Arc::new(Self { state: Mutex::new(state) })
@@ -155,6 +183,11 @@ impl MemoryNetwork {
         self.state.lock().faults = faults;
     }
 
+    /// Sets how many frames per million carry a term that no node has reached, in place of the right one.
+    pub fn set_implausible(&self, per_million: u32) {
+        self.state.lock().implausible = per_million;
+    }
+
     /// Carries frames in one direction until either end is gone or the link breaks.
     async fn carry(
         self: Arc<Self>,
@@ -164,7 +197,7 @@ impl MemoryNetwork {
     ) {
         let mut silent = false;
         // A link that has lost a frame delivers nothing more, but does not break.
-        while let Some(frame) = frames.recv().await {
+        while let Some(mut frame) = frames.recv().await {
             if silent {
                 continue;
             }
@@ -183,6 +216,10 @@ impl MemoryNetwork {
                     silent = true;
                     continue;
                 }
+            }
+            let wrong_term = self.state.lock().wrong_term();
+            if let Some(term) = wrong_term {
+                replace_terms(&mut frame, term);
             }
             let frame = RaftFrame::decode(frame.encode_to_vec().as_slice())
                 .map_err(|error| RaftError::Corrupted(format!("a frame does not parse: {error}")));
@@ -242,7 +279,29 @@ impl Transport for Port {
 
 #[cfg(test)]
 mod tests {
+    use partita_proto::wire::pb::{RaftMessage, RaftVote, RaftVoteRequest};
+
     use super::*;
+
+    #[test]
+    fn some_frames_carry_a_term_that_no_node_has_reached() {
+        let network = MemoryNetwork::new(7);
+        let wrong = |per_million| {
+            network.set_implausible(per_million);
+            (0..1000).filter_map(|_| network.state.lock().wrong_term()).collect::<Vec<_>>()
+        };
+        assert!(wrong(0).is_empty());
+        let terms = wrong(100_000);
+        assert!((50..150).contains(&terms.len()), "{}", terms.len());
+        assert!(terms.iter().all(|term| *term >= u64::MAX - 1));
+        let vote = Some(RaftVote { term: 3, leader: 1, committed: false });
+        let body = Body::Vote(RaftVoteRequest { vote, last: None, transfer: false });
+        let messages = vec![RaftMessage { body: Some(body), ..RaftMessage::default() }];
+        let mut frame = RaftFrame { hello: None, messages };
+        replace_terms(&mut frame, u64::MAX);
+        let Some(Body::Vote(request)) = &frame.messages[0].body else { panic!("{frame:?}") };
+        assert_eq!(request.vote.map(|vote| vote.term), Some(u64::MAX));
+    }
 
     #[test]
     fn a_seed_decides_what_happens_to_every_frame() {

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use partita_datanode::Datanode;
 use partita_meta::Meta;
 use partita_proto::catalog::{Catalog, Table};
+use partita_proto::catalog_history::CatalogHistory;
 use partita_proto::id::{META_GROUP, NodeId, PartitionId};
 use partita_proto::service::MetaService;
 use partita_raft::Host;
@@ -22,6 +23,8 @@ pub(crate) struct Cluster {
     pub(crate) sizes: Sizes,
     pub(crate) data: Mutex<BTreeMap<NodeId, DataNode>>,
     pub(crate) metas: Mutex<BTreeMap<NodeId, MetaNode>>,
+    /// History of the catalog from which the latest order to a datanode came.
+    pub(crate) ordering: Mutex<Option<CatalogHistory>>,
 }
 
 impl Cluster {

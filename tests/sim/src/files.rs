@@ -98,6 +98,36 @@ impl SimFiles {
         }
     }
 
+    /// Damages one Parquet file of a node that is down: it ends half-way, or is gone. `draw` returns a random number
+    /// below its argument. Returns the file's path; `None` if there is no file.
+    pub(crate) fn damage(&self, mut draw: impl FnMut(u64) -> u64) -> Option<Path> {
+        // A store in memory answers at once.
+        let listed = self.kept.list(None).try_collect::<Vec<_>>().now_or_never()?.ok()?;
+        let mut paths: Vec<Path> = listed.into_iter().map(|object| object.location).collect();
+        paths.retain(|path| path.extension() == Some("parquet"));
+        paths.sort();
+        let count = u64::try_from(paths.len()).ok().filter(|count| *count > 0)?;
+        let path = paths.get(usize::try_from(draw(count)).ok()?)?.clone();
+        let is_gone = draw(2) == 0;
+        let harm = async {
+            if is_gone {
+                return self.kept.delete(&path).await;
+            }
+            let whole = self.kept.get(&path).await?.bytes().await?;
+            let half = whole.slice(..whole.len() / 2);
+            self.kept.put(&path, PutPayload::from(half)).await.map(drop)
+        };
+        harm.now_or_never()?.ok()?;
+        Some(path)
+    }
+
+    /// Version of the catalog that the node follows; `None` if it has followed none.
+    pub(crate) fn followed_version(&self) -> Option<u64> {
+        let followed = self.followed.lock();
+        let line = followed.as_deref()?.lines().find_map(|line| line.strip_prefix("version "));
+        line?.parse().ok()
+    }
+
     /// Sets whether all opens and creations of files fail for lack of file descriptors.
     pub(crate) fn set_out_of_files(&self, out_of_files: bool) {
         self.state.lock().out_of_files = out_of_files;

@@ -2,9 +2,15 @@
 //!
 //! Every fault is undone after a while; several overlap. The cluster must survive them as the README promises, so
 //! no two disks are lost for good, and none at all in a run whose tables may have a single replica.
+//!
+//! `disks.rs` and `strays.rs` have faults outside the weighted list: disks that come back without data, and messages
+//! that no correct node sends.
+
+mod disks;
+mod strays;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use partita_proto::error::Error;
@@ -105,7 +111,8 @@ pub(crate) async fn rage(cluster: &Arc<Cluster>, client: &Arc<Client>, seed: u64
     let mut random = Random::new(seed, 2);
     let deadline = tokio::time::Instant::now() + limits.length;
     let mut under_way = JoinSet::new();
-    let mut lost = !limits.lose;
+    // True if no further disk may be lost.
+    let lost = Arc::new(AtomicBool::new(!limits.lose));
     // Runs differ in the kinds of faults: some bugs show only without certain others.
     let muted = random.draw();
     let active: Vec<(Fault, u64)> = (0..)
@@ -126,6 +133,21 @@ pub(crate) async fn rage(cluster: &Arc<Cluster>, client: &Arc<Client>, seed: u64
             }
         });
     }
+    // For the same reason, disks that come back without data and messages that no correct node sends have theirs.
+    // They come early: a disk that another fault has lost already rules one of them out.
+    let early = millis(limits.length) / 4 + 1;
+    let mut harming = Random::new(seed, 12);
+    if limits.lose && harming.once_in(2) {
+        let wait = harming.millis(0, early);
+        under_way.spawn(disks::harm(Arc::clone(cluster), harming, wait, Arc::clone(&lost)));
+    }
+    let mut straying = Random::new(seed, 13);
+    let (stray, wait) = (straying.below(4), straying.millis(0, early));
+    match stray {
+        0 => drop(under_way.spawn(strays::order(Arc::clone(cluster), straying, wait))),
+        1 => drop(under_way.spawn(strays::change_terms(Arc::clone(cluster), straying, wait))),
+        _ => {}
+    }
     while tokio::time::Instant::now() < deadline && weights > 0 {
         tokio::time::sleep(random.millis(100, 2500)).await;
         let mut drawn = random.below(weights);
@@ -137,7 +159,7 @@ pub(crate) async fn rage(cluster: &Arc<Cluster>, client: &Arc<Client>, seed: u64
         let Some((fault, _)) = chosen.copied() else { continue };
         // Rotten or outdated data counts as a lost disk.
         let loses = matches!(fault, Fault::LoseNode | Fault::Rot | Fault::OlderCopy);
-        if loses && std::mem::replace(&mut lost, true) {
+        if loses && lost.swap(true, Ordering::Relaxed) {
             continue;
         }
         let mine = Random::new(random.draw(), 3);
@@ -462,6 +484,11 @@ async fn lose(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
     {
         return;
     }
+    replace_node(cluster, node, &mut random).await;
+}
+
+/// A new node with empty disks takes the place of one that is down for good.
+async fn replace_node(cluster: &Arc<Cluster>, node: NodeId, random: &mut Random) {
     let next = {
         let mut nodes = cluster.data.lock();
         nodes.remove(&node);

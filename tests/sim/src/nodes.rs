@@ -35,6 +35,8 @@ const STOP_WAIT: Duration = Duration::from_secs(60);
 /// Interval of heartbeats, and the time limit for an answer to one.
 const BEAT: Duration = Duration::from_secs(1);
 const BEAT_WAIT: Duration = Duration::from_secs(3);
+/// Attempts of a node without data to register under its old number.
+const EMPTY_ATTEMPTS: u32 = 30;
 /// Time without a heartbeat after which a node's replicas are replaced.
 pub(crate) const REPAIR_AFTER: Duration = Duration::from_secs(8);
 /// Interval at which a data directory gets a new generation.
@@ -254,7 +256,7 @@ async fn start_data_alone(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Erro
     };
     // Register, and let meta check the generation of the data directory.
     let metas = Metas::new(cluster, id);
-    while let Err(error) = metas.register().await {
+    while let Err(error) = metas.register(identity(id)).await {
         cluster.history.note(format_args!("node {id} is not registered yet: {error}"));
         tokio::time::sleep(BEAT).await;
     }
@@ -407,6 +409,21 @@ fn identity(id: NodeId) -> u64 {
     id.0 * 1000 + 7
 }
 
+/// Asks meta to register an empty data directory under the number of a node that has lost its own; returns the answer.
+///
+/// # Errors
+/// The refusal; [`Error::Unavailable`] if no meta answers.
+pub(crate) async fn register_empty(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Error> {
+    let metas = Metas::new(cluster, id);
+    for _ in 0..EMPTY_ATTEMPTS {
+        match metas.register(identity(id) + 1).await {
+            Err(error) if error.is_retryable() => tokio::time::sleep(BEAT).await,
+            answer => return answer,
+        }
+    }
+    Err(Error::Unavailable("no meta has answered".to_owned()))
+}
+
 /// Meta's members, as a datanode calls them.
 #[derive(Clone)]
 struct Metas {
@@ -444,11 +461,11 @@ impl Metas {
         answer
     }
 
-    async fn register(&self) -> Result<(), Error> {
-        let (id, labels) = (self.id, Labels::default());
-        let (identity, address) = (identity(id), address(id));
-        let me = Registration { identity, node: Some(id), address, labels };
-        self.ask(|meta| async move { meta.register(me).await.map(drop) }).await
+    /// Registers a data directory with this random number under the node's id.
+    async fn register(&self, identity: u64) -> Result<(), Error> {
+        let (node, address, labels) = (Some(self.id), address(self.id), Labels::default());
+        let directory = Registration { identity, node, address, labels };
+        self.ask(|meta| async move { meta.register(directory).await.map(drop) }).await
     }
 
     async fn renew(&self, renewal: Renewal) -> Result<Renewed, Error> {

@@ -48,6 +48,7 @@ impl DataNodes for Remotes {
         catalog: &CatalogHistory,
     ) -> Result<Arc<dyn DataService>, Error> {
         let (cluster, catalog) = (self.cluster.upgrade().ok_or_else(over)?, Some(catalog.clone()));
+        cluster.ordering.lock().clone_from(&catalog);
         Ok(Arc::new(Remote { cluster, from: self.from, to: node, wait: ORDER_WAIT, catalog }))
     }
 

@@ -82,6 +82,7 @@ pub(crate) async fn run(options: &Options, length: Duration) -> Outcome {
             (1..=plan.nodes).map(|id| (NodeId(id), DataNode::new(NodeId(id)))).collect(),
         ),
         metas: Mutex::new(METAS.map(|id| (NodeId(id), MetaNode::new(NodeId(id)))).collect()),
+        ordering: Mutex::default(),
     });
     let compared = Arc::new(Mutex::new(0));
     let watching = tokio::spawn(watch(Arc::clone(&cluster), Arc::clone(&compared)));
@@ -230,6 +231,9 @@ async fn revive(cluster: &Arc<Cluster>) {
                 .violation(format!("node {node} continues although its log failed: {error}"));
         }
     }
+    for node in unsynced(cluster) {
+        cluster.history.violation(format!("node {node} continues although its log was not synced"));
+    }
     let mut stopped = Vec::new();
     for (node, host) in cluster.hosts() {
         let mut groups = host.known_groups().into_iter();
@@ -259,6 +263,13 @@ async fn revive(cluster: &Arc<Cluster>) {
     for node in ids {
         nemesis::undrain(cluster, node).await;
     }
+}
+
+/// The datanodes that are up although a sync of their log has failed.
+fn unsynced(cluster: &Cluster) -> Vec<NodeId> {
+    let nodes = cluster.data.lock();
+    let unsynced = nodes.values().filter(|node| node.up.is_some() && node.disk.syncs_failed() > 0);
+    unsynced.map(|node| node.id).collect()
 }
 
 /// The first thing that is not in order yet; `None` at rest.
