@@ -12,6 +12,7 @@
 //!
 //! Invariants:
 //! - anything unknown is denied: an unknown role or token, or an action that an object does not have, allows nothing;
+//! - roles and tokens that are still being loaded are not unknown: whoever needs them waits (`late.rs`);
 //! - secrets are never shown: neither `Debug` nor an error contains a verifier or a hash;
 //! - a clone costs a few counters; an edit copies one chunk of roles or grants (`chunks.rs`), one of 256 buckets of names
 //!   or tokens, or the map of organisations, and no other snapshot sees it.
@@ -20,6 +21,7 @@ mod change;
 mod check;
 mod chunks;
 mod grant;
+mod late;
 mod org;
 mod predicate;
 mod role;
@@ -38,6 +40,7 @@ pub use self::check::{
 };
 pub use self::chunks::{Chunked, Chunks};
 pub use self::grant::{Action, Actions, Grant, GrantEntry, Grantee, Revocation, Target};
+use self::late::{Delivery, Late};
 pub use self::org::{Org, Profile};
 pub use self::predicate::{RowPredicate, Term};
 pub use self::role::{Membership, Role, RoleMap, Verifier, validate_role_name};
@@ -67,50 +70,98 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// Snapshot of all roles, grants, organisations and tokens.
+/// Roles by id and name.
 #[derive(Clone, PartialEq, Eq)]
+struct Roles {
+    by_id: RoleMap,
+    /// By a byte that follows from the name.
+    by_name: Buckets<String, RoleId>,
+}
+
+impl Default for Roles {
+    fn default() -> Self {
+        Self { by_id: RoleMap::default(), by_name: empty_buckets() }
+    }
+}
+
+impl Roles {
+    /// Removes the name of a role, unless another role has got it meanwhile.
+    fn remove_name(&mut self, role: &Role) {
+        let position = name_bucket(&role.name);
+        if self.by_name[position].get(&role.name) == Some(&role.id) {
+            bucket_mut(&mut self.by_name, position).remove(&role.name);
+        }
+    }
+}
+
+/// Tokens by hash and id.
+#[derive(Clone, PartialEq, Eq)]
+struct Tokens {
+    /// By the first byte of the hash.
+    by_hash: Buckets<TokenHash, Arc<Token>>,
+    /// By the last byte of the id.
+    hashes: Buckets<TokenId, TokenHash>,
+}
+
+impl Default for Tokens {
+    fn default() -> Self {
+        Self { by_hash: empty_buckets(), hashes: empty_buckets() }
+    }
+}
+
+/// Snapshot of all roles, grants, organisations and tokens. By default there are none, and nobody may do anything.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// Version; grows with every change.
     pub version: u64,
     /// Random keys of the cluster.
     pub secrets: Secrets,
-    roles: RoleMap,
-    /// By a byte that follows from the name.
-    roles_by_name: Buckets<String, RoleId>,
+    roles: Late<Roles>,
     grants: Chunks<Target, Grant>,
     orgs: Arc<BTreeMap<OrgId, Arc<Org>>>,
-    /// By the first byte of the hash.
-    tokens: Buckets<TokenHash, Arc<Token>>,
-    /// By the last byte of the id.
-    hashes: Buckets<TokenId, TokenHash>,
-}
-
-impl Default for Access {
-    /// No role at all: nobody may do anything.
-    fn default() -> Self {
-        Self {
-            version: 0,
-            secrets: Secrets::default(),
-            roles: RoleMap::default(),
-            roles_by_name: empty_buckets(),
-            grants: Chunks::default(),
-            orgs: Arc::default(),
-            tokens: empty_buckets(),
-            hashes: empty_buckets(),
-        }
-    }
+    tokens: Late<Tokens>,
 }
 
 impl fmt::Debug for Access {
-    /// Counts only: there may be 100,000 tokens.
+    /// Counts only: there may be 100,000 tokens. Those that are still being loaded are `None`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Access")
             .field("version", &self.version)
-            .field("roles", &self.roles.len())
+            .field("roles", &self.roles.peek().map(|roles| roles.by_id.len()))
             .field("grants", &self.grants.len())
             .field("orgs", &self.orgs.len())
-            .field("tokens", &self.token_count())
+            .field("tokens", &self.tokens.peek().map(count))
             .finish_non_exhaustive()
+    }
+}
+
+/// Number of tokens in all buckets.
+fn count(tokens: &Tokens) -> usize {
+    tokens.by_hash.iter().map(|bucket| bucket.len()).sum()
+}
+
+/// The loader's end of the roles and tokens that an [`Access`] waits for. Without them, dropping it releases the waiting
+/// readers with no role and no token: nobody may do anything.
+pub struct Arrival {
+    roles: Delivery<Roles>,
+    tokens: Delivery<Tokens>,
+}
+
+impl fmt::Debug for Arrival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arrival").finish_non_exhaustive()
+    }
+}
+
+impl Arrival {
+    /// Delivers the roles of a snapshot that has them.
+    pub fn deliver_roles(&self, loaded: &Access) {
+        self.roles.deliver(loaded.roles.get().clone());
+    }
+
+    /// Delivers the tokens of a snapshot that has them.
+    pub fn deliver_tokens(&self, loaded: &Access) {
+        self.tokens.deliver(loaded.tokens.get().clone());
     }
 }
 
@@ -156,58 +207,69 @@ impl Access {
         access
     }
 
+    /// Replaces roles and tokens by those that a loader delivers later. Until then, everything that reads or changes them
+    /// blocks, here and in clones; clones themselves, grants and organisations do not.
+    pub fn await_identities(&mut self) -> Arrival {
+        let (roles, roles_delivery) = Late::awaited();
+        let (tokens, tokens_delivery) = Late::awaited();
+        (self.roles, self.tokens) = (roles, tokens);
+        Arrival { roles: roles_delivery, tokens: tokens_delivery }
+    }
+
+    /// Blocks until roles and tokens are loaded.
+    pub fn until_loaded(&self) {
+        self.roles.get();
+        self.tokens.get();
+    }
+
     /// All roles, by id.
     #[must_use]
     pub fn roles(&self) -> &RoleMap {
-        &self.roles
+        &self.roles.get().by_id
     }
 
     /// The role with this id.
     #[must_use]
     pub fn role(&self, id: RoleId) -> Option<&Arc<Role>> {
-        self.roles.get(&id)
+        self.roles().get(&id)
     }
 
     /// The role with this name, which is case-sensitive.
     #[must_use]
     pub fn role_by_name(&self, name: &str) -> Option<&Arc<Role>> {
-        self.role(*self.roles_by_name[name_bucket(name)].get(name)?)
+        let roles = self.roles.get();
+        roles.by_id.get(roles.by_name[name_bucket(name)].get(name)?)
     }
 
     /// Adds a role, or replaces the one with its id.
-    pub fn put_role(&mut self, role: Role) {
-        if let Some(former) = self.role(role.id).map(Arc::clone)
+    pub fn put_role(&mut self, role: impl Into<Arc<Role>>) {
+        let role: Arc<Role> = role.into();
+        let roles = self.roles.get_mut();
+        if let Some(former) = roles.by_id.get(&role.id).map(Arc::clone)
             && former.name != role.name
         {
-            self.remove_name(&former);
+            roles.remove_name(&former);
         }
         // Most edits keep the name: they must not copy its bucket.
         let position = name_bucket(&role.name);
-        if self.roles_by_name[position].get(&role.name) != Some(&role.id) {
-            bucket_mut(&mut self.roles_by_name, position).insert(role.name.clone(), role.id);
+        if roles.by_name[position].get(&role.name) != Some(&role.id) {
+            bucket_mut(&mut roles.by_name, position).insert(role.name.clone(), role.id);
         }
-        self.roles.insert(role.id, Arc::new(role));
-    }
-
-    /// Removes the name of a role, unless another role has got it meanwhile.
-    fn remove_name(&mut self, role: &Role) {
-        let position = name_bucket(&role.name);
-        if self.roles_by_name[position].get(&role.name) == Some(&role.id) {
-            bucket_mut(&mut self.roles_by_name, position).remove(&role.name);
-        }
+        roles.by_id.insert(role.id, role);
     }
 
     /// Removes a role. Its grants and memberships stay, and mean nothing: ids are not reused.
     pub fn drop_role(&mut self, id: RoleId) {
-        if let Some(role) = self.roles.remove(&id) {
-            self.remove_name(&role);
+        let roles = self.roles.get_mut();
+        if let Some(role) = roles.by_id.remove(&id) {
+            roles.remove_name(&role);
         }
     }
 
     /// True if `member` must not become a member of `group`, because `group` is a member of it or is the same role.
     #[must_use]
     pub fn would_cycle(&self, member: RoleId, group: RoleId) -> bool {
-        role::would_cycle(&self.roles, member, group)
+        role::would_cycle(self.roles(), member, group)
     }
 
     /// All grants, by object.
@@ -272,25 +334,25 @@ impl Access {
 
     /// All tokens, in no order that matters.
     pub fn tokens(&self) -> impl Iterator<Item = &Arc<Token>> {
-        self.tokens.iter().flat_map(|bucket| bucket.values())
+        self.tokens.get().by_hash.iter().flat_map(|bucket| bucket.values())
     }
 
     /// Number of tokens.
     #[must_use]
     pub fn token_count(&self) -> usize {
-        self.tokens.iter().map(|bucket| bucket.len()).sum()
+        count(self.tokens.get())
     }
 
     /// The token with this hash, whether or not it is still valid.
     #[must_use]
     pub fn token_by_hash(&self, hash: &TokenHash) -> Option<&Arc<Token>> {
-        self.tokens[hash_bucket(hash)].get(hash)
+        self.tokens.get().by_hash[hash_bucket(hash)].get(hash)
     }
 
     /// The token with this id, whether or not it is still valid.
     #[must_use]
     pub fn token(&self, id: TokenId) -> Option<&Arc<Token>> {
-        let hash = self.hashes[id_bucket(id)].get(&id)?;
+        let hash = self.tokens.get().hashes[id_bucket(id)].get(&id)?;
         self.token_by_hash(hash).filter(|token| token.id == id)
     }
 
@@ -299,7 +361,7 @@ impl Access {
         &'a self,
         other: &'a Self,
     ) -> impl Iterator<Item = &'a Arc<Token>> {
-        let buckets = self.tokens.iter().zip(other.tokens.iter());
+        let buckets = self.tokens.get().by_hash.iter().zip(other.tokens.get().by_hash.iter());
         let buckets = buckets.filter(|(ours, theirs)| !Arc::ptr_eq(ours, theirs));
         buckets.flat_map(|(ours, theirs)| {
             let is_shared = move |hash: &TokenHash, token: &Arc<Token>| {
@@ -310,19 +372,22 @@ impl Access {
     }
 
     /// Adds a token, or replaces the one with its id.
-    pub fn put_token(&mut self, token: Token) {
+    pub fn put_token(&mut self, token: impl Into<Arc<Token>>) {
+        let token: Arc<Token> = token.into();
         self.drop_token(token.id);
-        bucket_mut(&mut self.hashes, id_bucket(token.id)).insert(token.id, token.sha256);
+        let tokens = self.tokens.get_mut();
+        bucket_mut(&mut tokens.hashes, id_bucket(token.id)).insert(token.id, token.sha256);
         let position = hash_bucket(&token.sha256);
-        bucket_mut(&mut self.tokens, position).insert(token.sha256, Arc::new(token));
+        bucket_mut(&mut tokens.by_hash, position).insert(token.sha256, token);
     }
 
     /// Removes a token.
     pub fn drop_token(&mut self, id: TokenId) {
+        let tokens = self.tokens.get_mut();
         let position = id_bucket(id);
         // Most calls precede the insertion of a new token: they must not copy its bucket.
-        let Some(hash) = self.hashes[position].get(&id).copied() else { return };
-        bucket_mut(&mut self.hashes, position).remove(&id);
-        bucket_mut(&mut self.tokens, hash_bucket(&hash)).remove(&hash);
+        let Some(hash) = tokens.hashes[position].get(&id).copied() else { return };
+        bucket_mut(&mut tokens.hashes, position).remove(&id);
+        bucket_mut(&mut tokens.by_hash, hash_bucket(&hash)).remove(&hash);
     }
 }

@@ -486,8 +486,11 @@ fn an_edit_is_seen_by_no_other_snapshot() {
     assert!(access.role_by_name("role1").is_none() && before.role_by_name("role1").is_some());
     assert_eq!(access.role_by_name("ada").unwrap().id, ADA);
     // A bucket that was not edited is shared.
-    assert!(Arc::ptr_eq(&before.tokens[2], &access.tokens[2]));
-    assert!(!Arc::ptr_eq(&before.tokens[1], &access.tokens[1]));
+    let is_shared = |position: usize| {
+        let [ours, theirs] = [&before, &access].map(|access| &access.tokens.get().by_hash);
+        Arc::ptr_eq(&ours[position], &theirs[position])
+    };
+    assert!(is_shared(2) && !is_shared(1));
     assert!(!format!("{access:?}").contains("ada"), "{access:?}");
 }
 
@@ -506,17 +509,17 @@ fn an_edit_among_many_copies_little() {
     assert_eq!(access.role_by_name("r9999").unwrap().id, RoleId(9_999));
     assert_eq!(access.token_by_hash(&token(99_999, 1, vec![]).sha256).unwrap().id.get(), 99_999);
     let names = |a: &Access, b: &Access| {
-        let pairs = a.roles_by_name.iter().zip(b.roles_by_name.iter());
+        let pairs = a.roles.get().by_name.iter().zip(b.roles.get().by_name.iter());
         pairs.filter(|(ours, theirs)| !Arc::ptr_eq(ours, theirs)).count()
     };
     // What is not edited is shared, names of roles included.
     let before = access.clone();
     access.put_role(Role { login: true, ..Role::new(RoleId(7), "r7") });
     grant_to(&mut access, Target::Table(TableId(9_000)), Grantee::Public, SELECT);
-    assert_eq!(access.roles.unshared(&before.roles), 1);
+    assert_eq!(access.roles().unshared(before.roles()), 1);
     assert_eq!(access.grants.unshared(&before.grants), 1);
     assert_eq!(names(&access, &before), 0);
-    assert_eq!(access.roles.unlike(&before.roles).count(), 1);
+    assert_eq!(access.roles().unlike(before.roles()).count(), 1);
     assert_eq!(access.grants_unlike(&before).count(), 1);
     assert_eq!(access.tokens_unlike(&before).count(), 0);
     let before = access.clone();
@@ -524,7 +527,7 @@ fn an_edit_among_many_copies_little() {
     access.drop_role(RoleId(10_000));
     access.drop_grant(Target::Table(TableId(20_000)));
     assert!(names(&access, &before) <= 3);
-    assert_eq!(access.roles.unshared(&before.roles), 2);
+    assert_eq!(access.roles().unshared(before.roles()), 2);
     assert_eq!(access.grants.unshared(&before.grants), 0);
     assert_eq!(access.role_by_name("renamed").unwrap().id, RoleId(7));
     assert!(access.role_by_name("r7").is_none() && access.role_by_name("r10000").is_none());
@@ -541,6 +544,44 @@ fn a_name_stays_with_the_role_that_got_it_last() {
     access.drop_role(ADA);
     assert_eq!(access.role_by_name("ada").unwrap().id, BOB);
     assert!(access.role_by_name("former").is_none());
+}
+
+#[test]
+fn roles_and_tokens_that_are_being_loaded_are_waited_for() {
+    let mut loaded = readers();
+    loaded.put_token(token(7, 1, vec![]));
+    let mut access = loaded.clone();
+    let arrival = access.await_identities();
+    assert!(format!("{access:?}").contains("roles: None"), "{access:?}");
+    // Grants are there at once.
+    assert!(access.grant(Target::Table(TableId(1))).is_some());
+    let reader = access.clone();
+    let looking = std::thread::spawn(move || {
+        let hash = token(7, 1, vec![]).sha256;
+        (reader.role_by_name("role1").is_some(), reader.token_by_hash(&hash).is_some())
+    });
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert!(!looking.is_finished());
+    // A reader of roles does not wait for tokens.
+    arrival.deliver_roles(&loaded);
+    assert!(access.role(ADA).is_some());
+    assert!(!looking.is_finished());
+    arrival.deliver_tokens(&loaded);
+    assert_eq!(looking.join().unwrap(), (true, true));
+    access.until_loaded();
+    assert_eq!(access, loaded);
+    access.drop_token(TokenId::new(7).unwrap());
+    assert_eq!((access.token_count(), loaded.token_count()), (0, 1));
+}
+
+#[test]
+fn without_what_was_to_be_loaded_nobody_may_do_anything() {
+    let mut access = readers();
+    drop(access.await_identities());
+    access.until_loaded();
+    assert_eq!((access.roles().len(), access.token_count()), (0, 0));
+    let denial = may(&access, &session(BOOTSTRAP_ROLE), Action::Login, Object::Cluster);
+    assert_eq!(denial, denied("28000"));
 }
 
 #[test]
