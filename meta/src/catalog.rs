@@ -38,7 +38,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use partita_proto::access::{Access, Grant, Org, Role, Secrets, Target as GrantTarget, Token};
+use partita_proto::access::{
+    Access, Arrival, Grant, Org, Role, Secrets, Target as GrantTarget, Token,
+};
 use partita_proto::catalog::DEFAULT_DATABASE;
 use partita_proto::catalog_history::{CatalogHistory, Leadership};
 use partita_proto::generation::Generation;
@@ -296,13 +298,13 @@ impl Edit {
     /// Applies an edit of roles, grants, organisations, tokens or secrets; others change nothing.
     pub(crate) fn apply_access(&self, access: &mut Access) {
         match self {
-            Self::Role(role) => access.put_role(Role::clone(role)),
+            Self::Role(role) => access.put_role(Arc::clone(role)),
             Self::RoleGone(id) => access.drop_role(*id),
             Self::Grant(grant) => access.put_grant(Grant::clone(grant)),
             Self::GrantGone(target) => access.drop_grant(*target),
             Self::Org(org) => access.put_org(Org::clone(org)),
             Self::OrgGone(id) => access.drop_org(*id),
-            Self::Token(token) => access.put_token(Token::clone(token)),
+            Self::Token(token) => access.put_token(Arc::clone(token)),
             Self::TokenGone(id) => access.drop_token(*id),
             Self::Secrets(secrets) => access.secrets = *secrets,
             _ => {}
@@ -636,6 +638,11 @@ impl State {
     /// Roles, grants, organisations and tokens.
     pub(crate) fn access(&self) -> &Access {
         &self.access
+    }
+
+    /// Lets everybody who needs roles or tokens wait until a loader delivers them.
+    pub(crate) fn await_identities(&mut self) -> Arrival {
+        self.access.await_identities()
     }
 
     /// All tasks.

@@ -74,7 +74,9 @@ impl Core {
     }
 
     fn has_superuser(&self) -> bool {
-        self.machine.state().access().role(BOOTSTRAP_ROLE).is_some()
+        // The state is not locked while roles are being loaded.
+        let access = self.machine.state().access().clone();
+        access.role(BOOTSTRAP_ROLE).is_some()
     }
 
     /// Retries until the leadership of this process is recorded, or another process leads. Returns when `end` is

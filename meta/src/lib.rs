@@ -33,6 +33,7 @@ mod create;
 mod ddl_driver;
 mod error;
 mod expression;
+mod identities;
 mod leadership;
 mod load;
 mod machine;

@@ -9,6 +9,7 @@
 //! - the durable mark is never ahead of what the store has synced;
 //! - a copy is kept of what the store has synced, and the log is kept as long as the older copy needs it;
 //! - another replica's state replaces the local one in one commit of the store, including the mark;
+//! - roles and tokens may be loaded after the machine was opened (`identities.rs`); entries that concern them wait;
 //! - an entry that cannot be decoded, and any failure of the store, stops the group: a catalog that skipped an
 //!   entry would silently differ from the other replicas'.
 
@@ -18,6 +19,7 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use partita_proto::access::Arrival;
 use partita_proto::catalog::Catalog;
 use partita_proto::id::NodeId;
 use partita_raft::{Committed, Incoming, Machine, MachineError, Mark, Offer, Snapshot};
@@ -58,6 +60,15 @@ struct Marks {
     failure: Option<MetaError>,
 }
 
+/// Input of the loader of a machine's roles and tokens.
+pub(crate) struct Unloaded {
+    /// Index of the last entry in the store.
+    pub(crate) index: u64,
+    /// The opened state, without roles and tokens.
+    pub(crate) state: State,
+    pub(crate) arrival: Arrival,
+}
+
 impl CatalogMachine {
     /// Opens the machine over a store, at the store's position, without copies.
     ///
@@ -85,6 +96,38 @@ impl CatalogMachine {
         } else {
             record::state(records)?
         };
+        Self::assemble(store, copies, state, applied.as_ref())
+    }
+
+    /// Opens the machine without roles and tokens. The caller delivers them, from the copy of the store's position or
+    /// from the store; until then, whoever needs them waits.
+    ///
+    /// # Errors
+    /// As [`CatalogMachine::open_copied`]; [`MetaError::Corrupted`] if nothing is applied yet.
+    pub(crate) fn open_unloaded(
+        store: Arc<dyn StateStore>,
+        copies: Option<Copies>,
+    ) -> Result<(Arc<Self>, Unloaded), MetaError> {
+        let applied = store
+            .applied()?
+            .ok_or_else(|| MetaError::Corrupted("no entry is applied yet".to_owned()))?;
+        let mut records = Vec::new();
+        for (first, last) in record::OBJECTS {
+            records.extend(store.load_kinds(first, last)?);
+        }
+        let objects = record::objects(records)?;
+        let mut state = objects.clone();
+        let arrival = state.await_identities();
+        let machine = Self::assemble(store, copies, state, Some(&applied))?;
+        Ok((machine, Unloaded { index: applied.index, state: objects, arrival }))
+    }
+
+    fn assemble(
+        store: Arc<dyn StateStore>,
+        copies: Option<Copies>,
+        state: State,
+        applied: Option<&Applied>,
+    ) -> Result<Arc<Self>, MetaError> {
         let mark = applied.map(|applied| Mark::from_bytes(&applied.mark)).transpose()?;
         // The data read may be in the page cache only. After this sync they are durable.
         store.sync()?;
@@ -139,6 +182,21 @@ impl CatalogMachine {
     /// Index of the last entry in the store; `None`: no entry was applied yet.
     pub(crate) fn applied_index(&self) -> Option<u64> {
         self.marks.lock().applied.as_ref().map(Mark::index)
+    }
+
+    /// The store, for reading.
+    pub(crate) fn store(&self) -> &dyn StateStore {
+        &*self.store
+    }
+
+    /// The copies of the catalog, if they are kept.
+    pub(crate) fn copies(&self) -> Option<&Copies> {
+        self.copies.as_ref()
+    }
+
+    /// Stops the machine: nothing more is applied.
+    pub(crate) fn fail(&self, failure: MetaError) {
+        self.marks.lock().failure = Some(failure);
     }
 
     /// True if the store's disk has room for more.
@@ -217,6 +275,10 @@ impl CatalogMachine {
         })?;
         // The decision is made before anything changes; a refused command has no edits.
         let decided = decide(&self.state.read(), &command);
+        // Roles and tokens that cannot be loaded count as absent. A decision without them is not recorded.
+        if let Some(failure) = &self.marks.lock().failure {
+            return Err(failure.clone());
+        }
         let edits = decided.as_ref().map_or(&[][..], |outcome| &outcome.edits);
         self.store.commit(&record::changes(edits), Some(&applied))?;
         // Store first, then state and the catalog to be published.
@@ -314,6 +376,9 @@ impl CatalogMachine {
         records: Vec<(Vec<u8>, Vec<u8>)>,
         mark: Mark,
     ) -> Result<(), MetaError> {
+        // The loader of the replaced roles and tokens reads store and copies.
+        let access = self.state.read().access().clone();
+        access.until_loaded();
         let _applying = self.applying.lock();
         let state = record::state(records.clone())?;
         let catalog = publish::catalog(&state)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 
 use crate::error::MetaError;
-use crate::store::{Applied, Change, StateStore, Stored};
+use crate::store::{Applied, Change, StateStore};
 
 /// A store that loses everything when it is dropped.
 #[derive(Debug, Default)]
@@ -37,12 +37,14 @@ impl MemoryStore {
 }
 
 impl StateStore for MemoryStore {
-    fn load(&self) -> Result<Stored, MetaError> {
-        let contents = self.contents.lock();
-        Ok(Stored {
-            applied: contents.applied.clone(),
-            records: contents.records.clone().into_iter().collect(),
-        })
+    fn applied(&self) -> Result<Option<Applied>, MetaError> {
+        Ok(self.contents.lock().applied.clone())
+    }
+
+    fn load_kinds(&self, first: u8, last: u8) -> Result<Vec<(Vec<u8>, Vec<u8>)>, MetaError> {
+        let records = self.contents.lock().records.clone().into_iter();
+        let is_wanted = |key: &[u8]| key.first().is_some_and(|kind| (first..=last).contains(kind));
+        Ok(records.filter(|(key, _)| is_wanted(key)).collect())
     }
 
     fn commit(&self, changes: &[Change], applied: Option<&Applied>) -> Result<(), MetaError> {

@@ -6,6 +6,9 @@
 //!              the newest complete one ──▶ then the log, which must begin no later than its end
 //! ```
 //!
+//! After a clean stop, store and newest copy are at the same entry: then the start takes roles and tokens from the copy, in
+//! the background (`identities.rs`), and everything else from the store.
+//!
 //! A store that is damaged, or has gone back to before a copy, is renamed to `state.damaged-<n>` and recreated from
 //! the newest copy, or from the log if that still begins at the beginning.
 //!
@@ -21,6 +24,7 @@ use tracing::warn;
 
 use crate::copies::{Copies, Copy};
 use crate::error::MetaError;
+use crate::identities::load_beside;
 use crate::machine::CatalogMachine;
 use crate::sled_store::SledStore;
 use crate::store::StateStore;
@@ -77,11 +81,18 @@ fn choose(store: Result<Option<u64>, ()>, copy: Option<u64>, log: Option<Option<
 /// [`MetaError::Corrupted`] if no complete source reaches the log; [`MetaError::Incompatible`], [`MetaError::Io`].
 pub(crate) fn open_catalog(dir: &Path, log: Option<Option<u64>>) -> Result<Opened, MetaError> {
     let state = dir.join(STATE);
+    let opened = open_store(&state)
+        .and_then(|store| Ok((open_beside(&store, &dir.join(COPIES), log)?, store)));
+    let store = match opened {
+        Ok((Some(machine), _)) => return Ok(Opened { machine, set_aside: None }),
+        Ok((None, store)) => Ok(store),
+        Err(error) => Err(error),
+    };
     let (copies, newest, bad_copies) = Copies::open(&dir.join(COPIES))?;
     for damage in &bad_copies {
         warn!(damage, "a copy of the catalog is damaged");
     }
-    let store = match open_store(&state, copies) {
+    let store = match store.and_then(|store| CatalogMachine::open_copied(store, Some(copies))) {
         Ok(machine) => Ok(machine),
         Err(MetaError::Corrupted(damage)) => Err(damage),
         Err(error) => return Err(error),
@@ -105,7 +116,7 @@ pub(crate) fn open_catalog(dir: &Path, log: Option<Option<u64>>) -> Result<Opene
             warn!(%damage, source, "recreating the catalog");
             // The first `Copies` were moved into the store that is closed now.
             let (copies, ..) = Copies::open(&dir.join(COPIES))?;
-            let machine = open_store(&state, copies)?;
+            let machine = CatalogMachine::open_copied(open_store(&state)?, Some(copies))?;
             if let (Choice::Copy, Some(Copy { mark, records })) = (choice, newest) {
                 machine.replace(decode_records(records)?, mark)?;
             }
@@ -135,9 +146,32 @@ fn hopeless(damage: &str, bad_copies: &[String], dir: &Path, log: Option<Option<
     )
 }
 
-fn open_store(dir: &Path, copies: Copies) -> Result<Arc<CatalogMachine>, MetaError> {
-    let store: Arc<dyn StateStore> = Arc::new(SledStore::open(dir)?);
-    CatalogMachine::open_copied(store, Some(copies))
+fn open_store(dir: &Path) -> Result<Arc<dyn StateStore>, MetaError> {
+    Ok(Arc::new(SledStore::open(dir)?))
+}
+
+/// Opens a catalog whose roles and tokens are loaded in the background. `None` unless store, newest copy and log are as
+/// a clean stop leaves them.
+///
+/// # Errors
+/// Those of store and copies.
+fn open_beside(
+    store: &Arc<dyn StateStore>,
+    copies: &Path,
+    log: Option<Option<u64>>,
+) -> Result<Option<Arc<CatalogMachine>>, MetaError> {
+    if partita_proto::blocking::is_in_place() {
+        return Ok(None);
+    }
+    let Some(copies) = Copies::open_unread(copies)? else { return Ok(None) };
+    let index = store.applied()?.map(|applied| applied.index);
+    let is_copied = index.is_some() && index == copies.indexes().last().copied();
+    if !is_copied || index < log.flatten() {
+        return Ok(None);
+    }
+    let (machine, unloaded) = CatalogMachine::open_unloaded(Arc::clone(store), Some(copies))?;
+    load_beside(Arc::clone(&machine), unloaded)?;
+    Ok(Some(machine))
 }
 
 /// Renames a damaged store's directory, so that it can be examined.

@@ -48,17 +48,21 @@ const LEADERSHIP: u8 = b'l';
 /// Members of meta's own group.
 const META: u8 = b'm';
 /// Roles: users, and groups of them.
-const ROLE: u8 = b'u';
+pub(crate) const ROLE: u8 = b'u';
 const GRANT: u8 = b'g';
 const ORG: u8 = b'o';
 /// API tokens: keys.
-const TOKEN: u8 = b'k';
+pub(crate) const TOKEN: u8 = b'k';
 /// The cluster's random keys.
 const SECRETS: u8 = b's';
 /// Definitions of tasks: jobs.
 const TASK: u8 = b'j';
 /// Progress of tasks.
 const TASK_STATE: u8 = b'q';
+
+/// First and last kind of the records that a start needs at once: all but roles and tokens, of which there may be many.
+pub(crate) const OBJECTS: [(u8, u8); 3] =
+    [(u8::MIN, TOKEN - 1), (TOKEN + 1, ROLE - 1), (ROLE + 1, u8::MAX)];
 
 /// Kinds of objects in the keys of grants.
 const ON_CLUSTER: u8 = 0;
@@ -249,60 +253,88 @@ pub(crate) fn changes(edits: &[Edit]) -> Vec<Change> {
 }
 
 fn change(edit: &Edit) -> Change {
-    let put = |key, form: Vec<u8>| Change { key, value: Some(form) };
+    Change { key: key(edit), value: value(edit) }
+}
+
+/// Key of the record that an edit changes.
+fn key(edit: &Edit) -> Vec<u8> {
     match edit {
         // Databases, tables and partitions.
-        Edit::Counters(counters) => put(vec![COUNTERS], counters_form(*counters).encode_to_vec()),
-        Edit::Database(record) => {
-            put(key32(DATABASE, record.id.0), database_form(record).encode_to_vec())
-        }
-        Edit::Table(record) => put(key32(TABLE, record.id.0), table_form(record).encode_to_vec()),
-        Edit::Partition(record) => {
-            put(key64(PARTITION, record.id.0), partition_form(record).encode_to_vec())
-        }
-        Edit::DatabaseGone(id) => Change { key: key32(DATABASE, id.0), value: None },
-        Edit::TableGone(id) => Change { key: key32(TABLE, id.0), value: None },
-        Edit::PartitionGone(id) => Change { key: key64(PARTITION, id.0), value: None },
+        Edit::Counters(_) => vec![COUNTERS],
+        Edit::Database(record) => key32(DATABASE, record.id.0),
+        Edit::DatabaseGone(id) => key32(DATABASE, id.0),
+        Edit::Table(record) => key32(TABLE, record.id.0),
+        Edit::TableGone(id) => key32(TABLE, id.0),
+        Edit::Partition(record) => key64(PARTITION, record.id.0),
+        Edit::PartitionGone(id) => key64(PARTITION, id.0),
         // Nodes, and meta's own group.
-        Edit::Node(record) => put(key64(NODE, record.id.0), node_form(record).encode_to_vec()),
-        Edit::NodeGone(id) => Change { key: key64(NODE, id.0), value: None },
+        Edit::Node(record) => key64(NODE, record.id.0),
+        Edit::NodeGone(id) => key64(NODE, id.0),
+        Edit::Removed(id, _) => key64(REMOVED, id.0),
+        Edit::Cluster(_) => vec![CLUSTER],
+        Edit::Leadership(leadership) => key64(LEADERSHIP, leadership.first),
+        Edit::LeadershipGone(first) => key64(LEADERSHIP, *first),
+        Edit::Meta(node, _) => key64(META, node.0),
+        // Who may do what.
+        Edit::Role(role) => key32(ROLE, role.id.0),
+        Edit::RoleGone(id) => key32(ROLE, id.0),
+        Edit::Grant(grant) => grant_key(grant.target()),
+        Edit::GrantGone(target) => grant_key(*target),
+        Edit::Org(org) => key64(ORG, org.id.get()),
+        Edit::OrgGone(id) => key64(ORG, id.get()),
+        Edit::Token(token) => key64(TOKEN, token.id.get()),
+        Edit::TokenGone(id) => key64(TOKEN, id.get()),
+        Edit::Secrets(_) => vec![SECRETS],
+        // Tasks.
+        Edit::Task(task) => key32(TASK, task.id.0),
+        Edit::TaskGone(id) => key32(TASK, id.0),
+        Edit::TaskState(state) => key32(TASK_STATE, state.task.0),
+        Edit::TaskStateGone(id) => key32(TASK_STATE, id.0),
+        Edit::Remember(place, _) => key64(REMEMBERED, *place),
+    }
+}
+
+/// New content of the record that an edit changes; `None`: the record is removed.
+fn value(edit: &Edit) -> Option<Vec<u8>> {
+    Some(match edit {
+        // Databases, tables and partitions.
+        Edit::Counters(counters) => counters_form(*counters).encode_to_vec(),
+        Edit::Database(record) => database_form(record).encode_to_vec(),
+        Edit::Table(record) => table_form(record).encode_to_vec(),
+        Edit::Partition(record) => partition_form(record).encode_to_vec(),
+        // Nodes, and meta's own group.
+        Edit::Node(record) => node_form(record).encode_to_vec(),
         Edit::Removed(id, identity) => {
-            let form = RemovedForm { id: id.0, identity: *identity };
-            put(key64(REMOVED, id.0), form.encode_to_vec())
+            RemovedForm { id: id.0, identity: *identity }.encode_to_vec()
         }
-        Edit::Cluster(cluster) => {
-            put(vec![CLUSTER], ClusterForm { cluster: *cluster }.encode_to_vec())
-        }
-        Edit::Leadership(leadership) => {
-            put(key64(LEADERSHIP, leadership.first), leadership.to_wire().encode_to_vec())
-        }
-        Edit::LeadershipGone(first) => Change { key: key64(LEADERSHIP, *first), value: None },
+        Edit::Cluster(cluster) => ClusterForm { cluster: *cluster }.encode_to_vec(),
+        Edit::Leadership(leadership) => leadership.to_wire().encode_to_vec(),
         Edit::Meta(node, MetaRecord { identity, generation }) => {
             let generation = generation.as_ref().map(Wire::to_wire);
-            let form = MetaForm { node: node.0, identity: *identity, generation };
-            put(key64(META, node.0), form.encode_to_vec())
+            MetaForm { node: node.0, identity: *identity, generation }.encode_to_vec()
         }
         // Who may do what.
-        Edit::Role(role) => put(key32(ROLE, role.id.0), role.to_wire().encode_to_vec()),
-        Edit::RoleGone(id) => Change { key: key32(ROLE, id.0), value: None },
-        Edit::Grant(grant) => put(grant_key(grant.target()), grant.to_wire().encode_to_vec()),
-        Edit::GrantGone(target) => Change { key: grant_key(*target), value: None },
-        Edit::Org(org) => put(key64(ORG, org.id.get()), org.to_wire().encode_to_vec()),
-        Edit::OrgGone(id) => Change { key: key64(ORG, id.get()), value: None },
-        Edit::Token(token) => put(key64(TOKEN, token.id.get()), token.to_wire().encode_to_vec()),
-        Edit::TokenGone(id) => Change { key: key64(TOKEN, id.get()), value: None },
-        Edit::Secrets(secrets) => put(vec![SECRETS], secrets.to_wire().encode_to_vec()),
+        Edit::Role(role) => role.to_wire().encode_to_vec(),
+        Edit::Grant(grant) => grant.to_wire().encode_to_vec(),
+        Edit::Org(org) => org.to_wire().encode_to_vec(),
+        Edit::Token(token) => token.to_wire().encode_to_vec(),
+        Edit::Secrets(secrets) => secrets.to_wire().encode_to_vec(),
         // Tasks.
-        Edit::Task(task) => put(key32(TASK, task.id.0), task.to_wire().encode_to_vec()),
-        Edit::TaskGone(id) => Change { key: key32(TASK, id.0), value: None },
-        Edit::TaskState(state) => {
-            put(key32(TASK_STATE, state.task.0), state.to_wire().encode_to_vec())
-        }
-        Edit::TaskStateGone(id) => Change { key: key32(TASK_STATE, id.0), value: None },
-        Edit::Remember(place, record) => {
-            put(key64(REMEMBERED, *place), remembered_form(*place, record).encode_to_vec())
-        }
-    }
+        Edit::Task(task) => task.to_wire().encode_to_vec(),
+        Edit::TaskState(state) => state.to_wire().encode_to_vec(),
+        Edit::Remember(place, record) => remembered_form(*place, record).encode_to_vec(),
+        Edit::DatabaseGone(_)
+        | Edit::TableGone(_)
+        | Edit::PartitionGone(_)
+        | Edit::NodeGone(_)
+        | Edit::LeadershipGone(_)
+        | Edit::RoleGone(_)
+        | Edit::GrantGone(_)
+        | Edit::OrgGone(_)
+        | Edit::TokenGone(_)
+        | Edit::TaskGone(_)
+        | Edit::TaskStateGone(_) => return None,
+    })
 }
 
 fn key32(kind: u8, id: u32) -> Vec<u8> {
@@ -328,24 +360,44 @@ fn key64(kind: u8, id: u64) -> Vec<u8> {
 /// [`MetaError::Corrupted`] or [`MetaError::Incompatible`] for a record that cannot be read, or if the records
 /// together break the catalog's invariants.
 pub(crate) fn state(records: Vec<(Vec<u8>, Vec<u8>)>) -> Result<State, MetaError> {
-    let mut edits = Vec::with_capacity(records.len());
-    for (key, value) in records {
-        let edit = edit(&key, &value).map_err(|error| {
-            MetaError::Corrupted(format!("record {}: {error}", key.escape_ascii()))
-        })?;
-        let same_key = change(&edit).key == key;
-        if !same_key {
-            return Err(MetaError::Corrupted(format!(
-                "record {} has the content of another record",
-                key.escape_ascii()
-            )));
-        }
-        edits.push(edit);
-    }
     let mut state = State::empty();
-    state.apply(&edits);
+    state.apply(&edits(records)?);
     state.check().map_err(MetaError::Corrupted)?;
     Ok(state)
+}
+
+/// Builds the state from the records of [`OBJECTS`]; roles and tokens are added and checked later.
+///
+/// # Errors
+/// As [`state`].
+pub(crate) fn objects(records: Vec<(Vec<u8>, Vec<u8>)>) -> Result<State, MetaError> {
+    let mut state = State::empty();
+    state.apply(&edits(records)?);
+    state.check_objects().map_err(MetaError::Corrupted)?;
+    Ok(state)
+}
+
+/// Decodes records, each of which must have the key of its content.
+///
+/// # Errors
+/// As [`state`].
+pub(crate) fn edits<B: AsRef<[u8]>>(
+    records: impl IntoIterator<Item = (B, B)>,
+) -> Result<Vec<Edit>, MetaError> {
+    let decoded = records.into_iter().map(|(record_key, content)| {
+        let (record_key, content) = (record_key.as_ref(), content.as_ref());
+        let edit = edit(record_key, content).map_err(|error| {
+            MetaError::Corrupted(format!("record {}: {error}", record_key.escape_ascii()))
+        })?;
+        if key(&edit) != record_key {
+            return Err(MetaError::Corrupted(format!(
+                "record {} has the content of another record",
+                record_key.escape_ascii()
+            )));
+        }
+        Ok(edit)
+    });
+    decoded.collect()
 }
 
 fn edit(key: &[u8], value: &[u8]) -> Result<Edit, Error> {

@@ -16,13 +16,14 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
 use crate::error::MetaError;
-use crate::store::{Applied, Change, StateStore, Stored};
+use crate::store::{Applied, Change, StateStore};
 
 /// Format that this version writes.
 const FORMAT: u32 = 1;
@@ -81,11 +82,12 @@ impl SledStore {
         Ok(())
     }
 
-    /// Reads all records, assembled from their chunks and checked.
-    fn read(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, MetaError> {
+    /// Reads the records whose keys begin with a byte from `first` to `last`, assembled from their chunks and checked.
+    fn read(&self, first: u8, last: u8) -> Result<Vec<(Vec<u8>, Vec<u8>)>, MetaError> {
+        let end = last.checked_add(1).map_or(Bound::Unbounded, |next| Bound::Excluded([next]));
         let mut records = Vec::new();
         let mut reading: Option<Reading> = None;
-        for item in self.db.iter() {
+        for item in self.db.range::<[u8; 1], _>((Bound::Included([first]), end)) {
             let (chunk_key, chunk) =
                 item.map_err(|error| unreadable("reading", &self.dir, error))?;
             let (key, number) = split_key(&chunk_key).ok_or_else(|| self.damaged(&chunk_key))?;
@@ -101,6 +103,12 @@ impl SledStore {
         }
         records.extend(reading.map(|record| self.finish(record)).transpose()?);
         Ok(records)
+    }
+
+    /// As [`SledStore::read`]; a panic of sled counts as damage.
+    fn read_caught(&self, first: u8, last: u8) -> Result<Vec<(Vec<u8>, Vec<u8>)>, MetaError> {
+        let read = catch_unwind(AssertUnwindSafe(|| self.read(first, last)));
+        read.map_err(|_| MetaError::Corrupted(format!("{} cannot be read", self.dir.display())))?
     }
 
     fn finish(&self, reading: Reading) -> Result<(Vec<u8>, Vec<u8>), MetaError> {
@@ -158,23 +166,21 @@ impl SledStore {
 }
 
 impl StateStore for SledStore {
-    fn load(&self) -> Result<Stored, MetaError> {
-        let read = catch_unwind(AssertUnwindSafe(|| self.read()));
-        let records = read.map_err(|_| {
-            MetaError::Corrupted(format!("{} cannot be read", self.dir.display()))
-        })??;
-        let mut stored = Stored::default();
-        for (key, value) in records {
-            if key == APPLIED_KEY {
-                let (index, mark) =
-                    value.split_first_chunk::<8>().ok_or_else(|| self.damaged(&key))?;
-                let index = u64::from_be_bytes(*index);
-                stored.applied = Some(Applied { index, mark: Bytes::copy_from_slice(mark) });
-            } else if key != FORMAT_KEY {
-                stored.records.push((key, value));
-            }
-        }
-        Ok(stored)
+    fn applied(&self) -> Result<Option<Applied>, MetaError> {
+        let kind = APPLIED_KEY[0];
+        let records = self.read_caught(kind, kind)?;
+        let Some((key, value)) = records.into_iter().find(|(key, _)| key == APPLIED_KEY) else {
+            return Ok(None);
+        };
+        let (index, mark) = value.split_first_chunk::<8>().ok_or_else(|| self.damaged(&key))?;
+        let mark = Bytes::copy_from_slice(mark);
+        Ok(Some(Applied { index: u64::from_be_bytes(*index), mark }))
+    }
+
+    fn load_kinds(&self, first: u8, last: u8) -> Result<Vec<(Vec<u8>, Vec<u8>)>, MetaError> {
+        let mut records = self.read_caught(first, last)?;
+        records.retain(|(key, _)| key != APPLIED_KEY && key != FORMAT_KEY);
+        Ok(records)
     }
 
     fn commit(&self, changes: &[Change], applied: Option<&Applied>) -> Result<(), MetaError> {

@@ -39,7 +39,15 @@ pub(crate) struct Stored {
 /// Keeps records, and the position in the log.
 pub(crate) trait StateStore: Send + Sync + 'static {
     /// Reads all records and the position in the log.
-    fn load(&self) -> Result<Stored, MetaError>;
+    fn load(&self) -> Result<Stored, MetaError> {
+        Ok(Stored { applied: self.applied()?, records: self.load_kinds(u8::MIN, u8::MAX)? })
+    }
+
+    /// Reads the position in the log; `None`: nothing applied yet.
+    fn applied(&self) -> Result<Option<Applied>, MetaError>;
+
+    /// Reads the records whose keys begin with a byte from `first` to `last`: key and value, in order of keys.
+    fn load_kinds(&self, first: u8, last: u8) -> Result<Vec<(Vec<u8>, Vec<u8>)>, MetaError>;
 
     /// Commits changes of distinct records, together with the new position in the log.
     fn commit(&self, changes: &[Change], applied: Option<&Applied>) -> Result<(), MetaError>;

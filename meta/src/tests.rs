@@ -6,6 +6,7 @@ mod ddl;
 mod generations;
 mod group;
 mod groups;
+mod identities;
 mod leaving;
 mod members;
 mod membership;

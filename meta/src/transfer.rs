@@ -27,17 +27,20 @@ struct RecordsForm {
 
 #[derive(Clone, PartialEq, Message)]
 struct RecordForm {
-    #[prost(bytes = "vec", tag = "1")]
-    key: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    value: Vec<u8>,
+    #[prost(bytes = "bytes", tag = "1")]
+    key: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    value: Bytes,
 }
 
 /// Encodes records for snapshots and copies.
 pub(crate) fn encode_records(changes: &[Change]) -> Bytes {
     let pairs = changes.iter().filter_map(|change| Some((&change.key, change.value.as_ref()?)));
-    let records =
-        pairs.map(|(key, value)| RecordForm { key: key.clone(), value: value.clone() }).collect();
+    let form = |(key, value): (&Vec<u8>, &Vec<u8>)| RecordForm {
+        key: Bytes::copy_from_slice(key),
+        value: Bytes::copy_from_slice(value),
+    };
+    let records = pairs.map(form).collect();
     RecordsForm { records }.encode_to_vec().into()
 }
 
@@ -46,6 +49,15 @@ pub(crate) fn encode_records(changes: &[Change]) -> Bytes {
 /// # Errors
 /// [`MetaError::Corrupted`] for other bytes.
 pub(crate) fn decode_records(bytes: Bytes) -> Result<Vec<(Vec<u8>, Vec<u8>)>, MetaError> {
+    let records = slice_records(bytes)?.into_iter();
+    Ok(records.map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
+}
+
+/// As [`decode_records`], without copies: keys and values are parts of `bytes`.
+///
+/// # Errors
+/// As [`decode_records`].
+pub(crate) fn slice_records(bytes: Bytes) -> Result<Vec<(Bytes, Bytes)>, MetaError> {
     let form = RecordsForm::decode(bytes)
         .map_err(|error| MetaError::Corrupted(format!("a catalog does not parse: {error}")))?;
     Ok(form.records.into_iter().map(|record| (record.key, record.value)).collect())

@@ -14,6 +14,16 @@ impl State {
     /// # Errors
     /// Describes the first violation.
     pub(crate) fn check(&self) -> Result<(), String> {
+        self.check_objects()?;
+        self.check_roles()?;
+        self.check_tokens()
+    }
+
+    /// Checks what needs neither roles nor tokens.
+    ///
+    /// # Errors
+    /// As [`State::check`].
+    pub(crate) fn check_objects(&self) -> Result<(), String> {
         let next = self.counters;
         // Names and ids of databases, tables and partitions.
         if self.database_names.len() != self.databases.len() {
@@ -58,19 +68,24 @@ impl State {
         if owned != self.partitions.len() {
             return Err("a partition belongs to no table".to_owned());
         }
-        self.check_access()?;
         self.check_tasks()?;
         self.check_reshaping()
     }
 
-    /// Checks that roles, grants and tokens name what exists, and that one superuser can log in.
-    fn check_access(&self) -> Result<(), String> {
+    /// Checks that roles, grants and owners name what exists, and that one superuser can log in.
+    ///
+    /// # Errors
+    /// As [`State::check`].
+    pub(crate) fn check_roles(&self) -> Result<(), String> {
         let access = &self.access;
         let owners = self.databases.values().map(|database| database.owner);
         let tables = self.tables.values().filter(|table| table.is_named());
         let mut owners = owners.chain(tables.map(|table| table.owner));
         if let Some(owner) = owners.find(|owner| !self.may_own(*owner)) {
             return Err(format!("role {owner} owns an object but does not exist"));
+        }
+        if let Some(task) = self.tasks().find(|task| !self.may_own(task.owner)) {
+            return Err(format!("task {} names what is gone", task.id));
         }
         let is_known = |role: RoleId| access.role(role).is_some();
         let mut names = BTreeSet::new();
@@ -106,6 +121,19 @@ impl State {
                 return Err(format!("a grant on {:?} names what is gone", grant.target()));
             }
         }
+        let mut superusers = access.roles().values();
+        if access.roles().is_empty() || superusers.any(|role| role.can_rescue()) {
+            return Ok(());
+        }
+        Err("no superuser can log in".to_owned())
+    }
+
+    /// Checks that tokens name what exists.
+    ///
+    /// # Errors
+    /// As [`State::check`].
+    pub(crate) fn check_tokens(&self) -> Result<(), String> {
+        let access = &self.access;
         for token in access.tokens() {
             let databases_exist =
                 token.permissions.iter().all(|permission| match permission.scope {
@@ -113,15 +141,11 @@ impl State {
                     Scope::Bucket { database, .. } => self.databases.contains_key(&database),
                 });
             let org_exists = token.org.is_none_or(|org| access.org(org).is_some());
-            if !is_known(token.owner) || !databases_exist || !org_exists {
+            if access.role(token.owner).is_none() || !databases_exist || !org_exists {
                 return Err(format!("token {} names what is gone", token.id));
             }
         }
-        let mut superusers = access.roles().values();
-        if access.roles().is_empty() || superusers.any(|role| role.can_rescue()) {
-            return Ok(());
-        }
-        Err("no superuser can log in".to_owned())
+        Ok(())
     }
 
     /// Checks that tasks have their progress, and name what exists.
@@ -131,7 +155,7 @@ impl State {
             if task.id >= self.counters.task || !names.insert((task.database, &task.name)) {
                 return Err(format!("task {} was given twice", task.id));
             }
-            if !self.databases.contains_key(&task.database) || !self.may_own(task.owner) {
+            if !self.databases.contains_key(&task.database) {
                 return Err(format!("task {} names what is gone", task.id));
             }
         }

@@ -35,7 +35,7 @@ pub(super) fn world() -> World {
     world
 }
 
-fn access(change: AccessChange) -> Ddl {
+pub(super) fn access(change: AccessChange) -> Ddl {
     Ddl::Access(Box::new(change))
 }
 
@@ -49,7 +49,7 @@ pub(super) fn create_role(name: &str) -> AccessChange {
 }
 
 /// Creates a role that can log in.
-fn role(world: &mut World, name: &str) -> RoleId {
+pub(super) fn role(world: &mut World, name: &str) -> RoleId {
     world.change(access(create_role(name))).unwrap();
     world.catalog.access.role_by_name(name).unwrap().id
 }
@@ -59,7 +59,7 @@ fn entry(grantor: RoleId, grantee: RoleId) -> GrantEntry {
     GrantEntry { grantee, actions: SELECT, grantable: Actions::NONE, grantor }
 }
 
-fn token(id: u64, owner: RoleId, database: DatabaseId) -> Token {
+pub(super) fn token(id: u64, owner: RoleId, database: DatabaseId) -> Token {
     Token {
         id: TokenId::new(id).unwrap(),
         sha256: [u8::try_from(id).unwrap(); 32],
