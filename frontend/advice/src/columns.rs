@@ -17,7 +17,7 @@ pub(crate) fn rules(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     two_shapes(subject, findings);
 }
 
-/// A01.
+/// A01: too many columns.
 fn wide(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let number = subject.table.columns.len();
@@ -51,7 +51,7 @@ fn listed(cluster: &Cluster<'_>) -> String {
     names.join(", ")
 }
 
-/// A03.
+/// A03: mostly NULL.
 fn sparse(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let measured: Vec<(&ColumnFacts, u64, u64)> = subject
@@ -93,7 +93,7 @@ fn sparse(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     ));
 }
 
-/// A04.
+/// A04: rows of several shapes in one table.
 fn two_shapes(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let shapes = &subject.table.shapes;

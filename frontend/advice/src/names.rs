@@ -131,7 +131,7 @@ fn has_date(name: &str) -> bool {
     })
 }
 
-/// A08.
+/// A08: data in names.
 pub(crate) fn data_in_names(
     subject: &Subject<'_>,
     groups: &Groups<'_>,
@@ -254,7 +254,7 @@ fn simple(name: &str, length_max: f64, used: &[&str]) -> String {
     candidate
 }
 
-/// A10.
+/// A10: names that must be quoted.
 fn hard_names(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let table = subject.table;
     let length_max = subject.thresholds.name_length;

@@ -39,7 +39,7 @@ fn placed_by_hash(subject: &Subject<'_>, column: &str) -> Option<String> {
     definition.copied()
 }
 
-/// A14.
+/// A14: key that grows at its end.
 fn monotonic_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let Some(moving) = subject.table.moving_right else { return };
@@ -83,7 +83,7 @@ fn deciding<'a>(subject: &Subject<'a>) -> Vec<&'a ColumnFacts> {
     names.into_iter().filter_map(|name| subject.column(name)).collect()
 }
 
-/// A22.
+/// A22: partitioned by time.
 fn by_time(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let table = subject.table;
     // The partitions of a hot table are made by splits, and a hash of the time is A32.
@@ -123,7 +123,7 @@ fn wanted(subject: &Subject<'_>) -> Option<u64> {
     Some(bytes.div_ceil(size).max(1))
 }
 
-/// A23.
+/// A23: too many partitions.
 fn too_many(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let table = subject.table;
@@ -188,7 +188,7 @@ fn set_option(subject: &Subject<'_>, option: &str, number: u64) -> String {
     alter(subject.table, &format!("SET ('{option}' = {number})"))
 }
 
-/// A24.
+/// A24: too few partitions.
 fn too_few(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let table = subject.table;
     let number = subject.partitions();
@@ -244,7 +244,7 @@ fn too_few(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A25.
+/// A25: partitions of unequal load.
 fn skewed(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let partitions = &subject.table.partitions;
@@ -286,7 +286,7 @@ fn skewed(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     ));
 }
 
-/// A32.
+/// A32: hash that scatters an entity.
 fn hash_scatters(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let Placed::Hash { columns } = &subject.table.placement else { return };
     let hashed: Vec<&ColumnFacts> =
@@ -342,7 +342,7 @@ fn hash_scatters(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     findings.push(with_ddl(finding, placed_by_hash(subject, &entity.name), Some(effect)));
 }
 
-/// A34.
+/// A34: single hot key.
 fn hot_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let Some(key) = subject.table.hot_keys.first() else { return };
     let is_hot = subject.table.partitions.iter().any(|partition| partition.hot);
@@ -358,7 +358,7 @@ fn hot_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     findings.push(subject.finding(Rule::A34, Severity::Error, subject.object(), evidence, advice));
 }
 
-/// A37.
+/// A37: partition column outside the key.
 fn outside_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let columns = match &subject.table.placement {
         Placed::Range => return,
@@ -378,7 +378,7 @@ fn outside_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A40.
+/// A40: partition limits far apart.
 fn far_limits(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let (least, most) = (subject.table.min_partitions, subject.table.max_partitions);

@@ -21,7 +21,7 @@ pub(crate) fn rules(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     irregular(subject, findings);
 }
 
-/// A09.
+/// A09: fields of one moment with different timestamps.
 fn split_timestamps(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let (Some(split), Some(rows)) = (subject.table.split_rows, subject.table.rows) else { return };
@@ -37,7 +37,7 @@ fn split_timestamps(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     findings.push(with_ddl(finding, None, Some(Effect::in_words(text))));
 }
 
-/// A28.
+/// A28: versions that never expire.
 fn no_collection(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let table = subject.table;
@@ -66,7 +66,7 @@ fn no_collection(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     ));
 }
 
-/// A29.
+/// A29: time buckets too long.
 fn long_buckets(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let limit = subject.thresholds.wide_row_bytes;
     let (Some(seconds), Some(bytes)) = (subject.table.bucket_seconds, subject.wide_row_bytes())
@@ -95,7 +95,7 @@ fn common_bucket(seconds: u64) -> u64 {
     usual.into_iter().find(|length| *length <= seconds).unwrap_or(seconds)
 }
 
-/// A38.
+/// A38: irregular metric.
 fn irregular(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let (Some(intervals), Some(rows)) = (subject.table.intervals, subject.table.rows) else {
@@ -148,7 +148,7 @@ fn look_back(statements: &[&StatementShape], thresholds: &Thresholds) -> Option<
     age.filter(|_| calls as f64 >= thresholds.calls)
 }
 
-/// A39.
+/// A39: different retention in one database.
 pub(crate) fn retention(
     subject: &Subject<'_>,
     look_backs: &LookBacks<'_>,

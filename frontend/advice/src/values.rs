@@ -50,7 +50,7 @@ fn examples(column: &ColumnFacts) -> Vec<&str> {
     column.sample.iter().take(EXAMPLES_MAX).map(String::as_str).collect()
 }
 
-/// A05.
+/// A05: numbers stored as text.
 fn stringly(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let (Some(numeric), Some(values)) = (column.numeric_share, column.values) else { return };
@@ -99,7 +99,7 @@ fn stringly(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Find
     findings.push(with_ddl(finding, ddl, Some(effect)));
 }
 
-/// A06.
+/// A06: long texts in filters.
 fn long_strings(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Finding>) {
     let is_long = |length: &u64| *length as f64 > subject.thresholds.long_text;
     let Some(length) = column.length_p95.filter(is_long).filter(|_| column.is_text()) else {
@@ -221,7 +221,7 @@ fn attributes(subject: &Subject<'_>, column: &ColumnFacts) -> Option<(String, Ve
     Some((first, attributes))
 }
 
-/// A07.
+/// A07: several attributes in one value.
 fn embedded(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Finding>) {
     if !column.is_text() || column.generated {
         return;
@@ -253,7 +253,7 @@ fn embedded(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Find
     findings.push(with_ddl(finding, ddl, Some(Effect::in_words("equality in place of LIKE"))));
 }
 
-/// A12.
+/// A12: log text or id as tag.
 fn log_or_id_tag(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     if !column.is_tag() || !subject.is_key(&column.name) {
@@ -308,7 +308,7 @@ fn log_or_id_tag(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec
     findings.push(with_ddl(finding, ddl, effect));
 }
 
-/// A27.
+/// A27: values in one blob.
 fn blob(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let is_binary = column.column_type == ColumnType::Binary.sql();
@@ -341,7 +341,7 @@ fn blob(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Finding>
     findings.push(subject.finding(Rule::A27, Severity::Info, object, evidence, advice));
 }
 
-/// A35.
+/// A35: deduplication without duplicates.
 fn unique_rows(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let table = subject.table;
     let (Some(rows), Some(0), Some(0)) = (table.rows, table.folded, table.deletes) else { return };
@@ -359,7 +359,7 @@ fn unique_rows(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     findings.push(with_ddl(finding, ddl, Some(Effect::in_words("scans without a merge"))));
 }
 
-/// A36.
+/// A36: merge mode does not fit.
 fn merge_mode(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let table = subject.table;
