@@ -243,12 +243,12 @@ impl Definition {
             Partitioning::Hash { columns: vec![column.to_owned()], partitions: HASH_PARTITIONS };
     }
 
-    /// Adds a column of another definition under a name.
+    /// Adds a column of the definition `source` under a new name, to be filled by `expression`.
     fn adopt(&mut self, source: &Self, column: &str, name: &str, expression: String) {
         let Some(position) = source.position(column) else { return };
         let mut definition = source.create.columns[position].clone();
         definition.name = name.to_owned();
-        // A row of one table alone has no value of the other one.
+        // A row that only one of the two tables has is NULL in the columns of the other.
         definition.nullable = Some(true);
         definition.generated = None;
         definition.indexes.clear();
@@ -256,7 +256,7 @@ impl Definition {
         self.filled.push(Filled { column: name.to_owned(), expression });
     }
 
-    /// The CREATE TABLE under a name; `None` if it contradicts itself.
+    /// CREATE TABLE of the definition under a name; `None` if the definition is not valid.
     pub(crate) fn create(&self, name: &str) -> Option<String> {
         let mut create = self.create.clone();
         create.table.name = name.to_owned();

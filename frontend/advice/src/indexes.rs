@@ -40,7 +40,7 @@ fn needed(subject: &Subject<'_>, column: &ColumnFacts, class: FilterClass) -> Op
     }
 }
 
-/// A18.
+/// A18: missing index.
 fn missing(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     if column.semantic == "time" || subject.table.key.first() == Some(&column.name) {
@@ -99,7 +99,7 @@ fn missing(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Findi
     findings.push(with_ddl(finding, Some(ddl), Some(effect)));
 }
 
-/// A19.
+/// A19: unused index.
 fn unused(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Finding>) {
     for index in &column.indexes {
         let Some(queries) = index.queries_since else { continue };
@@ -113,14 +113,15 @@ fn unused(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Findin
             "the last {queries} statements on the table did not use index \"{}\": every flush and compaction pays for it",
             index.name
         );
-        let bytes = match (index.bytes, subject.table.bytes) {
+        // Stored bytes of the table without the index, as a share of what is stored now.
+        let remaining_share = match (index.bytes, subject.table.bytes) {
             (Some(bytes), Some(total)) if total > 0 => Some(1.0 - share(bytes.min(total), total)),
             _ => None,
         };
         let text = index
             .bytes
             .map_or_else(|| "less to write".to_owned(), |bytes| format!("{bytes} bytes fewer"));
-        let effect = Effect { bytes, text, ..Effect::default() };
+        let effect = Effect { bytes: remaining_share, text, ..Effect::default() };
         let object = subject.column_object(&column.name);
         let finding = subject.finding(Rule::A19, Severity::Info, object, evidence, advice);
         findings.push(with_ddl(
@@ -131,7 +132,7 @@ fn unused(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Findin
     }
 }
 
-/// A20.
+/// A20: index on the time index.
 fn on_time(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Finding>) {
     if column.semantic != "time" {
         return;
@@ -150,7 +151,7 @@ fn on_time(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Findi
     }
 }
 
-/// A21.
+/// A21: index of the wrong kind.
 fn wrong_kind(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     if column.semantic == "time" {

@@ -22,7 +22,7 @@ pub(crate) fn rules(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     low_first_key(subject, findings);
 }
 
-/// A02.
+/// A02: too many tags.
 fn many_tags(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let tags: Vec<&ColumnFacts> = subject.tags().collect();
     if tags.len() as f64 <= subject.thresholds.many_tags {
@@ -67,22 +67,23 @@ pub(crate) fn as_field(subject: &Subject<'_>, tag: &str) -> Option<String> {
     definition.copied()
 }
 
-/// A11.
+/// A11: too many series.
 fn many_series(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let series = subject.table.series;
     let is_large = series.is_some_and(|series| series as f64 > thresholds.many_series);
-    let growth = match (series, subject.table.series_growth_per_hour) {
+    // New series per hour, as a share of all series.
+    let relative_growth = match (series, subject.table.series_growth_per_hour) {
         (Some(series), Some(growth)) if series > 0 => Some(growth / series as f64),
         _ => None,
     };
-    let grows = growth.is_some_and(|growth| growth > thresholds.series_growth)
+    let grows = relative_growth.is_some_and(|growth| growth > thresholds.series_growth)
         && series.is_some_and(|series| series as f64 > thresholds.growing_series);
-    let is_varied = |tag: &&ColumnFacts| {
+    let has_many_values = |tag: &&ColumnFacts| {
         tag.distinct.is_some_and(|distinct| distinct as f64 > thresholds.high_cardinality)
     };
-    let varied: Vec<&ColumnFacts> = subject.tags().filter(is_varied).collect();
-    if varied.is_empty() && !is_large && !grows {
+    let many_valued: Vec<&ColumnFacts> = subject.tags().filter(has_many_values).collect();
+    if many_valued.is_empty() && !is_large && !grows {
         return;
     }
     let severity = if is_large && grows { Severity::Error } else { Severity::Warning };
@@ -93,7 +94,7 @@ fn many_series(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let figures = |tag: &ColumnFacts| {
         json!({
             "distinct_values": tag.distinct, "series": series,
-            "growth_per_hour": growth.map(rounded), "growth_of_values_per_hour": tag.growth_per_hour,
+            "growth_per_hour": relative_growth.map(rounded), "growth_of_values_per_hour": tag.growth_per_hour,
         })
     };
     let advice = |tag: &ColumnFacts| {
@@ -103,9 +104,9 @@ fn many_series(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
             tag.name
         )
     };
-    // Without a single tag that is to blame, the table is.
-    if varied.is_empty() {
-        let evidence = json!({ "series": series, "growth_per_hour": growth.map(rounded) });
+    // No single tag has too many values: the finding is about the table.
+    if many_valued.is_empty() {
+        let evidence = json!({ "series": series, "growth_per_hour": relative_growth.map(rounded) });
         let culprit = subject.tags().max_by_key(|tag| tag.distinct.unwrap_or_default());
         let words = match culprit {
             Some(tag) => {
@@ -117,14 +118,14 @@ fn many_series(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         let ddl = culprit.and_then(|tag| as_field(subject, &tag.name));
         findings.push(with_ddl(finding, ddl, culprit.map(effect)));
     }
-    for tag in varied {
+    for tag in many_valued {
         let object = subject.column_object(&tag.name);
         let finding = subject.finding(Rule::A11, severity, object, figures(tag), advice(tag));
         findings.push(with_ddl(finding, as_field(subject, &tag.name), Some(effect(tag))));
     }
 }
 
-/// A15.
+/// A15: NULL in the key.
 fn null_in_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     for tag in subject.tags() {
         let Some(nulls) = tag.nulls.filter(|nulls| *nulls > 0) else { continue };
@@ -148,7 +149,7 @@ pub(crate) fn nullable_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A16.
+/// A16: long key or row.
 fn long_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     for tag in subject.tags() {
@@ -189,7 +190,7 @@ fn long_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A17.
+/// A17: key type without exact equality.
 fn bad_type(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     for tag in subject.tags() {
         let is_float = ["REAL", "DOUBLE"].contains(&tag.column_type.as_str());
@@ -215,7 +216,7 @@ fn bad_type(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A31.
+/// A31: tag that depends on another.
 fn dependent_tag(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     for (tag, source) in &subject.table.dependent_tags {
         let evidence = json!({
@@ -230,7 +231,7 @@ fn dependent_tag(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A33.
+/// A33: first key column with few values.
 fn low_first_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let partitions = subject.partitions();
     let wanted = partitions.max(subject.table.min_partitions);

@@ -16,7 +16,7 @@ pub(crate) fn rules(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     tall_narrow(subject, findings);
 }
 
-/// A13.
+/// A13: tables that are always joined.
 fn always_joined(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let all_calls = subject.calls();
@@ -84,7 +84,7 @@ fn on_key(subject: &Subject<'_>, columns: &[String]) -> bool {
         && subject.tags().next().is_some()
 }
 
-/// A26.
+/// A26: statements that read all partitions.
 fn read_all(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let all_calls = subject.calls();
@@ -144,7 +144,7 @@ fn read_all(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     findings.push(with_ddl(finding, ddl, Some(effect)));
 }
 
-/// A30.
+/// A30: one small value in each row.
 fn tall_narrow(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let fields: Vec<_> = subject.fields().collect();
@@ -157,15 +157,16 @@ fn tall_narrow(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     if mean >= thresholds.tiny_bytes || is_blob || subject.tags().next().is_none() {
         return;
     }
-    let of_entity = |statement: &&&StatementShape| {
+    // The statement names values of all tags, and a range of time.
+    let reads_entities = |statement: &&&StatementShape| {
         let points = [FilterClass::Point, FilterClass::Points];
         subject.tags().all(|tag| subject.is_filtered(statement, &tag.name, &points))
             && subject.is_filtered(statement, time, &[FilterClass::Range])
     };
-    let reading: Vec<&&StatementShape> = subject.statements.iter().filter(of_entity).collect();
+    let reading: Vec<&&StatementShape> = subject.statements.iter().filter(reads_entities).collect();
     let calls: u64 = reading.iter().map(|statement| statement.calls).sum();
     let returned: u64 = reading.iter().map(|statement| statement.rows_returned).sum();
-    // All statements read this way, or rows must stay as they are.
+    // Advise this only if every statement reads so: any other may need a row for each value.
     let is_always = calls == subject.calls() && calls as f64 >= thresholds.calls;
     if !is_always || (returned as f64) < thresholds.tiny_rows * calls as f64 {
         return;

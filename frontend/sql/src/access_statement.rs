@@ -403,14 +403,14 @@ pub enum TokenExpiry {
     Never,
     /// A time, in milliseconds since 1970.
     At(i64),
-    /// A time after the statement, in milliseconds.
+    /// Duration in milliseconds, counted from the statement.
     After(i64),
 }
 
 /// Options of a token that can change later; `None`: not in the statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenOptions {
-    /// Text for people.
+    /// Comment on the token, for people who list tokens.
     pub description: Option<String>,
     /// End of the validity.
     pub expires: Option<TokenExpiry>,

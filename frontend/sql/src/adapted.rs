@@ -377,7 +377,8 @@ impl VisitorMut for Series {
             *expr = call("unnest", vec![set]);
             return ControlFlow::Continue(());
         }
-        // `generate_series` takes its step as an interval, also where it is written as text.
+        // In DataFusion `generate_series` returns a list, which `unnest` spreads over rows. Its third argument, the
+        // step, must be an interval, so a step that is written as text becomes one.
         if named(expr) != Some("generate_series") {
             return ControlFlow::Continue(());
         }

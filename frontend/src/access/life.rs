@@ -55,12 +55,12 @@ impl Life {
         &self.token
     }
 
-    /// Reason of the end; `None` while the session lives.
+    /// Reason why the session ended; `None` while it is open.
     pub(crate) fn end_error(&self) -> Option<SqlError> {
         self.end.get().cloned()
     }
 
-    /// Error of a cancelled statement: the end of the session, or the wish of its user.
+    /// Error of a cancelled statement: the reason why its session ended, or else a cancel request of its user.
     pub(crate) fn cancellation(&self) -> SqlError {
         self.end_error().unwrap_or_else(SqlError::canceled)
     }

@@ -64,6 +64,7 @@ impl Step {
         (begin <= moment && self.rounded(begin)? == rounded).then_some(begin)
     }
 
+    /// Value of the expression for one moment; `None` if it is NULL or cannot be computed.
     fn rounded(&self, moment: i64) -> Option<ScalarValue> {
         let literal: Arc<dyn PhysicalExpr> =
             Arc::new(Literal::new(ScalarValue::Int64(Some(moment)).cast_to(&self.time).ok()?));
@@ -73,15 +74,17 @@ impl Step {
                 None => Transformed::no(part),
             })
         });
+        // With the literal in place of the column the expression reads no column: a row without columns will do.
         let options = RecordBatchOptions::new().with_row_count(Some(1));
         let row =
             RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options).ok()?;
-        let value = expr.ok()?.data.evaluate(&row).ok()?;
-        let value = ScalarValue::try_from_array(&value.into_array(1).ok()?, 0).ok()?;
+        let result = expr.ok()?.data.evaluate(&row).ok()?;
+        let value = ScalarValue::try_from_array(&result.into_array(1).ok()?, 0).ok()?;
         (!value.is_null()).then_some(value)
     }
 }
 
+/// Ticks of a timestamp in its own unit; `None` for NULL and for values of other types.
 fn ticks(value: &ScalarValue) -> Option<i64> {
     match value {
         ScalarValue::TimestampSecond(ticks, _)
@@ -92,6 +95,7 @@ fn ticks(value: &ScalarValue) -> Option<i64> {
     }
 }
 
+/// True if the expression is the time index, perhaps rounded down by casts and functions that keep the order.
 fn rounds_down(expr: &Arc<dyn PhysicalExpr>, schema: &Schema, time: &str) -> bool {
     let is_moment = |expr: &Arc<dyn PhysicalExpr>| {
         expr.data_type(schema).is_ok_and(|data_type| in_utc(&data_type))
