@@ -47,13 +47,14 @@ impl PartitionMachine {
         Some(if last.index == index { last } else { Reshaped { index, ..Reshaped::default() } })
     }
 
-    /// Applies an order.
+    /// Applies an order, the log entry at `index`. One that has no effect still moves the mark past its entry.
     pub(crate) async fn reshape(
         &self,
         index: u64,
         mark: Mark,
         order: Reshape,
     ) -> Result<Outcome, MachineError> {
+        // A repeated order, or one for an older epoch, has no effect.
         if let Some(result) = self.done(&order) {
             self.pass(index, &mark)?;
             return Ok(Outcome::Reshaped(result));

@@ -427,7 +427,7 @@ impl Datanode {
         self.replica(partition)?.lead_if_alone().await
     }
 
-    /// Creates the files of a replica; the caller holds the partition.
+    /// Creates the files of a replica. The caller has the [`Hold`](crate::making::Hold) of its partition.
     async fn make(&self, spec: PartitionSpec) -> Result<Arc<Partition>, Error> {
         let partition = spec.partition;
         let root = root_of(partition);
@@ -440,17 +440,18 @@ impl Datanode {
                 origin.parent
             )));
         }
-        // Files of a failed order, or of a child whose parent will not split any more: it is not in the log.
+        // The replica is not in the log, so files that are here belong to none: a creation failed, or a split of the
+        // parent that will not be repeated.
         self.near.files.remove(partition)?;
         self.older.forget(partition)?;
-        let engine = Partition::create(
+        let creation = Partition::create(
             Arc::clone(&self.near.store),
             root,
             spec,
             self.options().engine.clone(),
             Arc::clone(&self.clock),
         );
-        match engine.await {
+        match creation.await {
             Ok(engine) => {
                 self.know(&engine);
                 Ok(engine)

@@ -199,6 +199,7 @@ impl Part {
         }
     }
 
+    /// An input of the merge, with the columns of `schema`; rows are adapted to it when the merge reads them.
     fn input(self, layout: &Arc<Layout>, schema: &arrow::datatypes::SchemaRef) -> Input {
         match self {
             Self::Run(run) => Piece::whole(&run).input(
@@ -208,14 +209,14 @@ impl Part {
                 None,
             ),
             Self::Rows(sorted) => {
-                let first = sorted.keys.first().map(bytes::Bytes::copy_from_slice);
+                let first_key = sorted.keys.first().map(bytes::Bytes::copy_from_slice);
                 let (layout, schema) = (Arc::clone(layout), Arc::clone(schema));
                 let adapted = async move {
                     let batch = layout.adapt(&sorted.batch, &schema)?;
                     Ok(Sorted { batch, keys: sorted.keys })
                 };
                 let batches = futures::stream::once(adapted).boxed();
-                Input { first: first.unwrap_or_default(), batches }
+                Input { first: first_key.unwrap_or_default(), batches }
             }
         }
     }

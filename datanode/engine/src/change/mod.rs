@@ -1,11 +1,14 @@
-//! Changes of the files of a partition: flush and compaction; and of its range: split and absorption of a neighbour.
+//! Changes of a partition's files (flush, compaction) and of its range (split, absorption of a neighbour).
 //!
 //! ```text
-//!   flush ── (rows in memory become files) ── window: bounds in time at which files are cut
-//!   compaction ── (few files instead of many)
-//!   settled ── split, absorb: files change hands by reference
-//!   middle: the key at which to split
+//!   memtables ── flush ──▶ files ── compaction ──▶ fewer files
+//!
+//!   settled: all rows ──┬── split ───▶ parent and child, which share files
+//!   are in files        └── absorb ──▶ one partition with the files of both
 //! ```
+//!
+//! `window` has the bounds in time at which files are cut, `middle` chooses the key of a split. Neither split nor
+//! absorption copies a row.
 
 pub(crate) mod absorb;
 pub(crate) mod compaction;

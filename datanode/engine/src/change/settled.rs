@@ -39,10 +39,11 @@ use crate::write::rewrite::discard;
 /// removed when the partition is opened next.
 pub struct Settled {
     partition: Arc<Partition>,
-    /// Version at rest.
+    /// Version when the partition came to rest; the rows of its sealed memtables are in `added`.
     version: Arc<Version>,
     /// Files that the manifest does not name yet.
     added: Vec<Arc<FileHandle>>,
+    /// Width of time windows, in ticks of the time index; `None` without a time index.
     width: Option<i64>,
     manifest: OwnedMutexGuard<Manifest>,
     _no_flush: OwnedMutexGuard<()>,

@@ -105,13 +105,13 @@ fn within(filters: &bloom::Filters, domain: &Domain) -> Option<RoaringBitmap> {
     Some(filters.any_of(&keys, domain.allows_null()))
 }
 
-/// A test of one column, ready for segments.
+/// A test of one column, in the form in which segments take it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Question<'a> {
     /// A domain in the column's own type.
     Within(&'a Domain),
-    /// A pattern for texts, case included.
+    /// A regular expression that finds a match in the text; its flags say whether case matters.
     Pattern(&'a Regex),
-    /// Terms, see [`partita_proto::probe::ColumnTest::Terms`].
+    /// All terms are in the text, in lower case if `folded`; see [`partita_proto::probe::ColumnTest::Terms`].
     Terms { terms: &'a [String], folded: bool },
 }

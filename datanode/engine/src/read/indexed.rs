@@ -204,7 +204,8 @@ impl Segments<'_> {
         Ok(conjunction)
     }
 
-    /// Asks the chosen indexes about a row group; `uses` receives those that told something.
+    /// Rows of a row group that may pass one test; `None` if no index can tell. `uses` receives the indexes that
+    /// gave an answer.
     fn ask(
         &self,
         choice: &Choice<'_>,
@@ -229,6 +230,7 @@ impl Segments<'_> {
                 for part in parts {
                     match self.ask(part, group, segments, uses)? {
                         Some(rows) => disjunction |= rows,
+                        // By this alternative any row may pass.
                         None => return Ok(None),
                     }
                 }

@@ -126,7 +126,8 @@ impl Layout {
         Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
 
-    /// The domain of the time index that the table's `ttl` leaves, if it has one; to be applied exactly.
+    /// The time index and the domain of its values that have not expired; `None` without a `ttl` or a time index.
+    /// Pruning by it is not enough: every row must be tested, because files mix expired rows with others.
     pub(crate) fn alive(&self, now_ms: i64) -> Option<(&str, Domain)> {
         let time = self.time.as_ref()?;
         let oldest = oldest(now_ms, self.config.schema.options.ttl?, time.unit);
