@@ -66,8 +66,8 @@ pub struct GroupStatus {
     pub leader: Option<(ReplicaId, NodeId)>,
     /// True if this replica leads.
     pub is_leader: bool,
-    /// Current term. One term may have several leaders, one after the other: leaders are ordered by term, then by
-    /// replica.
+    /// Current term. Unlike in the Raft paper, a term may have several leaders, one after the other (openraft's
+    /// `leader_id_adv`): compare leaders by term, then by replica id.
     pub term: u64,
     /// Index of the last entry in this replica's log.
     pub last_index: Option<u64>,

@@ -37,8 +37,9 @@ pub(crate) fn hold_commits<S>(requests: S) -> impl Stream<Item = Request> + Send
 where
     S: Stream<Item = Request> + Send + Unpin + 'static,
 {
-    stream::unfold((requests.fuse(), None), |(mut requests, ahead)| async move {
-        let mut request: Request = match ahead {
+    // The state has the request that was read ahead of the one that was sent.
+    stream::unfold((requests.fuse(), None), |(mut requests, lookahead)| async move {
+        let mut request: Request = match lookahead {
             Some(request) => request,
             None => requests.next().await?,
         };
@@ -46,7 +47,9 @@ where
         while request.entries.is_empty() {
             match timeout_at(deadline, requests.next()).await {
                 Ok(Some(next)) if says_all(&next, &request) => request = next,
-                Ok(ahead) => return Some((request, (requests, ahead))),
+                // The next request does not replace this one, or the stream has ended.
+                Ok(lookahead) => return Some((request, (requests, lookahead))),
+                // The deadline has passed.
                 Err(_) => break,
             }
         }

@@ -50,8 +50,8 @@ use crate::store::GroupStore;
 use crate::transport::{FRAME_BYTES_MAX, FRAMES_WAITING, Frames, Nowhere, Transport};
 use crate::types::{Mark, Member, log_id};
 
-/// Maximum bytes of in-flight proposals on the node. With small segments it is a quarter of a segment, so that all of
-/// them fit into the current segment when the disk turns out to be full.
+/// Maximum bytes of in-flight proposals on the node, or a quarter of a segment if that is less: then all of them fit
+/// into the current segment when the disk turns out to be full.
 const IN_FLIGHT_BYTES_MAX: usize = 64 << 20;
 
 /// Maximum time to wait for the answer to a greeting.

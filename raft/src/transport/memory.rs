@@ -117,7 +117,7 @@ pub struct MemoryNetwork {
 }
 
 impl MemoryNetwork {
-    /// A network without faults; later random faults follow from the seed.
+    /// A network without faults. If faults are set later, the seed decides what they do to each message.
     #[must_use]
     pub fn new(seed: u64) -> Arc<Self> {
         let state = State {
