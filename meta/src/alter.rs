@@ -121,7 +121,7 @@ fn add_column(
     let invalid = |why: &str| Err(Error::InvalidInput(format!("column \"{}\" {why}", column.name)));
     if column.generated.is_some() {
         return Err(Error::Unsupported(format!(
-            "adding the generated column \"{}\" to a table that exists",
+            "adding the generated column \"{}\" to an existing table",
             column.name
         )));
     }

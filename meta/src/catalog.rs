@@ -601,7 +601,7 @@ impl State {
         self.leaderships.values()
     }
 
-    /// The catalog's past, as orders to nodes carry it; `None` before the first leadership is recorded.
+    /// History of the catalog that each order to a node carries; `None` before the first leadership is recorded.
     pub(crate) fn history(&self) -> Option<CatalogHistory> {
         let leaderships: Vec<Leadership> = self.leaderships().copied().collect();
         let complete = self.cluster != 0 && !leaderships.is_empty();
@@ -624,7 +624,7 @@ impl State {
         self.meta(node).map(|record| record.identity)
     }
 
-    /// True if the partition has, and will have, this node's replica only.
+    /// True if the partition's only replica is on this node, now and after a change of replicas that is in progress.
     pub(crate) fn is_alone(&self, partition: PartitionId, node: NodeId) -> bool {
         let record = self.partitions.get(&partition);
         record.is_some_and(|record| record.all_replicas().values().eq([&node]))

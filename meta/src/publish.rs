@@ -102,7 +102,8 @@ impl Touched {
                 Edit::Task(task) => drop(touched.tasks.insert(task.id)),
                 Edit::TaskState(state) => drop(touched.tasks.insert(state.task)),
                 Edit::TaskGone(id) | Edit::TaskStateGone(id) => drop(touched.tasks.insert(*id)),
-                // A partition is removed together with its table, or with an edit of the table that it leaves.
+                // The edits that remove a partition also remove its table, or change that table's list of partitions.
+                // The others concern no table, database or task.
                 Edit::PartitionGone(_)
                 | Edit::Counters(_)
                 | Edit::Node(_)

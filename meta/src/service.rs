@@ -304,20 +304,21 @@ impl Core {
                 .progress
                 .failure(job)
                 .unwrap_or_else(|| gone(&table.database, &table.name))),
-            // The successor could not be created.
+            // The table with the new placement could not be created.
             Ddl::AlterTable { database, name, change: TableChange::Repartition { .. } } => {
                 Err(self.progress.failure(job).unwrap_or_else(|| gone(database, name)))
             }
             Ddl::AlterTable { database, name, .. } | Ddl::TruncateTable { database, name } => {
                 Err(gone(database, name))
             }
-            // The other tables of the database were changed.
+            // A change of a database does not fail because one of its tables was dropped meanwhile.
             _ => Ok(()),
         }
     }
 
-    /// Waits until a job on a table or on its partitions has ended, and its effect is published. False at the
-    /// deadline, when meta stops, or when `enough` returns true; its argument is true if the job has failed so far.
+    /// Waits until a job on a table or on its partitions has ended and its effect is published. Returns false at the
+    /// deadline, when meta stops, or when `enough` returns true. Its argument is true if the last attempt of the
+    /// job failed; it will be tried again.
     pub(crate) async fn over(
         &self,
         job: Job,

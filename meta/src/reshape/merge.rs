@@ -180,18 +180,18 @@ pub(crate) fn may_go(
         return None;
     };
     let Some(owner) = state.partition(*owner_id) else { return Some(*step) };
-    let has_come_so_far = |(replica, node): (&ReplicaId, &NodeId)| {
+    let has_new_epoch = |(replica, node): (&ReplicaId, &NodeId)| {
         let statuses = reports.replicas(*node).unwrap_or_default();
         let mut statuses = statuses
             .iter()
             .filter(|status| status.partition == *owner_id && status.replica == *replica);
         statuses.any(|status| status.epoch >= *epoch)
     };
-    owner.replicas.iter().all(has_come_so_far).then_some(*step)
+    owner.replicas.iter().all(has_new_epoch).then_some(*step)
 }
 
-/// The partition whose record holds the split or merge that another one takes part in, and its step; `None` when it
-/// is being given up or there is none.
+/// The partition whose record describes the split or merge in which `partition` takes part, and the step of that
+/// record. `None` if there is no split or merge, or if it is being given up.
 pub(crate) fn holder(state: &State, partition: PartitionId) -> Option<(PartitionId, Step)> {
     let record = state.partition(partition)?;
     match record.reshaping.as_ref()? {

@@ -376,14 +376,16 @@ impl<'a> Revision<'a> {
             }
             Target::Table(id) => {
                 let record = table(state, id)?;
-                let is_part = |candidate: &&Arc<TableRecord>| {
+                // The table itself, its former table and its successor.
+                let is_related = |candidate: &&Arc<TableRecord>| {
                     let is_same = candidate.id == id || candidate.former == Some(id);
                     candidate.is_named() && (is_same || record.former == Some(candidate.id))
                 };
-                for part in state.tables().filter(is_part).filter(|part| part.owner != owner) {
-                    let altered = TableRecord { owner, ..TableRecord::clone(part) };
+                let changed = |candidate: &&Arc<TableRecord>| candidate.owner != owner;
+                for related in state.tables().filter(is_related).filter(changed) {
+                    let altered = TableRecord { owner, ..TableRecord::clone(related) };
                     self.draft.edits.push(Edit::Table(Arc::new(altered)));
-                    self.replace_owner(Target::Table(part.id), part.owner, owner);
+                    self.replace_owner(Target::Table(related.id), related.owner, owner);
                 }
                 Ok(())
             }

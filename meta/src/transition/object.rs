@@ -49,6 +49,7 @@ fn check_table(
     object: NamedObject,
 ) -> Result<(), Error> {
     let record = table(state, database, name)?;
+    // After a change of the placement the name belongs to the successor, and the checked table is its former table.
     let is_checked = |id| object == NamedObject::Table(id);
     match is_checked(record.id) || record.former.is_some_and(is_checked) {
         true => Ok(()),

@@ -264,25 +264,26 @@ fn advance_merge(
     let mut draft = Draft::new(state);
     let step = merge.step;
     match (merge.stage, progress) {
-        // The freeze may be ordered only when the right neighbour's replicas are on the left one's nodes for good.
+        // The freeze may be ordered once the right neighbour's replicas are on the nodes of the left one, and no
+        // change of them is in progress.
         (Stage::Gathering, Progress::Freezing) if right.target.is_none() => {
             draft.reshape(record, merge.at(Stage::Freezing));
         }
         (Stage::Freezing, Progress::Frozen { index }) => {
             draft.reshape(record, merge.at(Stage::Frozen(index)));
         }
-        // Given up before the freeze was ordered: both are free at once.
+        // No freeze was ordered, so both partitions may be changed again at once.
         (Stage::Gathering, Progress::GiveUp) => {
             draft.reshape(record, None);
             draft.reshape(right, None);
             draft.free(table);
         }
-        // The right neighbour may be frozen: it has to thaw.
+        // The freeze may have taken effect, so the right neighbour is ordered to thaw.
         (Stage::Freezing, Progress::GiveUp) => {
             draft.reshape(record, None);
             draft.reshape(right, Some(Reshaping::Thawing { step }));
         }
-        // The order may have taken effect: the left one's log decides.
+        // The absorption may have taken effect: the log of the left partition decides.
         (Stage::Frozen(_), Progress::GiveUp) if !merge.given_up => {
             let merge = Merging { given_up: true, ..merge.clone() };
             draft.reshape(record, Some(Reshaping::Merge(merge)));
@@ -292,7 +293,7 @@ fn advance_merge(
             draft.reshape(right, Some(Reshaping::Thawing { step }));
         }
         (Stage::Frozen(_), Progress::Absorbed) => {
-            // The left one owns both ranges; the right one leaves when its files are not needed any more.
+            // The left partition owns both ranges. The right one is removed when no replica needs its files.
             let epoch = record.epoch.next();
             let range = TypedRange { end: right.range.end.clone(), ..record.range.clone() };
             let stays = PartitionRecord { range, epoch, reshaping: None, ..record.clone() };
