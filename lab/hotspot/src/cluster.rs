@@ -53,20 +53,20 @@ pub struct Options {
     pub follower_cost: f64,
     /// Number of partitions of other tables.
     pub background: u32,
-    /// Share of a lane that each of them uses.
+    /// Share of its lane that each partition of these tables uses.
     pub background_busy: f64,
     /// Duration of a split, and of the write stall of its range, in milliseconds.
     pub split_ms: (u64, u64),
-    /// The same for a transfer of a leader.
+    /// Duration of a transfer of a leader, and of the write stall of its partition, in milliseconds.
     pub transfer_ms: (u64, u64),
     /// Bytes per second of one replica move.
     pub move_bytes_per_s: f64,
     /// Share of heartbeats that are lost.
     pub beats_lost: f64,
-    /// Maximum delay of the others, in milliseconds.
+    /// Maximum delay of a heartbeat that is not lost, in milliseconds.
     pub beat_delay_ms: u64,
-    /// True if requests that are not served are retried by clients that each wait for one request: while one
-    /// partition is full, they also hold back load for other partitions. Otherwise such requests are dropped.
+    /// True for closed-loop clients: each retries its one request until it is served, so a full partition also holds
+    /// back load for other partitions. Otherwise requests that are not served are dropped.
     pub patient: bool,
     /// Policy that decides where to split.
     pub policy: Policy,

@@ -197,30 +197,31 @@ fn few_and_many(cells: &[Cell], key: Key, partitions: u32) -> Option<(f64, f64)>
     (few.rows_per_s > 0.0).then_some((few.rows_per_s, many.rows_per_s))
 }
 
+/// Rates of both keys with the most partitions, beside the published ones.
 fn figures(cells: &[Cell]) -> Vec<Figure> {
-    let most = cells.iter().map(|cell| cell.partitions).max().unwrap_or(0);
-    let pair = |key| few_and_many(cells, key, most);
-    let (growing, hashed) = (pair(Key::Growing), pair(Key::Hashed));
-    let grown = |(few, many): (f64, f64)| many / few;
+    let partitions = cells.iter().map(|cell| cell.partitions).max().unwrap_or(0);
+    let rates = |key| few_and_many(cells, key, partitions);
+    let (growing, hashed) = (rates(Key::Growing), rates(Key::Hashed));
+    let factor = |(few, many): (f64, f64)| many / few;
     vec![
         Figure::new(
             "growing key, about 4 writers, rows/s",
-            growing.map(|pair| pair.0),
+            growing.map(|(few, _)| few),
             Some(PUBLISHED_FEW),
         ),
         Figure::new(
             "growing key, most writers, rows/s",
-            growing.map(|pair| pair.1),
+            growing.map(|(_, many)| many),
             Some(PUBLISHED_MANY),
         ),
         Figure::new(
             "growing key, most / about 4 writers",
-            growing.map(grown),
+            growing.map(factor),
             Some(PUBLISHED_MANY / PUBLISHED_FEW),
         ),
-        Figure::new("hashed key, about 4 writers, rows/s", hashed.map(|pair| pair.0), None),
-        Figure::new("hashed key, most writers, rows/s", hashed.map(|pair| pair.1), None),
-        Figure::new("hashed key, most / about 4 writers", hashed.map(grown), None),
+        Figure::new("hashed key, about 4 writers, rows/s", hashed.map(|(few, _)| few), None),
+        Figure::new("hashed key, most writers, rows/s", hashed.map(|(_, many)| many), None),
+        Figure::new("hashed key, most / about 4 writers", hashed.map(factor), None),
     ]
 }
 

@@ -108,6 +108,7 @@ impl Reshaped {
         }
     }
 
+    /// True if it is one of the two splits that isolate a hot key.
     fn is_around_a_key(&self) -> bool {
         SplitWhy::of_note(&self.why.note) == Some(SplitWhy::IsolateKey)
     }
@@ -118,13 +119,17 @@ impl Reshaped {
     }
 }
 
-/// First occurrences, with their seconds.
+/// What happened when in a run, in seconds since its start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct First {
+    /// First second with a hot partition, and time of the first verdict.
     pub(super) hot_s: Option<u64>,
     pub(super) verdict_s: Option<u64>,
+    /// Number of times that each class began to be a verdict of a hot partition.
     pub(super) classes: BTreeMap<Class, u64>,
+    /// Number of splits by load after a verdict that the hot place moves: none of them can help.
     pub(super) load_splits_after_moving: u64,
+    /// Time of each split by load.
     pub(super) splits_at: Vec<u64>,
     /// Second at which new rows were repartitioned, and the number of partitions.
     pub(super) rekeyed: Option<(u64, u32)>,

@@ -41,6 +41,7 @@ fn head(key: &[u8]) -> u128 {
 
 impl Slot {
     fn count(&mut self, op: &Op, op_head: u128) {
+        // A request for one key is compared by its first bytes; ranges and equal heads need whole keys.
         let side = match &op.end {
             None if op_head < self.head => Side::Left,
             None if op_head > self.head => Side::Right,

@@ -8,15 +8,15 @@ use std::collections::BinaryHeap;
 /// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
-    /// The fluid flows for a second.
+    /// One second of load is served; load is modelled as rates, without single requests.
     Flow,
     /// A node sends its report to the scheduler.
     Beat { node: u32 },
-    /// A delayed report arrives.
+    /// A delayed report arrives at the scheduler.
     Late { beat: u64 },
     /// The scheduler runs.
     Tick,
-    /// An order ends.
+    /// An order (split, merge, transfer or move) is complete.
     End { order: u64 },
     /// A fault begins or ends.
     Fault { number: u32 },

@@ -56,7 +56,7 @@ pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
             figures.push(Figure::new(&format!("{name}, {part}"), middle(kind, figure), published));
         }
     }
-    // The price of a hash, from pairs of rounds.
+    // The cost of a hash: each figure is a median over ratios of two tables in the same round.
     let measured = |spread: &Spread| (spread.rounds > 0).then_some(spread.median);
     figures.push(Figure::new(
         "price of naive hashing",
@@ -69,7 +69,7 @@ pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
     ] {
         figures.push(Figure::new(figure, measured(loss).map(|loss| loss * 100.0), None));
     }
-    // The growth of write-only runs.
+    // Scaling of write-only runs: the rate with the most partitions, divided by the rate with the fewest.
     let growth = |kind| {
         let rates = rates(&runs.written, kind);
         let (first, last) = (rates.first().copied()?, rates.last().copied()?);
