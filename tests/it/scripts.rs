@@ -128,27 +128,38 @@ async fn run_script(path: &Path, layout: Layout) -> Result<(), String> {
         .map_err(|error| format!("{layout:?}: {}\n{}", error.display(false), server.log()))
 }
 
-/// The scripts of a folder, or the one of them that was asked for.
+/// Folders of scripts, below the package.
+const FOLDERS: [&str; 2] = ["tests/sql", "tests/sql/portable"];
+
+/// The scripts of a folder, in the order of their names.
 fn scripts_in(folder: &str) -> Vec<PathBuf> {
-    let only = std::env::var("PARTITA_SLT").ok();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let mut scripts: Vec<_> = std::fs::read_dir(folder)
+    let mut scripts: Vec<_> = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "slt"))
-        .filter(|path| {
-            only.as_ref()
-                .is_none_or(|only| path.file_stem().is_some_and(|stem| stem == only.as_str()))
-        })
         .collect();
     scripts.sort();
-    assert!(only.is_some() || !scripts.is_empty(), "no script to run");
+    assert!(!scripts.is_empty(), "no script in {folder}");
     scripts
+}
+
+/// The scripts of a folder that are to be run: all, or the one that `PARTITA_SLT` names.
+fn chosen_in(folder: &str) -> Vec<PathBuf> {
+    let Ok(only) = std::env::var("PARTITA_SLT") else {
+        return scripts_in(folder);
+    };
+    let is_meant = |path: &PathBuf| path.file_stem().is_some_and(|stem| stem == only.as_str());
+    // The name may be one of another folder; a name of none would pass without having run anything.
+    assert!(
+        FOLDERS.iter().flat_map(|folder| scripts_in(folder)).any(|path| is_meant(&path)),
+        "no script is named {only}"
+    );
+    scripts_in(folder).into_iter().filter(is_meant).collect()
 }
 
 async fn run_scripts(folder: &str, layouts: &[Layout]) {
     let mut failures = Vec::new();
-    for script in scripts_in(folder) {
+    for script in chosen_in(folder) {
         for layout in layouts {
             if let Err(failure) = run_script(&script, *layout).await {
                 failures.push(failure);
@@ -160,10 +171,10 @@ async fn run_scripts(folder: &str, layouts: &[Layout]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sql_scripts_give_what_they_say() {
-    run_scripts("tests/sql", &[Layout::AsWritten]).await;
+    run_scripts(FOLDERS[0], &[Layout::AsWritten]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn portable_scripts_give_what_postgresql_does() {
-    run_scripts("tests/sql/portable", &[Layout::AsWritten, Layout::Cut]).await;
+    run_scripts(FOLDERS[1], &[Layout::AsWritten, Layout::Cut]).await;
 }
