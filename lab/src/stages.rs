@@ -31,8 +31,12 @@ const PIECES: [(&str, &str); 7] = [
     ("sort it into the memtable", "apply/batch"),
     ("flush it to a file", "flush/memtable"),
 ];
-/// A cost that a row causes later, a varying number of times.
-const LATER: (&str, &str) = ("compact it, each time", "compact/4 runs");
+/// Costs outside the sum: one that a row causes later, a varying number of times, and one that is a part of a flush and of
+/// each compaction.
+const BESIDE: [(&str, &str); 2] = [
+    ("compact it, each time", "compact/4 runs"),
+    ("of flush and compaction: measure it", "measures/batch"),
+];
 /// Doors by their names in results; the pieces have the same names.
 const DOORS: [&str; 4] = ["line-protocol", "copy-text", "copy-binary", "flight"];
 
@@ -174,7 +178,7 @@ fn lines(costs: &Costs, wholes: &BTreeMap<String, Whole>) -> Vec<Vec<String>> {
     lines[0].splice(1.., DOORS.map(str::to_owned));
     lines.extend(PIECES.iter().map(|(title, name)| row(title, &|door| cost(name, door))));
     lines.push(row("sum", &sum));
-    lines.push(row(LATER.0, &|door| cost(LATER.1, door)));
+    lines.extend(BESIDE.iter().map(|(title, name)| row(title, &|door| cost(name, door))));
     if !wholes.is_empty() {
         lines.push(row("server, until acknowledged", &acknowledged));
         lines.push(row("server, settled", &settled));

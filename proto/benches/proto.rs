@@ -5,6 +5,7 @@
 //! | keys | its key, in order of time (100 hosts: series repeat) and with 100,000 hosts (none does) |
 //! | cut | its placement, its key, its partition, and being copied to the rows that go there too |
 //! | entry | its place among the bytes of a log entry, and being found there again |
+//! | measures | being counted in the measures of its file's columns, whenever a file is written |
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use partita_bench::sample::{BATCH_ROWS, HOSTS, Sample, schema, table};
 use partita_bench::{CpuTime, cpu, stage};
 use partita_proto::catalog::Table;
 use partita_proto::key::{KeyCodec, PLACEMENT_COLUMN};
+use partita_proto::measure::TableMeasures;
 use partita_proto::placement::Placement;
 use partita_proto::route::Cut;
 use partita_proto::wire::ipc;
@@ -24,12 +26,15 @@ type Criterion = criterion::Criterion<CpuTime>;
 
 /// As many hosts as make every row of a batch a series of its own.
 const MANY_HOSTS: u32 = 100_000;
+/// Batches of a file whose columns are measured: the counts of distinct values become estimates after the first one.
+const FILE_BATCHES: usize = 20;
 
 fn main() {
     let mut criterion = cpu();
     keys(&mut criterion);
     cut(&mut criterion);
     entry(&mut criterion);
+    measures(&mut criterion);
     criterion.final_summary();
 }
 
@@ -104,5 +109,24 @@ fn entry(criterion: &mut Criterion) {
         BATCH_ROWS,
         || bytes.clone(),
         |bytes| ipc::decode(bytes).expect("what was encoded"),
+    );
+}
+
+fn measures(criterion: &mut Criterion) {
+    let schema = schema();
+    // In a file rows are in the order of the key: those of a batch are of one host or two.
+    let mut sample = Sample::new(1);
+    let batches: Vec<RecordBatch> = (0..FILE_BATCHES).map(|_| sample.batch()).collect();
+    stage(
+        criterion,
+        ("measures", "batch"),
+        BATCH_ROWS * FILE_BATCHES,
+        TableMeasures::default,
+        |mut measures| {
+            for batch in &batches {
+                measures.add_rows(&schema, black_box(batch)).expect("rows of the table");
+            }
+            measures
+        },
     );
 }
