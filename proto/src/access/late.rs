@@ -66,7 +66,10 @@ impl<T> Late<T> {
     {
         let Self { present, cell } = self;
         // The loaded value is freed with the last snapshot that still refers to the cell.
-        present.get_or_insert_with(|| wait(&std::mem::take(cell)).clone())
+        present.get_or_insert_with(|| {
+            let cell: Arc<OnceLock<T>> = std::mem::take(cell);
+            wait(&cell).clone()
+        })
     }
 }
 
