@@ -1,5 +1,6 @@
 //! The advisor of schemas: gathers what is known of tables and statements, has the rules of `partita-advice` judge it, and
-//! shows the findings (`sys.advice`, `sys.advice_history`, ADVISE, notices of CREATE TABLE).
+//! shows the findings (`sys.advice`, `sys.advice_history`, ADVISE, notices of CREATE TABLE). Its thresholds stand in
+//! `sys.advice_thresholds`.
 //!
 //! ```text
 //!   catalog, measures, series, load ─┐
@@ -12,5 +13,6 @@ mod facts;
 pub(crate) mod notices;
 pub(crate) mod state;
 pub(crate) mod table;
+pub(crate) mod thresholds;
 
 pub(crate) use self::facts::measurements;

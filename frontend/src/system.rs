@@ -18,6 +18,7 @@ use partita_proto::service::ReplicaStatus;
 
 use crate::access::viewer::Viewer;
 use crate::advisor::table as advisor;
+use crate::advisor::thresholds::{self, ADVICE_THRESHOLDS};
 use crate::audit::table as audit_table;
 use crate::bound_text::bound_text;
 use crate::cluster;
@@ -231,6 +232,7 @@ fn workload_tables(sources: &Sources) -> Vec<(&'static str, Arc<VirtualTable>)> 
         ("index_usage", usage),
         ("advice", advice),
         ("advice_history", history),
+        ("advice_thresholds", of_access(ADVICE_THRESHOLDS, thresholds::rows)),
     ]
 }
 
@@ -251,7 +253,7 @@ async fn index_usage(sources: &Sources, catalog: &Catalog) -> Result<RecordBatch
         .batch(catalog, |table, column, kind| sizes.get(&(table.id, column, kind)).copied())
 }
 
-/// A table of roles, rights or tasks, which need no source but the viewer.
+/// A table of roles, rights, tasks or settings, which need no source but the viewer.
 fn of_access(
     columns: &'static [(&'static str, Kind)],
     rows: fn(&Viewer) -> Result<RecordBatch, SqlError>,

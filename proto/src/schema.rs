@@ -330,6 +330,9 @@ pub struct TableOptions {
     /// Rules of the advisor that are silent about the table: ids in upper case, sorted.
     #[serde(default)]
     pub advice_off: Vec<String>,
+    /// Thresholds of the advisor for the table: each `name=value`, by name.
+    #[serde(default)]
+    pub advice_thresholds: Vec<String>,
 }
 
 /// A table's columns, key and options at one version.

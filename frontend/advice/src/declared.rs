@@ -10,6 +10,7 @@ use partita_sql::show::create_table_sql;
 
 use crate::ddl::table_of;
 use crate::measurements::{ColumnFacts, IndexFacts, PartitionFacts, Placed, TableFacts};
+use crate::thresholds::setting;
 
 /// The facts of a table that is to be created; nothing but its name if the definition contradicts itself.
 pub fn facts_of_new_table(table: &NewTable) -> TableFacts {
@@ -35,6 +36,8 @@ pub fn facts_of_table(table: &Table) -> TableFacts {
     };
     let mut advice_off = options.advice_off.clone();
     advice_off.sort_unstable();
+    let thresholds = options.advice_thresholds.iter().filter_map(|text| setting(text));
+    let thresholds = thresholds.map(|(name, value)| (name.to_owned(), value)).collect();
     TableFacts {
         database: table.database.clone(),
         name: table.name.clone(),
@@ -46,6 +49,7 @@ pub fn facts_of_table(table: &Table) -> TableFacts {
         merge_mode: (!options.append_mode).then(|| options.merge_mode.sql().to_owned()),
         ttl_ms: options.ttl.and_then(|ttl| u64::try_from(ttl.as_millis()).ok()),
         advice_off,
+        thresholds,
         placement: placed(schema, &table.placement),
         partitions: table.partitions.routes().iter().map(partition).collect(),
         partition_size_mb: u64::from(partitioning.partition_size_mb),
@@ -122,13 +126,15 @@ mod tests {
     fn a_definition_says_columns_key_and_options() {
         let facts = table(
             "CREATE TABLE cpu (host STRING, ts TIMESTAMP TIME INDEX, usage DOUBLE INVERTED INDEX, PRIMARY KEY (host)) \
-             PARTITION BY HASH (host) PARTITIONS 4 WITH ('ttl' = '1d', 'comment' = 'Metrics of hosts')",
+             PARTITION BY HASH (host) PARTITIONS 4 WITH ('ttl' = '1d', 'comment' = 'Metrics of hosts', \
+             'advice_thresholds' = 'many_tags=9')",
         );
         assert_eq!(facts.key, ["host", "ts"]);
         assert_eq!(facts.time_index.as_deref(), Some("ts"));
         assert_eq!(facts.placement, Placed::Hash { columns: vec!["host".to_owned()] });
         assert_eq!(facts.partitions.len(), 4);
         assert_eq!(facts.ttl_ms, Some(86_400_000));
+        assert_eq!(facts.thresholds, [("many_tags".to_owned(), 9.0)]);
         assert_eq!(facts.merge_mode.as_deref(), Some("last_row"));
         assert_eq!(facts.label.as_deref(), Some("metric"));
         let semantics: Vec<_> =

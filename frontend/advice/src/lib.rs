@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Invariants: pure functions of the measurements, without I/O and without a clock; a figure that is not known is
-//! `None`, and a rule that needs it is silent; every threshold can be set ([`Thresholds`]); the DDL of a finding parses,
-//! and never drops a row.
+//! `None`, and a rule that needs it is silent; every threshold can be set ([`Thresholds`]), for a question or for a
+//! table; the DDL of a finding parses, and never drops a row.
 
 mod columns;
 mod ddl;
@@ -41,7 +41,7 @@ pub use self::measurements::{
 };
 pub use self::queries::{Declared, declared_tables, statement_shapes};
 pub use self::rates::{boundaries, partitions_for_rate};
-pub use self::thresholds::Thresholds;
+pub use self::thresholds::{Threshold, Thresholds};
 
 use self::table::{ByTable, Subject};
 
@@ -67,7 +67,8 @@ pub fn advise(measurements: &Measurements, thresholds: &Thresholds) -> Vec<Findi
     let look_backs = time::LookBacks::new(measurements, thresholds, &by_table);
     let mut findings = Vec::new();
     for table in &measurements.tables {
-        let subject = Subject::new(table, measurements, thresholds, &by_table);
+        let thresholds = thresholds.of_table(&table.thresholds);
+        let subject = Subject::new(table, measurements, &thresholds, &by_table);
         let mut of_table = Vec::new();
         apply(&subject, &mut of_table);
         names::data_in_names(&subject, &groups, &mut of_table);
@@ -90,7 +91,8 @@ pub fn of_new_table(table: &TableFacts, thresholds: &Thresholds) -> Vec<Finding>
         ..Measurements::default()
     };
     let by_table = ByTable::default();
-    let subject = Subject::new(table, &measurements, thresholds, &by_table);
+    let thresholds = thresholds.of_table(&table.thresholds);
+    let subject = Subject::new(table, &measurements, &thresholds, &by_table);
     let mut findings = Vec::new();
     apply(&subject, &mut findings);
     names::data_in_names(&subject, &names::Groups::default(), &mut findings);

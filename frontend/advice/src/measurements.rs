@@ -74,6 +74,8 @@ pub struct TableFacts {
     pub ttl_ms: Option<u64>,
     /// Ids of rules that the owner has switched off.
     pub advice_off: Vec<String>,
+    /// Names and values of the thresholds that the owner has set.
+    pub thresholds: Vec<(String, f64)>,
     /// Placement of the rows.
     pub placement: Placed,
     /// The partitions, in the order of their keys.

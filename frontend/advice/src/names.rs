@@ -56,7 +56,9 @@ pub(crate) fn groups<'a>(measurements: &'a Measurements, thresholds: &Thresholds
     }
     let mut groups = Groups::default();
     for ((_, prefix, _), tables) in by_columns {
-        if tables.len() as f64 <= thresholds.alike_tables {
+        // The first table stands for its group.
+        let Some(first) = tables.first() else { continue };
+        if tables.len() as f64 <= thresholds.of_table(&first.thresholds).alike_tables {
             continue;
         }
         let position = groups.groups.len();

@@ -47,6 +47,33 @@ fn a_rule_that_is_switched_off_is_silent() {
 }
 
 #[test]
+fn a_table_is_judged_by_its_own_thresholds() {
+    let sql = "CREATE TABLE t (a STRING, b STRING, ts TIMESTAMP TIME INDEX, PRIMARY KEY (a, b))";
+    let mut facts = table(sql);
+    assert!(of_rule(&alone(facts.clone()), Rule::A02).is_none());
+    facts.thresholds = vec![("many_tags".to_owned(), 1.0)];
+    assert!(of_rule(&alone(facts.clone()), Rule::A02).is_some());
+    let is_found = |findings: Vec<Finding>| findings.iter().any(|found| found.rule == Rule::A02);
+    assert!(is_found(crate::of_new_table(&facts, &Thresholds::default())));
+    // A question that names the threshold has the last word.
+    let mut asked = Thresholds::default();
+    asked.set("many_tags", 2.0).unwrap();
+    assert!(!is_found(advise(&alone(facts), &asked)));
+}
+
+#[test]
+fn tables_that_are_alike_have_the_threshold_of_the_first() {
+    let of = |number: usize| {
+        table(&format!("CREATE TABLE cpu_{number} (ts TIMESTAMP TIME INDEX, v DOUBLE)"))
+    };
+    let mut measurements = alone(of(1));
+    measurements.tables.extend((2..=3).map(of));
+    assert!(of_rule(&measurements, Rule::A08).is_none());
+    measurements.tables[0].thresholds = vec![("alike_tables".to_owned(), 2.0)];
+    assert_eq!(of_rule(&measurements, Rule::A08).unwrap().evidence["tables"], 3);
+}
+
+#[test]
 fn the_worst_comes_first() {
     let mut facts = table(
         "CREATE TABLE t (ts TIMESTAMP TIME INDEX, \"select\" DOUBLE, level REAL, PRIMARY KEY (level))",

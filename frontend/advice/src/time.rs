@@ -129,7 +129,8 @@ impl<'a> LookBacks<'a> {
     ) -> Self {
         let mut furthest: HashMap<(&str, Option<u64>), (u64, &str)> = HashMap::new();
         for table in &measurements.tables {
-            let Some(age) = look_back(&by_table.of(table), thresholds) else { continue };
+            let thresholds = thresholds.of_table(&table.thresholds);
+            let Some(age) = look_back(&by_table.of(table), &thresholds) else { continue };
             let entry = furthest.entry((table.database.as_str(), table.ttl_ms)).or_default();
             *entry = (*entry).max((age, table.name.as_str()));
         }

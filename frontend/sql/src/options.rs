@@ -4,6 +4,7 @@
 //! Every clause of CREATE TABLE may be written as an option too, for tools that only know standard DDL. An unknown key
 //! is an error that names it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use datafusion::sql::sqlparser::ast::Expr;
@@ -70,8 +71,8 @@ impl OptionPair {
         .with_position(self.position)
         .with_hint(
             "options are append_mode, merge_mode, ttl, time_window, replication_factor, comment, \
-             advice_off, schema_on_write, time_index, primary_key, partition_by, partitions, partition_at_keys, \
-             uniform_partitions, keep_together, hotspot_remedy and auto_partitioning_by_load, _by_size, \
+             advice_off, advice_thresholds, schema_on_write, time_index, primary_key, partition_by, \
+             partitions, partition_at_keys, uniform_partitions, keep_together, hotspot_remedy and auto_partitioning_by_load, _by_size, \
              _partition_size_mb, _min_partitions_count, _max_partitions_count",
         )
     }
@@ -162,6 +163,28 @@ impl OptionPair {
         Ok(rules)
     }
 
+    /// The value as thresholds of the advisor, each `name=value`, by name; NULL is none. The advisor knows the names.
+    fn thresholds(&self) -> Result<Vec<String>, SqlError> {
+        let text = match &self.value {
+            OptionValue::Null => return Ok(Vec::new()),
+            _ => self.text()?,
+        };
+        let wrong = || self.wrong("thresholds of the advisor such as 'calls=50, many_tags=8'");
+        let mut thresholds = BTreeMap::new();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').ok_or_else(wrong)?;
+            let name = fold(name.trim());
+            let value: f64 = value.trim().parse().map_err(|_| wrong())?;
+            let is_name = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+            let is_first = !thresholds.contains_key(&name);
+            if name.is_empty() || !is_name || !value.is_finite() || !is_first {
+                return Err(wrong());
+            }
+            thresholds.insert(name, value);
+        }
+        Ok(thresholds.iter().map(|(name, value)| format!("{name}={value}")).collect())
+    }
+
     /// The option of a table that may be changed later; `None` for other keys.
     pub(super) fn table_option(&self) -> Result<Option<TableOption>, SqlError> {
         Ok(Some(match self.key.as_str() {
@@ -184,6 +207,7 @@ impl OptionPair {
                 _ => return Err(self.wrong("'last_row' or 'last_non_null'")),
             }),
             "advice_off" => TableOption::AdviceOff(self.rules()?),
+            "advice_thresholds" => TableOption::AdviceThresholds(self.thresholds()?),
             _ => return Ok(self.partitioning_option()?.map(TableOption::Partitioning)),
         }))
     }
@@ -201,6 +225,9 @@ impl TableOption {
             Self::MergeMode(mode) => options.merge_mode = *mode,
             Self::Partitioning(option) => option.apply(&mut options.partitioning),
             Self::AdviceOff(rules) => options.advice_off.clone_from(rules),
+            Self::AdviceThresholds(thresholds) => {
+                options.advice_thresholds.clone_from(thresholds);
+            }
         }
     }
 }

@@ -115,6 +115,9 @@ fn options_of(schema: &TableSchema) -> Vec<(&'static str, String)> {
     if !options.advice_off.is_empty() {
         printed.push(("advice_off", options.advice_off.join(", ")));
     }
+    if !options.advice_thresholds.is_empty() {
+        printed.push(("advice_thresholds", options.advice_thresholds.join(", ")));
+    }
     printed
 }
 

@@ -667,6 +667,8 @@ pub enum TableOption {
     Partitioning(PartitioningOption),
     /// `'advice_off'`: the rules of the advisor that are silent, in upper case, sorted.
     AdviceOff(Vec<String>),
+    /// `'advice_thresholds'`: thresholds of the advisor, each `name=value`, by name.
+    AdviceThresholds(Vec<String>),
 }
 
 /// DROP TABLE of one or more tables.

@@ -10,6 +10,7 @@ use partita_sql::statement::{Advise, AdviseKind};
 use super::executed::Executed;
 use crate::advisor::measurements;
 use crate::advisor::table::{findings, of_table, rows};
+use crate::advisor::thresholds::refused;
 use crate::error::SqlError;
 use crate::output::Output;
 use crate::privileges::sees_all;
@@ -67,10 +68,7 @@ impl Session {
 fn thresholds(settings: &[(String, f64)]) -> Result<Thresholds, SqlError> {
     let mut thresholds = Thresholds::default();
     for (name, value) in settings {
-        thresholds.set(name, *value).map_err(|message| {
-            let names: Vec<&str> = Thresholds::names().iter().map(|(name, _)| *name).collect();
-            SqlError::new("22023", message).with_hint(format!("thresholds: {}", names.join(", ")))
-        })?;
+        thresholds.set(name, *value).map_err(refused)?;
     }
     Ok(thresholds)
 }

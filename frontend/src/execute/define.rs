@@ -14,6 +14,7 @@ use partita_sql::statement::{
     DropTable, TableName,
 };
 
+use crate::advisor::thresholds;
 use crate::error::SqlError;
 use crate::information::{has_key, key_name};
 use crate::ingest::expression::{DefaultValue, Generated};
@@ -76,6 +77,7 @@ impl Session {
             DefaultValue::new(state, column)?;
             Generated::new(state, &table.schema, position)?;
         }
+        thresholds::check(&table.schema.options)?;
         let name = table.name.clone();
         let advice = crate::advisor::notices::of_new_table(&table);
         let ddl = Ddl::CreateTable { table: Box::new(table), if_not_exists: create.if_not_exists };
@@ -126,6 +128,12 @@ impl Session {
                         column.default = Some(default.clone());
                         DefaultValue::new(state, &column)?;
                     }
+                }
+                // Those of another version may stay.
+                TableChange::SetOptions(options)
+                    if options.advice_thresholds != table.schema.options.advice_thresholds =>
+                {
+                    thresholds::check(options)?;
                 }
                 _ => {}
             }

@@ -47,6 +47,8 @@ const TABLES: &[(&str, &str)] = &[
     ("brrrrrrr", "sys.statements"),
     ("baa--za-", "sys.advice"),
     ("--------", "sys.advice_history"),
+    // No table of this test has thresholds of its own.
+    ("rrrrrrrr", "sys.advice_thresholds"),
     ("baaaazar", "sys.query_log"),
     ("baaaazar", "sys.audit"),
     ("ba--az--", "sys.rejected_points"),

@@ -205,6 +205,7 @@ impl Wire for TableOptions {
             partitioning: (self.partitioning != Partitioning::default())
                 .then(|| self.partitioning.to_wire()),
             advice_off: self.advice_off.clone(),
+            advice_thresholds: self.advice_thresholds.clone(),
         }
     }
 
@@ -228,6 +229,7 @@ impl Wire for TableOptions {
                 .transpose()?
                 .unwrap_or_default(),
             advice_off: message.advice_off,
+            advice_thresholds: message.advice_thresholds,
         })
     }
 }

@@ -111,7 +111,8 @@ fn index() -> impl Strategy<Value = Index> {
 fn options() -> impl Strategy<Value = TableOptions> {
     let merge_mode = prop_oneof![Just(MergeMode::LastRow), Just(MergeMode::LastNonNull)];
     let times = (option::of(duration()), option::of(duration()));
-    let more = (option::of(any::<u32>()), partitioning(), vec("A[0-9]{2}", 0..3));
+    let advice = (vec("A[0-9]{2}", 0..3), vec("[a-z]{1,5}=[0-9]", 0..3));
+    let more = (option::of(any::<u32>()), partitioning(), advice);
     (any::<bool>(), merge_mode, times, option::of(name()), more).prop_map(
         |(append_mode, merge_mode, (ttl, time_window), comment, more)| TableOptions {
             append_mode,
@@ -121,7 +122,8 @@ fn options() -> impl Strategy<Value = TableOptions> {
             comment,
             replication_factor: more.0,
             partitioning: more.1,
-            advice_off: more.2,
+            advice_off: more.2.0,
+            advice_thresholds: more.2.1,
         },
     )
 }

@@ -465,3 +465,25 @@ fn rules_of_the_advisor_are_switched_off_by_an_option() {
         refused(&changes(&table, &sql).expect_err(wrong), "22023", "rules of the advisor");
     }
 }
+
+#[test]
+fn thresholds_of_the_advisor_are_an_option() {
+    let sql = "CREATE TABLE t (k INT PRIMARY KEY) WITH ('advice_thresholds' = 'Many_Tags = 8,calls=0.50')";
+    let options = new_table(sql).unwrap().0.schema.options;
+    assert_eq!(options.advice_thresholds, ["calls=0.5", "many_tags=8"]);
+    let table = made(sql);
+    assert!(create_table_sql(&table).contains("'advice_thresholds' = 'calls=0.5, many_tags=8'"));
+    for sql in [
+        "ALTER TABLE t SET ('advice_thresholds' = NULL)",
+        "ALTER TABLE t SET ('advice_thresholds' = '')",
+        "ALTER TABLE t UNSET 'advice_thresholds'",
+    ] {
+        let (changes, _) = changes(&table, sql).unwrap();
+        let [TableChange::SetOptions(options)] = changes.as_slice() else { panic!("{changes:?}") };
+        assert!(options.advice_thresholds.is_empty(), "{sql}");
+    }
+    for wrong in ["calls", "calls=", "=5", "calls=x", "calls=NaN", "a b=1", "calls=1,CALLS=2"] {
+        let sql = format!("ALTER TABLE t SET ('advice_thresholds' = '{wrong}')");
+        refused(&changes(&table, &sql).expect_err(wrong), "22023", "thresholds of the advisor");
+    }
+}

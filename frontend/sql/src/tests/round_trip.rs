@@ -168,10 +168,15 @@ fn options() -> impl Strategy<Value = TableOptions> {
     let replicas = prop::option::of(1_u32..=9);
     let comment = prop::option::of("[a-z' ]{1,9}");
     let rules = prop::collection::btree_set("A[0-9]{2}", 0..3);
+    let thresholds = prop::collection::btree_map("[a-z_]{1,9}", 0_u32..1000, 0..3);
+    let advice = (rules, thresholds);
     let flags = (any::<bool>(), any::<bool>());
-    (flags, time(), time(), comment, replicas, partitioning(), rules).prop_map(
-        |(flags, ttl, time_window, comment, replication_factor, partitioning, rules)| {
+    (flags, time(), time(), comment, replicas, partitioning(), advice).prop_map(
+        |(flags, ttl, time_window, comment, replication_factor, partitioning, advice)| {
             let (append_mode, non_null) = flags;
+            let (rules, thresholds) = advice;
+            let threshold =
+                |(name, value): (String, u32)| format!("{name}={}", f64::from(value) / 8.0);
             TableOptions {
                 append_mode,
                 merge_mode: if non_null && !append_mode {
@@ -185,6 +190,7 @@ fn options() -> impl Strategy<Value = TableOptions> {
                 replication_factor,
                 partitioning,
                 advice_off: rules.into_iter().collect(),
+                advice_thresholds: thresholds.into_iter().map(threshold).collect(),
             }
         },
     )

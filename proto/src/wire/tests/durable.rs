@@ -47,6 +47,7 @@ fn schema() -> TableSchema {
                 keep_together: 1,
             },
             advice_off: Vec::new(),
+            advice_thresholds: Vec::new(),
         },
         next_column: ColumnId(4),
         schema_on_write: true,
@@ -164,6 +165,9 @@ fn durable_forms_never_change() {
     let advice_off = vec!["A04".to_owned(), "A18".to_owned()];
     let options = TableOptions { advice_off, ..TableOptions::default() };
     line("options", options.encode_wire());
+    let advice_thresholds = vec!["calls=5".to_owned()];
+    let options = TableOptions { advice_thresholds, ..TableOptions::default() };
+    line("options with thresholds", options.encode_wire());
     assert_eq!(forms, include_str!("durable.golden"), "got:\n{forms}");
 }
 
