@@ -257,10 +257,14 @@ fn skewed(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         if total > 0.0 { most * partitions.len() as f64 / total } else { 0.0 }
     };
     let rows: u64 = partitions.iter().map(|partition| partition.rows).sum();
+    let bytes: u64 = partitions.iter().map(|partition| partition.bytes).sum();
+    let writes: f64 = partitions.iter().filter_map(|partition| partition.writes_per_s).sum();
     let row_ratio = ratio(&|partition| partition.rows as f64);
     let write_ratio = ratio(&|partition| partition.writes_per_s.unwrap_or_default());
-    let by_rows = row_ratio > thresholds.skew_ratio && rows as f64 >= thresholds.skew_rows;
-    let by_writes = write_ratio > thresholds.skew_ratio && rows as f64 >= thresholds.skew_rows;
+    // One node carries a small table, and few writes, however they are divided.
+    let is_large = rows as f64 >= thresholds.skew_rows && bytes as f64 >= thresholds.skew_bytes;
+    let by_rows = row_ratio > thresholds.skew_ratio && is_large;
+    let by_writes = write_ratio > thresholds.skew_ratio && writes >= thresholds.skew_writes;
     if !by_rows && !by_writes {
         return;
     }
@@ -556,6 +560,23 @@ mod tests {
         assert!(of_rule(&alone(facts.clone()), Rule::A25).is_some());
         facts.partitions.truncate(3);
         assert!(of_rule(&alone(facts), Rule::A25).is_none());
+    }
+
+    #[test]
+    fn a25_small_tables_and_few_writes_are_left_alone() {
+        let skewed = |bytes: u64, rows: u64, writes: f64| {
+            let mut facts = sized(4, bytes, 0.2);
+            for partition in &mut facts.partitions {
+                (partition.rows, partition.writes_per_s) = (0, Some(0.0));
+            }
+            (facts.partitions[3].rows, facts.partitions[3].writes_per_s) = (rows, Some(writes));
+            of_rule(&alone(facts), Rule::A25).is_some()
+        };
+        assert!(skewed(16 << 20, 10_000, 0.0));
+        assert!(!skewed(15 << 20, 10_000, 0.0), "60 MiB in all");
+        assert!(!skewed(16 << 20, 9_999, 0.0));
+        assert!(skewed(0, 1, 1_000.0));
+        assert!(!skewed(0, 9_999, 999.0));
     }
 
     #[test]
