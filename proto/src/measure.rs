@@ -18,6 +18,7 @@ mod fields;
 mod intervals;
 mod lengths;
 mod sample;
+mod sizes;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ pub use self::intervals::Intervals;
 pub(crate) use self::lengths::BUCKETS as LENGTH_BUCKETS;
 pub use self::sample::{SAMPLE_MAX, Sampled};
 pub(crate) use self::sample::{hash_of_upper, upper_half};
+use self::sizes::RowSizes;
 use crate::array::arrow_error;
 use crate::error::Error;
 use crate::id::ColumnId;
@@ -74,6 +76,8 @@ pub struct TableMeasures {
     pub intervals: Intervals,
     /// Rows at most one second after the previous row of their tag set, with values in other fields only.
     pub split_rows: u64,
+    /// Bytes of the values of the largest row, uncompressed; 0 if it is not known, as of files of earlier versions.
+    pub row_bytes_max: u64,
     /// Files without measures, whose rows are missing in all figures.
     pub unmeasured: u64,
 }
@@ -95,6 +99,7 @@ impl TableMeasures {
         // Rows at which a tag set begins.
         let mut starts = vec![false; count];
         let mut fields = Vec::new();
+        let mut sizes = RowSizes::new(count);
         for column in measured_columns(schema) {
             let array = stored(&rows, column)?;
             let measures = self.columns.entry(column.id).or_default();
@@ -103,6 +108,7 @@ impl TableMeasures {
             match &array {
                 Some(array) => {
                     measures.add(column.column_type, array.as_ref(), marked);
+                    sizes.add(array.as_ref());
                     measures.compare(array.as_ref(), &compared)?;
                 }
                 None => measures.nulls += count as u64,
@@ -111,6 +117,7 @@ impl TableMeasures {
                 fields.push(array);
             }
         }
+        self.row_bytes_max = self.row_bytes_max.max(sizes.largest());
         let sets = FieldSets::new(fields.iter().map(Option::as_ref), count);
         if !fields.is_empty() {
             self.add_shapes(sets.counts(count));
@@ -159,6 +166,7 @@ impl TableMeasures {
         self.add_shapes(other.shapes.iter().map(|(shape, rows)| (*shape, *rows)));
         self.intervals.merge(&other.intervals);
         self.split_rows = self.split_rows.saturating_add(other.split_rows);
+        self.row_bytes_max = self.row_bytes_max.max(other.row_bytes_max);
         self.unmeasured = self.unmeasured.saturating_add(other.unmeasured);
     }
 

@@ -41,6 +41,7 @@ pub fn add_measures(facts: &mut TableFacts, schema: &TableSchema, measures: &Tab
     facts.rows = Some(measures.rows);
     facts.deletes = Some(measures.deletes);
     facts.split_rows = Some(measures.split_rows);
+    facts.row_bytes_max = Some(measures.row_bytes_max).filter(|bytes| *bytes > 0);
     facts.shapes = shapes(schema, measures);
     facts.intervals = intervals(schema, measures);
     for (column, facts) in schema.columns.iter().zip(&mut facts.columns) {
@@ -132,6 +133,7 @@ mod tests {
             rows: 100,
             columns: BTreeMap::from([(ColumnId(0), host)]),
             shapes: BTreeMap::from([(0b10, 40), (0b11, 60)]),
+            row_bytes_max: 9 << 20,
             ..TableMeasures::default()
         };
         let folded = PartitionMeasures {
@@ -144,6 +146,7 @@ mod tests {
         assert_eq!((facts.rows, facts.folded, facts.deletes), (Some(100), Some(3), Some(0)));
         assert_eq!(facts.shapes[0], (vec!["b".to_owned()], 40));
         assert_eq!(facts.shapes[1], (vec!["a".to_owned(), "b".to_owned()], 60));
+        assert_eq!(facts.row_bytes_max, Some(9 << 20));
         let host = &facts.columns[0];
         assert_eq!((host.values, host.nulls, host.stored_bytes), (Some(90), Some(10), Some(7)));
         assert_eq!(host.sample, ["web", "db's"]);

@@ -82,6 +82,7 @@ fn series_are_measured() {
     // 10,000, 500 and 9,500 of x, 900 of y.
     assert_eq!((measures.intervals.count(), measures.intervals.sum), (4, 20_900));
     assert_eq!(measures.split_rows, 1, "x at 10,500");
+    assert_eq!(measures.row_bytes_max, 18, "x at 20,000");
     assert!(measures.size_bytes() > 0);
 }
 
@@ -260,5 +261,10 @@ proptest! {
         prop_assert_eq!(column.length_max, longest.unwrap_or(0));
         prop_assert_eq!(column.lengths.iter().sum::<u64>(), texts.len() as u64);
         prop_assert_eq!(measures.shapes.values().sum::<u64>(), rows.len() as u64);
+        // A tag of one character, and eight bytes of time.
+        let size = |(_, number, text): &(u8, Option<i64>, Option<String>)| {
+            9 + number.map_or(0, |_| 8) + text.as_ref().map_or(0, |text| text.len() as u64)
+        };
+        prop_assert_eq!(Some(measures.row_bytes_max), rows.iter().map(size).max());
     }
 }

@@ -26,6 +26,7 @@ impl Wire for TableMeasures {
             intervals: (self.intervals != Intervals::default()).then(|| self.intervals.to_wire()),
             split_rows: self.split_rows,
             unmeasured: self.unmeasured,
+            row_bytes_max: self.row_bytes_max,
         }
     }
 
@@ -40,6 +41,7 @@ impl Wire for TableMeasures {
             intervals: message.intervals.map(Wire::from_wire).transpose()?.unwrap_or_default(),
             split_rows: message.split_rows,
             unmeasured: message.unmeasured,
+            row_bytes_max: message.row_bytes_max,
         })
     }
 }
