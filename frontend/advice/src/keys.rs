@@ -1,5 +1,7 @@
 //! A02, A11, A15, A16, A17, A31 and A33: the columns of the key.
 
+use std::cmp::Ordering;
+
 use partita_proto::schema::ColumnType;
 use partita_sql::identifier::quote;
 use serde_json::json;
@@ -94,7 +96,8 @@ fn many_series(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let figures = |tag: &ColumnFacts| {
         json!({
             "distinct_values": tag.distinct, "series": series,
-            "growth_per_hour": relative_growth.map(rounded), "growth_of_values_per_hour": tag.growth_per_hour,
+            "growth_per_hour": relative_growth.map(rounded),
+            "growth_of_values_per_hour": tag.growth_per_hour.map(rounded),
         })
     };
     let advice = |tag: &ColumnFacts| {
@@ -106,8 +109,23 @@ fn many_series(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     };
     // No single tag has too many values: the finding is about the table.
     if many_valued.is_empty() {
-        let evidence = json!({ "series": series, "growth_per_hour": relative_growth.map(rounded) });
-        let culprit = subject.tags().max_by_key(|tag| tag.distinct.unwrap_or_default());
+        let tags: Vec<_> = subject
+            .tags()
+            .map(|tag| {
+                json!({
+                    "tag": tag.name, "distinct_values": tag.distinct,
+                    "growth_of_values_per_hour": tag.growth_per_hour.map(rounded),
+                })
+            })
+            .collect();
+        let evidence = json!({ "series": series, "growth_per_hour": relative_growth.map(rounded), "tags": tags });
+        // Where the growth is known, the tag that grows the most makes the series.
+        let growth_of = |tag: &ColumnFacts| tag.growth_per_hour.unwrap_or_default().max(0.0);
+        let culprit = subject.tags().max_by(|a, b| {
+            let by_growth =
+                if grows { growth_of(a).total_cmp(&growth_of(b)) } else { Ordering::Equal };
+            by_growth.then_with(|| a.distinct.cmp(&b.distinct))
+        });
         let words = match culprit {
             Some(tag) => {
                 format!("the combinations of tags are many; the most varied one: {}", advice(tag))
@@ -342,6 +360,25 @@ mod tests {
         // 5 customers with 5 devices and a field.
         (facts.series, facts.series_growth_per_hour) = (Some(25), Some(25.0));
         assert!(of_rule(&alone(facts), Rule::A11).is_none());
+    }
+
+    #[test]
+    fn a11_of_the_tags_the_one_that_grows_is_to_blame() {
+        let mut facts = table(
+            "CREATE TABLE iot (customer STRING, device STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, \
+             PRIMARY KEY (customer, device))",
+        );
+        (facts.series, facts.series_growth_per_hour) = (Some(2_000), Some(500.0));
+        let customer = column(&mut facts, "customer");
+        (customer.distinct, customer.growth_per_hour) = (Some(100), Some(25.0));
+        let device = column(&mut facts, "device");
+        (device.distinct, device.growth_per_hour) = (Some(200), Some(0.0));
+        let finding = of_rule(&alone(facts.clone()), Rule::A11).unwrap();
+        assert!(finding.ddl.unwrap().contains("PRIMARY KEY (device)"));
+        assert_eq!(finding.evidence["tags"][0]["growth_of_values_per_hour"], 25.0);
+        column(&mut facts, "customer").growth_per_hour = None;
+        let finding = of_rule(&alone(facts), Rule::A11).unwrap();
+        assert!(finding.ddl.unwrap().contains("PRIMARY KEY (customer)"));
     }
 
     #[test]

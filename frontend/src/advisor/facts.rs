@@ -13,7 +13,7 @@ use partita_load::Class;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{ColumnId, TableId};
 use partita_proto::load::{HotKey as LoadedKey, LoadReport, LoadRequest, PartitionLoad};
-use partita_proto::schema::COLUMNS_MAX;
+use partita_proto::schema::{COLUMNS_MAX, Semantic};
 
 use crate::access::viewer::{Viewer, now_ms};
 use crate::advisor::state::{TableState, Totals};
@@ -92,6 +92,9 @@ fn table_facts(
     if unknown_partitions < facts.partitions.len() as u64 {
         facts.add_partition_measures(&table.schema, &measures, unknown_partitions == 0);
     }
+    if unknown_partitions == 0 {
+        add_growth(&mut facts, sources, table, time_ms);
+    }
     add_partitions(&mut facts, table, reports);
     add_series(&mut facts, sources, table, &reports.series, time_ms);
     if let Some(load) = &reports.load {
@@ -114,6 +117,16 @@ fn add_partitions(facts: &mut TableFacts, table: &Table, reports: &Reports) {
         bytes = Some(bytes.unwrap_or_default() + partition.bytes);
     }
     facts.bytes = bytes;
+}
+
+/// Growth of the distinct values of the tags; more columns would take too much memory.
+fn add_growth(facts: &mut TableFacts, sources: &Sources, table: &Table, time_ms: i64) {
+    for (column, figures) in table.schema.columns.iter().zip(&mut facts.columns) {
+        if let Some(distinct) = figures.distinct.filter(|_| column.semantic == Semantic::Tag) {
+            let tag = (table.id, column.id);
+            figures.growth_per_hour = sources.advisor.growth_of_values(tag, time_ms, distinct);
+        }
+    }
 }
 
 fn add_series(

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use parking_lot::Mutex;
 use partita_advice::{Finding, Rule};
-use partita_proto::id::{SchemaVersion, TableId};
+use partita_proto::id::{ColumnId, SchemaVersion, TableId};
 
 /// Maximum number of findings that are remembered.
 const OPEN_MAX: usize = 10_000;
@@ -105,14 +105,31 @@ struct Memory {
     history: VecDeque<Applied>,
 }
 
-/// Counts at times in milliseconds, oldest first.
+/// Counts at times in milliseconds, oldest first; about sixty, of an hour.
 type Counts = VecDeque<(i64, u64)>;
+
+/// Counted thing: the series of a table, or the distinct values of one of its tags.
+type Counted = (TableId, Option<ColumnId>);
 
 /// Memory of the advisor; see the head of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Advisor {
     memory: Mutex<Memory>,
-    series: Mutex<HashMap<TableId, Counts>>,
+    counts: Mutex<HashMap<Counted, Counts>>,
+}
+
+/// Notes a count. Returns the growth per hour within the last hour, if the first count is old enough.
+fn growth(counts: &mut Counts, now_ms: i64, count: u64) -> Option<f64> {
+    if counts.back().is_none_or(|(time, _)| now_ms - time >= GROWTH_STEP_MS) {
+        counts.push_back((now_ms, count));
+    }
+    while counts.get(1).is_some_and(|(time, _)| now_ms - time >= GROWTH_SPAN_MS) {
+        counts.pop_front();
+    }
+    let (time, first) = counts.front()?;
+    let elapsed = now_ms - time;
+    let hours = elapsed as f64 / GROWTH_SPAN_MS as f64;
+    (elapsed >= GROWTH_STEP_MS).then(|| (count as f64 - *first as f64) / hours)
 }
 
 /// The table that a finding's object is, or is a column of.
@@ -214,23 +231,23 @@ impl Advisor {
     /// Notes the number of series of a table. Returns the growth per hour within the last hour, if the table has been known
     /// for long enough.
     pub(crate) fn growth(&self, table: TableId, now_ms: i64, series: u64) -> Option<f64> {
-        let mut tables = self.series.lock();
-        let counts = tables.entry(table).or_default();
-        if counts.back().is_none_or(|(time, _)| now_ms - time >= GROWTH_STEP_MS) {
-            counts.push_back((now_ms, series));
-        }
-        while counts.get(1).is_some_and(|(time, _)| now_ms - time >= GROWTH_SPAN_MS) {
-            counts.pop_front();
-        }
-        let (time, first) = counts.front()?;
-        let elapsed = now_ms - time;
-        let hours = elapsed as f64 / GROWTH_SPAN_MS as f64;
-        (elapsed >= GROWTH_STEP_MS).then(|| (series as f64 - *first as f64) / hours)
+        growth(self.counts.lock().entry((table, None)).or_default(), now_ms, series)
     }
 
-    /// Forgets the series of tables that no longer exist.
+    /// Notes the number of distinct values of a tag, and returns their growth as [`growth`](Self::growth) does.
+    pub(crate) fn growth_of_values(
+        &self,
+        (table, column): (TableId, ColumnId),
+        now_ms: i64,
+        distinct: u64,
+    ) -> Option<f64> {
+        let mut counts = self.counts.lock();
+        growth(counts.entry((table, Some(column))).or_default(), now_ms, distinct)
+    }
+
+    /// Forgets the counts of tables that no longer exist.
     pub(crate) fn retain(&self, exists: impl Fn(TableId) -> bool) {
-        self.series.lock().retain(|table, _| exists(*table));
+        self.counts.lock().retain(|(table, _), _| exists(*table));
     }
 }
 
@@ -314,7 +331,14 @@ mod tests {
         assert_eq!(growth(30, 200), Some(200.0));
         assert_eq!(growth(60, 300), Some(200.0));
         assert_eq!(growth(90, 300), Some(100.0));
+        // Tags are counted apart.
+        let of_tag = |column: u32, minutes: i64, distinct: u64| {
+            let tag = (TableId(1), ColumnId(column));
+            advisor.growth_of_values(tag, minutes * 60_000, distinct)
+        };
+        assert_eq!((of_tag(1, 90, 5), of_tag(2, 90, 5)), (None, None));
+        assert_eq!((of_tag(1, 120, 10), of_tag(2, 120, 5)), (Some(10.0), Some(0.0)));
         advisor.retain(|_| false);
-        assert_eq!(growth(91, 300), None);
+        assert_eq!((growth(121, 300), of_tag(1, 121, 10)), (None, None));
     }
 }
