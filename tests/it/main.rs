@@ -9,6 +9,7 @@ mod certs;
 mod cluster;
 mod faults;
 mod former;
+mod indexed;
 mod kill;
 mod limits;
 mod schema_advice;

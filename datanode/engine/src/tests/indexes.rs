@@ -870,8 +870,17 @@ fn run(shape: &Shape, steps: &[(Step, Vec<Asked>)]) {
     });
 }
 
+/// Number of tables: few unless `PARTITA_CASES` asks for more.
+fn cases() -> u32 {
+    std::env::var("PARTITA_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(96)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: cases(),
+        max_shrink_iters: 500,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn an_index_answers_what_a_scan_of_all_rows_answers(
