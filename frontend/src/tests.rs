@@ -4,6 +4,7 @@ mod access;
 mod access_matrix;
 mod access_tables;
 mod access_world;
+mod advice;
 mod advised;
 mod at_data;
 mod audit;

@@ -1,0 +1,69 @@
+//! The advisor as clients see it: `sys.advice`, its thresholds, and many tables.
+
+use std::time::Instant;
+
+use super::Db;
+
+/// Tables of a database, as many as it may have.
+const TABLES: usize = 500;
+
+#[tokio::test]
+async fn advice_about_five_hundred_tables_is_answered() {
+    let db = Db::new();
+    for number in 0..TABLES {
+        db.tag(&format!(
+            "CREATE TABLE cpu_{number} (host STRING NOT NULL, ts TIMESTAMP(3) TIME INDEX, \"order\" DOUBLE, \
+             PRIMARY KEY (host))"
+        ))
+        .await;
+    }
+    let started = Instant::now();
+    let shown = db.lines("SELECT rule, count(*) FROM sys.advice GROUP BY rule ORDER BY rule").await;
+    println!("sys.advice of {TABLES} tables: {} ms", started.elapsed().as_millis());
+    // A column of a hard name in each, and tables that differ in a number only.
+    assert_eq!(shown, ["A08|1".to_owned(), format!("A10|{TABLES}")]);
+    let started = Instant::now();
+    let shown =
+        db.lines("SELECT rule, object FROM sys.advice WHERE object LIKE '%cpu_499.%'").await;
+    println!("again: {} ms", started.elapsed().as_millis());
+    assert_eq!(shown, ["A10|public.cpu_499.order"]);
+    assert_eq!(db.lines("ADVISE TABLE cpu_7").await.len(), 1);
+}
+
+#[tokio::test]
+async fn thresholds_of_a_table_are_checked_and_shown() {
+    let db = Db::new();
+    let rules = "SELECT string_agg(rule, ',' ORDER BY rule) FROM sys.advice";
+    db.tag(
+        "CREATE TABLE t (a INT NOT NULL, b INT NOT NULL, ts TIMESTAMP(3) TIME INDEX, PRIMARY KEY (a, b)) \
+         WITH ('advice_thresholds' = 'many_tags=1')",
+    )
+    .await;
+    assert_eq!(db.one(rules).await, "A02");
+    assert_eq!(db.lines("ADVISE TABLE t").await.len(), 1);
+    assert!(db.lines("ADVISE TABLE t WITH (many_tags = 2)").await.is_empty());
+    let own = "SELECT \"table\", name, value, default_value, min_value, max_value > 1e9, rules FROM sys.advice_thresholds \
+               WHERE \"table\" IS NOT NULL";
+    assert_eq!(db.lines(own).await, ["t|many_tags|1.0|5.0|0.0|true|A02"]);
+    let all = "SELECT count(*) > 50, count(DISTINCT name) = count(*) FROM sys.advice_thresholds WHERE \"table\" IS NULL";
+    assert_eq!(db.lines(all).await, ["true|true"]);
+    for (setting, message) in [
+        ("apples=1", "threshold \"apples\" does not exist"),
+        ("sparse_table=2", "threshold \"sparse_table\" must be between 0 and 1"),
+    ] {
+        for sql in [
+            format!("ALTER TABLE t SET ('advice_thresholds' = '{setting}')"),
+            format!("CREATE TABLE u (k INT PRIMARY KEY) WITH ('advice_thresholds' = '{setting}')"),
+        ] {
+            let error = db.error(&sql).await;
+            assert_eq!(
+                (error.sqlstate.as_str(), error.message.as_str()),
+                ("22023", message),
+                "{sql}"
+            );
+        }
+    }
+    db.tag("ALTER TABLE t UNSET 'advice_thresholds'").await;
+    assert_eq!(db.one(rules).await, "NULL");
+    assert!(db.lines(own).await.is_empty());
+}
