@@ -67,10 +67,6 @@ fn add_column(facts: &mut ColumnFacts, column: &Column, measures: &ColumnMeasure
     facts.min = measures.min.as_ref().map(plain);
     facts.max = measures.max.as_ref().map(plain);
     facts.sample = measures.sample.iter().map(|sampled| plain(&sampled.value)).collect();
-    // Sampled by hash, so that their quantiles are those of the distinct values.
-    let mut values: Vec<&Value> = measures.sample.iter().map(|sampled| &sampled.value).collect();
-    values.sort_unstable();
-    facts.histogram = values.into_iter().map(plain).collect();
 }
 
 /// A value as plain text, without quotes.
@@ -150,7 +146,6 @@ mod tests {
         let host = &facts.columns[0];
         assert_eq!((host.values, host.nulls, host.stored_bytes), (Some(90), Some(10), Some(7)));
         assert_eq!(host.sample, ["web", "db's"]);
-        assert_eq!(host.histogram, ["db's", "web"]);
         assert_eq!(host.numeric_share, Some(0.0));
         assert_eq!(facts.intervals, None);
         // What one partition has not reported may have happened there.

@@ -192,8 +192,6 @@ pub struct ColumnFacts {
     pub max: Option<String>,
     /// Some distinct values, as text.
     pub sample: Vec<String>,
-    /// Quantiles, ascending, as text.
-    pub histogram: Vec<String>,
     /// Growth of the number of distinct values per hour.
     pub growth_per_hour: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! Numbers and boundaries of partitions, from rates and from values.
+//! Numbers of partitions from rates, and literals of their boundaries.
 
 use partita_sql::identifier::quote_string;
 
@@ -29,22 +29,8 @@ pub(crate) fn whole(number: f64) -> u64 {
     number
 }
 
-/// Literals of boundaries at equal shares of a column's values: one fewer than partitions, ascending, without repeats.
-pub fn boundaries(column: &ColumnFacts, partitions: usize) -> Vec<String> {
-    let quantiles = &column.histogram;
-    let mut values: Vec<&String> = Vec::new();
-    for number in 1..partitions {
-        let Some(value) = quantiles.get(number * quantiles.len() / partitions) else { continue };
-        let is_least = quantiles.first() == Some(value);
-        if !is_least && values.last() != Some(&value) {
-            values.push(value);
-        }
-    }
-    values.into_iter().map(|value| literal(column, value)).collect()
-}
-
-/// A value of a column as a literal.
-fn literal(column: &ColumnFacts, value: &str) -> String {
+/// A value of a column, given as text, as a literal.
+pub fn literal(column: &ColumnFacts, value: &str) -> String {
     let numeric = ["TINYINT", "SMALLINT", "INT", "BIGINT", "REAL", "DOUBLE", "DECIMAL", "BOOLEAN"];
     if numeric.iter().any(|name| column.column_type.starts_with(name)) {
         value.to_owned()
@@ -70,16 +56,13 @@ mod tests {
     }
 
     #[test]
-    fn boundaries_divide_the_values_equally() {
-        let histogram = (0..100).map(|number| number.to_string()).collect();
-        let mut column =
-            ColumnFacts { column_type: "BIGINT".to_owned(), histogram, ..ColumnFacts::default() };
-        assert_eq!(boundaries(&column, 4), ["25", "50", "75"]);
-        assert_eq!(boundaries(&column, 1), Vec::<String>::new());
-        "STRING".clone_into(&mut column.column_type);
-        column.histogram = ["a", "a", "a'b", "c"].map(str::to_owned).to_vec();
-        assert_eq!(boundaries(&column, 4), ["'a''b'", "'c'"]);
-        column.histogram.clear();
-        assert_eq!(boundaries(&column, 4), Vec::<String>::new());
+    fn texts_and_times_are_quoted() {
+        let of = |column_type: &str| ColumnFacts {
+            column_type: column_type.to_owned(),
+            ..ColumnFacts::default()
+        };
+        assert_eq!(literal(&of("BIGINT UNSIGNED"), "25"), "25");
+        assert_eq!(literal(&of("STRING"), "a'b"), "'a''b'");
+        assert_eq!(literal(&of("DATE"), "2026-01-01"), "'2026-01-01'");
     }
 }

@@ -2,10 +2,16 @@
 
 use std::sync::Arc;
 
-use partita_advice::{Measurements, TableFacts, Thresholds, boundaries, partitions_for_rate};
+use arrow::array::AsArray;
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use futures::StreamExt;
+use partita_advice::{
+    ColumnFacts, Measurements, TableFacts, Thresholds, literal, partitions_for_rate,
+};
 use partita_proto::catalog::Table;
 use partita_sql::identifier::quote;
-use partita_sql::statement::{Advise, AdviseKind};
+use partita_sql::statement::{Advise, AdviseKind, Statement};
 
 use super::executed::Executed;
 use crate::advisor::measurements;
@@ -33,7 +39,7 @@ impl Session {
         let output = match &advise.kind {
             AdviseKind::Table => self.advise_table(&table, &thresholds).await?,
             AdviseKind::Partitions { rate } => partitions(&self.facts(&table).await?, *rate)?,
-            AdviseKind::PartitionBy { column } => partition_by(&self.facts(&table).await?, column)?,
+            AdviseKind::PartitionBy { column } => self.advise_boundaries(&table, column).await?,
         };
         Ok(output.into())
     }
@@ -49,6 +55,36 @@ impl Session {
         let columns: Vec<&str> =
             table.schema.columns.iter().map(|column| column.name.as_str()).collect();
         Ok(Output::batch(rows(of_table(dated, &table.database, &table.name, &columns))?))
+    }
+
+    async fn advise_boundaries(&self, table: &Arc<Table>, name: &str) -> Result<Output, SqlError> {
+        let facts = self.facts(table).await?;
+        let Some(column) = facts.0.columns.iter().find(|column| column.name == name) else {
+            let message =
+                format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
+            return Err(SqlError::new("42703", message));
+        };
+        let values = self.texts(&shares_sql(table, name, wanted(&facts))).await?;
+        boundaries(&facts.0, column, &values)
+    }
+
+    /// The texts in the only column of a query's rows; NULLs are left out.
+    async fn texts(&self, sql: &str) -> Result<Vec<String>, SqlError> {
+        let Some(Statement::Query(query)) = partita_sql::parse(sql)?.pop() else {
+            return Err(SqlError::internal("the query of ADVISE is no query"));
+        };
+        let Output::Rows { mut stream, .. } = Box::pin(self.query(&query)).await?.output else {
+            return Err(SqlError::internal("the query of ADVISE has no rows"));
+        };
+        let mut texts = Vec::new();
+        while let Some(batch) = stream.next().await {
+            for column in batch?.columns() {
+                let column = cast(column, &DataType::Utf8View)
+                    .map_err(|error| SqlError::internal(error.to_string()))?;
+                texts.extend(column.as_string_view().iter().flatten().map(str::to_owned));
+            }
+        }
+        Ok(texts)
     }
 
     /// Facts of a table, with the number of nodes.
@@ -103,35 +139,49 @@ fn partitions((facts, _): &(TableFacts, Option<u64>), rate: f64) -> Result<Outpu
     )
 }
 
-/// Boundaries between which the values of a column are spread equally.
-fn partition_by(
-    (facts, nodes): &(TableFacts, Option<u64>),
-    name: &str,
-) -> Result<Output, SqlError> {
-    let Some(column) = facts.columns.iter().find(|column| column.name == name) else {
-        let message = format!("column \"{name}\" of relation \"{}\" does not exist", facts.name);
-        return Err(SqlError::new("42703", message));
-    };
-    if column.histogram.is_empty() {
-        let message =
-            format!("column \"{name}\" of relation \"{}\" has no measured values", facts.name);
-        return Err(SqlError::new("55000", message));
-    }
-    // As many as there are, as the bytes need, and one for each node.
+/// Number of partitions that a table is divided into: as many as there are, as its bytes need, and one for each node.
+fn wanted((facts, nodes): &(TableFacts, Option<u64>)) -> u64 {
     let size = (facts.partition_size_mb << 20).max(1);
     let by_size = facts.bytes.unwrap_or_default().div_ceil(size);
-    let number = by_size.max(facts.partitions.len() as u64).max(nodes.unwrap_or(1)).max(2);
-    let literals = boundaries(column, usize::try_from(number).unwrap_or(usize::MAX));
+    by_size.max(facts.partitions.len() as u64).max(nodes.unwrap_or(1)).max(2)
+}
+
+/// The query of the values at which equal shares of a table's rows begin, ascending; the first one is the least value. Rows of
+/// one value stay together.
+fn shares_sql(table: &Table, column: &str, partitions: u64) -> String {
+    let source = format!("{}.{}", quote(&table.database), quote(&table.name));
+    let column = quote(column);
+    format!(
+        "SELECT CAST(bound AS STRING) FROM (SELECT part, min(v) AS bound FROM (SELECT v, \
+         floor(CAST(upto - c AS DOUBLE) * {partitions} / CAST(total AS DOUBLE)) AS part FROM (SELECT v, c, \
+         sum(c) OVER (ORDER BY v) AS upto, sum(c) OVER () AS total FROM (SELECT {column} AS v, count(*) AS c \
+         FROM {source} WHERE {column} IS NOT NULL GROUP BY {column}) AS counted) AS summed) AS parted \
+         GROUP BY part) AS shares ORDER BY bound"
+    )
+}
+
+/// Boundaries between which the rows are spread equally by a column, from the values at which the shares begin.
+fn boundaries(
+    facts: &TableFacts,
+    column: &ColumnFacts,
+    values: &[String],
+) -> Result<Output, SqlError> {
+    let Some((_, values)) = values.split_first() else {
+        let (column, table) = (&column.name, &facts.name);
+        let message = format!("column \"{column}\" of relation \"{table}\" has no values");
+        return Err(SqlError::new("55000", message));
+    };
+    let literals: Vec<String> = values.iter().map(|value| literal(column, value)).collect();
     let cuts: Vec<String> = literals.iter().map(|literal| format!("({literal})")).collect();
     // Only the key's order can be cut.
-    let is_first = facts.key.first().is_some_and(|first| first == name);
+    let is_first = facts.key.first().is_some_and(|first| *first == column.name);
     let is_range = facts.placement == partita_advice::Placed::Range;
     let cuts = cuts.join(", ");
     let ddl = match (is_first, is_range) {
         _ if literals.is_empty() => None,
         (true, true) => Some(format!("ALTER TABLE {} SPLIT AT ({cuts});", name_of(facts))),
         (true, false) if facts.append_mode => {
-            let (table, column) = (name_of(facts), quote(name));
+            let (table, column) = (name_of(facts), quote(&column.name));
             Some(format!("ALTER TABLE {table} PARTITION BY RANGE ({column}) SPLIT AT ({cuts});"))
         }
         _ => None,
@@ -143,9 +193,7 @@ fn partition_by(
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::AsArray;
-    use futures::StreamExt;
-    use partita_advice::{ColumnFacts, PartitionFacts};
+    use partita_advice::PartitionFacts;
 
     use super::*;
 
@@ -153,7 +201,6 @@ mod tests {
         let column = ColumnFacts {
             name: "userid".to_owned(),
             column_type: "BIGINT".to_owned(),
-            histogram: (0..32).map(|number| number.to_string()).collect(),
             ..ColumnFacts::default()
         };
         let table = TableFacts {
@@ -194,14 +241,34 @@ mod tests {
 
     #[tokio::test]
     async fn boundaries_become_splits_of_the_first_key_column() {
-        let known = facts();
-        let shown = cells(partition_by(&known, "userid").unwrap()).await;
-        assert_eq!(shown[1].as_deref(), Some("8, 16, 24"));
+        let (mut facts, _) = facts();
+        let column = facts.columns[0].clone();
+        let values =
+            |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let texts = values(&["1", "8", "16", "24"]);
+        let shown = cells(boundaries(&facts, &column, &texts).unwrap()).await;
+        assert_eq!(shown[..2], [Some("4".to_owned()), Some("8, 16, 24".to_owned())]);
         let ddl = shown[2].clone().unwrap();
         assert_eq!(ddl, "ALTER TABLE public.events SPLIT AT ((8), (16), (24));");
         assert!(partita_sql::parse(&ddl).is_ok());
-        let error = partition_by(&known, "nobody").err().unwrap();
-        assert!(error.to_string().contains("does not exist"));
+        // One value cannot be divided, and other orders than the key's are not cut.
+        let shown = cells(boundaries(&facts, &column, &texts[..1]).unwrap()).await;
+        assert_eq!((shown[0].as_deref(), &shown[2]), (Some("1"), &None));
+        facts.key.reverse();
+        assert_eq!(cells(boundaries(&facts, &column, &texts).unwrap()).await[2], None);
+        let error = boundaries(&facts, &column, &[]).err().unwrap();
+        assert!(error.to_string().contains("has no values"));
+    }
+
+    #[test]
+    fn the_number_of_partitions_is_the_largest_that_is_needed() {
+        let (mut facts, nodes) = facts();
+        assert_eq!(wanted(&(facts.clone(), nodes)), 4);
+        facts.bytes = Some(10 << 30);
+        assert_eq!(wanted(&(facts.clone(), nodes)), 20);
+        facts.partitions.clear();
+        facts.bytes = None;
+        assert_eq!((wanted(&(facts.clone(), nodes)), wanted(&(facts, None))), (3, 2));
     }
 
     #[test]
