@@ -11,9 +11,13 @@ use crate::server::{Server, one};
 /// Pairs of tables.
 const CASES: u64 = 6;
 /// Changes of each pair.
-const CHANGES: usize = 12;
+const CHANGES: usize = 10;
 /// Questions after each change.
-const QUESTIONS: usize = 3;
+const QUESTIONS: usize = 2;
+/// Values of the first key column, and seconds of the second one.
+const KEYS: (u64, u64) = (200, 20);
+/// Rows of an INSERT, at least: indexes of fewer than 1,024 rows are not asked.
+const ROWS: u64 = 2_500;
 /// Lines of the log.
 const LINES: u64 = 20_000;
 
@@ -102,7 +106,7 @@ fn leaf(random: &mut Random) -> String {
             format!("{column} @@ '{}'", pick(random, &TERMS))
         }
         12 => format!("matches(msg, '{}')", pick(random, &QUERIES)),
-        _ => format!("k {comparison} {}", 10 * number.abs()),
+        _ => format!("k {comparison} {}", 50 * number.abs()),
     }
 }
 
@@ -140,7 +144,7 @@ impl Pair {
         ];
         let option = options[usize::try_from(number % 3).unwrap()];
         let is_by_range = random.below(3) > 0;
-        let placement = if is_by_range { "" } else { "PARTITION BY HASH (k) PARTITIONS 3" };
+        let placement = if is_by_range { "" } else { "PARTITION BY HASH (k) PARTITIONS 2" };
         for table in [&plain, &indexed] {
             let sql = format!(
                 "CREATE TABLE {table} (k INT, ts TIMESTAMP(3) TIME INDEX, host STRING, n INT, d DOUBLE, born DATE, \
@@ -187,9 +191,9 @@ impl Pair {
             columns.remove(below(random, columns.len()));
         }
         let mut tuples = Vec::new();
-        for _ in 0..20 + random.below(80) {
-            let (k, second) = (random.below(40), random.below(3));
-            let mut tuple = format!("({k}, '2026-01-01 00:00:0{second}'");
+        for _ in 0..ROWS + random.below(1_000) {
+            let (k, second) = (random.below(KEYS.0), random.below(KEYS.1));
+            let mut tuple = format!("({k}, '2026-01-01 00:00:{second:02}'");
             for column in &columns {
                 let value = match *column {
                     _ if random.below(10) < nulls => "NULL".to_owned(),
@@ -215,16 +219,16 @@ impl Pair {
         let table = &self.indexed;
         match random.below(14) {
             0 if self.folds => {
-                let (first, last) = (random.below(40), random.below(40));
+                let (first, second) = (random.below(KEYS.0), random.below(KEYS.0));
                 for table in [&self.plain, &self.indexed] {
-                    let sql = format!("DELETE FROM {table} WHERE k IN ({first}, {last})");
+                    let sql = format!("DELETE FROM {table} WHERE k IN ({first}, {second})");
                     run(client, &sql).await;
                 }
             }
             1 | 2 => run(client, &format!("ADMIN compact_table('{table}')")).await,
             3..=6 => run(client, &format!("ADMIN flush_table('{table}')")).await,
             7 if self.is_by_range => {
-                let key = 1 + random.below(39);
+                let key = 1 + random.below(KEYS.0 - 1);
                 run(client, &format!("ALTER TABLE {table} SPLIT AT (({key}))")).await;
             }
             8 => self.create_index(client, random).await,
