@@ -2,7 +2,7 @@
 //!
 //! Those in `tests/sql/portable` say nothing that PostgreSQL would not take, and have its answers; their tables have a key
 //! `k`. They run twice: as they are written, and with tables cut by hash, whose rows are in files and whose queries run at
-//! the data.
+//! the data. Those in `tests/sql/requirements` show that what is asked of indexes and of the advisor is there.
 //!
 //! To repeat one: `PARTITA_SLT=name cargo test --test it scripts`.
 
@@ -129,7 +129,7 @@ async fn run_script(path: &Path, layout: Layout) -> Result<(), String> {
 }
 
 /// Folders of scripts, below the package.
-const FOLDERS: [&str; 2] = ["tests/sql", "tests/sql/portable"];
+const FOLDERS: [&str; 3] = ["tests/sql", "tests/sql/portable", "tests/sql/requirements"];
 
 /// The scripts of a folder, in the order of their names.
 fn scripts_in(folder: &str) -> Vec<PathBuf> {
@@ -172,6 +172,11 @@ async fn run_scripts(folder: &str, layouts: &[Layout]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sql_scripts_give_what_they_say() {
     run_scripts(FOLDERS[0], &[Layout::AsWritten]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requirements_are_met_as_they_are_written() {
+    run_scripts(FOLDERS[2], &[Layout::AsWritten]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -67,3 +67,27 @@ async fn thresholds_of_a_table_are_checked_and_shown() {
     assert_eq!(db.one(rules).await, "NULL");
     assert!(db.lines(own).await.is_empty());
 }
+
+#[tokio::test]
+async fn boundaries_divide_the_rows_of_a_table() {
+    let db = Db::new();
+    db.tag(
+        "CREATE TABLE users (userid BIGINT, ts TIMESTAMP(3) TIME INDEX, host STRING, PRIMARY KEY (userid, ts)) \
+         SPLIT AT ((10), (20), (30))",
+    )
+    .await;
+    let advise = "ADVISE PARTITION BY (userid) FOR users";
+    assert_eq!(db.error(advise).await.sqlstate, "55000");
+    let insert = "INSERT INTO users (userid, ts, host) SELECT";
+    db.tag(&format!("{insert} n, n, 'h' || (n % 3) FROM generate_series(0, 999) AS s(n)")).await;
+    let ddl = "ALTER TABLE public.users SPLIT AT ((250), (500), (750));";
+    assert_eq!(db.lines(advise).await, [format!("4|250, 500, 750|{ddl}")]);
+    // Rows of one value are not divided.
+    db.tag(&format!("{insert} 7, n, NULL FROM generate_series(1000, 1999) AS s(n)")).await;
+    let ddl = "ALTER TABLE public.users SPLIT AT ((8), (500));";
+    assert_eq!(db.lines(advise).await, [format!("3|8, 500|{ddl}")]);
+    // Other columns than the first one of the key cannot be cut.
+    let shown = db.lines("ADVISE PARTITION BY (host) FOR users").await;
+    assert_eq!(shown, ["3|'h1', 'h2'|NULL"]);
+    assert_eq!(db.error("ADVISE PARTITION BY (nothing) FOR users").await.sqlstate, "42703");
+}
