@@ -146,6 +146,7 @@ struct TableForm {
 }
 
 #[derive(Clone, PartialEq, Oneof)]
+#[expect(clippy::large_enum_variant, reason = "lives for the moment of encoding only")]
 enum PhaseForm {
     #[prost(message, tag = "4")]
     Creating(Nothing),

@@ -182,7 +182,7 @@ enum Decided {
     /// It changes nothing.
     Answer(Reply),
     /// It is to be recorded.
-    Record(Command),
+    Record(Box<Command>),
 }
 
 impl Core {
@@ -250,7 +250,7 @@ impl Core {
             0 => Vec::new(),
             _ => View::new(state, self.eligible_nodes(state)).choose_many(partitions, replicas)?,
         };
-        Ok(Decided::Record(Command::Change { ddl: ddl.clone(), places, id, tables_max }))
+        Ok(Decided::Record(Box::new(Command::Change { ddl: ddl.clone(), places, id, tables_max })))
     }
 
     /// Nodes that can take replicas.
