@@ -72,6 +72,7 @@ const KEY_COLUMN_USAGE: &[(&str, Kind)] = &[
     ("table_name", Kind::Text),
     ("column_name", Kind::Text),
     ("ordinal_position", Kind::Number),
+    ("position_in_unique_constraint", Kind::Number),
 ];
 
 const TABLE_CONSTRAINTS: &[(&str, Kind)] = &[
@@ -82,6 +83,41 @@ const TABLE_CONSTRAINTS: &[(&str, Kind)] = &[
     ("table_schema", Kind::Text),
     ("table_name", Kind::Text),
     ("constraint_type", Kind::Text),
+    ("is_deferrable", Kind::Text),
+    ("initially_deferred", Kind::Text),
+    ("enforced", Kind::Text),
+    ("nulls_distinct", Kind::Text),
+];
+
+const CONSTRAINT_TABLE_USAGE: &[(&str, Kind)] = &[
+    ("table_catalog", Kind::Text),
+    ("table_schema", Kind::Text),
+    ("table_name", Kind::Text),
+    ("constraint_catalog", Kind::Text),
+    ("constraint_schema", Kind::Text),
+    ("constraint_name", Kind::Text),
+];
+
+const CONSTRAINT_COLUMN_USAGE: &[(&str, Kind)] = &[
+    ("table_catalog", Kind::Text),
+    ("table_schema", Kind::Text),
+    ("table_name", Kind::Text),
+    ("column_name", Kind::Text),
+    ("constraint_catalog", Kind::Text),
+    ("constraint_schema", Kind::Text),
+    ("constraint_name", Kind::Text),
+];
+
+const REFERENTIAL_CONSTRAINTS: &[(&str, Kind)] = &[
+    ("constraint_catalog", Kind::Text),
+    ("constraint_schema", Kind::Text),
+    ("constraint_name", Kind::Text),
+    ("unique_constraint_catalog", Kind::Text),
+    ("unique_constraint_schema", Kind::Text),
+    ("unique_constraint_name", Kind::Text),
+    ("match_option", Kind::Text),
+    ("update_rule", Kind::Text),
+    ("delete_rule", Kind::Text),
 ];
 
 const PARTITIONS: &[(&str, Kind)] = &[
@@ -144,6 +180,10 @@ pub(crate) fn tables(_: &Sources) -> BTreeMap<&'static str, Arc<VirtualTable>> {
         ("columns", table(COLUMNS, columns)),
         ("key_column_usage", table(KEY_COLUMN_USAGE, key_column_usage)),
         ("table_constraints", table(TABLE_CONSTRAINTS, table_constraints)),
+        ("constraint_table_usage", table(CONSTRAINT_TABLE_USAGE, constraint_table_usage)),
+        ("constraint_column_usage", table(CONSTRAINT_COLUMN_USAGE, constraint_column_usage)),
+        // Foreign keys do not exist.
+        ("referential_constraints", table(REFERENTIAL_CONSTRAINTS, |_| Vec::new())),
         ("partitions", table(PARTITIONS, partitions)),
         ("table_privileges", table(TABLE_PRIVILEGES, table_privileges)),
         ("role_table_grants", table(TABLE_PRIVILEGES, role_table_grants)),
@@ -257,15 +297,20 @@ fn yes_or_no(yes: bool) -> &'static str {
     if yes { "YES" } else { "NO" }
 }
 
+/// Cells that name the constraint of a table's key: catalog, database and constraint.
+fn constraint(table: &Table) -> Vec<Cell> {
+    vec![CATALOG.into(), table.database.as_str().into(), key_name(table).into()]
+}
+
 fn key_column_usage(viewer: &Viewer) -> Vec<Vec<Cell>> {
     let catalog = viewer.catalog();
     let mut rows = Vec::new();
     for table in all_tables(&catalog).filter(|table| has_key(table)) {
         for (position, column) in (1_i64..).zip(table.schema.key_columns()) {
-            let mut row: Vec<Cell> =
-                vec![CATALOG.into(), table.database.as_str().into(), key_name(table).into()];
+            let mut row = constraint(table);
             row.extend(names(table));
-            row.extend([column.name.as_str().into(), position.into()]);
+            // The last one is of foreign keys.
+            row.extend([column.name.as_str().into(), position.into(), None::<i64>.into()]);
             rows.push(row);
         }
     }
@@ -275,13 +320,43 @@ fn key_column_usage(viewer: &Viewer) -> Vec<Vec<Cell>> {
 fn table_constraints(viewer: &Viewer) -> Vec<Vec<Cell>> {
     let catalog = viewer.catalog();
     let row = |table: &Arc<Table>| {
-        let mut row: Vec<Cell> =
-            vec![CATALOG.into(), table.database.as_str().into(), key_name(table).into()];
+        let mut row = constraint(table);
         row.extend(names(table));
-        row.push("PRIMARY KEY".into());
+        row.extend([
+            "PRIMARY KEY".into(),
+            yes_or_no(false).into(),
+            yes_or_no(false).into(),
+            yes_or_no(true).into(),
+            // Only of unique constraints.
+            None::<String>.into(),
+        ]);
         row
     };
     all_tables(&catalog).filter(|table| has_key(table)).map(row).collect()
+}
+
+fn constraint_table_usage(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    let catalog = viewer.catalog();
+    let row = |table: &Arc<Table>| {
+        let mut row = names(table);
+        row.extend(constraint(table));
+        row
+    };
+    all_tables(&catalog).filter(|table| has_key(table)).map(row).collect()
+}
+
+fn constraint_column_usage(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    let catalog = viewer.catalog();
+    let mut rows = Vec::new();
+    for table in all_tables(&catalog).filter(|table| has_key(table)) {
+        for column in table.schema.key_columns() {
+            let mut row = names(table);
+            row.push(column.name.as_str().into());
+            row.extend(constraint(table));
+            rows.push(row);
+        }
+    }
+    rows
 }
 
 /// Rows in append mode may share a key, so their key is not a constraint.

@@ -103,6 +103,8 @@ async fn what_may_not_be_seen_is_not_listed() {
             "SELECT DISTINCT table_name FROM information_schema.columns ORDER BY 1",
             "SELECT table_name FROM information_schema.table_constraints ORDER BY 1",
             "SELECT DISTINCT table_name FROM information_schema.key_column_usage ORDER BY 1",
+            "SELECT table_name FROM information_schema.constraint_table_usage ORDER BY 1",
+            "SELECT DISTINCT table_name FROM information_schema.constraint_column_usage ORDER BY 1",
         ] {
             assert_eq!(lines(session, sql).await, names, "{sql}");
         }
