@@ -26,7 +26,7 @@ use partita_sql::merged::{self, Tables};
 use partita_sql::rewritten::turn_differences;
 use partita_sql::statement::{Explain, InsertSource, Query, Statement};
 use partita_sql::{give_names, name_numbered, number_alike, rename_tables, with_shown_names};
-use partita_worker::with_bounded_constants;
+use partita_worker::{with_bounded_constants, with_bounded_folding};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -139,7 +139,8 @@ impl Session {
         // Checked before the optimizer, which may evaluate parts of the plan or remove them.
         let tables = self.check_tables(&logical, unread)?;
         // Guard conditions after the optimizer, which would undo it.
-        let optimized = with_bounded_constants(guarded_conditions(state.optimize(&logical)?)?)?;
+        let optimized = with_bounded_folding(|| state.optimize(&logical))?;
+        let optimized = with_bounded_constants(guarded_conditions(optimized)?)?;
         let physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
         // The statement writes to this table, and must not read its own rows.
         if let Some(table) = pinned {

@@ -3,7 +3,7 @@
 //! DataFusion's functions allocate the memory for their values outside of every memory pool: `repeat('x', 2000000000)`
 //! takes two gigabytes. Functions that can grow without limit are wrapped here. The wrapper computes the sizes of the
 //! values from lengths and counts alone, before any value is made, and refuses values beyond the bounds with SQLSTATE
-//! 54000, as PostgreSQL does beyond a gigabyte.
+//! 54000, as PostgreSQL does beyond a gigabyte. `folded.rs` adds up the constants of a statement.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use crate::concatenation;
 use crate::error::{
     INVALID_PARAMETER_VALUE, INVALID_REGULAR_EXPRESSION, PROGRAM_LIMIT_EXCEEDED, SqlError,
 };
+use crate::folded;
 use crate::functions::builtin;
 use crate::inner::like_inner;
 use crate::regular;
@@ -321,10 +322,11 @@ pub(crate) fn check_size(name: &str, size: u64) -> Result<()> {
     )))
 }
 
-/// Refuses values of `total` bytes in `rows` rows if they are too large together; `name` says which values they are.
+/// Refuses values of `total` bytes in `rows` rows if they are too large together; `name` says which values they are. While
+/// a plan is made, they count as constants of its statement.
 pub(crate) fn check_total(name: &str, rows: usize, total: u64) -> Result<()> {
     if total <= CALL_BYTES_MAX {
-        return Ok(());
+        return folded::count(total);
     }
     Err(too_large(format!(
         "values of {name} in {rows} rows would take {total} bytes, the limit is {CALL_BYTES_MAX}"

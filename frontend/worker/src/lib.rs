@@ -43,6 +43,7 @@ pub mod error;
 mod extremes;
 mod float_arithmetic;
 mod float_division;
+mod folded;
 mod fragment;
 pub mod functions;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -107,6 +108,7 @@ pub use encodings::like_pattern;
 pub use error::SqlError;
 pub use float_arithmetic::OneNan;
 pub use float_division::CheckedDivision;
+pub use folded::with_bounded_folding;
 pub use fragment::{Fragment, encode};
 pub use group_runs::GroupRuns;
 pub use interval_order::{IntervalOrder, IntervalWindows, total as interval_nanoseconds};
