@@ -163,7 +163,7 @@ impl Session {
             context,
             life: frontend.lives().begin(Arc::clone(&viewer)),
             viewer,
-            settings: Mutex::new(Settings::new(timeout, &user, &application)),
+            settings: Mutex::new(Settings::new(timeout, &user, &application, &database)),
             zone: Mutex::new(Zone::UTC),
             user,
             named_role: Mutex::new(identity.acting),
@@ -181,9 +181,12 @@ impl Session {
         for function in functions::of_settings(&session) {
             session.register(function);
         }
-        for (name, value) in role.into_iter().flat_map(|role| &role.settings) {
+        // The client's own name of the application precedes that of its role.
+        let is_named = !application.is_empty();
+        let of_role = role.into_iter().flat_map(|role| &role.settings);
+        for (name, value) in of_role.filter(|(name, _)| !is_named || *name != "application_name") {
             // A default that this version does not know must not keep the role from logging in.
-            if let Err(error) = session.set_role_default(name, value) {
+            if let Err(error) = session.set_default(name, value) {
                 tracing::warn!(user = %session.user, %name, %error, "ignored a setting of the role");
             }
         }

@@ -82,43 +82,42 @@ pub(crate) struct Settings {
     values: BTreeMap<String, String>,
     /// Values from before SET LOCAL; `None`: the default.
     local: BTreeMap<String, Option<String>>,
-    /// Defaults of the role that the session began as; they precede those of the server.
+    /// Defaults of the session, by its startup message or the role that it began as; they precede those of the server.
     defaults: BTreeMap<String, String>,
     /// Default of `statement_timeout`.
     statement_timeout: Option<Duration>,
 }
 
 impl Settings {
-    pub(crate) fn new(statement_timeout: Option<Duration>, user: &str, application: &str) -> Self {
-        let mut values = BTreeMap::new();
-        values.insert("session_authorization".to_owned(), user.to_owned());
+    /// Settings of a session that begins as a user, in a database.
+    pub(crate) fn new(
+        statement_timeout: Option<Duration>,
+        user: &str,
+        application: &str,
+        database: &str,
+    ) -> Self {
+        let authorization = ("session_authorization".to_owned(), user.to_owned());
+        let mut defaults = BTreeMap::from([("search_path".to_owned(), database.to_owned())]);
         // A client that gives no name has the default.
         if !application.is_empty() {
-            values.insert("application_name".to_owned(), application.to_owned());
+            defaults.insert("application_name".to_owned(), application.to_owned());
         }
-        Self { values, statement_timeout, ..Self::default() }
+        let values = BTreeMap::from([authorization]);
+        Self { values, defaults, statement_timeout, ..Self::default() }
     }
 
-    /// Makes a value, as SHOW returns it, the one that RESET goes back to; `explicit` precedes it until then.
-    pub(crate) fn set_default(&mut self, name: &str, value: String, explicit: Option<String>) {
+    /// Makes a value, as SHOW returns it, the one that holds and that RESET goes back to.
+    pub(crate) fn set_default(&mut self, name: &str, value: String) {
         self.defaults.insert(name.to_owned(), value);
-        match explicit {
-            Some(value) => self.values.insert(name.to_owned(), value),
-            None => self.values.remove(name),
-        };
+        self.values.remove(name);
     }
 
-    /// Value that was set; `None`: the default holds.
-    pub(crate) fn explicit(&self, name: &str) -> Option<String> {
-        self.values.get(name).cloned()
-    }
-
-    /// Default of the role that the session began as; `None` if it has none.
-    pub(crate) fn role_default(&self, name: &str) -> Option<String> {
+    /// Default of the session; `None` if that of the server holds.
+    pub(crate) fn session_default(&self, name: &str) -> Option<String> {
         self.defaults.get(name).cloned()
     }
 
-    /// Explicit value, or else the role's default.
+    /// Explicit value, or else the session's default.
     fn value(&self, name: &str) -> Option<&String> {
         self.values.get(name).or_else(|| self.defaults.get(name))
     }
@@ -152,8 +151,7 @@ impl Settings {
             (Some(_), None) => None,
             // As in PostgreSQL, names with a dot are free for the client.
             (None, value) if name.contains('.') => {
-                if self.values.len() >= KNOWN.len() + CUSTOM_MAX && !self.values.contains_key(name)
-                {
+                if self.value(name).is_none() && self.custom_count() >= CUSTOM_MAX {
                     return Err(SqlError::new("54000", "too many custom settings"));
                 }
                 value.map(str::to_owned)
@@ -179,6 +177,12 @@ impl Settings {
         Ok(())
     }
 
+    /// Custom settings that have a value.
+    fn custom_count(&self) -> usize {
+        let of_defaults = self.defaults.keys().filter(|name| !self.values.contains_key(*name));
+        self.values.keys().chain(of_defaults).filter(|name| known(name).is_none()).count()
+    }
+
     /// Undoes SET LOCAL; returns the names of the changed settings.
     pub(crate) fn end_transaction(&mut self) -> Vec<String> {
         let mut changed = Vec::new();
@@ -192,10 +196,9 @@ impl Settings {
         changed
     }
 
-    /// Resets every setting to its default: that of the role, or else that of the server.
+    /// Resets every setting to its default: that of the session, or else that of the server.
     pub(crate) fn reset(&mut self) {
-        let identity = ["session_authorization", "application_name"];
-        self.values.retain(|name, _| identity.contains(&name.as_str()));
+        self.values.retain(|name, _| name == "session_authorization");
         self.local.clear();
     }
 
@@ -206,8 +209,11 @@ impl Settings {
             .map(|(name, _, _)| *name)
             .filter_map(|name| self.get(name).ok().map(|value| (name.to_owned(), value)))
             .collect();
-        settings.extend(self.defaults.clone());
-        settings.extend(self.values.clone());
+        // The planner's settings are kept by the planner.
+        let defaults = self.defaults.iter().filter(|(name, _)| !name.starts_with("datafusion."));
+        settings.extend(
+            defaults.chain(&self.values).map(|(name, value)| (name.clone(), value.clone())),
+        );
         settings
     }
 
@@ -324,7 +330,7 @@ mod tests {
 
     #[test]
     fn settings_are_set_shown_and_reset() {
-        let mut settings = Settings::new(None, "me", "psql");
+        let mut settings = Settings::new(None, "me", "psql", "public");
         assert_eq!(settings.get("application_name").unwrap(), "psql");
         settings.set("statement_timeout", Some("2s"), false).unwrap();
         assert_eq!(settings.statement_timeout(), Some(Duration::from_secs(2)));
@@ -358,12 +364,12 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_goes_back_to_the_default_of_the_role() {
-        let mut settings = Settings::new(Some(Duration::from_secs(9)), "me", "");
-        settings.set_default("statement_timeout", "2s".to_owned(), None);
-        settings.set_default("application_name", "of the role".to_owned(), None);
-        settings.set_default("my.own", "1".to_owned(), None);
-        settings.set_default("default_transaction_read_only", "on".to_owned(), None);
+    fn a_reset_goes_back_to_the_default_of_the_session() {
+        let mut settings = Settings::new(Some(Duration::from_secs(9)), "me", "", "public");
+        settings.set_default("statement_timeout", "2s".to_owned());
+        settings.set_default("application_name", "of the role".to_owned());
+        settings.set_default("my.own", "1".to_owned());
+        settings.set_default("default_transaction_read_only", "on".to_owned());
         assert!(settings.is_read_only());
         for (name, default) in
             [("statement_timeout", "2s"), ("application_name", "of the role"), ("my.own", "1")]
@@ -387,7 +393,7 @@ mod tests {
 
     #[test]
     fn what_is_not_given_is_refused() {
-        let mut settings = Settings::new(None, "", "");
+        let mut settings = Settings::new(None, "", "", "public");
         for (name, value) in [
             ("datestyle", "German"),
             ("datestyle", "SQL, DMY"),
@@ -402,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_transaction_is_read_only_as_the_session_is_unless_it_says() {
-        let mut settings = Settings::new(None, "", "");
+        let mut settings = Settings::new(None, "", "", "public");
         assert!(!settings.is_read_only());
         settings.set("default_transaction_read_only", Some("true"), false).unwrap();
         assert!(settings.is_read_only());
@@ -415,7 +421,7 @@ mod tests {
 
     #[test]
     fn set_local_ends_with_the_transaction() {
-        let mut settings = Settings::new(Some(Duration::from_millis(7)), "", "");
+        let mut settings = Settings::new(Some(Duration::from_millis(7)), "", "", "public");
         settings.set("datestyle", Some("ISO, DMY"), true).unwrap();
         settings.set("datestyle", Some("ymd"), true).unwrap();
         assert_eq!(settings.get("datestyle").unwrap(), "ISO, YMD");

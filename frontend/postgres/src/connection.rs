@@ -237,16 +237,12 @@ impl Connection {
         login: Login,
     ) -> PgWireResult<()> {
         let parameters = client.metadata().clone();
-        let Login { identity, user: role, mut settings } = login;
-        // What the client says comes after the defaults; this one is no setting of the startup message.
-        let has_application = parameters.contains_key("application_name");
-        settings.retain(|(name, _)| !has_application || name != "application_name");
+        let Login { identity, user: role } = login;
         let database = self.database(parameters.get(METADATA_DATABASE), user, identity)?;
         let application = parameters.get("application_name").cloned().unwrap_or_default();
         let options = SessionOptions { database, user: role, application, identity };
         let session = self.frontend.session(options);
-        settings::apply_defaults(&session, &settings).await;
-        settings::apply(&session, &parameters).await?;
+        settings::apply(&session, &parameters)?;
 
         let (pid, secret) = self.cancellations.keys.generate(client);
         client.set_pid_and_secret_key(pid, secret.clone());

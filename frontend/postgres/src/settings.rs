@@ -1,14 +1,12 @@
 //! Settings that clients follow: set at the start, reported whenever they change.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
-use partita_frontend::sql::statement::{Set, SetValue, Statement, Transaction};
+use partita_frontend::sql::statement::{Statement, Transaction};
 use partita_frontend::{Session, SqlError};
 use pgwire::api::ClientInfo;
 use pgwire::api::auth::ServerParameterProvider;
 use pgwire::error::PgWireResult;
-use tracing::warn;
 
 use crate::error::{fatal_of, protocol};
 
@@ -90,30 +88,8 @@ pub(crate) fn may_change(statement: &Statement) -> bool {
     )
 }
 
-/// Applies the defaults of a role. One that is not valid any more is passed over: its role must be able to log in, to
-/// correct it.
-pub(crate) async fn apply_defaults(session: &Arc<Session>, defaults: &[(String, String)]) {
-    for (name, value) in defaults {
-        if let Err(error) = set(session, name.clone(), value.clone()).await {
-            warn!(name, %error, "ignored a setting of a role");
-        }
-    }
-}
-
-async fn set(session: &Arc<Session>, name: String, mut value: String) -> Result<(), SqlError> {
-    if name == "client_encoding" {
-        // PostgreSQL compares letters and digits only; some clients send quotes.
-        value.retain(|character| character.is_ascii_alphanumeric());
-    }
-    let set = Set { name, value: SetValue::Values(vec![value]), local: false };
-    session.run(&Statement::Set(set)).await.map(drop)
-}
-
-/// Applies the settings of a startup message.
-pub(crate) async fn apply(
-    session: &Arc<Session>,
-    parameters: &HashMap<String, String>,
-) -> PgWireResult<()> {
+/// Applies the settings of a startup message, which become the defaults of the session.
+pub(crate) fn apply(session: &Session, parameters: &HashMap<String, String>) -> PgWireResult<()> {
     let mut settings: Vec<(String, String)> = parameters
         .iter()
         // Names with this prefix are options of the protocol.
@@ -123,8 +99,12 @@ pub(crate) async fn apply(
     if let Some(options) = parameters.get("options") {
         settings.extend(of_options(options)?);
     }
-    for (name, value) in settings {
-        set(session, name, value).await.map_err(fatal_of)?;
+    for (name, mut value) in settings {
+        if name == "client_encoding" {
+            // PostgreSQL compares letters and digits only; some clients send quotes.
+            value.retain(|character| character.is_ascii_alphanumeric());
+        }
+        session.set_default(&name, &value).map_err(fatal_of)?;
     }
     Ok(())
 }

@@ -65,8 +65,6 @@ pub struct Login {
     pub identity: Identity,
     /// Name of the role, or of the owner of the token.
     pub user: String,
-    /// Defaults of the session's settings.
-    pub settings: Vec<(String, String)>,
 }
 
 impl Login {
@@ -74,9 +72,7 @@ impl Login {
     fn of(access: &Access, identity: Identity, now_ms: i64) -> Option<Self> {
         let is_valid = access::check(access, &identity, now_ms, &[]).is_ok();
         let role = access.role(identity.login).filter(|_| is_valid)?;
-        let setting = |(name, value): (&String, &String)| (name.clone(), value.clone());
-        let settings = role.settings.iter().map(setting).collect();
-        Some(Self { identity, user: role.name.clone(), settings })
+        Some(Self { identity, user: role.name.clone() })
     }
 
     fn of_role(access: &Access, role: &Role, door: Door, now_ms: i64) -> Option<Self> {

@@ -50,29 +50,28 @@ impl Session {
         Ok(Output::done_with(tag, notices))
     }
 
-    /// Sets a setting to a default of the role that the session began as, which RESET goes back to.
+    /// Sets a setting to a default of the session, which RESET goes back to: one of the role that the session began as,
+    /// or of the client's startup message, which is set later and precedes the role's.
     ///
     /// # Errors
     /// When this version does not know the setting, or does not accept the value.
-    pub(crate) fn set_role_default(&self, name: &str, value: &str) -> Result<(), SqlError> {
+    pub fn set_default(&self, name: &str, value: &str) -> Result<(), SqlError> {
         let is_path = name == SEARCH_PATH || name == "schema";
         let values = match is_path {
             true => value.split(',').map(str::to_owned).collect(),
             false => vec![value.to_owned()],
         };
-        // The client's own name of the application precedes that of its role.
-        let explicit = self.settings.lock().explicit(name);
         let value = SetValue::Values(values);
         self.set(&Set { name: name.to_owned(), value, local: false })?;
         let name = if is_path { SEARCH_PATH } else { name };
         let default = self.show_setting(name)?;
-        self.settings.lock().set_default(name, default, explicit);
+        self.settings.lock().set_default(name, default);
         Ok(())
     }
 
-    /// Uses the database of the role's default, or else the default one.
+    /// Uses the database of the session's default, or else the default one.
     fn reset_search_path(&self) {
-        let default = self.settings.lock().role_default(SEARCH_PATH);
+        let default = self.settings.lock().session_default(SEARCH_PATH);
         // As in PostgreSQL, the default is taken as it is, even if the identity sees nothing in it.
         self.enter(default.as_deref().unwrap_or(DEFAULT_DATABASE));
     }
@@ -98,7 +97,7 @@ impl Session {
         let requested = requested.filter(|name| {
             !["default", "local"].iter().any(|word| name.eq_ignore_ascii_case(word))
         });
-        let default = self.settings.lock().role_default("timezone");
+        let default = self.settings.lock().session_default("timezone");
         let name = requested.or(default.as_deref()).unwrap_or("UTC").trim();
         let zone = Zone::of_setting(name).ok_or_else(|| {
             SqlError::new(
@@ -128,6 +127,10 @@ impl Session {
         match value {
             Some(value) => self.configure(name, value),
             None => {
+                let default = self.settings.lock().session_default(name);
+                if let Some(default) = default {
+                    return self.configure(name, &default);
+                }
                 let defaults = self.frontend().context().state();
                 let entries = defaults.config_options().entries();
                 let entry =
@@ -166,7 +169,7 @@ impl Session {
         Ok(Output::done("RESET"))
     }
 
-    /// Resets the planner's settings that differ from their defaults. Roles have none of their own.
+    /// Resets the planner's settings that differ from their defaults.
     fn reset_planner(&self) -> Result<(), SqlError> {
         let current = self.context().state();
         let current = current.config_options().entries().into_iter();
@@ -178,10 +181,11 @@ impl Session {
             if !PLANNER_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
                 continue;
             }
-            if let Some(default) = &entry.value
-                && current.get(name).and_then(Option::as_ref) != Some(default)
+            let default = self.settings.lock().session_default(name).or(entry.value);
+            if let Some(default) = default
+                && current.get(name).and_then(Option::as_ref) != Some(&default)
             {
-                self.configure(name, default)?;
+                self.configure(name, &default)?;
             }
         }
         Ok(())

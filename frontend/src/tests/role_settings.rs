@@ -50,11 +50,48 @@ async fn a_session_begins_with_the_settings_of_its_role() {
     for (name, _, shown, _) in SETTINGS {
         assert_eq!(ada.one(&format!("SHOW {name}")).await, *shown, "{name}");
     }
-    // The client's own name of the application precedes that of its role, until it is reset.
+    // The client's own name of the application precedes that of its role.
     let named = db.session_of("ada", "psql");
-    assert_eq!(named.one("SHOW application_name").await, "psql");
-    named.tag("RESET application_name").await;
-    assert_eq!(named.one("SHOW application_name").await, "of the role");
+    for change in ["SET application_name = 'another'", "RESET application_name", "RESET ALL"] {
+        named.tag(change).await;
+        let expected = if change.starts_with("SET") { "another" } else { "psql" };
+        assert_eq!(named.one("SHOW application_name").await, expected, "{change}");
+    }
+}
+
+#[tokio::test]
+async fn the_settings_of_the_client_are_the_defaults_of_its_session() {
+    let db = world().await;
+    let ada = db.session_of("ada", "");
+    let of_client = [("statement_timeout", "9s"), ("my.own", "3"), (BATCH, "77")];
+    for (name, value) in of_client {
+        ada.session.set_default(name, value).unwrap();
+    }
+    assert_eq!(ada.session.set_default("nothing", "1").unwrap_err().sqlstate, "42704");
+    for reset in ["RESET ALL", "DISCARD ALL", ""] {
+        for (name, value) in of_client {
+            ada.tag(&format!("SET {name} = '55'")).await;
+            let one = format!("RESET {name}");
+            ada.tag(if reset.is_empty() { &one } else { reset }).await;
+            assert_eq!(ada.one(&format!("SHOW {name}")).await, value, "{name} after {reset}");
+        }
+    }
+    // A default of the role that the client says nothing about stays.
+    assert_eq!(ada.one("SHOW timezone").await, "Europe/Paris");
+}
+
+#[tokio::test]
+async fn a_reset_goes_back_to_the_database_that_the_client_named() {
+    let db = world().await;
+    let options = SessionOptions { database: "d".to_owned(), ..SessionOptions::default() };
+    let (fake, frontend) = (Arc::clone(&db.fake), Arc::clone(&db.frontend));
+    let session = frontend.session(options);
+    let of_d = Db { fake, frontend, session };
+    for reset in ["RESET search_path", "RESET ALL", "DISCARD ALL"] {
+        of_d.tag("USE public").await;
+        of_d.tag(reset).await;
+        assert_eq!(of_d.one("SELECT current_schema()").await, "d", "{reset}");
+    }
 }
 
 #[tokio::test]
@@ -79,8 +116,7 @@ async fn reset_all_goes_back_to_the_settings_of_the_role() {
     let db = world().await;
     let ada = db.session_of("ada", "");
     for reset in ["RESET ALL", "DISCARD ALL"] {
-        for (name, _, _, other) in SETTINGS.iter().filter(|setting| setting.0 != "application_name")
-        {
+        for (name, _, _, other) in SETTINGS {
             ada.tag(&format!("SET {name} = '{other}'")).await;
         }
         ada.tag(&format!("SET {BATCH} = 78")).await;

@@ -325,6 +325,13 @@ async fn the_settings_of_a_role_come_before_those_of_the_client() {
     tokio::spawn(connection);
     let row = client.query_one("SHOW statement_timeout", &[]).await.unwrap();
     assert_eq!(row.get::<_, String>(0), "9s");
+    // They are the defaults of the session.
+    for reset in ["RESET statement_timeout", "RESET ALL", "DISCARD ALL"] {
+        client.batch_execute("SET statement_timeout = '3s'").await.unwrap();
+        client.batch_execute(reset).await.unwrap();
+        let row = client.query_one("SHOW statement_timeout", &[]).await.unwrap();
+        assert_eq!(row.get::<_, String>(0), "9s", "{reset}");
+    }
 }
 
 #[tokio::test]
