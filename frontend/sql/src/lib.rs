@@ -47,6 +47,7 @@ mod options;
 mod org_statement;
 pub mod parser;
 mod partitioning;
+pub mod qualifiers;
 mod redacted;
 mod refused;
 mod repartition;

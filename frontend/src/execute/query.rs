@@ -23,6 +23,7 @@ use partita_proto::catalog::Table;
 use partita_proto::id::TableId;
 use partita_sql::adapted::adapt;
 use partita_sql::merged::{self, Tables};
+use partita_sql::qualifiers;
 use partita_sql::rewritten::turn_differences;
 use partita_sql::statement::{Explain, InsertSource, Query, Statement};
 use partita_sql::{give_names, name_numbered, number_alike, rename_tables, with_shown_names};
@@ -351,6 +352,7 @@ pub(super) async fn plan(
     state: &SessionState,
     mut statement: PlannerStatement,
 ) -> Result<LogicalPlan, SqlError> {
+    qualifiers::check(&statement, &state.config_options().catalog.default_schema)?;
     adapt(&mut statement)?;
     let names = merged::tables(&statement);
     if !names.is_empty() {
