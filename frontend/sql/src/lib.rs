@@ -64,6 +64,7 @@ mod split;
 pub mod statement;
 mod table_name;
 mod table_names;
+mod table_query;
 mod tail;
 pub mod task_grammar;
 pub mod task_statement;

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Fetch, Query, Select, Statement, TableFactor, Visit, Visitor,
+    Expr, Fetch, Query, Select, SetExpr, Statement, TableFactor, Visit, Visitor,
 };
 
 use crate::error::SqlError;
@@ -24,6 +24,15 @@ pub(super) fn check_expression(expression: &Expr) -> Result<(), SqlError> {
     match expression.visit(&mut Refuse) {
         ControlFlow::Break(error) => Err(*error),
         ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Returns true if a query, or an operand of its set operations, is `TABLE` with anything but a name.
+fn is_table(body: &SetExpr) -> bool {
+    match body {
+        SetExpr::Table(_) => true,
+        SetExpr::SetOperation { left, right, .. } => is_table(left) || is_table(right),
+        _ => false,
     }
 }
 
@@ -45,6 +54,12 @@ impl Visitor for Refuse {
     fn pre_visit_query(&mut self, query: &Query) -> Flow {
         if !query.locks.is_empty() {
             return refuse("SELECT ... FOR UPDATE or FOR SHARE");
+        }
+        // The others were written out as SELECT.
+        if is_table(&query.body) {
+            return ControlFlow::Break(Box::new(SqlError::syntax(
+                "syntax error in TABLE, expected a table name and the end of the query",
+            )));
         }
         match &query.fetch {
             Some(Fetch { with_ties: true, .. }) => {

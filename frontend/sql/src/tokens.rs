@@ -16,6 +16,7 @@ use super::effort;
 use super::identifier::fold;
 use super::shape;
 use super::statement::TableName;
+use super::table_query;
 use crate::error::SqlError;
 
 /// The catalog of all databases, the first part of a three-part name.
@@ -101,6 +102,7 @@ impl<'a> Tokens<'a> {
                 word.quote_style = Some('"');
             }
         }
+        let tokens = table_query::written_out(tokens);
         let count = tokens.len();
         let inner = Parser::new(&Bounded)
             .with_recursion_limit(effort::depth_max())
