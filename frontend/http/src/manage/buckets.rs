@@ -12,10 +12,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use partita_frontend::SqlError;
 use partita_proto::access::{AccessChange, Action, Need, Object, Permit, Target};
-use partita_proto::catalog::Database;
-use partita_proto::id::RoleId;
+use partita_proto::catalog::{Catalog, Database};
+use partita_proto::id::{DatabaseId, RoleId};
 use partita_proto::schema::validate_name;
-use partita_proto::service::Ddl;
+use partita_proto::service::{Ddl, NamedObject};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -203,15 +203,28 @@ pub(super) async fn make(
             false => error.into(),
         });
     }
+    // From here on the database is known by its id: another client may drop it and make one of the same name.
+    let missing = || SqlError::undefined_database(&name);
+    let newest = || client.door.frontend.catalog();
+    let id = made(&newest(), &name, owner).ok_or_else(missing)?;
     if new.explicit {
-        client.change(permit, Ddl::MakeExplicit { name: name.clone() }).await?;
+        let explicit = Ddl::MakeExplicit { name: name.clone() };
+        client.change(permit, explicit.checked(NamedObject::Database(id))).await?;
     }
-    let newest = || client.door.frontend.catalog().databases.get(&name).map(Arc::clone);
-    if let (Some(owner), Some(database)) = (new.owner, newest()) {
-        let target = Target::Database(database.id);
+    if let Some(owner) = new.owner {
+        let target = Target::Database(id);
         client.change_access(permit, AccessChange::SetOwner { target, owner }).await?;
     }
-    newest().ok_or_else(|| SqlError::undefined_database(&name).into())
+    let catalog = newest();
+    let database = catalog.databases.values().find(|database| database.id == id);
+    database.map(Arc::clone).ok_or_else(|| missing().into())
+}
+
+/// The database that its maker has just made under a name. Meta does not return its id, so it is the one that the maker
+/// owns: one that another role has made since is not it.
+fn made(catalog: &Catalog, name: &str, maker: RoleId) -> Option<DatabaseId> {
+    let holder = catalog.databases.get(name).filter(|database| database.owner == maker);
+    holder.map(|database| database.id)
 }
 
 pub(super) fn show(client: &Client<'_>, id: &str) -> Answer {
@@ -272,5 +285,25 @@ mod tests {
         for wrong in [json!([{"everySeconds": 3599}]), twice, keep] {
             assert!(read(wrong).is_err());
         }
+    }
+
+    #[test]
+    fn a_database_that_another_role_has_made_since_is_not_the_one_that_was_made() {
+        let database = |id: u32, owner: u32| Database {
+            id: DatabaseId(id),
+            name: "air".to_owned(),
+            ttl: None,
+            owner: RoleId(owner),
+            explicit: false,
+        };
+        let catalog_of = |database: Database| {
+            let mut catalog = Catalog::default();
+            catalog.databases.insert(database.name.clone(), Arc::new(database));
+            catalog
+        };
+        let maker = RoleId(7);
+        assert_eq!(made(&catalog_of(database(3, 7)), "air", maker), Some(DatabaseId(3)));
+        assert_eq!(made(&catalog_of(database(4, 8)), "air", maker), None);
+        assert_eq!(made(&Catalog::default(), "air", maker), None);
     }
 }
