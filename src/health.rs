@@ -32,6 +32,10 @@ const AILMENTS_KEY: &str = "partita-ailments-bin";
 const AILMENTS_BYTES_MAX: usize = 4096;
 /// Maximum bytes that are read of an HTTP answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
+/// First bytes of a client of HTTP/2: the preface, and settings without a value.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// First bytes of an alert of TLS.
+const ALERT: &[u8] = &[0x15, 0x03];
 
 /// The parts of this process that may fail.
 pub(crate) struct Parts {
@@ -124,13 +128,33 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let check = async {
         if options.http {
-            ask_http(&options.connect, &options.tls).await
-        } else {
-            ask_peer(&options.connect, &options.certificates.links(None)?).await
+            return ask_http(&options.connect, &options.tls).await;
         }
+        let links = options.certificates.links(None)?;
+        let outcome = ask_peer(&options.connect, &links).await;
+        // To HTTP/2 an alert of TLS is a frame of a wrong size.
+        if outcome.is_err() && links.role().is_none() && speaks_tls(&options.connect).await {
+            bail!(
+                "{} speaks TLS: use --certs, or --cluster-ca, --cluster-cert and --cluster-key",
+                options.connect
+            );
+        }
+        outcome
     };
     let outcome = tokio::time::timeout(WAIT, check).await;
     outcome.with_context(|| format!("{} did not answer", options.connect))?
+}
+
+/// Returns true if a server answers a client without TLS by an alert of TLS.
+async fn speaks_tls(address: &str) -> bool {
+    let first_bytes = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(PREFACE).await?;
+        let mut bytes = [0; ALERT.len()];
+        stream.read_exact(&mut bytes).await?;
+        Ok::<_, std::io::Error>(bytes)
+    };
+    first_bytes.await.is_ok_and(|bytes| bytes == ALERT)
 }
 
 /// Asks a server of the caller's own role, or with an operator's certificate one of any role.
@@ -184,10 +208,39 @@ async fn ask_http(address: &str, tls: &Tls) -> anyhow::Result<()> {
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await?;
+    if answer.starts_with(ALERT) {
+        bail!("{address} speaks TLS: use --tls-ca with the authorities of its certificate");
+    }
     if !answer.starts_with(b"HTTP/1.1 200") {
         let text = String::from_utf8_lossy(&answer);
         let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
         bail!("{address} does not serve\n{body}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// The address of a server that answers one client.
+    async fn answering(answer: &'static [u8]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.read_exact(&mut [0; PREFACE.len()]).await.unwrap();
+            stream.write_all(answer).await.unwrap();
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn a_server_that_speaks_tls_is_told_from_others() {
+        assert!(speaks_tls(&answering(b"\x15\x03\x03\0\x02\x02\x0a").await).await);
+        assert!(!speaks_tls(&answering(b"\0\0\x06\x04\0\0\0\0\0\0\x05\0\0\x40\0").await).await);
+        assert!(!speaks_tls(&answering(b"").await).await);
+    }
 }

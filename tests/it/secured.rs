@@ -90,7 +90,8 @@ fn the_tools_reach_a_server_with_tls_and_a_password() {
     let health = ["health", "--http", "--connect", &http];
     let (succeeded, text) = finish(&mut partita(&[&health[..], &["--tls-ca", &bundle]].concat()));
     assert!(succeeded, "{text}");
-    assert!(!finish(&mut partita(&health)).0);
+    let (succeeded, text) = finish(&mut partita(&health));
+    assert!(!succeeded && text.contains("speaks TLS: use --tls-ca"), "{text}");
 }
 
 /// A meta or a datanode; ends when it is dropped.
@@ -168,7 +169,9 @@ fn a_process_without_a_certificate_of_the_cluster_gets_nowhere() {
         let health = ["health", "--connect", address];
         let (succeeded, text) = finish(&mut partita(&[&health[..], &["--certs", &admin]].concat()));
         assert!(succeeded, "{text}");
-        assert!(!finish(&mut partita(&health)).0, "{address} answers without a certificate");
+        let (succeeded, text) = finish(&mut partita(&health));
+        assert!(!succeeded, "{address} answers without a certificate");
+        assert!(text.contains("speaks TLS: use --certs"), "{text}");
         let by_foreign = [&health[..], &["--certs", &foreign]].concat();
         assert!(!finish(&mut partita(&by_foreign)).0, "{address} answers another authority");
     }
