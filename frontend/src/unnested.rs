@@ -13,9 +13,9 @@
 //!   ) s ON t.k IS NOT DISTINCT FROM s.k
 //! ```
 //!
-//! A LATERAL subquery is joined in the same way. An aggregate is grouped by the domain, a LIMIT counts rows for each
-//! of its values, and EXISTS tests whether a row is there; `x IN (S)` is NULL if no row is equal and the comparison
-//! is NULL for some.
+//! A LATERAL subquery is joined in the same way, unless it reads no table (`beside.rs`). An aggregate is grouped by the
+//! domain, a LIMIT counts rows for each of its values, and EXISTS tests whether a row is there; `x IN (S)` is NULL if no
+//! row is equal and the comparison is NULL for some.
 //!
 //! A subquery may name columns of a query more than one level up. Such a column is passed to the query between them
 //! (`far.rs`), so that every subquery names only columns of the next query.
@@ -25,6 +25,7 @@
 //! - a subquery that cannot become a join (in a set operation or in a FULL JOIN with an outer column) is an error
 //!   that names it.
 
+mod beside;
 mod far;
 
 use std::sync::Arc;
@@ -214,6 +215,9 @@ impl UnnestedSubqueries {
         {
             return Ok(None);
         }
+        if kind == JoinType::Inner && beside::is_of_one_row(&subquery.subquery) {
+            return self.beside(join, alias, subquery).map(Some);
+        }
         let domain = Domain::new(self.number(), &join.left, subquery)?;
         let mut right = LogicalPlanBuilder::from(domain.within(&subquery.subquery)?);
         if let Some(alias) = alias {
@@ -273,6 +277,7 @@ fn is_tied_otherwise(subquery: &Subquery, is_value: bool) -> Result<bool> {
                 | LogicalPlan::Aggregate(_)
                 | LogicalPlan::Window(_)
                 | LogicalPlan::Union(_)
+                | LogicalPlan::Unnest(_)
                 | LogicalPlan::Distinct(Distinct::On(_))
         );
         Ok(may && depends_below(node))
@@ -649,6 +654,12 @@ impl Domain {
                 let columns: Vec<Expr> = domain.chain(own_columns(&alias.schema)).collect();
                 LogicalPlanBuilder::from(aliased).project(columns)?.build()
             }
+            // The values of the domain are repeated for each element.
+            LogicalPlan::Unnest(unnest) => LogicalPlanBuilder::from(self.within(&unnest.input)?)
+                .unnest_columns_with_options(unnest.exec_columns.clone(), unnest.options.clone())?
+                .build(),
+            // A LATERAL item that begins a FROM clause: its outer columns are those of the query around.
+            LogicalPlan::Subquery(subquery) => self.within(&subquery.subquery),
             // Without a limit above, the order does not matter.
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => self.within(&sort.input),
             LogicalPlan::Limit(limit) => {

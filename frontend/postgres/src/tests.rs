@@ -360,6 +360,25 @@ async fn pg_catalog_lists_tables_columns_and_keys() {
     let row = client.query_one(counted, &[]).await.unwrap();
     let got: (String, i64, String) = (row.get(0), row.get(1), row.get(2));
     assert_eq!(got, ("public".to_owned(), 3, "host,ts,n".to_owned()));
+    // Elements of arrays, as Django reads constraints and indexes.
+    let constrained = "SELECT c.conname, array(SELECT attname FROM unnest(c.conkey) WITH ORDINALITY cols(colid, arridx) \
+                       JOIN pg_attribute AS ca ON cols.colid = ca.attnum WHERE ca.attrelid = c.conrelid \
+                       ORDER BY cols.arridx) AS columns FROM pg_constraint AS c JOIN pg_class AS cl ON c.conrelid = cl.oid \
+                       WHERE cl.relname = 'events' AND pg_catalog.pg_table_is_visible(cl.oid)";
+    let row = client.query_one(constrained, &[]).await.unwrap();
+    let expected = ["host".to_owned(), "ts".to_owned()];
+    assert_eq!(row.get::<_, String>(0), "events_pkey");
+    assert_eq!(row.get::<_, Vec<String>>(1), expected);
+    let indexed = "SELECT indexname, array_agg(attname ORDER BY arridx), array_agg(ordering ORDER BY arridx) FROM ( \
+                   SELECT c2.relname as indexname, idx.*, attr.attname, CASE am.amname WHEN 'btree' THEN \
+                   CASE (option & 1) WHEN 1 THEN 'DESC' ELSE 'ASC' END END as ordering FROM ( \
+                   SELECT * FROM pg_index i, unnest(i.indkey, i.indoption) WITH ORDINALITY koi(key, option, arridx)) idx \
+                   LEFT JOIN pg_class c ON idx.indrelid = c.oid LEFT JOIN pg_class c2 ON idx.indexrelid = c2.oid \
+                   LEFT JOIN pg_am am ON c2.relam = am.oid LEFT JOIN pg_attribute attr \
+                   ON attr.attrelid = c.oid AND attr.attnum = idx.key WHERE c.relname = 'events') s2 GROUP BY indexname";
+    let row = client.query_one(indexed, &[]).await.unwrap();
+    assert_eq!(row.get::<_, Vec<String>>(1), expected);
+    assert_eq!(row.get::<_, Vec<String>>(2), ["ASC", "ASC"]);
     let visible = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace <> 11 AND pg_table_is_visible(oid)";
     assert_eq!(client.query(visible, &[]).await.unwrap().len(), 1);
     client.batch_execute("USE other").await.unwrap();

@@ -855,6 +855,15 @@ mod tests {
                 "* FROM (SELECT c0, row_number() OVER () AS n FROM UNNEST(ARRAY[1]) AS u (c0)) AS t (x, n)",
             ),
             (
+                "* FROM t, unnest(t.a, b) WITH ORDINALITY AS U (x, y, n)",
+                "* FROM t, LATERAL (SELECT unnest(t.a) AS c0, unnest(b) AS c1, unnest(generate_series(1, \
+                 greatest(CAST(cardinality(t.a) AS BIGINT), CAST(cardinality(b) AS BIGINT)))) AS n) AS u (x, y, n)",
+            ),
+            (
+                "* FROM t CROSS JOIN LATERAL unnest(t.a) AS x",
+                "* FROM t CROSS JOIN LATERAL (SELECT unnest(t.a) AS c0) AS x (x)",
+            ),
+            (
                 "* FROM generate_series(1, $1) AS g",
                 "* FROM (SELECT unnest(generate_series(1, CAST($1 AS BIGINT))) AS value) AS g",
             ),

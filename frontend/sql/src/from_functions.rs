@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   unnest(a) WITH ORDINALITY AS t (x, n)   (SELECT x, row_number() OVER () AS n FROM unnest(a) AS t (x)) AS t (x, n)
+//!   t, unnest(t.a) AS u (x)                 t, LATERAL (SELECT unnest(t.a) AS c0) AS u (x)
 //!   generate_series(1, $1) AS g             (SELECT unnest(generate_series(1, CAST($1 AS BIGINT))) AS value) AS g
 //! ```
 //!
@@ -18,13 +19,17 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use super::dialect::POSTGRES;
 use super::identifier::quote;
+use super::shown_names::folded;
 use crate::error::SqlError;
 
 /// A function in FROM in the planner's form; `None` if it stays as it is.
 ///
 /// # Errors
-/// When its rows are to be numbered and it refers to columns of other tables.
+/// When its rows are to be numbered and it refers to columns of other tables, unless it is `unnest`.
 pub(super) fn adapted(table: &TableFactor) -> Result<Option<TableFactor>, SqlError> {
+    if let Some(elements) = elements_of_columns(table) {
+        return Ok(Some(elements));
+    }
     if with_ordinality(table) {
         return numbered(table).map(Some);
     }
@@ -59,29 +64,70 @@ fn numbered(table: &TableFactor) -> Result<TableFactor, SqlError> {
         }
         _ => return Err(SqlError::internal("a table without rows to number")),
     };
-    let written_alias = alias.take();
-    let table_name =
-        written_alias.as_ref().map_or_else(|| name.clone(), |alias| alias.name.value.clone());
-    let of_alias = |position: usize| {
-        let column = written_alias.as_ref().and_then(|alias| alias.columns.get(position));
-        column.map(|column| column.name.value.clone())
-    };
-    // The column of a function of one column is named after the function, or its alias.
-    let names: Vec<String> = (0..count)
-        .map(|position| of_alias(position).unwrap_or_else(|| table_name.clone()))
-        .collect();
-    let number = of_alias(count).unwrap_or_else(|| "ordinality".to_owned());
+    let outside = names(alias.take().as_ref(), &name, count, true);
     // Several columns may have one name; the inner names are distinct.
     let inside: Vec<String> = (0..count).map(|position| format!("c{position}")).collect();
-    let columns = names.iter().chain([&number]);
-    let outer_names: Vec<String> = columns.map(|name| quote(name).into_owned()).collect();
     let text = format!(
-        "SELECT * FROM (SELECT {columns}, row_number() OVER () AS n FROM {plain} AS u ({columns})) AS {} ({})",
-        quote(&table_name),
-        outer_names.join(", "),
+        "SELECT * FROM (SELECT {columns}, row_number() OVER () AS n FROM {plain} AS u ({columns})) AS {outside}",
         columns = inside.join(", "),
     );
     factor_of(&text).ok_or_else(|| SqlError::internal("WITH ORDINALITY was not read again"))
+}
+
+/// The elements of arrays that are columns of the tables before, numbered if the statement says so.
+fn elements_of_columns(table: &TableFactor) -> Option<TableFactor> {
+    if !is_lateral(table) {
+        return None;
+    }
+    let (arrays, with_ordinality, alias): (Vec<&Expr>, _, _) = match table {
+        TableFactor::UNNEST { array_exprs, with_ordinality, alias, .. } => {
+            (array_exprs.iter().collect(), *with_ordinality, alias)
+        }
+        TableFactor::Function { name, args, with_ordinality, alias, .. }
+            if last(name).as_deref() == Some("unnest") =>
+        {
+            let arrays = args.iter().map(|arg| match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(array)) => Some(array),
+                _ => None,
+            });
+            (arrays.collect::<Option<_>>()?, *with_ordinality, alias)
+        }
+        _ => return None,
+    };
+    let names = names(alias.as_ref(), "unnest", arrays.len(), with_ordinality);
+    let columns = arrays.iter().enumerate();
+    let mut columns: Vec<String> =
+        columns.map(|(position, array)| format!("unnest({array}) AS c{position}")).collect();
+    if with_ordinality {
+        // The longest array has an element in each row.
+        let lengths = arrays.iter().map(|array| format!("CAST(cardinality({array}) AS BIGINT)"));
+        let lengths = lengths.collect::<Vec<_>>().join(", ");
+        let longest = if arrays.len() == 1 { lengths } else { format!("greatest({lengths})") };
+        columns.push(format!("unnest(generate_series(1, {longest})) AS n"));
+    }
+    factor_of(&format!("SELECT * FROM LATERAL (SELECT {}) AS {names}", columns.join(", ")))
+}
+
+/// The name of a function's rows and the names of its columns, `t (x, n)`: those of the alias, and others as PostgreSQL
+/// names them. The column of a function of one column is named after the function, or its alias.
+fn names(
+    alias: Option<&TableAlias>,
+    function: &str,
+    count: usize,
+    with_ordinality: bool,
+) -> String {
+    let table_name = alias.map_or_else(|| function.to_owned(), |alias| folded(&alias.name));
+    let of_alias = |position: usize| {
+        let column = alias.and_then(|alias| alias.columns.get(position));
+        column.map(|column| folded(&column.name))
+    };
+    let columns =
+        (0..count).map(|position| of_alias(position).unwrap_or_else(|| table_name.clone()));
+    let number =
+        with_ordinality.then(|| of_alias(count).unwrap_or_else(|| "ordinality".to_owned()));
+    let columns: Vec<String> =
+        columns.chain(number).map(|name| quote(&name).into_owned()).collect();
+    format!("{} ({})", quote(&table_name), columns.join(", "))
 }
 
 /// A series with a parameter among its bounds and step.
@@ -155,7 +201,7 @@ fn finds(tree: &impl Visit, predicate: fn(&Expr) -> bool) -> bool {
 
 /// The last part of a name, folded.
 fn last(name: &ObjectName) -> Option<String> {
-    name.0.last().and_then(ObjectNamePart::as_ident).map(super::shown_names::folded)
+    name.0.last().and_then(ObjectNamePart::as_ident).map(folded)
 }
 
 /// The table of `SELECT * FROM table`.

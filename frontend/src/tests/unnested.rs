@@ -77,6 +77,32 @@ async fn filters_and_aggregates_have_subqueries_too() {
 }
 
 #[tokio::test]
+async fn arrays_of_columns_have_a_row_for_each_element() {
+    const A: &str = "(SELECT 1 AS k, ARRAY[5, 6] AS a, ARRAY['x', 'y', 'z'] AS b UNION ALL SELECT 2, ARRAY[7], ARRAY['v'] \
+                     UNION ALL SELECT 2, ARRAY[7], ARRAY['v'] UNION ALL SELECT 3, NULL, NULL) AS t";
+    for (sql, rows) in [
+        ("SELECT k, x FROM t, unnest(t.a) AS x ORDER BY k, x", "1|5 1|6 2|7 2|7"),
+        (
+            "SELECT k, u.x, u.n FROM t CROSS JOIN LATERAL unnest(a) WITH ORDINALITY AS u (x, n) ORDER BY k, n",
+            "1|5|1 1|6|2 2|7|1 2|7|1",
+        ),
+        (
+            "SELECT k, x, y, n FROM t, unnest(a, b) WITH ORDINALITY AS u (x, y, n) WHERE k = 1 ORDER BY n",
+            "1|5|x|1 1|6|y|2 1|NULL|z|3",
+        ),
+        ("SELECT k, x FROM t JOIN unnest(t.a) AS u (x) ON u.x > t.k + 4 ORDER BY k", "1|6 2|7 2|7"),
+        (
+            "SELECT k, (SELECT sum(v * n) FROM unnest(t.a) WITH ORDINALITY AS u (v, n)) FROM t ORDER BY k",
+            "1|17 2|7 2|7 3|NULL",
+        ),
+        ("SELECT k FROM t WHERE EXISTS (SELECT 1 FROM unnest(t.a) AS u (x) WHERE u.x = 6)", "1"),
+    ] {
+        let sql = sql.replace("FROM t", &format!("FROM {A}"));
+        assert_eq!(Db::new().lines(&sql).await.join(" "), rows, "{sql}");
+    }
+}
+
+#[tokio::test]
 async fn more_rows_than_one_are_an_error() {
     let db = Db::new();
     let sql = format!("SELECT (SELECT y FROM {U} WHERE u.k > t.k) FROM {T}");

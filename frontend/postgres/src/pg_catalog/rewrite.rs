@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock};
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, BinaryOperator, CaseWhen, Expr, FunctionArg, FunctionArgExpr,
-    FunctionArguments, SelectItem, SetExpr, Statement as Tree, TableFactor, TableWithJoins, Value,
-    Visit, VisitMut, VisitorMut, visit_expressions, visit_expressions_mut,
+    FunctionArguments, JoinOperator, SelectItem, SetExpr, Statement as Tree, TableFactor,
+    TableWithJoins, Value, Visit, VisitMut, VisitorMut, visit_expressions, visit_expressions_mut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -424,7 +424,7 @@ fn elements_of(query: &ast::Query) -> Option<Expr> {
         return None;
     };
     let is_absent = |(table, _): (String, String)| ABSENT.contains(&table.as_str());
-    if !is_joined(query)
+    if !(is_joined(query) || reads_an_array(query))
         || is_aggregate(value)
         || select.from.iter().flat_map(names).any(is_absent)
         || select.to_string().to_ascii_lowercase().contains("acl")
@@ -453,16 +453,34 @@ fn is_joined(query: &ast::Query) -> bool {
     let TableFactor::Table { name, alias, args: None, .. } = &from.relation else { return false };
     let Some(table) = name.0.last().and_then(|name| name.as_ident()) else { return false };
     let inner = alias.as_ref().map_or(&table.value, |alias| &alias.name.value);
-    let is_plain = from.joins.is_empty()
-        && query.with.is_none()
+    from.joins.is_empty()
+        && is_plain(query, select)
+        && !depends(&select.projection, inner)
+        && select.selection.as_ref().is_none_or(|condition| joins_by_equality(condition, inner))
+}
+
+/// Returns true if a subquery reads the elements of an array, perhaps joined to tables:
+/// `SELECT attname FROM unnest(c.conkey) WITH ORDINALITY AS k (n, i) JOIN pg_attribute AS a ON k.n = a.attnum ORDER BY k.i`.
+fn reads_an_array(query: &ast::Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    let [from] = select.from.as_slice() else { return false };
+    let is_inner = |join: &ast::Join| {
+        matches!(join.relation, TableFactor::Table { args: None, .. })
+            && matches!(join.join_operator, JoinOperator::Join(_) | JoinOperator::Inner(_))
+    };
+    matches!(from.relation, TableFactor::UNNEST { .. })
+        && from.joins.iter().all(is_inner)
+        && is_plain(query, select)
+}
+
+/// Returns true if a subquery has neither groups nor a limit.
+fn is_plain(query: &ast::Query, select: &ast::Select) -> bool {
+    query.with.is_none()
         && query.limit_clause.is_none()
         && query.fetch.is_none()
         && select.distinct.is_none()
         && select.having.is_none()
-        && matches!(&select.group_by, ast::GroupByExpr::Expressions(keys, _) if keys.is_empty());
-    is_plain
-        && !depends(&select.projection, inner)
-        && select.selection.as_ref().is_none_or(|condition| joins_by_equality(condition, inner))
+        && matches!(&select.group_by, ast::GroupByExpr::Expressions(keys, _) if keys.is_empty())
 }
 
 /// Returns true if a condition refers to tables other than `inner` only by equality of columns.
@@ -723,6 +741,13 @@ mod tests {
             (
                 "SELECT ARRAY(SELECT typname FROM pg_type WHERE typname = 'int4' ORDER BY 1)",
                 "coalesce((SELECT array_agg(typname ORDER BY typname) FROM ",
+            ),
+            // As Django reads the columns of a constraint.
+            (
+                "SELECT array(SELECT attname FROM unnest(c.conkey) WITH ORDINALITY k(n, i) \
+                 JOIN pg_attribute AS a ON k.n = a.attnum WHERE a.attrelid = c.conrelid ORDER BY k.i) \
+                 FROM pg_constraint c",
+                "coalesce((SELECT array_agg(attname ORDER BY k.i) FROM UNNEST(c.conkey) WITH ORDINALITY ",
             ),
             // Privileges of columns do not exist.
             (
