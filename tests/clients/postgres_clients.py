@@ -641,6 +641,13 @@ def adbc_reads_and_binds():
             (1, 1.5, "a", b"\x00\xff"), (2, None, "b", b""), (3, 2.5, None, None)], rows
         cursor.execute(f"SELECT id FROM {table} WHERE y = $1", (b"\x00\xff",))
         assert cursor.fetchall() == [(1,)]
+        catalogs = c.adbc_get_objects(depth="all", table_name_filter=table).read_all().to_pylist()
+        schemas = [schema for catalog in catalogs for schema in catalog["catalog_db_schemas"] or []]
+        (found,) = [found for schema in schemas for found in schema["db_schema_tables"] or []]
+        assert (found["table_name"], found["table_type"]) == (table, "table"), found
+        assert [column["column_name"] for column in found["table_columns"]] == ["id", "v", "s", "y"], found
+        (key,) = found["table_constraints"]
+        assert (key["constraint_type"], key["constraint_column_names"]) == ("PRIMARY KEY", ["id"]), key
     with connect() as c:
         c.execute(f"DROP TABLE {table}")
 

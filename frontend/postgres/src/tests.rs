@@ -379,6 +379,17 @@ async fn pg_catalog_lists_tables_columns_and_keys() {
     let row = client.query_one(indexed, &[]).await.unwrap();
     assert_eq!(row.get::<_, Vec<String>>(1), expected);
     assert_eq!(row.get::<_, Vec<String>>(2), ["ASC", "ASC"]);
+    // Constraints, as ADBC reads them: the alias of a function of one column is its column, too.
+    let constrained = "WITH keys AS (SELECT con.conname, CASE con.contype WHEN 'c' THEN 'CHECK' WHEN 'p' THEN 'PRIMARY KEY' \
+                       END AS contype, ARRAY_AGG(attr.attname) AS colnames FROM pg_catalog.pg_constraint AS con \
+                       CROSS JOIN UNNEST(conkey) AS conkeys INNER JOIN pg_catalog.pg_class AS cls ON cls.oid = con.conrelid \
+                       INNER JOIN pg_catalog.pg_attribute AS attr ON attr.attnum = conkeys AND cls.oid = attr.attrelid \
+                       WHERE con.contype IN ('c', 'u', 'p') AND cls.relname = $1 GROUP BY conname, contype) \
+                       SELECT conname, contype, colnames, NULL, NULL, NULL FROM keys";
+    let row = client.query_one(constrained, &[&"events"]).await.unwrap();
+    let mut columns: Vec<String> = row.get(2);
+    columns.sort_unstable();
+    assert_eq!((row.get::<_, String>(1).as_str(), columns), ("PRIMARY KEY", expected.to_vec()));
     let visible = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace <> 11 AND pg_table_is_visible(oid)";
     assert_eq!(client.query(visible, &[]).await.unwrap().len(), 1);
     client.batch_execute("USE other").await.unwrap();
