@@ -18,8 +18,9 @@ use partita_load::Class;
 use crate::metrics::{QUERIES, Summary};
 
 pub use advice::advice;
+pub use chart::{Bar, Bars, bars};
 pub use guide::{Guide, Guided, Written, guide};
-pub use html::{Page, Section, page};
+pub use html::{Page, Section, document, page, plain, table};
 pub use shown::{Advised, Shown, pictures};
 
 /// Aligns the cells of columns: the first column to the left, the others to the right.

@@ -1,9 +1,11 @@
-//! Line charts over time, and scatter plots, as SVG.
+//! Line charts over time, scatter plots, and bars, as SVG.
 //!
-//! Invariants: axes begin at 0; names are escaped; at most [`POINTS_MAX`] points, each the mean of the seconds that
+//! Invariants: axes and bars begin at 0; names are escaped; at most [`POINTS_MAX`] points, each the mean of the seconds that
 //! it covers.
 
 use std::fmt::Write as _;
+
+use super::html::plain;
 
 pub(super) const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 160.0;
@@ -144,9 +146,90 @@ pub(super) fn scatter(title: &str, dots: &[Dot<'_>]) -> String {
     svg
 }
 
+/// A bar of a bar chart.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    /// Label to the left of it.
+    pub name: String,
+    /// Length, in the scale of its group; not negative.
+    pub value: f64,
+    /// The value as text, to the right of it.
+    pub text: String,
+    /// CSS colour, such as `var(--a)`.
+    pub colour: &'static str,
+}
+
+/// Bars that are compared with each other.
+#[derive(Clone, Debug)]
+pub struct Bars {
+    /// Heading; empty for none.
+    pub name: String,
+    /// From top to bottom.
+    pub bars: Vec<Bar>,
+}
+
+/// Horizontal bars in groups. The longest bar of each group is as wide as the chart allows.
+#[must_use]
+pub fn bars(title: &str, groups: &[Bars]) -> String {
+    const NAMES: f64 = 132.0;
+    const LONGEST: f64 = 290.0;
+    const STEP: f64 = 16.0;
+    let lines = groups.iter().map(|group| group.bars.len() + 1).sum::<usize>();
+    let tall = TOP + STEP * (lines as f64 + 0.5);
+    let title = plain(title);
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {tall}\" role=\"img\" aria-label=\"{title}\"><text x=\"8\" y=\"14\" class=\"title\">{title}</text>"
+    );
+    let mut y = TOP;
+    for group in groups {
+        y += STEP;
+        // Writing to a string cannot fail.
+        let _ok = write!(svg, "<text x=\"8\" y=\"{:.1}\">{}</text>", y - 4.0, plain(&group.name));
+        let most = group.bars.iter().map(|bar| bar.value).fold(0.0, f64::max).max(1e-9);
+        for bar in &group.bars {
+            let wide = (LONGEST * bar.value / most).max(1.0);
+            let _ok = write!(
+                svg,
+                "<text x=\"{0:.1}\" y=\"{1:.1}\" text-anchor=\"end\">{2}</text><rect x=\"{NAMES}\" y=\"{3:.1}\" width=\"{wide:.1}\" height=\"11\" fill=\"{4}\"/><text x=\"{5:.1}\" y=\"{1:.1}\">{6}</text>",
+                NAMES - 6.0,
+                y + 10.0,
+                plain(&bar.name),
+                y + 1.0,
+                bar.colour,
+                NAMES + wide + 6.0,
+                plain(&bar.text)
+            );
+            y += STEP;
+        }
+    }
+    svg.push_str("</svg>");
+    svg
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_bar_of_each_group_is_as_wide_as_that_of_another() {
+        let bar = |name: &str, value: f64| Bar {
+            name: name.to_owned(),
+            value,
+            text: format!("{value} <"),
+            colour: "var(--a)",
+        };
+        let group = |name: &str, bars| Bars { name: name.to_owned(), bars };
+        let few = group("few", vec![bar("a & b", 1.0), bar("c", 2.0)]);
+        let svg = bars("rows", &[few, group("many", vec![bar("d", 2_000.0), bar("e", 0.0)])]);
+        let wide: Vec<&str> = svg
+            .split(" width=\"")
+            .skip(1)
+            .filter_map(|rest| rest.split_once('"').map(|(wide, _)| wide))
+            .collect();
+        assert_eq!(wide, ["145.0", "290.0", "290.0", "1.0"]);
+        assert!(svg.contains("a &amp; b") && svg.contains("2000 &lt;"), "{svg}");
+        assert!(svg.contains("viewBox=\"0 0 560 128\""), "{svg}");
+    }
 
     #[test]
     fn names_of_dots_that_lie_together_do_not_cover_each_other() {

@@ -44,11 +44,14 @@ pub struct Section {
 }
 
 /// Escapes text for HTML and SVG.
-fn plain(text: &str) -> String {
+#[must_use]
+pub fn plain(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-fn table(lines: &[Vec<String>]) -> String {
+/// A table that scrolls by itself; the first line is its header.
+#[must_use]
+pub fn table(lines: &[Vec<String>]) -> String {
     let mut html = "<div class=\"wide\"><table>".to_owned();
     for (index, line) in lines.iter().enumerate() {
         let tag = if index == 0 { "th" } else { "td" };
@@ -116,6 +119,16 @@ fn trade_off(rows: &[(String, &Summary)]) -> String {
     drawn.map_or_else(String::new, |drawn| format!("<div class=\"charts one\">{drawn}</div>"))
 }
 
+/// A page of its own around HTML: title, note and style.
+#[must_use]
+pub fn document(title: &str, note: &str, body: &str) -> String {
+    format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{0}</title><style>{STYLE}</style><h1>{0}</h1><p>{1}</p>{body}</html>",
+        plain(title),
+        plain(note)
+    )
+}
+
 /// The whole page.
 #[must_use]
 pub fn page(
@@ -137,14 +150,13 @@ pub fn page(
             section_html.push_str(&table(&section.lines));
         }
     }
-    format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{0}</title><style>{STYLE}</style><h1>{0}</h1><p>{1}</p>{2}<h2>Partitions that a query touches (mean / p99)</h2>{3}{4}{5}{6}</html>",
-        plain(title),
-        plain(note),
+    let body = format!(
+        "{}<h2>Partitions that a query touches (mean / p99)</h2>{}{}{}{}",
         table(&lines(rows)),
         table(&fan_out_lines(rows)),
         trade_off(rows),
         section_html,
         runs.body
-    )
+    );
+    document(title, note, &body)
 }
