@@ -1,5 +1,5 @@
 //! A cluster for the duration of a run: one meta, three datanodes and a frontend as separate processes on loopback,
-//! with their data in a temporary folder.
+//! with their data in a temporary folder. Or a server of one process, in the same way.
 //!
 //! Invariants: when it is dropped, all processes end and the folder is removed. If this process is killed, they end
 //! as well, because the standard input of each is a pipe from here; only the folder stays. If a process ends by
@@ -53,16 +53,8 @@ impl Embedded {
         folder: &Path,
         partition_rate: Option<f64>,
     ) -> anyhow::Result<Self> {
-        let dir = folder.join(format!("partita-lab-{}", std::process::id()));
-        std::fs::create_dir_all(&dir)
-            .with_context(|| format!("cannot create {}", dir.display()))?;
-        let mut cluster = Self {
-            dir,
-            binary: binary.to_owned(),
-            processes: Vec::new(),
-            postgres: String::new(),
-            http: String::new(),
-        };
+        let mut cluster =
+            Self::empty(binary, folder.join(format!("partita-lab-{}", std::process::id())))?;
         // Meta's members must know their addresses before any of them runs.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let meta = format!("127.0.0.1:{port}");
@@ -90,6 +82,38 @@ impl Embedded {
             .with_context(|| format!("unexpected output of the frontend: {output}"))?;
         cluster.until_live().await?;
         Ok(cluster)
+    }
+
+    /// Starts a server of one process, with its data below a folder; `name` tells it from others of this process.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub(crate) async fn standalone(
+        binary: &Path,
+        folder: &Path,
+        name: &str,
+    ) -> anyhow::Result<Self> {
+        let dir = folder.join(format!("partita-lab-{}-{name}", std::process::id()));
+        let mut server = Self::empty(binary, dir)?;
+        let any_port = "127.0.0.1:0";
+        server.run("standalone", &["standalone", "--http", any_port, "--postgres", any_port])?;
+        let output = server.ready("standalone").await?;
+        (server.postgres, server.http) =
+            doors(&output).with_context(|| format!("unexpected output of the server: {output}"))?;
+        Ok(server)
+    }
+
+    /// No processes yet, over a new folder.
+    fn empty(binary: &Path, dir: PathBuf) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(&dir)
+            .with_context(|| format!("cannot create {}", dir.display()))?;
+        Ok(Self {
+            dir,
+            binary: binary.to_owned(),
+            processes: Vec::new(),
+            postgres: String::new(),
+            http: String::new(),
+        })
     }
 
     fn run(&mut self, name: &str, options: &[&str]) -> anyhow::Result<()> {
@@ -133,6 +157,11 @@ impl Embedded {
         let datanodes =
             self.processes.iter().filter(|process| process.name.starts_with("datanode"));
         datanodes.map(|process| process.child.id()).collect()
+    }
+
+    /// Process ids of all processes.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.processes.iter().map(|process| process.child.id()).collect()
     }
 
     /// Checks that all processes run.

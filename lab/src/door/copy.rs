@@ -31,13 +31,21 @@ impl CopyDoor {
     /// # Errors
     /// If the server refuses it or is gone.
     pub(crate) async fn send(&self, batch: &Bytes) -> Result<u64, Failure> {
-        let sink = self.client.copy_in(&self.statement).await.map_err(|error| failure(&error))?;
-        let mut sink = std::pin::pin!(sink);
-        let mut rest = batch.clone();
-        while !rest.is_empty() {
-            let message = rest.split_to(rest.len().min(MESSAGE_BYTES));
-            sink.send(message).await.map_err(|error| failure(&error))?;
-        }
-        sink.finish().await.map_err(|error| failure(&error))
+        copy(&self.client, &self.statement, batch).await
     }
+}
+
+/// Runs a COPY FROM STDIN with a batch; returns the number of rows.
+///
+/// # Errors
+/// If the server refuses it or is gone.
+pub(crate) async fn copy(client: &Client, statement: &str, batch: &Bytes) -> Result<u64, Failure> {
+    let sink = client.copy_in(statement).await.map_err(|error| failure(&error))?;
+    let mut sink = std::pin::pin!(sink);
+    let mut rest = batch.clone();
+    while !rest.is_empty() {
+        let message = rest.split_to(rest.len().min(MESSAGE_BYTES));
+        sink.send(message).await.map_err(|error| failure(&error))?;
+    }
+    sink.finish().await.map_err(|error| failure(&error))
 }
