@@ -5,6 +5,7 @@
 //!                                               query  ──> door ──>     │
 //!                          latency, meter, pace <──────────────────── /proc
 //!                          compare, stages: results laid beside each other
+//!                          design: the same records under several designs, each on a server started for it
 //! ```
 //!
 //! It uses the servers' own protocols and no knowledge of Partita's implementation, so that it can drive any of
@@ -15,6 +16,7 @@
 mod claim;
 mod compare;
 mod data;
+mod design;
 mod door;
 mod embedded;
 mod experiment;
@@ -52,6 +54,9 @@ pub enum Command {
     Stages(stages::Options),
     /// Write the same rows under different key designs on a real cluster, and show the effect of each.
     Hotspot(Box<hotspot::Options>),
+    /// Store the data sets of documents about schemas under good and bad designs, ask both the same questions, and
+    /// compare the figures with the documents' claims.
+    Design(Box<design::Options>),
     /// Repeat a published experiment: compare our figures with the published ones, and check their shape.
     #[command(subcommand)]
     Experiment(experiment::Experiment),
@@ -72,6 +77,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Writes(options) => Box::pin(writes::run(&options)).await,
         Command::Query(options) => Box::pin(query::run(&options)).await,
         Command::Hotspot(options) => Box::pin(hotspot::run(&options)).await,
+        Command::Design(options) => Box::pin(design::run(&options)).await,
         Command::Experiment(experiment) => Box::pin(experiment::run(&experiment)).await,
         Command::Sim(options) => report::say(&partita_hotspot::sim::run(&options)?),
     }
