@@ -3,6 +3,7 @@
 
 mod at_data;
 mod copies;
+mod design;
 mod disks;
 mod experiment;
 mod harness;

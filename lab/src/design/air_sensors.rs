@@ -20,7 +20,7 @@ const VALUE_COLUMNS: [&str; 2] = ["time", "value"];
 pub(super) const DEMONSTRATION: Demonstration = Demonstration {
     name: "air-sensors",
     title: "the id of a sensor as a tag, as a field, and as a field to join by time",
-    document: "InfluxDB 2, Designing Your Schema (seed 001)",
+    document: "InfluxDB 2, Designing Your Schema",
     says: &[
         "Filters on a tag lead to its series; filters on a field scan all rows in the time range.",
         "With the id as a field, the temperature of a sensor needs a join of two fields by time.",

@@ -29,7 +29,7 @@ const COLUMNS: [&str; 6] = ["time", "source", "currency", "crypto", "price", "vo
 pub(super) const DEMONSTRATION: Demonstration = Demonstration {
     name: "crypto",
     title: "two sources with different columns: one sparse table, two tables, or common names",
-    document: "InfluxDB 3, schema design recommendations (seed 000)",
+    document: "InfluxDB 3, schema design recommendations",
     says: &[
         "Points with different tags and fields in one measurement make a sparse schema.",
         "Sparse schemas make the query engine evaluate many nulls: an overhead to storing and querying.",

@@ -18,7 +18,7 @@ const SINGLE: &str = "one metric of all";
 pub(super) const DEMONSTRATION: Demonstration = Demonstration {
     name: "health",
     title: "three metrics that are measured together, in one table or in three",
-    document: "InfluxDB 2, Designing Your Schema (seed 001); GreptimeDB, Design Your Table Schema (seed 003)",
+    document: "InfluxDB 2, Designing Your Schema; GreptimeDB, Design Your Table Schema",
     says: &[
         "Related fields belong into one measurement, to avoid queries of several and joins.",
         "Joins to perform math across measurements are computationally more expensive.",

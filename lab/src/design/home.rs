@@ -20,7 +20,7 @@ const COLUMNS: [&str; 5] = ["time", "location", "sensor_model", "sensor_id", "te
 pub(super) const DEMONSTRATION: Demonstration = Demonstration {
     name: "home",
     title: "location, model and id of a sensor in one tag, or in a tag each",
-    document: "InfluxDB 3, schema design recommendations (seed 000)",
+    document: "InfluxDB 3, schema design recommendations",
     says: &[
         "One tag or field for each attribute; several in one need pattern matching or regular expressions.",
         "These complicate queries and perform worse than a test for equality.",

@@ -53,7 +53,7 @@ const COLUMNS: [&str; 9] = [
 pub(super) const DEMONSTRATION: Demonstration = Demonstration {
     name: "http-logs",
     title: "HTTP logs by time, by application, with an inverted and with a skipping index",
-    document: "GreptimeDB, Design Your Table Schema (seed 003)",
+    document: "GreptimeDB, Design Your Table Schema",
     says: &[
         "A table without a key is sorted by time, so that searches by time are efficient.",
         "With the application as the key, a query of one application scans few rows.",

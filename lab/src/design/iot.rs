@@ -27,12 +27,12 @@ const COLUMNS: [&str; 9] =
 pub(super) const DEMONSTRATION: Demonstration = Demonstration {
     name: "iot-cardinality",
     title: "500 series, 50,000, and one for each event: the same rows under keys of growing cardinality",
-    document: "InfluxDB 2, Designing Your Schema (seed 001); InfluxDB 3, schema design recommendations (seed 000)",
+    document: "InfluxDB 2, Designing Your Schema; InfluxDB 3, schema design recommendations",
     says: &[
         "Cardinality is customers x devices x fields.",
         "Ids of events as tags make it unbounded; they should be fields.",
-        "Too much cardinality slows down writes and queries (seed 001).",
-        "The cardinality of tags does not affect performance (seed 000, of InfluxDB 3).",
+        "Too much cardinality slows down writes and queries (InfluxDB 2).",
+        "The cardinality of tags does not affect performance (InfluxDB 3).",
     ],
     rows: 150_000,
     parts: 1,
@@ -173,7 +173,7 @@ fn judge(data: &Data, measured: &Measured) -> Vec<Claim> {
             },
         ),
         judged_if(
-            "a hundred times as many series are loaded at half the rate at least (seed 000)",
+            "a hundred times as many series are loaded at half the rate at least (InfluxDB 3)",
             [rate("few"), rate("scoped")],
             |[few, scoped]| {
                 (format!("few {few:.0} rows/s, scoped {scoped:.0} rows/s"), scoped >= few / 2.0)
@@ -182,7 +182,7 @@ fn judge(data: &Data, measured: &Measured) -> Vec<Claim> {
     ];
     let pair = ["runaway", "scoped"];
     claims.extend([
-        measured.loads_faster("runaway cardinality slows writes down (seed 001)", pair),
+        measured.loads_faster("runaway cardinality slows writes down (InfluxDB 2)", pair),
         measured.leaner("and needs more memory", pair),
         measured.smaller("and more disk space", pair),
     ]);

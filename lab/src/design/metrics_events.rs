@@ -19,7 +19,7 @@ const COLUMNS: [&str; 3] = ["time", "host", "value"];
 pub(super) const DEMONSTRATION: Demonstration = Demonstration {
     name: "metrics-events",
     title: "the same values at regular times (metrics) and at irregular times (events)",
-    document: "InfluxDB 2, Designing Your Schema (seed 001)",
+    document: "InfluxDB 2, Designing Your Schema",
     says: &[
         "Metrics at precisely the same intervals are compressed better than events: less disk space.",
         "That gives a small advantage in reads.",

@@ -26,7 +26,7 @@ const POINT: &str = "one device";
 pub(super) const DEMONSTRATION: Demonstration = Demonstration {
     name: "partitions",
     title: "10 MB in 1, 4, 16 and 64 partitions",
-    document: "GreptimeDB, Design Your Table Schema (seed 003)",
+    document: "GreptimeDB, Design Your Table Schema",
     says: &[
         "There is no need to partition a table unless a single machine is not enough for it.",
         "A distributed plan is not always as efficient as a local one.",

@@ -27,7 +27,7 @@ const COLUMNS: [&str; 7] = ["ts", "service", "level", "code", "user_id", "took_m
 pub(super) const DEMONSTRATION: Demonstration = Demonstration {
     name: "raw-logs",
     title: "lines of logs as texts, with a full-text index, and as columns",
-    document: "GreptimeDB, Design Your Table Schema (seed 003)",
+    document: "GreptimeDB, Design Your Table Schema",
     says: &[
         "A full-text index is for texts that are searched by terms.",
         "Structured logs usually perform better than unstructured ones with a full-text index.",

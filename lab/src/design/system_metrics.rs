@@ -33,7 +33,7 @@ const ALL_ROWS: &str = "sums over all rows";
 pub(super) const DEMONSTRATION: Demonstration = Demonstration {
     name: "system-metrics",
     title: "rows that are sent again, under append_mode, last_row and last_non_null",
-    document: "GreptimeDB, Design Your Table Schema (seed 003)",
+    document: "GreptimeDB, Design Your Table Schema",
     says: &[
         "append_mode keeps every row; the others keep one row of each key and time.",
         "last_row returns the newest row, whose fields must all be given; last_non_null the newest value of each field.",
