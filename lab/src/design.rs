@@ -100,8 +100,8 @@ impl Options {
             return Ok(DEMONSTRATIONS.iter().collect());
         }
         let find = |name: &String| {
-            let found = DEMONSTRATIONS.iter().find(|demonstration| demonstration.name == name);
-            found.with_context(|| format!("there is no demonstration {name}; see --list"))
+            let entry = DEMONSTRATIONS.iter().find(|demonstration| demonstration.name == name);
+            entry.with_context(|| format!("there is no demonstration {name}; see --list"))
         };
         self.names.iter().map(find).collect()
     }
@@ -189,7 +189,7 @@ fn show(options: &Options, selected: &[&'static Demonstration]) -> String {
     for demonstration in selected {
         text.push_str(&format!("-- {}: {}\n", demonstration.name, demonstration.title));
         for design in (demonstration.designs)() {
-            text.push_str(&format!("-- {}: {}\n", design.name, design.about));
+            text.push_str(&format!("-- {}: {}\n", design.name, design.description));
             for table in &design.tables {
                 text.push_str(&format!("{};\n{};\n", table.create, table.freeze()));
             }

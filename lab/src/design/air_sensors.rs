@@ -73,7 +73,7 @@ fn designs() -> Vec<Design> {
     vec![
         Design {
             name: "tag".to_owned(),
-            about: "sensor_id is the key",
+            description: "sensor_id is the key",
             advice: Advice::For,
             tables: table("air_sensors", ", PRIMARY KEY (sensor_id)"),
             rows: Row::only,
@@ -81,7 +81,7 @@ fn designs() -> Vec<Design> {
         },
         Design {
             name: "field".to_owned(),
-            about: "sensor_id is a field of rows that have only their time as a key",
+            description: "sensor_id is a field of rows that have only their time as a key",
             advice: Advice::Against,
             tables: table("air_sensors_field", ""),
             rows: Row::only,
@@ -89,7 +89,7 @@ fn designs() -> Vec<Design> {
         },
         Design {
             name: "join".to_owned(),
-            about: "each field has a table by time, sensor_id too",
+            description: "each field has a table by time, sensor_id too",
             advice: Advice::Against,
             tables: vec![
                 value("air_sensor_ids", "STRING"),

@@ -129,7 +129,7 @@ fn designs() -> Vec<Design> {
     vec![
         Design {
             name: "sparse".to_owned(),
-            about: "one table with the columns of both sources",
+            description: "one table with the columns of both sources",
             advice: Advice::Against,
             tables: vec![Table::new("crypto", mixed, &SPARSE_COLUMNS)],
             rows: sparse,
@@ -137,7 +137,7 @@ fn designs() -> Vec<Design> {
         },
         Design {
             name: "two tables".to_owned(),
-            about: "a table for each source",
+            description: "a table for each source",
             advice: Advice::For,
             tables: vec![
                 Table::new("crypto_prices", prices, &PRICE_COLUMNS),
@@ -148,7 +148,7 @@ fn designs() -> Vec<Design> {
         },
         Design {
             name: "common names".to_owned(),
-            about: "one table in which both sources use the same columns",
+            description: "one table in which both sources use the same columns",
             advice: Advice::For,
             tables: vec![Table::new("crypto_quotes", quotes, &COLUMNS)],
             rows: common,
@@ -208,8 +208,8 @@ const NULLS: &str = "cells, and nulls";
 
 fn judge(_: &Data, measured: &Measured) -> Vec<Claim> {
     let share = |design| {
-        let asked = measured.asked(NULLS, design)?;
-        Some(asked.number(1)? / asked.number(0)?)
+        let reply = measured.asked(NULLS, design)?;
+        Some(reply.number(1)? / reply.number(0)?)
     };
     let mut claims = vec![judged_if(
         "of the sparse table 44 % of the cells are null, of common names a tenth",

@@ -91,7 +91,7 @@ impl Measured {
     }
 
     pub(super) fn asked(&self, question: &str, design: &str) -> Option<&Asked> {
-        self.asked.iter().find(|asked| asked.question == question && asked.design == design)
+        self.asked.iter().find(|reply| reply.question == question && reply.design == design)
     }
 
     /// A fact about a design.

@@ -64,7 +64,7 @@ fn designs() -> Vec<Design> {
     vec![
         Design {
             name: "one table".to_owned(),
-            about: "a column for each metric",
+            description: "a column for each metric",
             advice: Advice::For,
             tables: vec![Table::new("health", wide, &COLUMNS)],
             rows: Row::only,
@@ -72,7 +72,7 @@ fn designs() -> Vec<Design> {
         },
         Design {
             name: "three tables".to_owned(),
-            about: "a table for each metric",
+            description: "a table for each metric",
             advice: Advice::Against,
             tables: vec![
                 narrow("blood_oxygen", "DOUBLE"),

@@ -77,7 +77,7 @@ fn designs() -> Vec<Design> {
     vec![
         Design {
             name: "one tag".to_owned(),
-            about: "all attributes in one tag",
+            description: "all attributes in one tag",
             advice: Advice::Against,
             tables: vec![Table::new("home_embedded", one_tag, &EMBEDDED_COLUMNS)],
             rows: embedded,
@@ -85,7 +85,7 @@ fn designs() -> Vec<Design> {
         },
         Design {
             name: "three tags".to_owned(),
-            about: "a tag for each attribute",
+            description: "a tag for each attribute",
             advice: Advice::For,
             tables: vec![Table::new("home", tags, &COLUMNS)],
             rows: Row::only,

@@ -109,9 +109,9 @@ fn designs() -> Vec<Design> {
     };
     let (key, inverted, skipping) =
         (" PRIMARY KEY(application),", " INVERTED INDEX", " SKIPPING INDEX");
-    let design = |name: &str, about, advice, tables| Design {
+    let design = |name: &str, description, advice, tables| Design {
         name: name.to_owned(),
-        about,
+        description,
         advice,
         tables,
         rows: Row::only,
@@ -141,14 +141,14 @@ fn after(millis: u64) -> String {
 
 /// Id of a request to greptimedb in the last five minutes, or of the last request if there is none.
 fn some_request(data: &Data) -> String {
-    let five = moment(START_NS + LAST_FIVE_MS.cast_signed() * MILLI_NS);
+    let five = after(LAST_FIVE_MS);
     let start = data.rows / 60 * 58;
     let mut candidates = (start..data.rows).map(|number| record(data, number));
-    let wanted = candidates.find(|cells| {
+    let request = candidates.find(|cells| {
         cells[1] == Cell::text("greptimedb")
             && matches!(&cells[0], Cell::Time(nanos) if moment(*nanos) > five)
     });
-    let cells = wanted.unwrap_or_else(|| record(data, data.rows.saturating_sub(1)));
+    let cells = request.unwrap_or_else(|| record(data, data.rows.saturating_sub(1)));
     match cells.into_iter().nth(7) {
         Some(Cell::Text(id)) => id,
         _ => String::new(),
@@ -217,7 +217,7 @@ fn judge(_: &Data, measured: &Measured) -> Vec<Claim> {
         let claim =
             format!("an inverted index finds few rows by {operator} without reading others");
         let question = format!("method {operator}");
-        let used = measured.asked(&question, "v3").and_then(|asked| asked.index_used.as_deref());
+        let used = measured.asked(&question, "v3").and_then(|reply| reply.index_used.as_deref());
         let mut judged = measured.fewer_rows(&claim, &question, ["v2", "v3"], 2.0);
         judged.measured = format!("{}; index used: {}", judged.measured, used.unwrap_or("none"));
         claims.push(judged);
@@ -240,7 +240,7 @@ fn judge(_: &Data, measured: &Measured) -> Vec<Claim> {
 /// Claims that an index is no burden for a query that it does not help.
 fn unaffected(measured: &Measured) -> Claim {
     let claim = "indexes that a query does not use leave its rows as they are";
-    let figure = |design| measured.asked("application", design).map(|asked| float(asked.rows_read));
+    let figure = |design| measured.asked("application", design).map(|reply| float(reply.rows_read));
     judged_if(claim, [figure("v2"), figure("v4")], |[plain, indexed]| {
         (format!("v2 {plain:.0} rows, v4 {indexed:.0} rows"), plain == indexed)
     })

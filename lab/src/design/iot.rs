@@ -73,7 +73,7 @@ fn few(cells: Vec<Cell>) -> Vec<Row> {
 }
 
 fn designs() -> Vec<Design> {
-    let design = |name: &str, table: &str, about, advice, key: &str, rows| {
+    let design = |name: &str, table: &str, description, advice, key: &str, rows| {
         let create = format!(
             "CREATE TABLE {{}} (time TIMESTAMP(3) TIME INDEX, customer_id STRING, device_id STRING, event_id STRING, f1 DOUBLE, f2 DOUBLE, f3 DOUBLE, f4 DOUBLE, f5 DOUBLE, PRIMARY KEY ({key}))"
         );
@@ -83,7 +83,7 @@ fn designs() -> Vec<Design> {
         };
         Design {
             name: name.to_owned(),
-            about,
+            description,
             advice,
             tables: vec![Table::new(table, &create, &COLUMNS)],
             rows,

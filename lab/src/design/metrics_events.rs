@@ -62,7 +62,7 @@ fn event(cells: Vec<Cell>) -> Vec<Row> {
 }
 
 fn designs() -> Vec<Design> {
-    let design = |name: &str, about, advice, rows| {
+    let design = |name: &str, description, advice, rows| {
         let create = "CREATE TABLE {} (time TIMESTAMP(9) TIME INDEX, host STRING, value DOUBLE, PRIMARY KEY (host))";
         let fact = |title, column: &str| Fact {
             name: title,
@@ -72,7 +72,7 @@ fn designs() -> Vec<Design> {
         };
         Design {
             name: name.to_owned(),
-            about,
+            description,
             advice,
             tables: vec![Table::new(name, create, &COLUMNS)],
             rows,

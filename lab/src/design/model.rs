@@ -109,8 +109,8 @@ pub(super) fn moment(nanos: i64) -> String {
 
 /// A number below `bound`, small ones more often than large ones: its own bound is chosen at random first.
 pub(super) fn skewed(random: &mut Random, bound: u64) -> u64 {
-    let below = random.below(bound) + 1;
-    random.below(below)
+    let inner_bound = random.below(bound) + 1;
+    random.below(inner_bound)
 }
 
 /// A random id of 128 bits, as a UUID of version 4 is written.
@@ -196,7 +196,7 @@ pub(super) struct Fact {
 pub(super) struct Design {
     pub(super) name: String,
     /// Description in a few words.
-    pub(super) about: &'static str,
+    pub(super) description: &'static str,
     pub(super) advice: Advice,
     pub(super) tables: Vec<Table>,
     /// Rows that a record becomes.

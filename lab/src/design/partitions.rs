@@ -60,7 +60,7 @@ fn designs() -> Vec<Design> {
         );
         Design {
             name: name.to_owned(),
-            about: "partitions by hash of the device",
+            description: "partitions by hash of the device",
             advice: match partitions {
                 1 => Advice::For,
                 64 => Advice::Against,

@@ -93,7 +93,7 @@ fn designs() -> Vec<Design> {
     vec![
         Design {
             name: "text".to_owned(),
-            about: "the line in one column",
+            description: "the line in one column",
             advice: Advice::Against,
             tables: raw("plain_logs", ""),
             rows: as_text,
@@ -101,7 +101,7 @@ fn designs() -> Vec<Design> {
         },
         Design {
             name: "full-text".to_owned(),
-            about: "the line in one column, with a full-text index",
+            description: "the line in one column, with a full-text index",
             advice: Advice::Neutral,
             tables: raw(
                 "raw_logs",
@@ -112,7 +112,7 @@ fn designs() -> Vec<Design> {
         },
         Design {
             name: "columns".to_owned(),
-            about: "a column for each part of the line, with indexes",
+            description: "a column for each part of the line, with indexes",
             advice: Advice::For,
             tables: vec![Table::new("structured_logs", columns, &COLUMNS)],
             rows: Row::only,

@@ -174,27 +174,27 @@ impl Stand {
     }
 
     /// Adds the figures of the query log.
-    async fn logged(&self, asked: &mut Asked) -> anyhow::Result<()> {
+    async fn logged(&self, reply: &mut Asked) -> anyhow::Result<()> {
         let query = format!(
             "SELECT {LOGGED} FROM sys.query_log WHERE kind = 'SELECT' AND text = '{}' ORDER BY started DESC LIMIT 1",
-            asked.sql.replace('\'', "''")
+            reply.sql.replace('\'', "''")
         );
         let cells = self.ask(&query).await?;
         let entry =
-            cells.first().with_context(|| format!("not in the query log: {}", asked.sql))?;
+            cells.first().with_context(|| format!("not in the query log: {}", reply.sql))?;
         let figures = [
-            &mut asked.rows_read,
-            &mut asked.bytes_read,
-            &mut asked.partitions_touched,
-            &mut asked.partitions_total,
-            &mut asked.files_read,
-            &mut asked.index_rows_skipped,
+            &mut reply.rows_read,
+            &mut reply.bytes_read,
+            &mut reply.partitions_touched,
+            &mut reply.partitions_total,
+            &mut reply.files_read,
+            &mut reply.index_rows_skipped,
         ];
         let count = figures.len();
         for (figure, cell) in figures.into_iter().zip(entry) {
             *figure = cell.as_deref().and_then(|cell| cell.parse().ok()).unwrap_or_default();
         }
-        asked.index_used = entry.get(count).cloned().flatten();
+        reply.index_used = entry.get(count).cloned().flatten();
         Ok(())
     }
 }
@@ -251,15 +251,15 @@ async fn measure(
         let counts = round >= rounds.warmup;
         for (position, question) in questions.iter().enumerate() {
             let first = position * stands.len();
-            let asked = &mut measured.asked[first..first + stands.len()];
+            let replies = &mut measured.asked[first..first + stands.len()];
             let is_first = round == 0;
             let turned = round.is_multiple_of(2);
-            ask_all(question, stands, asked, Pass { is_first, turned, counts }).await?;
+            ask_all(question, stands, replies, Pass { is_first, turned, counts }).await?;
         }
     }
-    for (index, asked) in measured.asked.iter_mut().enumerate() {
-        asked.median_ms = median(&asked.rounds_ms);
-        stands[index % stands.len()].logged(asked).await?;
+    for (index, reply) in measured.asked.iter_mut().enumerate() {
+        reply.median_ms = median(&reply.rounds_ms);
+        stands[index % stands.len()].logged(reply).await?;
     }
     for (stand, loaded) in stands.iter_mut().zip(&mut measured.loaded) {
         stand.finish(loaded).await?;
@@ -281,7 +281,7 @@ struct Pass {
 async fn ask_all(
     question: &Question,
     stands: &[Stand],
-    asked: &mut [Asked],
+    replies: &mut [Asked],
     pass: Pass,
 ) -> anyhow::Result<()> {
     let mut answers = vec![Cells::new(); stands.len()];
@@ -291,10 +291,10 @@ async fn ask_all(
         let answer = stands[position].ask(&question.asks[position].sql).await?;
         let took = begin.elapsed();
         if pass.counts {
-            asked[position].rounds_ms.push(took.as_secs_f64() * 1e3);
+            replies[position].rounds_ms.push(took.as_secs_f64() * 1e3);
         }
         if pass.is_first {
-            asked[position].answered(&answer);
+            replies[position].answered(&answer);
             answers[position] = answer;
         }
     }

@@ -52,8 +52,8 @@ pub(super) const DEMONSTRATION: Demonstration = Demonstration {
 /// Number of the earlier record that a record sends again, if it does.
 fn again(data: &Data, number: u64) -> Option<u64> {
     let (ten, position) = (number / 10, number % 10);
-    let before = data.rows / PARTS / 10;
-    (position == NEW_PER_TEN).then(|| ten.saturating_sub(before) * 10 + AGAIN)
+    let distance = data.rows / PARTS / 10;
+    (position == NEW_PER_TEN).then(|| ten.saturating_sub(distance) * 10 + AGAIN)
 }
 
 /// Host and time of a record that is new.
@@ -82,13 +82,13 @@ fn record(data: &Data, number: u64) -> Vec<Cell> {
 }
 
 fn designs() -> Vec<Design> {
-    let design = |position: usize, name: &str, about, advice, options: &str| {
+    let design = |position: usize, name: &str, description, advice, options: &str| {
         let create = format!(
             "CREATE TABLE {{}} (host STRING, cpu_util DOUBLE, memory_util DOUBLE, disk_util DOUBLE, ts TIMESTAMP DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY(host), TIME INDEX(ts)){options}"
         );
         Design {
             name: name.to_owned(),
-            about,
+            description,
             advice,
             tables: vec![Table::new(TABLES[position], &create, &COLUMNS)],
             rows: Row::only,

@@ -48,7 +48,7 @@ struct Part<'a> {
 #[derive(Serialize)]
 struct DesignPart<'a> {
     name: &'a str,
-    about: &'a str,
+    description: &'a str,
     tables: Vec<&'a str>,
 }
 
@@ -129,18 +129,18 @@ impl Outcome {
             "answer",
         ])];
         let mut former = "";
-        for asked in &self.measured.asked {
-            let name = if asked.question == former { "" } else { asked.question.as_str() };
-            former = &asked.question;
+        for reply in &self.measured.asked {
+            let name = if reply.question == former { "" } else { reply.question.as_str() };
+            former = &reply.question;
             lines.push(vec![
                 name.to_owned(),
-                asked.design.clone(),
-                asked.rows_read.to_string(),
-                size(asked.bytes_read),
-                short(asked.median_ms),
-                format!("{} of {}", asked.partitions_touched, asked.partitions_total),
-                asked.index_used.clone().unwrap_or_else(|| "-".to_owned()),
-                format!("{} rows", asked.answer_rows),
+                reply.design.clone(),
+                reply.rows_read.to_string(),
+                size(reply.bytes_read),
+                short(reply.median_ms),
+                format!("{} of {}", reply.partitions_touched, reply.partitions_total),
+                reply.index_used.clone().unwrap_or_else(|| "-".to_owned()),
+                format!("{} rows", reply.answer_rows),
             ]);
         }
         lines
@@ -197,13 +197,13 @@ impl Outcome {
     /// Bars of the designs for a figure of each question.
     fn question_bars(&self, figure: impl Fn(&Asked) -> (f64, String)) -> Vec<Bars> {
         let mut groups: Vec<Bars> = Vec::new();
-        for asked in &self.measured.asked {
-            if groups.last().is_none_or(|group| group.name != asked.question) {
-                groups.push(Bars { name: asked.question.clone(), bars: Vec::new() });
+        for reply in &self.measured.asked {
+            if groups.last().is_none_or(|group| group.name != reply.question) {
+                groups.push(Bars { name: reply.question.clone(), bars: Vec::new() });
             }
-            let (value, text) = figure(asked);
-            let colour = self.colour(&asked.design);
-            let bar = Bar { name: asked.design.clone(), value, text, colour };
+            let (value, text) = figure(reply);
+            let colour = self.colour(&reply.design);
+            let bar = Bar { name: reply.design.clone(), value, text, colour };
             if let Some(group) = groups.last_mut() {
                 group.bars.push(bar);
             }
@@ -244,16 +244,16 @@ impl Outcome {
         let charts = [
             bars(
                 "rows read",
-                &self.question_bars(|asked| (float(asked.rows_read), asked.rows_read.to_string())),
+                &self.question_bars(|reply| (float(reply.rows_read), reply.rows_read.to_string())),
             ),
             bars(
                 "bytes read",
-                &self.question_bars(|asked| (float(asked.bytes_read), size(asked.bytes_read))),
+                &self.question_bars(|reply| (float(reply.bytes_read), size(reply.bytes_read))),
             ),
             bars(
                 "latency, median",
-                &self.question_bars(|asked| {
-                    (asked.median_ms, format!("{} ms", short(asked.median_ms)))
+                &self.question_bars(|reply| {
+                    (reply.median_ms, format!("{} ms", short(reply.median_ms)))
                 }),
             ),
             bars("load", &loads),
@@ -263,7 +263,7 @@ impl Outcome {
         html.push_str("<p></p>");
         html.push_str(&table(&self.questions()));
         for design in &self.designs {
-            let _ok = write!(html, "<p>{}: {}</p>", plain(&design.name), plain(design.about));
+            let _ok = write!(html, "<p>{}: {}</p>", plain(&design.name), plain(design.description));
             for table in &design.tables {
                 let _ok = write!(html, "<code>{}</code>", plain(&table.create));
             }
@@ -290,7 +290,7 @@ impl<'a> DesignPart<'a> {
     fn of(design: &'a Design) -> Self {
         Self {
             name: &design.name,
-            about: design.about,
+            description: design.description,
             tables: design.tables.iter().map(|table| table.create.as_str()).collect(),
         }
     }
