@@ -183,11 +183,11 @@ fn judge(data: &Data, measured: &Measured) -> Vec<Claim> {
     let pair = ["runaway", "scoped"];
     claims.extend([
         measured.loads_faster("runaway cardinality slows writes down (InfluxDB 2)", pair),
-        measured.leaner("and needs more memory", pair),
-        measured.smaller("and more disk space", pair),
+        measured.leaner("runaway cardinality needs more memory", pair),
+        measured.smaller("runaway cardinality needs more disk space", pair),
     ]);
     for question in ["all rows", "one device", "each customer"] {
-        let claim = format!("and slows a query down: {question}");
+        let claim = format!("runaway cardinality slows a query down: {question}");
         claims.push(measured.faster(&claim, question, pair));
     }
     claims
