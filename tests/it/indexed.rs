@@ -152,7 +152,7 @@ impl Pair {
             );
             run(client, &sql).await;
         }
-        let pair = Self { plain, indexed, folds: number % 3 > 0, is_by_range };
+        let pair = Self { plain, indexed, folds: !number.is_multiple_of(3), is_by_range };
         for _ in 0..4 {
             pair.create_index(client, random).await;
         }
