@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use partita_proto::catalog::Table;
-use partita_proto::id::{Epoch, PartitionId, TableId};
+use partita_proto::id::{BOOTSTRAP_ROLE, Epoch, PartitionId, TableId};
 use partita_proto::key::KeyCodec;
 use partita_proto::route::PartitionMap;
 use partita_sql::Statement;
@@ -39,6 +39,7 @@ fn create(sql: &str) -> Table {
         partitions: Arc::new(partitions),
         former: None,
         succeeded_by: None,
+        owner: BOOTSTRAP_ROLE,
     }
 }
 
