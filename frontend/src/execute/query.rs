@@ -26,7 +26,9 @@ use partita_sql::merged::{self, Tables};
 use partita_sql::qualifiers;
 use partita_sql::rewritten::turn_differences;
 use partita_sql::statement::{Explain, InsertSource, Query, Statement};
-use partita_sql::{give_names, name_numbered, number_alike, rename_tables, with_shown_names};
+use partita_sql::{
+    give_names, name_numbered, number_alike, rename_tables, tell_sort_columns, with_shown_names,
+};
 use partita_worker::{with_bounded_constants, with_bounded_folding};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -359,16 +361,32 @@ pub(super) async fn plan(
         let tables = columns_of(state, names).await?;
         merged::rewrite(&mut statement, &tables)?;
     }
+    // Names that are of no table may be of an item after all, which SQL does not say, but users write.
+    let told = match tell_sort_columns(&statement) {
+        Some(told) => Box::pin(planned(state, told)).await.ok(),
+        None => None,
+    };
+    let logical = match told {
+        Some(logical) => logical,
+        None => Box::pin(planned(state, statement)).await?,
+    };
+    check(&logical)?;
+    Ok(logical)
+}
+
+/// The plan of a statement, some of whose names may have to be rewritten for the planner.
+async fn planned(
+    state: &SessionState,
+    mut statement: PlannerStatement,
+) -> Result<LogicalPlan, SqlError> {
     let mut planned = Box::pin(state.statement_to_plan(statement.clone())).await;
     if planned.as_ref().is_ok_and(reads_a_field_of_a_value) && rename_tables(&mut statement) {
         planned = Box::pin(state.statement_to_plan(statement.clone())).await;
     }
-    let logical = match planned {
-        Err(error) => planned_with_names(state, statement, error).await?,
-        Ok(planned) => planned,
-    };
-    check(&logical)?;
-    Ok(logical)
+    match planned {
+        Err(error) => planned_with_names(state, statement, error).await,
+        Ok(planned) => Ok(planned),
+    }
 }
 
 /// Columns of the named tables that exist.
