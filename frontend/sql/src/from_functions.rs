@@ -33,6 +33,11 @@ pub(super) fn adapted(table: &TableFactor) -> Result<Option<TableFactor>, SqlErr
     if with_ordinality(table) {
         return numbered(table).map(Some);
     }
+    // The planner would not find the columns.
+    if is_lateral(table) && arrays_of(table).is_some() {
+        return Err(SqlError::unsupported("unnest of an expression over columns of another table")
+            .with_hint("unnest(..) in a select list has a row for each element"));
+    }
     Ok(series_of_parameters(table))
 }
 
@@ -74,26 +79,36 @@ fn numbered(table: &TableFactor) -> Result<TableFactor, SqlError> {
     factor_of(&text).ok_or_else(|| SqlError::internal("WITH ORDINALITY was not read again"))
 }
 
-/// The elements of arrays that are columns of the tables before, numbered if the statement says so.
-fn elements_of_columns(table: &TableFactor) -> Option<TableFactor> {
-    if !is_lateral(table) {
-        return None;
-    }
-    let (arrays, with_ordinality, alias): (Vec<&Expr>, _, _) = match table {
-        TableFactor::UNNEST { array_exprs, with_ordinality, alias, .. } => {
-            (array_exprs.iter().collect(), *with_ordinality, alias)
-        }
-        TableFactor::Function { name, args, with_ordinality, alias, .. }
-            if last(name).as_deref() == Some("unnest") =>
-        {
+/// The arguments of `unnest`; `None` for another function, and for arguments with names.
+fn arrays_of(table: &TableFactor) -> Option<Vec<&Expr>> {
+    match table {
+        TableFactor::UNNEST { array_exprs, .. } => Some(array_exprs.iter().collect()),
+        TableFactor::Function { name, args, .. } if last(name).as_deref() == Some("unnest") => {
             let arrays = args.iter().map(|arg| match arg {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(array)) => Some(array),
                 _ => None,
             });
-            (arrays.collect::<Option<_>>()?, *with_ordinality, alias)
+            arrays.collect()
         }
-        _ => return None,
+        _ => None,
+    }
+}
+
+/// The elements of arrays that are columns of the tables before, numbered if the statement says so. `None` if an array is
+/// computed of such columns: the planner does not find these within `unnest`.
+fn elements_of_columns(table: &TableFactor) -> Option<TableFactor> {
+    let arrays = arrays_of(table)?;
+    if !is_lateral(table)
+        || arrays.iter().any(|array| finds(*array, is_column) && !is_column(array))
+    {
+        return None;
+    }
+    let (TableFactor::UNNEST { with_ordinality, alias, .. }
+    | TableFactor::Function { with_ordinality, alias, .. }) = table
+    else {
+        return None;
     };
+    let with_ordinality = *with_ordinality;
     let names = names(alias.as_ref(), "unnest", arrays.len(), with_ordinality);
     let columns = arrays.iter().enumerate();
     let mut columns: Vec<String> =
@@ -174,7 +189,6 @@ fn names_a_parameter(arg: &FunctionArg) -> bool {
 
 /// Returns true if the arguments of a function name columns, which belong to other tables.
 fn is_lateral(table: &TableFactor) -> bool {
-    let is_column = |expr: &Expr| matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
     match table {
         TableFactor::UNNEST { array_exprs, .. } => {
             array_exprs.iter().any(|array| finds(array, is_column))
@@ -185,6 +199,10 @@ fn is_lateral(table: &TableFactor) -> bool {
         }
         _ => false,
     }
+}
+
+fn is_column(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
 }
 
 fn finds(tree: &impl Visit, predicate: fn(&Expr) -> bool) -> bool {
