@@ -100,10 +100,11 @@ impl Item<'_> {
 
 /// The meanings of a query's sort keys, if the planner takes one for something else.
 fn meanings(query: &Query) -> Option<Vec<Meaning>> {
-    let SetExpr::Select(select) = query.body.as_ref() else { return None };
     let OrderByKind::Expressions(keys) = &query.order_by.as_ref()?.kind else { return None };
+    let (select, is_plain) = naming(&query.body)?;
     let items = items(&select.projection);
-    let can_hide = items.len() == select.projection.len()
+    let can_hide = is_plain
+        && items.len() == select.projection.len()
         && select.distinct.is_none()
         && select.into.is_none()
         && query.locks.is_empty();
@@ -125,6 +126,15 @@ fn meanings(query: &Query) -> Option<Vec<Meaning>> {
         return Some(meanings);
     }
     meanings.iter().any(|meaning| matches!(meaning, Meaning::Item(_))).then_some(meanings)
+}
+
+/// The SELECT that names the columns of a query, and whether it is the whole query.
+fn naming(body: &SetExpr) -> Option<(&Select, bool)> {
+    match body {
+        SetExpr::Select(select) => Some((select, true)),
+        SetExpr::SetOperation { left, .. } => naming(left).map(|(select, _)| (select, false)),
+        _ => None,
+    }
 }
 
 /// The items before the first wildcard.
@@ -315,6 +325,10 @@ mod tests {
         for (sql, expected) in [
             ("SELECT k::TEXT FROM t ORDER BY k DESC", "SELECT k::TEXT FROM t ORDER BY 1 DESC"),
             (
+                "SELECT k::TEXT FROM t UNION SELECT '5' ORDER BY k",
+                "SELECT k::TEXT FROM t UNION SELECT '5' ORDER BY 1",
+            ),
+            (
                 "SELECT DISTINCT k::TEXT FROM t ORDER BY k::TEXT",
                 "SELECT DISTINCT k::TEXT FROM t ORDER BY 1",
             ),
@@ -339,7 +353,7 @@ mod tests {
             (
                 "SELECT k::TEXT, Max(v) FROM t GROUP BY k ORDER BY k + 1, Max(v), 2",
                 "SELECT \"item:1\" AS \"k\", \"item:2\" AS \"Max(v)\" FROM (SELECT k::TEXT AS \"item:1\", \
-                 Max(v) AS \"item:2\", k + 1 AS \"key:1\" FROM t GROUP BY k) AS \"sorted\" ORDER BY \"key:1\", 2, 2",
+                 Max(v) AS \"item:2\", k + 1 AS \"key:1\" FROM t GROUP BY k) AS \"sorted\" ORDER BY \"key:1\", 2",
             ),
         ] {
             assert_eq!(told(sql).as_deref(), Some(expected));
@@ -356,6 +370,7 @@ mod tests {
             "SELECT *, -k AS k FROM t ORDER BY t.k",
             "SELECT DISTINCT -k AS k FROM t ORDER BY k + 1",
             "SELECT -k AS k FROM t UNION SELECT 1 ORDER BY k",
+            "SELECT 1 UNION SELECT k::TEXT FROM t ORDER BY k",
             "SELECT b.k FROM a, b ORDER BY a.k",
         ] {
             assert_eq!(told(sql), None, "{sql}");

@@ -156,7 +156,7 @@ fn shares_sql(table: &Table, column: &str, partitions: u64) -> String {
          floor(CAST(upto - c AS DOUBLE) * {partitions} / CAST(total AS DOUBLE)) AS part FROM (SELECT v, c, \
          sum(c) OVER (ORDER BY v) AS upto, sum(c) OVER () AS total FROM (SELECT {column} AS v, count(*) AS c \
          FROM {source} WHERE {column} IS NOT NULL GROUP BY {column}) AS counted) AS summed) AS parted \
-         GROUP BY part) AS shares ORDER BY bound"
+         GROUP BY part) AS shares ORDER BY shares.bound"
     )
 }
 
