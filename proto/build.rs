@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".partita.v1.WriteRequest.rows")
         .bytes(".partita.v1.ScanFrame.rows")
         .bytes(".partita.v1.FragmentRequest.fragment")
+        .bytes(".partita.v1.CapturedChange.rows")
         .bytes(".partita.v1.LoadBeat.highest")
         .bytes(".partita.v1.HeatmapRequest.from_key")
         .bytes(".partita.v1.HeatmapRequest.to_key")

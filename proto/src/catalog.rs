@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::access::Access;
 use crate::id::{DatabaseId, RoleId, TableId, TaskId};
+use crate::materialized::CopyOf;
 use crate::placement::Placement;
 use crate::route::PartitionMap;
 use crate::schema::TableSchema;
@@ -56,6 +57,8 @@ pub struct Table {
     pub succeeded_by: Option<TableId>,
     /// Owning role; 0 for the bootstrap superuser.
     pub owner: RoleId,
+    /// Source and state, if the table is a copy.
+    pub copy: Option<Arc<CopyOf>>,
 }
 
 impl Table {
@@ -106,5 +109,11 @@ impl Catalog {
     /// Searches all databases for a table.
     pub fn table_by_id(&self, id: TableId) -> Option<&Arc<Table>> {
         self.tables.values().flat_map(BTreeMap::values).find(|table| table.id == id)
+    }
+
+    /// The materialized copies of a table, in the order of their names.
+    pub fn copies_of(&self, source: TableId) -> impl Iterator<Item = &Arc<Table>> {
+        let tables = self.tables.values().flat_map(BTreeMap::values);
+        tables.filter(move |table| table.copy.as_ref().is_some_and(|copy| copy.source == source))
     }
 }

@@ -4,6 +4,7 @@
 //! succeed when it is repeated; a write then keeps its request identity, so that it takes effect once.
 
 use crate::id::{Epoch, NodeId, PartitionId, TableId};
+use crate::materialized::Position;
 
 /// Error of a request to a service.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub enum Error {
     /// The request names an object that does not exist.
     #[error("{kind} \"{name}\" does not exist")]
     NotFound {
-        /// Kind of the object: "table", "database", "column", "index", "partition".
+        /// Kind of the object: "table", "database", "column", "index", "partition", "capture".
         kind: &'static str,
         /// Name or number of the object.
         name: String,
@@ -71,6 +72,30 @@ pub enum Error {
         message: String,
         /// Hint about what to do.
         hint: String,
+    },
+    /// The object cannot be dropped because others depend on it; it fails until they are gone.
+    #[error("{message}")]
+    Dependents {
+        /// Message that names the object.
+        message: String,
+        /// Hint about what to do.
+        hint: String,
+    },
+    /// Changes of a source partition are lost to its copy; repeating does not help.
+    #[error("changes of partition {partition} are no longer known")]
+    Gap {
+        /// Partition of the source.
+        partition: PartitionId,
+    },
+    /// Rows for a copy overlap those that it took: send them again, cut at the position.
+    #[error(
+        "rows of the source were taken up to part {} of entry {}, in the middle of those sent",
+        .stored.part,
+        .stored.index
+    )]
+    ShipAhead {
+        /// Position up to which the rows were taken.
+        stored: Position,
     },
     /// The storage device is full; reads continue, writes are refused until there is space.
     #[error("no space left on device: {0}")]
@@ -143,13 +168,14 @@ impl Error {
             Self::StaleRoute { .. } | Self::StaleSchema { .. } | Self::NotLeader { .. } => "40001",
             Self::Overloaded(_) => "53400",
             Self::LimitReached { .. } => "54000",
+            Self::Dependents { .. } => "2BP01",
             Self::DiskFull(_) => "53100",
             Self::Unavailable(_) => "57P03",
             Self::Timeout(_) | Self::Cancelled => "57014",
             Self::Storage(_) => "58030",
             Self::Corrupted(_) => "XX001",
             Self::Query { sqlstate, .. } => sqlstate,
-            Self::Internal(_) => "XX000",
+            Self::Internal(_) | Self::Gap { .. } | Self::ShipAhead { .. } => "XX000",
         }
     }
 }

@@ -10,6 +10,7 @@
 //!   member (the nodes that meta knows), label, load (how busy everything is)
 //!   access (who may do what) ── check ── permit
 //!   task (statements on a schedule), with the steps of their runs
+//!   materialized (copies of tables in another order), with the positions of their rows
 //!   service (traits) ── wire (prost forms) ── error
 //! ```
 //!
@@ -38,6 +39,7 @@ pub mod key;
 pub mod label;
 mod literal;
 pub mod load;
+pub mod materialized;
 pub mod measure;
 pub mod member;
 mod neighbour;

@@ -26,6 +26,7 @@ use crate::generation::{Renewal, Renewed};
 use crate::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId};
 use crate::index::{Index, IndexKind};
 use crate::load::{HeatmapRequest, LoadReport, LoadRequest};
+use crate::materialized::{CaptureOrder, Changes, ChangesRequest, CopyChange, CopyState, Ship};
 use crate::measure::PartitionMeasures;
 use crate::member::{Heartbeat, Members, MetaMember, MetaStanding, Registration};
 use crate::placement::Placement;
@@ -73,13 +74,18 @@ pub struct WriteRequest {
     /// Columns by storage name: all key columns, and for a put any of the others (an absent one is
     /// NULL). For a delete the key columns only. Every row lies in the partition's range.
     pub rows: RecordBatch,
+    /// Origin of the rows, for a partition of a copy: they take effect by their position, not by the request's
+    /// identity.
+    pub ship: Option<Ship>,
 }
 
 /// Result of a write that has taken effect: on a quorum's disks, and applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteReply {
     /// The Raft index at which it took effect.
     pub index: u64,
+    /// Copies that lack the rows: the write must not be acknowledged to a client before they have them or are lost.
+    pub owed: Vec<TableId>,
 }
 
 /// Request to read one partition.
@@ -300,6 +306,43 @@ pub trait DataService: Send + Sync {
     /// key leaves rows on both sides.
     async fn middle_key(&self, partition: PartitionId) -> Result<Option<Bound>, Error>;
 
+    /// Changes the capture of a partition's changes for a copy, through its log. Sent to the leader. Returns the Raft
+    /// index of the change. Idempotent.
+    ///
+    /// # Errors
+    /// As [`DataService::write`]; [`Error::NotFound`] for [`Sync`](crate::materialized::Capture::Sync) and
+    /// [`Shipped`](crate::materialized::Capture::Shipped) without a capture; [`Error::Unsupported`] for a node of an
+    /// earlier version.
+    async fn capture(
+        &self,
+        partition: PartitionId,
+        epoch: Epoch,
+        order: CaptureOrder,
+    ) -> Result<u64, Error> {
+        let _unused = (partition, epoch, order);
+        Err(no_copies())
+    }
+
+    /// The captured changes of a partition after an index, linearizably. Sent to the leader.
+    ///
+    /// # Errors
+    /// As [`DataService::scan`]; [`Error::NotFound`] of a "capture" when there is none for the copy; [`Error::Gap`]
+    /// when changes after the index are no longer known; [`Error::Unsupported`] for a node of an earlier version.
+    async fn changes(&self, request: ChangesRequest) -> Result<Changes, Error> {
+        let _unused = request;
+        Err(no_copies())
+    }
+
+    /// Rows at the moment when the capture for a copy began, in key order and in one stream, with the Raft index up to
+    /// which they include all changes. Sent to the leader, once for each capture.
+    ///
+    /// # Errors
+    /// As [`DataService::changes`].
+    async fn fill(&self, copy: TableId, scan: ScanRequest) -> Result<(u64, ScanReply), Error> {
+        let _unused = (copy, scan);
+        Err(no_copies())
+    }
+
     /// Removes all rows of a partition. Idempotent per `id`.
     async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error>;
 
@@ -330,6 +373,10 @@ pub trait DataService: Send + Sync {
     async fn measured_status(&self) -> Result<Vec<ReplicaStatus>, Error> {
         self.status().await
     }
+}
+
+fn no_copies() -> Error {
+    Error::Unsupported("materialized copies".to_owned())
 }
 
 /// Runs parts of queries over the rows of a node.
@@ -397,6 +444,8 @@ pub struct NewTable {
     pub cuts: Vec<Bound>,
     /// Role that owns the table.
     pub owner: RoleId,
+    /// Table of which it is to be a materialized copy: its columns and options are then those of that table.
+    pub copy_of: Option<TableId>,
 }
 
 /// Content of an ALTER TABLE.
@@ -505,6 +554,8 @@ pub enum Ddl {
         name: String,
         /// True to succeed when it does not exist.
         if_exists: bool,
+        /// True to drop its materialized copies too; otherwise it must have none.
+        cascade: bool,
     },
     /// TRUNCATE TABLE: removes all rows.
     TruncateTable {
@@ -526,6 +577,8 @@ pub enum Ddl {
     Access(Box<AccessChange>),
     /// A change of tasks, or a step of a run; visible at once. False if a step does not fit what is recorded.
     Task(Box<TaskChange>),
+    /// A change about a materialized copy; visible at once. False if it does not fit what is recorded.
+    Copy(CopyChange),
     /// A change by name of an object that was checked. Refused as one of an object that does not exist if the name
     /// belongs to another object when the change takes effect.
     Checked(Box<CheckedDdl>),
@@ -659,6 +712,17 @@ pub trait MetaService: Send + Sync {
     /// The heatmap of a table's load over keys and time, as JSON in the form that all renderers read. Empty for a table
     /// without recent load.
     async fn heatmap(&self, request: HeatmapRequest) -> Result<Bytes, Error>;
+
+    /// State of each of these copies, linearizably: every change recorded before the call is seen. `None`: no such copy
+    /// is recorded, or it is being dropped. One that is still being made is filling.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] or [`Error::Timeout`] when no meta leads; [`Error::Unsupported`] for a meta of an earlier
+    /// version.
+    async fn confirm(&self, copies: Vec<TableId>) -> Result<Vec<Option<CopyState>>, Error> {
+        let _unused = copies;
+        Err(no_copies())
+    }
 }
 
 /// Result of a change of the catalog.

@@ -22,6 +22,7 @@ mod history;
 mod index;
 pub mod ipc;
 mod load;
+mod materialized;
 mod measure;
 mod member;
 mod place;

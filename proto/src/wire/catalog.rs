@@ -9,6 +9,7 @@ use crate::catalog::{Database, Table};
 use crate::error::Error;
 use crate::id::{DatabaseId, Epoch, NodeId, PartitionId, RoleId, TableId};
 use crate::key::KeyCodec;
+use crate::materialized::{CopyChange, CopyOf};
 use crate::placement::Placement;
 use crate::route::{PartitionMap, Route};
 use crate::schema::TableSchema;
@@ -67,6 +68,11 @@ pub fn decode_route(message: pb::Route, codec: &KeyCodec) -> Result<Route, Error
     Ok(route)
 }
 
+/// The table with this number, if it is not 0.
+fn optional_id(id: u32) -> Option<TableId> {
+    (id != 0).then_some(TableId(id))
+}
+
 impl Wire for Table {
     type Message = pb::Table;
 
@@ -81,6 +87,7 @@ impl Wire for Table {
             former: self.former.unwrap_or_default().0,
             succeeded_by: self.succeeded_by.unwrap_or_default().0,
             owner: self.owner.0,
+            copy: self.copy.as_deref().map(Wire::to_wire),
         }
     }
 
@@ -97,7 +104,7 @@ impl Wire for Table {
         let routes = message.routes.into_iter().map(|route| decode_route(route, &codec));
         let routes = routes.collect::<Result<Vec<_>, _>>()?;
         let partitions = Arc::new(PartitionMap::new(routes).map_err(corrupted)?);
-        let optional_id = |id: u32| Some(TableId(id)).filter(|id| *id != TableId::default());
+        let copy = message.copy.map(CopyOf::from_wire).transpose()?;
         Ok(Self {
             id: TableId(message.id),
             database: message.database,
@@ -108,6 +115,7 @@ impl Wire for Table {
             former: optional_id(message.former),
             succeeded_by: optional_id(message.succeeded_by),
             owner: RoleId(message.owner),
+            copy: copy.map(Arc::new),
         })
     }
 }
@@ -123,6 +131,7 @@ impl Wire for NewTable {
             placement: Some(self.placement.to_wire()),
             cuts: self.cuts.iter().map(Wire::to_wire).collect(),
             owner: self.owner.0,
+            copy_of: self.copy_of.unwrap_or_default().0,
         }
     }
 
@@ -134,6 +143,7 @@ impl Wire for NewTable {
             placement: required(message.placement, "placement")?,
             cuts: all(message.cuts)?,
             owner: RoleId(message.owner),
+            copy_of: optional_id(message.copy_of),
         })
     }
 }
@@ -234,8 +244,8 @@ impl Wire for Ddl {
                 let table = Some(table.to_wire());
                 Kind::CreateTable(pb::CreateTable { table, if_not_exists })
             }
-            Self::DropTable { database, name, if_exists } => {
-                Kind::DropTable(pb::DropTable { database, name, if_exists })
+            Self::DropTable { database, name, if_exists, cascade } => {
+                Kind::DropTable(pb::DropTable { database, name, if_exists, cascade })
             }
             Self::TruncateTable { database, name } => {
                 Kind::TruncateTable(pb::TruncateTable { database, name })
@@ -246,6 +256,7 @@ impl Wire for Ddl {
             }
             Self::Access(change) => Kind::Access(change.to_wire()),
             Self::Task(change) => Kind::Task(change.to_wire()),
+            Self::Copy(change) => Kind::Copy(change.to_wire()),
             // A body is never a checked change itself.
             Self::Checked(checked) => return checked.ddl.to_wire(),
         };
@@ -278,6 +289,7 @@ impl Wire for Ddl {
                 database: drop.database,
                 name: drop.name,
                 if_exists: drop.if_exists,
+                cascade: drop.cascade,
             },
             Kind::TruncateTable(truncate) => {
                 Self::TruncateTable { database: truncate.database, name: truncate.name }
@@ -289,6 +301,7 @@ impl Wire for Ddl {
             },
             Kind::Access(change) => Self::Access(Box::new(AccessChange::from_wire(change)?)),
             Kind::Task(change) => Self::Task(Box::new(TaskChange::from_wire(change)?)),
+            Kind::Copy(change) => Self::Copy(CopyChange::from_wire(change)?),
         };
         Ok(match message.object {
             Some(Object::Database(id)) => ddl.checked(NamedObject::Database(DatabaseId(id))),

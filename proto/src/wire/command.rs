@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::{Wire, all, missing, pb, required};
 use crate::error::Error;
 use crate::id::Epoch;
+use crate::materialized::{CaptureOrder, Ship};
 use crate::reshape::Reshape;
 use crate::schema::TableSchema;
 use crate::service::{RequestId, WriteKind};
@@ -22,6 +23,8 @@ pub enum Command {
     Truncate(RequestId),
     /// Splits the partition, freezes it, or lets it absorb its neighbour.
     Reshape(Reshape),
+    /// Begins, changes or ends the capture of changes for a copy of the partition's table.
+    Copy(CaptureOrder),
 }
 
 /// Rows of one or more requests, joined into one entry.
@@ -46,6 +49,8 @@ pub struct WritePart {
     pub kind: WriteKind,
     /// Number of rows.
     pub rows: u32,
+    /// Origin of the rows, in a partition of a copy: the part is skipped if they were taken before, whatever its `id`.
+    pub ship: Option<Ship>,
 }
 
 impl Command {
@@ -79,6 +84,7 @@ impl Wire for Command {
             Self::Reshape(Reshape::Split(split)) => Kind::Split(split.to_wire()),
             Self::Reshape(Reshape::Freeze(freeze)) => Kind::Freeze(freeze.to_wire()),
             Self::Reshape(Reshape::Absorb(absorb)) => Kind::Absorb(absorb.to_wire()),
+            Self::Copy(order) => Kind::Capture(order.to_wire()),
         };
         pb::Command { kind: Some(kind) }
     }
@@ -96,6 +102,7 @@ impl Wire for Command {
             Kind::Split(split) => Self::Reshape(Reshape::Split(Wire::from_wire(split)?)),
             Kind::Freeze(freeze) => Self::Reshape(Reshape::Freeze(Wire::from_wire(freeze)?)),
             Kind::Absorb(absorb) => Self::Reshape(Reshape::Absorb(Wire::from_wire(absorb)?)),
+            Kind::Capture(order) => Self::Copy(Wire::from_wire(order)?),
         })
     }
 }
@@ -109,13 +116,16 @@ impl Wire for WritePart {
             kind: self.kind.to_wire(),
             rows: self.rows,
             earlier: self.earlier.iter().map(Wire::to_wire).collect(),
+            ship: self.ship.as_ref().map(Wire::to_wire),
         }
     }
 
     fn from_wire(message: pb::WritePart) -> Result<Self, Error> {
         let kind = Wire::from_wire(message.kind)?;
         let earlier = all(message.earlier)?;
-        Ok(Self { id: required(message.id, "request id")?, earlier, kind, rows: message.rows })
+        let ship = message.ship.map(Ship::from_wire).transpose()?;
+        let id = required(message.id, "request id")?;
+        Ok(Self { id, earlier, kind, rows: message.rows, ship })
     }
 }
 

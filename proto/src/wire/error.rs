@@ -3,9 +3,10 @@
 use super::{Wire, missing, pb};
 use crate::error::Error;
 use crate::id::{Epoch, NodeId, PartitionId, TableId};
+use crate::materialized::Position;
 
 /// Kinds of objects that errors name. A kind of a newer version becomes "object" here.
-const KINDS: [&str; 18] = [
+const KINDS: [&str; 19] = [
     "table",
     "database",
     "column",
@@ -23,6 +24,7 @@ const KINDS: [&str; 18] = [
     "token",
     "organisation",
     "task",
+    "capture",
     "object",
 ];
 
@@ -57,6 +59,13 @@ impl Wire for Error {
                 partition: partition.0,
                 leader: leader.map(|node| node.0),
             }),
+            Self::Dependents { message, hint } => {
+                Kind::Dependents(pb::Dependents { message: message.clone(), hint: hint.clone() })
+            }
+            Self::Gap { partition } => Kind::Gap(partition.0),
+            Self::ShipAhead { stored } => {
+                Kind::ShipAhead(pb::ShipAhead { index: stored.index, part: stored.part })
+            }
             // Limits, and failures of the process or its storage.
             Self::Overloaded(message) => Kind::Overloaded(message.clone()),
             Self::LimitReached { message, hint } => Kind::LimitReached(pb::LimitReached {
@@ -103,6 +112,13 @@ impl Wire for Error {
                 partition: PartitionId(not_leader.partition),
                 leader: not_leader.leader.map(NodeId),
             },
+            Kind::Dependents(dependents) => {
+                Self::Dependents { message: dependents.message, hint: dependents.hint }
+            }
+            Kind::Gap(partition) => Self::Gap { partition: PartitionId(partition) },
+            Kind::ShipAhead(ahead) => {
+                Self::ShipAhead { stored: Position { index: ahead.index, part: ahead.part } }
+            }
             // Limits, and failures of the process or its storage.
             Kind::Overloaded(message) => Self::Overloaded(message),
             Kind::LimitReached(limit) => {

@@ -15,6 +15,7 @@ use crate::cardinality::SeriesSketch;
 use crate::domain::Domains;
 use crate::error::Error;
 use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use crate::materialized::Ship;
 use crate::measure::PartitionMeasures;
 use crate::schema::ColumnType;
 use crate::service::{
@@ -58,6 +59,7 @@ impl WriteRequest {
             kind: self.kind.to_wire(),
             rows: ipc::encode(std::slice::from_ref(&self.rows))?,
             earlier: self.earlier.iter().map(Wire::to_wire).collect(),
+            ship: self.ship.as_ref().map(Wire::to_wire),
         })
     }
 
@@ -79,6 +81,7 @@ impl WriteRequest {
             earlier: all(message.earlier)?,
             kind: Wire::from_wire(message.kind)?,
             rows,
+            ship: message.ship.map(Ship::from_wire).transpose()?,
         })
     }
 }
@@ -87,11 +90,13 @@ impl Wire for WriteReply {
     type Message = pb::WriteReply;
 
     fn to_wire(&self) -> pb::WriteReply {
-        pb::WriteReply { index: self.index }
+        let owed = self.owed.iter().map(|copy| copy.0).collect();
+        pb::WriteReply { index: self.index, owed }
     }
 
     fn from_wire(message: pb::WriteReply) -> Result<Self, Error> {
-        Ok(Self { index: message.index })
+        let owed = message.owed.into_iter().map(TableId).collect();
+        Ok(Self { index: message.index, owed })
     }
 }
 

@@ -1,0 +1,241 @@
+//! Materialized copies: tables with the rows of another one, in the order of another key.
+//!
+//! ```text
+//!   log of a source's partition ─ capture ─▶ changes after an index ─ frontends ─▶ rows with their ship ─▶ copy
+//! ```
+//!
+//! A copy has the columns, the key columns and the options of its source; the order of the key, the placement and the
+//! partitions are its own. Each source partition numbers its changes by its own log. Each partition of the copy
+//! remembers, for every source partition, the position up to which it took rows: so rows that come twice, from any
+//! number of frontends, are taken once and in order.
+
+use arrow::record_batch::RecordBatch;
+
+use crate::id::{ColumnId, Epoch, PartitionId, TableId};
+use crate::schema::TableSchema;
+use crate::service::WriteKind;
+
+/// Maximum number of copies of a table.
+pub const COPIES_MAX: usize = 8;
+
+/// Position in the changes of a source partition: of its log, and of the rows that it had when the capture began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// Raft index in the source partition's log.
+    pub index: u64,
+    /// Number among the batches at that index, from 1; 0: nothing of them.
+    pub part: u64,
+}
+
+/// Rows of a source partition, for a partition of its copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ship {
+    /// Partition from which the rows come.
+    pub source: PartitionId,
+    /// Position after which the rows begin.
+    pub from: Position,
+    /// Position of the last of the rows.
+    pub to: Position,
+}
+
+/// State of a copy, as meta records it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyState {
+    /// Rows of its source are still missing.
+    Filling,
+    /// Every acknowledged row of its source is in the copy.
+    InStep,
+    /// Rows are missing, for ever: a new table takes the copy's place.
+    Lost,
+}
+
+impl CopyState {
+    /// The state as system tables show it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Filling => "filling",
+            Self::InStep => "in step",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// Source and state of a table that is a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyOf {
+    /// Table whose rows the copy has.
+    pub source: TableId,
+    /// State of the copy.
+    pub state: CopyState,
+    /// Random number of the frontend that fills the copy; 0: none.
+    pub filler: u64,
+    /// Number of the last sign of life of the filler.
+    pub beat: u64,
+    /// Reason of the loss, of this table or of the one that it replaced.
+    pub reason: Option<String>,
+    /// Number of this fill: 1 for the first table of the copy.
+    pub fills: u32,
+}
+
+/// Change of captures, through the source partition's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capture {
+    /// Changes after this entry are captured. Keeps a capture that exists.
+    Begin,
+    /// Writes after this entry are not acknowledged before the copy has them.
+    Sync,
+    /// The copy has everything up to this index.
+    Shipped(u64),
+    /// Changes are captured no longer.
+    End,
+}
+
+/// Order to a source partition about the capture for one copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CaptureOrder {
+    /// Copy for which changes are captured.
+    pub copy: TableId,
+    /// Change of the capture.
+    pub capture: Capture,
+}
+
+/// Request for the changes of a source partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangesRequest {
+    /// Partition of the source.
+    pub partition: PartitionId,
+    /// The epoch of the sender's route.
+    pub epoch: Epoch,
+    /// Copy whose capture is read.
+    pub copy: TableId,
+    /// Raft index after which the changes begin.
+    pub after: u64,
+    /// Bytes of rows after which no further index is begun. The changes of one index are never cut.
+    pub bytes_max: usize,
+}
+
+/// Changes of a source partition after an index.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Changes {
+    /// Index up to which these are all changes. No more than asked for.
+    pub to: u64,
+    /// Largest captured index.
+    pub last: u64,
+    /// Index up to which the copy has all rows.
+    pub shipped: u64,
+    /// True if writes wait for the copy.
+    pub sync: bool,
+    /// Partition whose changes up to an index are to be shipped first.
+    pub after: Option<(PartitionId, u64)>,
+    /// The changes, in the order in which they were made.
+    pub entries: Vec<Change>,
+}
+
+/// One change of a source partition. Several may share an index.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Raft index at which the change was made.
+    pub index: u64,
+    /// Effect of the rows.
+    pub kind: WriteKind,
+    /// Rows by storage name, as the partition took them.
+    pub rows: RecordBatch,
+}
+
+/// Change of the catalog about a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CopyChange {
+    /// Takes a copy that nobody fills. Changes nothing if somebody does, or while the source is being truncated: that
+    /// ends captures.
+    Take {
+        /// Copy to fill.
+        copy: TableId,
+        /// Random number of the frontend, not 0.
+        filler: u64,
+    },
+    /// A sign of life of the filler.
+    Beat {
+        /// Copy that is being filled.
+        copy: TableId,
+        /// Frontend that fills it.
+        filler: u64,
+        /// Number of the sign, larger than that of the one before.
+        beat: u64,
+    },
+    /// All rows are there: the copy is in step. Changes nothing unless the partitions include all those that the source
+    /// has now, and none of these is being split or truncated.
+    Finish {
+        /// Copy that is full.
+        copy: TableId,
+        /// Frontend that filled it.
+        filler: u64,
+        /// Partitions of the source that wait for the copy, and whose changes it has.
+        partitions: Vec<PartitionId>,
+    },
+    /// The copy lacks rows, for ever. Changes nothing if it is lost or gone, which is no error.
+    Lose {
+        /// Copy that lacks rows.
+        copy: TableId,
+        /// Message that says why.
+        reason: String,
+    },
+    /// A lost copy is replaced by a new, empty table of its name.
+    Replace {
+        /// Copy to replace.
+        copy: TableId,
+        /// Last sign of life of a filler that has gone: then a copy that is being filled is replaced, if there was none
+        /// since.
+        beat: Option<u64>,
+    },
+}
+
+impl CopyChange {
+    /// Copy that is changed.
+    #[must_use]
+    pub const fn copy(&self) -> TableId {
+        match self {
+            Self::Take { copy, .. }
+            | Self::Beat { copy, .. }
+            | Self::Finish { copy, .. }
+            | Self::Lose { copy, .. }
+            | Self::Replace { copy, .. } => *copy,
+        }
+    }
+}
+
+/// True if a copy of a table may have this key: its key columns, each once, in any order.
+#[must_use]
+pub fn copy_key_fits(source: &TableSchema, key: &[ColumnId]) -> bool {
+    let sorted = |key: &[ColumnId]| {
+        let mut columns = key.to_vec();
+        columns.sort_unstable();
+        columns
+    };
+    sorted(&source.key) == sorted(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arbitrary;
+    use crate::schema::ColumnType;
+
+    #[test]
+    fn a_copy_has_every_key_column_once() {
+        let source = arbitrary::table(&[ColumnType::String, ColumnType::Int64, ColumnType::Date]);
+        let fits = |key: &[u32]| {
+            let key: Vec<_> = key.iter().copied().map(ColumnId).collect();
+            copy_key_fits(&source, &key)
+        };
+        assert!(fits(&[3, 1, 2]) && fits(&[1, 2, 3]));
+        assert!(!fits(&[3, 1]) && !fits(&[3, 1, 2, 2]) && !fits(&[3, 1, 1]) && !fits(&[3, 1, 4]));
+    }
+
+    #[test]
+    fn positions_are_ordered_by_index_and_then_by_part() {
+        let at = |index, part| Position { index, part };
+        assert!(at(1, 9) < at(2, 0) && at(2, 0) < at(2, 1));
+        assert_eq!(Position::default(), at(0, 0));
+    }
+}
