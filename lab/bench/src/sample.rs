@@ -158,6 +158,7 @@ pub fn table(partitions: u16) -> Table {
         former: None,
         succeeded_by: None,
         owner: BOOTSTRAP_ROLE,
+        copy: None,
     }
 }
 

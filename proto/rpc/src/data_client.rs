@@ -10,7 +10,8 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use partita_proto::Error;
 use partita_proto::catalog_history::CatalogHistory;
-use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::materialized::{CaptureOrder, Changes, ChangesRequest};
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::TableSchema;
@@ -115,7 +116,15 @@ impl DataClient {
     }
 
     /// Builds a scan's reply from the frames of the answer.
-    async fn reply(&self, mut frames: Streaming<pb::ScanFrame>) -> Result<ScanReply, Error> {
+    async fn reply(&self, frames: Streaming<pb::ScanFrame>) -> Result<ScanReply, Error> {
+        self.indexed_reply(frames).await.map(|(_, reply)| reply)
+    }
+
+    /// As [`DataClient::reply`], with the Raft index in the header.
+    async fn indexed_reply(
+        &self,
+        mut frames: Streaming<pb::ScanFrame>,
+    ) -> Result<(u64, ScanReply), Error> {
         let header = self.header(&mut frames).await?;
         let stats = Arc::new(ScanStats::default());
         let remaining = (1..header.streams).map(|stream| self.fetch(header.scan, stream));
@@ -126,7 +135,7 @@ impl DataClient {
                 Rows::new(source, Arc::clone(&stats), Arc::clone(&self.peer)).boxed()
             })
             .collect();
-        Ok(ScanReply { streams, sorted: header.sorted, stats })
+        Ok((header.index, ScanReply { streams, sorted: header.sorted, stats }))
     }
 
     async fn header(&self, frames: &mut Streaming<pb::ScanFrame>) -> Result<pb::ScanHeader, Error> {
@@ -215,6 +224,32 @@ impl DataService for DataClient {
         let order = pb::PartitionOrder { partition: partition.0 };
         let reply = self.small.clone().middle_key(self.request(order)).await;
         self.answer(reply)?.key.map(Bound::from_wire).transpose()
+    }
+
+    async fn capture(
+        &self,
+        partition: PartitionId,
+        epoch: Epoch,
+        order: CaptureOrder,
+    ) -> Result<u64, Error> {
+        let message = pb::CaptureRequest {
+            partition: partition.0,
+            epoch: epoch.0,
+            capture: Some(order.to_wire()),
+        };
+        let reply = self.small.clone().capture(self.request(message)).await;
+        Ok(self.answer(reply)?.index)
+    }
+
+    async fn changes(&self, request: ChangesRequest) -> Result<Changes, Error> {
+        let reply = self.scans.clone().changes(self.request(request.to_wire())).await;
+        Changes::from_wire(self.answer(reply)?)
+    }
+
+    async fn fill(&self, copy: TableId, scan: ScanRequest) -> Result<(u64, ScanReply), Error> {
+        let message = pb::FillRequest { copy: copy.0, scan: Some(scan.to_wire()?) };
+        let frames = self.scans.clone().fill(self.request(message)).await;
+        self.indexed_reply(self.answer(frames)?).await
     }
 
     async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {

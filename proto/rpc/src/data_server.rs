@@ -8,7 +8,8 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use partita_proto::Error;
 use partita_proto::catalog_history::CatalogHistory;
-use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::materialized::{CaptureOrder, ChangesRequest};
 use partita_proto::reshape::Reshape;
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{
@@ -100,11 +101,17 @@ fn catalog_history<T>(request: &Request<T>) -> Result<Option<CatalogHistory>, Er
 impl DataServer {
     /// The frames that answer a request for rows.
     fn frames(&self, reply: ScanReply) -> Answer<FrameStream> {
+        self.indexed_frames(0, reply)
+    }
+
+    /// As [`DataServer::frames`], with a Raft index in the header.
+    fn indexed_frames(&self, index: u64, reply: ScanReply) -> Answer<FrameStream> {
         let count = u32::try_from(reply.streams.len()).unwrap_or(u32::MAX);
         let mut streams = reply.streams.into_iter();
         let first = streams.next();
         let waiting = self.parked.park(streams.collect(), &reply.stats).map_err(to_status)?;
-        let header = pb::ScanHeader { scan: waiting.scan(), streams: count, sorted: reply.sorted };
+        let (scan, sorted) = (waiting.scan(), reply.sorted);
+        let header = pb::ScanHeader { scan, streams: count, sorted, index };
         Ok(Response::new(Frames::first(header, waiting, first, reply.stats).boxed()))
     }
 }
@@ -127,6 +134,7 @@ impl Data for DataServer {
     type ScanStream = FrameStream;
     type RunStream = FrameStream;
     type FetchStream = FrameStream;
+    type FillStream = FrameStream;
 
     async fn write(&self, request: Request<pb::WriteRequest>) -> Answer<pb::WriteReply> {
         let request = WriteRequest::from_wire(self.open(request)?).map_err(to_status)?;
@@ -197,6 +205,29 @@ impl Data for DataServer {
         let order = self.open(request)?;
         let key = self.service.middle_key(PartitionId(order.partition)).await.map_err(to_status)?;
         Ok(Response::new(pb::MiddleKeyReply { key: key.map(|key| key.to_wire()) }))
+    }
+
+    async fn capture(&self, request: Request<pb::CaptureRequest>) -> Answer<pb::CaptureReply> {
+        let request = self.open(request)?;
+        let (partition, epoch) = (PartitionId(request.partition), Epoch(request.epoch));
+        let order: CaptureOrder = required(request.capture, "change of a capture")?;
+        let captured = self.service.capture(partition, epoch, order).await;
+        Ok(Response::new(pb::CaptureReply { index: captured.map_err(to_status)? }))
+    }
+
+    async fn changes(&self, request: Request<pb::ChangesRequest>) -> Answer<pb::ChangesReply> {
+        let request = ChangesRequest::from_wire(self.open(request)?).map_err(to_status)?;
+        let changes = self.service.changes(request).await.map_err(to_status)?;
+        Ok(Response::new(changes.to_wire().map_err(to_status)?))
+    }
+
+    async fn fill(&self, request: Request<pb::FillRequest>) -> Answer<FrameStream> {
+        let request = self.open(request)?;
+        let missing = || to_status(Error::Corrupted("a request has no scan".to_owned()));
+        let scan = ScanRequest::from_wire(request.scan.ok_or_else(missing)?).map_err(to_status)?;
+        let filled = self.service.fill(TableId(request.copy), scan).await;
+        let (index, reply) = filled.map_err(to_status)?;
+        self.indexed_frames(index, reply)
     }
 
     async fn truncate_partition(&self, request: Request<pb::TruncateOrder>) -> Answer<pb::Done> {

@@ -23,8 +23,9 @@ use futures::future::join_all;
 use partita_proto::Error;
 use partita_proto::catalog::Catalog;
 use partita_proto::generation::{Renewal, Renewed};
-use partita_proto::id::NodeId;
+use partita_proto::id::{NodeId, TableId};
 use partita_proto::load::{HeatmapRequest, LoadReport, LoadRequest};
+use partita_proto::materialized::CopyState;
 use partita_proto::member::{Heartbeat, Members, MetaMember, MetaStanding, Registration};
 use partita_proto::service::{AdminOrder, Changed, ClusterService, Ddl, MetaService, RequestId};
 use partita_proto::wire::pb::meta_client::MetaClient as Generated;
@@ -46,7 +47,7 @@ const CHANGE_WAIT: Duration = Duration::from_secs(75);
 const ORDER_WAIT: Duration = Duration::from_secs(30);
 /// Maximum time to send a heartbeat; the next one is more current.
 const HEARTBEAT_WAIT: Duration = Duration::from_secs(3);
-/// Maximum time of a request for load.
+/// Maximum time of a request for load, or for the states of copies.
 const LOAD_WAIT: Duration = Duration::from_secs(5);
 /// Maximum time for one meta to answer requests that are answered at once.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
@@ -194,6 +195,25 @@ impl MetaService for MetaClient {
             async move { meta.picture(message).await }
         };
         Ok(self.shared.ask(deadline, LOAD_WAIT, ask).await?.json)
+    }
+
+    async fn confirm(&self, copies: Vec<TableId>) -> Result<Vec<Option<CopyState>>, Error> {
+        let deadline = Instant::now() + LOAD_WAIT;
+        let copies: Vec<u32> = copies.into_iter().map(|copy| copy.0).collect();
+        let count = copies.len();
+        let ask = |mut meta: Generated<Channel>| {
+            let copies = copies.clone();
+            async move { meta.confirm(pb::ConfirmRequest { copies }).await }
+        };
+        let states = self.shared.ask(deadline, ANSWER_WAIT, ask).await?.states;
+        if states.len() != count {
+            return Err(Error::Corrupted(format!(
+                "meta confirmed {} states of {count} copies",
+                states.len()
+            )));
+        }
+        let known = |state: u32| (state != 0).then(|| CopyState::from_wire(state)).transpose();
+        states.into_iter().map(known).collect()
     }
 }
 

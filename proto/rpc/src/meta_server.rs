@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use futures::{Stream, StreamExt, stream};
 use partita_proto::Error;
 use partita_proto::generation::Renewal;
+use partita_proto::id::TableId;
 use partita_proto::load::{HeatmapRequest, LoadRequest};
 use partita_proto::member::{Heartbeat, Registration};
 use partita_proto::service::{AdminOrder, ClusterService, Ddl, RequestId};
@@ -136,5 +137,15 @@ impl Meta for MetaServer {
         let request: HeatmapRequest = value(request)?;
         let json = self.service.heatmap(request).await.map_err(to_status)?;
         Ok(Response::new(pb::Heatmap { json }))
+    }
+
+    async fn confirm(
+        &self,
+        request: Request<pb::ConfirmRequest>,
+    ) -> Result<Response<pb::ConfirmReply>, Status> {
+        let copies = request.into_inner().copies.into_iter().map(TableId).collect();
+        let states = self.service.confirm(copies).await.map_err(to_status)?;
+        let states = states.iter().map(|state| state.as_ref().map_or(0, Wire::to_wire)).collect();
+        Ok(Response::new(pb::ConfirmReply { states }))
     }
 }

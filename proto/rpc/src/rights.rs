@@ -46,6 +46,10 @@ pub(crate) const CALLS: &[(&str, Callers)] = &[
     ("/partita.v1.Data/Scan", Callers::Of(&[Role::Frontend])),
     ("/partita.v1.Data/Run", Callers::Of(&[Role::Frontend])),
     ("/partita.v1.Data/Fetch", Callers::Of(&[Role::Frontend])),
+    // Rows of materialized copies.
+    ("/partita.v1.Data/Capture", Callers::Of(&[Role::Frontend])),
+    ("/partita.v1.Data/Changes", Callers::Of(&[Role::Frontend])),
+    ("/partita.v1.Data/Fill", Callers::Of(&[Role::Frontend])),
     // Orders.
     ("/partita.v1.Data/OpenPartition", Callers::Of(&[Role::Meta])),
     ("/partita.v1.Data/DropPartition", Callers::Of(&[Role::Meta])),
@@ -67,6 +71,7 @@ pub(crate) const CALLS: &[(&str, Callers)] = &[
     ("/partita.v1.Meta/Administer", Callers::Of(&[Role::Frontend])),
     ("/partita.v1.Meta/Load", Callers::Of(&[Role::Frontend])),
     ("/partita.v1.Meta/Picture", Callers::Of(&[Role::Frontend])),
+    ("/partita.v1.Meta/Confirm", Callers::Of(&[Role::Frontend])),
     // Nodes.
     ("/partita.v1.Meta/Register", Callers::Of(&[Role::Datanode])),
     ("/partita.v1.Meta/Beat", Callers::Of(&[Role::Datanode])),

@@ -45,9 +45,11 @@ pub(crate) fn to_status(error: Error) -> Status {
         Error::NotAllowed(_) => Code::PermissionDenied,
         Error::Unauthenticated(_) => Code::Unauthenticated,
         Error::Unsupported(_) => Code::Unimplemented,
-        Error::StaleRoute { .. } | Error::StaleSchema { .. } | Error::NotLeader { .. } => {
-            Code::FailedPrecondition
-        }
+        Error::StaleRoute { .. }
+        | Error::StaleSchema { .. }
+        | Error::NotLeader { .. }
+        | Error::Dependents { .. }
+        | Error::ShipAhead { .. } => Code::FailedPrecondition,
         Error::Overloaded(_) | Error::DiskFull(_) | Error::LimitReached { .. } => {
             Code::ResourceExhausted
         }
@@ -119,8 +121,14 @@ fn shorten_texts(message: &mut pb::Error) {
         Some(Kind::NotFound(object) | Kind::AlreadyExists(object)) => &mut object.name,
         Some(Kind::Query(query)) => &mut query.message,
         Some(Kind::LimitReached(limit)) => &mut limit.message,
+        Some(Kind::Dependents(dependents)) => &mut dependents.message,
         Some(
-            Kind::StaleRoute(_) | Kind::StaleSchema(_) | Kind::NotLeader(_) | Kind::Cancelled(_),
+            Kind::StaleRoute(_)
+            | Kind::StaleSchema(_)
+            | Kind::NotLeader(_)
+            | Kind::Cancelled(_)
+            | Kind::Gap(_)
+            | Kind::ShipAhead(_),
         )
         | None => return,
     };

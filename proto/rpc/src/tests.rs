@@ -23,6 +23,7 @@ use partita_proto::cardinality::SeriesSketch;
 use partita_proto::catalog_history::CatalogHistory;
 use partita_proto::domain::Domains;
 use partita_proto::id::{ColumnId, Epoch, NodeId, PartitionId, ReplicaId, SchemaVersion, TableId};
+use partita_proto::materialized::{CaptureOrder, Change, Changes, ChangesRequest, Position, Ship};
 use partita_proto::measure::PartitionMeasures;
 use partita_proto::probe::{ColumnTest, Probe};
 use partita_proto::range::Bound;
@@ -191,7 +192,7 @@ impl FakeNode {
 impl DataService for FakeNode {
     async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
         self.note(format!("{request:?}")).await?;
-        Ok(WriteReply { index: 11 })
+        Ok(WriteReply { index: 11, owed: vec![TableId(12), TableId(13)] })
     }
 
     async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
@@ -240,6 +241,26 @@ impl DataService for FakeNode {
         Ok(Some(Bound::placed(3)))
     }
 
+    async fn capture(
+        &self,
+        partition: PartitionId,
+        epoch: Epoch,
+        order: CaptureOrder,
+    ) -> Result<u64, Error> {
+        self.note(format!("capture {partition} {epoch} {order:?}")).await?;
+        Ok(21)
+    }
+
+    async fn changes(&self, request: ChangesRequest) -> Result<Changes, Error> {
+        self.note(format!("{request:?}")).await?;
+        Ok(changes())
+    }
+
+    async fn fill(&self, copy: TableId, scan: ScanRequest) -> Result<(u64, ScanReply), Error> {
+        self.note(format!("fill {copy} {scan:?}")).await?;
+        Ok((22, self.scans.lock().pop_front().unwrap()))
+    }
+
     async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {
         self.note(format!("truncate {partition} {id:?}")).await
     }
@@ -276,6 +297,20 @@ impl DataService for FakeNode {
         self.note("measured status".to_owned()).await?;
         let measures = PartitionMeasures { folded: 20, ..PartitionMeasures::default() };
         Ok(vec![ReplicaStatus { measures: Some(Arc::new(measures)), ..replica_status() }])
+    }
+}
+
+fn changes() -> Changes {
+    Changes {
+        to: 31,
+        last: 32,
+        shipped: 33,
+        sync: true,
+        after: Some((PartitionId(34), 35)),
+        entries: vec![
+            Change { index: 30, kind: WriteKind::Put, rows: rows(0..3, 20) },
+            Change { index: 31, kind: WriteKind::Delete, rows: rows(4..5, 0) },
+        ],
     }
 }
 
@@ -361,6 +396,11 @@ fn write_request(rows: RecordBatch) -> WriteRequest {
         earlier: vec![RequestId { client: u64::MAX, sequence: 3 }],
         kind: WriteKind::Delete,
         rows,
+        ship: Some(Ship {
+            source: PartitionId(3),
+            from: Position { index: 4, part: 5 },
+            to: Position { index: 6, part: 7 },
+        }),
     }
 }
 

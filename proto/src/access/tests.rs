@@ -72,6 +72,7 @@ fn table(id: u32, database: u32, owner: RoleId) -> Arc<Table> {
         former: None,
         succeeded_by: None,
         owner,
+        copy: None,
     })
 }
 

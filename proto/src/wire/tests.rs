@@ -18,6 +18,7 @@ use crate::id::{
 };
 use crate::index::{Analyzer, Backend, Blooms, Fulltext, Index, IndexKind, IndexOptions};
 use crate::key::KeyCodec;
+use crate::materialized::{CopyOf, CopyState, Position};
 use crate::placement::Placement;
 use crate::range::{Bound, TypedRange};
 use crate::reshape::{Absorb, Freeze, Reshape, Split};
@@ -240,14 +241,16 @@ fn spec() -> impl Strategy<Value = PartitionSpec> {
 
 fn new_table() -> impl Strategy<Value = NewTable> {
     let cuts = vec(bound(), 0..3);
-    (name(), name(), schema(), placement(), cuts, any::<u32>()).prop_map(
-        |(database, name, schema, placement, cuts, owner)| NewTable {
+    let ids = (any::<u32>(), option::of(1..=u32::MAX));
+    (name(), name(), schema(), placement(), cuts, ids).prop_map(
+        |(database, name, schema, placement, cuts, (owner, copy_of))| NewTable {
             database,
             name,
             schema,
             placement,
             cuts,
             owner: RoleId(owner),
+            copy_of: copy_of.map(TableId),
         },
     )
 }
@@ -299,11 +302,15 @@ fn body() -> impl Strategy<Value = Ddl> {
             table: Box::new(table),
             if_not_exists
         }),
-        (name(), name(), any::<bool>()).prop_map(|(database, name, if_exists)| Ddl::DropTable {
-            database,
-            name,
-            if_exists
-        }),
+        (name(), name(), any::<(bool, bool)>()).prop_map(
+            |(database, name, (if_exists, cascade))| Ddl::DropTable {
+                database,
+                name,
+                if_exists,
+                cascade
+            }
+        ),
+        materialized::copy_change().prop_map(Ddl::Copy),
         (name(), name()).prop_map(|(database, name)| Ddl::TruncateTable { database, name }),
         (name(), name(), change()).prop_map(|(database, name, change)| Ddl::AlterTable {
             database,
@@ -331,6 +338,10 @@ fn error() -> impl Strategy<Value = Error> {
             }
         ),
         any::<u32>().prop_map(|table| Error::StaleSchema { table: TableId(table) }),
+        partition.clone().prop_map(|partition| Error::Gap { partition }),
+        any::<(u64, u64)>()
+            .prop_map(|(index, part)| Error::ShipAhead { stored: Position { index, part } }),
+        (name(), name()).prop_map(|(message, hint)| Error::Dependents { message, hint }),
         (partition, option::of(any::<u64>().prop_map(NodeId)))
             .prop_map(|(partition, leader)| Error::NotLeader { partition, leader }),
         name().prop_map(Error::Overloaded),
@@ -383,12 +394,9 @@ fn reshape() -> impl Strategy<Value = Reshape> {
 fn command() -> impl Strategy<Value = Command> {
     let kind = prop_oneof![Just(WriteKind::Put), Just(WriteKind::Delete)];
     let ids = (request_id(), vec(request_id(), 0..3));
-    let part = (ids, kind, any::<u32>()).prop_map(|((id, earlier), kind, rows)| WritePart {
-        id,
-        earlier,
-        kind,
-        rows,
-    });
+    let ship = option::of(materialized::ship());
+    let part = (ids, kind, any::<u32>(), ship)
+        .prop_map(|((id, earlier), kind, rows, ship)| WritePart { id, earlier, kind, rows, ship });
     let write = (any::<u64>(), vec(part, 0..4), vec(any::<u8>(), 0..20)).prop_map(
         |(epoch, parts, rows)| WriteCommand { epoch: Epoch(epoch), parts, rows: rows.into() },
     );
@@ -397,6 +405,7 @@ fn command() -> impl Strategy<Value = Command> {
         schema().prop_map(|schema| Command::Schema(Arc::new(schema))),
         request_id().prop_map(Command::Truncate),
         reshape().prop_map(Command::Reshape),
+        materialized::capture_order().prop_map(Command::Copy),
     ]
 }
 
@@ -448,6 +457,7 @@ mod access;
 mod durable;
 mod history;
 mod load;
+mod materialized;
 mod services;
 mod task;
 
@@ -501,6 +511,14 @@ proptest! {
             former: Some(TableId(3)),
             succeeded_by: Some(TableId(4)),
             owner: RoleId(9),
+            copy: Some(Arc::new(CopyOf {
+                source: TableId(2),
+                state: CopyState::Lost,
+                filler: u64::MAX,
+                beat: 5,
+                reason: Some("a reason".to_owned()),
+                fills: 6,
+            })),
         };
         round_trip(&table, at, flip)?;
     }
@@ -590,7 +608,13 @@ fn the_bytes_of_a_command_do_not_change_between_versions() {
     let id = RequestId { client: 0x0102_0304_0506_0708, sequence: 300 };
     let command = Command::Write(WriteCommand {
         epoch: Epoch(5),
-        parts: vec![WritePart { id, earlier: Vec::new(), kind: WriteKind::Delete, rows: 2 }],
+        parts: vec![WritePart {
+            id,
+            earlier: Vec::new(),
+            kind: WriteKind::Delete,
+            rows: 2,
+            ship: None,
+        }],
         rows: Bytes::from_static(b"rows"),
     });
     let expected = [

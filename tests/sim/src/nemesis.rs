@@ -616,8 +616,12 @@ async fn other_table(cluster: &Arc<Cluster>, client: &Arc<Client>, mut random: R
     let outcome = client.change(tables::create(&name, 3, &[3]), CHANGE_PATIENCE).await;
     cluster.history.note(format_args!("create {name}: {outcome:?}"));
     tokio::time::sleep(random.millis(10, 5000)).await;
-    let drop =
-        Ddl::DropTable { database: DATABASE.to_owned(), name: name.clone(), if_exists: true };
+    let drop = Ddl::DropTable {
+        database: DATABASE.to_owned(),
+        name: name.clone(),
+        if_exists: true,
+        cascade: false,
+    };
     let dropped = client.change(drop, CHANGE_PATIENCE).await;
     cluster.history.note(format_args!("drop {name}: {dropped:?}"));
 }

@@ -5,21 +5,26 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use arrow::record_batch::RecordBatch;
+use futures::{StreamExt, TryStreamExt, stream};
 use partita_proto::Error;
 use partita_proto::catalog_history::{CatalogHistory, LEADERSHIPS_MAX, Leadership};
 use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::materialized::{Capture, CaptureOrder, ChangesRequest};
 use partita_proto::placement::Placement;
 use partita_proto::range::{Bound, TypedRange};
 use partita_proto::reshape::{Freeze, Reshape, Reshaped};
-use partita_proto::service::{DataService, PartitionSpec, ReplicaStatus, RequestId, WriteReply};
+use partita_proto::service::{
+    DataService, PartitionSpec, ReplicaStatus, RequestId, ScanReply, WriteReply,
+};
 use partita_proto::value::Value;
 use partita_tls::Links;
 use tokio_util::sync::CancellationToken;
 
 use super::status::every_error;
 use super::{
-    FakeNode, NODE, PATIENCE, client, eventually, relay, replica_status, reserved, rows, schema,
-    silent, within, write_request,
+    FakeNode, NODE, PATIENCE, changes, client, eventually, relay, replica_status, reserved, rows,
+    scan_request, schema, silent, within, write_request,
 };
 use crate::DataClient;
 
@@ -51,7 +56,8 @@ async fn every_call_arrives_as_it_was_made() {
     let id = RequestId { client: 1, sequence: 2 };
 
     let request = write_request(rows(0..3, 20));
-    assert_eq!(client.write(request.clone()).await, Ok(WriteReply { index: 11 }));
+    let owed = vec![TableId(12), TableId(13)];
+    assert_eq!(client.write(request.clone()).await, Ok(WriteReply { index: 11, owed }));
     client.open_partition(spec()).await.unwrap();
     client.drop_partition(PARTITION, ReplicaId(2)).await.unwrap();
     client.reconfigure(PARTITION, voters.clone()).await.unwrap();
@@ -93,6 +99,43 @@ async fn every_call_arrives_as_it_was_made() {
 }
 
 #[tokio::test]
+async fn calls_about_copies_arrive_as_they_were_made() {
+    let node = Arc::new(FakeNode::default());
+    let served = node.serve().await;
+    let client = client(&served);
+    let order = CaptureOrder { copy: TableId(3), capture: Capture::Shipped(u64::MAX) };
+    assert_eq!(client.capture(PARTITION, Epoch(4), order).await, Ok(21));
+    let request = ChangesRequest {
+        partition: PARTITION,
+        epoch: Epoch(4),
+        copy: TableId(3),
+        after: 30,
+        bytes_max: 1 << 20,
+    };
+    assert_eq!(client.changes(request).await, Ok(changes()));
+    let stream = stream::iter([Ok(rows(0..3, 20)), Ok(rows(3..5, 20))]).boxed();
+    let reply = ScanReply { streams: vec![stream], sorted: true, stats: Arc::default() };
+    node.scans.lock().push_back(reply);
+    let (index, filled) = client.fill(TableId(3), scan_request()).await.unwrap();
+    assert_eq!((index, filled.sorted, filled.streams.len()), (22, true, 1));
+    let streams = stream::iter(filled.streams).flatten();
+    let batches: Vec<RecordBatch> = streams.try_collect().await.unwrap();
+    assert_eq!(batches, [rows(0..3, 20), rows(3..5, 20)]);
+    let expected = [
+        format!("capture 9 4 {order:?}"),
+        format!("{request:?}"),
+        format!("fill 3 {:?}", scan_request()),
+    ];
+    assert_eq!(*node.asked.lock(), expected);
+
+    let gap = Error::Gap { partition: PARTITION };
+    *node.fails.lock() = Some(gap.clone());
+    assert_eq!(client.capture(PARTITION, Epoch(4), order).await, Err(gap.clone()));
+    assert_eq!(client.changes(request).await, Err(gap.clone()));
+    assert_eq!(client.fill(TableId(3), scan_request()).await.err(), Some(gap));
+}
+
+#[tokio::test]
 async fn every_error_arrives_as_it_was_sent() {
     let node = Arc::new(FakeNode::default());
     let served = node.serve().await;
@@ -101,7 +144,7 @@ async fn every_error_arrives_as_it_was_sent() {
         *node.fails.lock() = Some(error.clone());
         assert_eq!(client.write(write_request(rows(0..1, 1))).await, Err(error.clone()));
         assert_eq!(client.flush_partition(PARTITION).await, Err(error.clone()));
-        assert_eq!(client.scan(super::scan_request()).await.err(), Some(error));
+        assert_eq!(client.scan(scan_request()).await.err(), Some(error));
     }
 }
 
@@ -137,7 +180,7 @@ async fn a_node_that_hangs_is_unavailable_within_seconds() {
     let (small, large, scan) = tokio::join!(
         client.write(write_request(rows(0..1, 1))),
         client.write(write_request(rows(0..1, 1 << 20))),
-        client.scan(super::scan_request()),
+        client.scan(scan_request()),
     );
     assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     for error in [small.unwrap_err(), large.unwrap_err(), scan.err().unwrap()] {

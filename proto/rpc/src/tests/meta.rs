@@ -16,6 +16,7 @@ use partita_proto::generation::{Claim, Generation, Renewal, Renewed};
 use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, NodeId, PartitionId, TableId};
 use partita_proto::label::Labels;
 use partita_proto::load::{HeatmapRequest, Instant as At, LoadReport, LoadRequest, PartitionLoad};
+use partita_proto::materialized::CopyState;
 use partita_proto::member::{Heartbeat, Member, Members, MetaMember, MetaStanding, Registration};
 use partita_proto::service::{AdminOrder, Changed, ClusterService, Ddl, MetaService, RequestId};
 use partita_proto::wire::pb;
@@ -184,6 +185,18 @@ impl MetaService for FakeMeta {
         self.check(format!("{request:?}"))?;
         Ok(Bytes::from(format!("{} of {}", request.metric, request.table)))
     }
+
+    /// Table 1 is filling, table 2 in step, table 3 lost; there is no other copy.
+    async fn confirm(&self, copies: Vec<TableId>) -> Result<Vec<Option<CopyState>>, Error> {
+        self.check(format!("confirm {copies:?}"))?;
+        let state = |copy: TableId| match copy.0 {
+            1 => Some(CopyState::Filling),
+            2 => Some(CopyState::InStep),
+            3 => Some(CopyState::Lost),
+            _ => None,
+        };
+        Ok(copies.into_iter().map(state).collect())
+    }
 }
 
 #[async_trait]
@@ -301,6 +314,10 @@ async fn every_call_arrives_as_it_was_made() {
     };
     let drawn = client.heatmap(picture.clone()).await.unwrap();
     assert_eq!(drawn, format!("busy of {}", TableId(7)));
+    let copies: Vec<_> = [3, 9, 1, 2].map(TableId).into();
+    let states = client.confirm(copies.clone()).await.unwrap();
+    let (lost, filling) = (Some(CopyState::Lost), Some(CopyState::Filling));
+    assert_eq!(states, [lost, None, filling, Some(CopyState::InStep)]);
     assert_eq!(client.register(registration()).await, Ok(NODE));
     let recorded = claim().pending.unwrap();
     let renewed = Renewed { recorded, alone: vec![PartitionId(9)] };
@@ -310,6 +327,7 @@ async fn every_call_arrives_as_it_was_made() {
     let mut expected: Vec<String> = orders.iter().map(|order| format!("{order:?}")).collect();
     expected.push(format!("{question:?}"));
     expected.push(format!("{picture:?}"));
+    expected.push(format!("confirm {copies:?}"));
     expected.push(format!("{:?}", registration()));
     expected.push(format!("{:?}", renewal()));
     expected.push(format!("{:?}", heartbeat()));

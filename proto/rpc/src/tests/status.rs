@@ -2,6 +2,7 @@
 
 use partita_proto::Error;
 use partita_proto::id::{Epoch, NodeId, PartitionId, TableId};
+use partita_proto::materialized::Position;
 use tonic::{Code, Status};
 
 use super::NODE;
@@ -26,6 +27,9 @@ pub(super) fn every_error() -> Vec<Error> {
         Error::NotLeader { partition: PartitionId(0), leader: None },
         Error::Overloaded(text()),
         Error::LimitReached { message: text(), hint: text() },
+        Error::Dependents { message: text(), hint: text() },
+        Error::Gap { partition: PartitionId(7) },
+        Error::ShipAhead { stored: Position { index: 8, part: 9 } },
         Error::DiskFull(text()),
         Error::Unavailable(text()),
         Error::Timeout(text()),

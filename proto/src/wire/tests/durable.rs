@@ -2,6 +2,7 @@
 //! A new field adds a line to `durable.golden`; a line that differs is a mistake, or needs a new version of the format.
 
 use super::*;
+use crate::materialized::{Capture, CaptureOrder, Ship};
 
 /// A column with every field set.
 fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> Column {
@@ -89,6 +90,24 @@ fn bound(placement: Option<u16>, key: Vec<Value>) -> Bound {
     Bound { placement, key }
 }
 
+fn part(id: RequestId, earlier: Vec<RequestId>, kind: WriteKind, rows: u32) -> WritePart {
+    WritePart { id, earlier, kind, rows, ship: None }
+}
+
+/// Rows for a copy, in one write.
+fn shipped(id: RequestId) -> Command {
+    let ship = Ship {
+        source: PartitionId(7),
+        from: Position { index: 300, part: 0 },
+        to: Position { index: 301, part: 2 },
+    };
+    Command::Write(WriteCommand {
+        epoch: Epoch(300),
+        parts: vec![WritePart { ship: Some(ship), ..part(id, vec![], WriteKind::Put, 2) }],
+        rows: Bytes::from_static(b"an Arrow stream"),
+    })
+}
+
 #[test]
 fn durable_forms_never_change() {
     let id = |sequence| RequestId { client: 0x0102_0304_0506_0708, sequence };
@@ -115,8 +134,8 @@ fn durable_forms_never_change() {
     let write = Command::Write(WriteCommand {
         epoch: Epoch(300),
         parts: vec![
-            WritePart { id: id(1), earlier: vec![], kind: WriteKind::Put, rows: 2 },
-            WritePart { id: id(2), earlier: vec![id(1)], kind: WriteKind::Delete, rows: 1 },
+            part(id(1), vec![], WriteKind::Put, 2),
+            part(id(2), vec![id(1)], WriteKind::Delete, 1),
         ],
         rows: Bytes::from_static(b"an Arrow stream"),
     });
@@ -168,6 +187,11 @@ fn durable_forms_never_change() {
     let advice_thresholds = vec!["calls=5".to_owned()];
     let options = TableOptions { advice_thresholds, ..TableOptions::default() };
     line("options with thresholds", options.encode_wire());
+    for capture in [Capture::Begin, Capture::Sync, Capture::Shipped(300), Capture::End] {
+        let order = CaptureOrder { copy: TableId(9), capture };
+        line("capture", Command::Copy(order).encode());
+    }
+    line("write to a copy", shipped(id(1)).encode());
     assert_eq!(forms, include_str!("durable.golden"), "got:\n{forms}");
 }
 

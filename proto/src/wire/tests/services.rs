@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use arrow::datatypes::{Field, Schema};
 use partita_load::{Counters, Sample, Sketch, Tick};
 
+use super::materialized::ship;
 use super::*;
 use crate::access::{
     Access, Action, Actions, Grant, GrantEntry, Grantee, Org, Profile, Role, Target,
@@ -287,14 +288,15 @@ fn scan_request() -> impl Strategy<Value = ScanRequest> {
 fn write_request() -> impl Strategy<Value = WriteRequest> {
     let kind = prop_oneof![Just(WriteKind::Put), Just(WriteKind::Delete)];
     let ids = (any::<u64>(), any::<u64>(), (request_id(), vec(request_id(), 0..3)), kind);
-    (ids, arbitrary::table_and_rows()).prop_map(
-        |((partition, epoch, ids, kind), (schema, rows))| WriteRequest {
+    (ids, arbitrary::table_and_rows(), option::of(ship())).prop_map(
+        |((partition, epoch, ids, kind), (schema, rows), ship)| WriteRequest {
             partition: PartitionId(partition),
             epoch: Epoch(epoch),
             id: ids.0,
             earlier: ids.1,
             kind,
             rows: arbitrary::batch(&schema, &rows),
+            ship,
         },
     )
 }
@@ -345,6 +347,7 @@ proptest! {
         prop_assert_eq!(again.id, request.id);
         prop_assert_eq!(again.kind, request.kind);
         prop_assert_eq!(again.rows, request.rows);
+        prop_assert_eq!(again.ship, request.ship);
         if let Some(message) = damaged(&message, at, flip) {
             drop(WriteRequest::from_wire(message));
         }
@@ -505,6 +508,7 @@ fn a_table(database: &str, name: &str, id: u32, partitions: u64) -> Table {
         former: None,
         succeeded_by: None,
         owner: BOOTSTRAP_ROLE,
+        copy: None,
     }
 }
 

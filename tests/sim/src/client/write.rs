@@ -71,6 +71,7 @@ impl Client {
                 earlier: part.earlier.clone(),
                 kind,
                 rows: part.rows.clone(),
+                ship: None,
             };
             let error = match self.ask_first(&route) {
                 Some(node) => match self.service(node).write(request).await {
