@@ -30,6 +30,7 @@
 //!   node that was removed;
 //! - only tables that are ready or being altered are published;
 //! - owners, grants, memberships and tokens name roles, objects and organisations that exist;
+//! - a copy has a source in its database that is visible and no copy itself, and the source's key columns in some order;
 //! - every task has one record of its definition and one of its progress, and a name of its own in a database that exists.
 
 mod check;
@@ -49,6 +50,7 @@ use partita_proto::id::{
     TaskId, TokenId,
 };
 use partita_proto::label::Labels;
+use partita_proto::materialized::{CopyOf, CopyState};
 use partita_proto::placement::Placement;
 use partita_proto::range::TypedRange;
 use partita_proto::schema::TableSchema;
@@ -124,6 +126,8 @@ pub(crate) struct TableRecord {
     pub(crate) succeeded_by: Option<TableId>,
     /// Owning role.
     pub(crate) owner: RoleId,
+    /// Source and state, if the table is a copy.
+    pub(crate) copy: Option<Arc<CopyOf>>,
 }
 
 impl TableRecord {
@@ -539,6 +543,20 @@ impl State {
     ) -> impl Iterator<Item = &Arc<TableRecord>> {
         let names = self.table_names.get(&database);
         names.into_iter().flat_map(BTreeMap::values).filter_map(|id| self.tables.get(id))
+    }
+
+    /// The copies of a table; never one that is being dropped.
+    pub(crate) fn copies_of(&self, source: TableId) -> impl Iterator<Item = &Arc<TableRecord>> {
+        let is_copy = move |table: &&Arc<TableRecord>| {
+            table.is_named() && table.copy.as_ref().is_some_and(|copy| copy.source == source)
+        };
+        self.tables.values().filter(is_copy)
+    }
+
+    /// State of a copy; `None` if there is none with this id, or it is being dropped.
+    pub(crate) fn copy_state(&self, id: TableId) -> Option<CopyState> {
+        let record = self.tables.get(&id).filter(|table| table.is_named())?;
+        record.copy.as_ref().map(|copy| copy.state)
     }
 
     /// Tables about which nodes have to get orders.

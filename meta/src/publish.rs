@@ -168,6 +168,7 @@ fn put_table(catalog: &mut Catalog, state: &State, record: &TableRecord) -> Resu
         former: record.former.filter(|_| record.phase != Phase::Altering(Work::Succeed)),
         succeeded_by: record.succeeded_by,
         owner: record.owner,
+        copy: record.copy.clone(),
     };
     let tables = catalog.tables.entry(database.name.clone()).or_default();
     tables.insert(record.name.clone(), Arc::new(table));

@@ -16,6 +16,7 @@ use partita_proto::id::{
     DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId, TaskId,
 };
 use partita_proto::label::Labels;
+use partita_proto::materialized::CopyOf;
 use partita_proto::placement::Placement;
 use partita_proto::range::TypedRange;
 use partita_proto::schema::TableSchema;
@@ -143,6 +144,9 @@ struct TableForm {
     /// 0, the bootstrap superuser, in records of earlier versions.
     #[prost(uint32, tag = "18")]
     owner: u32,
+    /// Absent if the table is no copy, as in records of earlier versions.
+    #[prost(message, optional, tag = "19")]
+    copy: Option<pb::CopyOf>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
@@ -508,6 +512,7 @@ fn table_form(record: &TableRecord) -> TableForm {
         former: record.former.unwrap_or_default().0,
         succeeded_by: record.succeeded_by.unwrap_or_default().0,
         owner: record.owner.0,
+        copy: record.copy.as_deref().map(Wire::to_wire),
     }
 }
 
@@ -538,6 +543,7 @@ fn table(form: TableForm) -> Result<TableRecord, Error> {
         former: optional_id(form.former),
         succeeded_by: optional_id(form.succeeded_by),
         owner: RoleId(form.owner),
+        copy: form.copy.map(CopyOf::from_wire).transpose()?.map(Arc::new),
     })
 }
 

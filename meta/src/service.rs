@@ -16,8 +16,9 @@ use bytes::Bytes;
 use partita_proto::catalog::Catalog;
 use partita_proto::error::Error;
 use partita_proto::generation::{Renewal, Renewed};
-use partita_proto::id::NodeId;
+use partita_proto::id::{NodeId, TableId};
 use partita_proto::load::{HeatmapRequest, LoadReport, LoadRequest};
+use partita_proto::materialized::{CopyChange, CopyState};
 use partita_proto::member::{Heartbeat, Members, MetaMember, MetaStanding, Registration};
 use partita_proto::service::{
     AdminOrder, Changed, ClusterService, Ddl, MetaService, RequestId, TableChange,
@@ -33,7 +34,7 @@ use crate::ddl_driver::is_current;
 use crate::node::Meta;
 use crate::plan::View;
 use crate::progress::Job;
-use crate::transition::{Command, Outcome, Reply, decide, shown_name};
+use crate::transition::{Command, Outcome, Reply, decide, renewed_partitions, shown_name};
 
 /// Maximum length of a node's address: a host name of 253 characters and a port.
 const ADDRESS_BYTES_MAX: usize = 263;
@@ -69,6 +70,12 @@ impl MetaService for Meta {
 
     async fn administer(&self, order: AdminOrder) -> Result<(), Error> {
         self.core.administer(order).await
+    }
+
+    async fn confirm(&self, copies: Vec<TableId>) -> Result<Vec<Option<CopyState>>, Error> {
+        self.core.group.read_barrier().await.map_err(raft_error)?;
+        let state = self.core.machine.state();
+        Ok(copies.into_iter().map(|copy| state.copy_state(copy)).collect())
     }
 }
 
@@ -220,6 +227,10 @@ impl Core {
             (state.version(), self.decide_change(&state, ddl, id))
         };
         match decided {
+            // Recorded even on a nearly full disk: writes of the source wait for it.
+            Ok(Decided::Record(command)) if matches!(ddl, Ddl::Copy(CopyChange::Lose { .. })) => {
+                self.propose_anyway(&command).await
+            }
             Ok(Decided::Record(command)) => self.propose(&command).await,
             Ok(Decided::Answer(reply)) => {
                 self.published(version, deadline).await;
@@ -273,11 +284,20 @@ impl Core {
                 Ok(())
             }
             _ => {
+                // A copy that goes meanwhile leaves the change of its source as it is.
+                let creates = matches!(ddl.body(), Ddl::CreateTable { .. });
+                let copies: Vec<Job> = {
+                    let state = self.machine.state();
+                    let is_copy = |job: &Job| !creates && state.copy_state(job.0).is_some();
+                    jobs.iter().copied().filter(is_copy).collect()
+                };
                 for job in jobs {
                     if !self.over(job, deadline, |_| false).await {
                         return Err(self.timeout_error(ddl, job));
                     }
-                    self.outcome(ddl, job)?;
+                    if !copies.contains(&job) {
+                        self.outcome(ddl, job)?;
+                    }
                 }
                 Ok(())
             }
@@ -394,7 +414,10 @@ fn new_partitions(state: &State, ddl: &Ddl, options: &MetaOptions) -> (usize, us
             let table = database.and_then(|database| state.table_named(database.id, name));
             (cuts.len(), table.map(|table| table.schema.options.clone()).unwrap_or_default())
         }
-        _ => return (0, 0),
+        _ => {
+            let (partitions, table_options) = renewed_partitions(state, ddl);
+            return (partitions, options.replicas_of(&table_options));
+        }
     };
     ((cuts + 1).min(PARTITIONS_MAX), options.replicas_of(&table_options))
 }

@@ -2,6 +2,7 @@
 
 mod access;
 mod changes;
+mod copies;
 mod ddl;
 mod generations;
 mod group;
@@ -44,7 +45,7 @@ use partita_proto::value::Value;
 use crate::catalog::{Counters, Edit, Phase, State, Step, TableRecord, Work};
 use crate::publish;
 use crate::reshape::{Reshaping, Stage};
-use crate::transition::{Command, Progress, Reply, decide};
+use crate::transition::{Command, Progress, Reply, decide, renewed_partitions};
 
 /// A clock that stands still.
 struct TestClock;
@@ -121,6 +122,7 @@ fn new_table(name: &str) -> NewTable {
         placement: Placement::Range,
         cuts: vec![cut(&[Value::Int(100)]), cut(&[Value::Int(200), Value::Timestamp(5)])],
         owner: BOOTSTRAP_ROLE,
+        copy_of: None,
     }
 }
 
@@ -138,7 +140,12 @@ fn create_database(name: &str) -> Ddl {
 }
 
 fn drop_table(name: &str) -> Ddl {
-    Ddl::DropTable { database: "public".to_owned(), name: name.to_owned(), if_exists: false }
+    Ddl::DropTable {
+        database: "public".to_owned(),
+        name: name.to_owned(),
+        if_exists: false,
+        cascade: false,
+    }
 }
 
 fn alter(name: &str, change: TableChange) -> Ddl {
@@ -185,7 +192,7 @@ impl World {
     }
 
     fn change(&mut self, ddl: Ddl) -> Result<Reply, Error> {
-        let partitions = new_partitions(&ddl);
+        let partitions = new_partitions(&self.state, &ddl);
         let places = vec![vec![NodeId(1)]; partitions];
         self.command(&Command::Change { ddl, places, id: None, tables_max: None })
     }
@@ -289,11 +296,11 @@ impl World {
 }
 
 /// Number of partitions that a change creates.
-fn new_partitions(ddl: &Ddl) -> usize {
+fn new_partitions(state: &State, ddl: &Ddl) -> usize {
     match ddl.body() {
         Ddl::CreateTable { table, .. } => table.cuts.len() + 1,
         Ddl::AlterTable { change: TableChange::Repartition { cuts, .. }, .. } => cuts.len() + 1,
-        _ => 0,
+        _ => renewed_partitions(state, ddl).0,
     }
 }
 
@@ -314,6 +321,7 @@ fn assert_same(a: &Catalog, b: &Catalog) {
         assert_eq!(table.partitions, other.partitions);
         assert!(table.reads_as(other));
         assert_eq!(table.owner, other.owner);
+        assert_eq!(table.copy, other.copy);
     }
 }
 

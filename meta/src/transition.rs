@@ -6,6 +6,7 @@
 //! are allocated here and nowhere else.
 
 mod access;
+mod copy;
 mod database;
 mod draft;
 mod generation;
@@ -29,6 +30,8 @@ use partita_proto::range::Bound;
 use partita_proto::service::{Ddl, RequestId};
 
 use self::access::{bootstrap, change_access};
+pub(crate) use self::copy::renewed_partitions;
+use self::copy::{change_copy, unmade};
 use self::database::{alter_database, create_database, drop_database, make_explicit};
 use self::draft::Draft;
 pub(crate) use self::draft::{Outcome, Progress, Reply};
@@ -66,7 +69,7 @@ pub(crate) enum Command {
         /// Step that is finished.
         step: Step,
     },
-    /// A table could not be created and is to be dropped.
+    /// A table could not be created and is to be dropped, or is lost if it is a copy that had rows.
     Abort {
         /// The table to drop.
         table: TableId,
@@ -291,15 +294,16 @@ fn change(state: &State, wish: Wish<'_>) -> Result<Outcome, Error> {
         Ddl::CreateTable { table, if_not_exists } => {
             create_table(state, table, *if_not_exists, places, tables_max)
         }
-        Ddl::DropTable { database, name, if_exists } => {
-            drop_table(state, database, name, *if_exists)
+        Ddl::DropTable { database, name, if_exists, cascade } => {
+            drop_table(state, database, name, *if_exists, *cascade)
         }
-        Ddl::TruncateTable { database, name } => truncate_table(state, database, name),
+        Ddl::TruncateTable { database, name } => truncate_table(state, database, name, places),
         Ddl::AlterTable { database, name, change } => {
             alter_table(state, database, name, change, places)
         }
         Ddl::Access(change) => change_access(state, change),
         Ddl::Task(change) => change_task(state, change),
+        Ddl::Copy(change) => change_copy(state, change, places),
         Ddl::Checked(checked) => match check_object(state, checked) {
             Ok(()) => change(state, Wish { ddl: checked.ddl.body(), ..wish }),
             Err(Error::NotFound { .. }) if ddl.allows_missing() => {
@@ -345,8 +349,11 @@ fn abort(state: &State, table: TableId, step: Step) -> Outcome {
     match state.table(table) {
         Some(record) if record.step == step && record.phase == Phase::Creating => {
             let mut draft = Draft::new(state);
-            draft
-                .enter(TableRecord { former: None, ..TableRecord::clone(record) }, Phase::Dropping);
+            let dropped = || TableRecord { former: None, ..TableRecord::clone(record) };
+            match unmade(record) {
+                Some(lost) => draft.enter(lost, Phase::Ready),
+                None => draft.enter(dropped(), Phase::Dropping),
+            }
             draft.done()
         }
         Some(_) | None => Outcome::without_edits(Reply::Unchanged),

@@ -115,7 +115,8 @@ pub enum Error {
     /// Stored bytes failed their checksum; they were not served.
     #[error("corrupted data: {0}")]
     Corrupted(String),
-    /// A part of a query failed on its rows, as it would have on any node.
+    /// A part of a query failed on its rows, as it would have on any node; or a change was refused with an SQLSTATE of
+    /// its own.
     #[error("{message}")]
     Query {
         /// SQLSTATE of the error.

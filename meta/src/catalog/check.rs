@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use partita_proto::access::{Grantee, Scope, Target};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId, TableId};
+use partita_proto::materialized::{CopyOf, copy_key_fits};
 use partita_proto::range::Bound;
 
 use super::{PartitionRecord, State, TableRecord};
@@ -201,6 +202,11 @@ impl State {
         {
             self.check_former(table, former)?;
         }
+        if table.is_named()
+            && let Some(copy) = &table.copy
+        {
+            self.check_copy(table, copy)?;
+        }
         // The ranges tile the key space: each starts where the one before it ends, the first at the lowest bound
         // and the last up to the highest.
         let mut previous = Bound::default();
@@ -225,6 +231,24 @@ impl State {
 }
 
 impl State {
+    fn check_copy(&self, table: &TableRecord, copy: &CopyOf) -> Result<(), String> {
+        let source = self.table(copy.source).filter(|source| source.is_visible());
+        let Some(source) = source else {
+            return Err(format!("table {}, of which it is a copy, is gone", copy.source));
+        };
+        let is_related = |table: &TableRecord| {
+            table.former.is_some() || self.tables.values().any(|next| next.former == Some(table.id))
+        };
+        let is_plain = source.copy.is_none() && !is_related(source) && !is_related(table);
+        if !is_plain || source.database != table.database {
+            return Err(format!("it cannot be a copy of table {}", source.id));
+        }
+        if !copy_key_fits(&source.schema, &table.schema.key) {
+            return Err(format!("it has other key columns than table {}", source.id));
+        }
+        Ok(())
+    }
+
     fn check_former(&self, table: &TableRecord, former: TableId) -> Result<(), String> {
         let record = self.table(former).filter(|former| former.is_visible());
         let Some(record) = record else { return Err(format!("its former table {former} is gone")) };

@@ -14,15 +14,16 @@ use crate::catalog::{NodeRecord, PartitionRecord, TableRecord};
 /// Time for which the parts of a split by hand are not merged automatically: as long as after a split by load.
 const PINNED_MS: u64 = 60 * 60 * 1_000;
 
-/// Partitioning options and shape of a table.
-pub(crate) fn table(record: &TableRecord) -> TableFacts {
+/// Partitioning options and shape of a table. `merges`: false if its partitions must stay apart.
+pub(crate) fn table(record: &TableRecord, merges: bool) -> TableFacts {
     let options = &record.schema.options;
     let partitioning = &options.partitioning;
     TableFacts {
         by_load: partitioning.by_load,
         by_size: partitioning.by_size,
         partition_bytes: u64::from(partitioning.partition_size_mb) << 20,
-        partitions_min: partitioning.min_partitions as usize,
+        // However many there are, they are too few for a merge.
+        partitions_min: if merges { partitioning.min_partitions as usize } else { usize::MAX },
         partitions_max: match partitioning.max_partitions {
             0 => usize::MAX,
             max => max as usize,

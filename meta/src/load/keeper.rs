@@ -82,6 +82,8 @@ struct Learnt {
     born_ms: u64,
     /// Times before which partitions must not be merged.
     pins: BTreeMap<PartitionId, u64>,
+    /// Tables that have materialized copies.
+    sources: BTreeSet<TableId>,
 }
 
 /// State of a partition besides its rates.
@@ -211,7 +213,9 @@ impl Keeper {
         }
         // The age of a partition that existed before this process began to decide is unknown. It counts as just born:
         // the earlier scheduler's rules against merging it are forgotten, and so is the load that it had.
-        let learnt = Learnt { born_ms: now_ms, pins: facts::pins(events, now_ms) };
+        let copies = state.tables().filter(|table| table.is_named());
+        let sources = copies.filter_map(|table| Some(table.copy.as_ref()?.source)).collect();
+        let learnt = Learnt { born_ms: now_ms, pins: facts::pins(events, now_ms), sources };
         self.version = state.version();
         let visible: Vec<_> = state.tables().filter(|table| table.is_visible()).collect();
         let visible_ids: BTreeSet<TableId> = visible.iter().map(|table| table.id).collect();
@@ -243,7 +247,8 @@ impl Keeper {
         }
         let Some(Keyed { codec, .. }) = self.tables.get(&table.id) else { return };
         let id = facts::table_id(table.id);
-        let facts = facts::table(table);
+        let merges = table.copy.is_none() && !learnt.sources.contains(&table.id);
+        let facts = facts::table(table, merges);
         self.scheduler.set_table(id, facts.clone());
         let records = table.partitions.iter().filter_map(|id| state.partition(*id));
         let mut partitions = Vec::with_capacity(table.partitions.len());

@@ -62,7 +62,7 @@ fn create_within(
     tables_max: Option<u32>,
 ) -> Result<Reply, Error> {
     let ddl = create(NewTable { database: database.to_owned(), ..new_table(name) });
-    let places = vec![vec![NodeId(1)]; new_partitions(&ddl)];
+    let places = vec![vec![NodeId(1)]; new_partitions(&world.state, &ddl)];
     let reply = world.command(&Command::Change { ddl, places, id: None, tables_max });
     world.settle();
     reply
@@ -149,8 +149,12 @@ fn a_dropped_table_goes_at_once_and_its_ids_never_come_back() {
     assert_eq!(world.state.partitions().count(), 3);
     world.done(drop_table("t")).unwrap();
     assert_eq!(world.change(drop_table("t")), Err(not_found("table", "t")));
-    let if_exists =
-        Ddl::DropTable { database: "public".to_owned(), name: "t".to_owned(), if_exists: true };
+    let if_exists = Ddl::DropTable {
+        database: "public".to_owned(),
+        name: "t".to_owned(),
+        if_exists: true,
+        cascade: false,
+    };
     assert_eq!(world.change(if_exists), Ok(Reply::Unchanged));
 }
 

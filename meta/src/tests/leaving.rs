@@ -260,9 +260,7 @@ async fn a_node_is_not_drained_when_the_others_could_not_hold_what_it_has() {
     let drain = |node| AdminOrder::Drain { node: NodeId(node), on: true };
     let why = invalid(meta.administer(drain(2)).await);
     assert!(why.contains("keeps 3 replicas") && why.contains("only 2 other nodes"), "{why}");
-    let drop =
-        Ddl::DropTable { database: "public".to_owned(), name: "t".to_owned(), if_exists: false };
-    meta.change(drop).await.unwrap();
+    meta.change(drop_table("t")).await.unwrap();
     // With nothing on them, all but the last one may go.
     meta.administer(drain(1)).await.unwrap();
     meta.administer(drain(2)).await.unwrap();

@@ -9,6 +9,7 @@ use partita_proto::history::Reason;
 use partita_proto::id::{Epoch, PartitionId, ReplicaId};
 use partita_proto::index::{self, Blooms, Fulltext, IndexOptions};
 use partita_proto::label::Labels;
+use partita_proto::materialized::{CopyChange, CopyState};
 use partita_proto::member::Registration;
 use partita_proto::range::TypedRange;
 use partita_proto::service::RequestId;
@@ -59,6 +60,10 @@ enum Event {
     Advance(Index, Progress),
     /// A late answer of a group that was split or merged.
     StaleAdvance(Index, u64, Progress),
+    /// A copy of one of the tables, under a name.
+    Copy(Index, String),
+    /// A report about one of the copies: a kind of change, and a filler or a beat.
+    Report(Index, u8, u64),
 }
 
 fn progress() -> impl Strategy<Value = Progress> {
@@ -110,7 +115,8 @@ fn table() -> impl Strategy<Value = NewTable> {
             let mut schema = readings();
             schema.options.ttl = ttl;
             schema.options.append_mode = append_mode;
-            NewTable { database, name, schema, placement, cuts, owner: BOOTSTRAP_ROLE }
+            let (owner, copy_of) = (BOOTSTRAP_ROLE, None);
+            NewTable { database, name, schema, placement, cuts, owner, copy_of }
         },
     )
 }
@@ -170,8 +176,11 @@ fn ddl() -> impl Strategy<Value = Ddl> {
             .prop_map(|(name, if_exists)| Ddl::DropDatabase { name, if_exists }),
         5 => (table(), any::<bool>())
             .prop_map(|(table, if_not_exists)| Ddl::CreateTable { table: Box::new(table), if_not_exists }),
-        2 => (database(), name(), any::<bool>())
-            .prop_map(|(database, name, if_exists)| Ddl::DropTable { database, name, if_exists }),
+        2 => (database(), name(), any::<bool>(), any::<bool>()).prop_map(
+            |(database, name, if_exists, cascade)| {
+                Ddl::DropTable { database, name, if_exists, cascade }
+            }
+        ),
         1 => (database(), name()).prop_map(|(database, name)| Ddl::TruncateTable { database, name }),
         8 => (database(), name(), table_change())
             .prop_map(|(database, name, change)| Ddl::AlterTable { database, name, change }),
@@ -214,6 +223,9 @@ fn event() -> impl Strategy<Value = Event> {
         16 => (any::<Index>(), progress()).prop_map(|(at, how)| Event::Advance(at, how)),
         1 => (any::<Index>(), 0_u64..50, progress())
             .prop_map(|(at, step, how)| Event::StaleAdvance(at, step, how)),
+        4 => (any::<Index>(), name()).prop_map(|(source, name)| Event::Copy(source, name)),
+        8 => (any::<Index>(), 0..5_u8, 0..3_u64)
+            .prop_map(|(copy, kind, number)| Event::Report(copy, kind, number)),
     ]
 }
 
@@ -235,6 +247,8 @@ struct History {
     epochs: BTreeMap<PartitionId, Epoch>,
     /// Range of each partition at each epoch; an owner of other keys must have another epoch.
     ranges: BTreeMap<(PartitionId, Epoch), TypedRange>,
+    /// Copies that were lost.
+    lost: BTreeSet<TableId>,
     catalog: u64,
 }
 
@@ -253,6 +267,12 @@ impl History {
             for id in &table.partitions {
                 assert_eq!(*self.partitions.entry(id.0).or_insert(table.id), table.id);
             }
+            let state = table.copy.as_ref().map(|copy| copy.state);
+            if state == Some(CopyState::Lost) {
+                self.lost.insert(table.id);
+            }
+            let came_back = self.lost.contains(&table.id) && state != Some(CopyState::Lost);
+            assert!(!came_back, "copy {} came back", table.id);
         }
         for partition in world.state.partitions() {
             let born = partition.splitting().map(|split| (split.child, split.replicas.clone()));
@@ -301,7 +321,8 @@ fn command(world: &World, event: &Event) -> Option<Command> {
     let pick = |index: &Index| (!pending.is_empty()).then(|| *index.get(&pending));
     match event {
         Event::Change(ddl, id, replicas) => {
-            let places = vec![(1..=*replicas).map(NodeId).collect(); new_partitions(ddl)];
+            let partitions = new_partitions(&world.state, ddl);
+            let places = vec![(1..=*replicas).map(NodeId).collect(); partitions];
             let id = id.map(|sequence| RequestId { client: 1, sequence });
             Some(Command::Change { ddl: ddl.clone(), places, id, tables_max: None })
         }
@@ -340,6 +361,43 @@ fn command(world: &World, event: &Event) -> Option<Command> {
         Event::Split(..) | Event::Merge(..) | Event::Advance(..) | Event::StaleAdvance(..) => {
             reshape_command(world, event)
         }
+        Event::Copy(..) | Event::Report(..) => copy_command(world, event),
+    }
+}
+
+fn copy_command(world: &World, event: &Event) -> Option<Command> {
+    let change = |ddl: Ddl| {
+        let places = vec![vec![NodeId(1)]; new_partitions(&world.state, &ddl)];
+        Command::Change { ddl, places, id: None, tables_max: None }
+    };
+    match event {
+        Event::Copy(index, name) => {
+            let tables: Vec<_> = world.state.tables().collect();
+            let source = (!tables.is_empty()).then(|| *index.get(&tables))?;
+            let database = world.state.database(source.database)?.name.clone();
+            let mut schema = TableSchema::clone(&source.schema);
+            schema.key.reverse();
+            let (cuts, copy_of) = (vec![], Some(source.id));
+            Some(change(create(NewTable { database, schema, cuts, copy_of, ..new_table(name) })))
+        }
+        Event::Report(index, kind, number) => {
+            let copies = world.state.tables().filter(|table| table.copy.is_some());
+            let copies: Vec<_> = copies.collect();
+            let record = (!copies.is_empty()).then(|| *index.get(&copies))?;
+            let (copy, filler) = (record.id, *number);
+            let of = record.copy.as_ref()?;
+            Some(change(Ddl::Copy(match kind {
+                0 => CopyChange::Take { copy, filler },
+                1 => CopyChange::Beat { copy, filler: of.filler, beat: *number },
+                2 => {
+                    let partitions = world.state.table(of.source)?.partitions.clone();
+                    CopyChange::Finish { copy, filler: of.filler, partitions }
+                }
+                3 => CopyChange::Lose { copy, reason: "a reason".to_owned() },
+                _ => CopyChange::Replace { copy, beat: Some(of.beat) },
+            })))
+        }
+        _ => None,
     }
 }
 

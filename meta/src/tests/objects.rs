@@ -15,7 +15,12 @@ fn drop_database(name: &str, if_exists: bool) -> Ddl {
 }
 
 fn drop_if_exists(name: &str) -> Ddl {
-    Ddl::DropTable { database: "public".to_owned(), name: name.to_owned(), if_exists: true }
+    Ddl::DropTable {
+        database: "public".to_owned(),
+        name: name.to_owned(),
+        if_exists: true,
+        cascade: false,
+    }
 }
 
 /// All changes of a table by name.

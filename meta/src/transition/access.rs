@@ -14,7 +14,8 @@ use partita_proto::error::Error;
 use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, OrgId, RoleId, TableId, TokenId};
 use partita_proto::schema::validate_name;
 
-use super::draft::{Draft, Outcome, Reply, absent_role};
+use super::copy::is_copy;
+use super::draft::{Draft, Outcome, Reply, absent_role, refusal};
 use super::table::shown_name;
 use crate::catalog::{DatabaseRecord, Edit, State, TableRecord};
 
@@ -343,6 +344,13 @@ impl<'a> Revision<'a> {
         if let Grantee::Role(grantee) = entry.grantee {
             role(&self.access, grantee)?;
         }
+        // Whoever may read a table may read its copies.
+        if let Target::Table(id) = target {
+            let record = table(self.draft.state, id)?;
+            if record.copy.is_some() {
+                return Err(is_copy(record));
+            }
+        }
         let (mut grant, owner) = self.grants_on(target)?;
         grant.grant(owner, entry)?;
         check_limit(grant.entries().len(), ENTRIES_MAX + 1, "grants on an object")?;
@@ -560,10 +568,6 @@ fn check_limit(count: usize, limit: usize, kind: &str) -> Result<(), Error> {
     }
     let message = format!("the limit of the number of {kind} is reached");
     Err(Error::LimitReached { message, hint: format!("Drop {kind} that are not needed.") })
-}
-
-fn refusal(sqlstate: &str, message: String) -> Error {
-    Error::Query { sqlstate: sqlstate.to_owned(), message, hint: None }
 }
 
 /// The first of several names, and the number of others.

@@ -182,6 +182,11 @@ pub(super) fn check_owner(state: &State, owner: RoleId) -> Result<(), Error> {
     if state.may_own(owner) { Ok(()) } else { Err(absent_role(owner)) }
 }
 
+/// A refusal with an SQLSTATE of its own.
+pub(super) fn refusal(sqlstate: &str, message: String) -> Error {
+    Error::Query { sqlstate: sqlstate.to_owned(), message, hint: None }
+}
+
 pub(super) fn absent_role(id: RoleId) -> Error {
     Error::NotFound { kind: "role", name: id.to_string() }
 }

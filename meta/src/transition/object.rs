@@ -23,7 +23,11 @@ use crate::catalog::State;
 pub(super) fn check_object(state: &State, checked: &CheckedDdl) -> Result<(), Error> {
     match checked.ddl.body() {
         // Objects that do not exist yet, or are named by their ids.
-        Ddl::CreateDatabase { .. } | Ddl::Access(_) | Ddl::Task(_) | Ddl::Checked(_) => Ok(()),
+        Ddl::CreateDatabase { .. }
+        | Ddl::Access(_)
+        | Ddl::Task(_)
+        | Ddl::Copy(_)
+        | Ddl::Checked(_) => Ok(()),
         Ddl::AlterDatabase { name, .. }
         | Ddl::MakeExplicit { name }
         | Ddl::DropDatabase { name, .. } => check_database(state, name, checked.object),

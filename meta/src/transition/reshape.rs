@@ -13,6 +13,7 @@ use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::partitioning::Partitioning;
 use partita_proto::range::{Bound, TypedRange};
 
+use super::copy::check_merge;
 use super::draft::{Draft, Outcome, Progress, Reply};
 use super::node::{in_use, wanted_replicas};
 use super::repartition::being_fenced;
@@ -81,6 +82,7 @@ pub(super) fn start_merge(
     }
     let Some(table) = state.table(stays.table) else { return Err(gone(owner)) };
     check_neighbours(table, owner, right)?;
+    check_merge(state, table)?;
     if let Some(waits) = waits(state, table, &[stays, goes])? {
         return Ok(waits);
     }

@@ -11,10 +11,11 @@ use partita_proto::range::TypedRange;
 use partita_proto::schema::{TableSchema, validate_name};
 use partita_proto::service::{NewTable, TableChange};
 
+use super::copy::{CheckedNew, check_alter, check_copy, has_copies, is_copy};
 use super::database::database;
 use super::draft::{Draft, Outcome, Reply, check_owner, next_version};
 use super::repartition::{check_change, fencing, former, in_succession, repartition};
-use crate::alter::altered;
+use crate::alter::{Altered, altered};
 use crate::catalog::{DatabaseRecord, Edit, PartitionRecord, Phase, State, TableRecord, Work};
 use crate::create::{CheckedTable, check_table};
 use crate::publish::partition_map;
@@ -77,7 +78,16 @@ pub(super) fn create_table(
             new.name
         )));
     }
-    let CheckedTable { schema, ranges } = check_table(new)?;
+    if let Some(busy) = new.copy_of.and_then(|source| in_change_or_succession(state, source)) {
+        return Ok(busy);
+    }
+    let CheckedNew { schema, dropped_names, ranges, copy } = match new.copy_of {
+        Some(source) => check_copy(state, database, new, source)?,
+        None => {
+            let CheckedTable { schema, ranges } = check_table(new)?;
+            CheckedNew { schema, dropped_names: BTreeSet::new(), ranges, copy: None }
+        }
+    };
     check_room(state)?;
     check_count(state, database, tables_max)?;
     check_owner(state, new.owner)?;
@@ -94,12 +104,13 @@ pub(super) fn create_table(
         step: draft.step(),
         schema: Arc::new(schema),
         placement: new.placement.clone(),
-        dropped_names: BTreeSet::new(),
+        dropped_names,
         ordered_ttl,
         partitions,
         former: None,
         succeeded_by: None,
         owner: new.owner,
+        copy: copy.map(Arc::new),
     };
     draft.enter(table, Phase::Creating);
     Ok(draft.done())
@@ -148,6 +159,7 @@ pub(super) fn drop_table(
     database: &str,
     name: &str,
     if_exists: bool,
+    cascade: bool,
 ) -> Result<Outcome, Error> {
     let table = match table(state, database, name) {
         Ok(table) => table,
@@ -166,6 +178,10 @@ pub(super) fn drop_table(
     if let Some(busy) = in_succession(state, table).filter(|_| next.is_none()) {
         return Ok(busy);
     }
+    let copies: Vec<_> = state.copies_of(table.id).collect();
+    if !copies.is_empty() && !cascade {
+        return Err(has_copies(table));
+    }
     let mut draft = Draft::new(state);
     draft.forget_former(table.id);
     draft.enter(TableRecord { former: None, ..TableRecord::clone(table) }, Phase::Dropping);
@@ -175,17 +191,41 @@ pub(super) fn drop_table(
     if let Some(next) = next {
         draft.enter(TableRecord { former: None, ..TableRecord::clone(next) }, Phase::Dropping);
     }
+    for copy in copies {
+        draft.enter(TableRecord::clone(copy), Phase::Dropping);
+    }
     Ok(draft.done())
 }
 
-pub(super) fn truncate_table(state: &State, database: &str, name: &str) -> Result<Outcome, Error> {
+pub(super) fn truncate_table(
+    state: &State,
+    database: &str,
+    name: &str,
+    places: &[Vec<NodeId>],
+) -> Result<Outcome, Error> {
     let table = table(state, database, name)?;
+    if table.copy.is_some() {
+        return Err(is_copy(table));
+    }
     let former = former(state, table);
-    let busy = in_change(state, table).or_else(|| in_change(state, former?));
-    if let Some(busy) = busy.or_else(|| in_succession(state, table)) {
-        return Ok(busy);
+    let waits = in_change(state, table).or_else(|| in_change(state, former?));
+    if let Some(waits) = waits.or_else(|| in_succession(state, table)) {
+        return Ok(waits);
+    }
+    let copies: Vec<_> = state.copies_of(table.id).collect();
+    if let Some(creating) = copies.iter().find(|copy| copy.phase == Phase::Creating) {
+        return Ok(busy(creating));
     }
     let mut draft = Draft::new(state);
+    // A copy without the truncation would keep rows that its source has lost.
+    let mut places = places;
+    for record in copies {
+        if let Some(copy) = &record.copy {
+            draft.renew_copy(record, copy, None, &mut places)?;
+        }
+    }
+    // Nobody waits for the new copies: they are to be filled in any case.
+    draft.steps.clear();
     for table in std::iter::once(table).chain(former) {
         draft.enter(TableRecord::clone(table), Phase::Altering(Work::Truncate));
     }
@@ -206,6 +246,7 @@ pub(super) fn alter_table(
     if let Some(busy) = in_succession(state, table) {
         return Ok(busy);
     }
+    check_alter(state, table, change)?;
     if let TableChange::Repartition { placement, cuts } = change {
         return repartition(state, table, placement, cuts, places);
     }
@@ -216,13 +257,21 @@ pub(super) fn alter_table(
     if let Some(busy) = in_change(state, table) {
         return Ok(busy);
     }
-    let Some(altered) = altered(table, change)? else {
+    let Some(changed) = altered(table, change)? else {
         return Ok(Outcome::without_edits(Reply::Unchanged));
     };
-    // A schema that cannot be published must not get into the log.
-    let partitions = rekeyed_partitions(state, table, &altered.schema);
-    partition_map(&altered.schema, &table.placement, partitions)?;
+    check_published(state, table, &changed.schema)?;
     let mut draft = Draft::new(state);
+    // Copies have the columns, options and indexes of their source.
+    for copy in state.copies_of(table.id) {
+        if let Some(busy) = in_change(state, copy) {
+            return Ok(busy);
+        }
+        if let Some(altered) = altered(copy, change)? {
+            check_published(state, copy, &altered.schema)?;
+            draft.tell_altered(copy, altered);
+        }
+    }
     // Options and indexes of a table hold for the rows of its former table too.
     if let Some(former) = former(state, table)
         && let Some(schema) = schema_of_former(former, change)
@@ -232,9 +281,22 @@ pub(super) fn alter_table(
         }
         draft.tell(TableRecord::clone(former), schema);
     }
-    let dropped_names = altered.dropped_names;
-    draft.tell(TableRecord { dropped_names, ..TableRecord::clone(table) }, altered.schema);
+    draft.tell_altered(table, changed);
     Ok(draft.done())
+}
+
+/// Checks that a schema can be published: one that cannot must not get into the log.
+fn check_published(state: &State, table: &TableRecord, schema: &TableSchema) -> Result<(), Error> {
+    let partitions = rekeyed_partitions(state, table, schema);
+    partition_map(schema, &table.placement, partitions).map(drop)
+}
+
+impl Draft<'_> {
+    /// Begins to send an altered schema to a table's partitions.
+    fn tell_altered(&mut self, table: &TableRecord, altered: Altered) {
+        let Altered { schema, dropped_names } = altered;
+        self.tell(TableRecord { dropped_names, ..table.clone() }, schema);
+    }
 }
 
 /// Schema of a former table after a change of its successor; `None` if it stays the same.
@@ -298,6 +360,12 @@ fn rekeyed(range: &TypedRange, old: &[ColumnId], new: &[ColumnId]) -> TypedRange
 pub(super) fn in_change(state: &State, table: &TableRecord) -> Option<Outcome> {
     let step = if table.is_pending() { Some(table.step) } else { state.reshaping_of(table.id) };
     step.map(|step| Outcome::without_edits(Reply::Busy { table: table.id, step }))
+}
+
+/// The "busy" answer while another change of a table of which a copy is to be made is under way.
+fn in_change_or_succession(state: &State, source: TableId) -> Option<Outcome> {
+    let source = state.table(source).filter(|source| source.is_named())?;
+    in_change(state, source).or_else(|| in_succession(state, source))
 }
 
 fn busy(table: &TableRecord) -> Outcome {

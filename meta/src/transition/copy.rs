@@ -1,0 +1,339 @@
+//! Commands on materialized copies: from the request, through the states that frontends report, to the replacement.
+//!
+//! ```text
+//!   create ─▶ Filling ──finish──▶ InStep
+//!                │ lose              │ lose
+//!                └──────▶ Lost ◀─────┘ ──replace──▶ dropped; a new table has the name, Filling
+//! ```
+//!
+//! Invariants (see [`State::check`]):
+//! - a copy has the columns and the key columns of its source, and every change of these is told to both in one step;
+//! - a copy that is lost stays so for ever, and ids are never used again: a frontend with an older catalog cannot take
+//!   the table that replaces it for the one that was lost;
+//! - a copy is in step only if its filler proved it for every partition that its source has.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use partita_proto::error::Error;
+use partita_proto::id::{NodeId, PartitionId, TableId};
+use partita_proto::materialized::{COPIES_MAX, CopyChange, CopyOf, CopyState, copy_key_fits};
+use partita_proto::range::TypedRange;
+use partita_proto::schema::{Column, Semantic, TableOptions, TableSchema, validate_name};
+use partita_proto::service::{Ddl, NewTable, TableChange};
+
+use super::draft::{Draft, Outcome, Reply, refusal};
+use crate::catalog::{DatabaseRecord, Edit, Phase, State, TableRecord, Work};
+use crate::create::check_partitions;
+
+/// SQLSTATE of a statement on the wrong kind of object.
+const WRONG_OBJECT: &str = "42809";
+/// SQLSTATE of a definition that is not valid.
+const INVALID_DEFINITION: &str = "42P16";
+/// SQLSTATE of what is not supported.
+const UNSUPPORTED: &str = "0A000";
+/// Maximum bytes of the reason of a loss; longer ones are cut.
+const REASON_BYTES_MAX: usize = 512;
+
+/// A new table, or a copy of one, as it will be recorded.
+pub(super) struct CheckedNew {
+    pub(super) schema: TableSchema,
+    pub(super) dropped_names: BTreeSet<String>,
+    /// One range for each partition, in ascending order.
+    pub(super) ranges: Vec<TypedRange>,
+    pub(super) copy: Option<CopyOf>,
+}
+
+/// Checks a new copy of a table.
+///
+/// # Errors
+/// [`Error::NotFound`] without such a table, [`Error::StaleSchema`] when its columns are others by now, and errors that
+/// name what does not fit.
+pub(super) fn check_copy(
+    state: &State,
+    database: &DatabaseRecord,
+    new: &NewTable,
+    source: TableId,
+) -> Result<CheckedNew, Error> {
+    validate_name("table", &new.name)?;
+    let record = state.table(source);
+    let record = record.filter(|record| record.is_visible() && record.database == database.id);
+    let Some(record) = record else {
+        return Err(Error::NotFound { kind: "table", name: source.to_string() });
+    };
+    let name = &record.name;
+    if record.copy.is_some() {
+        return Err(Error::Unsupported("a copy of a materialized copy".to_owned()));
+    }
+    let follows = |table: &Arc<TableRecord>| table.is_named() && table.former == Some(source);
+    if record.former.is_some() || state.tables().any(follows) {
+        return Err(Error::Unsupported(format!(
+            "a copy of table \"{name}\", which was repartitioned,"
+        )));
+    }
+    if state.copies_of(source).count() >= COPIES_MAX {
+        return Err(Error::LimitReached {
+            message: format!(
+                "table \"{name}\" has {COPIES_MAX} materialized copies, which is the limit"
+            ),
+            hint: "Drop a materialized copy that is not needed.".to_owned(),
+        });
+    }
+    let key = &new.schema.key;
+    if !copy_key_fits(&record.schema, key) {
+        let columns = record.schema.key_columns().map(|column| column.name.as_str());
+        let columns = columns.collect::<Vec<_>>().join(", ");
+        let message =
+            format!("the key of a copy must have the key columns of table \"{name}\": {columns}");
+        return Err(refusal(INVALID_DEFINITION, message));
+    }
+    if *key == record.schema.key && new.placement == record.placement {
+        let message = format!("the key of the copy is that of table \"{name}\"");
+        return Err(refusal(INVALID_DEFINITION, message));
+    }
+    let schema = TableSchema { key: key.clone(), ..TableSchema::clone(&record.schema) };
+    if schema != new.schema {
+        return Err(Error::StaleSchema { table: source });
+    }
+    let ranges = check_partitions(&schema, &new.placement, &new.cuts)?;
+    let copy =
+        CopyOf { source, state: CopyState::Filling, filler: 0, beat: 0, reason: None, fills: 1 };
+    let dropped_names = record.dropped_names.clone();
+    Ok(CheckedNew { schema, dropped_names, ranges, copy: Some(copy) })
+}
+
+/// Decides a change about a copy. One that does not fit what is recorded changes nothing.
+///
+/// # Errors
+/// [`Error::Unavailable`] when the copy to replace has more partitions than nodes were chosen for.
+pub(super) fn change_copy(
+    state: &State,
+    change: &CopyChange,
+    places: &[Vec<NodeId>],
+) -> Result<Outcome, Error> {
+    let unchanged = Outcome::without_edits(Reply::Unchanged);
+    let record = state.table(change.copy()).filter(|record| record.is_named());
+    let Some((record, copy)) = record.and_then(|record| Some((record, record.copy.as_ref()?)))
+    else {
+        return Ok(unchanged);
+    };
+    let mut draft = Draft::new(state);
+    if is_replaced(record, copy, change) {
+        let reason = match copy.state {
+            CopyState::Lost => copy.reason.clone(),
+            CopyState::Filling | CopyState::InStep => Some("its filler has stopped".to_owned()),
+        };
+        let mut places = places;
+        draft.renew_copy(record, copy, reason, &mut places)?;
+        // Nobody waits for the new table: it is to be filled in any case.
+        draft.steps.clear();
+    } else {
+        let Some(next) = changed(state, record, copy, change) else { return Ok(unchanged) };
+        // The phase and its step stay: nodes hear nothing of the states of copies.
+        let next = TableRecord { copy: Some(Arc::new(next)), ..TableRecord::clone(record) };
+        draft.edits.push(Edit::Table(Arc::new(next)));
+    }
+    Ok(draft.done())
+}
+
+/// True if the change replaces the copy: a lost one, or one whose filler has given no sign of life.
+fn is_replaced(record: &TableRecord, copy: &CopyOf, change: &CopyChange) -> bool {
+    let CopyChange::Replace { beat, .. } = change else { return false };
+    let is_replaceable = match copy.state {
+        CopyState::Lost => true,
+        CopyState::Filling => copy.filler != 0 && *beat == Some(copy.beat),
+        CopyState::InStep => false,
+    };
+    record.is_visible() && is_replaceable
+}
+
+/// The record of a copy after a change of its state; `None` if the change does not fit.
+fn changed(
+    state: &State,
+    record: &TableRecord,
+    copy: &CopyOf,
+    change: &CopyChange,
+) -> Option<CopyOf> {
+    let is_filling = copy.state == CopyState::Filling && record.is_visible();
+    let is_filler = |filler: u64| is_filling && filler != 0 && copy.filler == filler;
+    let same = || copy.clone();
+    match change {
+        CopyChange::Take { filler, .. } => {
+            let is_free = is_filling && copy.filler == 0 && *filler != 0;
+            let is_ready = state.table(copy.source).is_some_and(|table| !table.is_pending());
+            (is_free && is_ready).then(|| CopyOf { filler: *filler, ..same() })
+        }
+        CopyChange::Beat { filler, beat, .. } => {
+            let is_newer = is_filler(*filler) && *beat > copy.beat;
+            is_newer.then(|| CopyOf { beat: *beat, ..same() })
+        }
+        CopyChange::Finish { filler, partitions, .. } => {
+            let is_full = is_filler(*filler) && are_all(state, copy.source, partitions);
+            is_full.then(|| CopyOf { state: CopyState::InStep, filler: 0, ..same() })
+        }
+        CopyChange::Lose { reason, .. } if copy.state != CopyState::Lost => {
+            let cut = &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)];
+            let reason = Some(cut.to_owned());
+            Some(CopyOf { state: CopyState::Lost, filler: 0, reason, ..same() })
+        }
+        CopyChange::Lose { .. } | CopyChange::Replace { .. } => None,
+    }
+}
+
+/// True if these include all partitions of a table that is ready, and none of it is being split.
+fn are_all(state: &State, source: TableId, partitions: &[PartitionId]) -> bool {
+    let Some(table) = state.table(source).filter(|table| table.phase == Phase::Ready) else {
+        return false;
+    };
+    let proven: BTreeSet<_> = partitions.iter().collect();
+    table.partitions.iter().all(|partition| proven.contains(partition))
+        && state.partitions_of(table).all(|partition| partition.reshaping.is_none())
+}
+
+impl Draft<'_> {
+    /// Puts a new, empty table in the place of a copy, with as many partitions. Takes the nodes of these from the
+    /// beginning of `places`.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when these are too few, because the copy was split meanwhile.
+    pub(super) fn renew_copy(
+        &mut self,
+        record: &TableRecord,
+        copy: &CopyOf,
+        reason: Option<String>,
+        places: &mut &[Vec<NodeId>],
+    ) -> Result<(), Error> {
+        let ranges = self.state.partitions_of(record).map(|partition| partition.range.clone());
+        let ranges: Vec<TypedRange> = ranges.collect();
+        let available = *places;
+        let Some((chosen, remaining)) = available.split_at_checked(ranges.len()) else {
+            return Err(Error::Unavailable(format!(
+                "the partitions of materialized copy \"{}\" changed meanwhile",
+                record.name
+            )));
+        };
+        *places = remaining;
+        let id = self.new_table();
+        let partitions = self.new_partitions(id, ranges, chosen)?;
+        // The schema that its source has, or is about to have.
+        let schema = match &record.phase {
+            Phase::Altering(Work::Schema(next)) => Arc::clone(next),
+            _ => Arc::clone(&record.schema),
+        };
+        let copy = CopyOf {
+            source: copy.source,
+            state: CopyState::Filling,
+            filler: 0,
+            beat: 0,
+            reason,
+            fills: copy.fills.saturating_add(1),
+        };
+        let renewed = TableRecord {
+            id,
+            partitions,
+            ordered_ttl: self.state.ttl(record.database, &schema),
+            schema,
+            copy: Some(Arc::new(copy)),
+            ..record.clone()
+        };
+        self.enter(record.clone(), Phase::Dropping);
+        self.enter(renewed, Phase::Creating);
+        Ok(())
+    }
+}
+
+/// Partitions that a change makes for copies that it replaces, and the options of these copies. None for other
+/// changes.
+pub(crate) fn renewed_partitions(state: &State, ddl: &Ddl) -> (usize, TableOptions) {
+    let replaced: Vec<_> = match ddl.body() {
+        Ddl::Copy(CopyChange::Replace { copy, .. }) => state.table(*copy).into_iter().collect(),
+        Ddl::TruncateTable { database, name } => {
+            let database = state.database_named(database);
+            let table = database.and_then(|database| state.table_named(database.id, name));
+            table.into_iter().flat_map(|table| state.copies_of(table.id)).collect()
+        }
+        _ => Vec::new(),
+    };
+    let options = replaced.first().map(|copy| copy.schema.options.clone());
+    let partitions = replaced.iter().map(|copy| copy.partitions.len()).sum();
+    (partitions, options.unwrap_or_default())
+}
+
+/// A copy that could not be made, although it had rows before: it is lost, and is to be replaced again. `None` for other
+/// tables, which are dropped then.
+pub(super) fn unmade(record: &TableRecord) -> Option<TableRecord> {
+    let copy = record.copy.as_ref().filter(|copy| copy.fills > 1)?;
+    let reason = Some("its partitions could not be created".to_owned());
+    let lost = CopyOf { state: CopyState::Lost, reason, ..CopyOf::clone(copy) };
+    Some(TableRecord { copy: Some(Arc::new(lost)), ..record.clone() })
+}
+
+/// Checks that a copy, or a table with copies, allows a change.
+pub(super) fn check_alter(
+    state: &State,
+    table: &TableRecord,
+    change: &TableChange,
+) -> Result<(), Error> {
+    if matches!(change, TableChange::Rename(_)) {
+        return Ok(());
+    }
+    if table.copy.is_some() {
+        return Err(is_copy(table));
+    }
+    let is_new_tag = |column: &Column| {
+        column.semantic == Semantic::Tag && table.schema.column(&column.name).is_none()
+    };
+    let action = match change {
+        TableChange::Repartition { .. } => "repartitioning",
+        TableChange::AddColumns { columns, .. } if columns.iter().any(is_new_tag) => {
+            "adding a key column to"
+        }
+        TableChange::SetOptions(options)
+            if options.append_mode != table.schema.options.append_mode =>
+        {
+            "changing 'append_mode' of"
+        }
+        _ => return Ok(()),
+    };
+    match state.copies_of(table.id).next() {
+        None => Ok(()),
+        Some(_) => Err(refusal(
+            UNSUPPORTED,
+            format!(
+                "{action} table \"{}\" is not supported while it has materialized copies",
+                table.name
+            ),
+        )),
+    }
+}
+
+/// Checks that partitions of a table may be merged: positions in the changes of two cannot be joined.
+pub(super) fn check_merge(state: &State, table: &TableRecord) -> Result<(), Error> {
+    let name = &table.name;
+    if table.copy.is_some() {
+        let what = format!("merging partitions of materialized copy \"{name}\"");
+        return Err(Error::Unsupported(what));
+    }
+    match state.copies_of(table.id).next() {
+        None => Ok(()),
+        Some(_) => Err(refusal(
+            UNSUPPORTED,
+            format!(
+                "merging partitions of table \"{name}\" is not supported while it has materialized copies"
+            ),
+        )),
+    }
+}
+
+/// Error for a change that a copy gets from its source only.
+pub(super) fn is_copy(table: &TableRecord) -> Error {
+    refusal(WRONG_OBJECT, format!("\"{}\" is a materialized copy", table.name))
+}
+
+/// Error for a table that is to be dropped without its copies.
+pub(super) fn has_copies(table: &TableRecord) -> Error {
+    Error::Dependents {
+        message: format!("cannot drop table \"{}\" because other objects depend on it", table.name),
+        hint: "Use DROP ... CASCADE to drop the dependent objects too.".to_owned(),
+    }
+}
