@@ -5,8 +5,10 @@ use partita_proto::history::Reason;
 use partita_proto::index::{Index, IndexKind, IndexOptions};
 use partita_proto::materialized::{CopyChange, CopyOf, CopyState};
 use partita_proto::route::hash_cuts;
+use partita_proto::service::MetaService;
 
 use super::model::hex;
+use super::trio::Trio;
 use super::*;
 use crate::record;
 
@@ -533,4 +535,52 @@ fn entries_and_records_of_copies_keep_their_form() {
     forms.extend(records.into_iter().map(|record| hex(&record.value.unwrap())));
     let forms = forms.join("\n") + "\n";
     assert_eq!(forms, include_str!("copies.golden"), "got:\n{forms}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_leader_confirms_what_is_recorded_and_no_other_member_does() {
+    let trio = Trio::start(3).await;
+    trio.change(create(new_table("t"))).await.unwrap();
+    let named = |state: &State, name: &str| {
+        let database = state.database_named("public").unwrap().id;
+        Arc::clone(state.table_named(database, name).unwrap())
+    };
+    let source = named(&trio.known().await, "t");
+    let mut schema = TableSchema::clone(&source.schema);
+    schema.key.reverse();
+    let new = NewTable { schema, cuts: vec![], copy_of: Some(source.id), ..new_table("c") };
+    assert!(trio.change(create(new)).await.unwrap());
+    let copy = named(&trio.known().await, "c");
+    let confirmed = async |ids: &[TableId]| {
+        trio.ask(async |meta| meta.confirm(ids.to_vec()).await).await.unwrap()
+    };
+    let asked = [copy.id, source.id, TableId(999)];
+    assert_eq!(confirmed(&asked).await, [Some(CopyState::Filling), None, None]);
+
+    let lose = CopyChange::Lose { copy: copy.id, reason: "a gap".to_owned() };
+    assert!(trio.change(Ddl::Copy(lose.clone())).await.unwrap());
+    assert!(!trio.change(Ddl::Copy(lose)).await.unwrap());
+    assert_eq!(confirmed(&[copy.id]).await, [Some(CopyState::Lost)]);
+    let replace = CopyChange::Replace { copy: copy.id, beat: None };
+    assert!(trio.change(Ddl::Copy(replace)).await.unwrap());
+    let renewed = named(&trio.known().await, "c");
+    assert_eq!(confirmed(&[copy.id, renewed.id]).await, [None, Some(CopyState::Filling)]);
+    // Its nodes are chosen as for a new table, as many as its source has.
+    trio.until("the copy is there again", || {
+        trio.holds(|state| state.table(renewed.id).is_some_and(|table| table.is_visible()))
+    })
+    .await;
+    let state = trio.known().await;
+    let replicas = state.partitions_of(&renewed).map(|partition| partition.replicas.len());
+    assert!(replicas.eq([3]));
+    assert!(trio.change(truncate("t")).await.unwrap());
+    assert_eq!(confirmed(&[renewed.id]).await, [None]);
+    assert!(named(&trio.known().await, "c").id > renewed.id);
+
+    let leader = trio.leader().await;
+    for follower in (0..3).filter(|at| *at != leader) {
+        let answer = trio.meta(follower).confirm(vec![copy.id]).await;
+        assert!(matches!(answer, Err(Error::NotLeader { .. })), "{answer:?}");
+    }
+    trio.end().await;
 }
