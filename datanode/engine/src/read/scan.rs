@@ -39,7 +39,7 @@ use crate::read::wanted::BySeries;
 use crate::read::{candidates, newest};
 use crate::rows::layout::{Layout, OP_COLUMN};
 use crate::rows::merge::{Merge, settle};
-use crate::state::partition::Partition;
+use crate::state::partition::{Partition, PartitionConfig};
 use crate::state::version::Version;
 
 /// Request of a scan.
@@ -75,6 +75,38 @@ pub struct Scanned {
     pub epoch: Epoch,
 }
 
+/// Rows of a partition at one moment, not read yet. Its files stay as long as this value lives.
+pub struct ScanSource {
+    partition: Arc<Partition>,
+    version: Arc<Version>,
+}
+
+impl ScanSource {
+    /// The partition's configuration at that moment.
+    pub fn config(&self) -> Arc<PartitionConfig> {
+        Arc::clone(&self.version.layout.config)
+    }
+
+    /// Index of the last applied entry.
+    pub fn applied(&self) -> u64 {
+        self.version.applied.index
+    }
+
+    /// As [`Partition::scan`], of the rows of that moment.
+    ///
+    /// # Errors
+    /// As [`Partition::scan`].
+    pub fn scan(&self, request: Scan) -> Result<Scanned> {
+        self.partition.scan_version(Arc::clone(&self.version), request)
+    }
+}
+
+impl std::fmt::Debug for ScanSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScanSource").field("applied", &self.applied()).finish_non_exhaustive()
+    }
+}
+
 impl std::fmt::Debug for Scanned {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Scanned")
@@ -92,7 +124,16 @@ impl Partition {
     /// [`crate::EngineError::InvalidInput`] when a domain does not fit its column. Errors while reading are reported by
     /// the streams.
     pub fn scan(&self, request: Scan) -> Result<Scanned> {
-        let version = self.version();
+        self.scan_version(self.version(), request)
+    }
+
+    /// Keeps the rows of this moment for a scan that begins later. The rows are those of all applied entries, as long as
+    /// the owner lets no entry be applied during the call.
+    pub fn pinned_scan(self: &Arc<Self>) -> ScanSource {
+        ScanSource { partition: Arc::clone(self), version: self.version() }
+    }
+
+    fn scan_version(&self, version: Arc<Version>, request: Scan) -> Result<Scanned> {
         let layout = &version.layout;
         let counters = Counters::new(&self.rows_scanned);
         let stats = Arc::clone(&counters.scan);

@@ -55,6 +55,30 @@ pub(crate) struct Kept {
     files: Vec<ArrivingFile>,
 }
 
+/// A received state that is durable and not in effect yet.
+pub struct Switch<'a> {
+    partition: &'a Partition,
+    next: Version,
+}
+
+impl Switch<'_> {
+    /// Lets the state take effect: scans that begin from now on read its rows.
+    ///
+    /// # Errors
+    /// As [`Arrival::install`].
+    pub fn take_effect(self) -> Result<()> {
+        let Self { partition, next } = self;
+        let _applying = partition.applying.lock();
+        partition.update(|current| Ok(current.installed(next)))
+    }
+}
+
+impl std::fmt::Debug for Switch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Switch").field("partition", &self.partition).finish_non_exhaustive()
+    }
+}
+
 #[derive(Debug)]
 struct ArrivingFile {
     /// Metadata of the file at the other replica.
@@ -161,7 +185,13 @@ impl Partition {
     }
 
     /// Replaces the local state with another replica's, whose files have all been received.
-    async fn install(&self, state: Recorded, durable: Durable, files: Vec<FileMeta>) -> Result<()> {
+    async fn install(
+        &self,
+        state: Recorded,
+        durable: Durable,
+        files: Vec<FileMeta>,
+        owner: impl FnOnce(Switch<'_>) -> Result<()> + Send,
+    ) -> Result<()> {
         // The state must not go back behind an applied entry.
         let mut manifest = self.manifest.lock().await;
         self.check_running()?;
@@ -190,10 +220,7 @@ impl Partition {
             origin: None,
         };
         self.record(&mut manifest, edit, &files).await?;
-        {
-            let _applying = self.applying.lock();
-            self.update(|current| Ok(current.installed(next)))?;
-        }
+        owner(Switch { partition: self, next })?;
         drop(manifest);
         self.retire(&old);
         drop(old);
@@ -263,7 +290,19 @@ impl Arrival {
     /// # Errors
     /// [`EngineError::InvalidInput`] when a file is incomplete, or the state is older than the applied entries;
     /// [`EngineError::DiskFull`]: nothing was changed. Anything else: stop the partition.
-    pub async fn install(mut self) -> Result<()> {
+    pub async fn install(self) -> Result<()> {
+        self.install_with(|switch| switch.take_effect()).await
+    }
+
+    /// As [`Arrival::install`], for an owner whose own state changes together with the rows: `owner` is called once the
+    /// state is durable, and lets it take effect ([`Switch::take_effect`]) under a lock of its own.
+    ///
+    /// # Errors
+    /// As [`Arrival::install`], and those of `owner`.
+    pub async fn install_with(
+        mut self,
+        owner: impl FnOnce(Switch<'_>) -> Result<()> + Send,
+    ) -> Result<()> {
         let missing =
             self.files.iter().filter(|file| !file.as_ref().is_some_and(ArrivingFile::is_whole));
         let missing = missing.count();
@@ -280,7 +319,7 @@ impl Arrival {
             partition = %partition.root, from = %self.from, files = files.len(), bytes, upto,
             "installing another replica's state"
         );
-        partition.install(self.offered.clone(), self.durable.clone(), files).await
+        partition.install(self.offered.clone(), self.durable.clone(), files, owner).await
     }
 }
 

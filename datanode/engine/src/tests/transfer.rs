@@ -468,3 +468,32 @@ async fn an_installation_during_a_flush_or_a_compaction_replaces_everything() {
         assert_eq!(to.partition.durable_mark(), Some((3, mark(3))));
     }
 }
+
+#[tokio::test]
+async fn rows_of_a_moment_are_read_later_and_a_state_takes_effect_with_that_of_its_owner() {
+    let leader = leader().await;
+    let mut to = Fixture::series(last_row()).await;
+    follower(&mut to).await;
+    let source = to.partition.pinned_scan();
+    assert_eq!(source.applied(), to.partition.applied());
+    let pinned = pin(&leader.partition).await;
+    let mut arrival = receive(&to.partition, LEADER, &pinned).await.unwrap();
+    assert!(send(&pinned, &mut arrival, 100, usize::MAX).await.unwrap());
+    let mut seen = None;
+    let installed = arrival.install_with(|switch| {
+        let rows = to.partition.stats().memtable_rows;
+        switch.take_effect()?;
+        seen = Some((rows, to.partition.stats().memtable_rows));
+        Ok(())
+    });
+    installed.await.unwrap();
+    assert_eq!(seen, Some((1, 0)));
+    assert_eq!(to.read(&NAMES).await, rows(0..35));
+    let mut found = Vec::new();
+    for stream in source.scan(to.scan(&NAMES, &[])).unwrap().streams {
+        let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+        found.extend(batches.iter().flat_map(rows_of));
+    }
+    found.sort();
+    assert_eq!(found, old_rows());
+}
