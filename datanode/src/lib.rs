@@ -3,6 +3,7 @@
 //! ```text
 //!   node (DataService) ── replica ─┬─ writer: joins waiting writes ── group (raft) ── log
 //!        │                         ├─ machine: applies the log ────── engine partition
+//!        │                         ├─ changes: rows and captured changes for copies, by captures and their tail (capture)
 //!        │                         ├─ transfer: its files to and from other replicas
 //!        │                         └─ reshape: a range is cut in two ── surroundings: log, files, neighbours
 //!        ├─ start: opens, makes and removes replicas; refuses those of an older copy (older)
@@ -12,6 +13,8 @@
 
 mod aside;
 mod audit;
+mod capture;
+mod changes;
 mod files;
 mod followed;
 pub mod generation;

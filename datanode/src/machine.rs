@@ -3,9 +3,10 @@
 //! Invariants:
 //! - commands take effect in log order, each once, however much is replayed at the start;
 //! - rows sent for another epoch have no effect: the partition's range may be another then;
-//! - the remembered requests and the memtable change together, under one lock, and are sealed together, so that a flush
-//!   never separates a row from the request that brought it;
+//! - the remembered requests, the captured changes and the memtable change together, under one lock, and are sealed
+//!   together, so that a flush never separates a row from the request that brought it;
 //! - another replica's state brings its remembered requests with it (`transfer.rs`);
+//! - the tail has what the engine was given, and nothing else: no write that was repeated or came for another epoch;
 //! - every failure is returned, and stops the group: no entry is skipped.
 
 use std::cmp::Ordering;
@@ -17,18 +18,21 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use partita_engine::{EngineError, Partition};
-use partita_proto::id::{Epoch, PartitionId};
+use partita_proto::error::Error;
+use partita_proto::id::{Epoch, PartitionId, TableId};
+use partita_proto::materialized::{Capture, CaptureOrder};
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::service::WriteKind;
-use partita_proto::wire::{Command, WriteCommand};
+use partita_proto::wire::{Command, WriteCommand, WritePart};
 use partita_raft::{Committed, Incoming, Machine, MachineError, Mark, Offer, Snapshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::capture::{TAIL_BYTES_MAX, Tail};
 use crate::load::Load;
 use crate::replica::FIRST_EPOCH;
-use crate::reply::Outcome;
-use crate::requests::{Known, Requests};
+use crate::reply::{Outcome, PartResult};
+use crate::requests::{Known, Requests, Shipping};
 use crate::rows::Rows;
 use crate::surroundings::Surroundings;
 use crate::transfer::{Arriving, Outgoing};
@@ -38,6 +42,8 @@ pub(crate) struct PartitionMachine {
     pub(crate) partition: Arc<Partition>,
     /// Held while an entry is applied and while the memtable is sealed.
     pub(crate) requests: Arc<Mutex<Requests>>,
+    /// The newest changes, while something is captured. Locked after `requests`, and changed only while both are.
+    pub(crate) tail: Arc<Mutex<Tail>>,
     pub(crate) near: Arc<Surroundings>,
     /// Ends all waiting for disk space when it is cancelled.
     pub(crate) stop: CancellationToken,
@@ -64,9 +70,13 @@ impl PartitionMachine {
             .map(|(_, mark)| Mark::from_bytes(&mark))
             .transpose()
             .map_err(|error| MachineError(error.to_string()))?;
+        // The log is applied from the durable mark on; changes before it are in files only.
+        let base = durable.as_ref().map_or(0, Mark::index);
+        let tail = Tail::new(base, requests.last_change(), TAIL_BYTES_MAX);
         Ok(Self {
             partition,
             requests: Arc::new(Mutex::new(requests)),
+            tail: Arc::new(Mutex::new(tail)),
             near,
             stop,
             last: Mutex::default(),
@@ -166,8 +176,10 @@ impl PartitionMachine {
                 }
                 requests.insert(id, index);
                 self.partition.apply_truncate(index, mark.to_bytes()).map_err(failed)?;
+                requests.truncate(&mut self.tail.lock(), index);
                 Ok(Outcome::At(vec![Some(index)]))
             }
+            Command::Copy(order) => self.apply_capture(requests, index, &mark, order),
             Command::Reshape(order) => {
                 Err(MachineError(format!("{order:?} was applied as a plain entry")))
             }
@@ -208,25 +220,20 @@ impl PartitionMachine {
         }
         let mut batches = Rows::decode(write.rows)?;
         let mut writes: Vec<(WriteKind, RecordBatch)> = Vec::new();
-        let mut indexes = Vec::with_capacity(write.parts.len());
+        let mut results = Vec::with_capacity(write.parts.len());
         // Consecutive parts of one kind are counted before they are cut out: a thousand single-row writes that share a
         // proposal reach the memtable as the one batch they were decoded as.
         let mut fresh: Option<(WriteKind, usize)> = None;
         let mut rows = 0;
         for part in write.parts {
             let count = part.rows as usize;
-            let status = requests.known(part.id, &part.earlier);
-            if status != Known::New {
-                indexes.push(match status {
-                    Known::Taken(first) => Some(first),
-                    Known::New | Known::Perhaps => None,
-                });
+            let (is_new, result) = accept(requests, &part, index);
+            results.push(result);
+            if !is_new {
                 writes.extend(batches.take_fresh(fresh.take())?);
                 batches.take(count)?;
                 continue;
             }
-            requests.insert(part.id, index);
-            indexes.push(Some(index));
             rows += u64::from(part.rows);
             fresh = match fresh {
                 Some((kind, rows_before)) if kind == part.kind => Some((kind, rows_before + count)),
@@ -238,13 +245,94 @@ impl PartitionMachine {
         }
         writes.extend(batches.take_fresh(fresh)?);
         batches.finish()?;
+        let is_applied = index <= self.partition.applied();
         let keys = self.partition.apply(index, mark.to_bytes(), &writes).map_err(failed)?;
+        if !is_applied {
+            requests.change(&mut self.tail.lock(), index, &writes);
+        }
         keys.iter().for_each(|keys| self.load.wrote(keys));
-        self.load.applied(rows, bytes, indexes.len() as u64);
+        self.load.applied(rows, bytes, results.len() as u64);
         self.rows_written.fetch_add(rows, Relaxed);
         self.bytes_written.fetch_add(bytes, Relaxed);
-        Ok(Outcome::At(indexes))
+        Ok(Outcome::of_parts(results))
     }
+
+    /// Applies an order about a capture. For a beginning the outcome has the index with which the capture began: 0 if
+    /// that was in the log of the partition's parent.
+    fn apply_capture(
+        &self,
+        requests: &mut Requests,
+        index: u64,
+        mark: &Mark,
+        order: CaptureOrder,
+    ) -> Result<Outcome, MachineError> {
+        let is_applied = index <= self.partition.applied();
+        self.pass(index, mark)?;
+        if requests.is_frozen() {
+            return Ok(Outcome::Stale { current: self.partition.config().epoch });
+        }
+        if !is_applied && !requests.capture(&mut self.tail.lock(), order, index) {
+            return Ok(Outcome::Absent);
+        }
+        let begin = requests.captures().get(order.copy).map(|capture| capture.begin);
+        Ok(Outcome::At(vec![match order.capture {
+            Capture::Begin => begin.filter(|begin| *begin > 0),
+            Capture::Sync | Capture::Shipped(_) | Capture::End => Some(index),
+        }]))
+    }
+
+    /// Notes that a copy has all changes up to an index.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] without a capture for the copy, [`Error::InvalidInput`] for an index that is not applied
+    /// here. Both may pass if this replica has not applied the whole log.
+    pub(crate) fn report(&self, copy: TableId, shipped: u64) -> Result<(), Error> {
+        let mut requests = self.requests.lock();
+        let applied = self.partition.applied();
+        if shipped > applied {
+            return Err(Error::InvalidInput(format!(
+                "a copy has no changes up to entry {shipped}: the last one is {applied}"
+            )));
+        }
+        match requests.report(&mut self.tail.lock(), copy, shipped) {
+            true => Ok(()),
+            false => Err(no_capture(copy)),
+        }
+    }
+
+    /// True if copies depend on the positions of a partition here, or it on those of their sources.
+    pub(crate) fn is_bound(&self, partition: PartitionId) -> bool {
+        if partition == self.partition.config().partition {
+            return self.requests.lock().is_bound();
+        }
+        let state = self.near.partition(partition).map(|neighbour| neighbour.state());
+        state.and_then(|state| remembered(&state).ok()).is_some_and(|requests| requests.is_bound())
+    }
+}
+
+/// Decides whether a part of an entry takes effect, and remembers it; with its result.
+fn accept(requests: &mut Requests, part: &WritePart, index: u64) -> (bool, PartResult) {
+    // Rows of a source count by their position, whoever sends them.
+    if let Some(ship) = &part.ship {
+        return match requests.ship(ship) {
+            Shipping::Take => (true, Ok(Some(index))),
+            Shipping::Taken => (false, Ok(Some(index))),
+            Shipping::Ahead(stored) => (false, Err(stored)),
+        };
+    }
+    match requests.known(part.id, &part.earlier) {
+        Known::New => {
+            requests.insert(part.id, index);
+            (true, Ok(Some(index)))
+        }
+        Known::Taken(first) => (false, Ok(Some(first))),
+        Known::Perhaps => (false, Ok(None)),
+    }
+}
+
+/// Error for a copy whose changes are not captured.
+pub(crate) fn no_capture(copy: TableId) -> Error {
+    Error::NotFound { kind: "capture", name: copy.to_string() }
 }
 
 #[async_trait]

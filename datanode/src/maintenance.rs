@@ -1,4 +1,4 @@
-//! Background work of the node: flush, compaction, expiry, and sweeping the trash.
+//! Background work of the node: flush, compaction, expiry, sweeping the trash, and putting reports of copies into logs.
 //!
 //! Pure functions decide what to do next, from the state that every replica reports ([`choose_flush`],
 //! [`choose_merge`]). The worker in this file only carries it out, one flush and one merge at a time: so background
@@ -27,6 +27,8 @@ const IDLE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(60);
 /// Interval at which the trash is swept; short, because on a nearly full disk the trash takes space that is needed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(2);
+/// Interval at which reports that copies have changes are put into the logs.
+const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 /// Time before failed work (mostly on a full disk) is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -194,6 +196,8 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
     expire.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
     sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut record = tokio::time::interval(RECORD_INTERVAL);
+    record.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let pressure = node.pressure();
     let mut looks = Looks::default();
     let mut deferred = Deferred::default();
@@ -201,6 +205,8 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
     // At most one: a merge, or expiry, which would wait for the merge.
     let mut merges: JoinSet<Option<Ended>> = JoinSet::new();
     let mut merging = None;
+    // At most one, and ended with this: what it does is done again later.
+    let mut records: JoinSet<()> = JoinSet::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -208,6 +214,7 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
             _ = look.tick() => {}
             _ = sweep.tick() => node.sweep_trash().await,
             _ = expire.tick() => expiry_due = true,
+            _ = record.tick() => record_reports(&node, &mut records),
         }
         for replica in node.replicas() {
             replica.stop_if_failed().await;
@@ -234,6 +241,20 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
         }
     }
     while merges.join_next().await.is_some() {}
+}
+
+/// Puts the reports of copies into the logs, in a task of its own, unless one still does.
+fn record_reports(node: &Datanode, records: &mut JoinSet<()>) {
+    while records.try_join_next().is_some() {}
+    let mut replicas = node.replicas();
+    replicas.retain(|replica| replica.has_reports());
+    if records.is_empty() && !replicas.is_empty() {
+        records.spawn(async move {
+            for replica in replicas {
+                replica.record_reports().await;
+            }
+        });
+    }
 }
 
 /// Drops files all of whose rows have expired.

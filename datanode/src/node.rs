@@ -20,7 +20,8 @@ use partita_proto::catalog_history::CatalogHistory;
 use partita_proto::clock::Clock;
 use partita_proto::error::Error;
 use partita_proto::health::Ailment;
-use partita_proto::id::{GroupId, NodeId, PartitionId, ReplicaId};
+use partita_proto::id::{Epoch, GroupId, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::materialized::{CaptureOrder, Changes, ChangesRequest};
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::TableSchema;
@@ -403,6 +404,23 @@ impl DataService for Datanode {
 
     async fn middle_key(&self, partition: PartitionId) -> Result<Option<Bound>, Error> {
         self.replica(partition)?.middle_key().await
+    }
+
+    async fn capture(
+        &self,
+        partition: PartitionId,
+        epoch: Epoch,
+        order: CaptureOrder,
+    ) -> Result<u64, Error> {
+        self.replica(partition)?.capture(epoch, order).await
+    }
+
+    async fn changes(&self, request: ChangesRequest) -> Result<Changes, Error> {
+        self.replica(request.partition)?.changes(&request).await
+    }
+
+    async fn fill(&self, copy: TableId, scan: ScanRequest) -> Result<(u64, ScanReply), Error> {
+        self.replica(scan.partition)?.fill(copy, &scan).await
     }
 
     async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use arrow::record_batch::RecordBatch;
 use futures::TryStreamExt;
 use parking_lot::Mutex;
-use partita_engine::{Partition, Scan};
+use partita_engine::{EngineError, Partition, Scan, Scanned};
 use partita_proto::beat::LoadBeat;
 use partita_proto::cardinality::SeriesSketch;
 use partita_proto::error::Error;
@@ -43,6 +43,7 @@ use crate::metered::Meter;
 use crate::obstacle::{FROZEN_MAX, frozen, obstacle};
 use crate::reconfigure;
 use crate::reply::Outcome;
+use crate::reshape::bound_to_copies;
 use crate::writer::{QUEUE_MAX, Waiting, Writer};
 
 /// Maximum time that a request waits for a group without a leader, as right after a start.
@@ -55,8 +56,8 @@ const LEADER_POLL: Duration = Duration::from_millis(2);
 /// One replica on this node.
 pub(crate) struct Replica {
     partition: Arc<Partition>,
-    machine: Arc<PartitionMachine>,
-    group: Arc<Group>,
+    pub(crate) machine: Arc<PartitionMachine>,
+    pub(crate) group: Arc<Group>,
     load: Arc<Load>,
     writes: mpsc::Sender<Waiting>,
     stop: CancellationToken,
@@ -88,6 +89,7 @@ impl Replica {
         let writer = Writer {
             partition: partition.config().partition,
             group: Arc::clone(&group),
+            requests: Arc::clone(&machine.requests),
             load: Arc::clone(&load),
             queue,
             lane: rows_per_s.map(Lane::new),
@@ -124,7 +126,7 @@ impl Replica {
         &self.partition
     }
 
-    fn check_epoch(&self, requested: Epoch, current: Epoch) -> Result<(), Error> {
+    pub(crate) fn check_epoch(&self, requested: Epoch, current: Epoch) -> Result<(), Error> {
         if current == requested {
             return Ok(());
         }
@@ -132,7 +134,7 @@ impl Replica {
     }
 
     /// Refuses requests while the partition is frozen for a merge.
-    fn check_free(&self) -> Result<(), Error> {
+    pub(crate) fn check_free(&self) -> Result<(), Error> {
         self.frozen_for().map_or(Ok(()), |time| Err(frozen(self.id(), time)))
     }
 
@@ -174,7 +176,7 @@ impl Replica {
 
     /// Refuses a write that the log would accept although the files have failed: its outcome could not be reported. The
     /// group stops in a moment ([`Replica::stop_if_failed`]), and another replica leads, if there is any.
-    fn check_files(&self) -> Result<(), Error> {
+    pub(crate) fn check_files(&self) -> Result<(), Error> {
         let Some(failure) = self.partition.failure() else { return Ok(()) };
         let message = format!("partition {} has stopped: {failure}", self.id());
         Err(match self.group.members().len() {
@@ -224,6 +226,7 @@ impl Replica {
             epoch: request.epoch,
             kind: request.kind,
             rows: request.rows,
+            ship: request.ship,
             since: Instant::now(),
             answer,
         };
@@ -264,19 +267,8 @@ impl Replica {
         if request.epoch < current {
             self.check_epoch(request.epoch, current)?;
         }
-        if let Some(damage) = self.damage.get() {
-            // Other replicas, if there are any, have the rows that this one has lost.
-            leadership::give_away(self).await;
-            if !self.leads() {
-                return Err(Error::Unavailable(format!(
-                    "replica {} of partition {} is damaged and transferred leadership: {damage}",
-                    self.number(),
-                    self.id()
-                )));
-            }
-        }
+        self.give_way_if_damaged().await?;
         self.read_barrier().await?;
-        self.scans.fetch_add(1, Ordering::Relaxed);
         let ranges = self.partition.key_ranges(&request.domains)?;
         let scanned = self
             .partition
@@ -289,21 +281,45 @@ impl Replica {
                 newest_only: request.newest_only,
                 probes: request.probes,
             })
-            .map_err(|error| {
-                retryable_elsewhere(
-                    self.record_damage(Error::from(error)),
-                    self.number(),
-                    self.has_others(),
-                )
-            })?;
+            .map_err(|error| self.scan_error(error))?;
         // The epoch of the pinned version counts, not the one before the wait: the range may have changed meanwhile.
         self.check_epoch(request.epoch, scanned.epoch)?;
         self.check_free()?;
         self.load.opened(&ranges, &self.partition.range(), started.elapsed());
+        Ok(self.reply(scanned))
+    }
+
+    /// Lets another replica lead, if there is one, when files here are known to be damaged: it has the rows that this
+    /// one has lost.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when another replica leads now.
+    pub(crate) async fn give_way_if_damaged(&self) -> Result<(), Error> {
+        let Some(damage) = self.damage.get() else { return Ok(()) };
+        leadership::give_away(self).await;
+        if self.leads() {
+            return Ok(());
+        }
+        Err(Error::Unavailable(format!(
+            "replica {} of partition {} is damaged and transferred leadership: {damage}",
+            self.number(),
+            self.id()
+        )))
+    }
+
+    /// Error of a scan that did not begin, recorded if it is damage.
+    pub(crate) fn scan_error(&self, error: EngineError) -> Error {
+        let error = self.record_damage(Error::from(error));
+        retryable_elsewhere(error, self.number(), self.has_others())
+    }
+
+    /// Reply to a scan, whose streams are counted and watched for damage.
+    pub(crate) fn reply(&self, scanned: Scanned) -> ScanReply {
+        self.scans.fetch_add(1, Ordering::Relaxed);
         let meter = Meter::new(Arc::clone(&self.load), Arc::clone(&scanned.stats));
         let watched = |stream| meter.watch(self.watched(stream));
         let streams = scanned.streams.into_iter().map(watched).collect();
-        Ok(ScanReply { streams, sorted: scanned.sorted, stats: scanned.stats })
+        ScanReply { streams, sorted: scanned.sorted, stats: scanned.stats }
     }
 
     /// Waits until every acknowledged write is applied here.
@@ -332,7 +348,7 @@ impl Replica {
         !self.other_voters().is_empty()
     }
 
-    async fn propose(&self, command: Command) -> Result<(), Error> {
+    pub(crate) async fn propose(&self, command: Command) -> Result<(), Error> {
         let epoch = self.partition.config().epoch;
         let applied = self.group.propose(command.encode()).await;
         let applied = applied.map_err(|error| group_error(&self.group, error))?;
@@ -357,6 +373,8 @@ impl Replica {
     /// Writes everything applied so far to files and lets the log purge it. Every replica flushes on its own, leader or
     /// not.
     pub(crate) async fn flush(&self) -> Result<(), Error> {
+        // After a restart, changes before the files' position are known no longer: the copies should need none of them.
+        self.record_reports().await;
         let mut unreported_flush = self.unreported_flush.lock().await;
         self.machine.seal();
         *unreported_flush |=
@@ -391,6 +409,7 @@ impl Replica {
         if self.leads() && voters.keys().any(|replica| new(&replica)) {
             self.forget_reshapes().await?;
         }
+        self.record_reports().await;
         reconfigure::reconfigure(self.id(), &self.group, voters).await
     }
 
@@ -418,6 +437,11 @@ impl Replica {
         self.check_epoch(order.epoch(), self.partition.config().epoch)?;
         if let Some(damage) = obstacle(&order, |partition| self.damage_of(partition)) {
             return Err(Error::Corrupted(damage));
+        }
+        if let Reshape::Absorb(absorb) = &order
+            && (self.machine.is_bound(self.id()) || self.machine.is_bound(absorb.right))
+        {
+            return Err(Error::InvalidInput(bound_to_copies(self.id(), absorb.right)));
         }
         if let Reshape::Split(split) = &order {
             if self.group.is_changing() || self.group.members().iter().any(|m| !m.voter) {
@@ -465,6 +489,7 @@ impl Replica {
     /// Hands leadership to the replica on another node.
     pub(crate) async fn transfer_leader(&self, node: NodeId) -> Result<(), Error> {
         let _one_at_a_time = self.changing.lock().await;
+        self.record_reports().await;
         reconfigure::transfer(self.id(), &self.group, node).await
     }
 

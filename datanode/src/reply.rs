@@ -5,7 +5,12 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use partita_proto::error::Error;
 use partita_proto::id::{Epoch, PartitionId};
+use partita_proto::materialized::Position;
 use partita_proto::reshape::Reshaped;
+
+/// Result of a part of an entry: the index at which it took effect, `None` as in [`Outcome::At`]; or, for rows of a
+/// source that were taken in part before, the position up to which they were.
+pub(crate) type PartResult = Result<Option<u64>, Position>;
 
 /// The result of one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,14 +24,29 @@ pub(crate) enum Outcome {
     Unfit(String),
     /// The partition's range has changed.
     Reshaped(Reshaped),
+    /// As [`Outcome::At`], with parts that were taken in part before and had no effect.
+    Ahead(Vec<PartResult>),
+    /// The entry needs a capture that does not exist, and had no effect.
+    Absent,
 }
 
 const AT: u8 = 1;
 const STALE: u8 = 2;
 const UNFIT: u8 = 3;
 const RESHAPED: u8 = 4;
+const AHEAD: u8 = 5;
+const ABSENT: u8 = 6;
 
 impl Outcome {
+    /// The outcome of an entry of parts.
+    pub(crate) fn of_parts(parts: Vec<PartResult>) -> Self {
+        let indexes: Result<Vec<_>, Position> = parts.iter().copied().collect();
+        match indexes {
+            Ok(indexes) => Self::At(indexes),
+            Err(_) => Self::Ahead(parts),
+        }
+    }
+
     pub(crate) fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::new();
         match self {
@@ -49,6 +69,21 @@ impl Outcome {
                 bytes.put_u64_le(reshaped.index);
                 bytes.put_u64_le(u64::try_from(reshaped.stall.as_nanos()).unwrap_or(u64::MAX));
             }
+            Self::Ahead(parts) => {
+                bytes.reserve(1 + parts.len() * 24);
+                bytes.put_u8(AHEAD);
+                for part in parts {
+                    // Nothing is ahead of the first position.
+                    let (index, position) = match part {
+                        Ok(index) => (index.unwrap_or_default(), Position::default()),
+                        Err(position) => (0, *position),
+                    };
+                    bytes.put_u64_le(index);
+                    bytes.put_u64_le(position.index);
+                    bytes.put_u64_le(position.part);
+                }
+            }
+            Self::Absent => bytes.put_u8(ABSENT),
         }
         bytes.freeze()
     }
@@ -74,6 +109,8 @@ impl Outcome {
                 }
                 _ => None,
             },
+            [AHEAD, rest @ ..] => numbers(rest).as_deref().and_then(parts).map(Self::Ahead),
+            [ABSENT] => Some(Self::Absent),
             _ => None,
         };
         outcome.ok_or_else(|| Error::Internal("the reply to an entry cannot be read".to_owned()))
@@ -84,11 +121,24 @@ impl Outcome {
         match self {
             Self::Stale { current } => Error::StaleRoute { partition, requested, current },
             Self::Unfit(why) => Error::InvalidInput(why),
-            outcome @ (Self::At(_) | Self::Reshaped(_)) => {
+            outcome @ (Self::At(_) | Self::Reshaped(_) | Self::Ahead(_) | Self::Absent) => {
                 Error::Internal(format!("unexpected outcome of an entry: {outcome:?}"))
             }
         }
     }
+}
+
+/// The results of parts, each of three numbers.
+fn parts(numbers: &[u64]) -> Option<Vec<PartResult>> {
+    let (parts, []) = numbers.as_chunks::<3>() else { return None };
+    let result = |[index, stored, part]: &[u64; 3]| {
+        let position = Position { index: *stored, part: *part };
+        match position == Position::default() {
+            true => Ok((*index != 0).then_some(*index)),
+            false => Err(position),
+        }
+    };
+    Some(parts.iter().map(result).collect())
 }
 
 #[cfg(test)]
@@ -103,10 +153,23 @@ mod tests {
             Outcome::Stale { current: Epoch(3) },
             Outcome::Unfit("no".to_owned()),
             Outcome::Reshaped(Reshaped { index: 4, stall: Duration::from_millis(3) }),
+            Outcome::of_parts(vec![Ok(Some(7)), Ok(None), Err(Position { index: 5, part: 2 })]),
+            Outcome::Absent,
         ] {
             assert_eq!(Outcome::decode(&outcome.encode()), Ok(outcome));
         }
-        for bytes in [&b""[..], &[AT, 1], &[STALE], &[RESHAPED, 0, 0, 0, 0, 0, 0, 0, 0], &[9]] {
+        assert_eq!(
+            Outcome::of_parts(vec![Ok(Some(7)), Ok(None)]),
+            Outcome::At(vec![Some(7), None])
+        );
+        for bytes in [
+            &b""[..],
+            &[AT, 1],
+            &[AHEAD, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[STALE],
+            &[RESHAPED, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[9],
+        ] {
             assert!(Outcome::decode(bytes).is_err(), "{bytes:?}");
         }
     }

@@ -1,5 +1,6 @@
 //! The requests that a partition has accepted recently, so that a repeated one takes effect once: writes, and the last
-//! order that changed its range; whether the partition is frozen; and the partitions that were split off from it.
+//! order that changed its range; whether the partition is frozen; the partitions that were split off from it; the
+//! captures of its changes for copies (`capture.rs`); and, if it is a partition of a copy, the rows that it took.
 //!
 //! Part of the replicated state: every replica sees the same requests in the same order. It is saved with each sealed
 //! memtable and read back at start.
@@ -12,20 +13,25 @@
 //! Invariants:
 //! - the newest [`REQUESTS_MAX`] write requests are remembered, and at most twice as many; the oldest are forgotten
 //!   first;
-//! - a request that takes effect was never accepted before, as long as no more than [`CLIENTS_MAX`] clients are active.
+//! - a request that takes effect was never accepted before, as long as no more than [`CLIENTS_MAX`] clients are active;
+//! - the rows of each source partition are taken in the order of their positions, each once.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::OnceLock;
 
+use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 use partita_engine::Origin;
-use partita_proto::id::{NodeId, ReplicaId};
+use partita_proto::id::{NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::materialized::{CaptureOrder, Position, Ship};
 use partita_proto::range::TypedRange;
 use partita_proto::reshape::{Freeze, Reshape, Split};
-use partita_proto::service::{PartitionSpec, RequestId};
+use partita_proto::service::{PartitionSpec, RequestId, WriteKind};
 use partita_proto::wire::Wire;
 use prost::Message;
+
+use crate::capture::{Captures, StoredCapture, Tail};
 
 /// Minimum number of requests that a partition remembers. A frontend gives up on a write after half a minute; at 2,000
 /// writes a second that is 60,000. About 3 MiB of memory when full.
@@ -49,6 +55,17 @@ pub enum Known {
     Perhaps,
 }
 
+/// Status of incoming rows of a source partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shipping {
+    /// The rows were never taken, and take effect now.
+    Take,
+    /// All of the rows were taken before.
+    Taken,
+    /// The rows up to this position were taken before, and those after it were not.
+    Ahead(Position),
+}
+
 /// The remembered requests of one partition.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
@@ -63,6 +80,11 @@ pub struct Requests {
     last: Option<(Reshape, u64)>,
     /// The newest partitions that were split off, oldest first.
     children: Vec<Child>,
+    captures: Captures,
+    /// Position up to which the rows of each source partition were taken.
+    ships: BTreeMap<PartitionId, Position>,
+    /// Index of the last entry that changed rows; 0 if none did since this is recorded.
+    last_change: u64,
 }
 
 /// A partition that was split off. Each replica of the parent makes the child's replica on its node by applying the
@@ -175,6 +197,23 @@ struct Stored {
     forgotten_sequences: Vec<u64>,
     #[prost(message, repeated, tag = "10")]
     children: Vec<StoredChild>,
+    #[prost(message, repeated, tag = "11")]
+    captures: Vec<StoredCapture>,
+    #[prost(message, repeated, tag = "12")]
+    ships: Vec<StoredShip>,
+    #[prost(uint64, tag = "13")]
+    last_change: u64,
+}
+
+/// The stored form of the position up to which the rows of a source partition were taken.
+#[derive(Clone, PartialEq, Message)]
+struct StoredShip {
+    #[prost(uint64, tag = "1")]
+    source: u64,
+    #[prost(uint64, tag = "2")]
+    index: u64,
+    #[prost(uint64, tag = "3")]
+    part: u64,
 }
 
 /// The stored form of a [`Child`].
@@ -252,8 +291,108 @@ impl Requests {
         later.filter_map(|child| Some((child.clone(), child.made_by(replica)?))).collect()
     }
 
+    /// Decides whether rows of a source partition take effect, and remembers that they did.
+    pub(crate) fn ship(&mut self, ship: &Ship) -> Shipping {
+        let stored = self.ships.entry(ship.source).or_default();
+        if *stored >= ship.to {
+            Shipping::Taken
+        } else if *stored <= ship.from {
+            *stored = ship.to;
+            Shipping::Take
+        } else {
+            Shipping::Ahead(*stored)
+        }
+    }
+
+    /// The captures of the partition's changes.
+    pub(crate) fn captures(&self) -> &Captures {
+        &self.captures
+    }
+
+    /// Index of the last entry that changed rows.
+    pub(crate) fn last_change(&self) -> u64 {
+        self.last_change
+    }
+
+    /// True if copies depend on the positions of the partition's changes, or the partition on those of a source: then
+    /// it cannot become one with a neighbour.
+    pub(crate) fn is_bound(&self) -> bool {
+        !self.captures.is_empty() || !self.ships.is_empty()
+    }
+
+    /// True if the rows of the partition, as they are now, are those that the copy needs besides the changes to come:
+    /// the capture began here, nothing of it is in the copy, and no rows have left the partition since.
+    pub(crate) fn may_fill(&self, copy: TableId) -> bool {
+        self.captures.get(copy).is_some_and(|capture| {
+            let is_new = capture.begin > 0 && !capture.sync && capture.shipped() == 0;
+            is_new && self.children.iter().all(|child| child.index < capture.begin)
+        })
+    }
+
+    /// Notes the rows of an entry that took effect.
+    pub(crate) fn change(
+        &mut self,
+        tail: &mut Tail,
+        index: u64,
+        writes: &[(WriteKind, RecordBatch)],
+    ) {
+        if writes.iter().all(|(_, rows)| rows.num_rows() == 0) {
+            return;
+        }
+        self.last_change = index;
+        if !self.captures.is_empty() {
+            tail.push(index, writes);
+        }
+    }
+
+    /// Notes that all rows were removed, with which all captures end, and what was taken counts no longer.
+    pub(crate) fn truncate(&mut self, tail: &mut Tail, index: u64) {
+        self.last_change = index;
+        self.captures = Captures::default();
+        self.ships.clear();
+        self.captures.trim(tail);
+    }
+
+    /// Applies an order about a capture from the log; false if it needs one that does not exist.
+    pub(crate) fn capture(&mut self, tail: &mut Tail, order: CaptureOrder, index: u64) -> bool {
+        if self.captures.is_empty() {
+            // Nothing was kept until now.
+            tail.reopen(index, self.last_change);
+        }
+        let applied = self.captures.apply(order, index);
+        self.captures.trim(tail);
+        applied
+    }
+
+    /// Notes that a copy has all changes up to an index, before the log has it; false without a capture for the copy.
+    pub(crate) fn report(&mut self, tail: &mut Tail, copy: TableId, shipped: u64) -> bool {
+        let reported = self.captures.report(copy, shipped);
+        self.captures.trim(tail);
+        reported
+    }
+
     fn stored_children(&self) -> Vec<StoredChild> {
         self.children.iter().map(Child::stored).collect()
+    }
+
+    fn stored_ships(&self) -> Vec<StoredShip> {
+        let stored = |(source, position): (&PartitionId, &Position)| StoredShip {
+            source: source.0,
+            index: position.index,
+            part: position.part,
+        };
+        self.ships.iter().map(stored).collect()
+    }
+
+    /// The stored form of everything besides the requests and the last order.
+    fn stored_rest(&self) -> Stored {
+        Stored {
+            children: self.stored_children(),
+            captures: self.captures.stored(),
+            ships: self.stored_ships(),
+            last_change: self.last_change,
+            ..Stored::default()
+        }
     }
 
     /// Remembers the write requests of another partition too. The order between the two partitions' requests is
@@ -297,20 +436,21 @@ impl Requests {
             Some((order, index)) => (Some(order.encode_wire()), *index),
             None => (None, 0),
         };
-        let (frozen, children) = (self.frozen, self.stored_children());
-        self.encode_onto(Stored { frozen, last, last_index, children, ..Stored::default() })
+        let frozen = self.frozen;
+        self.encode_onto(Stored { frozen, last, last_index, ..self.stored_rest() })
     }
 
     /// Encodes the requests as they will be once an order has taken effect at an index.
     pub fn encode_after(&self, order: &Reshape, index: u64) -> Bytes {
         let (frozen, last) = (freezes(order), Some(order.encode_wire()));
-        let (last_index, children) = (index, self.stored_children());
-        self.encode_onto(Stored { frozen, last, last_index, children, ..Stored::default() })
+        self.encode_onto(Stored { frozen, last, last_index: index, ..self.stored_rest() })
     }
 
-    /// Encodes the state for a partition that is split off: all write requests, and nothing else.
-    pub fn encode_for_child(&self) -> Bytes {
-        self.encode_onto(Stored::default())
+    /// Encodes the state for a partition that is split off from `parent` by the entry of this index: all write requests
+    /// and rows that were taken, and the captures, whose changes follow the parent's.
+    pub fn encode_for_child(&self, parent: PartitionId, index: u64) -> Bytes {
+        let captures = self.captures.of_child(parent, index).stored();
+        self.encode_onto(Stored { captures, ships: self.stored_ships(), ..Stored::default() })
     }
 
     /// Encodes the write requests, then `rest`: a decoder merges concatenated protobuf messages into one.
@@ -369,8 +509,19 @@ impl Requests {
         let last = last.map(|order| (order, stored.last_index));
         let children =
             stored.children.into_iter().map(Child::from_stored).collect::<Option<Vec<_>>>()?;
-        let frozen = stored.frozen;
-        let mut requests = Self { forgotten, frozen, last, children, ..Self::default() };
+        let ship = |ship: StoredShip| {
+            (PartitionId(ship.source), Position { index: ship.index, part: ship.part })
+        };
+        let mut requests = Self {
+            forgotten,
+            frozen: stored.frozen,
+            last,
+            children,
+            captures: Captures::from_stored(stored.captures),
+            ships: stored.ships.into_iter().map(ship).collect(),
+            last_change: stored.last_change,
+            ..Self::default()
+        };
         let (mut sequence, mut index) = (0i64, 0i64);
         for ((client, delta), step) in stored.client.iter().zip(&stored.sequence).zip(&stored.index)
         {
@@ -392,7 +543,8 @@ fn freezes(order: &Reshape) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use partita_proto::id::{Epoch, PartitionId};
+    use partita_proto::id::Epoch;
+    use partita_proto::materialized::Capture;
     use partita_proto::range::Bound;
 
     use super::*;
@@ -427,7 +579,7 @@ mod tests {
             "0a100807060504030201020000000000000012030001011a05d804d504102203140438420803000000000000004a014d2801320812060807100218013829"
         );
         assert_eq!(
-            hex(requests.encode_for_child()),
+            hex(requests.encode_for_child(PartitionId(7), 42)),
             "0a100807060504030201020000000000000012030001011a05d804d504102203140438420803000000000000004a014d"
         );
         assert_eq!(Requests::decode(&requests.encode()).unwrap().encode(), requests.encode());
@@ -482,7 +634,7 @@ mod tests {
         let again = Requests::decode(&requests.encode()).unwrap();
         assert_eq!(again.children, requests.children);
         assert_eq!(requests.encode_after(&order, 0), requests.encode());
-        let of_child = Requests::decode(&requests.encode_for_child()).unwrap();
+        let of_child = Requests::decode(&requests.encode_for_child(PartitionId(7), 42)).unwrap();
         assert_eq!(of_child.children, []);
         // A partition that absorbs its neighbour keeps its own: replicas of the neighbour miss nothing any more.
         let mut owner = Requests::default();
@@ -503,6 +655,83 @@ mod tests {
             "522c0a160a14080710021a0020082a04085110012a040852100210141a040a001200220408011047220408021048"
         );
         assert_eq!(Requests::decode(&stored).unwrap().children, [child(8, 20)]);
+    }
+
+    /// Kept beside the files of every partition: the bytes never change.
+    #[test]
+    fn captures_and_taken_rows_never_change_their_bytes() {
+        let mut requests = Requests::default();
+        let mut tail = Tail::new(0, 0, 1 << 20);
+        let copy = TableId(5);
+        for (capture, index) in
+            [(Capture::Begin, 10), (Capture::Sync, 11), (Capture::Shipped(12), 13)]
+        {
+            assert!(requests.capture(&mut tail, CaptureOrder { copy, capture }, index));
+        }
+        // Not of the log.
+        assert!(requests.report(&mut tail, copy, 14));
+        let position = Position { index: 300, part: 2 };
+        let ship = Ship { source: PartitionId(3), from: Position::default(), to: position };
+        assert_eq!(requests.ship(&ship), Shipping::Take);
+        requests.last_change = 15;
+        let hex = |bytes: Bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let stored = requests.encode();
+        assert_eq!(hex(stored.clone()), "5a080805100a180c20016207080310ac021802680f");
+        let again = Requests::decode(&stored).unwrap();
+        assert_eq!(again.encode(), stored);
+        assert_eq!((again.captures().owing(), again.last_change()), (vec![(copy, 12)], 15));
+        let of_child = requests.encode_for_child(PartitionId(7), 42);
+        assert_eq!(hex(of_child.clone()), "5a08080520012807302a6207080310ac021802");
+        let mut child = Requests::decode(&of_child).unwrap();
+        let capture = *child.captures().get(copy).unwrap();
+        assert_eq!((capture.begin, capture.floor(), capture.sync), (0, 0, true));
+        assert_eq!(capture.parent(), Some((PartitionId(7), 42)));
+        assert_eq!((child.last_change(), child.ship(&ship)), (0, Shipping::Taken));
+    }
+
+    #[test]
+    fn rows_of_a_source_are_taken_once_and_in_order() {
+        let mut requests = Requests::default();
+        let at = |index, part| Position { index, part };
+        let mut ship = |source, from, to| {
+            let source = PartitionId(source);
+            requests.ship(&Ship { source, from, to })
+        };
+        assert_eq!(ship(1, at(0, 0), at(5, 2)), Shipping::Take);
+        assert_eq!(ship(1, at(0, 0), at(5, 2)), Shipping::Taken);
+        assert_eq!(ship(1, at(0, 0), at(4, 9)), Shipping::Taken);
+        assert_eq!(ship(1, at(5, 1), at(6, 1)), Shipping::Ahead(at(5, 2)));
+        assert_eq!(ship(2, at(3, 0), at(4, 0)), Shipping::Take, "of another source");
+        assert_eq!(ship(1, at(5, 2), at(6, 1)), Shipping::Take);
+        assert_eq!(ship(1, at(9, 0), at(9, 1)), Shipping::Take, "those between are of others");
+        assert_eq!(ship(1, at(6, 1), at(9, 1)), Shipping::Taken);
+    }
+
+    #[test]
+    fn a_copy_is_filled_from_where_its_capture_began_and_only_then() {
+        let mut tail = Tail::new(0, 0, 1 << 20);
+        let copy = TableId(5);
+        let begun = |requests: &mut Requests, tail: &mut Tail, index| {
+            let order = CaptureOrder { copy, capture: Capture::Begin };
+            assert!(requests.capture(tail, order, index));
+        };
+        let mut requests = Requests::default();
+        assert!(!requests.may_fill(copy));
+        requests.add_child(child(8, 20));
+        begun(&mut requests, &mut tail, 21);
+        assert!(requests.may_fill(copy));
+        let inherited = requests.encode_for_child(PartitionId(7), 30);
+        assert!(!Requests::decode(&inherited).unwrap().may_fill(copy), "with its parent");
+        let mut shipped = requests.clone();
+        assert!(shipped.report(&mut tail, copy, 21));
+        assert!(!shipped.may_fill(copy));
+        // Rows have left with the child.
+        requests.add_child(child(9, 30));
+        assert!(!requests.may_fill(copy));
+        requests.truncate(&mut tail, 31);
+        assert!(!requests.is_bound());
+        begun(&mut requests, &mut tail, 32);
+        assert!(requests.may_fill(copy) && requests.is_bound());
     }
 
     #[test]
@@ -533,7 +762,7 @@ mod tests {
         assert_eq!(requests.known(id(1, MOST), &[id(1, 0), id(1, 1)]), Known::Taken(101));
         let again = Requests::decode(&requests.encode()).unwrap();
         assert_eq!(again.known(id(1, 0), &[]), Known::Perhaps);
-        let child = Requests::decode(&requests.encode_for_child()).unwrap();
+        let child = Requests::decode(&requests.encode_for_child(PartitionId(7), 42)).unwrap();
         assert_eq!(child.known(id(1, 0), &[]), Known::Perhaps);
     }
 
@@ -554,7 +783,6 @@ mod tests {
 
     #[test]
     fn the_last_order_is_remembered_with_what_came_of_it_and_not_by_a_child() {
-        use partita_proto::id::{Epoch, PartitionId};
         let freeze =
             |on| Reshape::Freeze(Freeze { partition: PartitionId(7), epoch: Epoch(2), on });
         let mut requests = Requests::default();
@@ -566,7 +794,7 @@ mod tests {
         assert_eq!(again.reshaped_by(&freeze(true)), Some(11));
         assert_eq!(again.reshaped_by(&freeze(false)), None);
         assert!(again.is_frozen());
-        let child = Requests::decode(&again.encode_for_child()).unwrap();
+        let child = Requests::decode(&again.encode_for_child(PartitionId(7), 42)).unwrap();
         again.record_reshape(&freeze(false), 12);
         assert_eq!((again.is_frozen(), again.reshaped_by(&freeze(true))), (false, None));
         assert_eq!((child.is_frozen(), child.reshaped_by(&freeze(true))), (false, None));
@@ -651,7 +879,7 @@ mod tests {
         let again = Requests::decode(&requests.encode()).unwrap();
         assert_eq!((again.len(), again.known(id(2, 7), &[])), (4, Known::Taken(200)));
         requests.join(&of(3, 0..2));
-        let joined = Requests::decode(&requests.encode_for_child()).unwrap();
+        let joined = Requests::decode(&requests.encode_for_child(PartitionId(7), 42)).unwrap();
         assert_eq!((joined.len(), joined.known(id(3, 1), &[])), (6, Known::Taken(101)));
         assert_eq!(joined.order, requests.order);
     }

@@ -22,7 +22,7 @@
 //! - a frozen partition has the same rows on all replicas until it is unfrozen: no applied entry changes them.
 
 use partita_engine::{EngineError, Origin, PartitionConfig, Place, Settled, Unrecorded};
-use partita_proto::id::Epoch;
+use partita_proto::id::{Epoch, PartitionId};
 use partita_proto::range::TypedRange;
 use partita_proto::reshape::{Absorb, Reshape, Reshaped, Split};
 use partita_raft::{MachineError, Mark};
@@ -33,6 +33,13 @@ use crate::machine::{PartitionMachine, failed};
 use crate::reply::Outcome;
 use crate::requests::Child;
 use crate::surroundings::{Birth, root_of};
+
+/// Reason why two partitions do not become one: copies count on the positions in their logs.
+pub(crate) fn bound_to_copies(left: PartitionId, right: PartitionId) -> String {
+    format!(
+        "partition {left} cannot absorb partition {right}: their table has materialized copies, or is one"
+    )
+}
 
 /// Epoch that follows `epoch`.
 fn after(epoch: Epoch) -> Epoch {
@@ -132,6 +139,10 @@ impl PartitionMachine {
         // From now on, this partition remembers the requests of both. If the disk is full, wait for space: a replica
         // cannot skip the order.
         let mut requests = self.requests.lock().clone();
+        // Positions of two logs cannot be joined. The leader refuses such an order; here all replicas find the same.
+        if requests.is_bound() || right_requests.is_bound() {
+            return Ok(Some(bound_to_copies(config.partition, absorb.right)));
+        }
         requests.record_reshape(order, index);
         requests.join(&right_requests);
         let place = Place { index, mark: mark.to_bytes(), state: requests.encode() };
@@ -192,7 +203,7 @@ impl PartitionMachine {
                     ..PartitionConfig::clone(&config)
                 };
                 let origin = Origin { parent: split.partition, index };
-                let state = self.requests.lock().encode_for_child();
+                let state = self.requests.lock().encode_for_child(split.partition, index);
                 let place = Place { index, mark: child.to_bytes(), state };
                 let root = root_of(split.child);
                 Some(Birth {

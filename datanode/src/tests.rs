@@ -1,11 +1,13 @@
 //! A whole node in one process: log, groups, engine, service.
 
+mod captures;
 mod cluster;
 mod crash;
 mod damage;
 mod late;
 mod merge;
 mod replicas;
+mod shipping;
 mod split;
 mod stops;
 mod table;
@@ -167,7 +169,7 @@ async fn write_part(
     rows: &[(i64, i64)],
 ) -> Result<u64, Error> {
     let (kind, rows) = (WriteKind::Put, batch(rows));
-    let request = WriteRequest { partition, epoch, id, earlier, kind, rows };
+    let request = WriteRequest { partition, epoch, id, earlier, kind, rows, ship: None };
     node.write(request).await.map(|reply| reply.index)
 }
 

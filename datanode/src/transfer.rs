@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - a snapshot consists of files and manifest, with the mark and the remembered requests that belong to them;
-//! - an installed snapshot replaces rows and remembered requests together;
+//! - an installed snapshot replaces rows, remembered requests and captured changes together, under the lock of the
+//!   requests;
 //! - a replica whose snapshot is from after a split makes its replica of the child first, empty: it will never apply the
 //!   split, and without it the child may have too few replicas for a quorum.
 
@@ -15,6 +16,7 @@ use partita_engine::{Arrival, Partition, Pinned};
 use partita_raft::{Incoming, MachineError, Mark, Offer, Snapshot, SnapshotFile};
 use tokio_util::sync::CancellationToken;
 
+use crate::capture::Tail;
 use crate::machine::{PartitionMachine, failed, remembered};
 use crate::requests::Requests;
 use crate::surroundings::Surroundings;
@@ -63,6 +65,8 @@ pub(crate) struct Arriving {
     offered: Requests,
     /// The requests of this replica, to be replaced at the end.
     requests: Arc<Mutex<Requests>>,
+    /// The changes captured here, which end with the state that they belong to.
+    tail: Arc<Mutex<Tail>>,
     partition: Arc<Partition>,
     near: Arc<Surroundings>,
     stop: CancellationToken,
@@ -82,8 +86,9 @@ impl Arriving {
             ));
         }
         let offered = remembered(&arrival.state())?;
-        let (requests, near) = (Arc::clone(&machine.requests), Arc::clone(&machine.near));
-        Ok(Self { arrival, offered, requests, partition, near, stop: machine.stop.clone() })
+        let (requests, tail) = (Arc::clone(&machine.requests), Arc::clone(&machine.tail));
+        let (near, stop) = (Arc::clone(&machine.near), machine.stop.clone());
+        Ok(Self { arrival, offered, requests, tail, partition, near, stop })
     }
 }
 
@@ -97,17 +102,22 @@ impl Incoming for Arriving {
         self.arrival.write(file, offset, &data).await.map_err(failed)
     }
 
-    /// No entry is applied meanwhile; if the memtable is sealed between the two steps, it is empty, so that nothing is
-    /// saved with the old requests.
+    /// No entry is applied meanwhile.
     async fn install(self: Box<Self>) -> Result<(), MachineError> {
-        let Self { arrival, offered, requests, partition, near, stop } = *self;
+        let Self { arrival, offered, requests, tail, partition, near, stop } = *self;
         // The children first: once the state is installed, nothing tells that they are missing.
         let (replica, parent) = (partition.config().replica, arrival.config());
         for (child, replica) in offered.skipped(replica, partition.applied()) {
             near.create_empty(child.empty(replica, &parent), child.origin(), &stop).await?;
         }
-        arrival.install().await.map_err(failed)?;
-        *requests.lock() = offered;
-        Ok(())
+        let base = read_mark(&arrival.mark())?.index();
+        let installed = arrival.install_with(move |switch| {
+            let mut requests = requests.lock();
+            switch.take_effect()?;
+            tail.lock().reopen(base, offered.last_change());
+            *requests = offered;
+            Ok(())
+        });
+        installed.await.map_err(failed)
     }
 }

@@ -4,15 +4,18 @@
 //! few proposals are in flight at once, so that the log's device and the encoder work in parallel.
 //!
 //! Invariants: the queue, the size of a proposal and the number in flight are bounded; every write taken from the queue
-//! is answered, also when the replica stops; with a rate limit, a write waits for its turn and for nothing else.
+//! is answered, also when the replica stops; with a rate limit, a write waits for its turn and for nothing else; the
+//! answer names every copy that lacks the rows and for which writes wait.
 
 use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use partita_proto::error::Error;
-use partita_proto::id::{Epoch, PartitionId};
+use partita_proto::id::{Epoch, PartitionId, TableId};
+use partita_proto::materialized::Ship;
 use partita_proto::service::{RequestId, WriteKind, WriteReply};
 use partita_proto::size::batch_bytes;
 use partita_proto::wire::{Command, WriteCommand, WritePart, ipc};
@@ -24,7 +27,8 @@ use tokio_util::sync::CancellationToken;
 use crate::group_error;
 use crate::lane::Lane;
 use crate::load::Load;
-use crate::reply::Outcome;
+use crate::reply::{Outcome, PartResult};
+use crate::requests::Requests;
 
 /// Maximum number of waiting writes of one partition.
 pub(crate) const QUEUE_MAX: usize = 4_096;
@@ -52,6 +56,7 @@ pub(crate) struct Waiting {
     pub(crate) epoch: Epoch,
     pub(crate) kind: WriteKind,
     pub(crate) rows: RecordBatch,
+    pub(crate) ship: Option<Ship>,
     /// Time at which it began to wait.
     pub(crate) since: Instant,
     pub(crate) answer: oneshot::Sender<Result<WriteReply, Error>>,
@@ -61,6 +66,8 @@ pub(crate) struct Waiting {
 pub(crate) struct Writer {
     pub(crate) partition: PartitionId,
     pub(crate) group: Arc<Group>,
+    /// The machine's requests, which tell the copies for which writes wait.
+    pub(crate) requests: Arc<Mutex<Requests>>,
     pub(crate) load: Arc<Load>,
     pub(crate) queue: mpsc::Receiver<Waiting>,
     pub(crate) lane: Option<Lane>,
@@ -98,7 +105,8 @@ impl Writer {
                     for (bytes, writes) in join(std::mem::take(&mut waiting), bytes_max) {
                         bytes_in_flight += bytes;
                         let (group, load) = (Arc::clone(&self.group), Arc::clone(&self.load));
-                        let proposed = propose(self.partition, group, load, writes);
+                        let requests = Arc::clone(&self.requests);
+                        let proposed = propose(self.partition, group, requests, load, writes);
                         in_flight.push(async move {
                             proposed.await;
                             bytes
@@ -147,13 +155,19 @@ fn may_propose(proposals: usize, bytes: usize) -> bool {
 }
 
 /// Groups waiting writes into proposals: same columns, same epoch, and at most `bytes_max` unless it is a single write.
-/// Returns each proposal with its bytes; order is kept.
+/// Returns each proposal with its bytes; order is kept. Rows of a source never get into a proposal before one that has
+/// rows of the same source.
 fn join(waiting: Vec<Waiting>, bytes_max: usize) -> Vec<(usize, Vec<Waiting>)> {
     let mut proposals: Vec<(usize, Vec<Waiting>)> = Vec::new();
     for write in waiting {
         let bytes = batch_bytes(&write.rows) + WRITE_BYTES + REQUEST_BYTES * write.earlier.len();
-        let fits = proposals.iter_mut().find(|(size, writes)| {
-            size + bytes <= bytes_max
+        let source = write.ship.map(|ship| ship.source);
+        let is_of_source =
+            |waiting: &Waiting| source.is_some() && waiting.ship.map(|ship| ship.source) == source;
+        let earliest = proposals.iter().rposition(|(_, writes)| writes.iter().any(is_of_source));
+        let mut candidates = proposals.iter_mut().skip(earliest.unwrap_or_default());
+        let fits = candidates.find(|(size, writes)| {
+            *size + bytes <= bytes_max
                 && writes[0].epoch == write.epoch
                 && writes[0].rows.schema_ref() == write.rows.schema_ref()
         });
@@ -176,7 +190,8 @@ fn encode(writes: &[Waiting]) -> Result<Command, Error> {
         .map(|write| {
             let rows = u32::try_from(write.rows.num_rows())
                 .map_err(|_| Error::InvalidInput("a write has too many rows".to_owned()))?;
-            Ok(WritePart { id: write.id, earlier: write.earlier.clone(), kind: write.kind, rows })
+            let earlier = write.earlier.clone();
+            Ok(WritePart { id: write.id, earlier, kind: write.kind, rows, ship: write.ship })
         })
         .collect::<Result<Vec<_>, Error>>()?;
     // Small batches are concatenated; a large one ends the run before it and stays as it is. The rows keep the order of
@@ -204,7 +219,13 @@ fn encode(writes: &[Waiting]) -> Result<Command, Error> {
     Ok(Command::Write(WriteCommand { epoch: writes[0].epoch, parts, rows: ipc::encode(&batches)? }))
 }
 
-async fn propose(partition: PartitionId, group: Arc<Group>, load: Arc<Load>, writes: Vec<Waiting>) {
+async fn propose(
+    partition: PartitionId,
+    group: Arc<Group>,
+    requests: Arc<Mutex<Requests>>,
+    load: Arc<Load>,
+    writes: Vec<Waiting>,
+) {
     let started = Instant::now();
     let encoded = encode(&writes);
     load.worked(started.elapsed());
@@ -216,19 +237,18 @@ async fn propose(partition: PartitionId, group: Arc<Group>, load: Arc<Load>, wri
     };
     // Each write gets its own result: the index at which it took effect, or why it had none.
     let outcome = applied.and_then(|applied| match Outcome::decode(&applied.reply)? {
-        Outcome::At(indexes) => Ok(indexes),
+        Outcome::At(indexes) => Ok((applied.index, indexes.into_iter().map(Ok).collect())),
+        Outcome::Ahead(parts) => Ok((applied.index, parts)),
         outcome => Err(outcome.refused(partition, writes[0].epoch)),
     });
+    // Read after the entry was applied: copies that begin to wait later get its rows before they are in step.
+    let owing = match &outcome {
+        Ok(_) => requests.lock().captures().owing(),
+        Err(_) => Vec::new(),
+    };
     for (position, write) in writes.into_iter().enumerate() {
         let result = match &outcome {
-            Ok(indexes) => match indexes.get(position) {
-                Some(Some(index)) => Ok(WriteReply { index: *index }),
-                Some(None) => Err(Error::Timeout(
-                    "the write was repeated too late to determine whether it had taken effect"
-                        .to_owned(),
-                )),
-                None => Err(Error::Internal("a write has no reply".to_owned())),
-            },
+            Ok((entry, parts)) => result(parts.get(position).copied(), *entry, &owing),
             Err(error) => Err(error.clone()),
         };
         if result.is_ok() {
@@ -236,6 +256,31 @@ async fn propose(partition: PartitionId, group: Arc<Group>, load: Arc<Load>, wri
         }
         answer(write, result);
     }
+}
+
+/// Result of one write of an entry; `owing`: the copies for which writes wait, each with the index up to which it has
+/// all rows.
+fn result(
+    part: Option<PartResult>,
+    entry: u64,
+    owing: &[(TableId, u64)],
+) -> Result<WriteReply, Error> {
+    let first = match part {
+        Some(Ok(Some(first))) => first,
+        Some(Ok(None)) => {
+            return Err(Error::Timeout(
+                "the write was repeated too late to determine whether it had taken effect"
+                    .to_owned(),
+            ));
+        }
+        Some(Err(stored)) => return Err(Error::ShipAhead { stored }),
+        None => return Err(Error::Internal("a write has no reply".to_owned())),
+    };
+    // A write that a former neighbour took has an index of that one's log, which this log may never reach.
+    let index = first.min(entry);
+    let lacking = owing.iter().filter(|(_, shipped)| *shipped < index);
+    let owed: Vec<TableId> = lacking.map(|(copy, _)| *copy).collect();
+    Ok(WriteReply { index: if owed.is_empty() { first } else { index }, owed })
 }
 
 fn answer(write: Waiting, result: Result<WriteReply, Error>) {
@@ -259,6 +304,7 @@ mod tests {
             epoch: Epoch(1),
             kind: WriteKind::Put,
             rows: rows.unwrap(),
+            ship: None,
             since: Instant::now(),
             answer: oneshot::channel().0,
         }
@@ -277,6 +323,48 @@ mod tests {
         assert_eq!(write.parts.iter().map(|part| part.rows).collect::<Vec<_>>(), [1, 2]);
         let rows: usize = ipc::decode(write.rows).unwrap().iter().map(RecordBatch::num_rows).sum();
         assert_eq!(rows, 3);
+    }
+
+    #[test]
+    fn rows_of_a_source_stay_in_order_whatever_their_columns_are() {
+        use partita_proto::materialized::Position;
+        let ship = |source, from, to| {
+            let (from, to) = (Position { index: from, part: 0 }, Position { index: to, part: 0 });
+            Some(Ship { source: PartitionId(source), from, to })
+        };
+        let mut writes = vec![
+            waiting("a", 1, &[1]),
+            waiting("b", 2, &[2]),
+            waiting("a", 3, &[3]),
+            waiting("a", 4, &[4]),
+        ];
+        writes[0].ship = ship(1, 0, 5);
+        writes[1].ship = ship(1, 5, 6);
+        writes[2].ship = ship(1, 6, 7);
+        writes[3].ship = ship(2, 0, 9);
+        let joined = join(writes, PROPOSAL_BYTES_MAX);
+        let shape: Vec<Vec<u64>> = joined
+            .iter()
+            .map(|(_, writes)| writes.iter().map(|write| write.id.sequence).collect())
+            .collect();
+        assert_eq!(shape, [vec![1, 4], vec![2], vec![3]]);
+        let Command::Write(write) = encode(&joined[0].1).unwrap() else { panic!("not a write") };
+        assert_eq!(write.parts[1].ship, ship(2, 0, 9));
+    }
+
+    #[test]
+    fn a_write_is_owed_to_the_copies_that_lack_it_also_when_it_was_taken_before() {
+        let owing = [(TableId(5), 10), (TableId(6), 20)];
+        let owed = |first, entry| result(Some(Ok(Some(first))), entry, &owing).unwrap();
+        assert_eq!(owed(21, 21), WriteReply { index: 21, owed: vec![TableId(5), TableId(6)] });
+        assert_eq!(owed(15, 30), WriteReply { index: 15, owed: vec![TableId(5)] });
+        assert_eq!(owed(10, 30), WriteReply { index: 10, owed: vec![] });
+        // Of a neighbour that was absorbed.
+        assert_eq!(owed(999, 15), WriteReply { index: 15, owed: vec![TableId(5)] });
+        assert_eq!(owed(999, 8), WriteReply { index: 999, owed: vec![] });
+        let stored = partita_proto::materialized::Position { index: 3, part: 1 };
+        assert_eq!(result(Some(Err(stored)), 9, &[]), Err(Error::ShipAhead { stored }));
+        assert!(matches!(result(Some(Ok(None)), 9, &[]), Err(Error::Timeout(_))));
     }
 
     #[test]

@@ -21,6 +21,7 @@ async fn busy(running: &Running) {
             earlier: Vec::new(),
             kind: WriteKind::Put,
             rows: 1,
+            ship: None,
         };
         let rows: Vec<(i64, i64)> = sequences.clone().map(|_| (100, 0)).collect();
         let command = Command::Write(WriteCommand {
