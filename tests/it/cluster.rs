@@ -3,6 +3,7 @@
 
 mod at_data;
 mod copies;
+mod copies_of_tables;
 mod design;
 mod disks;
 mod experiment;
