@@ -217,7 +217,7 @@ impl Tokens<'_> {
     }
 
     /// Takes the list of PRIMARY KEY: names, each optionally followed by ASC.
-    fn key_columns(&mut self) -> Result<Vec<String>, SqlError> {
+    pub(super) fn key_columns(&mut self) -> Result<Vec<String>, SqlError> {
         let columns = self.list(|tokens| {
             let column = tokens.name("a column name")?;
             if matches!(tokens.peek().token, Token::LParen) {

@@ -90,6 +90,9 @@ impl Tokens<'_> {
         if self.take(&["task"]) {
             return self.create_task();
         }
+        if self.take(&["materialized", "copy"]) {
+            return self.create_copy();
+        }
         if self.at("or") && self.at_nth(1, "replace") {
             return Err(self.unsupported("CREATE OR REPLACE"));
         }
@@ -168,8 +171,11 @@ impl Tokens<'_> {
             while self.take_mark(&Token::Comma) {
                 tables.push(self.table_name()?);
             }
-            let _ = self.take(&["cascade"]) || self.take(&["restrict"]);
-            return Ok(Statement::DropTable(DropTable { tables, if_exists }));
+            let cascade = self.take(&["cascade"]);
+            if !cascade {
+                self.take(&["restrict"]);
+            }
+            return Ok(Statement::DropTable(DropTable { tables, if_exists, cascade }));
         }
         if self.take(&["index"]) {
             return self.drop_index();
@@ -199,6 +205,9 @@ impl Tokens<'_> {
         }
         if self.take(&["task"]) {
             return self.drop_task();
+        }
+        if self.take(&["materialized", "copy"]) {
+            return self.drop_copy();
         }
         Err(self.foreign_object("DROP", "TABLE, INDEX, DATABASE, ROLE, OWNED, TOKEN or TASK"))
     }

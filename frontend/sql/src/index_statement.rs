@@ -121,13 +121,16 @@ impl DropIndex {
             return Ok(table.and_then(|table| FoundIndex::new(table, &self.name)));
         }
         let Some(tables) = catalog.tables.get(database) else { return Ok(None) };
-        // A former table has the indexes of the table that replaced it, and changes with it.
+        // A former table has the indexes of the table that replaced it, and a copy those of its source: they change with
+        // it.
         let read_along: BTreeSet<TableId> = tables
             .values()
             .filter_map(|table| catalog.read_along(table))
             .map(|table| table.id)
             .collect();
-        let searched = tables.values().filter(|table| !read_along.contains(&table.id));
+        let searched = tables.values();
+        let searched =
+            searched.filter(|table| !read_along.contains(&table.id) && table.copy.is_none());
         let mut matching = searched.filter_map(|table| FoundIndex::new(table, &self.name));
         let first = matching.next();
         if let (Some(first), Some(second)) = (&first, matching.next()) {

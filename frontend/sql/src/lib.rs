@@ -39,6 +39,8 @@ pub mod index_statement;
 mod insert;
 mod joined_subqueries;
 pub mod literal;
+mod materialized_grammar;
+mod materialized_statement;
 pub mod merged;
 mod new_placement;
 mod new_table;

@@ -46,7 +46,12 @@ impl CreateTable {
         let schema = self.schema()?;
         let mut notices = self.notices.clone();
         let written_notices = notices.len();
-        let placement = self.placement(&schema, &mut notices)?;
+        let division = Division {
+            partitioning: &self.partitioning,
+            cuts: self.cuts.as_deref(),
+            uniform: self.uniform,
+        };
+        let placement = division.placement(&schema, &mut notices)?;
         if notices.len() == written_notices {
             notices.extend(tail::notice(&self.table.name, &schema, &placement));
         }
@@ -54,7 +59,7 @@ impl CreateTable {
             let kinds = column.indexes.iter().map(|index| index.options.kind());
             notices.extend(kinds.filter_map(|kind| index_notice(&schema, column, kind)));
         }
-        let cuts = self.cuts(&schema, &placement)?;
+        let cuts = division.cuts(&schema, &placement)?;
         let table = NewTable {
             database: self.table.database_or(default_database).to_owned(),
             name: self.table.name.clone(),
@@ -62,6 +67,7 @@ impl CreateTable {
             placement,
             cuts,
             owner: BOOTSTRAP_ROLE,
+            copy_of: None,
         };
         Ok((table, notices))
     }
@@ -173,22 +179,42 @@ impl CreateTable {
         key.extend(time_index.filter(|position| !key.contains(position)));
         Ok(key)
     }
+}
 
-    fn placement(
+/// The clauses that divide a new table into partitions.
+pub(super) struct Division<'a> {
+    /// The placement of rows.
+    pub(super) partitioning: &'a Partitioning,
+    /// The initial boundaries; `None`: those of the partitioning.
+    pub(super) cuts: Option<&'a [Vec<Expr>]>,
+    /// Number of equal parts of the first key column's values.
+    pub(super) uniform: Option<u16>,
+}
+
+impl Division<'_> {
+    /// The placement in a table with this schema, with warnings for the client.
+    ///
+    /// # Errors
+    /// When a clause does not fit the schema.
+    pub(super) fn placement(
         &self,
         schema: &TableSchema,
         notices: &mut Vec<Notice>,
     ) -> Result<Placement, SqlError> {
         // Partition columns are unique.
-        let names = match &self.partitioning {
+        let names = match self.partitioning {
             Partitioning::Range { columns }
             | Partitioning::Hash { columns, .. }
             | Partitioning::Rules { columns, .. } => columns,
         };
         let mut columns = Vec::new();
         for name in names {
-            let position = self.position(name, "the PARTITION clause")?;
-            let column = &schema.columns[position];
+            let column = schema.column(name).ok_or_else(|| {
+                SqlError::new(
+                    UNDEFINED_COLUMN,
+                    format!("column \"{name}\" named in the PARTITION clause does not exist"),
+                )
+            })?;
             if columns.contains(&column.id) {
                 return Err(SqlError::new(
                     DUPLICATE_COLUMN,
@@ -214,7 +240,7 @@ impl CreateTable {
         }
         // Rules must cover the key space without overlap.
         self.warn_of_time(schema, &columns, notices);
-        Ok(match &self.partitioning {
+        Ok(match self.partitioning {
             Partitioning::Range { .. } => {
                 self.check_range(schema, &columns)?;
                 Placement::Range
@@ -251,7 +277,7 @@ impl CreateTable {
     /// Warns of partitioning by time: all new rows go to one partition, or each series to all of them.
     fn warn_of_time(&self, schema: &TableSchema, columns: &[ColumnId], notices: &mut Vec<Notice>) {
         let Some(time) = schema.time_index() else { return };
-        let effect = match &self.partitioning {
+        let effect = match self.partitioning {
             Partitioning::Range { .. } if columns.first() == Some(&time.id) => {
                 "all new rows go to the last partition"
             }
@@ -279,9 +305,17 @@ impl CreateTable {
         });
     }
 
-    fn cuts(&self, schema: &TableSchema, placement: &Placement) -> Result<Vec<Bound>, SqlError> {
-        let Some(cuts) = &self.cuts else {
-            return Ok(match (&self.partitioning, placement) {
+    /// The boundaries of the first partitions, in ascending order.
+    ///
+    /// # Errors
+    /// When they do not fit the key, or do not ascend.
+    pub(super) fn cuts(
+        &self,
+        schema: &TableSchema,
+        placement: &Placement,
+    ) -> Result<Vec<Bound>, SqlError> {
+        let Some(cuts) = self.cuts else {
+            return Ok(match (self.partitioning, placement) {
                 (Partitioning::Hash { partitions, .. }, _) => {
                     check_partitions(usize::from(*partitions))?;
                     hash_cuts(*partitions)

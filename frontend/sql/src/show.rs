@@ -1,4 +1,4 @@
-//! SHOW CREATE TABLE: the statement that creates a table like a given one.
+//! SHOW CREATE TABLE: the statement that creates a table, or a materialized copy, like a given one.
 //!
 //! Invariant: the statement parses, and creates a table with the same columns, key, options, placement and partition
 //! boundaries (column ids aside, which count from zero again). Boundaries are printed where they differ from those of
@@ -28,6 +28,25 @@ pub fn create_table_sql_unplaced(table: &Table) -> String {
     written(table, false)
 }
 
+/// The CREATE MATERIALIZED COPY statement for a copy of the table `source`; without its placement and partition boundaries
+/// unless `is_placed`.
+pub fn create_copy_sql(copy: &Table, source: &str, is_placed: bool) -> String {
+    let key: Vec<_> = copy.schema.key_columns().collect();
+    let (name, source) = (quote(&copy.name), quote(source));
+    let mut sql =
+        format!("CREATE MATERIALIZED COPY {name} OF {source}\nPRIMARY KEY ({})", names(&key));
+    if is_placed {
+        write_division(&mut sql, copy);
+    }
+    sql
+}
+
+fn write_division(sql: &mut String, table: &Table) {
+    let cuts: Vec<&Bound> =
+        table.partitions.routes().iter().skip(1).map(|route| &route.range.start).collect();
+    write_partitions(sql, &table.schema, &table.placement, &cuts);
+}
+
 fn written(table: &Table, is_placed: bool) -> String {
     let schema = table.schema.as_ref();
     let mut items: Vec<String> =
@@ -44,9 +63,7 @@ fn written(table: &Table, is_placed: bool) -> String {
     }
     let mut sql = format!("CREATE TABLE {} (\n  {}\n)", quote(&table.name), items.join(",\n  "));
     if is_placed {
-        let cuts: Vec<&Bound> =
-            table.partitions.routes().iter().skip(1).map(|route| &route.range.start).collect();
-        write_partitions(&mut sql, schema, &table.placement, &cuts);
+        write_division(&mut sql, table);
     }
     let options = options_of(schema);
     if !options.is_empty() {

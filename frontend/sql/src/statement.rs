@@ -62,6 +62,10 @@ pub enum Statement {
     Repartition(Repartition),
     /// DROP TABLE of one or more tables.
     DropTable(DropTable),
+    /// CREATE MATERIALIZED COPY of a table.
+    CreateCopy(Box<CreateCopy>),
+    /// DROP MATERIALIZED COPY of one or more copies.
+    DropCopy(DropCopy),
     /// CREATE INDEX on one column.
     CreateIndex(CreateIndex),
     /// DROP INDEX, by name.
@@ -134,6 +138,8 @@ impl Statement {
                 | Self::AlterTable(_)
                 | Self::Repartition(_)
                 | Self::DropTable(_)
+                | Self::CreateCopy(_)
+                | Self::DropCopy(_)
                 | Self::CreateIndex(_)
                 | Self::DropIndex(_)
                 | Self::Truncate(_)
@@ -173,6 +179,7 @@ impl Statement {
             | Self::Delete(_)
             | Self::CopyTo(_)
             | Self::CreateTable(_)
+            | Self::CreateCopy(_)
             | Self::AlterTable(_)
             | Self::Repartition(_)
             | Self::Prepare(_)
@@ -187,6 +194,7 @@ impl Statement {
             | Self::AlterDatabase(_)
             | Self::DropDatabase(_)
             | Self::DropTable(_)
+            | Self::DropCopy(_)
             | Self::CreateIndex(_)
             | Self::DropIndex(_)
             | Self::Truncate(_)
@@ -222,6 +230,8 @@ impl Statement {
             Self::CreateTable(_) => "CREATE TABLE",
             Self::AlterTable(_) | Self::Repartition(_) => "ALTER TABLE",
             Self::DropTable(_) => "DROP TABLE",
+            Self::CreateCopy(_) => "CREATE MATERIALIZED COPY",
+            Self::DropCopy(_) => "DROP MATERIALIZED COPY",
             Self::CreateIndex(_) => "CREATE INDEX",
             Self::DropIndex(_) => "DROP INDEX",
             Self::Truncate(_) => "TRUNCATE TABLE",
@@ -676,6 +686,34 @@ pub enum TableOption {
 pub struct DropTable {
     /// The tables to drop.
     pub tables: Vec<TableName>,
+    /// No error when one does not exist.
+    pub if_exists: bool,
+    /// CASCADE: the materialized copies of the tables are dropped too.
+    pub cascade: bool,
+}
+
+/// CREATE MATERIALIZED COPY as written; [`CreateCopy::to_new_table`] turns it into the definition for meta.
+#[derive(Clone, Debug)]
+pub struct CreateCopy {
+    /// The copy to create.
+    pub name: TableName,
+    /// The table whose rows it has.
+    pub source: TableName,
+    /// The columns of PRIMARY KEY: those of the table's key, in another order.
+    pub key: Vec<String>,
+    /// The placement of rows.
+    pub partitioning: Partitioning,
+    /// The initial partition boundaries, as in [`CreateTable::cuts`].
+    pub cuts: Option<Vec<Vec<Expr>>>,
+    /// No error when it exists.
+    pub if_not_exists: bool,
+}
+
+/// DROP MATERIALIZED COPY of one or more copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropCopy {
+    /// The copies to drop.
+    pub names: Vec<TableName>,
     /// No error when one does not exist.
     pub if_exists: bool,
 }

@@ -4,6 +4,7 @@ mod access;
 mod create_table;
 mod fuzz;
 mod indexes;
+mod materialized;
 mod parser;
 mod repartition;
 mod round_trip;
@@ -54,6 +55,7 @@ pub(super) fn table(new: &NewTable) -> Table {
         former: None,
         succeeded_by: None,
         owner: BOOTSTRAP_ROLE,
+        copy: None,
     }
 }
 

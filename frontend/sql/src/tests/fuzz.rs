@@ -30,7 +30,7 @@ fn soup() -> impl Strategy<Value = String> {
         $$ $a$ [ ] UNSIGNED DECIMAL(3,2) COMMENT ENGINE = 'ttl' '7d' ADMIN flush_table('t') USE \
         ROLE USER GRANT REVOKE OPTION OWNER OWNED PASSWORD VALID UNTIL TOKEN READ WRITE EXPIRES CLUSTER PUBLIC \
         INVERTED SKIPPING FULLTEXT USING inverted MODIFY UNSET granularity 'bloom' analyzer @@ \
-        ADVISE PARTITIONS RATE";
+        ADVISE PARTITIONS RATE MATERIALIZED COPY OF CASCADE";
     let words: Vec<_> = words.split(' ').filter(|word| !word.is_empty()).collect();
     let glue = prop::sample::select(vec![" ", "", " ", "\n"]);
     prop::collection::vec((prop::sample::select(words), glue), 0..30)
@@ -61,6 +61,9 @@ fn try_all(sql: &str) {
             }
             Statement::CreateIndex(create) => {
                 drop(create.to_change(&TABLE));
+            }
+            Statement::CreateCopy(create) => {
+                drop(create.to_new_table(&TABLE));
             }
             Statement::Execute(execute) => {
                 for parameter in &execute.parameters {

@@ -340,6 +340,7 @@ fn tables() -> impl Strategy<Value = NewTable> {
                     placement,
                     cuts,
                     owner: BOOTSTRAP_ROLE,
+                    copy_of: None,
                 }
             })
         },
