@@ -67,12 +67,16 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let frontend = Frontend::new(options.doors.frontend(NodeId::default(), spill), service, nodes)?;
     let doors = doors.open(&frontend, Arc::new(Well))?;
     let tasks = tokio::spawn(Arc::clone(&frontend).run_tasks(outlet, stop.clone()));
+    let copies = tokio::spawn(Arc::clone(&frontend).run_copies(stop.clone()));
     doors::signalled().await?;
     info!("stopping: finishing requests");
     let closed = doors.close().await;
     stop.cancel();
     if let Err(error) = tasks.await {
         warn!(%error, "the runner of tasks failed");
+    }
+    if let Err(error) = copies.await {
+        warn!(%error, "the work for materialized copies failed");
     }
     info!("stopped");
     closed

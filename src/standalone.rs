@@ -216,7 +216,8 @@ impl Roles {
         )?;
         let outlet = options.doors.outlet.open()?;
         let runner = tokio::spawn(Arc::clone(&frontend).run_tasks(outlet, stop.clone()));
-        let tasks = vec![scheduler, heart, runner];
+        let copies = tokio::spawn(Arc::clone(&frontend).run_copies(stop.clone()));
+        let tasks = vec![scheduler, heart, runner, copies];
         Ok(Self { host, meta, datanode, frontend, tasks, stop })
     }
 

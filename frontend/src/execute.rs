@@ -31,6 +31,7 @@ use self::executed::Executed;
 use self::maintain::Maintenance;
 pub use self::observe::CopyLog;
 use crate::audit::Description;
+use crate::copies::refused::check_no_copy;
 use crate::error::SqlError;
 use crate::output::{CopyIn, CopyOut, Output};
 use crate::session::Session;
@@ -76,6 +77,8 @@ impl Session {
             Statement::AlterTable(alter) => self.alter_table(alter, permit).await?,
             Statement::Repartition(repartition) => self.repartition(repartition, permit).await?,
             Statement::DropTable(drop) => self.drop_table(drop, permit).await?,
+            Statement::CreateCopy(create) => self.create_copy(create, permit).await?,
+            Statement::DropCopy(drop) => self.drop_copy(drop, permit).await?,
             Statement::CreateIndex(create) => self.create_index(create, permit).await?,
             Statement::DropIndex(drop) => self.drop_index(drop, permit).await?,
             Statement::Truncate(tables) => self.truncate(tables, permit).await?,
@@ -115,6 +118,7 @@ impl Session {
 
     fn copy_from(&self, copy: &CopyFrom) -> Result<Output, SqlError> {
         let table = self.table(&copy.table)?;
+        check_no_copy(&self.catalog(), &table)?;
         let columns = insert::target_columns(&table, copy.columns.as_deref())?
             .into_iter()
             .map(|column| column.name.clone())

@@ -230,6 +230,7 @@ impl Fake {
             partitions: Arc::new(PartitionMap::new(routes)?),
             former: None,
             succeeded_by: None,
+            copy: None,
             owner: new.owner,
         };
         // A table that is created again starts with empty partitions.

@@ -46,6 +46,8 @@ use crate::audit::{Audit, AuditOptions, Description, Origin};
 use crate::catalog::{CATALOG, Databases, check_database_name};
 use crate::comparisons::ExactComparisons;
 use crate::conditional::GuardedFilters;
+use crate::copies::Copies;
+use crate::copies::refused::check_target;
 use crate::error::SqlError;
 use crate::filters::KeptFilters;
 use crate::guard::CheckedRule;
@@ -137,6 +139,7 @@ pub struct Frontend {
     meta: Arc<dyn MetaService>,
     view: Arc<ClusterView>,
     router: Arc<Router>,
+    copies: Arc<Copies>,
     /// State for the expressions of tables: functions, but no catalog.
     state: Arc<SessionState>,
     /// Context that sessions start from.
@@ -191,6 +194,13 @@ impl Frontend {
         let runtime = runtime(&options)?;
         let state = Arc::new(state(&options, Arc::clone(&runtime)));
         let context = SessionContext::new_with_state(self::state(&options, runtime));
+        let router = Arc::new(router);
+        let copies = Copies::new(
+            Arc::clone(&view),
+            Arc::clone(&router),
+            Arc::clone(&meta),
+            Arc::clone(&state),
+        );
         let sources = Sources {
             statements: Arc::default(),
             index_usage: Arc::default(),
@@ -201,6 +211,7 @@ impl Frontend {
             rejected_points: Arc::clone(&rejected_points),
             loads: Arc::clone(&loads),
             meta: Arc::clone(&meta),
+            copies: Arc::clone(&copies),
         };
         let databases = Arc::new(Databases::new(sources.clone(), Arc::clone(&state)));
         context.register_catalog(CATALOG, Arc::clone(&databases) as _);
@@ -210,7 +221,8 @@ impl Frontend {
             options,
             meta,
             view,
-            router: Arc::new(router),
+            router,
+            copies,
             state,
             context,
             query_log,
@@ -400,6 +412,11 @@ impl Frontend {
         &self.router
     }
 
+    /// Work for materialized copies.
+    pub(crate) fn copies(&self) -> &Arc<Copies> {
+        &self.copies
+    }
+
     pub(crate) fn state(&self) -> &Arc<SessionState> {
         &self.state
     }
@@ -416,7 +433,12 @@ impl Frontend {
                 check_database_name(name)?;
                 *owner = permit.role();
             }
-            Ddl::CreateTable { table, .. } => table.owner = permit.role(),
+            Ddl::CreateTable { table, .. } => {
+                let catalog = self.catalog();
+                // A copy belongs to the owner of its source, whoever makes it.
+                let source = table.copy_of.and_then(|source| catalog.table_by_id(source));
+                table.owner = source.map_or(permit.role(), |source| source.owner);
+            }
             Ddl::AlterDatabase { .. }
             | Ddl::MakeExplicit { .. }
             | Ddl::DropDatabase { .. }
@@ -424,6 +446,7 @@ impl Frontend {
             | Ddl::TruncateTable { .. }
             | Ddl::AlterTable { .. }
             | Ddl::Access(_)
+            | Ddl::Copy(_)
             | Ddl::Checked(_) => {}
             Ddl::Task(change) => {
                 if let TaskChange::Create { task, .. } = change.as_mut() {
@@ -432,6 +455,7 @@ impl Frontend {
             }
         }
         let catalog = self.catalog();
+        check_target(&catalog, &ddl)?;
         let description = Description::of_change(&catalog, &ddl);
         let pending = self.audit.begin(&catalog.access, Origin::from(permit), description);
         let changed = match with_object(&catalog, permit, ddl) {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use partita_proto::Error;
-use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::materialized::{CaptureOrder, Changes, ChangesRequest};
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::TableSchema;
@@ -117,6 +118,9 @@ passed_on! {
     transfer_leader(partition: PartitionId, to: NodeId) -> ();
     reshape(order: Reshape) -> Reshaped;
     middle_key(partition: PartitionId) -> Option<Bound>;
+    capture(partition: PartitionId, epoch: Epoch, order: CaptureOrder) -> u64;
+    changes(request: ChangesRequest) -> Changes;
+    fill(copy: TableId, request: ScanRequest) -> (u64, ScanReply);
     truncate_partition(partition: PartitionId, id: RequestId) -> ();
     alter_partition(partition: PartitionId, schema: Arc<TableSchema>) -> ();
     flush_partition(partition: PartitionId) -> ();

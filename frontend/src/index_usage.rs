@@ -207,6 +207,7 @@ mod tests {
             partitions: Arc::new(partitions),
             former: None,
             succeeded_by: None,
+            copy: None,
             owner: partita_proto::id::BOOTSTRAP_ROLE,
         })
     }

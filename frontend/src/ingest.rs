@@ -18,8 +18,10 @@ use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
 use partita_proto::service::WriteKind;
 
+use crate::copies::refused::check_no_copy;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::frontend::Frontend;
+use crate::router::Written;
 use crate::scan::Usage;
 
 impl Frontend {
@@ -50,7 +52,7 @@ impl Frontend {
         let count = rows.num_rows() as u64;
         drop(rows);
         let write = self.router().write(self.state(), &table, &plan, WriteKind::Put, completed);
-        let partitions_touched = Box::pin(write).await?;
+        let partitions_touched = self.settled(Box::pin(write).await).await?;
         self.view().metrics().rows_written.add(count);
         let partitions_total = table.partitions.routes().len() as u64;
         Ok((count, Usage { partitions_total, partitions_touched, ..Usage::default() }))
@@ -73,9 +75,22 @@ impl Frontend {
         let count = keys.num_rows() as u64;
         drop(keys);
         let write = self.router().write(self.state(), &table, &plan, WriteKind::Delete, completed);
-        Box::pin(write).await?;
+        self.settled(Box::pin(write).await).await?;
         self.view().metrics().rows_deleted.add(count);
         Ok(count)
+    }
+
+    /// Waits until the copies of a table have the rows that were written to it. Returns the number of partitions that
+    /// stored the rows.
+    async fn settled(&self, written: Written) -> Result<u64, SqlError> {
+        let Written { partitions, debts } = written;
+        if debts.is_empty() {
+            return partitions;
+        }
+        let settled = Box::pin(self.copies().settle(debts)).await;
+        let partitions = partitions?;
+        settled?;
+        Ok(partitions)
     }
 
     /// The newest version of a table, with its plan.
@@ -85,6 +100,7 @@ impl Frontend {
     ) -> Result<(Arc<Table>, Arc<plan::TablePlan>), SqlError> {
         let table =
             self.view().newest(table).ok_or_else(|| SqlError::undefined_table(&table.name))?;
+        check_no_copy(&self.catalog(), &table)?;
         let plan = self.view().plan(self.state(), &table)?;
         Ok((table, plan))
     }

@@ -39,6 +39,7 @@ mod cluster;
 mod columns;
 mod comparisons;
 mod conditional;
+mod copies;
 mod execute;
 mod filters;
 mod frontend;

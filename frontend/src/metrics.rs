@@ -87,6 +87,18 @@ pub struct FrontendMetrics {
     pub multi_partition_queries: Counter,
     /// Partition scans started again at another replica.
     pub scan_retries: Counter,
+    /// Rows sent to materialized copies, those that another frontend had sent already included.
+    pub copy_rows_shipped: Counter,
+    /// Runs of a worker that ships changes of a partition to a materialized copy.
+    pub copy_drains: Counter,
+    /// Writes that waited for materialized copies.
+    pub copy_waits: Counter,
+    /// Time of these waits in microseconds.
+    pub copy_wait_us: Counter,
+    /// Materialized copies that this frontend found lost.
+    pub copies_lost: Counter,
+    /// Scans planned over a materialized copy in place of its source.
+    pub copy_reads: Counter,
     /// Sessions opened since the start, of all doors.
     pub sessions_opened: Counter,
     /// Sessions closed since the start; the difference is the number of open ones.
@@ -138,6 +150,12 @@ impl FrontendMetrics {
             ("single_partition_queries", self.single_partition_queries.get()),
             ("multi_partition_queries", self.multi_partition_queries.get()),
             ("scan_retries", self.scan_retries.get()),
+            ("copy_rows_shipped", self.copy_rows_shipped.get()),
+            ("copy_drains", self.copy_drains.get()),
+            ("copy_waits", self.copy_waits.get()),
+            ("copy_wait_us", self.copy_wait_us.get()),
+            ("copies_lost", self.copies_lost.get()),
+            ("copy_reads", self.copy_reads.get()),
             ("sessions_opened", self.sessions_opened.get()),
             ("sessions_closed", self.sessions_closed.get()),
         ]

@@ -75,7 +75,7 @@ impl ScanNote {
         let returned = || filtered_rows.unwrap_or_else(|| scan.rows_returned());
         let time_index = schema.time_index();
         Self {
-            table: Arc::clone(&spec.table),
+            table: Arc::clone(spec.named()),
             is_measured,
             filters: if is_measured { spec.filters.clone() } else { Vec::new() },
             columns: columns.map(|column| column.id).collect(),
@@ -226,14 +226,17 @@ fn nodes(plan: &Arc<dyn ExecutionPlan>) -> Vec<Node> {
     nodes
 }
 
-/// Opens all scans of a table in a plan, so that they do not see later writes.
+/// Opens all scans of a table and of its copies in a plan, so that they do not see later writes.
 pub(crate) async fn pin_scans(
     plan: &Arc<dyn ExecutionPlan>,
     table: &Table,
 ) -> Result<(), SqlError> {
     for scan in scans(plan, NearEndExec::spans) {
         let Some(scan) = as_scan(&scan) else { continue };
-        if scan.spec().table.id == table.id {
+        // A copy gets the rows that are written to its source.
+        let read = &scan.spec().table;
+        let is_copy = read.copy.as_ref().is_some_and(|copy| copy.source == table.id);
+        if read.id == table.id || is_copy {
             scan.pin().await?;
         }
     }

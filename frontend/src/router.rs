@@ -15,8 +15,13 @@
 //!
 //! Small parts of several writes may be sent together (`router/together.rs`).
 //!
+//! A node may answer that materialized copies lack the rows of a part: these [`Debt`]s go to the caller, who must not
+//! acknowledge the write before they are settled. Rows for a copy are sent by [`Router::ship`], as one request for each
+//! of the copy's partitions, which takes them by their position.
+//!
 //! A write to several partitions is not atomic: if some parts fail, the error says which.
 
+pub(crate) mod ship;
 mod together;
 
 use std::collections::hash_map::RandomState;
@@ -34,10 +39,11 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use partita_proto::Error;
 use partita_proto::catalog::Table;
-use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::id::{NodeId, PartitionId, TableId};
 use partita_proto::key::{Keys, PLACEMENT_COLUMN};
+use partita_proto::materialized::Ship;
 use partita_proto::route::{Cut, Route};
-use partita_proto::service::{DataService, RequestId, WriteKind, WriteRequest};
+use partita_proto::service::{DataService, RequestId, WriteKind, WriteReply, WriteRequest};
 use partita_proto::size::batch_bytes;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -87,8 +93,32 @@ struct Part {
     earlier: Vec<RequestId>,
     kind: WriteKind,
     rows: RecordBatch,
+    /// Origin of rows for a copy.
+    ship: Option<Ship>,
     /// True if an attempt ended without an answer and may have taken effect.
     uncertain: AtomicBool,
+}
+
+/// Rows that took effect and that materialized copies of their table lack.
+#[derive(Clone, Debug)]
+pub(crate) struct Debt {
+    /// Table of the rows.
+    pub(crate) table: Arc<Table>,
+    /// Partition that stored them.
+    pub(crate) partition: PartitionId,
+    /// Raft index of the write in the partition's log.
+    pub(crate) index: u64,
+    /// Copies that lack the rows.
+    pub(crate) copies: Vec<TableId>,
+}
+
+/// Outcome of a write.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// Number of partitions that stored rows.
+    pub(crate) partitions: Result<u64, SqlError>,
+    /// Debts of the parts that took effect, also of a write that failed in others.
+    pub(crate) debts: Vec<Debt>,
 }
 
 /// A part of which at least some rows did not take effect.
@@ -99,6 +129,10 @@ struct Failed {
     error: SqlError,
     /// True if some of the rows may have taken effect.
     perhaps: bool,
+    /// True if a partition of a copy has some of the rows already.
+    is_ahead: bool,
+    /// Debts of rows that took effect.
+    debts: Vec<Debt>,
 }
 
 impl Failed {
@@ -108,9 +142,34 @@ impl Failed {
     }
 }
 
+impl Part {
+    /// The debt of a part that took effect.
+    fn debt(&self, reply: WriteReply) -> Option<Debt> {
+        let WriteReply { index, owed: copies } = reply;
+        (!copies.is_empty()).then(|| Debt {
+            table: Arc::clone(&self.table),
+            partition: self.route.partition,
+            index,
+            copies,
+        })
+    }
+}
+
+/// Identities of rows that are cut.
+enum Identities {
+    /// The rows were not sent before.
+    New,
+    /// The last identity under which they were sent, and earlier ones.
+    Sent(RequestId, Vec<RequestId>),
+    /// The rows are for a copy, which knows them by their position.
+    Shipped(Ship),
+}
+
 /// Outcome of an attempt.
 enum Attempt {
-    Done,
+    Done(Option<Debt>),
+    /// A partition of a copy has some of the rows already.
+    Ahead(Error),
     /// The route or the schema is out of date: look up the new one and cut again.
     Stale(Error),
 }
@@ -135,8 +194,8 @@ impl Router {
         }
     }
 
-    /// Sends rows to their partitions, and waits until all have taken effect. Returns the number of partitions that
-    /// stored them.
+    /// Sends rows to their partitions, and waits until all have taken effect. The write must not be acknowledged before
+    /// its debts are settled.
     ///
     /// Rows of several writers may travel in one request, so requests are sent from the home runtime: a lane that one
     /// statement keeps busy must not delay the answers to others.
@@ -147,13 +206,19 @@ impl Router {
         plan: &Arc<TablePlan>,
         kind: WriteKind,
         completed: Completed,
-    ) -> Result<u64, SqlError> {
+    ) -> Written {
         let (router, state) = (Arc::clone(self), Arc::clone(state));
         let (table, plan) = (Arc::clone(table), Arc::clone(plan));
-        at_home(self.view.home(), async move {
-            router.write_here(&state, &table, &plan, kind, completed).await
-        })
-        .await
+        let written = at_home(self.view.home(), async move {
+            let mut debts = Vec::new();
+            let partitions =
+                router.write_here(&state, &table, &plan, kind, completed, &mut debts).await;
+            Ok::<_, SqlError>(Written { partitions, debts })
+        });
+        match written.await {
+            Ok(written) => written,
+            Err(error) => Written { partitions: Err(error), debts: Vec::new() },
+        }
     }
 
     async fn write_here(
@@ -163,6 +228,7 @@ impl Router {
         plan: &Arc<TablePlan>,
         kind: WriteKind,
         completed: Completed,
+        debts: &mut Vec<Debt>,
     ) -> Result<u64, SqlError> {
         let deadline = Instant::now() + self.view.timeout();
         if completed.rows.num_rows() == 0 {
@@ -188,7 +254,7 @@ impl Router {
             }
         };
         // One part per partition, or several for a large one.
-        let parts = self.cut(table, plan, kind, completed.rows, None)?;
+        let parts = self.cut(table, plan, kind, completed.rows, Identities::New)?;
         self.view.metrics().long_keys.add(completed.long_keys);
         // Slices of one partition are adjacent.
         let mut touched: Vec<PartitionId> = parts.iter().map(|part| part.route.partition).collect();
@@ -198,7 +264,7 @@ impl Router {
         } else {
             self.view.metrics().multi_partition_writes.add(1);
         }
-        let outcome = self.send_all(state, parts, bytes, deadline).await;
+        let outcome = self.send_all(state, parts, (bytes, deadline), debts).await;
         match &outcome {
             Ok(()) => self.view.metrics().bytes_written.add(bytes as u64),
             Err(_) => self.view.metrics().write_failures.add(1),
@@ -206,16 +272,15 @@ impl Router {
         outcome.map(|()| touched.len() as u64)
     }
 
-    /// Places rows, encodes their keys and cuts them by the table's partitions. Rows that were sent before have
-    /// identities, the last one and earlier ones: a single part keeps the last one, several parts get new ones and
-    /// keep all as earlier.
+    /// Places rows, encodes their keys and cuts them by the table's partitions. Of rows that were sent before, a single
+    /// part keeps the last identity, and several parts get new ones and keep all as earlier.
     fn cut(
         &self,
         table: &Arc<Table>,
         plan: &Arc<TablePlan>,
         kind: WriteKind,
         rows: RecordBatch,
-        previous: Option<(RequestId, Vec<RequestId>)>,
+        identities: Identities,
     ) -> Result<Vec<Part>, SqlError> {
         let rows = place(table, rows)?;
         let routes = table.partitions.routes();
@@ -228,7 +293,10 @@ impl Router {
             vec![(0, rows)]
         } else {
             let keys = plan.codec.encode(&rows)?;
-            check_keys(&keys, &table.name)?;
+            // The keys of rows for a copy were checked in their source.
+            if !matches!(identities, Identities::Shipped(_)) {
+                check_keys(&keys, &table.name)?;
+            }
             match table.partitions.cut(&keys) {
                 Cut::One(position) => vec![(position, rows)],
                 Cut::Many(positions) => positions
@@ -238,11 +306,15 @@ impl Router {
             }
         };
         // A single part is the same request as before; several are new ones that know the old one.
-        let is_resend = previous.is_some();
-        let (last_id, earlier) = match previous {
-            Some((id, earlier)) if cut.len() == 1 => (Some(id), earlier),
-            Some((id, earlier)) => (None, earlier.into_iter().chain([id]).collect()),
-            None => (None, Vec::new()),
+        let is_whole = !matches!(identities, Identities::New);
+        let ship = match &identities {
+            Identities::Shipped(ship) => Some(*ship),
+            Identities::New | Identities::Sent(..) => None,
+        };
+        let (last_id, earlier) = match identities {
+            Identities::Sent(id, earlier) if cut.len() == 1 => (Some(id), earlier),
+            Identities::Sent(id, earlier) => (None, earlier.into_iter().chain([id]).collect()),
+            Identities::New | Identities::Shipped(_) => (None, Vec::new()),
         };
         let part = |position: usize, rows: RecordBatch| Part {
             table: Arc::clone(table),
@@ -251,12 +323,13 @@ impl Router {
             earlier: earlier.clone(),
             kind,
             rows,
+            ship,
             uncertain: AtomicBool::new(false),
         };
         let mut parts = Vec::with_capacity(cut.len());
         for (position, rows) in cut {
-            if is_resend {
-                // It was cut to size when it got its identity.
+            if is_whole {
+                // It was cut to size when it got its identity, or is taken whole by its position.
                 parts.push(part(position, rows));
                 continue;
             }
@@ -276,8 +349,8 @@ impl Router {
         self: &Arc<Self>,
         state: &Arc<SessionState>,
         mut parts: Vec<Part>,
-        bytes: usize,
-        deadline: Instant,
+        (bytes, deadline): (usize, Instant),
+        debts: &mut Vec<Debt>,
     ) -> Result<(), SqlError> {
         if parts.len() == 1
             && let Some(part) = parts.pop()
@@ -286,7 +359,12 @@ impl Router {
                 true => self.send_small(state, part, bytes, deadline).await,
                 false => self.send(state, part, deadline).await,
             };
-            return result.map_err(|failed| failed.error);
+            let result = result.map_err(|failed| {
+                debts.extend(failed.debts);
+                failed.error
+            });
+            debts.extend(result?);
+            return Ok(());
         }
         let total = parts.len();
         // Slices of one partition are sent in order, so that the last version of a key wins.
@@ -308,9 +386,10 @@ impl Router {
                 running.push(self.send_group(state, group, deadline));
             }
             match running.next().await {
-                Some(Ok(())) => {}
-                Some(Err((partition, error, parts))) => {
-                    failed.push((partition, error));
+                Some(Ok(of_group)) => debts.extend(of_group),
+                Some(Err((group_failed, parts))) => {
+                    debts.extend(group_failed.debts);
+                    failed.push((group_failed.partition, group_failed.error));
                     lost += parts;
                 }
                 None => break,
@@ -341,15 +420,21 @@ impl Router {
         state: &Arc<SessionState>,
         group: Vec<Part>,
         deadline: Instant,
-    ) -> Result<(), (PartitionId, SqlError, usize)> {
+    ) -> Result<Vec<Debt>, (Failed, usize)> {
         let total = group.len();
+        let mut debts = Vec::new();
         for (index, mut part) in group.into_iter().enumerate() {
             // The id is newer than those of parts sent meanwhile, or the part would look like a resend.
             part.id = self.next_id();
-            let result = self.send(state, part, deadline).await;
-            result.map_err(|failed| (failed.partition, failed.error, total - index))?;
+            match self.send(state, part, deadline).await {
+                Ok(of_part) => debts.extend(of_part),
+                Err(mut failed) => {
+                    failed.debts.append(&mut debts);
+                    return Err((failed, total - index));
+                }
+            }
         }
-        Ok(())
+        Ok(debts)
     }
 
     /// Sends one part until it has taken effect, following splits and merges of its partition.
@@ -358,32 +443,43 @@ impl Router {
         state: &Arc<SessionState>,
         part: Part,
         deadline: Instant,
-    ) -> Result<(), Failed> {
+    ) -> Result<Vec<Debt>, Failed> {
         let first = part.route.partition;
         let mut parts = vec![part];
         let mut perhaps = false;
+        let mut debts = Vec::new();
         while let Some(part) = parts.pop() {
             let partition = part.route.partition;
             let version = self.view.catalog().version;
             let attempt = self.attempt(&part, deadline).await;
             perhaps |= part.uncertain.load(Ordering::Relaxed);
-            match attempt.map_err(|error| Failed { partition, error, perhaps })? {
-                Attempt::Done => perhaps = true,
-                Attempt::Stale(cause) => {
+            let (partition, error, is_ahead) = match attempt {
+                Ok(Attempt::Done(debt)) => {
+                    perhaps = true;
+                    debts.extend(debt);
+                    continue;
+                }
+                Ok(Attempt::Ahead(error)) => (partition, error.into(), true),
+                Ok(Attempt::Stale(cause)) => {
                     self.view.metrics().write_retries.add(1);
                     self.view.newer_catalog(version, deadline).await;
                     if Instant::now() >= deadline {
-                        let error = self.timed_out(&part, cause);
-                        return Err(Failed { partition, error, perhaps });
+                        (partition, self.timed_out(&part, cause), false)
+                    } else {
+                        match self.cut_again(state, part) {
+                            Ok(newer_parts) => {
+                                parts.extend(newer_parts);
+                                continue;
+                            }
+                            Err(error) => (first, error, false),
+                        }
                     }
-                    let newer_parts = self.cut_again(state, part);
-                    let newer_parts =
-                        newer_parts.map_err(|error| Failed { partition: first, error, perhaps })?;
-                    parts.extend(newer_parts);
                 }
-            }
+                Err(error) => (partition, error, false),
+            };
+            return Err(Failed { partition, error, perhaps, is_ahead, debts });
         }
-        Ok(())
+        Ok(debts)
     }
 
     /// Cuts a part by the newest routes, and completes it for the newest schema.
@@ -393,16 +489,20 @@ impl Router {
             .newest(&part.table)
             .ok_or_else(|| SqlError::undefined_table(&part.table.name))?;
         let plan = self.view.plan(state, &table)?;
-        // An unchanged schema needs no completion, only a new placement.
-        let rows = if table.schema.version == part.table.schema.version {
+        // An unchanged schema needs no completion, only a new placement. Rows of a source are complete.
+        let is_complete = table.schema.version == part.table.schema.version || part.ship.is_some();
+        let rows = if is_complete {
             without_placement(part.rows)?
         } else {
             let keys = part.kind == WriteKind::Delete;
             plan.complete_again(&part.rows, keys)?.rows
         };
         let uncertain = part.uncertain.load(Ordering::Relaxed);
-        let previous = Some((part.id, part.earlier));
-        let parts = self.cut(&table, &plan, part.kind, rows, previous)?;
+        let identities = match part.ship {
+            Some(ship) => Identities::Shipped(ship),
+            None => Identities::Sent(part.id, part.earlier),
+        };
+        let parts = self.cut(&table, &plan, part.kind, rows, identities)?;
         for part in &parts {
             part.uncertain.store(uncertain, Ordering::Relaxed);
         }
@@ -423,12 +523,14 @@ impl Router {
                 earlier: part.earlier.clone(),
                 kind: part.kind,
                 rows: part.rows.clone(),
+                ship: part.ship,
             };
             let error = match self.send_once(node, request, deadline).await {
-                Ok(()) => {
+                Ok(reply) => {
                     self.view.leaders().answered(part.route.partition, node);
-                    return Ok(Attempt::Done);
+                    return Ok(Attempt::Done(part.debt(reply)));
                 }
+                Err(error @ Error::ShipAhead { .. }) => return Ok(Attempt::Ahead(error)),
                 Err(error @ (Error::StaleRoute { .. } | Error::StaleSchema { .. })) => {
                     return Ok(Attempt::Stale(error));
                 }
@@ -506,10 +608,10 @@ impl Router {
         node: Option<NodeId>,
         request: WriteRequest,
         deadline: Instant,
-    ) -> Result<(), Error> {
+    ) -> Result<WriteReply, Error> {
         let service = self.service(node, request.partition)?;
         match tokio::time::timeout_at(deadline, service.write(request)).await {
-            Ok(reply) => reply.map(|_| ()),
+            Ok(reply) => reply,
             Err(_) => Err(Error::Timeout("no answer from the partition's leader".to_owned())),
         }
     }

@@ -330,7 +330,11 @@ impl PartitionScanExec {
         let spec = &self.spec;
         let columns: Vec<_> =
             spec.schema.fields().iter().map(|field| field.name().as_str()).collect();
-        let mut text = format!("table={}.{}", spec.table.database, spec.table.name);
+        let named = spec.named();
+        let mut text = format!("table={}.{}", named.database, named.name);
+        if spec.in_place_of.is_some() {
+            text.push_str(&format!(", copy={}", spec.table.name));
+        }
         // With a row predicate, the partitions are hidden.
         match &spec.row_filter {
             Some(filter) => text.push_str(&format!(", rows=[{}]", filter.text())),
@@ -408,7 +412,11 @@ impl DisplayAs for PartitionScanExec {
             DisplayFormatType::TreeRender => {
                 let table = &self.spec.table;
                 let total = table.partitions.routes().len();
-                writeln!(f, "table={}.{}", table.database, table.name)?;
+                let named = self.spec.named();
+                writeln!(f, "table={}.{}", named.database, named.name)?;
+                if self.spec.in_place_of.is_some() {
+                    writeln!(f, "copy={}", table.name)?;
+                }
                 match &self.spec.row_filter {
                     Some(filter) => writeln!(f, "rows={}", filter.text()),
                     None => writeln!(f, "partitions={}/{total}", self.parts.len()),

@@ -6,6 +6,7 @@ use partita_proto::service::MetaService;
 
 use crate::advisor::state::Advisor;
 use crate::audit::Audit;
+use crate::copies::Copies;
 use crate::index_usage::IndexUsage;
 use crate::load::Loads;
 use crate::query_log::QueryLog;
@@ -25,4 +26,5 @@ pub(crate) struct Sources {
     pub(crate) statements: Arc<Statements>,
     pub(crate) index_usage: Arc<IndexUsage>,
     pub(crate) advisor: Arc<Advisor>,
+    pub(crate) copies: Arc<Copies>,
 }

@@ -23,6 +23,7 @@ use crate::audit::table as audit_table;
 use crate::bound_text::bound_text;
 use crate::cluster;
 use crate::columns;
+use crate::copies::table as copies;
 use crate::error::SqlError;
 use crate::index_usage::INDEX_USAGE;
 use crate::load::{Names, balance, stats, tables as load};
@@ -146,6 +147,11 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         let view = Arc::clone(&view);
         async move { cluster::replicas(&view, &measured(&viewer)).await }
     });
+    let states = Arc::clone(&sources.copies);
+    let copies = VirtualTable::new(schema(copies::COPIES), move |viewer| {
+        let states = Arc::clone(&states);
+        async move { copies::rows(&states, &viewer) }
+    });
     let view = Arc::clone(&sources.view);
     let nodes = VirtualTable::new(schema(cluster::NODES), move |viewer| {
         let members = view.members();
@@ -176,6 +182,7 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         ("replicas", replicas),
         ("partitions", partitions),
         ("tables", tables),
+        ("copies", copies),
         ("series", series),
         ("series_tags", series_tags),
         ("query_log", query_log),

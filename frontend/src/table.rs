@@ -8,6 +8,9 @@
 //! of two scans, each with its own placement. Columns added since then have their default for older rows in the
 //! former table. A table whose placement is about to change is scanned together with its successor.
 //!
+//! A copy of the table is scanned in its place if that touches fewer partitions, and the statement has meta's word that the
+//! copy is in step ([`Readable`]).
+//!
 //! A row predicate restricts the scans of both: their domains, and a filter in the scan itself ([`RowFilter`]). If one of
 //! the tables lacks a column of the predicate, the scan fails.
 //!
@@ -37,6 +40,7 @@ use partita_proto::domain::Domains;
 use partita_proto::schema::{Column, Semantic};
 use partita_proto::value::Value;
 
+use crate::copies::choose::{Readable, choose};
 use crate::error::SqlError;
 use crate::ingest::plan::TablePlan;
 use crate::predicate;
@@ -53,6 +57,8 @@ pub(crate) struct PartitionedTable {
     table: Arc<Table>,
     /// The former table or the successor, whose rows are included.
     companion: Option<Box<PartitionedTable>>,
+    /// The table that is named, if this is a copy that is scanned in its place.
+    source: Option<Arc<Table>>,
     /// Rows that may be read; `None`: all of them.
     rows: Option<RowPredicate>,
     view: Arc<ClusterView>,
@@ -105,11 +111,50 @@ impl PartitionedTable {
             schema: schema.arrow(),
             constraints: Constraints::new_unverified(constraints),
             companion: None,
+            source: None,
             rows: None,
             table,
             view,
             state,
         }
+    }
+
+    /// The copy to scan in place of the table: the one of which a scan with these filters touches the fewest partitions,
+    /// if these are fewer than those of the table.
+    ///
+    /// # Errors
+    /// Fails if the row predicate does not fit the table.
+    pub(crate) fn nearer_copy<'a>(
+        &self,
+        copies: impl Iterator<Item = &'a Arc<Table>>,
+        filters: &[Expr],
+    ) -> Result<Option<Self>, SqlError> {
+        let over_copy = |copy: &Arc<Table>| Self {
+            source: Some(Arc::clone(&self.table)),
+            rows: self.rows.clone(),
+            ..Self::new(Arc::clone(copy), Arc::clone(&self.view), Arc::clone(&self.state))
+        };
+        let copies: Vec<Self> = copies.map(over_copy).collect();
+        if copies.is_empty() || self.companion.is_some() {
+            return Ok(None);
+        }
+        let source_touched = self.touched(filters)?;
+        let mut touched = Vec::with_capacity(copies.len());
+        for copy in &copies {
+            touched.push((copy.table.id, copy.touched(filters)?));
+        }
+        let nearest = choose(source_touched, touched);
+        Ok(copies.into_iter().find(|copy| Some(copy.table.id) == nearest))
+    }
+
+    /// Number of partitions that may hold rows of the filters.
+    fn touched(&self, filters: &[Expr]) -> Result<usize, SqlError> {
+        let plan = self.view.plan(&self.state, &self.table)?;
+        let mut domains = self.domains(filters)?;
+        plan.derive(&mut domains);
+        let (schema, placement) = (&self.table.schema, &self.table.placement);
+        let ranges = plan.codec.key_ranges(schema, placement, &domains);
+        Ok(self.table.partitions.prune(&ranges).len())
     }
 
     /// Columns to request; for no column, one that is cheap to read and counts the rows, unless others follow.
@@ -189,6 +234,7 @@ impl PartitionedTable {
         Ok(ScanSpec {
             rows,
             table: Arc::clone(&self.table),
+            in_place_of: self.source.clone(),
             columns: match &row_filter {
                 Some(filter) => filter.requested(&self.columns(projection, true)),
                 None => self.columns(projection, false),
@@ -285,6 +331,12 @@ impl TableProvider for PartitionedTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let parallelism = state.config().target_partitions();
+        if let Some(readable) = state.config().get_extension::<Readable>()
+            && let Some(copy) = self.nearer_copy(readable.of(&self.table), filters)?
+        {
+            self.view.metrics().copy_reads.add(1);
+            return copy.scan_own(projection, filters, limit, parallelism);
+        }
         let scan = self.scan_own(projection, filters, limit, parallelism)?;
         let Some(companion) = &self.companion else { return Ok(scan) };
         let included = companion.scan_for(self, projection, filters, limit, parallelism)?;

@@ -40,6 +40,7 @@ fn create(sql: &str) -> Table {
         former: None,
         succeeded_by: None,
         owner: BOOTSTRAP_ROLE,
+        copy: None,
     }
 }
 

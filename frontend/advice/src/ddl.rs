@@ -80,6 +80,7 @@ pub(crate) fn table_of(new: &NewTable) -> Option<Table> {
         partitions: Arc::new(map),
         former: None,
         succeeded_by: None,
+        copy: None,
         owner: new.owner,
     })
 }

@@ -200,6 +200,7 @@ impl Definition<'_> {
             placement: Placement::Range,
             cuts: Vec::new(),
             owner,
+            copy_of: None,
         }
     }
 }

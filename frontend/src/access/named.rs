@@ -6,7 +6,7 @@
 //!   newest catalog ──────────┘   or the error of an object that does not exist
 //! ```
 
-use partita_proto::access::Permit;
+use partita_proto::access::{Action, Permit};
 use partita_proto::catalog::Catalog;
 use partita_proto::service::{Ddl, NamedObject};
 
@@ -24,11 +24,22 @@ pub(crate) fn with_object(
 ) -> Result<Option<Ddl>, SqlError> {
     let object = match &ddl {
         // Named by ids, or not there yet.
-        Ddl::CreateDatabase { .. } | Ddl::Access(_) | Ddl::Task(_) | Ddl::Checked(_) => {
+        Ddl::CreateDatabase { .. }
+        | Ddl::Access(_)
+        | Ddl::Task(_)
+        | Ddl::Copy(_)
+        | Ddl::Checked(_) => {
             return Ok(Some(ddl));
         }
         Ddl::AlterDatabase { name, .. } | Ddl::DropDatabase { name, .. } => {
             database(catalog, permit, name)
+        }
+        // A copy needs its source only, which is named by its id.
+        Ddl::CreateTable { table, .. } if table.copy_of.is_some() => {
+            let source = table.copy_of.filter(|source| permit.covers(*source, Action::Own));
+            let database = source.and(catalog.databases.get(&table.database));
+            let database = database.map(|database| NamedObject::Database(database.id));
+            database.ok_or_else(|| SqlError::undefined_table(&table.name))
         }
         Ddl::CreateTable { table, if_not_exists } => {
             let object = database(catalog, permit, &table.database);

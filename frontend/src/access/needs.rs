@@ -12,6 +12,7 @@
 //! - INSERT needs INSERT although a row replaces the one with its key; UPSERT, which keeps columns of it, UPDATE too;
 //! - DELETE with a predicate needs SELECT on its table too, as in PostgreSQL, except for tokens and a predicate that
 //!   compares key columns with literals: to InfluxDB's clients such a delete is a write;
+//! - to read a materialized copy is to read its source: SELECT is needed on that (`Viewer::check`);
 //! - a database may be used as soon as anything in it is visible;
 //! - SHOW PARTITIONS and EXPLAIN HOTSPOT show keys of all rows: they need SELECT without a row predicate.
 //!
@@ -39,6 +40,13 @@ pub(crate) fn needs(
     let table = |action: Action, name: &TableName| {
         let table = table_of(viewer, database, name)?;
         Ok::<_, SqlError>(Need::new(action, viewer.object(&table)?))
+    };
+    let owned = |names: &[TableName], if_exists: bool| {
+        let mut list = Vec::with_capacity(names.len());
+        for name in names {
+            list.extend(unless_missing(table(Action::Own, name), if_exists)?);
+        }
+        Ok::<_, SqlError>(list)
     };
     let on_database = |action: Action, name: &str| {
         let catalog = viewer.catalog();
@@ -83,13 +91,9 @@ pub(crate) fn needs(
         Statement::Repartition(repartition) => {
             unless_missing(table(Action::Own, &repartition.table), repartition.if_exists)?
         }
-        Statement::DropTable(drop) => {
-            let mut list = Vec::with_capacity(drop.tables.len());
-            for name in &drop.tables {
-                list.extend(unless_missing(table(Action::Own, name), drop.if_exists)?);
-            }
-            list
-        }
+        Statement::DropTable(drop) => owned(&drop.tables, drop.if_exists)?,
+        Statement::CreateCopy(create) => vec![table(Action::Own, &create.source)?],
+        Statement::DropCopy(drop) => owned(&drop.names, drop.if_exists)?,
         Statement::CreateIndex(create) => vec![table(Action::Own, &create.table)?],
         Statement::DropIndex(drop) => match &drop.table {
             Some(name) => unless_missing(table(Action::Own, name), drop.if_exists)?,

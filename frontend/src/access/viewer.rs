@@ -7,6 +7,9 @@
 //!                           └── check:   needs of a statement ─▶ Permit
 //! ```
 //!
+//! A materialized copy has the rows of its source, so the rights on the source decide who may read either; whoever sees
+//! the source sees its copies.
+//!
 //! Visible catalogs are shared by all viewers of an identity and forgotten with the catalog that they were made from.
 //! That of a superuser is the catalog itself. Those that viewers have looked at stay, as many as there are viewers; of
 //! the others `IDENTITIES_MAX` stay, and a new one takes the place of any.
@@ -15,7 +18,8 @@
 //! - every answer is by the newest catalog, so that a right that was revoked is gone for open sessions too;
 //! - without a viewer, a table of the system has no rows but an error.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock, Weak};
@@ -29,6 +33,7 @@ use partita_proto::access::{
 };
 use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::id::{RoleId, TableId};
+use partita_proto::materialized::CopyOf;
 
 use crate::access::peer;
 use crate::audit::Origin;
@@ -58,6 +63,7 @@ struct Seen {
 impl Seen {
     fn new(source: &Arc<Catalog>, identity: &Identity) -> Self {
         let catalog = visible(source, &source.access, identity, now_ms());
+        let catalog = with_copies(source, catalog);
         let sights = OnceLock::new();
         Self { source: Arc::clone(source), identity: *identity, catalog, sights }
     }
@@ -67,9 +73,50 @@ impl Seen {
     }
 
     fn sight_of(&self, table: TableId) -> Sight {
-        let all = || sights(&self.source, &self.source.access, &self.identity, now_ms());
+        let all = || {
+            let catalog = &self.source;
+            let mut sights = sights(catalog, &catalog.access, &self.identity, now_ms());
+            for table in catalog.tables.values().flat_map(BTreeMap::values) {
+                if let Some(copy) = &table.copy {
+                    let of_source = sights.get(&copy.source).cloned().unwrap_or(Sight::None);
+                    sights.insert(table.id, of_source);
+                }
+            }
+            sights
+        };
         self.sights.get_or_init(all).get(&table).cloned().unwrap_or(Sight::None)
     }
+}
+
+/// A visible catalog with the copies of the tables in it. `source` is the catalog that it was reduced from.
+fn with_copies(source: &Arc<Catalog>, visible: Arc<Catalog>) -> Arc<Catalog> {
+    if Arc::ptr_eq(source, &visible) {
+        return visible;
+    }
+    let tables_of = |catalog: &Arc<Catalog>| {
+        let tables = catalog.tables.values().flat_map(BTreeMap::values);
+        tables.map(Arc::clone).collect::<Vec<_>>()
+    };
+    let visible_ids: HashSet<TableId> = tables_of(&visible).iter().map(|table| table.id).collect();
+    let mut missing = tables_of(source);
+    missing.retain(|table| {
+        let is_of_visible = |copy: &Arc<CopyOf>| visible_ids.contains(&copy.source);
+        table.copy.as_ref().is_some_and(is_of_visible) && !visible_ids.contains(&table.id)
+    });
+    if missing.is_empty() {
+        return visible;
+    }
+    let mut extended = Catalog::clone(&visible);
+    for table in missing {
+        let tables = extended.tables.entry(table.database.clone()).or_default();
+        tables.insert(table.name.clone(), table);
+    }
+    Arc::new(extended)
+}
+
+/// Id of the table whose rights decide who may read a table: that of its source for a copy.
+pub(crate) fn readable_as(table: &Table) -> TableId {
+    table.copy.as_ref().map_or(table.id, |copy| copy.source)
 }
 
 /// Visible catalogs of the newest catalog, by identity.
@@ -205,7 +252,9 @@ impl Viewer {
 
     /// The part of a table that the identity sees.
     pub fn sight(&self, database: &Database, table: &Table) -> Sight {
-        sight(&self.access(), &self.identity(), now_ms(), database, table)
+        let catalog = self.view.catalog();
+        let Some(table) = source_of(&catalog, table) else { return Sight::None };
+        sight(&catalog.access, &self.identity(), now_ms(), database, table)
     }
 
     /// The part of a table of the newest catalog that the identity sees; nothing of a table that does not exist.
@@ -224,7 +273,9 @@ impl Viewer {
     /// 42501 when it may not, the error of a missing object when it may not see the object, and 28000 when the identity
     /// is no longer valid.
     pub fn check(&self, needs: &[Need]) -> Result<Permit, SqlError> {
-        check(&self.view.catalog().access, &self.identity(), now_ms(), needs)
+        let catalog = self.view.catalog();
+        let needs = with_sources(&catalog, needs)?;
+        check(&catalog.access, &self.identity(), now_ms(), &needs)
             .map(|permit| permit.at_peer(self.peer))
             .map_err(|refusal| Error::from(self.shown(refusal)).into())
     }
@@ -299,6 +350,39 @@ pub fn viewer_of(state: &dyn Session) -> Result<Arc<Viewer>, SqlError> {
     viewer.ok_or_else(|| SqlError::internal("a system table was read without a session"))
 }
 
+/// The table whose rights decide who may read a table; `None` if the source of a copy is gone.
+fn source_of<'a>(catalog: &'a Catalog, table: &'a Table) -> Option<&'a Table> {
+    match &table.copy {
+        Some(copy) => catalog.table_by_id(copy.source).map(Arc::as_ref),
+        None => Some(table),
+    }
+}
+
+/// The needs, with the sources of the copies that are to be read in their place.
+fn with_sources<'a>(catalog: &Catalog, needs: &'a [Need]) -> Result<Cow<'a, [Need]>, SqlError> {
+    let read_copy = |need: &Need| match (&need.object, need.action) {
+        (Object::Table { table, .. }, Action::Select) => {
+            table.copy.as_ref().map(|copy| (copy.source, table.name.clone()))
+        }
+        _ => None,
+    };
+    if !needs.iter().any(|need| read_copy(need).is_some()) {
+        return Ok(Cow::Borrowed(needs));
+    }
+    let mut replaced = Vec::with_capacity(needs.len());
+    for need in needs {
+        let mut need = need.clone();
+        if let Some((source, name)) = read_copy(&need)
+            && let Object::Table { table, .. } = &mut need.object
+        {
+            let source = catalog.table_by_id(source);
+            *table = Arc::clone(source.ok_or_else(|| SqlError::undefined_table(&name))?);
+        }
+        replaced.push(need);
+    }
+    Ok(Cow::Owned(replaced))
+}
+
 /// Refuses what shows keys or figures of all rows of a table to an identity that may read some of them only, or none.
 ///
 /// # Errors
@@ -308,10 +392,11 @@ pub(crate) fn check_all_rows(permit: &Permit, table: &Table) -> Result<(), SqlEr
         let message = format!("permission denied for table {}", table.name);
         SqlError::new(INSUFFICIENT_PRIVILEGE, message)
     };
-    if !permit.covers(table.id, Action::Select) {
+    let source = readable_as(table);
+    if !permit.covers(source, Action::Select) {
         return Err(denied());
     }
-    match permit.rows(table.id) {
+    match permit.rows(source) {
         None => Ok(()),
         Some(_) => Err(denied().with_detail("the token is restricted to some rows of the table")),
     }

@@ -6,6 +6,7 @@
 use partita_proto::access::{AccessChange, Grantee, RoleEdit, Target, TokenEdit};
 use partita_proto::catalog::Catalog;
 use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, OrgId, RoleId, TaskId};
+use partita_proto::materialized::CopyChange;
 use partita_proto::service::{AdminOrder, Ddl, TableChange};
 use partita_proto::task::{TaskChange, TaskEdit};
 
@@ -63,9 +64,16 @@ impl Description {
             }
             Ddl::DropDatabase { name, .. } => Self::of_database("DROP DATABASE", name),
             Ddl::CreateTable { table, .. } => {
-                Self::of_table("CREATE TABLE", &table.database, &table.name)
+                let is_copy = table.copy_of.is_some();
+                let action = if is_copy { "CREATE MATERIALIZED COPY" } else { "CREATE TABLE" };
+                Self::of_table(action, &table.database, &table.name)
             }
-            Ddl::DropTable { database, name, .. } => Self::of_table("DROP TABLE", database, name),
+            Ddl::DropTable { database, name, .. } => {
+                let table = catalog.table(database, name);
+                let is_copy = table.is_some_and(|table| table.copy.is_some());
+                let action = if is_copy { "DROP MATERIALIZED COPY" } else { "DROP TABLE" };
+                Self::of_table(action, database, name)
+            }
             Ddl::TruncateTable { database, name, .. } => {
                 Self::of_table("TRUNCATE TABLE", database, name)
             }
@@ -74,6 +82,7 @@ impl Description {
             }
             Ddl::Access(change) => of_access(catalog, change),
             Ddl::Task(change) => of_task(catalog, change),
+            Ddl::Copy(change) => of_copy(catalog, change),
             Ddl::Checked(checked) => Self::of_change(catalog, &checked.ddl),
         }
     }
@@ -215,6 +224,21 @@ fn of_task(catalog: &Catalog, change: &TaskChange) -> Description {
         }
         TaskChange::Drop { task } => existing("DROP TASK", *task),
         TaskChange::Step { task, .. } => existing("RUN TASK", *task),
+    }
+}
+
+/// A change of the state of a copy.
+fn of_copy(catalog: &Catalog, change: &CopyChange) -> Description {
+    let action = match change {
+        CopyChange::Take { .. } | CopyChange::Beat { .. } | CopyChange::Finish { .. } => {
+            "FILL MATERIALIZED COPY"
+        }
+        CopyChange::Lose { .. } => "LOSE MATERIALIZED COPY",
+        CopyChange::Replace { .. } => "REPLACE MATERIALIZED COPY",
+    };
+    match catalog.table_by_id(change.copy()) {
+        Some(table) => Description::of_table(action, &table.database, &table.name),
+        None => Description::new(Event::Ddl, action, format!("table {}", change.copy())),
     }
 }
 

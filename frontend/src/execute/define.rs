@@ -10,17 +10,20 @@ use partita_proto::value::Value;
 use partita_sql::Notice;
 use partita_sql::index_statement::FoundIndex;
 use partita_sql::statement::{
-    AlterDatabase, AlterTable, CreateDatabase, CreateIndex, CreateTable, DropDatabase, DropIndex,
-    DropTable, TableName,
+    AlterChange, AlterDatabase, AlterTable, CreateCopy, CreateDatabase, CreateIndex, CreateTable,
+    DropCopy, DropDatabase, DropIndex, DropTable, TableName,
 };
 
 use crate::advisor::thresholds;
-use crate::error::SqlError;
+use crate::copies::refused::check_no_copy;
+use crate::error::{SqlError, UNDEFINED_TABLE};
 use crate::information::{has_key, key_name};
 use crate::ingest::expression::{DefaultValue, Generated};
 use crate::output::Output;
 use crate::session::Session;
 
+/// SQLSTATE of an object of another kind than the statement is for.
+const WRONG_OBJECT_TYPE: &str = "42809";
 /// SQLSTATE of an object that another one needs.
 const DEPENDENT_OBJECTS: &str = "2BP01";
 
@@ -104,6 +107,10 @@ impl Session {
             }
             result => result?,
         };
+        let is_rename = |change: &AlterChange| matches!(change, AlterChange::Rename(_));
+        if !alter.changes.iter().all(is_rename) {
+            check_no_copy(&self.catalog(), &table)?;
+        }
         let (mut changes, notices) = alter.to_changes(&table)?;
         let state = self.frontend().state();
         for change in &mut changes {
@@ -173,12 +180,97 @@ impl Session {
             if named.is_some() && !is_covered && !drop.if_exists {
                 return Err(SqlError::undefined_table(&name));
             }
-            let ddl = Ddl::DropTable { database, name: name.clone(), if_exists: drop.if_exists };
+            if is_covered && let Some(table) = self.catalog().table(&database, &name) {
+                self.check_droppable(table, drop.cascade)?;
+            }
+            let DropTable { if_exists, cascade, .. } = *drop;
+            let ddl = Ddl::DropTable { database, name: name.clone(), if_exists, cascade };
             if !is_covered || !self.frontend().change(permit, ddl).await? {
                 notices.push(skipping(&format!("table \"{name}\""), "does not exist"));
             }
         }
         Ok(Output::done_with("DROP TABLE", notices))
+    }
+
+    /// Refuses to drop a copy as a table, and a table that has copies without CASCADE.
+    fn check_droppable(&self, table: &Table, cascade: bool) -> Result<(), SqlError> {
+        let name = &table.name;
+        if table.copy.is_some() {
+            let error = SqlError::new(WRONG_OBJECT_TYPE, format!("\"{name}\" is not a table"));
+            return Err(
+                error.with_hint("Use DROP MATERIALIZED COPY to remove a materialized copy.")
+            );
+        }
+        // A copy that the client does not see is named too: it keeps the table.
+        let catalog = self.frontend().catalog();
+        let dependents: Vec<_> = catalog
+            .copies_of(table.id)
+            .map(|copy| format!("materialized copy \"{}\" depends on table \"{name}\"", copy.name))
+            .collect();
+        if dependents.is_empty() || cascade {
+            return Ok(());
+        }
+        let message = format!("cannot drop table \"{name}\" because other objects depend on it");
+        Err(SqlError::new(DEPENDENT_OBJECTS, message)
+            .with_detail(dependents.join("\n"))
+            .with_hint("Use DROP ... CASCADE to drop the dependent objects too."))
+    }
+
+    pub(super) async fn create_copy(
+        &self,
+        create: &CreateCopy,
+        permit: &Permit,
+    ) -> Result<Output, SqlError> {
+        const TAG: &str = "CREATE MATERIALIZED COPY";
+        self.check_covered(&create.source, Action::Own, permit)?;
+        let source = self.table(&create.source)?;
+        let table = create.to_new_table(&source)?;
+        let name = table.name.clone();
+        let if_not_exists = create.if_not_exists;
+        let ddl = Ddl::CreateTable { table: Box::new(table), if_not_exists };
+        if !self.frontend().change(permit, ddl).await? {
+            return Ok(exists_already(false, TAG, &format!("relation \"{name}\"")));
+        }
+        let message =
+            format!("materialized copy \"{name}\" is being filled; sys.copies shows its state");
+        Ok(Output::done_with(TAG, vec![Notice::notice(message)]))
+    }
+
+    pub(super) async fn drop_copy(
+        &self,
+        drop: &DropCopy,
+        permit: &Permit,
+    ) -> Result<Output, SqlError> {
+        let mut notices = Vec::new();
+        // All copies are looked up before the first is dropped.
+        for name in &drop.names {
+            match self.table(name) {
+                Err(error) if drop.if_exists && error.sqlstate == UNDEFINED_TABLE => {}
+                Err(error) => return Err(error),
+                Ok(table) if table.copy.is_none() => {
+                    let message = format!("\"{}\" is not a materialized copy", table.name);
+                    let error = SqlError::new(WRONG_OBJECT_TYPE, message);
+                    return Err(error.with_hint("Use DROP TABLE to remove a table."));
+                }
+                Ok(_) if !drop.if_exists => self.check_covered(name, Action::Own, permit)?,
+                Ok(_) => {}
+            }
+        }
+        for copy in &drop.names {
+            let (database, name) = self.named(copy);
+            let named = self.catalog().table(&database, &name).map(|table| table.id);
+            let is_covered = named.is_some_and(|id| permit.covers(id, Action::Own));
+            if named.is_some() && !is_covered && !drop.if_exists {
+                return Err(SqlError::undefined_table(&name));
+            }
+            let if_exists = drop.if_exists;
+            let ddl = Ddl::DropTable { database, name: name.clone(), if_exists, cascade: false };
+            if !is_covered || !self.frontend().change(permit, ddl).await? {
+                let object = format!("materialized copy \"{name}\"");
+                notices.push(skipping(&object, "does not exist"));
+            }
+        }
+        Ok(Output::done_with("DROP MATERIALIZED COPY", notices))
     }
 
     pub(super) async fn create_index(
@@ -188,6 +280,7 @@ impl Session {
     ) -> Result<Output, SqlError> {
         self.check_covered(&create.table, Action::Own, permit)?;
         let table = self.table(&create.table)?;
+        check_no_copy(&self.catalog(), &table)?;
         let (change, notices) = create.to_change(&table)?;
         if let Some(change) = change {
             let (database, name) = (table.database.clone(), table.name.clone());
@@ -216,6 +309,7 @@ impl Session {
                 false => Err(drop.undefined()),
             };
         };
+        check_no_copy(&catalog, &table)?;
         let change = TableChange::DropIndex { column, kind };
         let (database, name) = (table.database.clone(), table.name.clone());
         self.frontend().change(permit, Ddl::AlterTable { database, name, change }).await?;
@@ -229,6 +323,7 @@ impl Session {
     ) -> Result<Output, SqlError> {
         for table in tables {
             self.check_covered(table, Action::Truncate, permit)?;
+            check_no_copy(&self.catalog(), &*self.table(table)?)?;
         }
         for table in tables {
             self.check_covered(table, Action::Truncate, permit)?;

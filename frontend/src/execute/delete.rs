@@ -20,6 +20,7 @@ use partita_sql::statement::{Delete, Query, Statement};
 
 use super::executed::Executed;
 use super::query::Source;
+use crate::copies::refused::check_no_copy;
 use crate::error::SqlError;
 use crate::ingest::check_delete;
 use crate::output::Output;
@@ -70,6 +71,7 @@ impl Session {
     /// The query that finds the keys of the rows to delete.
     pub(super) fn delete_query(&self, delete: &Delete) -> Result<Query, SqlError> {
         let table = self.table(&delete.table)?;
+        check_no_copy(&self.catalog(), &table)?;
         check_delete(&table)?;
         let columns = self.key_columns(&table)?;
         let columns: Vec<_> = columns.iter().map(|name| quote(name)).collect();

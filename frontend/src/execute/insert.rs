@@ -20,6 +20,7 @@ use partita_worker::{Zone, bytes_of, cast_texts, zoned};
 use super::delete::after;
 use super::executed::Executed;
 use super::query::Source;
+use crate::copies::refused::check_no_copy;
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, SYNTAX_ERROR, SqlError};
 use crate::ingest::expression::now_ns;
 use crate::output::Output;
@@ -100,6 +101,7 @@ impl Session {
         permit: &Permit,
     ) -> Result<Executed, SqlError> {
         let table = self.table(&insert.table)?;
+        check_no_copy(&self.catalog(), &table)?;
         let target = insert.target(&table.schema)?;
         if let Some(rows) = insert.scan(&target, self.statement_time()?, parameters)? {
             return self.insert_rows(insert, &table, rows, permit).await;
@@ -145,6 +147,7 @@ impl Session {
         permit: &Permit,
     ) -> Result<Option<Executed>, SqlError> {
         let table = self.table(&insert.table)?;
+        check_no_copy(&self.catalog(), &table)?;
         let target = insert.target(&table.schema)?;
         match insert.scan(&target, self.statement_time()?, parameters)? {
             Some(rows) => Ok(Some(self.insert_rows(insert, &table, rows, permit).await?)),
@@ -177,6 +180,7 @@ impl Session {
             super::prepare::check_count(prepared, parameters)?;
         }
         let table = self.table(&insert.table)?;
+        check_no_copy(&self.catalog(), &table)?;
         let target = insert.target(&table.schema)?;
         let sets = rows.iter().map(Vec::as_slice);
         match insert.scan_many(&target, self.statement_time()?, sets)? {

@@ -1,7 +1,7 @@
 //! Queries: DataFusion plans them and they run over the partitions; a query is planned again if its partitions
 //! changed before its first row.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use datafusion::common::{
 };
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::logical_expr::expr_rewriter::unnormalize_cols;
 use datafusion::logical_expr::{DdlStatement, Expr, LogicalPlan};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::parser::Statement as PlannerStatement;
@@ -37,7 +38,9 @@ use tokio::time::Instant;
 use super::executed::Executed;
 use super::plan_lines;
 use crate::access::life::Life;
+use crate::access::viewer::readable_as;
 use crate::conditional::guarded as guarded_conditions;
+use crate::copies::choose::{Readable, fits};
 use crate::error::{FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, SqlError};
 use crate::guard::guarded;
 use crate::output::{Output, RowStream};
@@ -111,7 +114,9 @@ impl Session {
         let mut plans = 1;
         loop {
             let version = view.catalog().version;
-            match self.start_once(source, pinned, unread).await {
+            // A copy may be replaced at any time; its source has the same rows.
+            let with_copies = plans == 1;
+            match self.start_once(source, (pinned, unread), with_copies).await {
                 Err(error) if error.sqlstate == STALE && plans < PLANS_MAX => {
                     plans += 1;
                     view.newer_catalog(version, Instant::now() + NEWS).await;
@@ -124,10 +129,10 @@ impl Session {
     async fn start_once(
         &self,
         source: &Source<'_>,
-        pinned: Option<&Table>,
-        unread: Option<TableId>,
+        (pinned, unread): (Option<&Table>, Option<TableId>),
+        with_copies: bool,
     ) -> Result<Running, SqlError> {
-        let state = self.statement_state();
+        let mut state = self.statement_state();
         let logical = match source {
             Source::Statement(statement) => plan(&state, (*statement).clone()).await?,
             Source::WithParameters(statement, parameters) => {
@@ -140,10 +145,17 @@ impl Session {
             }
         };
         // Checked before the optimizer, which may evaluate parts of the plan or remove them.
-        let tables = self.check_tables(&logical, unread)?;
+        let scans = scans_of(&logical)?;
+        let tables = self.check_tables(&scans, unread)?;
         // Guard conditions after the optimizer, which would undo it.
         let optimized = with_bounded_folding(|| state.optimize(&logical))?;
         let optimized = with_bounded_constants(guarded_conditions(optimized)?)?;
+        let nearer = match with_copies {
+            true => nearer_copies(&optimized, &self.frontend().copies().in_step(), pinned)?,
+            false => Vec::new(),
+        };
+        let readable = self.confirmed(&scans, nearer).await?;
+        state.config_mut().set_extension(Arc::new(readable));
         let physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
         // The statement writes to this table, and must not read its own rows.
         if let Some(table) = pinned {
@@ -167,30 +179,59 @@ impl Session {
     /// and returns these tables.
     fn check_tables(
         &self,
-        logical: &LogicalPlan,
+        scans: &[(Arc<Table>, Option<RowPredicate>)],
         unread: Option<TableId>,
     ) -> Result<Vec<TableId>, SqlError> {
-        let scans = scans_of(logical)?;
         let tables: BTreeMap<TableId, &Arc<Table>> =
             scans.iter().map(|(table, _)| (table.id, table)).collect();
         let mut needs = Vec::with_capacity(tables.len());
         for table in tables.values().filter(|table| Some(table.id) != unread) {
             // The owner may be another one since the plan was made.
             let newest = self.frontend().view().newest(table);
-            let newest = newest.ok_or_else(|| SqlError::undefined_table(&table.name))?;
+            let newest = newest.ok_or_else(|| match table.copy {
+                // Another table has taken the place of the copy.
+                Some(_) => SqlError::new(STALE, format!("\"{}\" was replaced", table.name)),
+                None => SqlError::undefined_table(&table.name),
+            })?;
             needs.push(Need::new(Action::Select, self.viewer().object(&newest)?));
         }
         if !needs.is_empty() {
             let permit = self.viewer().check(&needs)?;
             for (table, planned) in scans.iter().filter(|(table, _)| Some(table.id) != unread) {
                 // The rights have changed since the plan was made: another plan has the rows of now.
-                if permit.rows(table.id) != planned.as_ref() {
+                if permit.rows(readable_as(table)) != planned.as_ref() {
                     let message = format!("the rights on table {} have changed", table.name);
                     return Err(SqlError::new(STALE, message));
                 }
             }
         }
         Ok(tables.into_keys().collect())
+    }
+
+    /// The copies, of those that the statement would read in place of their sources, that are in step by meta's word. Asks
+    /// meta once, and only if the statement would read a copy.
+    ///
+    /// # Errors
+    /// 55000 if the statement names a copy that is not in step.
+    async fn confirmed(
+        &self,
+        scans: &[(Arc<Table>, Option<RowPredicate>)],
+        nearer: Vec<Arc<Table>>,
+    ) -> Result<Readable, SqlError> {
+        let named = || scans.iter().map(|(table, _)| table).filter(|table| table.copy.is_some());
+        let copies: Vec<TableId> = nearer.iter().chain(named()).map(|copy| copy.id).collect();
+        if copies.is_empty() {
+            return Ok(Readable::default());
+        }
+        let in_step = self.frontend().copies().confirmations().in_step(&copies).await;
+        if let Some(copy) = named().find(|copy| !in_step.contains(&copy.id)) {
+            let message = format!("materialized copy \"{}\" is not known to be in step", copy.name);
+            return Err(SqlError::new("55000", message).with_hint(
+                "its table always has all rows; sys.copies shows the state of the copy",
+            ));
+        }
+        let is_in_step = |copy: &Arc<Table>| in_step.contains(&copy.id);
+        Ok(Readable::new(nearer.into_iter().filter(is_in_step).collect()))
     }
 
     /// The logical plan of a prepared query. The cached one is valid while the catalog and the session's database, time
@@ -235,8 +276,14 @@ impl Session {
     pub(super) async fn explain(&self, explain: &Explain) -> Result<Executed, SqlError> {
         match self.explained(explain)? {
             Some(statement) => {
+                let target = match explain.statement.as_ref() {
+                    Statement::Insert(insert) => Some(self.table(&insert.table)?),
+                    Statement::Delete(delete) => Some(self.table(&delete.table)?),
+                    _ => None,
+                };
                 // The plan of a DELETE has figures of the rows, and needs SELECT like any other.
-                Ok(self.start(&Source::Statement(&statement), None, None).await?.into())
+                let source = Source::Statement(&statement);
+                Ok(self.start(&source, target.as_deref(), None).await?.into())
             }
             None => self.explain_values(explain),
         }
@@ -623,6 +670,36 @@ fn check(logical: &LogicalPlan) -> Result<(), SqlError> {
         }
         None => Ok(()),
     }
+}
+
+/// The copies that scans of a plan would read in place of their sources, by their filters. `copies` are those that the
+/// catalog shows in step, by source. A statement that writes to a table reads this table itself.
+fn nearer_copies(
+    optimized: &LogicalPlan,
+    copies: &HashMap<TableId, Vec<Arc<Table>>>,
+    written: Option<&Table>,
+) -> Result<Vec<Arc<Table>>, SqlError> {
+    let mut nearer: BTreeMap<TableId, Arc<Table>> = BTreeMap::new();
+    if copies.is_empty() {
+        return Ok(Vec::new());
+    }
+    optimized.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            let provider = source_as_provider(&scan.source)?;
+            let stored = provider.downcast_ref::<PartitionedTable>();
+            if let Some(stored) = stored
+                && written.is_none_or(|written| written.id != stored.table().id)
+                && let Some(copies) = copies.get(&stored.table().id)
+            {
+                let copies = copies.iter().filter(|copy| fits(copy, stored.table()));
+                let filters = unnormalize_cols(scan.filters.iter().cloned());
+                let copy = stored.nearer_copy(copies, &filters)?;
+                nearer.extend(copy.map(|copy| (copy.table().id, Arc::clone(copy.table()))));
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(nearer.into_values().collect())
 }
 
 /// Stored tables that a plan reads, subqueries included, each with the rows that its scan is restricted to.

@@ -9,7 +9,7 @@ use partita_proto::catalog::Table;
 use partita_proto::load::LoadRequest;
 use partita_proto::schema::{Column, Semantic};
 use partita_sql::index_statement::index_options_sql;
-use partita_sql::show::{create_table_sql, create_table_sql_unplaced};
+use partita_sql::show::{create_copy_sql, create_table_sql, create_table_sql_unplaced};
 use partita_sql::statement::{Show, TableName};
 
 use crate::access::viewer::check_all_rows;
@@ -39,9 +39,17 @@ impl Session {
             Show::CreateTable(name) => {
                 let table = self.table(name)?;
                 // Boundaries are keys of rows.
-                let sql = match sees_all(self.viewer(), table.id) {
-                    true => create_table_sql(&table),
-                    false => create_table_sql_unplaced(&table),
+                let is_placed = sees_all(self.viewer(), table.id);
+                let catalog = self.frontend().catalog();
+                let source = table.copy.as_ref().map(|copy| catalog.table_by_id(copy.source));
+                let sql = match source {
+                    Some(source) => {
+                        let source =
+                            source.ok_or_else(|| SqlError::undefined_table(&table.name))?;
+                        create_copy_sql(&table, &source.name, is_placed)
+                    }
+                    None if is_placed => create_table_sql(&table),
+                    None => create_table_sql_unplaced(&table),
                 };
                 let row = vec![Some(table.name.clone()), Some(sql)];
                 Output::text(&["Table", "Create Table"], &[row])

@@ -33,7 +33,7 @@ use partita_proto::service::WriteKind;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
-use super::{Failed, Part, Router};
+use super::{Debt, Failed, Part, Router};
 
 /// Maximum bytes of a small part; larger ones gain little by being sent together.
 pub(super) const SMALL_BYTES: usize = 4 << 10;
@@ -67,7 +67,7 @@ struct Waiting {
     part: Part,
     bytes: usize,
     deadline: Instant,
-    answer: oneshot::Sender<Result<(), Failed>>,
+    answer: oneshot::Sender<Result<Vec<Debt>, Failed>>,
 }
 
 #[derive(Default)]
@@ -121,7 +121,7 @@ fn gather(
 /// Decision about a part.
 enum Turn {
     Now(Box<Part>),
-    Later(oneshot::Receiver<Result<(), Failed>>),
+    Later(oneshot::Receiver<Result<Vec<Debt>, Failed>>),
 }
 
 impl Together {
@@ -258,7 +258,7 @@ impl Router {
         part: Part,
         bytes: usize,
         deadline: Instant,
-    ) -> Result<(), Failed> {
+    ) -> Result<Vec<Debt>, Failed> {
         let partition = part.route.partition;
         let target = Target {
             partition,
@@ -281,7 +281,8 @@ impl Router {
                     }
                 };
                 let error = self.too_late(&table, &route, true, why);
-                Err(Failed { partition, error, perhaps: true })
+                let debts = Vec::new();
+                Err(Failed { partition, error, perhaps: true, is_ahead: false, debts })
             }
         }
     }
@@ -324,6 +325,7 @@ fn joined(router: &Router, first: &Waiting, parts: &[Waiting]) -> Option<Part> {
         earlier: Vec::new(),
         kind: *kind,
         rows,
+        ship: None,
         uncertain: AtomicBool::new(false),
     })
 }

@@ -33,6 +33,10 @@ use crate::view::ClusterView;
 const PAUSE: Duration = Duration::from_millis(5);
 /// Maximum pause.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// Maximum time to open a partition of a copy; then the statement is planned over its source.
+const COPY_WAIT: Duration = Duration::from_secs(3);
+/// SQLSTATE of changed routes: another plan may succeed.
+const STALE: &str = "40001";
 /// Maximum starts of a partition's fragment; then its failure fails the statement.
 const BEGINNINGS_MAX: u32 = 4;
 
@@ -83,9 +87,14 @@ impl Opener {
         };
         let table = Arc::clone(&self.spec.table);
         let partition = part.route.partition;
-        Ok(futures::stream::iter(mine)
-            .flatten()
-            .map_err(move |error| DataFusionError::from(placed(error, &table.name, partition))))
+        let in_place = self.spec.in_place_of.is_some();
+        Ok(futures::stream::iter(mine).flatten().map_err(move |error| {
+            let is_gone = matches!(error, Error::NotFound { .. } | Error::Unavailable(_));
+            DataFusionError::from(match in_place && is_gone {
+                true => unreadable(&table.name, &error),
+                false => placed(error, &table.name, partition),
+            })
+        }))
     }
 
     pub(super) async fn open<'a>(
@@ -105,10 +114,16 @@ impl Opener {
             .await
     }
 
+    /// Maximum time to open a partition.
+    fn wait(&self) -> Duration {
+        let timeout = self.view.timeout();
+        if self.spec.in_place_of.is_some() { timeout.min(COPY_WAIT) } else { timeout }
+    }
+
     /// Scans the partition of a route, or its successors if the route is out of date.
     async fn scan(&self, route: &Route) -> Result<Vec<ScanReply>, SqlError> {
         // The deadline is renewed for each request: a fragment may compute for longer than one may take.
-        let mut deadline = Instant::now() + self.view.timeout();
+        let mut deadline = Instant::now() + self.wait();
         let mut beginnings = 1;
         let mut place = Place::AtData;
         let mut replies = Vec::new();
@@ -120,7 +135,7 @@ impl Opener {
                 Ok(reply) if self.spec.at_data.is_none() => replies.push(reply),
                 Ok(reply) => match started(reply).await {
                     Ok(reply) => {
-                        deadline = Instant::now() + self.view.timeout();
+                        deadline = Instant::now() + self.wait();
                         replies.push(reply);
                     }
                     Err(error) if may_begin_again(&error) && beginnings < BEGINNINGS_MAX => {
@@ -129,7 +144,7 @@ impl Opener {
                         if matches!(error, Error::Query { .. }) {
                             place = Place::Here;
                         }
-                        deadline = Instant::now() + self.view.timeout();
+                        deadline = Instant::now() + self.wait();
                         routes.push(route);
                     }
                     Err(error) => {
@@ -151,10 +166,13 @@ impl Opener {
 
     /// The newest routes of a range of keys.
     fn newest_routes(&self, keys: &KeyRange, stale: Error) -> Result<Vec<Route>, SqlError> {
-        let table = self
-            .view
-            .newest(&self.spec.table)
-            .ok_or_else(|| SqlError::undefined_table(&self.spec.table.name))?;
+        let table = self.view.newest(&self.spec.table).ok_or_else(|| {
+            let name = &self.spec.table.name;
+            match self.spec.table.copy {
+                Some(_) => unreadable(name, &stale),
+                None => SqlError::undefined_table(name),
+            }
+        })?;
         if table.schema.version != self.spec.table.schema.version
             || !table.reads_as(&self.spec.table)
         {
@@ -201,6 +219,9 @@ impl Opener {
                 return Ok(Err(error));
             }
             if !(absent || error.is_retryable()) || Instant::now() + pause >= deadline {
+                if self.spec.in_place_of.is_some() {
+                    return Err(unreadable(&self.spec.table.name, &error));
+                }
                 let detail =
                     format!("table \"{}\", partition {}", self.spec.table.name, route.partition);
                 let error = self.view.explained(&self.spec.table, route, error);
@@ -304,6 +325,12 @@ async fn started(reply: ScanReply) -> Result<ScanReply, Error> {
 fn may_begin_again(error: &Error) -> bool {
     matches!(error, Error::Query { sqlstate, .. } if sqlstate == OUT_OF_MEMORY)
         || error.is_retryable()
+}
+
+/// Error of a copy that cannot be read: it is replaced now and then, and its source has the same rows.
+fn unreadable(copy: &str, cause: &Error) -> SqlError {
+    let message = format!("materialized copy \"{copy}\" cannot be read: {cause}");
+    SqlError { retryable: true, ..SqlError::new(STALE, message) }
 }
 
 /// Adds table and partition to an error.

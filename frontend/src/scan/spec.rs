@@ -21,6 +21,8 @@ use super::row_filter::RowFilter;
 #[derive(Clone, Debug)]
 pub(crate) struct ScanSpec {
     pub(crate) table: Arc<Table>,
+    /// The table that the statement names, if the scan reads a copy in its place.
+    pub(crate) in_place_of: Option<Arc<Table>>,
     /// Columns of the scan, by SQL name.
     pub(crate) schema: SchemaRef,
     /// Columns of the requests, by storage name: the same, or one that only counts rows if the scan has none. The
@@ -51,6 +53,11 @@ pub(crate) struct ScanSpec {
 }
 
 impl ScanSpec {
+    /// The table that the statement names.
+    pub(crate) fn named(&self) -> &Arc<Table> {
+        self.in_place_of.as_ref().unwrap_or(&self.table)
+    }
+
     /// Limit of the requests. A row filter drops rows after them, so with one they have no limit.
     pub(crate) fn request_limit(&self) -> Option<usize> {
         self.limit.filter(|_| self.row_filter.is_none())

@@ -31,7 +31,8 @@ impl Db {
 }
 
 fn drop_table(name: &str, if_exists: bool) -> Ddl {
-    Ddl::DropTable { database: "public".to_owned(), name: name.to_owned(), if_exists }
+    let (database, name) = ("public".to_owned(), name.to_owned());
+    Ddl::DropTable { database, name, if_exists, cascade: false }
 }
 
 fn changes_of(name: &str) -> Vec<Ddl> {
@@ -93,6 +94,7 @@ async fn a_permit_is_for_the_database_that_was_checked() {
         placement: Placement::Range,
         cuts: Vec::new(),
         owner: create.role(),
+        copy_of: None,
     };
     let new = |if_not_exists| Ddl::CreateTable { table: Box::new(table.clone()), if_not_exists };
     assert_eq!(db.refusal(&create, new(false)).await, "3F000");

@@ -249,7 +249,7 @@ impl From<Error> for SqlError {
                 format!("relation \"{name}\" already exists")
             }
             Error::Cancelled => return Self::canceled(),
-            Error::LimitReached { hint, .. } => {
+            Error::LimitReached { hint, .. } | Error::Dependents { hint, .. } => {
                 return Self { hint: Some(hint.clone()), ..Self::new(sqlstate, error.to_string()) };
             }
             Error::Query { hint, .. } => {

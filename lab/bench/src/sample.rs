@@ -157,6 +157,7 @@ pub fn table(partitions: u16) -> Table {
         partitions: Arc::new(map),
         former: None,
         succeeded_by: None,
+        copy: None,
         owner: BOOTSTRAP_ROLE,
         copy: None,
     }

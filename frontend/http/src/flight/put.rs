@@ -171,6 +171,7 @@ async fn target(
                     database: database.to_owned(),
                     name: name.to_owned(),
                     if_exists: true,
+                    cascade: false,
                 };
                 let need = need_of(frontend, Action::Own, &table).map_err(sql_status)?;
                 let permit = frontend.authorize(&identity, &[need]).map_err(sql_status)?;
@@ -241,6 +242,7 @@ fn new_table(
         placement: Placement::Range,
         cuts: Vec::new(),
         owner,
+        copy_of: None,
     })
 }
 

@@ -462,6 +462,7 @@ mod with_a_table {
             partitions: Arc::new(partitions),
             former: None,
             succeeded_by: None,
+            copy: None,
             owner: BOOTSTRAP_ROLE,
         };
         let mut catalog = Catalog::default();

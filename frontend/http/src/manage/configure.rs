@@ -243,7 +243,9 @@ pub(super) async fn drop_table(client: &Client<'_>, parameters: &Parameters) -> 
     let table = table.ok_or_else(|| SqlError::undefined_table(name))?;
     let permit = client.permit(&[need_of(&client.door.frontend, Action::Own, &table)?])?;
     let (database, name) = (database.to_owned(), name.to_owned());
-    client.change(&permit, Ddl::DropTable { database, name, if_exists: false }).await?;
+    client
+        .change(&permit, Ddl::DropTable { database, name, if_exists: false, cascade: false })
+        .await?;
     Ok(StatusCode::OK.into_response())
 }
 

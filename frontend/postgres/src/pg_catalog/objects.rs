@@ -334,6 +334,7 @@ mod tests {
             partitions: Arc::new(partitions),
             former: None,
             succeeded_by: None,
+            copy: None,
             owner: BOOTSTRAP_ROLE,
         })
     }

@@ -125,7 +125,9 @@ pub(super) fn drop_owned(
             }
             if database.is_none() && is_owned {
                 let (database, name) = (name.clone(), table.name.clone());
-                let drop = Ddl::DropTable { database, name, if_exists: true };
+                let mut copies = catalog.copies_of(table.id);
+                let cascade = cascade || copies.all(|copy| owners.contains(&copy.owner));
+                let drop = Ddl::DropTable { database, name, if_exists: true, cascade };
                 plan.changes.push(drop.checked(NamedObject::Table(table.id)));
             }
         }

@@ -30,6 +30,7 @@ fn made(sql: &str) -> Table {
         partitions: Arc::new(map.unwrap()),
         former: None,
         succeeded_by: None,
+        copy: None,
         owner: partita_proto::id::BOOTSTRAP_ROLE,
     }
 }
