@@ -4,10 +4,11 @@
 //! correct. Tests inject faults by queueing errors, and can split a partition while a statement runs.
 
 mod access;
+mod copies;
 mod reshape;
 mod tasks;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -30,6 +31,7 @@ use partita_proto::id::{
 use partita_proto::index::{Index, IndexKind};
 use partita_proto::key::KeyCodec;
 use partita_proto::load::{HeatmapRequest, LoadReport, LoadRequest};
+use partita_proto::materialized::{CaptureOrder, Changes, ChangesRequest, CopyState};
 use partita_proto::measure::{IndexBuild, PartitionMeasures};
 use partita_proto::member::{Member, Members, MetaMember, MetaStanding};
 use partita_proto::range::Bound;
@@ -45,6 +47,7 @@ use partita_worker::{MEMORY_BYTES, Worker};
 use tokio::runtime::Handle;
 use tokio::sync::{RwLock, watch};
 
+use self::copies::{Captures, copies_of, drop_table};
 use crate::error::SqlError;
 use crate::frontend::{Frontend, FrontendOptions};
 
@@ -56,8 +59,11 @@ struct Partition {
     codec: KeyCodec,
     epoch: Epoch,
     rows: BTreeMap<Vec<u8>, Versions>,
-    seen: HashSet<RequestId>,
+    /// Indexes of the writes, by identity.
+    seen: HashMap<RequestId, u64>,
+    /// Index of the last entry.
     writes: u64,
+    captures: Captures,
     scans: u64,
 }
 
@@ -101,6 +107,10 @@ pub struct Fake {
     pub heatmap: Mutex<Bytes>,
     /// Heatmap requests, in order of arrival.
     pub pictures: Mutex<Vec<HeatmapRequest>>,
+    /// Number of confirmations of copies that meta gave.
+    pub confirmations: AtomicU64,
+    /// Meta answers neither confirmations nor changes about copies.
+    pub is_meta_silent: AtomicBool,
     members: watch::Sender<Arc<Members>>,
 }
 
@@ -146,6 +156,8 @@ impl Fake {
             load: Mutex::new(LoadReport::default()),
             heatmap: Mutex::default(),
             pictures: Mutex::default(),
+            confirmations: AtomicU64::new(0),
+            is_meta_silent: AtomicBool::new(false),
             members: watch::Sender::new(Arc::new((1..=nodes).map(member).collect())),
         })
     }
@@ -230,7 +242,7 @@ impl Fake {
             partitions: Arc::new(PartitionMap::new(routes)?),
             former: None,
             succeeded_by: None,
-            copy: None,
+            copy: new.copy_of.map(copies::new_copy),
             owner: new.owner,
         };
         // A table that is created again starts with empty partitions.
@@ -242,8 +254,9 @@ impl Fake {
                     codec: codec.clone(),
                     epoch: route.epoch,
                     rows: BTreeMap::new(),
-                    seen: HashSet::new(),
+                    seen: HashMap::new(),
                     writes: 0,
+                    captures: Captures::default(),
                     scans: 0,
                 },
             );
@@ -318,6 +331,7 @@ impl Fake {
                     placement,
                     cuts,
                     owner: table.owner,
+                    copy_of: None,
                 };
                 let former = Table { name: format!("{}$former", table.name), ..changed };
                 self.create_table(catalog, new)?;
@@ -404,9 +418,9 @@ impl Fake {
                 self.create_table(&mut catalog, *table)?;
                 true
             }
-            Ddl::DropTable { database, name, if_exists } => {
+            Ddl::DropTable { database, name, if_exists, cascade } => {
                 match find(&catalog, &database, &name) {
-                    Ok(_) => catalog.tables.entry(database).or_default().remove(&name).is_some(),
+                    Ok(table) => drop_table(&mut catalog, &table, cascade)?,
                     Err(_) if if_exists => false,
                     Err(error) => return Err(error),
                 }
@@ -416,16 +430,26 @@ impl Fake {
                 for route in table.partitions.routes() {
                     if let Some(partition) = self.partitions.lock().get_mut(&route.partition) {
                         partition.rows.clear();
+                        partition.captures = Captures::default();
                     }
+                }
+                for copy in copies_of(&catalog, &table) {
+                    self.renew_copy(&mut catalog, &copy, None)?;
                 }
                 true
             }
             Ddl::AlterTable { database, name, change } => {
                 let table = find(&catalog, &database, &name)?;
+                let is_rename = matches!(change, TableChange::Rename(_));
+                let copies = if is_rename { Vec::new() } else { copies_of(&catalog, &table) };
+                for copy in copies {
+                    self.alter_table(&mut catalog, &copy, change.clone())?;
+                }
                 self.alter_table(&mut catalog, &table, change)?
             }
             Ddl::Access(change) => self.change_access(&mut catalog, *change)?,
             Ddl::Task(change) => self.change_tasks(&mut catalog, *change)?,
+            Ddl::Copy(change) => self.change_copy(&mut catalog, change)?,
             Ddl::Checked(_) => return Err(internal("a checked change in another")),
         };
         self.publish(catalog);
@@ -434,7 +458,7 @@ impl Fake {
 
     fn write(&self, node: NodeId, request: WriteRequest) -> Result<WriteReply, Error> {
         if self.forgets.load(Ordering::Relaxed) {
-            return Ok(WriteReply { index: 1 });
+            return Ok(WriteReply { index: 1, owed: Vec::new() });
         }
         let entry = (request.partition, request.id, request.rows.num_rows());
         self.requests.lock().push(entry);
@@ -447,14 +471,13 @@ impl Fake {
             .get_mut(&request.partition)
             .ok_or_else(|| none("partition", &request.partition.to_string()))?;
         partition.check_epoch(request.partition, request.epoch)?;
-        let duplicate = request.earlier.iter().any(|id| partition.seen.contains(id));
-        if !duplicate && partition.seen.insert(request.id) {
-            partition.writes += 1;
-            partition.apply(request.kind, &request.rows)?;
-        }
+        let reply = match &request.ship {
+            Some(ship) => partition.take(ship, request.kind, &request.rows)?,
+            None => partition.write(&request)?,
+        };
         match self.late_write_errors.lock().pop_front() {
             Some(error) => Err(error),
-            None => Ok(WriteReply { index: partition.writes }),
+            None => Ok(reply),
         }
     }
 
@@ -519,6 +542,23 @@ impl Partition {
             return Ok(());
         }
         Err(Error::StaleRoute { partition, requested, current: self.epoch })
+    }
+
+    /// Applies a write, once however often it is sent.
+    fn write(&mut self, request: &WriteRequest) -> Result<WriteReply, Error> {
+        let mut ids = request.earlier.iter().chain([&request.id]);
+        let first = ids.find_map(|id| self.seen.get(id).copied());
+        let index = match first {
+            Some(index) => index,
+            None => {
+                self.writes += 1;
+                self.seen.insert(request.id, self.writes);
+                self.apply(request.kind, &request.rows)?;
+                self.captures.push(self.writes, request.kind, &request.rows);
+                self.writes
+            }
+        };
+        Ok(WriteReply { index, owed: self.captures.owed(index) })
     }
 
     /// Measures of the rows. There are no files, so every index is complete.
@@ -626,9 +666,11 @@ fn none(kind: &'static str, name: &str) -> Error {
 /// Checks that the name in a change belongs to the object that was checked, as meta does.
 fn check_object(catalog: &Catalog, checked: &CheckedDdl) -> Result<(), Error> {
     let (kind, name, object) = match checked.ddl.body() {
-        Ddl::CreateDatabase { .. } | Ddl::Access(_) | Ddl::Task(_) | Ddl::Checked(_) => {
-            return Ok(());
-        }
+        Ddl::CreateDatabase { .. }
+        | Ddl::Access(_)
+        | Ddl::Task(_)
+        | Ddl::Copy(_)
+        | Ddl::Checked(_) => return Ok(()),
         Ddl::AlterDatabase { name, .. }
         | Ddl::MakeExplicit { name }
         | Ddl::DropDatabase { name, .. } => ("database", name, catalog.databases.get(name)),
@@ -712,7 +754,18 @@ impl MetaService for FakeMeta {
     }
 
     async fn change(&self, ddl: Ddl) -> Result<bool, Error> {
+        if matches!(ddl, Ddl::Copy(_)) {
+            self.0.check_meta()?;
+        }
         self.0.change(ddl)
+    }
+
+    async fn confirm(&self, copies: Vec<TableId>) -> Result<Vec<Option<CopyState>>, Error> {
+        self.0.check_meta()?;
+        self.0.confirmations.fetch_add(1, Ordering::Relaxed);
+        let catalog = self.0.catalog();
+        let state = |copy: TableId| Some(catalog.table_by_id(copy)?.copy.as_ref()?.state);
+        Ok(copies.into_iter().map(state).collect())
     }
 
     fn members(&self) -> watch::Receiver<Arc<Members>> {
@@ -818,6 +871,24 @@ impl DataService for FakeNode {
 
     async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
         self.0.scan(self.1, &request)
+    }
+
+    async fn capture(
+        &self,
+        partition: PartitionId,
+        epoch: Epoch,
+        order: CaptureOrder,
+    ) -> Result<u64, Error> {
+        self.0.capture(self.1, partition, epoch, order)
+    }
+
+    async fn changes(&self, request: ChangesRequest) -> Result<Changes, Error> {
+        self.0.changes(self.1, &request)
+    }
+
+    async fn fill(&self, copy: TableId, scan: ScanRequest) -> Result<(u64, ScanReply), Error> {
+        let index = self.0.filled(copy, scan.partition)?;
+        Ok((index, self.0.scan(self.1, &scan)?))
     }
 
     async fn open_partition(&self, _: PartitionSpec) -> Result<(), Error> {

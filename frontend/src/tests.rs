@@ -10,6 +10,7 @@ mod at_data;
 mod audit;
 mod comparisons;
 mod conditional;
+mod copies;
 mod defining;
 mod indexes;
 mod intervals;

@@ -66,6 +66,17 @@ pub(crate) fn drop_index(table: &TableFacts, name: &str) -> String {
     format!("DROP INDEX {} ON {};", quote(name), name_of(table))
 }
 
+/// Creates a materialized copy of a table whose key begins with one of the table's key columns.
+pub(crate) fn copy_by(table: &TableFacts, column: &str) -> String {
+    let others = table.key.iter().map(String::as_str).filter(|name| *name != column);
+    format!(
+        "CREATE MATERIALIZED COPY {} OF {} PRIMARY KEY ({});",
+        qualified(&table.database, &format!("{}_by_{column}", table.name)),
+        name_of(table),
+        quote_list([column].into_iter().chain(others)),
+    )
+}
+
 /// The table that a definition describes, as meta would create it; `None` if it contradicts itself.
 pub(crate) fn table_of(new: &NewTable) -> Option<Table> {
     let codec = KeyCodec::new(&new.schema, &new.placement).ok()?;

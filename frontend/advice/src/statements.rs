@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use partita_proto::schema::ColumnType;
 use serde_json::json;
 
-use crate::ddl::{Definition, joined};
+use crate::ddl::{Definition, copy_by, joined};
 use crate::finding::{Effect, Finding, Rule, Severity};
 use crate::measurements::{FilterClass, StatementShape};
 use crate::table::{Subject, is_name_of, rounded, share, with_ddl};
@@ -116,18 +116,21 @@ fn read_all(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
     let most = calls_by_column.into_iter().max_by_key(|(_, calls)| *calls);
     let Some(column) = most.and_then(|(name, _)| subject.column(name)) else { return };
-    // A field in the key of a table that deduplicates would let both versions of a row stay.
-    let is_safe = subject.table.append_mode || subject.is_key(&column.name);
-    let ddl =
-        is_safe.then(|| Definition::of(subject.table)).flatten().and_then(|mut definition| {
+    // A copy keeps both orders. A field in the key of a table that deduplicates would let both versions of a row stay.
+    let ddl = if subject.is_key(&column.name) {
+        Some(copy_by(subject.table, &column.name))
+    } else {
+        let definition = subject.table.append_mode.then(|| Definition::of(subject.table));
+        definition.flatten().and_then(|mut definition| {
             definition.lead_key(&column.name);
             definition.copied()
-        });
+        })
+    };
     let number = subject.partitions();
     let evidence = json!({ "calls": calls, "calls_on_table": all_calls, "partitions": number, "column": column.name });
     let advice = format!(
         "{calls} of {all_calls} statements read all {number} partitions for one \"{}\": begin the key with it, or keep a \
-         second table that does",
+         copy whose key does",
         column.name
     );
     let object = subject.column_object(&column.name);
@@ -272,7 +275,9 @@ mod tests {
         assert_eq!(finding.effect.unwrap().partitions, Some(0.125));
         let ddl = finding.ddl.unwrap();
         parses(&ddl);
-        assert!(ddl.contains("PRIMARY KEY (userid"), "{ddl}");
+        let expected =
+            "CREATE MATERIALIZED COPY events_by_userid OF events PRIMARY KEY (userid, ts);";
+        assert_eq!(ddl.replace("public.", ""), expected);
     }
 
     #[test]

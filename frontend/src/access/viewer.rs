@@ -277,12 +277,28 @@ impl Viewer {
         let needs = with_sources(&catalog, needs)?;
         check(&catalog.access, &self.identity(), now_ms(), &needs)
             .map(|permit| permit.at_peer(self.peer))
-            .map_err(|refusal| Error::from(self.shown(refusal)).into())
+            .map_err(|refusal| Error::from(self.shown(refusal, &needs)).into())
     }
 
-    /// The refusal, with the name of a database in which the identity sees a table: it is not hidden then.
-    fn shown(&self, refusal: Denied) -> Denied {
+    /// The refusal, with the name of a database in which the identity sees a table: it is not hidden then. Neither is a
+    /// copy whose source it sees.
+    fn shown(&self, refusal: Denied, needs: &[Need]) -> Denied {
+        let catalog = self.catalog();
+        let copy_need = |name: &str| {
+            needs.iter().find(|need| match &need.object {
+                Object::Table { table, .. } => {
+                    table.copy.is_some()
+                        && table.name == name
+                        && catalog.table_by_id(table.id).is_some()
+                }
+                _ => false,
+            })
+        };
         match refusal {
+            Denied::NotVisible { kind: kind @ "table", name } => match copy_need(&name) {
+                Some(need) => Denied::NotAllowed { action: need.action, kind, name },
+                None => Denied::NotVisible { kind, name },
+            },
             Denied::NotVisible { kind: kind @ "database", name }
                 if self.catalog().databases.contains_key(&name) =>
             {

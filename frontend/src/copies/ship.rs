@@ -47,8 +47,8 @@ use crate::router::ship::Unshipped;
 pub(super) const COPY_WAIT: Duration = Duration::from_secs(10);
 /// Maximum time for one step of a worker; then the next worker tries again.
 const STEP_WAIT: Duration = Duration::from_secs(5);
-/// Maximum time to record that a copy is lost.
-const META_WAIT: Duration = Duration::from_secs(10);
+/// Maximum time to record that a copy is lost. (Unit tests wait less.)
+const META_WAIT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 /// Pause after a worker that failed.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Bytes of changes that are read at a time.

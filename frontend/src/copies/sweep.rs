@@ -24,8 +24,8 @@ use super::leader::SourcePartition;
 use super::ship::{COPY_WAIT, NO_CHANGES, NotShipped};
 use crate::frontend::Frontend;
 
-/// Interval of the looks.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Interval of the looks. (Unit tests do not wait.)
+const LOOK_EVERY: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 1_000 });
 /// Time after which a lost copy is replaced, for each time that it was filled.
 const REPLACE_AFTER: Duration = Duration::from_secs(10);
 /// Maximum time after which a lost copy is replaced.

@@ -103,6 +103,7 @@ impl Fake {
             rows: moved,
             seen: old.seen.clone(),
             writes: 0,
+            captures: old.captures.of_child(parent.partition, old.writes),
             scans: 0,
         };
         partitions.insert(child.partition, new);

@@ -78,6 +78,16 @@ const MATRIX: &[(&str, &str)] = &[
     ("AADDDHDHE", "ALTER TABLE acme_t SPLIT AT ((5))"),
     ("AADDDHDHE", "DROP TABLE acme_t"),
     ("AADDDADAE", "DROP TABLE IF EXISTS acme_t"),
+    (
+        "AADDDHDHE",
+        "CREATE MATERIALIZED COPY c OF acme_t PRIMARY KEY (k) PARTITION BY HASH (k) PARTITIONS 2",
+    ),
+    (
+        "AADDDHDHE",
+        "CREATE MATERIALIZED COPY c OF acme_t PRIMARY KEY (k) PARTITION BY HASH (k) PARTITIONS 2; \
+         DROP MATERIALIZED COPY c",
+    ),
+    ("AAAAAAAAE", "DROP MATERIALIZED COPY IF EXISTS c"),
     ("AADDDHDHE", "CREATE INDEX ON acme_t USING inverted (v)"),
     ("AADDDHDHE", "CREATE INDEX IF NOT EXISTS acme_i ON acme_t USING skipping (v)"),
     ("AADDDHDHE", "ALTER TABLE acme_t ALTER COLUMN v UNSET SKIPPING INDEX"),
@@ -376,6 +386,8 @@ fn kind(statement: &Statement) -> &'static str {
         Statement::AlterTable(_) => "AlterTable",
         Statement::Repartition(_) => "Repartition",
         Statement::DropTable(_) => "DropTable",
+        Statement::CreateCopy(_) => "CreateCopy",
+        Statement::DropCopy(_) => "DropCopy",
         Statement::CreateIndex(_) => "CreateIndex",
         Statement::DropIndex(_) => "DropIndex",
         Statement::Truncate(_) => "Truncate",

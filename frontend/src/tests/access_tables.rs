@@ -38,6 +38,7 @@ const TABLES: &[(&str, &str)] = &[
     ("baa--za-", "sys.replicas"),
     ("baa--za-", "sys.partitions"),
     ("baaaaza-", "sys.tables"),
+    ("baaa-za-", "sys.copies"),
     ("baa--za-", "sys.series"),
     ("baa--za-", "sys.series_tags"),
     ("baa--za-", "sys.columns"),
@@ -167,6 +168,8 @@ async fn full_world() -> Db {
         db.tag(&format!("CREATE TABLE {table} ({columns})")).await;
         db.tag(&format!("INSERT INTO {table} VALUES ('x', '2024-01-01', 1)")).await;
         db.tag(&format!("GRANT SELECT ON {table} TO {name}_staff")).await;
+        let copy = format!("{name}.{name}_c OF {table} PRIMARY KEY (ts, k)");
+        db.tag(&format!("CREATE MATERIALIZED COPY {copy}")).await;
     }
     *db.fake.load.lock() = report(&db);
     run_tasks(&db).await;
