@@ -192,7 +192,7 @@ impl Copies {
         let partition = source.partition;
         let order = CaptureOrder { copy, capture: Capture::Begin };
         let request = |service: Arc<dyn DataService>, epoch: Epoch| async move {
-            Ok((service.capture(partition, epoch, order).await?, epoch))
+            Ok::<_, Error>((service.capture(partition, epoch, order).await?, epoch))
         };
         let deadline = Instant::now() + STEP_WAIT;
         let (index, epoch) = self.at_leader(source, deadline, request).await?;

@@ -272,7 +272,8 @@ impl Copies {
                 Ok(()) => {}
                 // Nobody waits for these changes.
                 Err(failure @ (NotShipped::Late(_) | NotShipped::Missing)) => {
-                    debug!(copy = %copy.name, reason = failure.reason(), "changes are left to ship");
+                    let reason = failure.reason();
+                    debug!(copy = %copy.name, reason, "changes are left to ship");
                 }
                 Err(NotShipped::Never(reason)) => {
                     if let Err(error) = self.lose(copy.id, reason).await {

@@ -159,7 +159,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// All tables of a database that the client sees.
+    /// All tables of a database that the client sees, without copies: the rights on their sources are theirs.
     ///
     /// # Errors
     /// When the database does not exist for the client.
@@ -170,7 +170,7 @@ impl<'a> Names<'a> {
             database: Arc::clone(&database),
             table: Arc::clone(table),
         };
-        Ok(tables.map(object).collect())
+        Ok(tables.filter(|table| table.copy.is_none()).map(object).collect())
     }
 }
 
