@@ -157,7 +157,6 @@ pub fn table(partitions: u16) -> Table {
         partitions: Arc::new(map),
         former: None,
         succeeded_by: None,
-        copy: None,
         owner: BOOTSTRAP_ROLE,
         copy: None,
     }
