@@ -29,8 +29,10 @@ use prost::Message;
 /// Maximum bytes of the changes that a replica keeps. A copy that takes longer to fill, or is away for longer, is filled
 /// anew.
 pub(crate) const TAIL_BYTES_MAX: usize = 256 << 20;
-/// Bytes of a change besides its values.
+/// Bytes of a change besides its values, in memory and in a message, each time with a schema of its own.
 const CHANGE_BYTES: usize = 512;
+/// Bytes of each of its columns besides the values.
+const COLUMN_BYTES: usize = 384;
 
 /// The capture for one copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -308,7 +310,7 @@ impl Tail {
 }
 
 fn change_bytes(rows: &RecordBatch) -> usize {
-    batch_bytes(rows) + CHANGE_BYTES
+    batch_bytes(rows) + CHANGE_BYTES + COLUMN_BYTES * rows.num_columns()
 }
 
 #[cfg(test)]
@@ -374,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_tail_without_room_forgets_the_oldest_entries_as_a_whole() {
-        let mut tail = Tail::new(0, 0, 5 * CHANGE_BYTES);
+        let mut tail = Tail::new(0, 0, 5 * (CHANGE_BYTES + COLUMN_BYTES));
         for index in 1..=3 {
             push(&mut tail, index);
         }
