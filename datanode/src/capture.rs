@@ -66,6 +66,12 @@ impl CaptureState {
         self.parent.filter(|_| self.shipped() == 0)
     }
 
+    /// True if the log must have the next report at once: it tells that the copy has the rows with which it is filled.
+    /// These have positions at one index, and no change up to there may be shipped any more.
+    pub(crate) fn awaits_rows(&self) -> bool {
+        self.begin > 0 && self.shipped == 0
+    }
+
     /// True if the log lacks a report that tells more than the log does, given the index of the last change.
     fn is_unrecorded(&self, last_change: u64) -> bool {
         let matters = self.shipped < last_change || (self.shipped == 0 && self.parent.is_some());
@@ -421,7 +427,9 @@ mod tests {
         assert!(captures.report(copy, 8), "late");
         let expected = order(copy, Capture::Shipped(9));
         assert_eq!(captures.unrecorded(5), [expected]);
+        assert!(captures.get(copy).unwrap().awaits_rows());
         assert!(captures.apply(expected, 10));
+        assert!(!captures.get(copy).unwrap().awaits_rows());
         assert_eq!(captures.unrecorded(5), []);
         // The report's own entry is no change, and no reason for another report.
         assert!(captures.report(copy, 10));
@@ -429,6 +437,7 @@ mod tests {
         assert_eq!(captures.unrecorded(11), [order(copy, Capture::Shipped(10))]);
         // That the parent's changes are in the copy matters without any change.
         let mut child = captures.of_child(PartitionId(7), 20);
+        assert!(!child.get(copy).unwrap().awaits_rows(), "its parent has them");
         assert!(child.report(copy, 20));
         assert_eq!(child.unrecorded(0), [order(copy, Capture::Shipped(20))]);
     }

@@ -5,7 +5,9 @@
 //! - rows and changes are given by a leader that has applied every acknowledged write;
 //! - the rows for a copy are those of all entries up to an index, and the changes after this index are all others;
 //! - a report that a copy has changes is used at once, and put into the log before the files pass the changes, if
-//!   possible: if it is lost, the changes are shipped again, or the copy is filled anew.
+//!   possible: if it is lost, the changes are shipped again, or the copy is filled anew;
+//! - the report that a copy has the rows is in the log before it is answered: it is never lost, so that the changes up to
+//!   their index, which the rows include, are not shipped by a later leader.
 
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ use partita_proto::service::{ScanReply, ScanRequest};
 use partita_proto::wire::Command;
 use tracing::debug;
 
-use crate::capture::Gap;
+use crate::capture::{CaptureState, Gap};
 use crate::group_error;
 use crate::machine::no_capture;
 use crate::replica::Replica;
@@ -29,10 +31,12 @@ const RECORD_WAIT: Duration = Duration::from_secs(1);
 
 impl Replica {
     /// Changes the capture for a copy. Returns the index of the change; for a beginning that of the entry with which the
-    /// capture began, or 0 if it was inherited from the partition's parent.
+    /// capture began, or 0 if it was inherited from the partition's parent; for a report the index that it tells.
     pub(crate) async fn capture(&self, epoch: Epoch, order: CaptureOrder) -> Result<u64, Error> {
-        if let Capture::Shipped(shipped) = order.capture {
-            return self.note_shipped(order.copy, shipped).await;
+        if let Capture::Shipped(shipped) = order.capture
+            && !self.note_shipped(order.copy, shipped).await?
+        {
+            return Ok(shipped);
         }
         self.check_epoch(epoch, self.partition().config().epoch)?;
         self.check_files()?;
@@ -40,20 +44,26 @@ impl Replica {
         let applied = self.group.propose(Command::Copy(order).encode()).await;
         let applied = applied.map_err(|error| group_error(&self.group, error))?;
         match Outcome::decode(&applied.reply)? {
-            Outcome::At(indexes) => Ok(indexes.first().copied().flatten().unwrap_or_default()),
+            Outcome::At(indexes) => Ok(match order.capture {
+                Capture::Shipped(shipped) => shipped,
+                Capture::Begin | Capture::Sync | Capture::End => {
+                    indexes.first().copied().flatten().unwrap_or_default()
+                }
+            }),
             Outcome::Absent => Err(no_capture(order.copy)),
             outcome => Err(outcome.refused(self.id(), epoch)),
         }
     }
 
-    /// Notes that a copy has all changes up to an index; the log gets it later.
-    async fn note_shipped(&self, copy: TableId, shipped: u64) -> Result<u64, Error> {
+    /// Notes that a copy has all changes up to an index. The log gets it later; returns true if it must get it now.
+    async fn note_shipped(&self, copy: TableId, shipped: u64) -> Result<bool, Error> {
         if !self.leads() || self.machine.report(copy, shipped).is_err() {
             // A new leader may not have applied the whole log yet.
             self.read_barrier().await?;
             self.machine.report(copy, shipped)?;
         }
-        Ok(shipped)
+        let requests = self.machine.requests.lock();
+        Ok(requests.captures().get(copy).is_some_and(CaptureState::awaits_rows))
     }
 
     /// The changes for a copy after an index, without those that it has already.

@@ -194,8 +194,11 @@ async fn changes_are_known_after_a_restart_or_known_to_be_lost() {
     capture(&running.node, FIRST, Capture::Begin).await.unwrap();
     let first = running.write(1, &[(1, 1)]).await.unwrap();
     let second = running.write(2, &[(2, 2)]).await.unwrap();
-    capture(&running.node, FIRST, Capture::Shipped(second)).await.unwrap();
-    // The log has it, because the files pass the changes.
+    // The log has the first report at once, and the second because the files pass the changes.
+    for shipped in [first, second] {
+        let told = capture(&running.node, FIRST, Capture::Shipped(shipped)).await;
+        assert_eq!(told, Ok(shipped));
+    }
     running.node.flush_partition(PARTITION).await.unwrap();
     let third = running.write(3, &[(3, 3)]).await.unwrap();
     running.host.shutdown().await.unwrap();
@@ -346,6 +349,28 @@ async fn a_partition_that_was_split_after_its_capture_began_fills_no_copy() {
     cluster.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn that_a_copy_has_the_rows_is_known_after_a_crash() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = Running::start(dir.path()).await;
+    running.node.open_partition(spec(true)).await.unwrap();
+    capture(&running.node, FIRST, Capture::Begin).await.unwrap();
+    let last = running.write(1, &[(1, 1)]).await.unwrap();
+    let (index, rows) = fill(&running.node, FIRST).await.unwrap();
+    assert_eq!((index, rows), (last, vec![(1, 1)]));
+    assert_eq!(capture(&running.node, FIRST, Capture::Shipped(index)).await, Ok(index));
+    running.host.shutdown().await.unwrap();
+    drop(running);
+
+    // The change that the rows include is not given again: the copy could take it twice.
+    let running = Running::start(dir.path()).await;
+    let found = changes(&running.node, FIRST, 0).await.unwrap();
+    assert_eq!((shape(&found), found.shipped), (vec![], index));
+    let again = fill(&running.node, FIRST).await;
+    assert_eq!(again, Err(Error::Gap { partition: PARTITION }));
+    running.stop().await;
+}
+
 /// Fills a copy of a table and follows it while rows are written; the copy's rows and the table's.
 async fn follow(append_mode: bool) -> [Vec<Row>; 2] {
     let dir = tempfile::tempdir().unwrap();
@@ -360,7 +385,7 @@ async fn follow(append_mode: bool) -> [Vec<Row>; 2] {
             let mut number = 0;
             while !stop.load(Ordering::Acquire) {
                 number += 1;
-                let sequence = writer << 32 | number;
+                let sequence = (writer << 32) | number;
                 let id = i64::try_from(number % 40).unwrap();
                 let value = sequence.cast_signed();
                 running.write(sequence, &[(id, value), (id + 1, value)]).await.unwrap();

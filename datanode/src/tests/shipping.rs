@@ -214,7 +214,7 @@ impl World {
             }
         }
         let source = &mut world.sources[0];
-        assert!(source.requests.report(&mut source.tail, COPY, index));
+        source.order(Capture::Shipped(index));
         source.order(Capture::Sync);
         world
     }
