@@ -323,7 +323,8 @@ impl Session {
     ) -> Result<Output, SqlError> {
         for table in tables {
             self.check_covered(table, Action::Truncate, permit)?;
-            check_no_copy(&self.catalog(), &*self.table(table)?)?;
+            let named = self.table(table)?;
+            check_no_copy(&self.catalog(), &named)?;
         }
         for table in tables {
             self.check_covered(table, Action::Truncate, permit)?;
