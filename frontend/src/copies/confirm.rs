@@ -79,7 +79,9 @@ impl Confirmations {
         }
         match timeout(READ_WAIT, self.states(copies)).await {
             Ok(Ok(states)) => {
-                let in_step = |(copy, state)| (state == CopyState::InStep).then_some(copy);
+                let in_step = |(copy, state): (TableId, CopyState)| {
+                    (state == CopyState::InStep).then_some(copy)
+                };
                 states.into_iter().filter_map(in_step).collect()
             }
             Ok(Err(_)) | Err(_) => {
