@@ -263,7 +263,7 @@ impl Copies {
     }
 
     /// State of a copy by the newest catalog.
-    fn state_of(&self, copy: TableId) -> Option<CopyState> {
+    pub(super) fn state_of(&self, copy: TableId) -> Option<CopyState> {
         let catalog = self.view.catalog();
         Some(catalog.table_by_id(copy)?.copy.as_ref()?.state)
     }

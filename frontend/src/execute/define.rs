@@ -98,7 +98,7 @@ impl Session {
         permit: &Permit,
     ) -> Result<Output, SqlError> {
         let table = match self.table(&alter.table) {
-            Err(error) if alter.if_exists && error.sqlstate == crate::error::UNDEFINED_TABLE => {
+            Err(error) if alter.if_exists && error.sqlstate == UNDEFINED_TABLE => {
                 return Ok(not_there(
                     false,
                     "ALTER TABLE",
