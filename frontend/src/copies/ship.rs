@@ -563,7 +563,7 @@ mod tests {
         let size = batch_bytes(&changes[0].rows);
         assert_eq!(ends(2 * size), [2, 4, 6]);
         assert_eq!(ends(1), [1, 2, 3, 4, 5, 6]);
-        assert!(super::batches(&[], 1).is_empty());
+        assert!(batches(&[], 1).is_empty());
     }
 
     #[test]
