@@ -75,6 +75,11 @@ const MATRIX: &[(&str, [Outcome; 4])] = &[
     ("ALTER TABLE t ADD COLUMN w INT", [A, D, D, H]),
     ("ALTER TABLE IF EXISTS t RENAME TO u", [A, D, D, A]),
     ("ALTER TABLE t SPLIT AT ((5))", [A, D, D, H]),
+    (
+        "CREATE MATERIALIZED COPY c OF t PRIMARY KEY (k) PARTITION BY HASH (k) PARTITIONS 2",
+        [A, D, D, H],
+    ),
+    ("DROP MATERIALIZED COPY IF EXISTS c", [A, A, A, A]),
     ("DROP TABLE t", [A, D, D, H]),
     ("DROP TABLE IF EXISTS t", [A, D, D, A]),
     ("TRUNCATE t", [A, D, A, H]),

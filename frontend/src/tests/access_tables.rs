@@ -38,7 +38,7 @@ const TABLES: &[(&str, &str)] = &[
     ("baa--za-", "sys.replicas"),
     ("baa--za-", "sys.partitions"),
     ("baaaaza-", "sys.tables"),
-    ("baaa-za-", "sys.copies"),
+    ("baa--za-", "sys.copies"),
     ("baa--za-", "sys.series"),
     ("baa--za-", "sys.series_tags"),
     ("baa--za-", "sys.columns"),
