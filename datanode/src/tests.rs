@@ -127,6 +127,12 @@ impl Running {
         self.host.shutdown().await.unwrap();
     }
 
+    /// Ends without a flush, and with all work in the background: the directory is then only the next node's.
+    async fn crash(self) {
+        self.node.abandon().await;
+        self.host.shutdown().await.unwrap();
+    }
+
     async fn write(&self, sequence: u64, rows: &[(i64, i64)]) -> Result<u64, Error> {
         write(&self.node, sequence, rows).await
     }
@@ -219,8 +225,7 @@ async fn written_rows_are_read_and_survive_a_restart_with_and_without_a_flush() 
     assert_eq!(running.rows().await, [(1, 10), (2, 20)]);
     running.write(2, &[(2, 21), (3, 30)]).await.unwrap();
     // No flush this time: the process is killed at an arbitrary instruction.
-    running.host.shutdown().await.unwrap();
-    drop(running);
+    running.crash().await;
 
     let running = Running::start(dir.path()).await;
     assert_eq!(running.rows().await, [(1, 10), (2, 21), (3, 30)]);
@@ -307,8 +312,7 @@ async fn a_new_schema_goes_through_the_log_and_outlives_a_restart() {
     wider.next_column = ColumnId(4);
     running.node.alter_partition(PARTITION, Arc::new(wider.clone())).await.unwrap();
     running.node.alter_partition(PARTITION, Arc::new(wider)).await.unwrap();
-    running.host.shutdown().await.unwrap();
-    drop(running);
+    running.crash().await;
     let running = Running::start(dir.path()).await;
     assert_eq!(running.rows().await, [(1, 1)]);
     running.stop().await;
@@ -326,8 +330,7 @@ async fn an_index_comes_with_a_schema_and_measures_only_where_they_are_asked_for
     let options = IndexOptions::Skipping(Blooms::default());
     indexed.columns[1].indexes.push(Index { name: "i".to_owned(), options });
     running.node.alter_partition(PARTITION, Arc::new(indexed)).await.unwrap();
-    running.host.shutdown().await.unwrap();
-    drop(running);
+    running.crash().await;
 
     let running = Running::start(dir.path()).await;
     assert_eq!(running.rows().await, [(1, 1), (2, 2)]);

@@ -201,8 +201,7 @@ async fn changes_are_known_after_a_restart_or_known_to_be_lost() {
     }
     running.node.flush_partition(PARTITION).await.unwrap();
     let third = running.write(3, &[(3, 3)]).await.unwrap();
-    running.host.shutdown().await.unwrap();
-    drop(running);
+    running.crash().await;
 
     let running = Running::start(dir.path()).await;
     let found = changes(&running.node, FIRST, 0).await.unwrap();
@@ -217,8 +216,7 @@ async fn changes_are_known_after_a_restart_or_known_to_be_lost() {
     assert_eq!((shape(&found), found.shipped), (vec![], third));
     running.write(4, &[(4, 4)]).await.unwrap();
     running.node.flush_partition(PARTITION).await.unwrap();
-    running.host.shutdown().await.unwrap();
-    drop(running);
+    running.crash().await;
 
     let running = Running::start(dir.path()).await;
     let lost = changes(&running.node, FIRST, third).await;
@@ -249,8 +247,7 @@ async fn shipped_rows_take_effect_once_by_their_position() {
         assert_eq!(refused, Err(Error::ShipAhead { stored: at(7, 1) }));
         ship(&running.node, FIRST, whole, &[(1, 1), (2, 2)]).await.unwrap();
     }
-    running.host.shutdown().await.unwrap();
-    drop(running);
+    running.crash().await;
 
     let running = Running::start(dir.path()).await;
     ship(&running.node, FIRST, whole, &[(1, 1), (2, 2)]).await.unwrap();
@@ -359,8 +356,7 @@ async fn that_a_copy_has_the_rows_is_known_after_a_crash() {
     let (index, rows) = fill(&running.node, FIRST).await.unwrap();
     assert_eq!((index, rows), (last, vec![(1, 1)]));
     assert_eq!(capture(&running.node, FIRST, Capture::Shipped(index)).await, Ok(index));
-    running.host.shutdown().await.unwrap();
-    drop(running);
+    running.crash().await;
 
     // The change that the rows include is not given again: the copy could take it twice.
     let running = Running::start(dir.path()).await;
