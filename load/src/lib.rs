@@ -13,6 +13,7 @@
 //! order of values; the callers know their columns.
 
 mod detect;
+mod engagement;
 mod features;
 mod heavy;
 mod random;
@@ -23,6 +24,7 @@ mod sampler;
 mod verdict;
 
 pub use detect::{SHARE_MAX, SHARE_MAX_LOW_GAIN, WINDOW_S, classify, confirm};
+pub use engagement::Engagement;
 pub use features::Options as DetectOptions;
 pub use random::{Random, mix};
 pub use reservoir::{Reservoir, Slot};
@@ -37,9 +39,12 @@ mod balance;
 mod facts;
 mod feedback;
 mod merge;
+mod offered;
+mod rotation;
 mod schedule;
 mod shape;
 mod split;
+mod standing;
 mod tokens;
 mod window;
 
@@ -47,16 +52,25 @@ pub use action::{
     Action, ActionId, At, Done, Failed, MergeWhy, MoveWhy, SplitOutcome, SplitWhy, Step,
 };
 pub use advice::{
-    Choice, Design, FanOut, Question, Reads, SampledRow, Warning, advise, buckets_for,
+    Choice, Design, FanOut, Question, ReadShape, Reads, SampledRow, ShapeBound, ShapeCost, Warning,
+    advise, buckets_for,
 };
 pub use facts::{
     NodeFacts, NodeId, PARTITION_BYTES, PARTITIONS_MAX, PartitionFacts, PartitionId, Remedy,
     TableFacts, TableId, Tail,
 };
+pub use offered::{Capacity, Offered, capacity, offered};
+pub use rotation::{Rotation, rotating, rotation};
 pub use schedule::{
     HotPartition, Judge, MERGES_MAX, NodeUse, Options, REPLICA_MOVES_MAX, ROUND_S, SPLITS_MAX,
     Scheduler, TRANSFERS_MAX, Totals,
 };
 pub use shape::Shape;
 pub use split::NoSplit;
+pub use standing::{Standing, standing};
 pub use window::{Counters, PartitionReport, Rates};
+
+// The causes of a load.
+mod blame;
+
+pub use blame::{BlameBook, Blamed, Cause, Intake, Intaken, IntakenSecond};

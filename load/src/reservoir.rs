@@ -17,11 +17,10 @@ pub struct Slot {
     pub end: Option<Vec<u8>>,
 }
 
-/// A sample of at most `size` operations.
+/// The choice of a sample: which operations of a stream are taken, and the place of each.
 #[derive(Clone, Debug)]
-pub struct Reservoir {
+pub(crate) struct Lots {
     size: usize,
-    slots: Vec<Slot>,
     used: usize,
     /// Number of operations offered.
     count: u64,
@@ -31,32 +30,41 @@ pub struct Reservoir {
     threshold: f64,
 }
 
-impl Reservoir {
-    /// An empty sample of at most `size` operations.
-    #[must_use]
-    pub fn new(size: usize) -> Self {
-        Self { size, slots: Vec::new(), used: 0, count: 0, next: 0, threshold: 1.0 }
+/// An operation that is taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lot {
+    /// Number of the operation within the stream ...
+    pub(crate) arrival: u64,
+    /// ... and among those that are being offered.
+    pub(crate) number: u64,
+    /// Place in the sample, below its size; the one after the last, or one whose operation is replaced.
+    pub(crate) place: usize,
+}
+
+impl Lots {
+    /// The choice of at most `size` operations.
+    pub(crate) fn new(size: usize) -> Self {
+        Self { size, used: 0, count: 0, next: 0, threshold: 1.0 }
     }
 
-    /// Number of operations offered since the last [`Self::clear`].
-    #[must_use]
-    pub fn count(&self) -> u64 {
+    /// Number of operations offered.
+    pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Discards all operations, and keeps the memory.
-    pub fn clear(&mut self) {
-        (self.used, self.count, self.next, self.threshold) = (0, 0, 0, 1.0);
+    /// Number of operations in the sample.
+    pub(crate) fn used(&self) -> usize {
+        self.used
     }
 
-    /// Offers `operations` operations; `take` copies the one with the given number into a slot.
+    /// Begins anew.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.size);
+    }
+
+    /// Offers `operations` operations; `take` is called for those that are taken, in order.
     #[inline]
-    pub fn offer(
-        &mut self,
-        operations: u64,
-        random: &mut Random,
-        take: impl FnMut(u64, &mut Slot),
-    ) {
+    pub(crate) fn offer(&mut self, operations: u64, random: &mut Random, take: impl FnMut(Lot)) {
         let end = self.count + operations;
         if self.next < end {
             self.accept(end, random, take);
@@ -65,20 +73,15 @@ impl Reservoir {
     }
 
     #[cold]
-    fn accept(&mut self, end: u64, random: &mut Random, mut take: impl FnMut(u64, &mut Slot)) {
+    fn accept(&mut self, end: u64, random: &mut Random, mut take: impl FnMut(Lot)) {
         while self.next < end {
-            let index = if self.used < self.size {
-                if self.slots.len() == self.used {
-                    self.slots.push(Slot::default());
-                }
+            let place = if self.used < self.size {
                 self.used += 1;
                 self.used - 1
             } else {
                 random.index(self.size)
             };
-            let slot = &mut self.slots[index];
-            slot.arrival = self.next;
-            take(self.next - self.count, slot);
+            take(Lot { arrival: self.next, number: self.next - self.count, place });
             self.next += 1;
             if self.used == self.size {
                 self.next = self.next.saturating_add(self.skip(random));
@@ -92,11 +95,56 @@ impl Reservoir {
         self.threshold *= ((1.0 - random.unit()).ln() / self.size as f64).exp();
         whole((1.0 - random.unit()).ln() / (1.0 - self.threshold).ln())
     }
+}
+
+/// A sample of at most `size` operations.
+#[derive(Clone, Debug)]
+pub struct Reservoir {
+    lots: Lots,
+    slots: Vec<Slot>,
+}
+
+impl Reservoir {
+    /// An empty sample of at most `size` operations.
+    #[must_use]
+    pub fn new(size: usize) -> Self {
+        Self { lots: Lots::new(size), slots: Vec::new() }
+    }
+
+    /// Number of operations offered since the last [`Self::clear`].
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.lots.count()
+    }
+
+    /// Discards all operations, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.lots.clear();
+    }
+
+    /// Offers `operations` operations; `take` copies the one with the given number into a slot.
+    #[inline]
+    pub fn offer(
+        &mut self,
+        operations: u64,
+        random: &mut Random,
+        mut take: impl FnMut(u64, &mut Slot),
+    ) {
+        let slots = &mut self.slots;
+        self.lots.offer(operations, random, |lot| {
+            if slots.len() <= lot.place {
+                slots.push(Slot::default());
+            }
+            let slot = &mut slots[lot.place];
+            slot.arrival = lot.arrival;
+            take(lot.number, slot);
+        });
+    }
 
     /// The sample, in order of arrival.
     #[must_use]
     pub fn in_order(&self) -> Vec<&Slot> {
-        let mut slots: Vec<&Slot> = self.slots[..self.used].iter().collect();
+        let mut slots: Vec<&Slot> = self.slots[..self.lots.used()].iter().collect();
         slots.sort_unstable_by_key(|slot| slot.arrival);
         slots
     }

@@ -36,11 +36,14 @@ pub struct Sketch {
     /// The most frequent keys, or leading columns of keys, with an estimate of their share of all operations (recent
     /// ones weigh more; half of the weight lies in the last 30 s), 0 to 1; descending.
     pub heavy: Vec<(Box<[u8]>, f64)>,
+    /// The lowest and the highest key that the partition is known to hold, if any is known.
+    pub edges: Option<(Box<[u8]>, Box<[u8]>)>,
 }
 
 impl Sketch {
     /// Adds a newer sketch, and drops ticks that are more than `keep_s` seconds older than the newest. A second that
-    /// arrives again replaces the earlier one: a repeated or early report does no harm.
+    /// arrives again replaces the earlier one: a repeated or early report does no harm. Edges and frequent keys that the
+    /// newer sketch does not have are kept.
     pub fn absorb(&mut self, newer: Self, keep_s: u64) {
         for tick in newer.ticks {
             match self.ticks.binary_search_by_key(&tick.second, |candidate| candidate.second) {
@@ -53,7 +56,10 @@ impl Sketch {
         }
         let oldest = self.ticks.last().map_or(0, |last| (last.second + 1).saturating_sub(keep_s));
         self.ticks.retain(|tick| tick.second >= oldest);
-        self.heavy = newer.heavy;
+        if !newer.heavy.is_empty() {
+            self.heavy = newer.heavy;
+        }
+        self.edges = newer.edges.or_else(|| self.edges.take());
     }
 }
 
@@ -67,7 +73,7 @@ mod tests {
             count: *count,
             samples: Vec::new(),
         };
-        Sketch { ticks: ticks.iter().map(tick).collect(), heavy: Vec::new() }
+        Sketch { ticks: ticks.iter().map(tick).collect(), ..Sketch::default() }
     }
 
     #[test]
@@ -77,5 +83,19 @@ mod tests {
         whole.absorb(sketch(&[(4, 9)]), 4);
         whole.absorb(sketch(&[(3, 4), (5, 9)]), 4);
         assert_eq!(whole, sketch(&[(2, 9), (3, 9), (4, 9), (5, 9)]));
+    }
+    #[test]
+    fn edges_and_frequent_keys_stay_until_there_are_newer_ones() {
+        let key = |byte: u8| Box::<[u8]>::from([byte]);
+        let mut whole = Sketch {
+            heavy: vec![(key(7), 0.5)],
+            edges: Some((key(1), key(9))),
+            ..sketch(&[(1, 9)])
+        };
+        whole.absorb(sketch(&[(2, 9)]), 60);
+        assert_eq!((whole.heavy.len(), &whole.edges), (1, &Some((key(1), key(9)))));
+        let newer = Sketch { edges: Some((key(0), key(9))), ..sketch(&[(3, 9)]) };
+        whole.absorb(newer, 60);
+        assert_eq!(whole.edges, Some((key(0), key(9))));
     }
 }

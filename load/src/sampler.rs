@@ -125,6 +125,12 @@ impl Sampler {
         self.trim();
     }
 
+    /// True if a minute of samples is kept, and frequent keys are counted.
+    #[must_use]
+    pub fn is_engaged(&self) -> bool {
+        self.ring_s == RING_ENGAGED_S
+    }
+
     /// Observes `rows` rows (or point reads) in the given second since the Unix epoch; `key` returns the key of the row
     /// with a number, and is called for few of them. A second before the current one counts as the current one.
     #[inline]
@@ -162,7 +168,9 @@ impl Sampler {
         if in_window(self.second) && self.open.count() > 0 {
             ticks.push(self.tick());
         }
-        Sketch { ticks, heavy: self.heavy.shares() }
+        let edge = |key: &Option<Vec<u8>>| key.as_deref().map(Box::<[u8]>::from);
+        let edges = edge(&self.known.low).zip(edge(&self.known.high));
+        Sketch { ticks, heavy: self.heavy.shares(), edges }
     }
 
     /// The tick of the current second so far.
@@ -196,7 +204,7 @@ impl Sampler {
                 .max();
             let mut edges = Edges::default();
             edges.widen(low, high);
-            if self.ring_s == RING_ENGAGED_S {
+            if self.is_engaged() {
                 self.count_heavy(&tick);
             }
             if next > self.second + 1 {
@@ -269,6 +277,8 @@ mod tests {
         let sketch = sampler.sketch(2, 60);
         let flags: Vec<_> = sketch.ticks[0].samples.iter().map(|s| (s.above, s.below)).collect();
         assert_eq!(flags, [(false, false), (true, false), (false, true)]);
+        let edge = |key: u64| Box::<[u8]>::from(key.to_be_bytes());
+        assert_eq!(sketch.edges, Some((edge(10), edge(20))));
     }
 
     #[test]

@@ -20,26 +20,35 @@ pub enum Class {
     MovingRight,
     /// The mirror image: keys are appended at the left edge.
     MovingLeft,
+    /// Keys are appended between existing ones: all load goes to one gap, and moves on with it.
+    MovingWithin,
+    /// A few keys bear the load of a moment, and others that of the next one: averages hide it.
+    Rotating,
     /// Existing keys are visited in order: a sorted load, a table scan.
     Sweep,
     /// Most of the load are scans that no cut separates.
     ScanBound,
     /// No cut divides the load well enough, for the reasons in the evidence.
     Unsplittable,
+    /// Reads of few keys, or of keys that move, have most of the load, and no cut divides them.
+    ReadHot,
 }
 
 impl Class {
     /// All classes.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Unknown,
         Self::StaticRange,
         Self::MultiTail,
         Self::HotKey,
         Self::MovingRight,
         Self::MovingLeft,
+        Self::MovingWithin,
+        Self::Rotating,
         Self::Sweep,
         Self::ScanBound,
         Self::Unsplittable,
+        Self::ReadHot,
     ];
 
     /// Name of the class in tables, messages and metrics.
@@ -52,9 +61,12 @@ impl Class {
             Self::HotKey => "HOT_KEY",
             Self::MovingRight => "MOVING_RIGHT",
             Self::MovingLeft => "MOVING_LEFT",
+            Self::MovingWithin => "MOVING_WITHIN",
+            Self::Rotating => "ROTATING",
             Self::Sweep => "SWEEP",
             Self::ScanBound => "SCAN_BOUND",
             Self::Unsplittable => "UNSPLITTABLE",
+            Self::ReadHot => "READ_HOT",
         }
     }
 
@@ -64,10 +76,22 @@ impl Class {
         Self::ALL.into_iter().find(|class| class.name() == name)
     }
 
-    /// True if all load is at one end of the keys and moves on with it.
+    /// True if all load is at one place of the keys and moves on with it.
     #[must_use]
     pub const fn is_moving(self) -> bool {
-        matches!(self, Self::MovingRight | Self::MovingLeft)
+        matches!(self, Self::MovingRight | Self::MovingLeft | Self::MovingWithin)
+    }
+
+    /// True if a hash before the key spreads the load, where no cut does.
+    #[must_use]
+    pub const fn is_spread_by_hash(self) -> bool {
+        self.is_moving() || matches!(self, Self::Rotating)
+    }
+
+    /// True if the class says something of the load.
+    #[must_use]
+    pub const fn is_finding(self) -> bool {
+        !matches!(self, Self::Unknown)
     }
 }
 
@@ -117,6 +141,20 @@ pub struct Evidence {
     /// Share of operations that are scans across the best cut (or, where scans leave no useful cut, across the most
     /// crossed one).
     pub contained: f64,
+    /// Share of the hot key (whole, or a leading part) that the verdict names.
+    pub hot_share: f64,
+    /// Share of the newest third of the samples above all of the oldest third.
+    pub lead: f64,
+    /// Share of the newer half in one gap between neighbouring keys of the older half, beyond chance.
+    pub front: f64,
+    /// Time until the front of a moving load reaches the edge of the known keys, seconds; `None` if the edge is unknown
+    /// or will not be reached.
+    pub passes_in_s: Option<f64>,
+    /// Mean over seconds of the share of the busiest of 20 parts of the keys with equal load; 0 if there are too few
+    /// samples a second.
+    pub concentration: f64,
+    /// True if the verdict is on reads.
+    pub reads: bool,
 }
 
 /// The detector's verdict on a partition.
@@ -143,5 +181,15 @@ mod tests {
         }
         assert_eq!(Class::named("moving_right"), None);
         assert_eq!(Class::named(""), None);
+    }
+
+    #[test]
+    fn a_hash_spreads_what_moves_and_what_rotates() {
+        let spread: Vec<Class> =
+            Class::ALL.into_iter().filter(|class| class.is_spread_by_hash()).collect();
+        let expected =
+            [Class::MovingRight, Class::MovingLeft, Class::MovingWithin, Class::Rotating];
+        assert_eq!(spread, expected);
+        assert!(!Class::Unknown.is_finding() && Class::ReadHot.is_finding());
     }
 }

@@ -14,7 +14,7 @@
 //! The excess of a report is carried over to the next ones, so that such a lane counts as busy as it is.
 //!
 //! Invariants: no rate is ever negative, and no lane is busier than all of the time; the state has a fixed size
-//! ([`Window`], under 130 bytes), because there is one for each partition of the cluster; of each counter only the low
+//! ([`Window`], under 150 bytes), because there is one for each partition of the cluster; of each counter only the low
 //! 32 bits are kept, in units that cannot wrap within [`GAP_MAX_MS`], the longest gap over which a rate is computed.
 //! Operations that the old leader counted between its last report and the end of its term are lost.
 
@@ -109,14 +109,24 @@ pub struct Rates {
     pub rho_max: f64,
     /// Cores busy with reads, with a half-life of 60 s.
     pub reads_60: f64,
-    /// Rows written per second, with a half-life of 10 s like all that follow.
+    /// Cores busy with reads, with a half-life of 10 s like all that follow.
+    pub reads_10: f64,
+    /// Rows written a second.
     pub write_rows: f64,
+    /// Write requests a second.
+    pub write_batches: f64,
     /// Bytes written a second.
     pub write_bytes: f64,
     /// Rows read a second.
     pub read_rows: f64,
     /// Share of refused requests, or of time that requests were delayed, whichever is greater.
     pub pressure: f64,
+    /// Share of write requests that were refused.
+    pub turned_away: f64,
+    /// Share of time that requests were delayed.
+    pub held_back: f64,
+    /// Number of hot seconds among the last ten.
+    pub hot_seconds: u32,
     /// Size of the partition in bytes.
     pub size_bytes: u64,
     /// Number of requests that waited at the last report; 65,535 for more.
@@ -184,11 +194,15 @@ pub(crate) struct Window {
     /// Seconds of busy time that exceeded the time of their report.
     surplus_s: f32,
     rho: [f32; 3],
-    reads: f32,
+    /// Cores busy with reads, with half-lives of 10 s and 60 s.
+    reads: [f32; 2],
     write_rows: f32,
+    write_batches: f32,
     write_kib: f32,
     read_rows: f32,
     pressure: f32,
+    turned_away: f32,
+    held_back: f32,
     size_kib: u32,
     seen_s: u32,
     max_at: u32,
@@ -238,7 +252,8 @@ impl Window {
         // Reads, and the pressure of refused or delayed requests.
         let reads = rate(marks.scan_us, last.scan_us) / 1e6;
         let rejected = rate(marks.rejected, last.rejected);
-        let requests = rejected + rate(marks.batches, last.batches);
+        let batches = rate(marks.batches, last.batches);
+        let requests = rejected + batches;
         let turned_away = if rejected > 0.0 { rejected / requests } else { 0.0 };
         let held_back = (rate(marks.throttled_us, last.throttled_us) / 1e6).min(1.0);
         let pressure = turned_away.max(held_back);
@@ -254,11 +269,14 @@ impl Window {
             blend(self.rho[1], rho, keep_60),
             blend(self.rho[2], rho, keep_600),
         ];
-        self.reads = blend(self.reads, reads, keep_60);
+        self.reads = [blend(self.reads[0], reads, keep_10), blend(self.reads[1], reads, keep_60)];
         self.write_rows = blend(self.write_rows, rate(marks.write_rows, last.write_rows), keep_10);
         self.write_kib = blend(self.write_kib, rate(marks.write_kib, last.write_kib), keep_10);
         self.read_rows = blend(self.read_rows, rate(marks.read_rows, last.read_rows), keep_10);
+        self.write_batches = blend(self.write_batches, batches, keep_10);
         self.pressure = blend(self.pressure, pressure, keep_10);
+        self.turned_away = blend(self.turned_away, turned_away, keep_10);
+        self.held_back = blend(self.held_back, held_back, keep_10);
 
         // The maximum and the hot seconds take the busier of lane and reads.
         let busy = rho.max(reads);
@@ -310,8 +328,17 @@ impl Window {
         f64::from(self.rho[1])
     }
 
+    pub(crate) fn reads_10(&self) -> f64 {
+        f64::from(self.reads[0])
+    }
+
     pub(crate) fn reads_60(&self) -> f64 {
-        f64::from(self.reads)
+        f64::from(self.reads[1])
+    }
+
+    /// The busier of the lane and the reads, with a half-life of 10 s.
+    pub(crate) fn busy_10(&self) -> f64 {
+        self.rho_10().max(self.reads_10())
     }
 
     pub(crate) fn pressure(&self) -> f64 {
@@ -333,10 +360,15 @@ impl Window {
             rho_600: f64::from(self.rho[2]),
             rho_max: self.rho_max(now_ms),
             reads_60: self.reads_60(),
+            reads_10: self.reads_10(),
             write_rows: f64::from(self.write_rows),
+            write_batches: f64::from(self.write_batches),
             write_bytes: f64::from(self.write_kib) * 1024.0,
             read_rows: f64::from(self.read_rows),
             pressure: self.pressure(),
+            turned_away: f64::from(self.turned_away),
+            held_back: f64::from(self.held_back),
+            hot_seconds: self.hot_seconds(),
             size_bytes: self.size_bytes(),
             queue_depth: self.queue,
             seen_s: self.seen_s,
@@ -359,11 +391,14 @@ impl Window {
     fn scale(&mut self, parent: &Self, load_share: f64, size_share: f64) {
         let part = |value: f32| short(f64::from(value) * load_share);
         self.rho = parent.rho.map(part);
-        self.reads = part(parent.reads);
+        self.reads = parent.reads.map(part);
         self.write_rows = part(parent.write_rows);
+        self.write_batches = part(parent.write_batches);
         self.write_kib = part(parent.write_kib);
         self.read_rows = part(parent.read_rows);
         self.pressure = part(parent.pressure);
+        self.turned_away = part(parent.turned_away);
+        self.held_back = part(parent.held_back);
         let size = f64::from(parent.size_kib) * size_share;
         self.size_kib = whole(size);
     }
@@ -375,11 +410,16 @@ impl Window {
         for (mine, theirs) in self.rho.iter_mut().zip(neighbour.rho) {
             *mine += theirs;
         }
-        self.reads += neighbour.reads;
+        for (mine, theirs) in self.reads.iter_mut().zip(neighbour.reads) {
+            *mine += theirs;
+        }
         self.write_rows += neighbour.write_rows;
+        self.write_batches += neighbour.write_batches;
         self.write_kib += neighbour.write_kib;
         self.read_rows += neighbour.read_rows;
         self.pressure = self.pressure.max(neighbour.pressure);
+        self.turned_away = self.turned_away.max(neighbour.turned_away);
+        self.held_back = self.held_back.max(neighbour.held_back);
         self.size_kib = self.size_kib.saturating_add(neighbour.size_kib);
         self.raise_max(now_ms, sum);
     }
