@@ -12,6 +12,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::front::{Front, KnownEdges};
 use crate::rows::{
     Half, Row, Sides, Top, drift_beside, drift_of_column, drift_of_keys, drift_within, share_of,
     top,
@@ -45,6 +46,8 @@ const TOWARDS_MAX: f64 = 0.12;
 const PROMISE_MIN: f64 = 0.80;
 /// Balance that a shorter cut may cost, because it keeps related rows together.
 const SHORTER_WORTH: f64 = 0.05;
+/// Probability that a newer key is greater than an older one, from which the keys behind a prefix move.
+const DRIFT_MOVING: f64 = 0.8;
 /// Share of the load from which a series (or a key) is hot.
 pub(crate) const HOT_SHARE: f64 = 0.5;
 
@@ -91,6 +94,10 @@ pub(crate) struct Features<'s> {
     pub(crate) tops: Vec<Top<'s>>,
     /// Motion of the columns behind the first one, or of the keys of each series: the value farthest from 0.5.
     pub(crate) tail: f64,
+    /// The gap into which newer keys go.
+    pub(crate) front: Front,
+    /// Number of leading columns of a frequent prefix, not of a series, whose keys move on behind it.
+    pub(crate) moving_prefix: Option<usize>,
 }
 
 /// Restrictions on cuts.
@@ -116,7 +123,13 @@ impl Options {
 
 impl<'s> Features<'s> {
     /// The features of a window's rows; its newer half begins at the second `middle`.
-    pub(crate) fn of(rows: &[Row<'s>], middle: u64, window_s: u32, options: &Options) -> Self {
+    pub(crate) fn of(
+        rows: &[Row<'s>],
+        middle: u64,
+        window_s: u32,
+        options: &Options,
+        edges: KnownEdges<'_>,
+    ) -> Self {
         let (old, new) = rows.split_at(rows.partition_point(|row| row.second < middle));
         let columns = rows.iter().map(|row| row.ends.len()).max().unwrap_or(0);
         let mut features = Self {
@@ -132,6 +145,8 @@ impl<'s> Features<'s> {
             append_low: 0.0,
             tops: Vec::new(),
             tail: 0.5,
+            front: Front::default(),
+            moving_prefix: None,
         };
         let (old, new) = (Half::new(old), Half::new(new));
         features.samples = (old.samples(), new.samples());
@@ -147,7 +162,29 @@ impl<'s> Features<'s> {
         if features.best.is_some() {
             features.tail = features.find_tail(&old, &new);
         }
+        features.front = Front::of(&old, &new, edges, f64::from(window_s) / 2.0);
+        features.moving_prefix = features.find_moving_prefix(&old, &new, options);
         features
+    }
+
+    /// Finds a frequent prefix, shorter than a series, behind which keys grow (or fall) by the next column or with the
+    /// time. Its load goes to one place, as that of a table whose key begins behind the prefix.
+    fn find_moving_prefix(
+        &self,
+        old: &Half<'_, 's>,
+        new: &Half<'_, 's>,
+        options: &Options,
+    ) -> Option<usize> {
+        let series_depth = self.columns.checked_sub(1)?;
+        let is_far = |drift: f64| !(1.0 - DRIFT_MOVING..=DRIFT_MOVING).contains(&drift);
+        (options.placement + 1..series_depth).find(|depth| {
+            let top = &self.tops[depth - 1];
+            let is_behind = |key: &[u8]| key.starts_with(top.prefix);
+            top.lasting >= HOT_SHARE
+                && is_far(drift_beside(old, new, self.columns, is_behind))
+                && (options.time_column == Some(*depth)
+                    || is_far(drift_beside(old, new, depth + 1, is_behind)))
+        })
     }
 
     /// The most frequent series: all columns except the last.
@@ -261,6 +298,9 @@ impl<'s> Features<'s> {
             top_prefix: self.tops[..leading].iter().map(|top| top.share).collect(),
             distinct_prefix: self.tops[..leading].iter().map(|top| top.distinct).collect(),
             contained: self.best.as_ref().map_or(0.0, |best| best.new.contained),
+            front: self.front.share,
+            passes_in_s: self.front.passes_in_s,
+            ..Evidence::default()
         }
     }
 }

@@ -15,15 +15,18 @@
 mod detect;
 mod engagement;
 mod features;
+mod front;
 mod heavy;
 mod random;
 mod reservoir;
 mod rows;
 mod sample;
 mod sampler;
+mod span;
+mod spots;
 mod verdict;
 
-pub use detect::{SHARE_MAX, SHARE_MAX_LOW_GAIN, WINDOW_S, classify, confirm};
+pub use detect::{SHARE_MAX, SHARE_MAX_LOW_GAIN, WINDOW_S, classify, confirm, of_reads};
 pub use engagement::Engagement;
 pub use features::Options as DetectOptions;
 pub use random::{Random, mix};

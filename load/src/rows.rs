@@ -115,6 +115,11 @@ impl<'r, 's> Half<'r, 's> {
         u32::try_from(self.rows.len()).unwrap_or(u32::MAX)
     }
 
+    /// The keys of all rows, ascending.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &'s [u8]> {
+        self.sorted.iter().map(|(row, _)| row.key)
+    }
+
     /// Number of samples of equal weight with the same significance (Kish's effective sample size).
     pub(crate) fn effective(&self) -> f64 {
         let squares: f64 = self.rows.iter().map(|row| row.weight * row.weight).sum();

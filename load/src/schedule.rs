@@ -34,6 +34,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::action::{Action, ActionId, SplitOutcome};
 use crate::facts::{NodeFacts, NodeId, PartitionFacts, PartitionId, TableFacts, TableId};
+use crate::rotation::Rotation;
 use crate::tokens::Tokens;
 use crate::verdict::Verdict;
 use crate::window::{HOT_PRESSURE, PartitionReport};
@@ -102,6 +103,8 @@ pub struct Scheduler {
     large: BTreeSet<u32>,
     /// Partitions that do not serve all of their rows.
     failed: BTreeSet<PartitionId>,
+    /// Tables whose load rotates over their partitions, with the time since when each does without a rest.
+    rotating: BTreeMap<TableId, Option<u64>>,
     pasts: BTreeMap<u32, Past>,
     orders: BTreeMap<ActionId, Order>,
     watches: BTreeMap<ActionId, Watch>,
@@ -129,6 +132,7 @@ impl Scheduler {
             heat: BTreeMap::new(),
             large: BTreeSet::new(),
             failed: BTreeSet::new(),
+            rotating: BTreeMap::new(),
             pasts: BTreeMap::new(),
             orders: BTreeMap::new(),
             watches: BTreeMap::new(),
@@ -160,6 +164,7 @@ impl Scheduler {
             self.forget(slot);
         }
         self.places.drop_table(table);
+        self.rotating.remove(&table);
     }
 
     /// Adds a node, or changes its facts. At most 65,535 nodes.
@@ -220,6 +225,19 @@ impl Scheduler {
         self.failed = failed;
     }
 
+    /// Sets if the load of a table rotates over its partitions. While it does, no partition is split by load: whichever
+    /// is hot now is cold in a moment. If the table's remedy is automatic, its new rows are placed by hash after a while.
+    pub fn set_rotating(&mut self, table: TableId, rotation: Option<Rotation>) {
+        match rotation {
+            Some(_) if self.places.table(table).is_some() => {
+                self.rotating.entry(table).or_default();
+            }
+            Some(_) | None => {
+                self.rotating.remove(&table);
+            }
+        }
+    }
+
     /// Processes a leader's report. Reports on unknown partitions, late ones and repeated ones are ignored.
     pub fn observe(&mut self, now_ms: u64, node: NodeId, report: &PartitionReport) {
         if let Some(slot) = self.places.slot(report.partition) {
@@ -254,8 +272,7 @@ impl Scheduler {
         let part = self.places.part(slot);
         let flags = part.flags;
         if flags & HOT == 0
-            && (part.window.rho_10().max(part.window.reads_60()) >= heat::ENGAGE_RHO
-                || part.window.pressure() >= HOT_PRESSURE)
+            && (part.window.busy_10() >= heat::ENGAGE_RHO || part.window.pressure() >= HOT_PRESSURE)
         {
             self.engage(slot, now_ms);
         }

@@ -1,8 +1,8 @@
 //! Decides about splits and their keys: two rules, by load and by size.
 //!
 //! By load a partition is split only when it was hot in 8 of the last 10 seconds *and* the detector knows a cut that
-//! divides the load of samples from which it was not chosen. A moving tail, a sweep, scans and a key with almost all of
-//! the load are never split by load, however hot: it would not help, and be repeated for ever.
+//! divides the load of samples from which it was not chosen. A load that moves or rotates, a sweep, scans and a key with almost
+//! all of the load are never split by load, however hot: it would not help, and be repeated for ever.
 //!
 //! Invariants: pure functions of small views. Cooldowns, backoff and budgets are left to the scheduler.
 
@@ -41,8 +41,10 @@ pub(crate) struct LoadView<'a> {
     pub(crate) by_load: bool,
     /// Number of hot seconds among the last ten.
     pub(crate) hot_seconds: u32,
-    /// Busy share of the lane, half-life of 10 s.
+    /// Busy share of the lane, or of a core that reads; half-life of 10 s.
     pub(crate) rho: f64,
+    /// True if the load of the table rotates over its partitions.
+    pub(crate) rotates: bool,
     /// The detector's verdict.
     pub(crate) verdict: Option<&'a Verdict>,
     /// Progress of isolating a hot key here.
@@ -94,15 +96,22 @@ pub(crate) fn by_load(view: &LoadView<'_>) -> Result<Ruling, NoSplit> {
         let predicted_share = view.verdict.map(|verdict| verdict.evidence.top_key.max(0.5));
         return Ok(Ruling { at: At::Key(next_key), why: SplitWhy::IsolateKey, predicted_share });
     }
+    if view.rotates {
+        return Err(NoSplit::Class(Class::Rotating));
+    }
     if view.hot_seconds < HOT_SECONDS_MIN {
         return Err(NoSplit::NotHot);
     }
     let verdict = view.verdict.ok_or(NoSplit::NoVerdict)?;
     match verdict.class {
         Class::Unknown => Err(NoSplit::NoVerdict),
-        Class::MovingRight | Class::MovingLeft | Class::Sweep | Class::ScanBound => {
-            Err(NoSplit::Class(verdict.class))
-        }
+        Class::MovingRight
+        | Class::MovingLeft
+        | Class::MovingWithin
+        | Class::Rotating
+        | Class::Sweep
+        | Class::ScanBound
+        | Class::ReadHot => Err(NoSplit::Class(verdict.class)),
         Class::HotKey => isolate(verdict, view.isolation),
         Class::StaticRange | Class::MultiTail | Class::Unsplittable => {
             let cut = verdict.cut.as_ref().ok_or(NoSplit::Class(verdict.class))?;

@@ -53,11 +53,6 @@ impl Heat {
         self.verdict.as_ref().map(|verdict| verdict.class)
     }
 
-    /// True if the load is a moving tail.
-    pub(super) fn moving(&self) -> bool {
-        self.class().is_some_and(Class::is_moving)
-    }
-
     fn hear(&mut self, now_ms: u64, answer: Option<Verdict>) {
         self.asked_ms = Some(now_ms);
         if let Some(verdict) = answer.filter(|verdict| verdict.class != Class::Unknown) {
@@ -94,8 +89,7 @@ impl Scheduler {
         let mut cooled = Vec::new();
         for (slot, heat) in &mut self.heat {
             let part = self.places.part(*slot);
-            let warm = part.window.rho_10().max(part.window.reads_60()) >= RELEASE_RHO
-                || part.window.hot_seconds() > 0;
+            let warm = part.window.busy_10() >= RELEASE_RHO || part.window.hot_seconds() > 0;
             if warm {
                 heat.cool_since_ms = None;
             } else if now_ms >= *heat.cool_since_ms.get_or_insert(now_ms) + RELEASE_AFTER_MS {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use super::index::Index;
 use crate::facts::{NodeFacts, NodeId, PartitionFacts, PartitionId, TableFacts, TableId};
 use crate::tokens::Tokens;
-use crate::window::{Window, seconds};
+use crate::window::{Rates, Window, seconds};
 
 /// Stands for no partition or no node.
 pub(super) const NONE: u32 = u32::MAX;
@@ -281,6 +281,12 @@ impl Places {
             slot = self.part(slot).right;
         }
         slots
+    }
+
+    /// Rates of a table's partitions, in key order.
+    pub(super) fn rates_of(&self, id: TableId, now_ms: u64) -> Vec<Rates> {
+        let slots = self.slots_of(id).into_iter();
+        slots.map(|slot| self.part(slot).window.rates(now_ms)).collect()
     }
 
     /// Adds a partition right of `left` (or as the table's first). It has no load until it gets a window.

@@ -4,30 +4,29 @@
 //! Invariants: rounds go in the order of slots and of node indexes; an action proposed in a round counts for the next
 //! decision of the same round.
 
+use std::collections::BTreeMap;
+
 use super::heat::Heat;
 use super::index::mix;
 use super::past::Past;
-use super::places::{BUSY, HOT, LARGE, LIVE, NO_NODE, NONE, WATCHED, micro};
+use super::places::{BUSY, HOT, LARGE, LIVE, NO_NODE, NONE, TableState, WATCHED, micro};
 use super::{MERGES_MAX, ROUND_S, SPLITS_MAX, Scheduler};
 use crate::action::{Action, MergeWhy, SplitWhy, Step};
 use crate::advice::buckets_for;
 use crate::balance::{EXCESS_MIN, TARGET_MAX};
-use crate::facts::{Remedy, Tail};
+use crate::facts::{Remedy, TableId, Tail};
 use crate::merge::{Side, TableView, may_merge};
-use crate::split::{LoadView, Ruling, SizeView, by_load, by_size};
+use crate::offered::{capacity, offered};
+use crate::split::{HOT_SECONDS_MIN, LoadView, Ruling, SizeView, by_load, by_size};
+use crate::verdict::Class;
 
 /// Budget of a table's splits by load (and, separately, by size) per minute: this many ...
 const SPLITS_A_MINUTE: f64 = 2.0;
 /// ... or this share of its partitions, whichever is more.
 const SPLITS_A_MINUTE_SHARE: f64 = 0.05;
-/// Time for which a tail must have been seen before a table is re-keyed automatically: such a change is permanent.
+/// Time for which a tail, or a rotation, must have been seen before a table is re-keyed automatically: such a change is
+/// permanent.
 const REKEY_AFTER_MS: u64 = 30_000;
-/// Busy share of a lane, with waiting requests, from which it counts as saturated ...
-const SATURATED: f64 = 0.9;
-/// ... and the assumed ratio of offered to served load then: the offered load cannot be measured, because waiting
-/// clients do not ask for more. Too few buckets would be full again, and stay so until load has split them; too many
-/// cost little.
-const SATURATED_TIMES: f64 = 4.0;
 
 impl Scheduler {
     /// Splits hot partitions, where a split helps.
@@ -44,7 +43,8 @@ impl Scheduler {
             let view = LoadView {
                 by_load: table.facts.by_load,
                 hot_seconds: part.window.hot_seconds(),
-                rho: part.window.rho_10().max(part.window.reads_60()),
+                rho: part.window.busy_10(),
+                rotates: self.rotating.contains_key(&table.id),
                 verdict: heat.verdict.as_ref(),
                 isolation: &past.isolation,
                 partitions: table.count + table.splitting,
@@ -191,48 +191,43 @@ impl Scheduler {
             .unwrap_or(part.leader)
     }
 
-    /// Gives append-only tables with a hot tail more buckets for new rows, if the table's remedy allows it.
+    /// Gives append-only tables whose load moves or rotates more buckets for new rows, if the table's remedy allows it.
     pub(super) fn rekey(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
-        // Offered rows per second, and the rows that one busy lane would take, per table.
-        let mut tails: std::collections::BTreeMap<u32, (f64, f64)> =
-            std::collections::BTreeMap::new();
+        // Offered rows per second of each table, and the class of its load.
+        let mut loads: BTreeMap<TableId, (f64, Class)> = BTreeMap::new();
         for (slot, heat) in &self.heat {
             let part = self.places.part(*slot);
             let table = self.places.table_of(*slot);
-            let eligible = table.facts.remedy == Remedy::Auto
-                && table.facts.append_only
-                && now_ms >= table.rekey_ready_ms
-                && heat.moving()
+            let Some(class) = heat.class().filter(|class| class.is_spread_by_hash()) else {
+                continue;
+            };
+            let eligible = may_rekey(table, now_ms)
+                && !self.rotating.contains_key(&table.id)
                 && now_ms >= heat.verdict_since_ms + REKEY_AFTER_MS
-                && part.window.hot_seconds() >= crate::split::HOT_SECONDS_MIN;
+                && part.window.hot_seconds() >= HOT_SECONDS_MIN;
             if eligible {
-                let rates = part.window.rates(now_ms);
-                let capacity = rates.write_rows / rates.rho_10.max(0.01);
-                // Add the refused part.
-                let served = rates.write_rows / (1.0 - rates.pressure.min(0.99));
-                let waited = rates.rho_10 >= SATURATED && rates.queue_depth > 0;
-                let offered = if waited { served.max(SATURATED_TIMES * capacity) } else { served };
-                let tail = tails.entry(part.table).or_default();
-                tail.0 += offered;
-                tail.1 = tail.1.max(capacity);
+                let load = loads.entry(table.id).or_insert((0.0, class));
+                load.0 += offered(&part.window.rates(now_ms)).rows_per_s;
+            }
+        }
+        // In a load that rotates no partition is hot for long: all of them together count.
+        for (id, since_ms) in &mut self.rotating {
+            let since_ms = *since_ms.get_or_insert(now_ms);
+            let table = self.places.table(*id);
+            let eligible = table.is_some_and(|table| may_rekey(table, now_ms));
+            if eligible && now_ms >= since_ms + REKEY_AFTER_MS {
+                let rates = self.places.rates_of(*id, now_ms);
+                let rows: f64 = rates.iter().map(|rates| offered(rates).rows_per_s).sum();
+                loads.insert(*id, (rows, Class::Rotating));
             }
         }
         let nodes = self.places.nodes.iter().filter(|node| node.open()).count();
-        for (index, (offered, capacity)) in tails {
-            let table = &self.places.tables[index as usize];
-            let buckets = buckets_for(offered, capacity, nodes);
-            if buckets > table.facts.buckets {
-                let class = match table.facts.tail {
-                    Tail::Left => crate::verdict::Class::MovingLeft,
-                    Tail::None | Tail::Right => crate::verdict::Class::MovingRight,
-                };
-                let id = table.id;
-                actions.push(self.propose(
-                    now_ms,
-                    id,
-                    Step::Rekey { table: id, buckets, class },
-                    Vec::new(),
-                ));
+        for (id, (rows, class)) in loads {
+            let capacity = capacity(&self.places.rates_of(id, now_ms)).rows_per_s;
+            let buckets = buckets_for(rows, capacity, nodes);
+            if self.places.table(id).is_some_and(|table| buckets > table.facts.buckets) {
+                let step = Step::Rekey { table: id, buckets, class };
+                actions.push(self.propose(now_ms, id, step, Vec::new()));
             }
         }
     }
@@ -302,4 +297,9 @@ impl Scheduler {
             },
         })
     }
+}
+
+/// True if new rows of the table may be placed by hash now.
+fn may_rekey(table: &TableState, now_ms: u64) -> bool {
+    table.facts.remedy == Remedy::Auto && table.facts.append_only && now_ms >= table.rekey_ready_ms
 }
