@@ -5,6 +5,7 @@ use std::error::Error;
 const FILES: &[&str] = &[
     "partita/access.proto",
     "partita/beat.proto",
+    "partita/blame.proto",
     "partita/schema.proto",
     "partita/place.proto",
     "partita/catalog.proto",

@@ -1,4 +1,4 @@
-//! Literals and column types: conversion of a value to a column's type, and its text form.
+//! Literals and column types: conversion of a value to a column's type, and its text form; the text of a bound.
 //!
 //! [`Fit`] relates a literal to a column: either the column's type has exactly that value, or the literal lies strictly
 //! between two values of the type or beyond its ends. [`Value::coerce`] accepts only the first case, so it never
@@ -136,6 +136,55 @@ impl Value {
             _ => self.to_string(),
         }
     }
+}
+
+/// Text of a bound for people and for SQL, with its placement first: `(3, 'a')`. It has no control characters and
+/// parses back: a bound whose last text ends in the one NUL that makes it the successor of a value is written as
+/// `AFTER (3, 'a')`, other control characters as in `U&'a\0009'`.
+#[must_use]
+pub fn printable(values: &[(&Value, ColumnType)], placement: Option<u16>) -> String {
+    let mut cells: Vec<String> = placement.iter().map(ToString::to_string).collect();
+    cells.extend(values.iter().map(|(value, column_type)| cell(value, *column_type)));
+    let before = values.last().and_then(|(value, _)| predecessor_text(value));
+    if let Some((before, last)) = before.zip(cells.last_mut()) {
+        *last = text_cell(before);
+        return format!("AFTER ({})", cells.join(", "));
+    }
+    format!("({})", cells.join(", "))
+}
+
+/// The text whose successor is this value; `None` for a value that is best shown as it is.
+fn predecessor_text(value: &Value) -> Option<&str> {
+    let Value::String(text) = value else { return None };
+    text.strip_suffix('\0').filter(|before| !before.contains('\0'))
+}
+
+fn cell(value: &Value, column_type: ColumnType) -> String {
+    match value {
+        Value::String(text) => text_cell(text),
+        value => value.display(column_type),
+    }
+}
+
+/// A text as an SQL literal without control characters.
+fn text_cell(text: &str) -> String {
+    if !text.contains(|character: char| character < ' ') {
+        return format!("'{}'", text.replace('\'', "''"));
+    }
+    let mut literal = "U&'".to_owned();
+    for character in text.chars() {
+        match character {
+            '\'' => literal.push_str("''"),
+            '\\' => literal.push_str("\\\\"),
+            '\0'..='\u{1F}' => {
+                let code = format!("\\{:04X}", u32::from(character));
+                literal.push_str(&code);
+            }
+            other => literal.push(other),
+        }
+    }
+    literal.push('\'');
+    literal
 }
 
 /// Position of a literal, which is not NULL, among the values of a type.
@@ -504,6 +553,27 @@ mod tests {
         for (value, column_type, expected) in cases {
             assert_eq!(value.display(column_type), expected);
         }
+    }
+
+    #[test]
+    fn bounds_are_shown_without_control_characters() {
+        let show = |texts: &[&str], placement| {
+            let values: Vec<Value> = texts.iter().map(|shown| text(shown)).collect();
+            let typed: Vec<_> = values.iter().map(|value| (value, ColumnType::String)).collect();
+            printable(&typed, placement)
+        };
+        assert_eq!(show(&["it's"], None), "('it''s')");
+        assert_eq!(show(&["new\0"], Some(3)), "AFTER (3, 'new')");
+        assert_eq!(show(&["\0"], None), "AFTER ('')");
+        assert_eq!(show(&["a\t\0"], None), "AFTER (U&'a\\0009')");
+        assert_eq!(show(&["a\0\0"], None), "(U&'a\\0000\\0000')");
+        assert_eq!(show(&["a\0", "b"], None), "(U&'a\\0000', 'b')");
+        assert_eq!(show(&["\u{1f}'\\"], None), "(U&'\\001F''\\\\')");
+        assert_eq!(show(&[], Some(7)), "(7)");
+        assert_eq!(
+            printable(&[(&Value::Timestamp(-1), MILLIS)], None),
+            "('1969-12-31 23:59:59.999')"
+        );
     }
 
     proptest! {

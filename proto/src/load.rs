@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use partita_load::Class;
+use partita_load::{Class, Standing};
 
 use crate::history::{Cause, ReshapeOutcome};
 use crate::id::{Epoch, NodeId, PartitionId, TableId};
@@ -73,6 +73,10 @@ pub struct LoadReport {
     pub hot_keys: Vec<HotKey>,
     /// History of load, if it was requested; by time.
     pub history: Vec<LoadHistory>,
+    /// Statements and clients that make partitions and keys hot; by partition, the greatest share first.
+    pub hot_causes: Vec<HotCause>,
+    /// Tables whose load moves from partition to partition every few seconds.
+    pub rotations: Vec<TableRotation>,
 }
 
 /// Load of one partition, as its leader reported it.
@@ -108,6 +112,39 @@ pub struct PartitionLoad {
     pub verdict: Option<Verdict>,
     /// Sampled keys; only if they were requested.
     pub samples: Vec<KeySample>,
+    /// State of the partition's load; [`Standing::Idle`] in a report of an earlier version.
+    pub standing: Standing,
+    /// Cores busy with reads, over the last 10 s.
+    pub reads_busy: f64,
+    /// Rows that clients offer to write.
+    pub offered: OfferedRows,
+    /// Share of all rows read from the table, 0 to 1.
+    pub read_share: f64,
+    /// Rows per second that one partition of the table can write (0 if unknown), and true if that was measured.
+    pub capacity: (f64, bool),
+}
+
+impl PartitionLoad {
+    /// Busy share of the write lane or cores busy with reads over the last 10 s, whichever is greater.
+    #[must_use]
+    pub fn busiest(&self) -> f64 {
+        self.busy.s10.max(self.reads_busy)
+    }
+
+    /// True if the partition is hot: only such partitions are listed and reported as a problem.
+    #[must_use]
+    pub fn is_hot(&self) -> bool {
+        self.standing == Standing::Hot
+    }
+}
+
+/// Rows that clients offer to write to a partition: those served, refused and waiting.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OfferedRows {
+    /// Rows per second.
+    pub rows_per_s: f64,
+    /// True if clients wait, so that they may offer more.
+    pub is_floor: bool,
 }
 
 /// Shares of time that a write lane was busy, 0 to 1.
@@ -193,6 +230,20 @@ pub struct Evidence {
     pub distinct_prefix: Vec<u32>,
     /// Share of scans that contain the best cut.
     pub contained: f64,
+    /// The largest change of the share right of some place from the older to the newer half.
+    pub shift: f64,
+    /// Share of the hot key, or leading part of one.
+    pub hot_share: f64,
+    /// Share of the newest third above all keys of the oldest third.
+    pub lead: f64,
+    /// Share of the newer half in one gap between neighbouring keys of the older half.
+    pub front: f64,
+    /// Seconds until the front reaches the known edge of the keys; `None`: unknown or never.
+    pub passes_in_s: Option<f64>,
+    /// Mean over seconds of the share of the busiest of 20 equal parts.
+    pub concentration: f64,
+    /// True if reads were judged, false for writes.
+    pub reads: bool,
 }
 
 /// A sampled key, and the number of operations that it represents.
@@ -341,6 +392,42 @@ pub struct HotKey {
     pub per_second: f64,
     /// True for reads, false for writes.
     pub read: bool,
+}
+
+/// A cause of the load of a hot partition, or of one of its keys.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HotCause {
+    /// Table of the partition.
+    pub table: TableId,
+    /// The hot partition.
+    pub partition: PartitionId,
+    /// True for reads, false for writes.
+    pub read: bool,
+    /// The hot key or its leading part; `None`: the whole partition.
+    pub key: Option<Bound>,
+    /// Statement, user, application and client.
+    pub cause: partita_load::Cause,
+    /// Share of the sampled rows, 0 to 1.
+    pub share: f64,
+    /// Number of sampled rows behind the shares.
+    pub samples: u64,
+}
+
+/// Rotation of a table's load: most of it is on one partition at a time, and on another one every few seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TableRotation {
+    /// Table id.
+    pub table: TableId,
+    /// Mean over seconds of the share of the busiest partition.
+    pub concentration: f64,
+    /// Effective number of partitions in one second, on average.
+    pub n_eff_second: f64,
+    /// Effective number of partitions by their mean load.
+    pub n_eff_mean: f64,
+    /// Number of spells, in each of which one partition is the busiest.
+    pub spells: u32,
+    /// Mean length of a spell, in seconds.
+    pub spell_s: f64,
 }
 
 /// Load of one partition over a minute, or over ten.

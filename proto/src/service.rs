@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::access::AccessChange;
+use crate::blame::BlameReport;
 use crate::cardinality::SeriesSketch;
 use crate::catalog::Catalog;
 use crate::catalog_history::CatalogHistory;
@@ -722,6 +723,17 @@ pub trait MetaService: Send + Sync {
     async fn confirm(&self, copies: Vec<TableId>) -> Result<Vec<Option<CopyState>>, Error> {
         let _unused = copies;
         Err(no_copies())
+    }
+
+    /// Takes samples of what a process's statements write and read. They are kept for about a minute, to name the
+    /// causes of hot partitions; nothing else depends on them.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for a report that exceeds a bound of [`crate::blame`]; [`Error::Unsupported`] from a
+    /// meta of an earlier version.
+    async fn blame(&self, report: BlameReport) -> Result<(), Error> {
+        let _unheard = report;
+        Err(Error::Unsupported("a report of causes".to_owned()))
     }
 }
 

@@ -11,6 +11,7 @@
 mod access;
 mod access_change;
 mod beat;
+mod blame;
 mod cardinality;
 mod catalog;
 mod catalog_history;

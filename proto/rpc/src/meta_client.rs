@@ -9,8 +9,8 @@
 //! - the catalog never goes back, regardless of the meta that sends it; without a leader the last one stays;
 //! - a change keeps one identity in all attempts, and is repeated only when its outcome is unknown;
 //! - when a change has returned, the catalog includes it;
-//! - a heartbeat goes to all members, so that followers know the load, too; only the leader's answer counts, and the
-//!   others are not awaited.
+//! - a heartbeat or a report of causes goes to all members, so that followers know the load, too; only the leader's
+//!   answer counts, and the others are not awaited.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::join_all;
 use partita_proto::Error;
+use partita_proto::blame::BlameReport;
 use partita_proto::catalog::Catalog;
 use partita_proto::generation::{Renewal, Renewed};
 use partita_proto::id::{NodeId, TableId};
@@ -82,7 +83,7 @@ struct Shared {
 struct Link {
     peer: Peer,
     client: Generated<Channel>,
-    /// Held while a heartbeat to a follower is in flight.
+    /// Held while a heartbeat or a report to a follower is in flight.
     overhears: Arc<Semaphore>,
 }
 
@@ -215,6 +216,20 @@ impl MetaService for MetaClient {
         let known = |state: u32| (state != 0).then(|| CopyState::from_wire(state)).transpose();
         states.into_iter().map(known).collect()
     }
+
+    async fn blame(&self, report: BlameReport) -> Result<(), Error> {
+        let deadline = Instant::now() + HEARTBEAT_WAIT;
+        let message = report.to_wire();
+        self.shared.let_overhear(|mut meta| {
+            let message = message.clone();
+            async move { meta.blame(message).await }
+        });
+        let ask = |mut meta: Generated<Channel>| {
+            let message = message.clone();
+            async move { meta.blame(message).await }
+        };
+        self.shared.ask(deadline, ANSWER_WAIT, ask).await.map(drop)
+    }
 }
 
 #[async_trait]
@@ -271,7 +286,10 @@ impl ClusterService for MetaClient {
     async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<(), Error> {
         let deadline = Instant::now() + HEARTBEAT_WAIT;
         let message = heartbeat.to_wire();
-        self.shared.let_overhear(&message);
+        self.shared.let_overhear(|mut meta| {
+            let message = message.clone();
+            async move { meta.beat(message).await }
+        });
         let ask = |mut meta: Generated<Channel>| {
             let message = message.clone();
             async move { meta.beat(message).await }
@@ -351,16 +369,19 @@ impl Shared {
         }
     }
 
-    /// Sends a heartbeat to all members except the leader, if it is known.
-    fn let_overhear(&self, heartbeat: &pb::Heartbeat) {
+    /// Sends a heartbeat or a report of causes to all members except the leader, if it is known.
+    fn let_overhear<F>(&self, tell: impl Fn(Generated<Channel>) -> F)
+    where
+        F: Future<Output = Result<Response<pb::Done>, Status>> + Send + 'static,
+    {
         let Some(leads) = *self.followed.borrow() else { return };
         for (_, link) in self.links.iter().enumerate().filter(|(index, _)| *index != leads) {
             // A member that takes longer than the interval of beats misses some.
             let Ok(turn) = Arc::clone(&link.overhears).try_acquire_owned() else { continue };
-            let (mut meta, heartbeat) = (link.client.clone(), heartbeat.clone());
+            let told = tell(link.client.clone());
             tokio::spawn(async move {
                 // The expected answer is that it does not lead.
-                drop(timeout(ANSWER_WAIT, meta.beat(heartbeat)).await);
+                drop(timeout(ANSWER_WAIT, told).await);
                 drop(turn);
             });
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::{Stream, StreamExt, stream};
 use partita_proto::Error;
+use partita_proto::blame::BlameReport;
 use partita_proto::generation::Renewal;
 use partita_proto::id::TableId;
 use partita_proto::load::{HeatmapRequest, LoadRequest};
@@ -103,6 +104,12 @@ impl Meta for MetaServer {
     async fn renew(&self, request: Request<pb::Renewal>) -> Result<Response<pb::Renewed>, Status> {
         let renewal: Renewal = value(request)?;
         Ok(Response::new(self.service.renew(renewal).await.map_err(to_status)?.to_wire()))
+    }
+
+    async fn blame(&self, request: Request<pb::BlameReport>) -> Result<Response<pb::Done>, Status> {
+        let report: BlameReport = value(request)?;
+        self.service.blame(report).await.map_err(to_status)?;
+        Ok(Response::new(pb::Done {}))
     }
 
     async fn standing(

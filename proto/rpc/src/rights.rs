@@ -76,6 +76,8 @@ pub(crate) const CALLS: &[(&str, Callers)] = &[
     ("/partita.v1.Meta/Register", Callers::Of(&[Role::Datanode])),
     ("/partita.v1.Meta/Beat", Callers::Of(&[Role::Datanode])),
     ("/partita.v1.Meta/Renew", Callers::Of(&[Role::Datanode])),
+    // Causes of load.
+    ("/partita.v1.Meta/Blame", Callers::Of(&[Role::Frontend])),
     // Groups: those of meta are apart from those of partitions.
     ("/partita.v1.Raft/Link", Callers::Alike),
     ("/grpc.health.v1.Health/Check", Callers::Of(&Role::ALL)),

@@ -117,6 +117,8 @@ impl Wire for Sketch {
         pb::Sketch {
             ticks: self.ticks.iter().map(tick).collect(),
             heavy: self.heavy.iter().map(heavy).collect(),
+            low: self.edges.as_ref().map(|(low, _)| low.to_vec()),
+            high: self.edges.as_ref().map(|(_, high)| high.to_vec()),
         }
     }
 
@@ -136,6 +138,7 @@ impl Wire for Sketch {
         Ok(Self {
             ticks: message.ticks.into_iter().map(tick).collect(),
             heavy: message.heavy.into_iter().map(heavy).collect(),
+            edges: message.low.zip(message.high).map(|(low, high)| (low.into(), high.into())),
         })
     }
 }

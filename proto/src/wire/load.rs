@@ -2,14 +2,14 @@
 
 mod events;
 
-use partita_load::Class;
+use partita_load::{Class, Standing};
 
 use super::{Wire, all, pb, required};
 use crate::error::Error;
 use crate::id::{Epoch, NodeId, PartitionId, TableId};
 use crate::load::{
     Busy, Evidence, HeatmapRequest, Instant, KeySample, Latency, LoadReport, LoadRequest, NodeLoad,
-    PartitionLoad, Rates, Verdict,
+    OfferedRows, PartitionLoad, Rates, Verdict,
 };
 
 impl Wire for LoadRequest {
@@ -74,6 +74,8 @@ impl Wire for LoadReport {
             balances: self.balances.iter().map(Wire::to_wire).collect(),
             hot_keys: self.hot_keys.iter().map(Wire::to_wire).collect(),
             history: self.history.iter().map(Wire::to_wire).collect(),
+            hot_causes: self.hot_causes.iter().map(Wire::to_wire).collect(),
+            rotations: self.rotations.iter().map(Wire::to_wire).collect(),
         }
     }
 
@@ -86,6 +88,8 @@ impl Wire for LoadReport {
             balances: all(message.balances)?,
             hot_keys: all(message.hot_keys)?,
             history: all(message.history)?,
+            hot_causes: all(message.hot_causes)?,
+            rotations: all(message.rotations)?,
         })
     }
 }
@@ -110,6 +114,13 @@ impl Wire for PartitionLoad {
             share: self.share,
             verdict: self.verdict.as_ref().map(Wire::to_wire),
             samples: self.samples.iter().map(Wire::to_wire).collect(),
+            standing: self.standing.name().to_owned(),
+            reads_busy: self.reads_busy,
+            offered_rows: self.offered.rows_per_s,
+            offered_is_floor: self.offered.is_floor,
+            read_share: self.read_share,
+            capacity_rows: self.capacity.0,
+            capacity_measured: self.capacity.1,
         }
     }
 
@@ -130,6 +141,15 @@ impl Wire for PartitionLoad {
             share: message.share,
             verdict: message.verdict.map(Wire::from_wire).transpose()?,
             samples: all(message.samples)?,
+            // An earlier version names none, a newer one perhaps one that is unknown here: nothing follows from either.
+            standing: Standing::named(&message.standing).unwrap_or_default(),
+            reads_busy: message.reads_busy,
+            offered: OfferedRows {
+                rows_per_s: message.offered_rows,
+                is_floor: message.offered_is_floor,
+            },
+            read_share: message.read_share,
+            capacity: (message.capacity_rows, message.capacity_measured),
         })
     }
 }
@@ -225,6 +245,13 @@ impl Wire for Evidence {
             top_prefix: self.top_prefix.clone(),
             distinct_prefix: self.distinct_prefix.clone(),
             contained: self.contained,
+            shift: self.shift,
+            hot_share: self.hot_share,
+            lead: self.lead,
+            front: self.front,
+            passes_in_s: self.passes_in_s,
+            concentration: self.concentration,
+            reads: self.reads,
         }
     }
 
@@ -241,6 +268,13 @@ impl Wire for Evidence {
             top_prefix: message.top_prefix,
             distinct_prefix: message.distinct_prefix,
             contained: message.contained,
+            shift: message.shift,
+            hot_share: message.hot_share,
+            lead: message.lead,
+            front: message.front,
+            passes_in_s: message.passes_in_s,
+            concentration: message.concentration,
+            reads: message.reads,
         })
     }
 }

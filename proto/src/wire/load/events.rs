@@ -1,9 +1,9 @@
-//! Splits, moves and history of load.
+//! Splits, moves, causes and history of load.
 //!
 //! Invariant: reasons, outcomes and classes are texts in messages, so that each version shows those of every other;
 //! they are parsed in this module and its parent only, and an unknown one is no error.
 
-use partita_load::Class;
+use partita_load::{Cause, Class};
 
 use super::super::{Wire, missing, pb, required};
 use super::class_of;
@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::history::ReshapeOutcome;
 use crate::id::{NodeId, PartitionId, TableId};
 use crate::load::{
-    BalanceEvent, BalanceKind, HotKey, Instant, LoadHistory, ShownReason, SplitEvent,
+    BalanceEvent, BalanceKind, HotCause, HotKey, Instant, LoadHistory, ShownReason, SplitEvent,
+    TableRotation,
 };
 
 impl Wire for SplitEvent {
@@ -113,6 +114,70 @@ impl Wire for HotKey {
             share: message.share,
             per_second: message.per_second,
             read: message.read,
+        })
+    }
+}
+
+impl Wire for HotCause {
+    type Message = pb::HotCause;
+
+    fn to_wire(&self) -> pb::HotCause {
+        pb::HotCause {
+            table: self.table.0,
+            partition: self.partition.0,
+            read: self.read,
+            key: self.key.as_ref().map(Wire::to_wire),
+            statement: self.cause.statement.clone(),
+            kind: self.cause.kind.clone(),
+            user: self.cause.user.clone(),
+            application: self.cause.application.clone(),
+            client: self.cause.client.clone(),
+            share: self.share,
+            samples: self.samples,
+        }
+    }
+
+    fn from_wire(message: pb::HotCause) -> Result<Self, Error> {
+        Ok(Self {
+            table: TableId(message.table),
+            partition: PartitionId(message.partition),
+            read: message.read,
+            key: message.key.map(Wire::from_wire).transpose()?,
+            cause: Cause {
+                statement: message.statement,
+                kind: message.kind,
+                user: message.user,
+                application: message.application,
+                client: message.client,
+            },
+            share: message.share,
+            samples: message.samples,
+        })
+    }
+}
+
+impl Wire for TableRotation {
+    type Message = pb::TableRotation;
+
+    fn to_wire(&self) -> pb::TableRotation {
+        pb::TableRotation {
+            table: self.table.0,
+            concentration: self.concentration,
+            n_eff_second: self.n_eff_second,
+            n_eff_mean: self.n_eff_mean,
+            spells: self.spells,
+            spell_s: self.spell_s,
+        }
+    }
+
+    fn from_wire(message: pb::TableRotation) -> Result<Self, Error> {
+        Ok(Self {
+            table: TableId(message.table),
+            concentration: message.concentration,
+            n_eff_second: message.n_eff_second,
+            n_eff_mean: message.n_eff_mean,
+            spells: message.spells,
+            spell_s: message.spell_s,
         })
     }
 }
