@@ -1,6 +1,6 @@
 //! Literals and column types: conversion of a value to a column's type, and its text form; the text of a bound.
 //!
-//! [`Fit`] relates a literal to a column: either the column's type has exactly that value, or the literal lies strictly
+//! `Fit` relates a literal to a column: either the column's type has exactly that value, or the literal lies strictly
 //! between two values of the type or beyond its ends. [`Value::coerce`] accepts only the first case, so it never
 //! changes the result of a comparison; a [`crate::domain::Domain`] uses the others too, to compare `x < 2.5` with an
 //! integer column.
