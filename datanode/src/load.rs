@@ -10,6 +10,9 @@
 //! free place among those in flight, applying. It is busy while it does any of this, so its busy share says how close
 //! the partition is to its maximum rate.
 //!
+//! A partition whose lane or reads are busy, or whose writes are held back, is *engaged*: its samplers keep a minute of
+//! keys and count frequent ones.
+//!
 //! Invariants: counters never decrease within a term; all state is bounded; code here waits for nothing but a short
 //! lock.
 
@@ -20,7 +23,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
-use partita_load::{Columns, Counters, Sampler};
+use partita_load::{Columns, Counters, Engagement, Sampler};
 use partita_proto::beat::{Latency, LoadBeat};
 use partita_proto::clock::Clock;
 use partita_proto::id::PartitionId;
@@ -50,6 +53,7 @@ pub(crate) struct Load {
     rejected: AtomicU64,
     throttled_ns: AtomicU64,
     term: Mutex<Term>,
+    pace: Mutex<Pace>,
     write_keys: Mutex<Sampler>,
     read_keys: Mutex<Sampler>,
     highest: Mutex<Option<Bytes>>,
@@ -63,6 +67,33 @@ struct Term {
     number: u64,
     since_ms: u64,
     before: Counters,
+}
+
+/// Counters at the previous beat, and if the samplers are engaged since.
+#[derive(Default)]
+struct Pace {
+    at_ms: u64,
+    before: Counters,
+    engagement: Engagement,
+}
+
+impl Pace {
+    /// Hears of the counters at the time of a beat, and returns if the samplers are to be engaged; `None` for a beat at
+    /// the time of the previous one.
+    fn note(&mut self, at_ms: u64, counters: &Counters) -> Option<bool> {
+        let gap_ms = at_ms.saturating_sub(self.at_ms);
+        if gap_ms == 0 {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.before, *counters);
+        self.at_ms = at_ms;
+        let busy_ns = counters.busy_ns.saturating_sub(before.busy_ns);
+        let busy_ns = busy_ns.max(counters.scan_ns.saturating_sub(before.scan_ns));
+        let busy_ms = busy_ns as f64 / 1e6;
+        let held_back =
+            counters.rejected > before.rejected || counters.throttled_ns > before.throttled_ns;
+        Some(self.engagement.note(busy_ms / gap_ms as f64, held_back))
+    }
 }
 
 /// Histogram of durations; allocated at the first one.
@@ -119,6 +150,7 @@ impl Load {
             rejected: AtomicU64::new(0),
             throttled_ns: AtomicU64::new(0),
             term: Mutex::new(Term { since_ms: now_ms, ..Term::default() }),
+            pace: Mutex::new(Pace { at_ms: now_ms, ..Pace::default() }),
             write_keys: sampler(seed),
             read_keys: sampler(seed.wrapping_add(1)),
             highest: Mutex::new(None),
@@ -144,6 +176,29 @@ impl Load {
     pub(crate) fn resized(&self, range: &KeyRange) {
         let mut current = self.highest.lock();
         current.take_if(|highest| !range.contains(highest));
+    }
+
+    /// Records the lowest and the highest key that the partition is known to hold: no key between them counts as
+    /// appended.
+    pub(crate) fn edges(&self, low: &[u8], high: &[u8]) {
+        for sampler in [&self.write_keys, &self.read_keys] {
+            sampler.lock().set_edges(Some(low), Some(high));
+        }
+    }
+
+    /// Keeps no more than a few seconds of samples, for a replica that does not lead.
+    pub(crate) fn release(&self) {
+        self.pace.lock().engagement = Engagement::default();
+        self.engage(false);
+    }
+
+    fn engage(&self, engaged: bool) {
+        for sampler in [&self.write_keys, &self.read_keys] {
+            let mut sampler = sampler.lock();
+            if sampler.is_engaged() != engaged {
+                sampler.engage(engaged);
+            }
+        }
     }
 
     /// Counts applied rows and bytes, and the requests that they came with.
@@ -227,7 +282,8 @@ impl Load {
         }
     }
 
-    /// The heartbeat's content for meta; resets the histograms of durations.
+    /// The heartbeat's content for meta; resets the histograms of durations. Engages or releases the samplers by the
+    /// load since the previous beat.
     pub(crate) fn beat(
         &self,
         partition: PartitionId,
@@ -237,6 +293,9 @@ impl Load {
     ) -> LoadBeat {
         let at_ms = now_ms(&self.clock);
         let counters = self.counters();
+        if let Some(engaged) = self.pace.lock().note(at_ms, &counters) {
+            self.engage(engaged);
+        }
         let mut current_term = self.term.lock();
         if current_term.number != term {
             *current_term = Term { number: term, since_ms: at_ms, before: counters };
@@ -356,5 +415,77 @@ mod tests {
         assert_eq!(tick.samples[0].end.as_deref(), Some(&[][..]));
         clock.0.store(20_000, Ordering::Relaxed);
         assert!(load.beat(PartitionId(1), 1, 0, 0).write_keys.ticks.is_empty());
+    }
+
+    /// Writes one key many times in the second `second`, with the lane busy for some milliseconds, and beats.
+    fn second(clock: &Hand, load: &Load, second: i64, busy_ms: u64) -> LoadBeat {
+        clock.0.store(second * 1_000, Ordering::Relaxed);
+        load.wrote(&Keys::from_encoded([[7_u8]; 40]));
+        load.busy(Duration::from_millis(busy_ms));
+        clock.0.store(second * 1_000 + 900, Ordering::Relaxed);
+        load.beat(PartitionId(1), 1, 0, 0)
+    }
+
+    #[test]
+    fn frequent_keys_come_from_a_busy_leader_until_a_minute_after() {
+        let (clock, load) = load();
+        let engaged = |load: &Load| load.write_keys.lock().is_engaged();
+        for at in 11..=20 {
+            assert!(second(&clock, &load, at, 50).write_keys.heavy.is_empty(), "{at}");
+        }
+        assert!(!engaged(&load), "5 % busy");
+        second(&clock, &load, 21, 200);
+        assert!(engaged(&load) && load.read_keys.lock().is_engaged());
+        let beat = second(&clock, &load, 22, 200);
+        let (key, share) = &beat.write_keys.heavy[0];
+        assert_eq!(key.as_ref(), [7]);
+        assert!(*share > 0.9, "{share}");
+        for at in 23..=81 {
+            second(&clock, &load, at, 10);
+            assert!(engaged(&load), "{at}");
+        }
+        let beat = second(&clock, &load, 82, 10);
+        assert!(!engaged(&load) && beat.write_keys.heavy.is_empty());
+        // A delayed write is a sign of overload, however idle the lane is.
+        load.held_back(Duration::from_millis(1));
+        second(&clock, &load, 83, 0);
+        assert!(engaged(&load));
+        load.release();
+        assert!(!engaged(&load));
+    }
+
+    #[test]
+    fn what_a_replica_keeps_of_keys_is_bounded() {
+        let (clock, load) = load();
+        for at in 0..300_u32 {
+            clock.0.store(i64::from(at) * 1_000 + 11_000, Ordering::Relaxed);
+            let keys: Vec<[u8; 4]> =
+                (0..200_u32).map(|row| (at * 1_000 + row).to_be_bytes()).collect();
+            load.wrote(&Keys::from_encoded(keys));
+            load.busy(Duration::from_millis(500));
+            let beat = load.beat(PartitionId(1), 1, 0, 0);
+            let seconds = usize::try_from(SECONDS_PER_BEAT).unwrap();
+            assert!(beat.write_keys.ticks.len() <= seconds && beat.write_keys.heavy.len() <= 400);
+            let kept = load.write_keys.lock().sketch(u64::from(at) + 12, 1_000);
+            let keys: usize = kept.ticks.iter().map(|tick| tick.samples.len()).sum();
+            assert!(kept.ticks.len() <= 61 && keys <= 61 * 32, "{} {keys}", kept.ticks.len());
+        }
+    }
+
+    #[test]
+    fn keys_between_known_edges_are_not_appended() {
+        let (clock, load) = load();
+        load.edges(&[2], &[9]);
+        load.wrote(&Keys::from_encoded([[1_u8], [5], [12]]));
+        clock.0.store(11_500, Ordering::Relaxed);
+        let beat = load.beat(PartitionId(1), 1, 0, 0);
+        let flags: Vec<_> = beat.write_keys.ticks[0]
+            .samples
+            .iter()
+            .map(|sample| (sample.below, sample.above))
+            .collect();
+        assert_eq!(flags, [(true, false), (false, false), (false, true)]);
+        assert_eq!(beat.write_keys.edges, Some((Box::from([2_u8]), Box::from([9_u8]))));
+        assert!(beat.read_keys.edges.is_some());
     }
 }

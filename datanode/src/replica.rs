@@ -249,6 +249,7 @@ impl Replica {
     pub(crate) fn beat(&self) -> Option<LoadBeat> {
         let group = self.group.status();
         if !group.is_leader {
+            self.load.release();
             return None;
         }
         let stats = self.partition.stats();
@@ -379,6 +380,9 @@ impl Replica {
         self.machine.seal();
         *unreported_flush |=
             self.partition.flush().await.map_err(|error| self.record_damage(Error::from(error)))?;
+        if let Some((low, high)) = self.partition.edges() {
+            self.load.edges(&low, &high);
+        }
         if *unreported_flush {
             // If this fails or is cancelled, the next flush reports it, even a flush without rows.
             self.group.flushed().await.map_err(|error| group_error(&self.group, error))?;

@@ -307,6 +307,9 @@ impl Datanode {
         let seed = partition.0.rotate_left(32) ^ config.replica.0;
         let rate = self.options().partition_rows_per_s;
         let load = Load::new(Arc::clone(&self.clock), &engine.codec(), seed, rate.is_some());
+        if let Some((low, high)) = engine.edges() {
+            load.edges(&low, &high);
+        }
         let load = Arc::new(load);
         let (near, counts) = (Arc::clone(&self.near), Arc::clone(&load));
         let machine = PartitionMachine::new(Arc::clone(&engine), near, counts, stop.clone())

@@ -4,10 +4,11 @@
 //!   scan ── plan ── source ── reader ── (every byte checked) ── file
 //!    ├── candidates ──┘          ├── indexed ── questions: rows of a file by its indexes
 //!    └── newest ── series ───────┴── wanted: rows of a file by their series
-//!   sketch, measures: series and columns of a partition, from footers
+//!   sketch, measures: series and columns of a partition, from footers; edges: its lowest and highest key
 //! ```
 
 pub(crate) mod candidates;
+pub(crate) mod edges;
 pub(crate) mod indexed;
 pub(crate) mod measures;
 pub(crate) mod newest;

@@ -136,6 +136,22 @@ async fn both_halves_share_a_file_that_the_cut_goes_through_until_compaction_wri
 }
 
 #[tokio::test]
+async fn edges_are_keys_that_files_hold() {
+    let mut fixture = Fixture::series(last_row()).await;
+    let codec = fixture.partition.codec();
+    let key = |n: i64| codec.encode_bound(&at(&[text("h"), ts(n)])).unwrap();
+    fixture.put(&NAMES, &rows("h", 0..60));
+    assert_eq!(fixture.partition.edges(), None, "nothing is in a file yet");
+    fixture.flush().await.unwrap();
+    assert_eq!(fixture.partition.edges(), Some((key(0), key(59))));
+    split(&fixture, &child_root(), &at(&[text("h"), ts(30)]), 2).await.unwrap();
+    let child = open(&fixture, child_root()).await.unwrap();
+    // Whether the keys at the cut exist is unknown.
+    assert_eq!(fixture.partition.edges(), Some((key(0), key(0))));
+    assert_eq!(child.edges(), Some((key(59), key(59))));
+}
+
+#[tokio::test]
 async fn an_open_scan_sees_all_rows_of_before_the_cut_and_says_which_epoch_it_is_of() {
     let mut fixture = Fixture::series(last_row()).await;
     fixture.put(&NAMES, &rows("h", 0..50));
