@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   heartbeat ── heard ──▶ ┌────────┐                     catalog ── learn ──▶ (facts)
-//!                          │ Keeper │ ── tick ──▶ proposals ──▶ driver: recorded, carried out, told back
+//!   causes ── blamed ────▶ │ Keeper │ ── tick ──▶ proposals ──▶ driver: recorded, carried out, told back
 //!                          └───┬────┘ ── report ──▶ sys tables
 //!                              └── draw ──▶ pictures ── view ──▶ heatmap
 //! ```
@@ -13,14 +13,17 @@
 //! meta's log before any order to a node.
 
 mod balances;
+mod causes;
 mod draw;
 mod driver;
 mod facts;
 mod history;
 mod keeper;
+mod key_text;
 mod pictures;
 mod report;
 mod rings;
+mod rotations;
 mod view;
 
 pub(crate) use self::driver::Driver;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use partita_proto::blame::BlameReport;
 use partita_proto::catalog::Catalog;
 use partita_proto::error::Error;
 use partita_proto::generation::{Renewal, Renewed};
@@ -76,6 +77,15 @@ impl MetaService for Meta {
         self.core.group.read_barrier().await.map_err(raft_error)?;
         let state = self.core.machine.state();
         Ok(copies.into_iter().map(|copy| state.copy_state(copy)).collect())
+    }
+
+    async fn blame(&self, report: BlameReport) -> Result<(), Error> {
+        // Kept by every member, because it may lead next.
+        self.core.load.lock().blamed(report, self.core.now_ms());
+        if *self.core.leads.borrow() {
+            return Ok(());
+        }
+        Err(raft_error(RaftError::NotLeader { leader: self.core.group.status().leader }))
     }
 }
 

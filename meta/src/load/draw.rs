@@ -1,19 +1,22 @@
 //! Draws the keeper's data into the heatmaps of tables: rates and samples once a second, verdicts on hot
 //! partitions, and events.
 //!
-//! Invariants: rates have a half-life of 10 s; the distribution of load within a partition comes from the last
-//! seconds in which it was sampled; idle tables without a picture are left out.
+//! Invariants: rates are those of one second, so that nothing is drawn where nothing happens; the distribution of load
+//! within a partition comes from the last seconds in which it was sampled, and the load of a hot key lies evenly on it;
+//! idle tables without a picture are left out; texts name keys and kinds of statements, and nobody.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use partita_heatmap::{Event, Finding, Key, MarkKind, Metric, PartitionLoad, Shares};
-use partita_load::{Class, HotPartition, Rates, Sketch};
+use partita_load::{Class, Evidence, Rates, Sketch, Standing, Verdict};
 use partita_proto::history::{ReshapeEvent, ReshapeKind, ReshapeOutcome};
 use partita_proto::id::{PartitionId, TableId};
 
 use super::balances::{Balance, BalanceKind};
+use super::causes::kinds_text;
 use super::facts::{partition_id, partition_of};
-use super::keeper::{Keeper, Watched};
+use super::keeper::Keeper;
+use super::key_text::key_text;
 use super::pictures::TableNow;
 
 /// Seconds of samples from which the distribution within a partition is taken.
@@ -25,6 +28,16 @@ const SAMPLES_MIN: usize = 8;
 const QUIET: f64 = 0.01;
 /// Minimum utilisation over a minute at which a partition's rate tells its capacity.
 const MEASURED_RHO: f64 = 0.1;
+/// Minimum share of a hot key for it to be drawn as one level line.
+const LEVEL_SHARE: f64 = 0.5;
+
+/// A verdict that the picture of its table may show.
+struct Shown<'k> {
+    partition: PartitionId,
+    rates: Rates,
+    verdict: &'k Verdict,
+    since_ms: u64,
+}
 
 impl Keeper {
     /// Counts the seconds since the last call into the pictures of tables under load.
@@ -44,16 +57,7 @@ impl Keeper {
             let total: f64 = rates.iter().map(|(_, rates)| operations(rates)).sum();
             total > QUIET || self.pictures.has(*table)
         });
-        // Verdicts on hot partitions, by table.
-        let mut hot: BTreeMap<TableId, Vec<(Class, Finding)>> = BTreeMap::new();
-        for hot_partition in self.scheduler().hot(now_ms) {
-            let watched = self.watched(partition_of(hot_partition.partition));
-            if let Some((watched, finding)) =
-                watched.and_then(|watched| Some((watched, finding(watched, &hot_partition)?)))
-            {
-                hot.entry(watched.table).or_default().push(finding);
-            }
-        }
+        let mut hot = self.findings(now_ms);
         // One record per table for the time since the last call.
         let mut tables = BTreeMap::new();
         for (table, members) in members {
@@ -61,20 +65,86 @@ impl Keeper {
                 operations: members.iter().map(|(_, rates)| operations(rates)).sum(),
                 capacity: capacity(members.iter().map(|(_, rates)| rates)),
                 findings: hot.remove(&table).unwrap_or_default(),
-                partitions: self.partitions(&members),
+                partitions: self.partitions(&members, now_ms / 1_000),
             };
             tables.insert(table, load);
         }
         self.pictures.note(now_ms, tables);
     }
 
-    fn partitions(&self, members: &[(PartitionId, Rates)]) -> Vec<PartitionLoad> {
+    /// Verdicts on hot partitions, by table.
+    fn findings(&self, now_ms: u64) -> BTreeMap<TableId, Vec<(Class, Finding)>> {
+        let hot = self.scheduler().hot(now_ms);
+        let judged: BTreeMap<PartitionId, _> =
+            hot.iter().map(|hot| (partition_of(hot.partition), hot)).collect();
+        let mut findings: BTreeMap<TableId, Vec<(Class, Finding)>> = BTreeMap::new();
+        for (id, watched) in &self.watched {
+            // A partition that was hot is shown until the scheduler has lost interest in it.
+            let judged = judged.get(id);
+            let is_hot = self.standing(*id, now_ms) == Standing::Hot
+                || (judged.is_some() && self.pictures.finds(watched.table, &watched.range.start));
+            if !is_hot {
+                continue;
+            }
+            let of_hot = judged.and_then(|hot| Some((hot.verdict.as_ref()?, hot.verdict_since_ms)));
+            let Some((verdict, since_ms)) = of_hot.or_else(|| self.verdict(*id)) else { continue };
+            let rates = self.scheduler().rates(partition_id(*id), now_ms).unwrap_or_default();
+            let shown = Shown { partition: *id, rates, verdict, since_ms };
+            if let Some(finding) = self.finding(&shown, now_ms) {
+                findings.entry(watched.table).or_default().push(finding);
+            }
+        }
+        findings
+    }
+
+    /// Class and description of a hot partition; `None` while the verdict is unknown.
+    fn finding(&self, shown: &Shown<'_>, now_ms: u64) -> Option<(Class, Finding)> {
+        let Shown { partition, rates, verdict, since_ms } = shown;
+        let watched = self.watched(*partition)?;
+        if !verdict.class.is_finding() {
+            return None;
+        }
+        let evidence = &verdict.evidence;
+        let hot_key = verdict.hot_key.as_ref().zip(self.codec(watched.table));
+        let hot_key = hot_key.map(|(key, codec)| key_text(codec, key));
+        let mut text = format!(
+            "{} busy with writes, {} with reads, {:.0} rows/s; {}",
+            percent(rates.rho_10),
+            percent(rates.reads_10),
+            rates.write_rows + rates.read_rows,
+            sentence(verdict.class, evidence, hot_key.as_deref()),
+        );
+        if let Some(kinds) = kinds_text(&self.blame, *partition, verdict, now_ms / 1_000) {
+            text = format!("{text}; {kinds}");
+        }
+        let finding = Finding {
+            partition: Some(partition.0),
+            since: since_ms / 1_000,
+            until: None,
+            start: Key::from(watched.range.start.as_ref()),
+            end: watched.range.end.as_deref().map(Key::from),
+            class: verdict.class.to_string(),
+            evidence: format!("{text}; {} s of samples", evidence.window_s),
+            advice: String::new(),
+        };
+        Some((verdict.class, finding))
+    }
+
+    fn partitions(&self, members: &[(PartitionId, Rates)], second: u64) -> Vec<PartitionLoad> {
         let samples_max = (SAMPLES_MAX / members.len().max(1)).max(SAMPLES_MIN);
-        let load = |(id, rates): &(PartitionId, Rates)| {
+        let load = |(id, _): &(PartitionId, Rates)| {
             let watched = self.watched(*id)?;
-            let samples = |sketch: &Sketch| Shares::of_samples(keys(sketch, samples_max));
+            let verdict = self.verdict(*id).map(|(verdict, _)| verdict);
+            let (start, end) = (&watched.range.start[..], watched.range.end.as_deref());
+            let samples = |sketch: &Sketch, read: bool| {
+                let keys = keys(sketch, samples_max);
+                match verdict.and_then(|verdict| level_of(verdict, read)) {
+                    Some(prefix) => Shares::with_level(keys, prefix, (start, end)),
+                    None => Shares::of_samples(keys),
+                }
+            };
             let (writes, reads) = match &watched.rings {
-                Some(rings) => (samples(&rings.writes), samples(&rings.reads)),
+                Some(rings) => (samples(&rings.writes, false), samples(&rings.reads, true)),
                 None => Default::default(),
             };
             Some(PartitionLoad {
@@ -82,8 +152,7 @@ impl Keeper {
                 leader: self.leader(*id).map(|node| node.0),
                 start: Key::from(watched.range.start.as_ref()),
                 end: watched.range.end.as_deref().map(Key::from),
-                rates: [rates.write_rows, rates.read_rows, rates.write_bytes, rates.rho_10]
-                    .map(narrow),
+                rates: watched.rates_before(second).map(narrow),
                 writes,
                 reads,
             })
@@ -206,36 +275,98 @@ fn capacity<'r>(partitions: impl Iterator<Item = &'r Rates>) -> [Option<f32>; 4]
     [a, b, c, Some(1.0)]
 }
 
-/// Class and description of a hot partition; `None` while the verdict is unknown.
-fn finding(watched: &Watched, hot: &HotPartition) -> Option<(Class, Finding)> {
-    let verdict = hot.verdict.as_ref().filter(|verdict| verdict.class != Class::Unknown)?;
-    let evidence = &verdict.evidence;
-    let percent = |share: f64| format!("{:.0} %", share * 100.0);
-    let description = Finding {
-        partition: Some(hot.partition.0),
-        since: hot.verdict_since_ms / 1_000,
-        until: None,
-        start: Key::from(watched.range.start.as_ref()),
-        end: watched.range.end.as_deref().map(Key::from),
-        class: verdict.class.to_string(),
-        evidence: format!(
-            "busy {}, {:.0} rows/s; the best cut leaves {} on one side; newer keys are above older ones in {}; {} go above \
-             all before them, {} below; the top key takes {}; {} s of samples",
-            percent(hot.rates.rho_10),
-            hot.rates.write_rows + hot.rates.read_rows,
-            percent(evidence.p_out),
-            percent(evidence.auc),
-            percent(evidence.append_high),
-            percent(evidence.append_low),
-            percent(evidence.top_key),
-            evidence.window_s,
+/// The hot key, or leading part of one, that a verdict on writes or on reads names, if it has enough of the load to be
+/// drawn as one level line.
+fn level_of(verdict: &Verdict, read: bool) -> Option<&[u8]> {
+    let is_hot_key = matches!(verdict.class, Class::HotKey | Class::ReadHot)
+        && verdict.evidence.reads == read
+        && verdict.evidence.hot_share >= LEVEL_SHARE;
+    verdict.hot_key.as_deref().filter(|_| is_hot_key)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// Numbers behind a verdict, in a sentence of its class.
+fn sentence(class: Class, evidence: &Evidence, hot_key: Option<&str>) -> String {
+    let one_sided = || format!("the best cut leaves {} on one side", percent(evidence.p_out));
+    let kind = if evidence.reads { "reads" } else { "writes" };
+    match class {
+        Class::HotKey | Class::ReadHot => match hot_key {
+            Some(key) => format!("{} of the {kind} are of {key}", percent(evidence.hot_share)),
+            None => one_sided(),
+        },
+        Class::MovingRight => {
+            format!("{} of the {kind} go above all before them", percent(evidence.append_high))
+        }
+        Class::MovingLeft => {
+            format!("{} of the {kind} go below all before them", percent(evidence.append_low))
+        }
+        Class::MovingWithin => {
+            let front = percent(evidence.front);
+            let passes = evidence.passes_in_s.map_or_else(
+                || "will not reach the end of the keys soon".to_owned(),
+                |seconds| format!("reach the end of the keys in {seconds:.0} s"),
+            );
+            format!("{front} of the newer {kind} go between two older keys, and {passes}")
+        }
+        Class::Rotating => format!(
+            "one part of the keys has {} of a second's load, and another one soon after",
+            percent(evidence.concentration)
         ),
-        advice: String::new(),
-    };
-    Some((verdict.class, description))
+        Class::Sweep => {
+            format!("newer keys are above older ones in {}", percent(evidence.auc))
+        }
+        Class::ScanBound => {
+            format!(
+                "{} of the operations are scans that no cut separates",
+                percent(evidence.contained)
+            )
+        }
+        Class::StaticRange | Class::MultiTail | Class::Unsplittable | Class::Unknown => one_sided(),
+    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a picture needs three digits")]
 fn narrow(value: f64) -> f32 {
     value as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_class_has_a_sentence_with_its_numbers() {
+        let evidence = Evidence {
+            p_out: 0.55,
+            auc: 0.9,
+            append_high: 0.98,
+            append_low: 0.01,
+            hot_share: 0.93,
+            front: 0.7,
+            passes_in_s: Some(900.0),
+            concentration: 0.97,
+            ..Evidence::default()
+        };
+        let cases = [
+            (Class::HotKey, "93 % of the writes are of (7)"),
+            (Class::MovingRight, "98 % of the writes go above all before them"),
+            (Class::MovingLeft, "1 % of the writes go below all before them"),
+            (
+                Class::MovingWithin,
+                "70 % of the newer writes go between two older keys, \
+                 and reach the end of the keys in 900 s",
+            ),
+            (Class::StaticRange, "the best cut leaves 55 % on one side"),
+        ];
+        for (class, expected) in cases {
+            assert_eq!(sentence(class, &evidence, Some("(7)")), expected, "{class}");
+        }
+        let reads = Evidence { reads: true, ..evidence };
+        let shown = sentence(Class::ReadHot, &reads, Some("(7)"));
+        assert_eq!(shown, "93 % of the reads are of (7)");
+        assert_eq!(sentence(Class::ReadHot, &reads, None), "the best cut leaves 55 % on one side");
+    }
 }

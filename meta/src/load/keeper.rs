@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use partita_load::{
-    Action, ActionId, Class, DetectOptions, Done, Evidence, Failed, Judge, Options, PartitionFacts,
-    PartitionReport, Scheduler, Tail, Verdict, WINDOW_S, classify, confirm,
+    Action, ActionId, BlameBook, Class, Counters, DetectOptions, Done, Evidence, Failed, Judge,
+    Options, PartitionFacts, PartitionReport, Rotation, Scheduler, Standing, Tail, Tick, Verdict,
+    WINDOW_S, classify, confirm, of_reads, rotating, standing,
 };
 use partita_proto::beat::{Latency, LoadBeat};
+use partita_proto::blame::BlameReport;
 use partita_proto::history::{Cause, ReshapeEvent, ReshapeKind, ReshapeOutcome};
 use partita_proto::id::{NodeId, PartitionId, SchemaVersion, TableId};
 use partita_proto::key::KeyCodec;
@@ -22,6 +24,7 @@ use super::facts;
 use super::history::{History, Now};
 use super::pictures::Pictures;
 use super::rings::Rings;
+use super::rotations::{Operations, Rotations};
 use crate::catalog::{State, TableRecord};
 use crate::zones::{Zones, zone_of};
 
@@ -35,6 +38,8 @@ const QUIET: f64 = 0.01;
 const JUDGED_AGAIN_MS: u64 = 2_000;
 /// Maximum renewed verdicts per call (once a second): about a millisecond each.
 const JUDGED_AT_ONCE: usize = 32;
+/// Time without a heartbeat after which a partition's rates are unknown.
+const SILENT_MS: u64 = 3_000;
 
 /// Load state of this process.
 pub(crate) struct Keeper {
@@ -50,6 +55,8 @@ pub(crate) struct Keeper {
     pub(super) balances: Balances,
     pub(super) history: History,
     pub(super) pictures: Pictures,
+    rotations: Rotations,
+    pub(super) blame: BlameBook,
 }
 
 /// Key codec and detection options of a table.
@@ -86,6 +93,14 @@ struct Learnt {
     sources: BTreeSet<TableId>,
 }
 
+/// Counters of a partition's last heartbeat.
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    term: u64,
+    at_ms: u64,
+    counters: Counters,
+}
+
 /// State of a partition besides its rates.
 #[derive(Debug)]
 pub(crate) struct Watched {
@@ -98,9 +113,13 @@ pub(crate) struct Watched {
     pub(crate) reads: Latency,
     /// Recent point reads and scans per second.
     pub(crate) read_rates: (f64, f64),
+    /// Rates between the last two heartbeats: rows written and read, bytes written, and busy share of the lane.
+    per_second: [f64; 4],
+    /// Time of the last heartbeat, by the clock of this process.
+    heard_ms: u64,
     /// Time from which the partition is watched, in milliseconds.
     pub(crate) since_ms: u64,
-    last: (u64, u64, u64),
+    last: Marks,
     judged_ms: u64,
     /// Latest verdict, and the time from which its class holds.
     verdict: Option<(Verdict, u64)>,
@@ -117,29 +136,55 @@ impl Watched {
             writes: Latency::default(),
             reads: Latency::default(),
             read_rates: (0.0, 0.0),
+            per_second: [0.0; 4],
+            heard_ms: 0,
             since_ms,
-            last: (0, 0, 0),
+            last: Marks::default(),
             judged_ms: 0,
             verdict: None,
         }
     }
 
-    /// Updates the read rates from the counters of two successive heartbeats.
-    fn note_reads(&mut self, beat: &LoadBeat) {
-        let (points, ranges) =
-            (beat.counters.point_reads, beat.counters.range_reads + beat.counters.scans);
-        let (at_ms, points_before, ranges_before) =
-            std::mem::replace(&mut self.last, (beat.at_ms, points, ranges));
+    /// Updates the rates from the counters of two successive heartbeats.
+    fn note_rates(&mut self, beat: &LoadBeat, now_ms: u64) {
+        let marks = Marks { term: beat.term, at_ms: beat.at_ms, counters: beat.counters };
+        let Marks { term, at_ms, counters: before } = std::mem::replace(&mut self.last, marks);
+        self.heard_ms = now_ms;
         let seconds = beat.at_ms.saturating_sub(at_ms) as f64 / 1_000.0;
         if at_ms == 0 || !(0.5..60.0).contains(&seconds) {
             return;
         }
-        let fade = |old: f64, current: u64, previous: u64| {
-            old * 0.9 + current.saturating_sub(previous) as f64 / seconds * 0.1
-        };
-        let (point_reads, scans) = self.read_rates;
-        self.read_rates =
-            (fade(point_reads, points, points_before), fade(scans, ranges, ranges_before));
+        // Counters of another term began at zero.
+        let before = if term == beat.term { before } else { Counters::default() };
+        let rate = |current: u64, previous: u64| current.saturating_sub(previous) as f64 / seconds;
+        let current = &beat.counters;
+        self.per_second = [
+            rate(current.write_rows, before.write_rows),
+            rate(current.read_rows, before.read_rows),
+            rate(current.write_bytes, before.write_bytes),
+            (rate(current.busy_ns, before.busy_ns) / 1e9).min(1.0),
+        ];
+        let fade = |old: f64, new: f64| old * 0.9 + new * 0.1;
+        let scans = |counters: &Counters| counters.range_reads + counters.scans;
+        let (point_reads, range_reads) = self.read_rates;
+        self.read_rates = (
+            fade(point_reads, rate(current.point_reads, before.point_reads)),
+            fade(range_reads, rate(scans(current), scans(&before))),
+        );
+    }
+
+    /// Rates in the second before `second`: rows written as they were counted in it, where that is known, otherwise as
+    /// in the last heartbeat. Zero while the leader is silent.
+    pub(super) fn rates_before(&self, second: u64) -> [f64; 4] {
+        if second * 1_000 > self.heard_ms + SILENT_MS {
+            return [0.0; 4];
+        }
+        let [latest_rows, others @ ..] = self.per_second;
+        let ticks = self.rings.as_ref().map_or(&[][..], |rings| &rings.writes.ticks);
+        let tick = ticks.iter().rev().find(|tick| tick.second + 1 == second);
+        let rows = tick.map_or(latest_rows, |tick| tick.count as f64);
+        let [read_rows, write_bytes, busy] = others;
+        [rows, read_rows, write_bytes, busy]
     }
 }
 
@@ -156,6 +201,8 @@ impl Keeper {
             balances: Balances::default(),
             history: History::default(),
             pictures: Pictures::default(),
+            rotations: Rotations::default(),
+            blame: BlameBook::default(),
         }
     }
 
@@ -164,6 +211,8 @@ impl Keeper {
     pub(crate) fn begin(&mut self, seed: u64) {
         self.scheduler = Scheduler::new(Options::default(), seed);
         self.full.clear();
+        // The new scheduler is told of them again.
+        self.rotations = Rotations::default();
         // The new scheduler has to learn the whole catalog.
         self.version = 0;
     }
@@ -318,7 +367,7 @@ impl Keeper {
             let Some(watched) = self.watched.get_mut(&beat.partition) else { continue };
             // An empty latency keeps the one before.
             watched.queue_depth = beat.queue_depth;
-            watched.note_reads(beat);
+            watched.note_rates(beat, now_ms);
             if beat.writes.count > 0 {
                 watched.writes = beat.writes;
             }
@@ -347,6 +396,53 @@ impl Keeper {
             };
             self.scheduler.observe(now_ms, facts::node_id(node), &report);
         }
+    }
+
+    /// Takes a frontend's samples of what its statements write and read.
+    pub(crate) fn blamed(&mut self, report: BlameReport, now_ms: u64) {
+        self.blame.hear(report.source, report.taken, now_ms / 1_000);
+    }
+
+    /// Looks for tables whose load rotates over their partitions, every few seconds.
+    fn note_rotations(&mut self, now_ms: u64) {
+        let now_s = now_ms / 1_000;
+        if !self.rotations.is_due(now_s) {
+            return;
+        }
+        let counts =
+            |ticks: &[Tick]| ticks.iter().map(|tick| (tick.second, tick.count)).collect::<Vec<_>>();
+        let mut tables: BTreeMap<TableId, Vec<Operations>> = BTreeMap::new();
+        for (id, watched) in &self.watched {
+            let Some(rings) = &watched.rings else { continue };
+            let rates = self.scheduler.rates(facts::partition_id(*id), now_ms).unwrap_or_default();
+            tables.entry(watched.table).or_default().push(Operations {
+                partition: *id,
+                start: watched.range.start.clone(),
+                busy: rates.rho_10.max(rates.reads_10),
+                counts: [counts(&rings.writes.ticks), counts(&rings.reads.ticks)],
+            });
+        }
+        // Not all leaders have reported the last second yet.
+        for (table, rotation) in self.rotations.note(now_s.saturating_sub(1), tables) {
+            self.scheduler.set_rotating(facts::table_id(table), rotation);
+        }
+    }
+
+    /// Tables whose load rotates.
+    pub(super) fn rotations(&self) -> impl Iterator<Item = (TableId, &Rotation)> {
+        self.rotations.all()
+    }
+
+    /// State of a partition's load.
+    pub(super) fn standing(&self, partition: PartitionId, now_ms: u64) -> Standing {
+        let rates = self.scheduler.rates(facts::partition_id(partition), now_ms);
+        standing(&rates.unwrap_or_default(), self.rotates(partition))
+    }
+
+    /// True if a partition takes part in the rotation of its table's load.
+    pub(super) fn rotates(&self, partition: PartitionId) -> bool {
+        let watched = self.watched.get(&partition);
+        watched.is_some_and(|watched| self.rotations.of(watched.table, partition).is_some())
     }
 
     fn note_history(&mut self, now_ms: u64) {
@@ -404,6 +500,7 @@ impl Keeper {
 
     fn note(&mut self, now_ms: u64) {
         self.trim();
+        self.note_rotations(now_ms);
         self.judge_some(now_ms);
         self.note_history(now_ms);
         self.draw(now_ms);
@@ -412,7 +509,8 @@ impl Keeper {
     /// Updates samples, verdicts, history and pictures, and returns the actions to begin now.
     pub(crate) fn tick(&mut self, now_ms: u64) -> Vec<Action> {
         self.note(now_ms);
-        let mut bench = Bench { watched: &mut self.watched, tables: &self.tables };
+        let mut bench =
+            Bench { watched: &mut self.watched, tables: &self.tables, rotations: &self.rotations };
         self.scheduler.tick(now_ms, &mut bench)
     }
 
@@ -485,7 +583,8 @@ impl Keeper {
             .map(|(id, watched)| (watched.judged_ms, *id))
             .collect();
         oldest.sort_unstable();
-        let mut bench = Bench { watched: &mut self.watched, tables: &self.tables };
+        let mut bench =
+            Bench { watched: &mut self.watched, tables: &self.tables, rotations: &self.rotations };
         for (_, partition) in oldest.into_iter().take(JUDGED_AT_ONCE) {
             bench.judge(facts::partition_id(partition), now_ms);
         }
@@ -496,6 +595,7 @@ impl Keeper {
 struct Bench<'k> {
     watched: &'k mut BTreeMap<PartitionId, Watched>,
     tables: &'k BTreeMap<TableId, Keyed>,
+    rotations: &'k Rotations,
 }
 
 impl Judge for Bench<'_> {
@@ -504,11 +604,19 @@ impl Judge for Bench<'_> {
         let Keyed { codec, options, .. } = self.tables.get(&watched.table)?;
         let rings = watched.rings.as_mut()?;
         let ends = |key: &[u8]| codec.cell_ends(key);
-        let mut verdict = classify(rings.heavier(), WINDOW_S, &ends, options);
+        let (sketch, is_read) = rings.heavier();
+        let mut verdict = classify(sketch, WINDOW_S, &ends, options);
         // A cut at the partition's lower edge divides nothing: all samples lie on one side.
         if verdict.cut.as_ref().is_some_and(|cut| *cut.key <= *watched.range.start) {
             verdict.cut = None;
             verdict.class = Class::Unsplittable;
+        }
+        let id = facts::partition_of(partition);
+        if let Some(rotation) = self.rotations.of(watched.table, id) {
+            verdict = rotating(verdict, rotation);
+        }
+        if is_read {
+            verdict = of_reads(verdict);
         }
         watched.judged_ms = now_ms;
         rings.add_verdict(verdict);
@@ -516,7 +624,8 @@ impl Judge for Bench<'_> {
         let same = watched.verdict.take().filter(|(previous, _)| previous.class == verdict.class);
         let since_ms = same.map_or(now_ms, |(_, since_ms)| since_ms);
         watched.verdict = Some((verdict.clone(), since_ms));
-        Some(verdict).filter(|verdict| verdict.evidence != Evidence::default())
+        let blank = Evidence { reads: verdict.evidence.reads, ..Evidence::default() };
+        Some(verdict).filter(|verdict| verdict.evidence != blank)
     }
 
     fn forget(&mut self, partition: partita_load::PartitionId) {

@@ -150,6 +150,11 @@ impl Pictures {
         self.tables.retain(|table, _| is_there(*table));
     }
 
+    /// True if a finding on the partition that begins at a key is shown.
+    pub(super) fn finds(&self, table: TableId, start: &[u8]) -> bool {
+        self.tables.get(&table).is_some_and(|picture| picture.found.contains_key(start))
+    }
+
     /// Number of the newest split or merge marked for a table; `None` if the table is not kept.
     pub(super) fn marked(&self, table: TableId) -> Option<u64> {
         self.tables.get(&table).map(|picture| picture.marked)

@@ -5,18 +5,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use partita_load::{HotPartition, Rates as LoadRates, Sketch};
+use partita_load::{HotPartition, Rates as LoadRates, Sketch, capacity, offered};
 use partita_proto::beat;
 use partita_proto::history::{PerMille, ReshapeEvent, ReshapeKind, ReshapeOutcome};
-use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::id::{NodeId, PartitionId, TableId};
 use partita_proto::key::KeyCodec;
 use partita_proto::load::{
-    BalanceEvent, BalanceKind as ShownKind, Busy, Evidence, HotKey, Instant, KeySample, Latency,
-    LoadReport, LoadRequest, NodeLoad, PartitionLoad, Rates, ShownReason, SplitEvent, Verdict,
+    BalanceEvent, BalanceKind as ShownKind, Busy, Evidence, HotCause, HotKey, Instant, KeySample,
+    Latency, LoadReport, LoadRequest, NodeLoad, OfferedRows, PartitionLoad, Rates, ShownReason,
+    SplitEvent, TableRotation, Verdict,
 };
 use partita_proto::service::ReplicaStatus;
 
 use super::balances::{Balance, BalanceKind};
+use super::causes::{Suspect, hot_causes};
 use super::facts::{node_of, partition_id, partition_of};
 use super::keeper::Keeper;
 use crate::catalog::{PartitionRecord, State};
@@ -59,8 +61,13 @@ impl Core {
             }
             partitions.push(load);
         }
-        // Shares and hot keys need the rates of all partitions.
+        // Shares, capacities and hot keys need the rates of all partitions.
         share_out(&mut partitions);
+        set_capacities(&keeper, &mut partitions, now_ms);
+        let hot_partitions = partitions.iter().filter(|load| load.is_hot());
+        let hot_causes = hot_partitions
+            .flat_map(|load| causes(&keeper, load.partition, hot.get(&load.partition), now_ms))
+            .collect();
         let hot_keys = partitions.iter().flat_map(|load| hot_keys(&keeper, load)).collect();
         let mut report = LoadReport {
             at: Instant(now_ms),
@@ -69,6 +76,8 @@ impl Core {
             balances: keeper.balances.iter().map(balance).collect(),
             hot_keys,
             history: Vec::new(),
+            hot_causes,
+            rotations: rotations(&keeper, request.table),
             partitions,
         };
         // Filter the events; nodes show everything.
@@ -116,6 +125,7 @@ fn partition(
     let verdict =
         verdict.zip(codec).map(|((verdict, since_ms), codec)| shown(verdict, since_ms, codec));
     let latency = watched.map(|watched| watched.writes).filter(|writes| writes.count > 0);
+    let wanted = offered(&rates);
     PartitionLoad {
         table: record.table,
         partition: record.id,
@@ -139,7 +149,60 @@ fn partition(
         share: 0.0,
         verdict,
         samples: Vec::new(),
+        standing: keeper.standing(record.id, now_ms),
+        reads_busy: rates.reads_10,
+        offered: OfferedRows { rows_per_s: wanted.rows_per_s, is_floor: wanted.is_floor },
+        read_share: 0.0,
+        capacity: (0.0, false),
     }
+}
+
+/// Sets the capacity of a partition of its table, as all of the table's partitions tell.
+fn set_capacities(keeper: &Keeper, partitions: &mut [PartitionLoad], now_ms: u64) {
+    let mut rates: BTreeMap<TableId, Vec<LoadRates>> = BTreeMap::new();
+    for load in partitions.iter() {
+        let current = keeper.scheduler().rates(partition_id(load.partition), now_ms);
+        rates.entry(load.table).or_default().extend(current);
+    }
+    let capacities: BTreeMap<TableId, _> =
+        rates.iter().map(|(table, rates)| (*table, capacity(rates))).collect();
+    for load in partitions {
+        if let Some(capacity) = capacities.get(&load.table) {
+            load.capacity = (capacity.rows_per_s, capacity.is_measured);
+        }
+    }
+}
+
+/// Causes of a hot partition and of its hot keys.
+fn causes(
+    keeper: &Keeper,
+    partition: PartitionId,
+    hot: Option<&HotPartition>,
+    now_ms: u64,
+) -> Vec<HotCause> {
+    let Some(watched) = keeper.watched(partition) else { return Vec::new() };
+    let judged = hot.and_then(|hot| hot.verdict.as_ref());
+    let suspect = Suspect {
+        table: watched.table,
+        partition,
+        verdict: judged.or_else(|| keeper.verdict(partition).map(|(verdict, _)| verdict)),
+        rings: watched.rings.as_ref(),
+        codec: keeper.codec(watched.table),
+    };
+    hot_causes(&keeper.blame, &suspect, now_ms / 1_000)
+}
+
+fn rotations(keeper: &Keeper, table: Option<TableId>) -> Vec<TableRotation> {
+    let selected = keeper.rotations().filter(|(id, _)| table.is_none_or(|table| table == *id));
+    let shown = selected.map(|(table, rotation)| TableRotation {
+        table,
+        concentration: rotation.concentration,
+        n_eff_second: rotation.n_eff_second,
+        n_eff_mean: rotation.n_eff_mean,
+        spells: rotation.spells,
+        spell_s: rotation.spell_s,
+    });
+    shown.collect()
 }
 
 fn shown_rates(rates: &LoadRates, (point_reads, scans): (f64, f64)) -> Rates {
@@ -157,15 +220,19 @@ fn latency_of(latency: beat::Latency) -> Latency {
     Latency { p50: latency.p50, p99: latency.p99, p999: latency.p999, max: latency.max }
 }
 
-/// Sets each partition's share of its table's written rows.
+/// Sets each partition's shares of its table's written and read rows.
 fn share_out(partitions: &mut [PartitionLoad]) {
-    let mut sums: BTreeMap<_, f64> = BTreeMap::new();
+    let mut sums: BTreeMap<_, (f64, f64)> = BTreeMap::new();
     for load in partitions.iter() {
-        *sums.entry(load.table).or_default() += load.rates.write_rows;
+        let (written, read) = sums.entry(load.table).or_default();
+        *written += load.rates.write_rows;
+        *read += load.rates.read_rows;
     }
+    let share = |part: f64, sum: f64| if sum > 0.0 { part / sum } else { 0.0 };
     for load in partitions {
-        let sum = sums.get(&load.table).copied().unwrap_or(0.0);
-        load.share = if sum > 0.0 { load.rates.write_rows / sum } else { 0.0 };
+        let (written, read) = sums.get(&load.table).copied().unwrap_or_default();
+        load.share = share(load.rates.write_rows, written);
+        load.read_share = share(load.rates.read_rows, read);
     }
 }
 
@@ -187,6 +254,13 @@ fn shown(verdict: &partita_load::Verdict, since_ms: u64, codec: &KeyCodec) -> Ve
             top_prefix: evidence.top_prefix.clone(),
             distinct_prefix: evidence.distinct_prefix.clone(),
             contained: evidence.contained,
+            shift: evidence.shift,
+            hot_share: evidence.hot_share,
+            lead: evidence.lead,
+            front: evidence.front,
+            passes_in_s: evidence.passes_in_s,
+            concentration: evidence.concentration,
+            reads: evidence.reads,
         },
         cut: cut.and_then(|cut| Some((codec.decode(&cut.key).ok()?, cut.larger_share))),
         hot_key: verdict.hot_key.as_ref().and_then(|key| codec.decode(key).ok()),

@@ -38,11 +38,12 @@ impl Rings {
         extend(&mut self.reads, &beat.read_keys, is_new_term, range);
     }
 
-    /// Samples of writes or of reads, whichever causes more work.
-    pub(crate) fn heavier(&self) -> &Sketch {
+    /// Samples of writes or of reads, whichever causes more work; true for reads.
+    pub(crate) fn heavier(&self) -> (&Sketch, bool) {
         let [writes, reads] = self.work;
         let (writing, reading) = (!self.writes.ticks.is_empty(), !self.reads.ticks.is_empty());
-        if reading && (reads > writes || !writing) { &self.reads } else { &self.writes }
+        let is_read = reading && (reads > writes || !writing);
+        (if is_read { &self.reads } else { &self.writes }, is_read)
     }
 
     /// Appends a verdict, and drops the oldest if there are too many.
@@ -86,8 +87,21 @@ fn extend(sketch: &mut Sketch, beat: &Sketch, is_new_term: bool, range: &KeyRang
     if !beat.heavy.is_empty() {
         sketch.heavy.clone_from(&beat.heavy);
     }
+    if let Some(edges) = &beat.edges {
+        sketch.edges = edges_within(edges, range);
+    }
     let end = sketch.ticks.last().map_or(0, |tick| tick.second);
     sketch.ticks.retain(|tick| tick.second + RING_ENGAGED_S > end && tick.count > 0);
+}
+
+/// Known edges of the keys, as far as they lie in a range; `None` if all keys between them lie outside.
+fn edges_within(
+    (low, high): &(Box<[u8]>, Box<[u8]>),
+    range: &KeyRange,
+) -> Option<(Box<[u8]>, Box<[u8]>)> {
+    let low = (&range.start[..]).max(low);
+    let high = range.end.as_deref().map_or(&**high, |end| end.min(high));
+    (low <= high).then(|| (low.into(), high.into()))
 }
 
 /// The part of a second's samples that lies in a range; scans that overlap the range count.
@@ -112,6 +126,7 @@ fn narrow(sketch: &mut Sketch, range: &KeyRange) {
     sketch.ticks = sketch.ticks.iter().map(|tick| within(tick, range)).collect();
     sketch.ticks.retain(|tick| tick.count > 0);
     sketch.heavy.retain(|(key, _)| range.contains(key));
+    sketch.edges = sketch.edges.as_ref().and_then(|edges| edges_within(edges, range));
 }
 
 fn join(sketch: &mut Sketch, neighbour: &Sketch) {
@@ -124,6 +139,10 @@ fn join(sketch: &mut Sketch, neighbour: &Sketch) {
             Err(position) => sketch.ticks.insert(position, tick.clone()),
         }
     }
+    let edges = sketch.edges.take().zip(neighbour.edges.as_ref());
+    sketch.edges = edges.map(|((low, high), (other_low, other_high))| {
+        (low.min(other_low.clone()), high.max(other_high.clone()))
+    });
 }
 
 #[cfg(test)]
@@ -141,7 +160,7 @@ mod tests {
     }
 
     fn beat(term: u64, ticks: Vec<Tick>) -> LoadBeat {
-        LoadBeat { term, write_keys: Sketch { ticks, heavy: Vec::new() }, ..LoadBeat::default() }
+        LoadBeat { term, write_keys: Sketch { ticks, ..Sketch::default() }, ..LoadBeat::default() }
     }
 
     fn seconds(rings: &Rings) -> Vec<u64> {
@@ -184,18 +203,43 @@ mod tests {
     }
 
     #[test]
+    fn edges_stay_until_they_change_and_lie_in_the_range() {
+        let key = |byte: u8| Box::<[u8]>::from([byte]);
+        let at = Bytes::from_static(&[5]);
+        let mut rings = Rings::default();
+        let mut said = beat(1, vec![tick(5, &[1, 7])]);
+        said.write_keys.edges = Some((key(1), key(9)));
+        rings.add_beat(&said, &KeyRange::all());
+        // An older node knows of none.
+        rings.add_beat(&beat(1, vec![tick(6, &[1])]), &KeyRange::all());
+        assert_eq!(rings.writes.edges, Some((key(1), key(9))));
+        let left = rings.part(&KeyRange { start: Bytes::new(), end: Some(at.clone()) });
+        let right = rings.part(&KeyRange { start: at.clone(), end: None });
+        assert_eq!(left.writes.edges, Some((key(1), key(5))));
+        assert_eq!(right.writes.edges, Some((key(5), key(9))));
+        let mut whole = left;
+        whole.absorb(&right);
+        assert_eq!(whole.writes.edges, Some((key(1), key(9))));
+        said.write_keys.edges = Some((key(6), key(9)));
+        rings.add_beat(&said, &KeyRange { start: Bytes::new(), end: Some(at) });
+        assert_eq!(rings.writes.edges, None);
+    }
+
+    #[test]
     fn what_bears_more_of_the_load_is_looked_at() {
         let mut rings = Rings::default();
         let mut said = beat(1, vec![tick(5, &[1])]);
-        said.read_keys = Sketch { ticks: vec![tick(5, &[2])], heavy: Vec::new() };
+        said.read_keys = Sketch { ticks: vec![tick(5, &[2])], ..Sketch::default() };
         said.counters.busy_ns = 10;
         said.counters.scan_ns = 5;
         rings.add_beat(&said, &KeyRange::all());
-        assert_eq!(rings.heavier().ticks[0].samples[0].key.as_ref(), [1]);
+        let (sketch, is_read) = rings.heavier();
+        assert_eq!((sketch.ticks[0].samples[0].key.as_ref(), is_read), (&[1][..], false));
         for beats in 1..40 {
             said.counters.scan_ns = 5 + beats * 100;
             rings.add_beat(&said, &KeyRange::all());
         }
-        assert_eq!(rings.heavier().ticks[0].samples[0].key.as_ref(), [2]);
+        let (sketch, is_read) = rings.heavier();
+        assert_eq!((sketch.ticks[0].samples[0].key.as_ref(), is_read), (&[2][..], true));
     }
 }

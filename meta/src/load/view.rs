@@ -11,8 +11,8 @@ use partita_proto::blocking;
 use partita_proto::error::Error;
 use partita_proto::key::KeyCodec;
 use partita_proto::load::HeatmapRequest;
-use partita_proto::range::Bound;
 
+use super::key_text::key_text;
 use crate::catalog::TableRecord;
 use crate::core::Core;
 use crate::transition::shown_name;
@@ -49,7 +49,7 @@ impl Core {
         };
         // Drawing may take long: off the asynchronous threads, and without the keeper's lock.
         let drawn = blocking::spawn(move || {
-            let heatmap = history.lock().view(&view, |key| label(&codec, key));
+            let heatmap = history.lock().view(&view, |key| key_text(&codec, key));
             serde_json::to_vec(&heatmap)
         });
         let failed = |error: &dyn std::fmt::Display| {
@@ -90,51 +90,5 @@ impl Core {
         let mut history = History::default();
         history.push(&Report { from: until_s.saturating_sub(1), seconds: 1, partitions });
         history
-    }
-}
-
-/// A key as a tuple of SQL values: `(3, 'a')`. If the bytes end within a value, as edges of rows may, the values
-/// before it.
-fn label(codec: &KeyCodec, key: &[u8]) -> String {
-    let whole = codec.decode(key).ok();
-    let shortened = || {
-        let end = codec.cell_ends(key).pop()?;
-        codec.decode(&key[..end]).ok()
-    };
-    match whole.or_else(shortened) {
-        Some(bound) => text(codec, &bound),
-        None => "()".to_owned(),
-    }
-}
-
-fn text(codec: &KeyCodec, bound: &Bound) -> String {
-    let placement = bound.placement.iter().map(ToString::to_string);
-    let values = bound.key.iter().zip(codec.key_types());
-    let values = values.map(|(value, column_type)| value.display(*column_type));
-    format!("({})", placement.chain(values).collect::<Vec<_>>().join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use partita_proto::placement::Placement;
-    use partita_proto::value::Value;
-
-    use super::*;
-
-    #[test]
-    fn keys_are_shown_as_values_whole_or_cut_short() {
-        let codec = KeyCodec::new(&crate::tests::readings(), &Placement::Range).unwrap();
-        let shown = |values: &[Value]| {
-            let types = values.iter().zip(codec.key_types());
-            let texts: Vec<_> = types.map(|(value, of)| value.display(*of)).collect();
-            format!("({})", texts.join(", "))
-        };
-        let values = [Value::Int(7), Value::Timestamp(5)];
-        let bound = Bound { placement: None, key: values.to_vec() };
-        let key = codec.encode_bound(&bound).unwrap();
-        assert_eq!(label(&codec, &key), shown(&values));
-        assert_eq!(label(&codec, &[&key[..], &[0]].concat()), shown(&values));
-        assert_eq!(label(&codec, &key[..key.len() - 1]), "(7)");
-        assert_eq!(label(&codec, &key[..1]), "()");
     }
 }

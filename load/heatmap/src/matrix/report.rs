@@ -105,6 +105,48 @@ impl Shares {
         }
         Self(buckets)
     }
+
+    /// As [`Shares::of_samples`], but all keys that begin with `prefix` are one bucket, on which the load lies evenly: a
+    /// hot value is a level line, whatever comes behind it. The bucket lies between the partition's first key and its
+    /// end.
+    #[must_use]
+    pub fn with_level(
+        samples: Vec<Key>,
+        prefix: &[u8],
+        (start, end): (&[u8], Option<&[u8]>),
+    ) -> Self {
+        let total = samples.len() as f64;
+        let (level, others): (Vec<_>, Vec<_>) =
+            samples.into_iter().partition(|key| key.starts_with(prefix));
+        if level.is_empty() {
+            return Self::of_samples(others);
+        }
+        let (below, above): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|key| key[..] < *prefix);
+        let part = |samples: Vec<Key>| {
+            let weight = samples.len() as f64 / total;
+            let Self(buckets) = Self::of_samples(samples);
+            let scaled = move |(key, share)| (key, narrow(f64::from(share) * weight));
+            buckets.into_iter().map(scaled).collect::<Vec<_>>()
+        };
+        let (share, above) = (narrow(level.len() as f64 / total), part(above));
+        let mut buckets = part(below);
+        buckets.push((Key::from(prefix.max(start)), share));
+        let is_inside = |key: &Key| {
+            end.is_none_or(|end| key[..] < *end) && above.first().is_none_or(|(at, _)| at != key)
+        };
+        buckets.extend(behind(prefix).filter(is_inside).map(|key| (key, 0.0)));
+        buckets.extend(above);
+        Self(buckets)
+    }
+}
+
+/// The smallest key above all that begin with these bytes; `None` if there is none.
+fn behind(prefix: &[u8]) -> Option<Key> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut bytes = prefix[..=last].to_vec();
+    bytes[last] += 1;
+    Some(Key::from(bytes))
 }
 
 /// The smallest key above another.
@@ -138,6 +180,39 @@ mod tests {
         assert!((buckets[index].1 - 0.5).abs() < 1e-6);
         assert_eq!(buckets[index + 1].0, key(&[7, 0]));
         assert!((buckets.iter().map(|(_, share)| share).sum::<f32>() - 1.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_hot_value_is_level_whatever_comes_behind_it() {
+        let mut samples: Vec<Key> = (0..30).map(|byte| key(&[7, byte])).collect();
+        samples.extend([key(&[1]), key(&[3]), key(&[8, 1]), key(&[9])]);
+        let Shares(buckets) = Shares::with_level(samples.clone(), &[7], (&[], None));
+        let shares: Vec<_> = buckets.iter().map(|(key, share)| (key.to_vec(), *share)).collect();
+        let part = |count: f32| count / 34.0;
+        let expected = [
+            (vec![1], part(2.0)),
+            (vec![3], 0.0),
+            (vec![7], part(30.0)),
+            (vec![8], 0.0),
+            (vec![8, 1], part(2.0)),
+            (vec![9], 0.0),
+        ];
+        assert_eq!(shares.len(), expected.len(), "{shares:?}");
+        for ((key, share), (expected_key, expected_share)) in shares.iter().zip(&expected) {
+            assert_eq!(key, expected_key);
+            assert!((share - expected_share).abs() < 1e-6, "{shares:?}");
+        }
+        // Without a sample of it, and where nothing comes behind it.
+        assert_eq!(
+            Shares::with_level(samples.clone(), &[5], (&[], None)),
+            Shares::of_samples(samples)
+        );
+        let Shares(buckets) = Shares::with_level(vec![key(&[255, 1])], &[255], (&[], None));
+        assert_eq!(buckets, [(key(&[255]), 1.0)]);
+        // A partition may begin or end within the value.
+        let within = (&[7, 2][..], Some(&[7, 9][..]));
+        let Shares(buckets) = Shares::with_level(vec![key(&[7, 3])], &[7], within);
+        assert_eq!(buckets, [(key(&[7, 2]), 1.0)]);
     }
 
     #[test]
