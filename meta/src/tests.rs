@@ -9,6 +9,7 @@ mod group;
 mod groups;
 mod identities;
 mod leaving;
+mod loads;
 mod members;
 mod membership;
 mod model;

@@ -54,9 +54,9 @@ pub(crate) struct Keeper {
     full: BTreeSet<PartitionId>,
     pub(super) balances: Balances,
     pub(super) history: History,
-    pub(super) pictures: Pictures,
+    pub(crate) pictures: Pictures,
     rotations: Rotations,
-    pub(super) blame: BlameBook,
+    pub(crate) blame: BlameBook,
 }
 
 /// Key codec and detection options of a table.
@@ -175,7 +175,7 @@ impl Watched {
 
     /// Rates in the second before `second`: rows written as they were counted in it, where that is known, otherwise as
     /// in the last heartbeat. Zero while the leader is silent.
-    pub(super) fn rates_before(&self, second: u64) -> [f64; 4] {
+    pub(crate) fn rates_before(&self, second: u64) -> [f64; 4] {
         if second * 1_000 > self.heard_ms + SILENT_MS {
             return [0.0; 4];
         }
@@ -434,7 +434,7 @@ impl Keeper {
     }
 
     /// State of a partition's load.
-    pub(super) fn standing(&self, partition: PartitionId, now_ms: u64) -> Standing {
+    pub(crate) fn standing(&self, partition: PartitionId, now_ms: u64) -> Standing {
         let rates = self.scheduler.rates(facts::partition_id(partition), now_ms);
         standing(&rates.unwrap_or_default(), self.rotates(partition))
     }

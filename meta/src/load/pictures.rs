@@ -170,7 +170,7 @@ impl Pictures {
     }
 
     /// A table's history, and the measured capacity of one of its partitions; `None` if the table is not kept.
-    pub(super) fn of(
+    pub(crate) fn of(
         &self,
         table: TableId,
     ) -> Option<(Arc<Mutex<History>>, [Option<f32>; METRICS])> {

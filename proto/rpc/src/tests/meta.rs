@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use partita_proto::Error;
 use partita_proto::access::{Access, Secrets};
 use partita_proto::beat::LoadBeat;
+use partita_proto::blame::BlameReport;
 use partita_proto::catalog::{Catalog, Database};
 use partita_proto::generation::{Claim, Generation, Renewal, Renewed};
 use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, NodeId, PartitionId, TableId};
@@ -19,8 +20,8 @@ use partita_proto::load::{HeatmapRequest, Instant as At, LoadReport, LoadRequest
 use partita_proto::materialized::CopyState;
 use partita_proto::member::{Heartbeat, Member, Members, MetaMember, MetaStanding, Registration};
 use partita_proto::service::{AdminOrder, Changed, ClusterService, Ddl, MetaService, RequestId};
-use partita_proto::wire::pb;
 use partita_proto::wire::pb::meta_client::MetaClient as Generated;
+use partita_proto::wire::{Wire, pb};
 use partita_tls::{Links, Role};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -197,6 +198,10 @@ impl MetaService for FakeMeta {
         };
         Ok(copies.into_iter().map(state).collect())
     }
+
+    async fn blame(&self, report: BlameReport) -> Result<(), Error> {
+        self.check(format!("{report:?}"))
+    }
 }
 
 #[async_trait]
@@ -264,6 +269,20 @@ fn heartbeat() -> Heartbeat {
     }
 }
 
+fn blame_report() -> BlameReport {
+    let cause = pb::BlameCause {
+        statement: "INSERT INTO t VALUES (?)".to_owned(),
+        kind: "INSERT".to_owned(),
+        user: "app".to_owned(),
+        application: "loader".to_owned(),
+        client: "10.0.0.7".to_owned(),
+    };
+    let sample = pb::BlameSample { partition: 9, key: Some(vec![1, 2]), cause: 0, weight: 4.0 };
+    let second = pb::BlameSecond { second: 7, read: true, samples: vec![sample] };
+    let message = pb::BlameReport { source: u64::MAX, causes: vec![cause], seconds: vec![second] };
+    BlameReport::from_wire(message).unwrap()
+}
+
 fn claim() -> Claim {
     let generation = |number| Some(Generation { number, nonce: u64::MAX });
     Claim { acknowledged: generation(7), pending: generation(8) }
@@ -323,6 +342,7 @@ async fn every_call_arrives_as_it_was_made() {
     let renewed = Renewed { recorded, alone: vec![PartitionId(9)] };
     assert_eq!(client.renew(renewal()).await, Ok(renewed));
     client.heartbeat(heartbeat()).await.unwrap();
+    client.blame(blame_report()).await.unwrap();
     assert_eq!(client.change(create("a")).await, Ok(true));
     let mut expected: Vec<String> = orders.iter().map(|order| format!("{order:?}")).collect();
     expected.push(format!("{question:?}"));
@@ -331,6 +351,7 @@ async fn every_call_arrives_as_it_was_made() {
     expected.push(format!("{:?}", registration()));
     expected.push(format!("{:?}", renewal()));
     expected.push(format!("{:?}", heartbeat()));
+    expected.push(format!("{:?}", blame_report()));
     expected.push(format!("{:?}", create("a")));
     assert_eq!(*meta.asked.lock(), expected);
 }
@@ -355,6 +376,24 @@ async fn a_heartbeat_is_overheard_by_those_that_do_not_lead_and_nobody_waits_for
     let deadline = Instant::now() + PATIENCE;
     while heard(&follows) == 0 {
         assert!(Instant::now() < deadline, "it is not overheard");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_report_of_causes_reaches_all_members() {
+    let leads = FakeMeta::leading();
+    let follows = leads.beside();
+    let (one, other) = (leads.serve().await, follows.serve().await);
+    let client = connect(&[&other.address, &one.address]);
+    ready(&client).await;
+    let expected = format!("{:?}", blame_report());
+    let heard = |meta: &FakeMeta| meta.asked.lock().contains(&expected);
+    client.blame(blame_report()).await.unwrap();
+    assert!(heard(&leads));
+    let deadline = Instant::now() + PATIENCE;
+    while !heard(&follows) {
+        assert!(Instant::now() < deadline, "it does not arrive");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

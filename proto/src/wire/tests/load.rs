@@ -1,13 +1,13 @@
 //! Reports of load, there and back.
 
-use partita_load::Class;
+use partita_load::{Class, Standing};
 
 use super::*;
 use crate::history::{Cause, ReshapeOutcome};
 use crate::load::{
-    BalanceEvent, BalanceKind, Busy, Evidence, HeatmapRequest, HotKey, Instant, KeySample, Latency,
-    LoadHistory, LoadReport, LoadRequest, NodeLoad, PartitionLoad, Rates, ShownReason, SplitEvent,
-    Verdict,
+    BalanceEvent, BalanceKind, Busy, Evidence, HeatmapRequest, HotCause, HotKey, Instant,
+    KeySample, Latency, LoadHistory, LoadReport, LoadRequest, NodeLoad, OfferedRows, PartitionLoad,
+    Rates, ShownReason, SplitEvent, TableRotation, Verdict,
 };
 
 /// Numbers that equal themselves.
@@ -48,9 +48,12 @@ fn rates() -> impl Strategy<Value = Rates> {
 fn evidence() -> impl Strategy<Value = Evidence> {
     let prefixes = (vec(number(), 0..3), vec(any::<u32>(), 0..3));
     let numbers = (number(), number(), number(), number(), number(), number());
-    (any::<(u32, u32)>(), duration(), prefixes, numbers).prop_map(
-        |((samples_old, samples_new), window, (top_prefix, distinct_prefix), numbers)| {
+    let motion = (number(), number(), number(), number(), number());
+    let motion = (motion, option::of(number()), any::<bool>());
+    (any::<(u32, u32)>(), duration(), prefixes, numbers, motion).prop_map(
+        |((samples_old, samples_new), window, (top_prefix, distinct_prefix), numbers, motion)| {
             let (p_out, auc, append_high, append_low, top_key, contained) = numbers;
+            let ((shift, hot_share, lead, front, concentration), passes_in_s, reads) = motion;
             Evidence {
                 samples_old,
                 samples_new,
@@ -63,6 +66,13 @@ fn evidence() -> impl Strategy<Value = Evidence> {
                 top_prefix,
                 distinct_prefix,
                 contained,
+                shift,
+                hot_share,
+                lead,
+                front,
+                passes_in_s,
+                concentration,
+                reads,
             }
         },
     )
@@ -104,9 +114,14 @@ fn partition_load() -> impl Strategy<Value = PartitionLoad> {
     });
     let judged = (option::of(verdict()), vec(key_sample(), 0..3), number());
     let sizes = (duration(), any::<(u64, u64, u64)>());
-    (place, busy, rates(), option::of(latency), judged, sizes).prop_map(
-        |(place, busy, rates, write_latency, (verdict, samples, share), (age, sizes))| {
+    let offered = (number(), any::<bool>())
+        .prop_map(|(rows_per_s, is_floor)| OfferedRows { rows_per_s, is_floor });
+    let standing = proptest::sample::select(Standing::ALL.to_vec());
+    let told = (standing, number(), offered, number(), (number(), any::<bool>()));
+    (place, busy, rates(), option::of(latency), judged, sizes, told).prop_map(
+        |(place, busy, rates, write_latency, (verdict, samples, share), (age, sizes), told)| {
             let (table, partition, range, leader, epoch) = place;
+            let (standing, reads_busy, offered, read_share, capacity) = told;
             let (queue, size_bytes, rows) = sizes;
             PartitionLoad {
                 table,
@@ -124,7 +139,49 @@ fn partition_load() -> impl Strategy<Value = PartitionLoad> {
                 share,
                 verdict,
                 samples,
+                standing,
+                reads_busy,
+                offered,
+                read_share,
+                capacity,
             }
+        },
+    )
+}
+
+fn hot_cause() -> impl Strategy<Value = HotCause> {
+    let place = (table_id(), partition_id(), any::<bool>(), option::of(bound()));
+    let cause = (name(), name(), name(), name(), name()).prop_map(
+        |(statement, kind, user, application, client)| partita_load::Cause {
+            statement,
+            kind,
+            user,
+            application,
+            client,
+        },
+    );
+    (place, cause, number(), any::<u64>()).prop_map(
+        |((table, partition, read, key), cause, share, samples)| HotCause {
+            table,
+            partition,
+            read,
+            key,
+            cause,
+            share,
+            samples,
+        },
+    )
+}
+
+fn rotation() -> impl Strategy<Value = TableRotation> {
+    (table_id(), number(), number(), number(), any::<u32>(), number()).prop_map(
+        |(table, concentration, n_eff_second, n_eff_mean, spells, spell_s)| TableRotation {
+            table,
+            concentration,
+            n_eff_second,
+            n_eff_mean,
+            spells,
+            spell_s,
         },
     )
 }
@@ -230,15 +287,18 @@ fn history() -> impl Strategy<Value = LoadHistory> {
 fn report() -> impl Strategy<Value = LoadReport> {
     let now = (vec(partition_load(), 0..3), vec(node_load(), 0..3));
     let events = (vec(split_event(), 0..3), vec(balance_event(), 0..3));
-    (at(), now, events, vec(hot_key(), 0..3), vec(history(), 0..3)).prop_map(
-        |(at, (partitions, nodes), (splits, balances), hot_keys, history)| LoadReport {
+    let hot = (vec(hot_key(), 0..3), vec(hot_cause(), 0..3), vec(rotation(), 0..3));
+    (at(), now, events, hot, vec(history(), 0..3)).prop_map(
+        |(at, (partitions, nodes), (splits, balances), hot, history)| LoadReport {
             at,
             partitions,
             nodes,
             splits,
             balances,
-            hot_keys,
+            hot_keys: hot.0,
             history,
+            hot_causes: hot.1,
+            rotations: hot.2,
         },
     )
 }
@@ -277,6 +337,9 @@ fn what_a_newer_version_names_is_unknown_and_no_error() {
     let verdict = Verdict { class: Class::Sweep, ..Verdict::default() };
     let message = pb::LoadVerdict { class: "SPIRAL".to_owned(), ..verdict.to_wire() };
     assert_eq!(Verdict::from_wire(message).unwrap().class, Class::Unknown);
+    let load = PartitionLoad { standing: Standing::Hot, ..PartitionLoad::default() };
+    let message = pb::PartitionLoad { standing: String::new(), ..load.to_wire() };
+    assert_eq!(PartitionLoad::from_wire(message).unwrap().standing, Standing::Idle);
     let span = LoadHistory::default().to_wire();
     let message = pb::LoadHistory { class: "SPIRAL".to_owned(), ..span };
     assert_eq!(LoadHistory::from_wire(message).unwrap().class, Some(Class::Unknown));

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use arrow::datatypes::{Field, Schema};
-use partita_load::{Counters, Sample, Sketch, Tick};
+use partita_load::{Blamed, Cause, Counters, Intaken, IntakenSecond, Sample, Sketch, Tick};
 
 use super::materialized::ship;
 use super::*;
@@ -11,6 +11,7 @@ use crate::access::{
     Access, Action, Actions, Grant, GrantEntry, Grantee, Org, Profile, Role, Target,
 };
 use crate::beat::{Latency, LoadBeat};
+use crate::blame::{BlameReport, CAUSES_MAX, SAMPLES_MAX, SECONDS_MAX, TEXT_BYTES_MAX};
 use crate::catalog::Catalog;
 use crate::domain::{Domain, Domains};
 use crate::generation::{Claim, Generation, Renewal, Renewed};
@@ -160,8 +161,8 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         .prop_map(|(key, end, above, below)| Sample { key, end, above, below });
     let tick = (any::<u64>(), any::<u64>(), vec(sample, 0..4))
         .prop_map(|(second, count, samples)| Tick { second, count, samples });
-    (vec(tick, 0..3), vec((key(), 0.0..1.0), 0..3))
-        .prop_map(|(ticks, heavy)| Sketch { ticks, heavy })
+    (vec(tick, 0..3), vec((key(), 0.0..1.0), 0..3), option::of((key(), key())))
+        .prop_map(|(ticks, heavy, edges)| Sketch { ticks, heavy, edges })
 }
 
 fn load_beat() -> impl Strategy<Value = LoadBeat> {
@@ -241,7 +242,66 @@ round_trips! {
     renewals_survive: renewal();
     answers_to_renewals_survive: renewed();
     admin_orders_survive: admin_order();
+    reports_of_causes_survive: blame_report();
     probes_survive: probe();
+}
+
+fn blame_report() -> impl Strategy<Value = BlameReport> {
+    let cause = (name(), name(), name(), name(), name()).prop_map(
+        |(statement, kind, user, application, client)| Cause {
+            statement,
+            kind,
+            user,
+            application,
+            client,
+        },
+    );
+    let key = option::of(vec(any::<u8>(), 0..6).prop_map(Box::<[u8]>::from));
+    let sample =
+        (any::<u64>(), key, 0..2_u32, 0.0..1e6).prop_map(|(partition, key, cause, weight)| {
+            (partita_load::PartitionId(partition), Blamed { key, cause, weight })
+        });
+    let second = (any::<u64>(), any::<bool>(), vec(sample, 0..4))
+        .prop_map(|(second, read, samples)| IntakenSecond { second, read, samples });
+    (any::<u64>(), vec(cause, 2..4), vec(second, 0..3)).prop_map(|(source, causes, seconds)| {
+        BlameReport { source, taken: Intaken { causes, seconds } }
+    })
+}
+
+#[test]
+fn reports_of_causes_beyond_a_bound_are_refused() {
+    let cause = || pb::BlameCause { kind: "INSERT".to_owned(), ..pb::BlameCause::default() };
+    let second = |samples: usize, sample: pb::BlameSample| pb::BlameSecond {
+        samples: vec![sample; samples],
+        ..pb::BlameSecond::default()
+    };
+    let sample = pb::BlameSample { weight: 1.0, ..pb::BlameSample::default() };
+    let within = pb::BlameReport {
+        source: 1,
+        causes: vec![cause(); CAUSES_MAX],
+        seconds: vec![second(SAMPLES_MAX, sample.clone()); SECONDS_MAX],
+    };
+    assert!(BlameReport::from_wire(within).is_ok());
+    let long = pb::BlameCause { user: "u".repeat(TEXT_BYTES_MAX + 1), ..cause() };
+    let unknown = pb::BlameSample { cause: 1, ..sample.clone() };
+    let endless = pb::BlameSample { weight: f64::INFINITY, ..sample.clone() };
+    let of = |causes: Vec<pb::BlameCause>, seconds: Vec<pb::BlameSecond>| pb::BlameReport {
+        source: 1,
+        causes,
+        seconds,
+    };
+    let refused = [
+        of(vec![cause(); CAUSES_MAX + 1], vec![]),
+        of(vec![cause()], vec![second(0, sample.clone()); SECONDS_MAX + 1]),
+        of(vec![cause()], vec![second(SAMPLES_MAX + 1, sample)]),
+        of(vec![long], vec![]),
+        of(vec![cause()], vec![second(1, unknown)]),
+        of(vec![cause()], vec![second(1, endless)]),
+    ];
+    for report in refused {
+        let refused = BlameReport::from_wire(report);
+        assert!(matches!(refused, Err(Error::InvalidInput(_))), "{refused:?}");
+    }
 }
 
 fn probe() -> impl Strategy<Value = Probe> {
