@@ -73,7 +73,7 @@ struct Term {
 #[derive(Default)]
 struct Pace {
     at_ms: u64,
-    before: Counters,
+    previous: Counters,
     engagement: Engagement,
 }
 
@@ -85,13 +85,13 @@ impl Pace {
         if gap_ms == 0 {
             return None;
         }
-        let before = std::mem::replace(&mut self.before, *counters);
+        let previous = std::mem::replace(&mut self.previous, *counters);
         self.at_ms = at_ms;
-        let busy_ns = counters.busy_ns.saturating_sub(before.busy_ns);
-        let busy_ns = busy_ns.max(counters.scan_ns.saturating_sub(before.scan_ns));
+        let busy_ns = counters.busy_ns.saturating_sub(previous.busy_ns);
+        let busy_ns = busy_ns.max(counters.scan_ns.saturating_sub(previous.scan_ns));
         let busy_ms = busy_ns as f64 / 1e6;
         let held_back =
-            counters.rejected > before.rejected || counters.throttled_ns > before.throttled_ns;
+            counters.rejected > previous.rejected || counters.throttled_ns > previous.throttled_ns;
         Some(self.engagement.note(busy_ms / gap_ms as f64, held_back))
     }
 }

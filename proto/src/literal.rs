@@ -145,9 +145,9 @@ impl Value {
 pub fn printable(values: &[(&Value, ColumnType)], placement: Option<u16>) -> String {
     let mut cells: Vec<String> = placement.iter().map(ToString::to_string).collect();
     cells.extend(values.iter().map(|(value, column_type)| cell(value, *column_type)));
-    let before = values.last().and_then(|(value, _)| predecessor_text(value));
-    if let Some((before, last)) = before.zip(cells.last_mut()) {
-        *last = text_cell(before);
+    let lower = values.last().and_then(|(value, _)| predecessor_text(value));
+    if let Some((lower, last)) = lower.zip(cells.last_mut()) {
+        *last = text_cell(lower);
         return format!("AFTER ({})", cells.join(", "));
     }
     format!("({})", cells.join(", "))

@@ -31,7 +31,7 @@ pub(super) struct Suspect<'k> {
 
 /// Causes of a hot partition's writes and reads, and of those of its hot keys.
 pub(super) fn hot_causes(book: &BlameBook, suspect: &Suspect<'_>, now_s: u64) -> Vec<HotCause> {
-    let mut found = Vec::new();
+    let mut hot_causes = Vec::new();
     let partition = facts::partition_id(suspect.partition);
     for read in [false, true] {
         let mut prefixes: Vec<Option<&[u8]>> = vec![None];
@@ -43,7 +43,7 @@ pub(super) fn hot_causes(book: &BlameBook, suspect: &Suspect<'_>, now_s: u64) ->
             }
             let samples = book.samples(partition, read, prefix, now_s) as u64;
             let causes = book.causes(partition, read, prefix, now_s).into_iter();
-            found.extend(causes.map(|(cause, share)| HotCause {
+            hot_causes.extend(causes.map(|(cause, share)| HotCause {
                 table: suspect.table,
                 partition: suspect.partition,
                 read,
@@ -54,21 +54,21 @@ pub(super) fn hot_causes(book: &BlameBook, suspect: &Suspect<'_>, now_s: u64) ->
             }));
         }
     }
-    found
+    hot_causes
 }
 
 /// Encoded keys, or leading parts of keys, with much of a partition's writes or reads.
 fn hot_keys<'k>(suspect: &Suspect<'k>, read: bool) -> BTreeSet<&'k [u8]> {
-    let named = suspect.verdict.filter(|verdict| verdict.evidence.reads == read);
-    let named = named.and_then(|verdict| verdict.hot_key.as_deref());
+    let verdict_key = suspect.verdict.filter(|verdict| verdict.evidence.reads == read);
+    let verdict_key = verdict_key.and_then(|verdict| verdict.hot_key.as_deref());
     let sketch = suspect.rings.map(|rings| if read { &rings.reads } else { &rings.writes });
     let is_placed = suspect.codec.is_some_and(KeyCodec::placed);
     let heavy = sketch.into_iter().flat_map(|sketch| &sketch.heavy).filter(|(key, share)| {
         // A bare bucket number is not a key of the table.
         *share >= KEY_SHARE_MIN && !(is_placed && key.len() <= 2)
     });
-    let heavy = heavy.map(|(key, _)| &**key).filter(|key| named != Some(*key));
-    named.into_iter().chain(heavy).take(KEYS_MAX).collect()
+    let heavy = heavy.map(|(key, _)| &**key).filter(|key| verdict_key != Some(*key));
+    verdict_key.into_iter().chain(heavy).take(KEYS_MAX).collect()
 }
 
 /// Kinds of the statements that cause a partition's writes or reads, the greatest share first: `62 % by INSERT`;

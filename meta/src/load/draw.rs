@@ -89,8 +89,8 @@ impl Keeper {
             let of_hot = judged.and_then(|hot| Some((hot.verdict.as_ref()?, hot.verdict_since_ms)));
             let Some((verdict, since_ms)) = of_hot.or_else(|| self.verdict(*id)) else { continue };
             let rates = self.scheduler().rates(partition_id(*id), now_ms).unwrap_or_default();
-            let shown = Shown { partition: *id, rates, verdict, since_ms };
-            if let Some(finding) = self.finding(&shown, now_ms) {
+            let candidate = Shown { partition: *id, rates, verdict, since_ms };
+            if let Some(finding) = self.finding(&candidate, now_ms) {
                 findings.entry(watched.table).or_default().push(finding);
             }
         }
@@ -98,8 +98,8 @@ impl Keeper {
     }
 
     /// Class and description of a hot partition; `None` while the verdict is unknown.
-    fn finding(&self, shown: &Shown<'_>, now_ms: u64) -> Option<(Class, Finding)> {
-        let Shown { partition, rates, verdict, since_ms } = shown;
+    fn finding(&self, candidate: &Shown<'_>, now_ms: u64) -> Option<(Class, Finding)> {
+        let Shown { partition, rates, verdict, since_ms } = candidate;
         let watched = self.watched(*partition)?;
         if !verdict.class.is_finding() {
             return None;

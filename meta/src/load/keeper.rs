@@ -148,28 +148,28 @@ impl Watched {
     /// Updates the rates from the counters of two successive heartbeats.
     fn note_rates(&mut self, beat: &LoadBeat, now_ms: u64) {
         let marks = Marks { term: beat.term, at_ms: beat.at_ms, counters: beat.counters };
-        let Marks { term, at_ms, counters: before } = std::mem::replace(&mut self.last, marks);
+        let Marks { term, at_ms, counters: previous } = std::mem::replace(&mut self.last, marks);
         self.heard_ms = now_ms;
         let seconds = beat.at_ms.saturating_sub(at_ms) as f64 / 1_000.0;
         if at_ms == 0 || !(0.5..60.0).contains(&seconds) {
             return;
         }
         // Counters of another term began at zero.
-        let before = if term == beat.term { before } else { Counters::default() };
+        let previous = if term == beat.term { previous } else { Counters::default() };
         let rate = |current: u64, previous: u64| current.saturating_sub(previous) as f64 / seconds;
         let current = &beat.counters;
         self.per_second = [
-            rate(current.write_rows, before.write_rows),
-            rate(current.read_rows, before.read_rows),
-            rate(current.write_bytes, before.write_bytes),
-            (rate(current.busy_ns, before.busy_ns) / 1e9).min(1.0),
+            rate(current.write_rows, previous.write_rows),
+            rate(current.read_rows, previous.read_rows),
+            rate(current.write_bytes, previous.write_bytes),
+            (rate(current.busy_ns, previous.busy_ns) / 1e9).min(1.0),
         ];
         let fade = |old: f64, new: f64| old * 0.9 + new * 0.1;
         let scans = |counters: &Counters| counters.range_reads + counters.scans;
         let (point_reads, range_reads) = self.read_rates;
         self.read_rates = (
-            fade(point_reads, rate(current.point_reads, before.point_reads)),
-            fade(range_reads, rate(scans(current), scans(&before))),
+            fade(point_reads, rate(current.point_reads, previous.point_reads)),
+            fade(range_reads, rate(scans(current), scans(&previous))),
         );
     }
 
@@ -179,11 +179,11 @@ impl Watched {
         if second * 1_000 > self.heard_ms + SILENT_MS {
             return [0.0; 4];
         }
-        let [latest_rows, others @ ..] = self.per_second;
+        let [latest_rows, other_rates @ ..] = self.per_second;
         let ticks = self.rings.as_ref().map_or(&[][..], |rings| &rings.writes.ticks);
         let tick = ticks.iter().rev().find(|tick| tick.second + 1 == second);
         let rows = tick.map_or(latest_rows, |tick| tick.count as f64);
-        let [read_rows, write_bytes, busy] = others;
+        let [read_rows, write_bytes, busy] = other_rates;
         [rows, read_rows, write_bytes, busy]
     }
 }

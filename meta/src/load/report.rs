@@ -125,7 +125,7 @@ fn partition(
     let verdict =
         verdict.zip(codec).map(|((verdict, since_ms), codec)| shown(verdict, since_ms, codec));
     let latency = watched.map(|watched| watched.writes).filter(|writes| writes.count > 0);
-    let wanted = offered(&rates);
+    let offer = offered(&rates);
     PartitionLoad {
         table: record.table,
         partition: record.id,
@@ -151,7 +151,7 @@ fn partition(
         samples: Vec::new(),
         standing: keeper.standing(record.id, now_ms),
         reads_busy: rates.reads_10,
-        offered: OfferedRows { rows_per_s: wanted.rows_per_s, is_floor: wanted.is_floor },
+        offered: OfferedRows { rows_per_s: offer.rows_per_s, is_floor: offer.is_floor },
         read_share: 0.0,
         capacity: (0.0, false),
     }

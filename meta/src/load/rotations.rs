@@ -72,32 +72,32 @@ impl Rotations {
         end: u64,
         tables: BTreeMap<TableId, Vec<Operations>>,
     ) -> Vec<(TableId, Option<Rotation>)> {
-        let before = std::mem::take(&mut self.tables);
+        let previous = std::mem::take(&mut self.tables);
         for (table, members) in tables {
-            if let Some(found) = turning(members, end) {
-                self.tables.insert(table, found);
+            if let Some(turning) = turning_of(members, end) {
+                self.tables.insert(table, turning);
             }
         }
-        let ended = before.into_keys().filter(|table| !self.tables.contains_key(table));
+        let ended = previous.into_keys().filter(|table| !self.tables.contains_key(table));
         let mut changes: Vec<_> = ended.map(|table| (table, None)).collect();
-        changes.extend(self.tables.iter().map(|(table, found)| (*table, Some(found.rotation))));
+        changes.extend(self.tables.iter().map(|(table, turning)| (*table, Some(turning.rotation))));
         changes
     }
 
     /// Rotation of the table's load, if this partition of it takes part.
     pub(super) fn of(&self, table: TableId, partition: PartitionId) -> Option<&Rotation> {
-        let found = self.tables.get(&table)?;
-        found.members.contains(&partition).then_some(&found.rotation)
+        let turning = self.tables.get(&table)?;
+        turning.members.contains(&partition).then_some(&turning.rotation)
     }
 
     /// All tables that rotate.
     pub(super) fn all(&self) -> impl Iterator<Item = (TableId, &Rotation)> {
-        self.tables.iter().map(|(table, found)| (*table, &found.rotation))
+        self.tables.iter().map(|(table, turning)| (*table, &turning.rotation))
     }
 }
 
 /// Rotation over these partitions of a table, by their writes or by their reads, whichever are more.
-fn turning(mut members: Vec<Operations>, end: u64) -> Option<Turning> {
+fn turning_of(mut members: Vec<Operations>, end: u64) -> Option<Turning> {
     let busy: f64 = members.iter().map(|member| member.busy).sum();
     if busy < BUSY_MIN {
         return None;

@@ -116,27 +116,27 @@ impl Shares {
         (start, end): (&[u8], Option<&[u8]>),
     ) -> Self {
         let total = samples.len() as f64;
-        let (level, others): (Vec<_>, Vec<_>) =
+        let (level, outside): (Vec<_>, Vec<_>) =
             samples.into_iter().partition(|key| key.starts_with(prefix));
         if level.is_empty() {
-            return Self::of_samples(others);
+            return Self::of_samples(outside);
         }
-        let (below, above): (Vec<_>, Vec<_>) =
-            others.into_iter().partition(|key| key[..] < *prefix);
+        let (lower, higher): (Vec<_>, Vec<_>) =
+            outside.into_iter().partition(|key| key[..] < *prefix);
         let part = |samples: Vec<Key>| {
             let weight = samples.len() as f64 / total;
             let Self(buckets) = Self::of_samples(samples);
             let scaled = move |(key, share)| (key, narrow(f64::from(share) * weight));
             buckets.into_iter().map(scaled).collect::<Vec<_>>()
         };
-        let (share, above) = (narrow(level.len() as f64 / total), part(above));
-        let mut buckets = part(below);
+        let (share, higher) = (narrow(level.len() as f64 / total), part(higher));
+        let mut buckets = part(lower);
         buckets.push((Key::from(prefix.max(start)), share));
         let is_inside = |key: &Key| {
-            end.is_none_or(|end| key[..] < *end) && above.first().is_none_or(|(at, _)| at != key)
+            end.is_none_or(|end| key[..] < *end) && higher.first().is_none_or(|(at, _)| at != key)
         };
         buckets.extend(behind(prefix).filter(is_inside).map(|key| (key, 0.0)));
-        buckets.extend(above);
+        buckets.extend(higher);
         Self(buckets)
     }
 }
