@@ -3,25 +3,38 @@
 //! reads.
 //!
 //! Ranges are cut by the older half of the sample and judged on the newer, so that a key that moves is recognized: its
-//! cuts all lie behind it. Buckets are judged on all rows.
+//! cuts all lie behind it. Buckets are judged on all rows. Reads are priced by the statements of the table, if they are
+//! known ([`Question::shapes`]), otherwise by kinds of reads.
 //!
 //! Invariants: a pure function of the question; columns are bytes that compare as their values do, and nothing else is
 //! known about them; rendering DDL is left to the caller. Shares are those of a sample: with `n` rows over `b` equal
 //! buckets the greatest is overestimated by about `sqrt(2 ln(b) b / n)` of itself. The effective number is corrected
 //! for that.
 
-use std::collections::BTreeMap;
+mod layout;
+mod price;
 
 use crate::shape::Shape;
+use crate::verdict::Class;
+use layout::Layout;
+use price::{Priced, Shares};
 
 /// Target busy share of a bucket: leaves room for skew, and for a node that fails.
 const BUCKET_BUSY: f64 = 0.4;
 /// Maximum busy share of the busiest partition in a design that carries the load.
 const CARRIES_BUSY: f64 = 0.7;
-/// Minimum sampled rows per bucket; fewer are not significant.
-const ROWS_PER_BUCKET: usize = 20;
-/// Share of the newest rows in one partition from which a key counts as moving.
-const TAIL_SHARE: f64 = 0.9;
+/// Maximum key columns from which designs are made.
+const COLUMNS_MAX: usize = 6;
+/// Maximum number of designs.
+const DESIGNS_MAX: usize = 64;
+/// Maximum number of partitions that a load is said to need.
+const NEEDED_MAX: usize = 256;
+/// Maximum number of sampled rows with which reads are tried.
+const PROBES_MAX: usize = 512;
+/// Share of the cost of reads from which the partitions that a statement visits decide about a design.
+const DECISIVE_COST: f64 = 0.2;
+/// Factor of the partitions that a statement visits from which a hash counts as one that scatters it.
+const SCATTERED: f64 = 2.0;
 
 /// One sampled row: the columns of its key, in today's order.
 pub type SampledRow = Vec<Vec<u8>>;
@@ -60,6 +73,37 @@ pub struct Reads {
     pub full_scan: f64,
 }
 
+/// Condition of a statement on one key column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ShapeBound {
+    /// One value.
+    Value,
+    /// This number of values.
+    Values(f64),
+    /// Values between two, over this share of the column's values, 0 to 1.
+    Range(f64),
+}
+
+/// Statements that differ in their literals only.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReadShape {
+    /// Conditions by the number of the column in today's key; other columns have none.
+    pub bounds: Vec<(usize, ShapeBound)>,
+    /// Statements per second.
+    pub per_s: f64,
+    /// Rows that one of them reads today.
+    pub rows: f64,
+}
+
+/// Predicted cost of one statement of a [`ReadShape`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ShapeCost {
+    /// Mean number of partitions that it visits.
+    pub partitions: f64,
+    /// Mean number of rows that it reads.
+    pub rows: f64,
+}
+
 /// Input of an advice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question<'a> {
@@ -84,8 +128,12 @@ pub struct Question<'a> {
     pub capacity_rows_per_s: f64,
     /// Part of a table's time span that a read by time range covers, 0 to 1.
     pub time_range_share: f64,
-    /// Frequencies of reads.
+    /// Frequencies of kinds of reads, for a table of whose statements nothing is known.
     pub reads: Reads,
+    /// Statements that read the table; empty: not known.
+    pub shapes: Vec<ReadShape>,
+    /// Class of the table's hot partition, if it has one.
+    pub hot: Option<Class>,
 }
 
 /// Mean number of partitions that each kind of read visits, over the sampled values.
@@ -152,8 +200,12 @@ pub struct Choice {
     pub carries: bool,
     /// Partitions that reads visit.
     pub fan_out: FanOut,
-    /// Mean of the fan-out, weighted by the frequencies of reads.
+    /// Mean cost of a read, in partitions visited, weighted by the frequencies of reads.
     pub read_cost: f64,
+    /// Predicted cost of each of [`Question::shapes`].
+    pub shapes: Vec<ShapeCost>,
+    /// Minimum number of equal partitions that the load needs.
+    pub needed_partitions: usize,
     /// Warnings about the design.
     pub warnings: Vec<Warning>,
 }
@@ -175,16 +227,36 @@ fn whole(value: f64) -> u32 {
     value.clamp(0.0, f64::from(u32::MAX)) as u32
 }
 
-/// The designs worth considering, the best first. Designs that carry the load come before those that do not: by the
-/// cost of reads, then today's, ranges before buckets, few partitions before many. The others follow by the evenness of
-/// their spread. Empty without at least two rows.
+/// Number of equal partitions that a load needs, each 40 % busy; at least 1. Without a measured capacity, 1.
+fn needed_partitions(question: &Question<'_>) -> usize {
+    let needed = question.rows_per_s / (BUCKET_BUSY * question.capacity_rows_per_s);
+    let needed = if needed.is_finite() { whole(needed.ceil()) } else { 1 };
+    usize::try_from(needed).unwrap_or(usize::MAX).clamp(1, NEEDED_MAX)
+}
+
+/// The designs worth considering, the best first. Today's design stays first while it carries the load. Then come
+/// others that carry it: by the cost of reads, ranges before buckets, few partitions before many; a hash that scatters
+/// what statements read together comes after all that do not. The others follow by the evenness of their spread, and at
+/// the end what only collects a hot value in one bucket. Empty without at least two rows.
 pub fn advise(question: &Question<'_>) -> Vec<Choice> {
     if question.rows.len() < 2 || question.columns == 0 {
         return Vec::new();
     }
-    let mut choices: Vec<Choice> =
-        candidates(question).into_iter().map(|design| evaluate(question, design)).collect();
-    choices.sort_by(|a, b| {
+    let priced = Priced::new(question);
+    let choices: Vec<Choice> = candidates(question)
+        .into_iter()
+        .map(|design| evaluate(question, &priced, design))
+        .collect();
+    let scattered: Vec<bool> = match choices.iter().find(|choice| choice.is_today) {
+        Some(today) => choices.iter().map(|choice| scatters(question, today, choice)).collect(),
+        None => vec![false; choices.len()],
+    };
+    let mut ranked: Vec<(Rank, Choice)> = scattered
+        .into_iter()
+        .zip(choices)
+        .map(|(scatters, choice)| (Rank::of(question, &choice, scatters), choice))
+        .collect();
+    ranked.sort_by(|(a_rank, a), (b_rank, b)| {
         // Costs that differ by less than a tenth of a partition count as equal.
         let tenths = |choice: &Choice| whole((choice.read_cost * 10.0).round());
         let by_cost = || tenths(a).cmp(&tenths(b));
@@ -194,42 +266,136 @@ pub fn advise(question: &Question<'_>) -> Vec<Choice> {
             let effort = |choice: &Choice| (!choice.is_today, hashed(choice), choice.partitions);
             effort(a).cmp(&effort(b)).then_with(|| a.design.cmp(&b.design))
         };
-        if a.carries && b.carries {
-            by_cost().then_with(by_effort)
+        let by_rank = a_rank.cmp(b_rank);
+        if *a_rank < Rank::Overloaded {
+            by_rank.then_with(by_cost).then_with(by_effort)
         } else {
-            b.carries.cmp(&a.carries).then_with(by_share).then_with(by_cost).then_with(by_effort)
+            by_rank.then_with(by_share).then_with(by_cost).then_with(by_effort)
         }
     });
-    choices
+    ranked.into_iter().map(|(_, choice)| choice).collect()
+}
+
+/// Suitability of a design for its load, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// Today's, and it carries the load.
+    Kept,
+    /// Carries the load.
+    Carries,
+    /// Carries it, but scatters what many statements read together.
+    Scatters,
+    /// Does not carry it.
+    Overloaded,
+    /// Collects a hot value in one bucket.
+    Collects,
+}
+
+impl Rank {
+    fn of(question: &Question<'_>, choice: &Choice, scatters: bool) -> Self {
+        let is_of_one = |of: &[usize]| of.len() == 1 && question.columns > 1;
+        let collects = question.hot == Some(Class::HotKey)
+            && matches!(&choice.design, Design::Hash { of, .. } if is_of_one(of))
+            && choice.warnings.iter().any(|warning| matches!(warning, Warning::TopValue { .. }));
+        match (choice.carries, choice.is_today) {
+            _ if collects && !choice.is_today => Self::Collects,
+            (false, _) => Self::Overloaded,
+            (true, true) => Self::Kept,
+            (true, false) if scatters => Self::Scatters,
+            (true, false) => Self::Carries,
+        }
+    }
+}
+
+/// True if a hash has statements with a good part of the cost of reads visit more than twice as many partitions.
+fn scatters(question: &Question<'_>, today: &Choice, choice: &Choice) -> bool {
+    if choice.is_today || matches!(choice.design, Design::Range { .. }) {
+        return false;
+    }
+    let costs: Vec<f64> = question
+        .shapes
+        .iter()
+        .zip(&today.shapes)
+        .map(|(shape, cost)| shape.per_s * price::cost(cost))
+        .collect();
+    let total: f64 = costs.iter().sum();
+    let visits = today.shapes.iter().zip(&choice.shapes);
+    let mut weighed = costs.iter().zip(visits);
+    weighed.any(|(cost, (earlier, later))| {
+        *cost >= DECISIVE_COST * total
+            && *cost > 0.0
+            && later.partitions > SCATTERED * earlier.partitions
+    })
+}
+
+impl Question<'_> {
+    /// Number of equal partitions over which rows that came after the sample are as concentrated, in a design that the
+    /// sample led to; 1 without rows.
+    pub fn measured(&self, design: &Design, later: &[SampledRow]) -> f64 {
+        let layout = Layout::of(self, design);
+        Shares::of(&layout, later).effective
+    }
 }
 
 fn candidates(question: &Question<'_>) -> Vec<Design> {
     let columns: Vec<usize> = (0..question.columns).collect();
-    let series: Vec<usize> =
-        columns.iter().copied().filter(|column| Some(*column) != question.time).collect();
     let fewest = buckets_for(question.rows_per_s, question.capacity_rows_per_s, question.nodes);
     let most = u32::try_from(question.nodes * 2).unwrap_or(u32::MAX).max(fewest);
+    let sets = column_sets(question);
+    let has_time = |set: &[usize]| question.time.is_some_and(|time| set.contains(&time));
     let mut designs = vec![question.today.clone()];
     let mut add = |design: Design| {
-        if !designs.contains(&design) && keeps_together(question, &design) {
+        if designs.len() < DESIGNS_MAX
+            && !designs.contains(&design)
+            && keeps_together(question, &design)
+        {
             designs.push(design);
         }
     };
-    for column in &series {
-        add(Design::Range { order: leading(&columns, &[*column], question.time) });
+    let ordered = |set: &[usize]| leading(&columns, set, question.time);
+    for set in sets.iter().filter(|set| set.len() == 1 && !has_time(set)) {
+        add(Design::Range { order: ordered(set) });
     }
     for buckets in [fewest, fewest.saturating_mul(2).min(most)] {
-        for column in &series {
-            let order = leading(&columns, &[*column], question.time);
-            add(Design::Hash { of: vec![*column], buckets, order });
+        for set in &sets {
+            // In today's order, a table that keeps every row needs no copy.
+            add(Design::Hash { of: set.clone(), buckets, order: columns.clone() });
+            if !has_time(set) {
+                add(Design::Hash { of: set.clone(), buckets, order: ordered(set) });
+            }
         }
-        if series.len() > 1 {
-            let order = leading(&columns, &series, question.time);
-            add(Design::Hash { of: series.clone(), buckets, order });
+        for set in sets.iter().filter(|set| set.len() > 1 && !has_time(set)) {
+            add(Design::Range { order: ordered(set) });
         }
-        add(Design::Hash { of: columns.clone(), buckets, order: columns.clone() });
     }
     designs
+}
+
+/// Sets of key columns by which rows may be placed: single ones, leading ones, all of them, and pairs.
+fn column_sets(question: &Question<'_>) -> Vec<Vec<usize>> {
+    let all: Vec<usize> = (0..question.columns).collect();
+    let is_series = |column: &usize| Some(*column) != question.time;
+    let series: Vec<usize> = all.iter().copied().filter(is_series).collect();
+    let few: Vec<usize> = all.iter().copied().take(COLUMNS_MAX).collect();
+    let mut sets: Vec<Vec<usize>> =
+        series.iter().take(COLUMNS_MAX).map(|column| vec![*column]).collect();
+    // A table that keeps rows together may have no other choice, whatever these columns are.
+    let together = question.keep_together.min(question.columns);
+    sets.extend((together > 0).then(|| all[..together].to_vec()));
+    sets.push(series);
+    sets.push(all);
+    sets.extend((2..=few.len()).map(|length| few[..length].to_vec()));
+    let pairs = few.iter().enumerate().flat_map(|(place, first)| {
+        few[place + 1..].iter().map(move |second| vec![*first, *second])
+    });
+    sets.extend(pairs);
+    let mut distinct: Vec<Vec<usize>> = Vec::with_capacity(sets.len());
+    for set in sets {
+        if !set.is_empty() && !distinct.contains(&set) {
+            distinct.push(set);
+        }
+    }
+    distinct
 }
 
 /// True if the design keeps rows with equal values of the kept-together columns together, and places them alike.
@@ -250,31 +416,30 @@ fn leading(columns: &[usize], first: &[usize], time: Option<usize>) -> Vec<usize
     first.iter().chain(middle).copied().chain(time).collect()
 }
 
-fn evaluate(question: &Question<'_>, design: Design) -> Choice {
+fn evaluate(question: &Question<'_>, priced: &Priced<'_>, design: Design) -> Choice {
     let layout = Layout::of(question, &design);
-    let mut counts = vec![0_usize; layout.partitions];
-    for row in &question.rows[layout.judged_from..] {
-        counts[layout.place(row)] += 1;
-    }
-    let judged = (question.rows.len() - layout.judged_from) as f64;
-    let max_share = counts.iter().max().map_or(1.0, |max| *max as f64 / judged);
-    // Counts pairs of rows in one partition, which is free of the bias of squared shares of a sample.
-    let meet: f64 = counts.iter().map(|count| *count as f64 * (*count as f64 - 1.0)).sum();
-    let partitions = layout.partitions as f64;
-    let effective = if meet > 0.0 { judged * (judged - 1.0) / meet } else { partitions };
-    let ceiling_rows_per_s = question.capacity_rows_per_s / max_share;
-    let fan_out = layout.fan_out(question);
+    let shares = Shares::of(&layout, &question.rows[layout.judged_from..]);
+    let ceiling_rows_per_s = question.capacity_rows_per_s / shares.max;
+    let fan_out = layout.fan_out(question, &priced.probes);
+    let shapes = priced.shapes(question, &layout);
+    let read_cost = if shapes.is_empty() {
+        price::of_kinds(&question.reads, &fan_out)
+    } else {
+        price::of_shapes(&question.shapes, &shapes)
+    };
     Choice {
         is_today: design == question.today,
         partitions: layout.partitions,
-        max_share,
-        effective_partitions: effective.clamp(1.0, partitions),
-        effective_nodes: over_nodes(&counts, question.nodes),
+        max_share: shares.max,
+        effective_partitions: shares.effective,
+        effective_nodes: over_nodes(&shares.counts, question.nodes),
         ceiling_rows_per_s,
         carries: question.rows_per_s <= ceiling_rows_per_s * CARRIES_BUSY,
-        read_cost: read_cost(&question.reads, &fan_out),
+        read_cost,
+        shapes,
+        needed_partitions: needed_partitions(question),
         fan_out,
-        warnings: layout.warnings(question, max_share),
+        warnings: layout.warnings(question, shares.max),
         design,
     }
 }
@@ -290,160 +455,6 @@ fn over_nodes(counts: &[usize], nodes: usize) -> f64 {
         }
     }
     Shape::of(loads.into_iter().map(|load| load as f64)).effective
-}
-
-fn read_cost(reads: &Reads, fan_out: &FanOut) -> f64 {
-    let mut pairs = vec![
-        (reads.point, fan_out.point),
-        (reads.time_range, fan_out.time_range),
-        (reads.last_point, fan_out.last_point),
-        (reads.full_scan, fan_out.full_scan),
-    ];
-    let weights = reads.by_column.iter().copied().chain(std::iter::repeat(0.0));
-    pairs.extend(weights.zip(fan_out.by_column.iter().copied()));
-    let sum: f64 = pairs.iter().map(|(weight, _)| weight).sum();
-    if sum > 0.0 {
-        pairs.iter().map(|(weight, touched)| weight * touched).sum::<f64>() / sum
-    } else {
-        pairs.iter().map(|(_, touched)| touched).sum::<f64>() / pairs.len() as f64
-    }
-}
-
-/// Evaluator of a design: assigns rows to partitions.
-struct Layout<'a> {
-    order: &'a [usize],
-    /// Hashed columns; empty for ranges.
-    hashed: &'a [usize],
-    partitions: usize,
-    /// First keys of all ranges except the first.
-    bounds: Vec<Vec<&'a [u8]>>,
-    /// Position of the first row on which shares are judged.
-    judged_from: usize,
-}
-
-impl<'a> Layout<'a> {
-    fn of(question: &'a Question<'_>, design: &'a Design) -> Self {
-        match design {
-            Design::Hash { of: hashed, buckets, order } => {
-                let partitions = usize::try_from(*buckets).unwrap_or(usize::MAX).max(1);
-                Self { order, hashed, partitions, bounds: Vec::new(), judged_from: 0 }
-            }
-            Design::Range { order } => {
-                let count =
-                    buckets_for(question.rows_per_s, question.capacity_rows_per_s, question.nodes);
-                let count = question.partitions.max(count as usize);
-                let half = question.rows.len() / 2;
-                let cut_columns = match question.keep_together {
-                    0 => order.len(),
-                    columns => columns.min(order.len()),
-                };
-                let mut older: Vec<Vec<&[u8]>> = question.rows[..half]
-                    .iter()
-                    .map(|row| key(row, &order[..cut_columns]))
-                    .collect();
-                older.sort_unstable();
-                let mut bounds: Vec<Vec<&[u8]>> =
-                    (1..count).map(|cut| older[cut * half / count].clone()).collect();
-                bounds.dedup();
-                Self { order, hashed: &[], partitions: bounds.len() + 1, bounds, judged_from: half }
-            }
-        }
-    }
-
-    fn place(&self, row: &SampledRow) -> usize {
-        if self.hashed.is_empty() {
-            let key = key(row, self.order);
-            self.bounds.partition_point(|bound| *bound <= key)
-        } else {
-            bucket(row, self.hashed, self.partitions)
-        }
-    }
-
-    /// Number of partitions that a read with fixed values of these columns must visit.
-    fn touched(&self, row: &SampledRow, fixed: &[usize]) -> f64 {
-        if !self.hashed.is_empty() {
-            let pruned = self.hashed.iter().all(|column| fixed.contains(column));
-            return if pruned { 1.0 } else { self.partitions as f64 };
-        }
-        let depth = self.order.iter().take_while(|column| fixed.contains(column)).count();
-        let prefix = key(row, &self.order[..depth]);
-        let full = depth == self.order.len();
-        let inside =
-            self.bounds.iter().filter(|bound| !full && bound.get(..depth) == Some(&prefix)).count();
-        (1 + inside) as f64
-    }
-
-    fn fan_out(&self, question: &Question<'_>) -> FanOut {
-        let mean = |fixed: &[usize]| {
-            let sum: f64 = question.rows.iter().map(|row| self.touched(row, fixed)).sum();
-            sum / question.rows.len() as f64
-        };
-        let columns: Vec<usize> = (0..question.columns).collect();
-        let series: Vec<usize> =
-            columns.iter().copied().filter(|column| Some(*column) != question.time).collect();
-        let partitions = self.partitions as f64;
-        let time_leads = self.hashed.is_empty()
-            && question.time.is_some()
-            && self.order.first() == question.time.as_ref();
-        let time_range = if time_leads {
-            (1.0 + question.time_range_share * partitions).min(partitions)
-        } else {
-            partitions
-        };
-        FanOut {
-            point: mean(&columns),
-            by_column: columns.iter().map(|column| mean(&[*column])).collect(),
-            time_range,
-            last_point: mean(&series),
-            full_scan: partitions,
-        }
-    }
-
-    fn warnings(&self, question: &Question<'_>, max_share: f64) -> Vec<Warning> {
-        let mut warnings = Vec::new();
-        let rows = question.rows;
-        if rows.len() - self.judged_from < ROWS_PER_BUCKET * self.partitions {
-            warnings.push(Warning::SmallSample { rows: rows.len() });
-        }
-        if self.hashed.is_empty() && self.partitions > 1 && max_share >= TAIL_SHARE {
-            warnings.push(Warning::OneTail);
-        }
-        let decisive: &[usize] =
-            if self.hashed.is_empty() { &self.order[..1] } else { self.hashed };
-        if let [column] = decisive
-            && Some(*column) != question.time
-        {
-            let mut counts: BTreeMap<&[u8], usize> = BTreeMap::new();
-            for row in rows {
-                *counts.entry(&row[*column]).or_default() += 1;
-            }
-            let share = counts.values().max().map_or(0.0, |max| *max as f64 / rows.len() as f64);
-            let equal_share = 1.0 / self.partitions as f64;
-            if share > equal_share {
-                warnings.push(Warning::TopValue { column: *column, share, equal_share });
-            }
-            if counts.len() < self.partitions {
-                warnings.push(Warning::FewValues { column: *column, values: counts.len() });
-            }
-        }
-        warnings
-    }
-}
-
-fn key<'a>(row: &'a SampledRow, order: &[usize]) -> Vec<&'a [u8]> {
-    order.iter().map(|column| row[*column].as_slice()).collect()
-}
-
-/// FNV-1a over the columns, each with its length, then mixed: any even hash gives the same shares as the real one.
-fn bucket(row: &SampledRow, hashed: &[usize], buckets: usize) -> usize {
-    let mut hash = 0xCBF2_9CE4_8422_2325_u64;
-    let mut feed = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
-    for column in hashed {
-        (row[*column].len() as u64).to_be_bytes().into_iter().for_each(&mut feed);
-        row[*column].iter().copied().for_each(&mut feed);
-    }
-    let mixed = (hash ^ (hash >> 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-    usize::try_from((mixed * buckets as u64) >> 32).unwrap_or(0)
 }
 
 #[cfg(test)]

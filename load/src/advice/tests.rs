@@ -38,6 +38,8 @@ fn question(rows: &[SampledRow]) -> Question<'_> {
         capacity_rows_per_s: 10_000.0,
         time_range_share: 0.1,
         reads: Reads { by_column: vec![0.0, 1.0], ..Reads::default() },
+        shapes: Vec::new(),
+        hot: None,
     }
 }
 
@@ -160,8 +162,7 @@ fn a_design_that_carries_its_load_stays() {
     let mut calm = question(&rows);
     calm.rows_per_s = 100.0;
     let choices = advise(&calm);
-    let today = found(&choices, &calm.today);
-    assert!(today.carries);
+    assert!(choices[0].is_today && choices[0].carries, "{:?}", choices[0]);
     assert!(choices.iter().all(|choice| choice.carries));
 }
 
@@ -179,4 +180,136 @@ fn too_small_a_sample_says_nothing_or_says_so() {
 fn the_same_question_has_the_same_answer() {
     let rows = events(1_000, 100, 0.99);
     assert_eq!(advise(&question(&rows)), advise(&question(&rows)));
+}
+
+/// Reads of one value of a column, a thousand rows each.
+fn by_value(column: usize, per_s: f64) -> ReadShape {
+    ReadShape { bounds: vec![(column, ShapeBound::Value)], per_s, rows: 1_000.0 }
+}
+
+#[test]
+fn statements_say_how_many_partitions_and_rows_a_design_costs() {
+    let rows = events(4_000, 100, 0.0);
+    let of_time = ReadShape {
+        bounds: vec![(1, ShapeBound::Value), (0, ShapeBound::Range(0.5))],
+        per_s: 1.0,
+        rows: 1_000.0,
+    };
+    let asked = Question { shapes: vec![by_value(1, 10.0), of_time], ..question(&rows) };
+    let choices = advise(&asked);
+    let today = found(&choices, &asked.today);
+    // Today all rows are read for a user, in all partitions that half of the time is in.
+    assert!((today.shapes[0].partitions - today.partitions as f64).abs() < 1e-9, "{today:?}");
+    assert!((today.shapes[0].rows - 1_000.0).abs() < 1e-6, "{today:?}");
+    let visited = today.shapes[1].partitions;
+    assert!(visited < today.partitions as f64 * 0.6, "{today:?}");
+    let by_user = found(&choices, &Design::Range { order: vec![1, 0] });
+    assert!(by_user.shapes[0].partitions < 1.2, "{:?}", by_user.shapes[0]);
+    // A user has a hundredth of the rows, within the error of some hundred probes.
+    assert!((5.0..15.0).contains(&by_user.shapes[0].rows), "{:?}", by_user.shapes[0]);
+    let hashed = found(&choices, &Design::Hash { of: vec![1], buckets: 8, order: vec![1, 0] });
+    assert!((hashed.shapes[0].partitions - 1.0).abs() < 1e-9, "{:?}", hashed.shapes[0]);
+    let all = found(&choices, &Design::Hash { of: vec![0, 1], buckets: 8, order: vec![0, 1] });
+    assert!((all.shapes[0].partitions - 8.0).abs() < 1e-9, "{:?}", all.shapes[0]);
+    // Within a bucket, the rows of a user must lie together, too.
+    let best = Design::Hash { of: vec![1], buckets: 8, order: vec![1, 0] };
+    assert_eq!(choices[0].design, best, "{:?}", choices[0]);
+    assert!(choices.iter().all(|choice| choice.needed_partitions == 8));
+}
+
+#[test]
+fn a_list_of_values_visits_a_bucket_for_each() {
+    let rows = events(4_000, 100, 0.0);
+    let listed = ReadShape { bounds: vec![(1, ShapeBound::Values(4.0))], per_s: 1.0, rows: 40.0 };
+    let asked = Question { shapes: vec![listed], ..question(&rows) };
+    let choices = advise(&asked);
+    let hashed = found(&choices, &Design::Hash { of: vec![1], buckets: 8, order: vec![1, 0] });
+    assert!((hashed.shapes[0].partitions - 4.0).abs() < 1e-9, "{:?}", hashed.shapes[0]);
+}
+
+#[test]
+fn a_hash_that_scatters_what_is_read_together_comes_last_of_those_that_carry() {
+    // (seq, tenant): 1,000 tenants, read by tenant; a hash of seq alone would spread best.
+    let rows = events(4_000, 1_000, 0.0);
+    let asked = Question {
+        time: None,
+        today: Design::Range { order: vec![1, 0] },
+        rows_per_s: 60_000.0,
+        shapes: vec![by_value(1, 100.0)],
+        ..question(&rows)
+    };
+    let choices = advise(&asked);
+    let carrying: Vec<&Choice> = choices.iter().filter(|choice| choice.carries).collect();
+    let scatters =
+        |choice: &&Choice| matches!(&choice.design, Design::Hash { of, .. } if of.contains(&0));
+    let first = carrying.iter().position(scatters).unwrap();
+    assert!(first > 0, "{:?}", carrying[0]);
+    assert!(carrying[first..].iter().all(scatters), "{carrying:?}");
+}
+
+#[test]
+fn a_hot_value_is_not_collected_in_one_bucket() {
+    // (user, ts), and one user writes nine rows of ten.
+    let mut rows = events(4_000, 1_000, 0.0);
+    for (number, row) in rows.iter_mut().enumerate() {
+        if number % 10 > 0 {
+            row[1] = 7_u64.to_be_bytes().to_vec();
+        }
+        row.swap(0, 1);
+    }
+    let asked = Question {
+        time: Some(1),
+        reads: Reads { by_column: vec![1.0], ..Reads::default() },
+        hot: Some(Class::HotKey),
+        ..question(&rows)
+    };
+    let choices = advise(&asked);
+    assert!(
+        matches!(&choices[0].design, Design::Hash { of, .. } if *of == [0, 1]),
+        "{:?}",
+        choices[0]
+    );
+    assert!(choices[0].carries, "{:?}", choices[0]);
+    let collecting: Vec<usize> = (0..choices.len())
+        .filter(|place| matches!(&choices[*place].design, Design::Hash { of, .. } if *of == [0]))
+        .collect();
+    assert!(!collecting.is_empty());
+    assert_eq!(collecting.last(), Some(&(choices.len() - 1)));
+    for place in &collecting {
+        let warned = |warning: &Warning| matches!(warning, Warning::TopValue { column: 0, .. });
+        assert!(choices[*place].warnings.iter().any(warned), "{:?}", choices[*place]);
+    }
+}
+
+#[test]
+fn what_comes_later_is_spread_as_was_predicted() {
+    let rows = events(8_000, 10_000, 0.5);
+    let (sampled, later) = rows.split_at(4_000);
+    let asked = question(sampled);
+    let choices = advise(&asked);
+    let best = &choices[0];
+    let measured = asked.measured(&best.design, later);
+    let error = (best.effective_partitions - measured).abs() / measured;
+    assert!(error < 0.1, "{measured} for {best:?}");
+    // What moves on leaves all of its cuts behind.
+    let tail = asked.measured(&asked.today, later);
+    assert!((tail - 1.0).abs() < 1e-9, "{tail}");
+    assert!((asked.measured(&best.design, &[]) - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn the_number_of_designs_is_bounded() {
+    let wide: Vec<SampledRow> = (0..400_u32)
+        .map(|row| (1..=8).map(|column| vec![u8::try_from(row * column % 251).unwrap()]).collect())
+        .collect();
+    let asked = Question {
+        columns: 8,
+        time: None,
+        today: Design::Range { order: (0..8).collect() },
+        ..question(&wide)
+    };
+    let choices = advise(&asked);
+    assert!(choices.len() <= DESIGNS_MAX, "{}", choices.len());
+    let pair = |choice: &Choice| matches!(&choice.design, Design::Hash { of, .. } if *of == [1, 3]);
+    assert!(choices.iter().any(pair));
 }
