@@ -57,7 +57,7 @@ fn a_crate_depends_only_on_the_layers_below_it() {
         ("frontend/lanes", &[]),
         ("frontend/worker", &["proto", "lanes"]),
         ("frontend/sql", &["proto", "worker", "lanes"]),
-        ("frontend/advice", &["proto", "sql"]),
+        ("frontend/advice", &["proto", "load", "sql"]),
         ("frontend", &["proto", "load", "sql", "worker", "lanes", "advice"]),
         ("frontend/postgres", &["proto", "tls", "frontend"]),
         ("frontend/http", &["proto", "load", "tls", "frontend", "heatmap"]),

@@ -1,15 +1,20 @@
 //! The cause of a hot table and the DDL against it: `EXPLAIN HOTSPOT`, and the advice of `sys.hot_partitions`.
 //!
 //! ```text
-//!   meta's report (verdict, evidence, sampled keys) ─┬─ class: what a verdict means
-//!                                                    └─ replay: samples as rows ─▶ designs, ranked (partita-load)
-//!                                                       ddl: a design as statements  ◀──┘
+//!   meta's report (standing, verdict, evidence, samples, causes) ─┬─ shown ─▶ EXPLAIN HOTSPOT
+//!   statements of the table ──────────────────────────────────────┴─ cure ──▶ advice
+//!                                  partita-advice: designs, words, DDL  ▲
 //! ```
 //!
-//! Invariants: pure functions of the table, the report and the samples; every advised statement is accepted by this
-//! version.
+//! Invariants: pure functions of the table, the report and the statements; the standing decides if a table is hot, and
+//! only a hot one gets advice; every advised statement is accepted by this version, and is safe beside writers.
 
-pub(crate) mod class;
-pub(crate) mod ddl;
-pub(crate) mod replay;
+mod causes;
+mod cure;
 pub(crate) mod shown;
+
+pub(crate) use partita_advice::designs::words as class;
+
+pub(crate) use self::causes::cause_text;
+pub(crate) use self::cure::advice;
+pub(crate) use self::shown::{evidence_json, explain_hotspot};

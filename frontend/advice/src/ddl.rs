@@ -1,10 +1,10 @@
 //! Statements that carry out an advice.
 //!
-//! A change of a key or of a type is a copy: a table is created beside the old one, which is renamed and keeps its rows.
-//! The definition of the new table is that of SHOW CREATE TABLE, parsed, changed and printed again; what the change makes
-//! invalid yields no statements.
+//! A change of a key or of a type needs another table: it is created beside the old one, which no statement touches, and
+//! comments say how rows get there. The definition of the new table is that of SHOW CREATE TABLE, parsed, changed and
+//! printed again; what the change makes invalid yields no statements.
 //!
-//! Invariants: every text parses; no statement drops a table or a row.
+//! Invariants: every text parses; no statement drops or renames a table, or drops a row.
 
 use std::sync::Arc;
 
@@ -24,6 +24,35 @@ use crate::measurements::TableFacts;
 
 /// Partitions that a suggested hash begins with: a few for each node of a small cluster.
 pub(crate) const HASH_PARTITIONS: u16 = 16;
+
+/// Statements that lead to another definition of a table, safe beside writers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// The statements, perhaps with comments.
+    pub sql: String,
+    /// True if the statements are all that has to be done; false if the rows have to be moved by hand.
+    pub is_complete: bool,
+}
+
+impl Script {
+    /// Statements after which nothing is left to be done.
+    pub(crate) fn complete(sql: String) -> Self {
+        Self { sql, is_complete: true }
+    }
+
+    /// A CREATE TABLE, without its semicolon, of a table beside the one with this name.
+    pub(crate) fn beside(create: &str, name: &str) -> Self {
+        // A line break would end the comment.
+        let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let sql = format!(
+            "{create};\n\
+             -- The rows stay in \"{name}\": changing the key of a table under writes is not supported. \
+             Let the writers write to both tables, then copy old rows; \
+             see docs/operations.md, \"Another key for a table\"."
+        );
+        Self { sql, is_complete: false }
+    }
+}
 
 /// Name of a table in statements, with its database.
 pub(crate) fn name_of(table: &TableFacts) -> String {
@@ -297,36 +326,19 @@ impl Definition {
         format!("INSERT INTO {target} ({names}) SELECT {expressions} FROM {source}{filter};")
     }
 
-    /// Statements that copy the table's rows into a new table and replace the old one by it; `None` if the new
-    /// definition contradicts itself.
-    ///
-    /// A row that is written while its table is copied would be missing in the copy. So the table is renamed first: from
-    /// then on its writers get errors. A write that had begun before may still be acknowledged; the comparison of counts
-    /// finds it, or it stays in the renamed table, which no statement here drops.
-    pub(crate) fn copied(&self) -> Option<String> {
-        let new_name = format!("{}_new", self.name);
-        let original_name = format!("{}_before", self.name);
-        let create = self.create(&new_name)?;
-        let insert = self.insert(&new_name, &original_name, "");
-        let old = qualified(&self.database, &self.name);
-        let new = qualified(&self.database, &new_name);
-        let original = qualified(&self.database, &original_name);
-        Some(format!(
-            "-- Stop all writers of {old} first: the rows are copied, and a row written during the copy would be missing in it.\n\
-             -- Between the first RENAME and the last, table {old} does not exist: SQL clients get an error (42P01), and line\n\
-             -- protocol would create it again.\n\
-             {create};\n\
-             ALTER TABLE {old} RENAME TO {};\n\
-             {insert}\n\
-             -- This fails (22012) if rows were written during the copy. Continue only if it succeeds; otherwise TRUNCATE {new}\n\
-             -- and repeat the INSERT.\n\
-             SELECT 1 / CASE WHEN (SELECT count(*) FROM {original}) = (SELECT count(*) FROM {new}) THEN 1 ELSE 0 END AS complete;\n\
-             ALTER TABLE {new} RENAME TO {};\n\
-             -- {original} keeps the original rows. Drop it when no write from before the RENAME is in progress (30 s)\n\
-             -- and {old} has all of its rows.",
-            quote(&original_name),
-            quote(&self.name),
-        ))
+    /// Statements that create a table of the new definition beside the old one; `None` if the definition contradicts
+    /// itself. Columns that are not those of the old table are explained by a comment.
+    pub(crate) fn beside(&self) -> Option<String> {
+        let create = self.create(&format!("{}_new", self.name))?;
+        let Script { mut sql, .. } = Script::beside(&create, &self.name);
+        for filled in &self.filled {
+            let column = quote(&filled.column);
+            let is_plain = |text: &str| !text.chars().any(char::is_control);
+            if filled.expression != column && is_plain(&filled.expression) && is_plain(&column) {
+                sql.push_str(&format!("\n-- Column {column} of old rows: {}", filled.expression));
+            }
+        }
+        Some(sql)
     }
 }
 
@@ -391,20 +403,22 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_with_a_tag_as_field_keeps_every_row() {
+    fn a_table_with_a_tag_as_field_keeps_every_row() {
         let facts = table(
             "CREATE TABLE t (host STRING, id STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY (host, id))",
         );
         let mut definition = Definition::of(&facts).unwrap();
         definition.make_field("id");
         definition.set_skipping_index("id");
-        let text = definition.copied().unwrap();
+        let text = definition.beside().unwrap();
         parses(&text);
         assert!(text.contains("PRIMARY KEY (host)") && text.contains("'append_mode' = 'true'"));
         assert!(text.contains("SKIPPING INDEX"));
-        assert!(text.contains("ALTER TABLE public.t RENAME TO t_before"));
-        assert!(text.contains("SELECT host, id, ts, v FROM public.t_before;"));
-        assert!(!text.contains("DROP TABLE"));
+        assert!(text.starts_with("CREATE TABLE public.t_new ("), "{text}");
+        assert!(text.contains("-- The rows stay in \"t\""), "{text}");
+        for word in ["DROP", "RENAME", "INSERT", "-- Column"] {
+            assert!(!text.contains(word), "{word} in {text}");
+        }
     }
 
     #[test]
@@ -429,8 +443,26 @@ mod tests {
         );
         let mut definition = Definition::of(&facts).unwrap();
         definition.remove("host");
-        assert_eq!(definition.copied(), None);
+        assert_eq!(definition.beside(), None);
         assert_eq!(Definition::of(&TableFacts::default()).map(|_| ()), None);
+    }
+
+    #[test]
+    fn a_comment_says_what_old_rows_have_in_a_new_column() {
+        let facts = table(
+            "CREATE TABLE t (host STRING, ts TIMESTAMP TIME INDEX, v STRING, PRIMARY KEY (host))",
+        );
+        let mut definition = Definition::of(&facts).unwrap();
+        definition.retype("v", ColumnType::Float64, "CAST(v AS DOUBLE)".to_owned());
+        let text = definition.beside().unwrap();
+        parses(&text);
+        assert!(text.ends_with("\n-- Column v of old rows: CAST(v AS DOUBLE)"), "{text}");
+        // A name with a line break does not end the comment.
+        let script = Script::beside("CREATE TABLE n (a INT PRIMARY KEY)", "a\nDROP TABLE t; --");
+        let lines: Vec<&str> = script.sql.lines().collect();
+        assert_eq!(lines.len(), 2, "{script:?}");
+        assert!(lines[1].starts_with("-- The rows stay in \"a DROP TABLE t; --\""), "{script:?}");
+        parses(&script.sql);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::ddl::Definition;
 use crate::finding::{Effect, Finding, Rule, Severity};
 use crate::measurements::{ColumnFacts, FilterClass, Placed};
-use crate::table::{Subject, rounded, with_ddl};
+use crate::table::{Subject, rounded, with_ddl, with_design};
 
 /// Classes of filters that a key answers.
 const SEEKS: [FilterClass; 3] = [FilterClass::Point, FilterClass::Points, FilterClass::Range];
@@ -47,7 +47,7 @@ fn many_tags(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         let key = key.filter(is_kept).collect();
         definition.set_key(key);
         definition.append();
-        definition.copied()
+        definition.beside()
     });
     let names: Vec<&str> = tags.iter().map(|tag| tag.name.as_str()).collect();
     let evidence = json!({ "tags": names, "kept": remaining });
@@ -66,7 +66,7 @@ pub(crate) fn as_field(subject: &Subject<'_>, tag: &str) -> Option<String> {
     let mut definition = Definition::of(subject.table)?;
     definition.make_field(tag);
     definition.set_skipping_index(tag);
-    definition.copied()
+    definition.beside()
 }
 
 /// A11: too many series.
@@ -149,7 +149,7 @@ fn null_in_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         let Some(nulls) = tag.nulls.filter(|nulls| *nulls > 0) else { continue };
         let evidence = json!({ "nulls": nulls, "rows": tag.rows() });
         let advice = format!(
-            "comparisons leave rows with NULL out; in a copy, declare \"{}\" NOT NULL with a default for those that have none",
+            "comparisons leave rows with NULL out; in a new table, declare \"{}\" NOT NULL with a default for those that have none",
             tag.name
         );
         let object = subject.column_object(&tag.name);
@@ -224,7 +224,7 @@ fn bad_type(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         let ddl = Definition::of(subject.table).and_then(|mut definition| {
             let expression = format!("CAST({} AS {})", quote(&tag.name), column_type.sql());
             definition.retype(&tag.name, column_type, expression);
-            definition.copied()
+            definition.beside()
         });
         let object = subject.column_object(&tag.name);
         let evidence = json!({ "type": tag.column_type });
@@ -267,7 +267,7 @@ fn low_first_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let ddl = varied.and_then(|tag| {
         let mut definition = Definition::of(subject.table)?;
         definition.lead_key(&tag.name);
-        definition.copied()
+        definition.beside()
     });
     let advice = match varied {
         Some(tag) => format!("put the column with the most values first: \"{}\"", tag.name),
@@ -277,7 +277,7 @@ fn low_first_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let object = subject.column_object(&first.name);
     let finding = subject.finding(Rule::A33, Severity::Warning, object, evidence, advice);
     let effect = varied.map(|_| Effect::in_words("partitions can be divided between many keys"));
-    findings.push(with_ddl(finding, ddl, effect));
+    findings.push(with_design(subject, with_ddl(finding, ddl, effect)));
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   catalog, measures of partitions, load, statements ─▶ Measurements ─┐
+//!   sampled keys ─▶ designs ───────────────────────────────────────────┤
 //!   CREATE TABLE alone ─▶ TableFacts ──────────────────────────────────┼─▶ rules ─▶ Finding: evidence, advice, DDL, effect
 //!   schema.sql, a sample, a log of queries (lint) ─▶ Measurements ─────┘
 //! ```
@@ -13,6 +14,7 @@
 mod columns;
 mod ddl;
 mod declared;
+pub mod designs;
 pub mod finding;
 mod indexes;
 mod keys;
@@ -36,8 +38,8 @@ pub use self::declared::{facts_of_new_table, facts_of_table};
 pub use self::finding::{Effect, Finding, Rule, Severity};
 pub use self::measured::add_measures;
 pub use self::measurements::{
-    ClusterFacts, ColumnFacts, Filter, FilterClass, HotKey, IndexFacts, IntervalFacts, Join,
-    Measurements, MovingFacts, PartitionFacts, Placed, StatementShape, TableFacts,
+    ClusterFacts, ColumnFacts, DesignFacts, Filter, FilterClass, HotKey, IndexFacts, IntervalFacts,
+    Join, Measurements, MovingFacts, PartitionFacts, Placed, StatementShape, TableFacts,
 };
 pub use self::queries::{Declared, declared_tables, statement_shapes};
 pub use self::rates::{literal, partitions_for_rate};

@@ -112,6 +112,8 @@ pub struct TableFacts {
     pub moving_right: Option<MovingFacts>,
     /// Keys with the greatest shares of load, the greatest first.
     pub hot_keys: Vec<HotKey>,
+    /// Designs of the key by replayed samples, the best first; empty: too few keys were sampled.
+    pub designs: Vec<DesignFacts>,
     /// Cycles of a split and a merge, per day.
     pub split_merge_cycles_per_day: Option<f64>,
     /// Mean number of rows that are kept together by the leading key columns.
@@ -152,6 +154,28 @@ pub struct HotKey {
     pub key: String,
     /// Share of the partition's operations, 0 to 1.
     pub share: f64,
+}
+
+/// A design of a table's key, with its predicted effect.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DesignFacts {
+    /// Key and placement in SQL.
+    pub clauses: String,
+    /// The same without the number of partitions.
+    pub placed: String,
+    /// Statements that lead to it, safe beside writers; `None`: none are needed.
+    pub sql: Option<String>,
+    /// Number of equal partitions over which writes would be as concentrated.
+    pub n_eff: f64,
+    /// Share of the busiest partition in the writes.
+    pub max_share: f64,
+    /// Mean number of partitions that a read visits.
+    pub partitions_per_read: f64,
+    /// True if it carries the offered load.
+    pub carries: bool,
+    /// True for the present design.
+    pub is_today: bool,
 }
 
 /// Definition and figures of one column.
@@ -309,6 +333,18 @@ pub enum FilterClass {
     Pattern,
     /// Words of a text.
     Terms,
+}
+
+impl TableFacts {
+    /// The best design, if it is another one than today's.
+    pub(crate) fn better_design(&self) -> Option<&DesignFacts> {
+        self.designs.first().filter(|design| !design.is_today)
+    }
+
+    /// True if today's design is known to carry the load.
+    pub(crate) fn carries_today(&self) -> bool {
+        self.designs.iter().any(|design| design.is_today && design.carries)
+    }
 }
 
 impl ColumnFacts {

@@ -7,7 +7,7 @@ use crate::ddl::{Definition, HASH_PARTITIONS, alter};
 use crate::finding::{Effect, Finding, Rule, Severity};
 use crate::measurements::{ColumnFacts, FilterClass, PartitionFacts, Placed};
 use crate::rates::whole;
-use crate::table::{Subject, rounded, share, with_ddl};
+use crate::table::{Subject, rounded, share, with_ddl, with_design};
 use crate::words::{is_date, share_of};
 
 /// Maximum number of statements that merge partitions.
@@ -28,7 +28,7 @@ pub(crate) fn rules(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     far_limits(subject, findings);
 }
 
-/// Statements that place new rows by hash of a column: without a copy if every row is kept.
+/// Statements that place new rows by hash of a column: where the table is, if every row is kept.
 fn placed_by_hash(subject: &Subject<'_>, column: &str) -> Option<String> {
     if subject.table.append_mode {
         let action = format!("PARTITION BY HASH ({}) PARTITIONS {HASH_PARTITIONS}", quote(column));
@@ -36,14 +36,17 @@ fn placed_by_hash(subject: &Subject<'_>, column: &str) -> Option<String> {
     }
     let mut definition = Definition::of(subject.table)?;
     definition.hash(column);
-    definition.copied()
+    definition.beside()
 }
 
 /// A14: key that grows at its end.
 fn monotonic_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let Some(moving) = subject.table.moving_right else { return };
-    if moving.share_above < thresholds.rising_share || moving.last_share < thresholds.last_share {
+    let is_rising =
+        moving.share_above >= thresholds.rising_share && moving.last_share >= thresholds.last_share;
+    // One partition for all writes is enough as long as it carries them.
+    if !is_rising || subject.table.carries_today() {
         return;
     }
     let Some(first) = subject.first_key() else { return };
@@ -52,7 +55,7 @@ fn monotonic_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         Some(tag) if subject.table.append_mode => placed_by_hash(subject, &tag.name),
         Some(tag) => Definition::of(subject.table).and_then(|mut definition| {
             definition.lead_key(&tag.name);
-            definition.copied()
+            definition.beside()
         }),
         None => placed_by_hash(subject, &first.name),
     };
@@ -71,7 +74,7 @@ fn monotonic_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let effect = Effect::in_words(format!(
         "writes go to up to {HASH_PARTITIONS} partitions in place of one"
     ));
-    findings.push(with_ddl(finding, ddl, Some(effect)));
+    findings.push(with_design(subject, with_ddl(finding, ddl, Some(effect))));
 }
 
 /// Columns that decide the partition of a row.
@@ -113,7 +116,7 @@ fn by_time(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let object = subject.column_object(&column.name);
     let finding = subject.finding(Rule::A22, Severity::Warning, object, evidence, advice);
     let effect = varied.map(|_| Effect::in_words("new rows go to all partitions"));
-    findings.push(with_ddl(finding, ddl, effect));
+    findings.push(with_design(subject, with_ddl(finding, ddl, effect)));
 }
 
 /// Number of partitions that the bytes of a table need.
@@ -223,7 +226,7 @@ fn too_few(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
             text: "half the load on the busiest partition".to_owned(),
             ..Effect::default()
         };
-        findings.push(with_ddl(finding, Some(ddl), Some(effect)));
+        findings.push(with_design(subject, with_ddl(finding, Some(ddl), Some(effect))));
         return;
     }
     let Some(nodes) = subject.all.settings.nodes else { return };
@@ -248,7 +251,7 @@ fn too_few(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
 fn skewed(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let partitions = &subject.table.partitions;
-    if (partitions.len() as f64) < thresholds.skew_partitions {
+    if (partitions.len() as f64) < thresholds.skew_partitions || subject.table.carries_today() {
         return;
     }
     let ratio = |value: &dyn Fn(&PartitionFacts) -> f64| {
@@ -283,11 +286,8 @@ fn skewed(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
                   of a column with many values";
     let finding = subject.finding(Rule::A25, Severity::Warning, subject.object(), evidence, advice);
     let ddl = alter(subject.table, &format!("SPLIT PARTITION {}", most.id));
-    findings.push(with_ddl(
-        finding,
-        Some(ddl),
-        Some(Effect::in_words("half of the largest partition")),
-    ));
+    let effect = Effect::in_words("half of the largest partition");
+    findings.push(with_design(subject, with_ddl(finding, Some(ddl), Some(effect))));
 }
 
 /// A32: hash that scatters an entity.
@@ -343,7 +343,8 @@ fn hash_scatters(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         ),
         ..Effect::default()
     };
-    findings.push(with_ddl(finding, placed_by_hash(subject, &entity.name), Some(effect)));
+    let ddl = placed_by_hash(subject, &entity.name);
+    findings.push(with_design(subject, with_ddl(finding, ddl, Some(effect))));
 }
 
 /// A34: single hot key.
@@ -359,7 +360,8 @@ fn hot_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
          readers combine again (salt), or write fewer versions of it",
         key.key
     );
-    findings.push(subject.finding(Rule::A34, Severity::Error, subject.object(), evidence, advice));
+    let finding = subject.finding(Rule::A34, Severity::Error, subject.object(), evidence, advice);
+    findings.push(with_design(subject, finding));
 }
 
 /// A37: partition column outside the key.
@@ -411,8 +413,8 @@ fn far_limits(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
 mod tests {
     use crate::finding::{Rule, Severity};
     use crate::measurements::{
-        Filter, FilterClass, HotKey, MovingFacts, PartitionFacts, Placed, StatementShape,
-        TableFacts,
+        DesignFacts, Filter, FilterClass, HotKey, MovingFacts, PartitionFacts, Placed,
+        StatementShape, TableFacts,
     };
     use crate::tests::{alone, column, of_rule, parses, table};
 
@@ -450,6 +452,53 @@ mod tests {
         let ddl = of_rule(&alone(facts), Rule::A14).unwrap().ddl.unwrap();
         parses(&ddl);
         assert_eq!(ddl, "ALTER TABLE public.events PARTITION BY HASH (userid) PARTITIONS 16;");
+    }
+
+    fn design(clauses: &str, is_today: bool, carries: bool) -> DesignFacts {
+        DesignFacts {
+            clauses: clauses.to_owned(),
+            placed: clauses.to_owned(),
+            sql: (!is_today).then(|| "ALTER TABLE public.t SET ('ttl' = '1d');".to_owned()),
+            n_eff: if is_today { 1.0 } else { 7.5 },
+            max_share: 0.2,
+            partitions_per_read: if is_today { 4.0 } else { 1.0 },
+            carries,
+            is_today,
+        }
+    }
+
+    #[test]
+    fn a14_the_best_design_is_printed_and_none_where_todays_carries() {
+        let mut facts = table(EVENTS);
+        facts.moving_right = Some(MovingFacts { share_above: 1.0, last_share: 1.0 });
+        let better = design("PRIMARY KEY (userid, ts)", false, true);
+        facts.designs = vec![better.clone(), design("PRIMARY KEY (ts, userid)", true, false)];
+        let finding = of_rule(&alone(facts.clone()), Rule::A14).unwrap();
+        assert_eq!(finding.ddl, better.sql);
+        assert!(
+            finding.advice.ends_with("PRIMARY KEY (userid, ts) carries the load"),
+            "{finding:?}"
+        );
+        let effect = finding.effect.unwrap();
+        assert_eq!(effect.partitions, Some(0.25));
+        assert_eq!(effect.text, "writes as on 7.5 equal partitions in place of 1.0");
+        facts.designs = vec![design("PRIMARY KEY (ts, userid)", true, true), better];
+        assert!(of_rule(&alone(facts), Rule::A14).is_none());
+    }
+
+    #[test]
+    fn a25_and_a34_follow_the_best_design() {
+        let mut facts = sized(4, 400 << 20, 0.2);
+        facts.partitions[3].rows = 100_000;
+        facts.partitions[3].hot = true;
+        facts.hot_keys = vec![HotKey { key: "('a')".to_owned(), share: 0.9 }];
+        let better = design("PARTITION BY HASH (host, ts) PARTITIONS 8", false, true);
+        facts.designs = vec![better.clone(), design("PRIMARY KEY (host, ts)", true, false)];
+        for rule in [Rule::A25, Rule::A34] {
+            assert_eq!(of_rule(&alone(facts.clone()), rule).unwrap().ddl, better.sql, "{rule:?}");
+        }
+        facts.designs = vec![design("PRIMARY KEY (host, ts)", true, true)];
+        assert!(of_rule(&alone(facts), Rule::A25).is_none());
     }
 
     #[test]

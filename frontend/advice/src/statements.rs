@@ -123,7 +123,7 @@ fn read_all(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         let definition = subject.table.append_mode.then(|| Definition::of(subject.table));
         definition.flatten().and_then(|mut definition| {
             definition.lead_key(&column.name);
-            definition.copied()
+            definition.beside()
         })
     };
     let number = subject.partitions();

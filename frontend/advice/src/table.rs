@@ -217,6 +217,31 @@ pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1_000.0).round() / 1_000.0
 }
 
+/// Finding with the best design of the table's key as remedy. The finding stays as it is if no other design is better
+/// than today's.
+pub(crate) fn with_design(subject: &Subject<'_>, finding: Finding) -> Finding {
+    let Some(design) = subject.table.better_design() else { return finding };
+    let today = subject.table.designs.iter().find(|design| design.is_today);
+    let load = if design.carries { "carries the load" } else { "spreads the load best" };
+    let advice = format!("{}; by the sampled rows, {} {load}", finding.advice, design.clauses);
+    let text = match today {
+        Some(today) => format!(
+            "writes as on {:.1} equal partitions in place of {:.1}",
+            design.n_eff, today.n_eff
+        ),
+        None => format!("writes as on {:.1} equal partitions", design.n_eff),
+    };
+    let visits = today.filter(|today| today.partitions_per_read > 0.0);
+    let effect = Effect {
+        partitions: visits
+            .map(|today| rounded(design.partitions_per_read / today.partitions_per_read)),
+        text,
+        ..Effect::default()
+    };
+    let ddl = design.sql.clone().or(finding.ddl);
+    Finding { advice, ddl, effect: Some(effect), ..finding }
+}
+
 /// Finding with a remedy by statements, and the effect in words.
 pub(crate) fn with_ddl(finding: Finding, ddl: Option<String>, effect: Option<Effect>) -> Finding {
     Finding { ddl, effect, ..finding }

@@ -71,7 +71,7 @@ fn stringly(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Find
         }
         let expression = format!("CAST({} AS {})", quote(&column.name), column_type.sql());
         definition.retype(&column.name, column_type, expression);
-        definition.copied()
+        definition.beside()
     });
     let evidence = json!({
         "numeric_share": rounded(numeric), "values": values, "distinct_values": column.distinct, "examples": examples(column),
@@ -83,7 +83,7 @@ fn stringly(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Find
             column_type.sql()
         ),
         false => format!(
-            "the texts of \"{name}\" are numbers or booleans: use {}; the INSERT of the copy fails if one does not parse",
+            "the texts of \"{name}\" are numbers or booleans: use {}; the CAST fails if one does not parse",
             column_type.sql()
         ),
     };
@@ -234,7 +234,7 @@ fn embedded(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Find
                 definition.add_text(&column.name, &attribute.name, attribute.expression.clone());
             }
             definition.remove(&column.name);
-            definition.copied()
+            definition.beside()
         });
     let columns: Vec<_> = attributes
         .iter()
@@ -284,7 +284,7 @@ fn log_or_id_tag(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec
             let word = format!("upper(split_part({}, ' ', 1))", quote(&column.name));
             definition.add_text(&column.name, "level", format!("btrim({word}, '[]:')"));
             definition.make_field(&column.name);
-            definition.copied()
+            definition.beside()
         })
     } else {
         as_field(subject, &column.name)
@@ -350,7 +350,7 @@ fn unique_rows(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     }
     let ddl = Definition::of(table).and_then(|mut definition| {
         definition.append();
-        definition.copied()
+        definition.beside()
     });
     let evidence = json!({ "rows": rows, "dropped_versions": 0, "deletes": 0 });
     let advice = "no row has replaced or deleted another one since the nodes started: if that will never happen, a table that \

@@ -6,10 +6,14 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use partita_advice::{
-    ClusterFacts, HotKey, Measurements, MovingFacts, PartitionFacts, TableFacts, facts_of_table,
+use partita_advice::designs::{
+    Found, clauses, mean_cost, placed, replay, statements as statements_of, today,
 };
-use partita_load::Class;
+use partita_advice::{
+    ClusterFacts, DesignFacts, HotKey, Measurements, MovingFacts, PartitionFacts, TableFacts,
+    facts_of_table,
+};
+use partita_load::{Class, Shape};
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{ColumnId, TableId};
 use partita_proto::load::{HotKey as LoadedKey, LoadReport, LoadRequest, PartitionLoad};
@@ -24,8 +28,8 @@ use crate::series;
 use crate::sources::Sources;
 use crate::statuses::{Statuses, leader, measured_statuses, series_statuses};
 
-/// Busy share from which a partition counts as hot.
-const HOT_BUSY: f64 = 0.5;
+/// Maximum number of designs that are kept of a table: the best ones, and today's.
+const DESIGNS_MAX: usize = 8;
 /// Milliseconds of a day.
 const DAY_MS: f64 = 86_400_000.0;
 
@@ -55,7 +59,7 @@ pub(crate) async fn measurements(
     let (measured, series, load) = tokio::join!(
         measured_statuses(nodes.as_ref()),
         series_statuses(nodes.as_ref()),
-        sources.loads.ask(LoadRequest::default()),
+        sources.loads.ask(LoadRequest { samples: true, ..LoadRequest::default() }),
     );
     let reports = Reports { measured, series, load: load.ok() };
     let (time, monitors) = (now_ms(), viewer.monitors());
@@ -99,6 +103,7 @@ fn table_facts(
     add_series(&mut facts, sources, table, &reports.series, time_ms);
     if let Some(load) = &reports.load {
         add_load(&mut facts, table, load);
+        add_designs(&mut facts, sources, table, load);
     }
     if monitors {
         add_index_use(&mut facts, sources, table);
@@ -169,7 +174,7 @@ fn add_load(facts: &mut TableFacts, table: &Table, report: &LoadReport) {
         };
         partition.writes_per_s = Some(load.rates.write_rows);
         partition.busy = Some(load.busy.s60);
-        partition.hot = load.busy.s10 >= HOT_BUSY || load.rates.rejected > 0.0;
+        partition.hot = load.is_hot();
     }
     // Keys that grow go to the last partition.
     let last = facts.partitions.last().map(|partition: &PartitionFacts| partition.id);
@@ -186,6 +191,48 @@ fn add_load(facts: &mut TableFacts, table: &Table, report: &LoadReport) {
         |key: &&LoadedKey| Some(HotKey { key: bound_text(table, &key.key)?, share: key.share });
     facts.hot_keys = keys.iter().filter_map(key_text).collect();
     facts.split_merge_cycles_per_day = cycles_per_day(table, report);
+}
+
+/// Designs of the key by sampled rows, if the detector has a finding about the table. Replays of all other tables would
+/// take long, and no rule needs them.
+fn add_designs(facts: &mut TableFacts, sources: &Sources, table: &Table, report: &LoadReport) {
+    let has_finding = |load: &PartitionLoad| {
+        let finding = load.verdict.as_ref().is_some_and(|verdict| verdict.class.is_finding());
+        load.is_hot() || finding
+    };
+    let mut of_table = report.partitions.iter().filter(|load| load.table == table.id);
+    if !of_table.any(has_finding) {
+        return;
+    }
+    let shapes = sources.statements.read_shapes(table);
+    let Found { choices, cuts, .. } = replay(table, report, &shapes);
+    let ranked = choices.iter().zip(&cuts).enumerate();
+    let is_kept = |rank: usize, is_today: bool| rank < DESIGNS_MAX || is_today;
+    facts.designs = ranked
+        .filter(|(rank, (choice, _))| is_kept(*rank, choice.is_today))
+        .map(|(_, (choice, cuts))| {
+            let statements =
+                (!choice.is_today).then(|| statements_of(table, &choice.design, cuts)).flatten();
+            let cost = mean_cost(&shapes, choice).map(|cost| cost.partitions);
+            DesignFacts {
+                clauses: clauses(table, &choice.design),
+                placed: placed(table, &choice.design),
+                sql: statements.map(|script| script.sql),
+                n_eff: choice.effective_partitions,
+                max_share: choice.max_share,
+                partitions_per_read: cost.unwrap_or(choice.read_cost),
+                carries: choice.carries,
+                is_today: choice.is_today,
+            }
+        })
+        .collect();
+}
+
+/// Number of equal partitions over which a table's writes would be as concentrated; `None` without writes.
+fn effective_partitions(facts: &TableFacts) -> Option<f64> {
+    let rates = facts.partitions.iter().map(|partition| partition.writes_per_s.unwrap_or_default());
+    let shape = Shape::of(rates);
+    (shape.total > 0.0).then_some(shape.effective)
 }
 
 /// Cycles of a split and a merge per day; those of less than a day count as if they were all of it.
@@ -231,7 +278,19 @@ pub(crate) fn states(
             totals.milliseconds += statement.milliseconds;
         }
         let version = (table.id, table.schema.version, table.partitions.routes().len());
-        states.insert(name, TableState { version, bytes: facts.bytes, totals });
+        let state = TableState {
+            version,
+            bytes: facts.bytes,
+            totals,
+            n_eff: effective_partitions(facts),
+            placed: placed(table, &today(table)),
+            predictions: facts
+                .designs
+                .iter()
+                .map(|design| (design.placed.clone(), design.n_eff))
+                .collect(),
+        };
+        states.insert(name, state);
     }
     states
 }

@@ -71,6 +71,20 @@ pub(crate) struct TableState {
     pub(crate) version: Version,
     pub(crate) bytes: Option<u64>,
     pub(crate) totals: Totals,
+    /// Number of equal partitions over which writes would be as concentrated.
+    pub(crate) n_eff: Option<f64>,
+    /// Key and placement in SQL, without the number of partitions.
+    pub(crate) placed: String,
+    /// Designs in the same form, the best first, each with its predicted number of equal partitions.
+    pub(crate) predictions: Vec<(String, f64)>,
+}
+
+impl TableState {
+    /// The number of equal partitions that was predicted for a design.
+    fn predicted(&self, placed: &str) -> Option<f64> {
+        let design = self.predictions.iter().find(|(design, _)| design == placed);
+        design.map(|(_, n_eff)| *n_eff)
+    }
 }
 
 /// A finding that is still there.
@@ -97,6 +111,10 @@ pub(crate) struct Applied {
     /// Sums at that time, from which those of later statements are told.
     pub(crate) baseline: Totals,
     pub(crate) predicted_rows: Option<f64>,
+    /// Number of equal partitions over which writes were as concentrated.
+    pub(crate) n_eff_before: Option<f64>,
+    /// The same as it was predicted for the design that the table has now; `None` if it was not among the replayed ones.
+    pub(crate) n_eff_predicted: Option<f64>,
 }
 
 #[derive(Debug, Default)]
@@ -185,6 +203,10 @@ impl Advisor {
                 bytes_before: open.state.bytes,
                 baseline: state.totals,
                 predicted_rows: open.predicted_rows,
+                n_eff_before: open.state.n_eff,
+                n_eff_predicted: (open.state.placed != state.placed)
+                    .then(|| open.state.predicted(&state.placed))
+                    .flatten(),
             };
             memory.history.push_back(applied);
             if memory.history.len() > HISTORY_MAX {
@@ -272,7 +294,15 @@ mod tests {
     fn tables(version: u32, calls: u64, rows: u64) -> BTreeMap<String, TableState> {
         let totals = Totals { calls, rows, partitions: calls, milliseconds: 2.0 * calls as f64 };
         let version = (TableId(1), SchemaVersion(version), 1);
-        BTreeMap::from([("public.t".to_owned(), TableState { version, bytes: Some(7), totals })])
+        let state = TableState {
+            version,
+            bytes: Some(7),
+            totals,
+            n_eff: Some(1.5),
+            placed: "PRIMARY KEY (ts, u)".to_owned(),
+            predictions: Vec::new(),
+        };
+        BTreeMap::from([("public.t".to_owned(), state)])
     }
 
     #[test]
@@ -301,6 +331,30 @@ mod tests {
         let later = Totals { calls: 22, rows: 1_150, partitions: 22, milliseconds: 30.0 };
         assert_eq!(later.since(&applied.baseline).means().rows, Some(5.0));
         assert_eq!(Totals::default().since(&later).means(), Means::default());
+    }
+
+    #[test]
+    fn the_prediction_for_a_design_is_kept_beside_what_came() {
+        let advisor = Advisor::default();
+        let advised = [finding("public.t", Rule::A14)];
+        let mut first = tables(1, 0, 0);
+        let state = first.get_mut("public.t").unwrap();
+        let hashed = "PARTITION BY HASH (u), PRIMARY KEY (ts, u)".to_owned();
+        state.predictions = vec![("PRIMARY KEY (u, ts)".to_owned(), 7.9), (hashed.clone(), 7.5)];
+        advisor.observe(1, &first, &advised);
+        // The second design of the list is what the owner has chosen.
+        let mut later = tables(2, 0, 0);
+        let state = later.get_mut("public.t").unwrap();
+        (state.placed, state.n_eff) = (hashed, Some(7.4));
+        advisor.observe(2, &later, &[]);
+        let history = advisor.history();
+        assert_eq!(history[0].n_eff_before, Some(1.5));
+        assert_eq!(history[0].n_eff_predicted, Some(7.5));
+        // A change that leaves the placement as it is was not predicted.
+        let advisor = Advisor::default();
+        advisor.observe(1, &first, &advised);
+        advisor.observe(2, &tables(2, 0, 0), &[]);
+        assert_eq!(advisor.history()[0].n_eff_predicted, None);
     }
 
     #[test]

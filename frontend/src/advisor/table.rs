@@ -42,6 +42,9 @@ pub(crate) const ADVICE_HISTORY: &[(&str, Kind)] = &[
     ("ms_before", Kind::Float),
     ("ms_after", Kind::Float),
     ("predicted_rows", Kind::Float),
+    ("n_eff_before", Kind::Float),
+    ("n_eff_predicted", Kind::Float),
+    ("n_eff_after", Kind::Float),
 ];
 
 /// A finding with the time since when it has been there, in milliseconds since 1970.
@@ -141,6 +144,8 @@ pub(crate) async fn advice_history(
             before: earlier,
             bytes_before,
             predicted_rows,
+            n_eff_before,
+            n_eff_predicted,
             ..
         } = applied;
         // The prediction is a factor of the rows from before.
@@ -159,6 +164,9 @@ pub(crate) async fn advice_history(
             earlier.milliseconds.into(),
             later.milliseconds.into(),
             predicted.into(),
+            n_eff_before.into(),
+            n_eff_predicted.into(),
+            state.n_eff.into(),
         ])
     };
     let history = sources.advisor.history();

@@ -1,21 +1,21 @@
-//! Output of EXPLAIN HOTSPOT: the verdict on the busiest partition and its evidence, the current ceiling, and the
-//! designs by rank; and the advice of `sys.hot_partitions`.
+//! Output of EXPLAIN HOTSPOT: the state of a table and of its busiest partition, the verdict and its evidence, who causes
+//! the load, the limits of the present design, and, if the table is hot, the designs by rank.
 //!
-//! Invariants: one row per fact, then one row per design; figures of designs have columns of their own. A table with
-//! `hotspot_remedy = off` is explained, but gets no advice.
+//! Invariants: one row per fact, then one row per design; figures of designs have columns of their own. A table that is
+//! not hot, or has `hotspot_remedy = off`, is explained, but gets no advice.
 
 use arrow::record_batch::RecordBatch;
-use partita_load::{Choice, Class, Warning};
+use partita_advice::designs::words::{explain, remedy};
+use partita_advice::designs::{Found, bound_text, clauses, mean_cost, replay, split};
+use partita_load::{Choice, Class, ReadShape, ShapeCost, Standing, Warning};
 use partita_proto::catalog::Table;
-use partita_proto::load::{Evidence, LoadReport, PartitionLoad, Verdict};
+use partita_proto::load::{Evidence, LoadReport, PartitionLoad};
 use partita_proto::schema::HotspotRemedy;
 use partita_sql::tail_notice;
 use serde_json::{Value as Json, json};
 
-use super::class::{explain, is_curable, is_splittable, remedy};
-use super::ddl;
-use super::replay::{Found, replay};
-use crate::bound_text::bound_text;
+use super::causes::cause_text;
+use super::cure;
 use crate::error::SqlError;
 use crate::virtual_table::{Cell, Kind, batch, schema};
 
@@ -29,23 +29,34 @@ pub(crate) const EXPLAIN_HOTSPOT: &[(&str, Kind)] = &[
     ("ceiling_rows_per_s", Kind::Float),
     ("read_fan_out", Kind::Text),
     ("ddl", Kind::Text),
+    ("partitions_per_statement", Kind::Float),
+    ("rows_read_per_statement", Kind::Float),
 ];
 
-/// Rows of EXPLAIN HOTSPOT for a table.
-pub(crate) fn explain_hotspot(table: &Table, report: &LoadReport) -> Result<RecordBatch, SqlError> {
-    let replayed = replay(table, report);
-    let mut rows = facts(table, report, &replayed);
-    let advised = table.schema.options.partitioning.hotspot_remedy != HotspotRemedy::Off;
-    if advised {
-        let designs = replayed.choices.iter().zip(&replayed.cuts).zip(1..);
+/// Rows of EXPLAIN HOTSPOT for a table, by the statements that read it (empty: not known). The report has no causes that
+/// the viewer may not see.
+pub(crate) fn explain_hotspot(
+    table: &Table,
+    report: &LoadReport,
+    shapes: &[ReadShape],
+) -> Result<RecordBatch, SqlError> {
+    let found = replay(table, report, shapes);
+    let hot = busiest(table, report);
+    let is_hot = hot.is_some_and(PartitionLoad::is_hot);
+    let mut facts = Facts::default();
+    facts.of_load(table, report, hot);
+    facts.of_design(&found, shapes);
+    facts.of_advice(table, &found, hot.filter(|load| load.is_hot()));
+    let mut rows = facts.rows;
+    if is_hot && table.schema.options.partitioning.hotspot_remedy != HotspotRemedy::Off {
+        let designs = found.choices.iter().zip(&found.cuts).zip(1..);
         rows.extend(designs.map(|((choice, cuts), rank)| {
             let name = if choice.is_today { " (as it is)" } else { "" };
             let figures = Figures {
                 choice,
                 fan_out: fan_out(table, choice),
-                ddl: (!choice.is_today)
-                    .then(|| ddl::statements(table, &choice.design, cuts))
-                    .flatten(),
+                ddl: cure::script(table, choice, cuts).map(|script| script.sql),
+                cost: mean_cost(shapes, choice),
             };
             figures.row(format!("option {rank}{name}"), describe(table, choice))
         }));
@@ -53,87 +64,139 @@ pub(crate) fn explain_hotspot(table: &Table, report: &LoadReport) -> Result<Reco
     batch(&schema(EXPLAIN_HOTSPOT), rows)
 }
 
-/// The busiest partition of a table; partitions with a verdict come first.
+/// The busiest partition of a table; hot ones come first.
 fn busiest<'r>(table: &Table, report: &'r LoadReport) -> Option<&'r PartitionLoad> {
     let of_table = report.partitions.iter().filter(|load| load.table == table.id);
-    let judged = |load: &PartitionLoad| {
-        load.verdict.as_ref().is_some_and(|verdict| explain(verdict.class).is_some())
-    };
-    of_table
-        .max_by(|a, b| judged(a).cmp(&judged(b)).then_with(|| a.busy.s10.total_cmp(&b.busy.s10)))
+    of_table.max_by(|a, b| {
+        let by_standing = a.is_hot().cmp(&b.is_hot());
+        by_standing.then_with(|| a.busiest().total_cmp(&b.busiest()))
+    })
 }
 
-fn facts(table: &Table, report: &LoadReport, replayed: &Found) -> Vec<Vec<Cell>> {
-    let mut rows = Vec::new();
-    let mut fact = |item: &str, value: String| rows.push(row(item.to_owned(), value));
-    // The verdict on the busiest partition.
-    let hot = busiest(table, report);
-    let verdict = hot.and_then(|load| load.verdict.as_ref());
-    let class = verdict.map_or(Class::Unknown, |verdict| verdict.class);
-    fact("class", class.to_string());
-    if let Some(why) = explain(class) {
-        fact("meaning", why.to_owned());
+/// Rows of facts, in the order in which they are shown.
+#[derive(Default)]
+struct Facts {
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Facts {
+    fn add(&mut self, item: &str, value: String) {
+        self.rows.push(row(item.to_owned(), value));
     }
-    if let Some(load) = hot {
-        let edge = |bound, end: &str| bound_text(table, bound).unwrap_or_else(|| end.to_owned());
-        fact(
-            "partition",
-            format!(
-                "{} (keys from {} to {}): {:.0} % busy, {:.0} rows/s, {:.0} % of the table's writes",
-                load.partition,
-                edge(&load.range.start, "the beginning"),
-                edge(&load.range.end, "the end"),
-                load.busy.s10 * 100.0,
-                load.rates.write_rows,
-                load.share * 100.0
-            ),
-        );
-    }
-    // The evidence, and the cut if one helps.
-    if let (Some(load), Some(verdict)) = (hot, verdict) {
-        fact("for", format!("{} s", report.at.since(verdict.since).as_secs()));
-        fact("evidence", evidence_json(&verdict.evidence).to_string());
+
+    /// State, verdict, evidence and causes of the busiest partition.
+    fn of_load(&mut self, table: &Table, report: &LoadReport, hot: Option<&PartitionLoad>) {
+        self.add("state", state(hot));
+        let verdict = hot.and_then(|load| load.verdict.as_ref());
+        let class = verdict.map_or(Class::Unknown, |verdict| verdict.class);
+        self.add("class", class.to_string());
+        let Some(load) = hot else { return };
+        if let Some(why) = explain(class).filter(|_| load.is_hot()) {
+            self.add("meaning", why.to_owned());
+        }
+        self.add("partition", partition(table, load));
+        let Some(verdict) = verdict else { return };
+        self.add("for", format!("{} s", report.at.since(verdict.since).as_secs()));
+        self.add("evidence", evidence_json(&verdict.evidence).to_string());
         if let Some(key) = verdict.hot_key.as_ref().and_then(|key| bound_text(table, key)) {
-            fact("hot key", key);
+            let share = verdict.evidence.hot_share;
+            let known =
+                (share > 0.0).then(|| format!(", {:.0} % of its operations", share * 100.0));
+            self.add("hot key", format!("{key}{}", known.unwrap_or_default()));
         }
-        if let Some((key, share)) = &verdict.cut {
-            let statement = ddl::split(table, load.partition, Some(key));
-            fact("cut", format!("{statement} leaves {:.0} % in the larger half", share * 100.0));
+        if let Some(causes) = cause_text(report, load) {
+            self.add("causes", causes);
+        }
+        if let Some((key, share)) = verdict.cut.as_ref().filter(|_| load.is_hot()) {
+            let statement = split(table, load.partition, Some(key));
+            let larger = share * 100.0;
+            self.add("cut", format!("{statement} leaves {larger:.0} % in the larger half"));
         }
     }
-    // Measured or assumed limits of the present design.
-    if let Some(today) = replayed.choices.iter().find(|choice| choice.is_today) {
-        fact(
-            "ceiling now",
+
+    /// Offered load, limits of the present design, and the basis of predictions.
+    fn of_design(&mut self, found: &Found, shapes: &[ReadShape]) {
+        let (offered, is_floor) = found.offered;
+        let offered_text = if is_floor {
+            format!("at least {offered:.0} rows/s: clients wait")
+        } else {
+            format!("{offered:.0} rows/s")
+        };
+        self.add("offered load", offered_text);
+        let (capacity, is_measured) = found.capacity;
+        if let Some(today) = found.choices.iter().find(|choice| choice.is_today) {
+            let basis = if is_measured { "" } else { ", by the assumed capacity of a partition" };
+            self.add("ceiling now", format!("{:.0} rows/s{basis}", today.ceiling_rows_per_s));
+        }
+        let measured = if is_measured {
+            "measured"
+        } else {
+            "assumed: no partition is busy enough to measure it"
+        };
+        self.add("capacity of a partition", format!("{capacity:.0} rows/s, {measured}"));
+        self.add("sampled rows", found.sampled.to_string());
+        if !shapes.is_empty() {
+            let per_s: f64 = shapes.iter().map(|shape| shape.per_s).sum();
+            let unit = if shapes.len() == 1 { "shape" } else { "shapes" };
+            self.add("statements", format!("{} {unit}, {per_s:.0}/s", shapes.len()));
+        }
+    }
+
+    /// Notes on missing samples, and the remedy for a hot partition.
+    fn of_advice(&mut self, table: &Table, found: &Found, hot: Option<&PartitionLoad>) {
+        // Without samples, the schema alone may show the problem.
+        if found.choices.is_empty() {
+            let note =
+                "too few keys were sampled to compare designs; try again while rows are written";
+            self.add("note", note.to_owned());
+            if let Some(notice) = tail_notice(table) {
+                self.add("schema", notice.message);
+                self.add("cures", notice.hint.unwrap_or_default());
+            }
+        }
+        let class = hot.and_then(|load| load.verdict.as_ref()).map(|verdict| verdict.class);
+        if let Some(remedy) = class.and_then(remedy) {
+            self.add("remedy", remedy.to_owned());
+        }
+    }
+}
+
+/// State of a table by its busiest partition.
+fn state(hot: Option<&PartitionLoad>) -> String {
+    let Some(load) = hot else { return "unknown: no partition has reported its load".to_owned() };
+    let name = load.standing.name();
+    let busy = load.busiest() * 100.0;
+    match load.standing {
+        Standing::Idle => format!("{name}: nothing is written or read"),
+        Standing::Hot if load.rates.rejected > 0.0 => {
+            let rejected = load.rates.rejected;
             format!(
-                "{:.0} rows/s, with {:.0} rows/s written",
-                today.ceiling_rows_per_s, replayed.rows_per_s
-            ),
-        );
-    }
-    let measured = if replayed.capacity.1 {
-        "measured"
-    } else {
-        "assumed: no partition is busy enough to measure it"
-    };
-    fact("capacity of a partition", format!("{:.0} rows/s, {measured}", replayed.capacity.0));
-    fact("sampled rows", replayed.sampled.to_string());
-    // Without samples, the schema alone may show the problem.
-    if replayed.choices.is_empty() {
-        fact(
-            "note",
-            "too few keys were sampled to compare designs; try again while rows are written"
-                .to_owned(),
-        );
-        if let Some(notice) = tail_notice(table) {
-            fact("schema", notice.message);
-            fact("cures", notice.hint.unwrap_or_default());
+                "{name}: the busiest partition is {busy:.0} % busy, and {rejected:.1} requests/s are refused"
+            )
         }
+        Standing::Hot => format!("{name}: the busiest partition is {busy:.0} % busy"),
+        Standing::Healthy | Standing::Busy => format!(
+            "{name}: the busiest partition is {busy:.0} % busy, and no request is held back"
+        ),
     }
-    if let Some(remedy) = remedy(class) {
-        fact("remedy", remedy.to_owned());
-    }
-    rows
+}
+
+/// A partition with its keys, writes and reads.
+fn partition(table: &Table, load: &PartitionLoad) -> String {
+    let edge = |bound, end: &str| bound_text(table, bound).unwrap_or_else(|| end.to_owned());
+    format!(
+        "{} (keys from {} to {}): writes {:.0} % busy, {:.0} rows/s, {:.0} % of the table's writes; reads {:.0} % of a \
+         core, {:.0} rows/s, {:.0} % of the table's reads",
+        load.partition,
+        edge(&load.range.start, "the beginning"),
+        edge(&load.range.end, "the end"),
+        load.busy.s10 * 100.0,
+        load.rates.write_rows,
+        load.share * 100.0,
+        load.reads_busy * 100.0,
+        load.rates.read_rows,
+        load.read_share * 100.0
+    )
 }
 
 fn row(item: String, value: String) -> Vec<Cell> {
@@ -147,6 +210,8 @@ fn row(item: String, value: String) -> Vec<Cell> {
         no_figure(),
         Cell::Text(None),
         Cell::Text(None),
+        no_figure(),
+        no_figure(),
     ]
 }
 
@@ -154,6 +219,7 @@ struct Figures<'c> {
     choice: &'c Choice,
     fan_out: String,
     ddl: Option<String>,
+    cost: Option<ShapeCost>,
 }
 
 impl Figures<'_> {
@@ -167,6 +233,8 @@ impl Figures<'_> {
             self.choice.ceiling_rows_per_s.into(),
             self.fan_out.into(),
             self.ddl.into(),
+            self.cost.map(|cost| cost.partitions).into(),
+            self.cost.map(|cost| cost.rows).into(),
         ]
     }
 }
@@ -175,7 +243,7 @@ impl Figures<'_> {
 fn describe(table: &Table, choice: &Choice) -> String {
     let key: Vec<_> = table.schema.key_columns().map(|column| column.name.as_str()).collect();
     let name = |position: &usize| key.get(*position).copied().unwrap_or("?");
-    let mut text = ddl::clauses(table, &choice.design);
+    let mut text = clauses(table, &choice.design);
     text.push_str(if choice.carries { "; carries the load" } else { "; does not carry the load" });
     for warning in &choice.warnings {
         text.push_str("; ");
@@ -217,43 +285,21 @@ pub(crate) fn evidence_json(evidence: &Evidence) -> Json {
         "window_s": evidence.window.as_secs(),
         "p_out": evidence.p_out,
         "auc": evidence.auc,
+        "shift": evidence.shift,
         "append_high": evidence.append_high,
         "append_low": evidence.append_low,
+        "lead": evidence.lead,
+        "front": evidence.front,
+        "passes_in_s": evidence.passes_in_s,
         "top_key": evidence.top_key,
         "top_prefix": evidence.top_prefix,
         "distinct_prefix": evidence.distinct_prefix,
+        "hot_share": evidence.hot_share,
+        "concentration": evidence.concentration,
         "contained": evidence.contained,
+        "reads": evidence.reads,
     })
 }
 
-/// The DDL against a hot partition; `None` if no DDL helps, or the table's options exclude advice.
-pub(crate) fn advice(table: &Table, load: &PartitionLoad, verdict: &Verdict) -> Option<String> {
-    if table.schema.options.partitioning.hotspot_remedy == HotspotRemedy::Off {
-        return None;
-    }
-    if is_splittable(verdict.class) {
-        return Some(ddl::split(table, load.partition, verdict.cut.as_ref().map(|(key, _)| key)));
-    }
-    is_curable(verdict.class).then(|| {
-        let name = partita_sql::identifier::quote(&table.name);
-        match spread(table) {
-            Some(statements) => {
-                format!("{statements}\n-- EXPLAIN HOTSPOT {name} compares this with other designs")
-            }
-            None => format!("EXPLAIN HOTSPOT {name}"),
-        }
-    })
-}
-
-/// Statements that place the table by a hash of the first key column that is not a time, or of its whole key. A table
-/// that keeps rows together is hashed by no other columns than those that must agree.
-fn spread(table: &Table) -> Option<String> {
-    let columns_max = table.schema.options.partitioning.cut_columns_max();
-    let columns = table.schema.key.len();
-    let key: Vec<_> = table.schema.key_columns().take(columns_max).collect();
-    let first = key.iter().position(|column| !column.column_type.is_timestamp());
-    let hashed = first.map_or_else(|| (0..key.len()).collect(), |position| vec![position]);
-    let buckets = u32::try_from(table.partitions.routes().len()).unwrap_or(u32::MAX).clamp(16, 256);
-    let design = partita_load::Design::Hash { of: hashed, buckets, order: (0..columns).collect() };
-    ddl::statements(table, &design, &[])
-}
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,11 @@
 //! Builds the input of design ranking from meta's samples.
 //!
 //! Invariants: rows are in the order of their arrival; a sample that stands for more operations is replayed more
-//! often; partial keys (bounds of scans) are left out.
+//! often; partial keys (bounds of scans) are left out; offered load and capacity are meta's.
 
-use partita_load::{Choice, Design, Question, Reads, SampledRow, advise};
+use partita_load::{
+    Choice, Class, Design, Question, ReadShape, Reads, SampledRow, ShapeCost, advise,
+};
 use partita_proto::catalog::Table;
 use partita_proto::key::KeyCodec;
 use partita_proto::load::{KeySample, LoadReport, PartitionLoad};
@@ -13,35 +15,34 @@ use partita_proto::schema::{ColumnType, TableSchema};
 
 /// Maximum rows that are replayed.
 const ROWS_MAX: usize = 4096;
-/// Assumed capacity of one partition, in rows per second, if none was busy enough to measure it.
-pub(crate) const CAPACITY_ROWS_PER_S: f64 = 20_000.0;
-/// Minimum busy share of a lane for a measurement of its capacity.
-const MEASURED_BUSY: f64 = 0.05;
+/// Assumed capacity of one partition, in rows per second, if the report says none.
+const CAPACITY_ROWS_PER_S: f64 = 20_000.0;
 /// Assumed share of a table's time span that a read by time range covers.
 const TIME_RANGE_SHARE: f64 = 0.1;
 
 /// Designs and measurements for a table.
-pub(crate) struct Found {
+#[derive(Clone, Debug)]
+pub struct Found {
     /// Designs, the best first; empty if too few keys were sampled.
-    pub(crate) choices: Vec<Choice>,
+    pub choices: Vec<Choice>,
     /// For each choice: bounds to cut at, if it is placed by range.
-    pub(crate) cuts: Vec<Vec<Bound>>,
-    /// Rows written per second.
-    pub(crate) rows_per_s: f64,
+    pub cuts: Vec<Vec<Bound>>,
+    /// Rows offered per second, and true if that is a floor, because clients wait.
+    pub offered: (f64, bool),
     /// Capacity of one partition in rows per second, and true if it was measured.
-    pub(crate) capacity: (f64, bool),
+    pub capacity: (f64, bool),
     /// Number of replayed keys.
-    pub(crate) sampled: usize,
+    pub sampled: usize,
 }
 
-/// Ranks designs for a table by meta's load report.
-pub(crate) fn replay(table: &Table, report: &LoadReport) -> Found {
+/// Ranks designs for a table by meta's load report and by the statements that read the table (empty: not known).
+pub fn replay(table: &Table, report: &LoadReport, shapes: &[ReadShape]) -> Found {
     let partitions: Vec<&PartitionLoad> =
         report.partitions.iter().filter(|load| load.table == table.id).collect();
     let keys = arrivals(&partitions, table.schema.key.len());
     let rows: Vec<SampledRow> =
         keys.iter().filter_map(|sample| cells(&table.schema, &sample.key)).collect();
-    let rows_per_s = partitions.iter().map(|load| load.rates.write_rows).sum();
+    let offered = offered(&partitions);
     let capacity = capacity(&partitions);
     let question = Question {
         rows: &rows,
@@ -51,14 +52,50 @@ pub(crate) fn replay(table: &Table, report: &LoadReport) -> Found {
         keep_together: table.schema.options.partitioning.keep_together as usize,
         partitions: table.partitions.routes().len(),
         nodes: report.nodes.len().max(1),
-        rows_per_s,
+        rows_per_s: offered.0,
         capacity_rows_per_s: capacity.0,
         time_range_share: TIME_RANGE_SHARE,
         reads: Reads::default(),
+        shapes: shapes.to_vec(),
+        hot: hot_class(&partitions),
     };
     let choices = advise(&question);
     let cuts = choices.iter().map(|choice| cuts(choice, &keys)).collect();
-    Found { choices, cuts, rows_per_s, capacity, sampled: rows.len() }
+    Found { choices, cuts, offered, capacity, sampled: rows.len() }
+}
+
+/// Rows offered per second to some partitions, and true if clients wait for one of them. A report without them has the
+/// served ones.
+fn offered(partitions: &[&PartitionLoad]) -> (f64, bool) {
+    let rows = |load: &&PartitionLoad| load.offered.rows_per_s.max(load.rates.write_rows);
+    let is_floor = partitions.iter().any(|load| load.offered.is_floor);
+    (partitions.iter().map(rows).sum(), is_floor)
+}
+
+/// Capacity of a table's partitions as meta reports it with each of them.
+fn capacity(partitions: &[&PartitionLoad]) -> (f64, bool) {
+    let known = partitions.iter().map(|load| load.capacity).find(|(rows, _)| *rows > 0.0);
+    known.unwrap_or((CAPACITY_ROWS_PER_S, false))
+}
+
+/// Class of the busiest hot partition.
+fn hot_class(partitions: &[&PartitionLoad]) -> Option<Class> {
+    let hot = partitions.iter().filter(|load| load.is_hot());
+    let busiest = hot.max_by(|a, b| a.busiest().total_cmp(&b.busiest()))?;
+    busiest.verdict.as_ref().map(|verdict| verdict.class)
+}
+
+/// Mean cost of one statement in a design, by the frequencies of statements; `None` without statements.
+pub fn mean_cost(shapes: &[ReadShape], choice: &Choice) -> Option<ShapeCost> {
+    let total: f64 = shapes.iter().map(|shape| shape.per_s).sum();
+    let mean = |figure: fn(&ShapeCost) -> f64| {
+        let weighed = shapes.iter().zip(&choice.shapes);
+        weighed.map(|(shape, cost)| shape.per_s * figure(cost)).sum::<f64>() / total
+    };
+    (total > 0.0).then(|| ShapeCost {
+        partitions: mean(|cost| cost.partitions),
+        rows: mean(|cost| cost.rows),
+    })
 }
 
 /// Written keys in order of arrival, each repeated in proportion to its weight.
@@ -106,7 +143,7 @@ fn time_column(schema: &TableSchema) -> Option<usize> {
 }
 
 /// The current design of a table. Rules are treated as ranges, since most of them are.
-fn today(table: &Table) -> Design {
+pub fn today(table: &Table) -> Design {
     let order: Vec<usize> = (0..table.schema.key.len()).collect();
     match &table.placement {
         Placement::Range | Placement::Rules { .. } => Design::Range { order },
@@ -123,17 +160,6 @@ fn today(table: &Table) -> Design {
                 order,
             }
         }
-    }
-}
-
-/// Capacity by the busiest partition: its rows per second divided by its busy share.
-fn capacity(partitions: &[&PartitionLoad]) -> (f64, bool) {
-    let busiest = partitions.iter().max_by(|a, b| a.busy.s10.total_cmp(&b.busy.s10));
-    match busiest {
-        Some(load) if load.busy.s10 > MEASURED_BUSY && load.rates.write_rows > 0.0 => {
-            (load.rates.write_rows / load.busy.s10, true)
-        }
-        _ => (CAPACITY_ROWS_PER_S, false),
     }
 }
 

@@ -1,0 +1,124 @@
+//! Statements that give a table another key design.
+//!
+//! Only what is safe beside writers is printed: a table that keeps every row is placed otherwise where it is, ranges
+//! are cut, and otherwise a table of the other design is created beside the old one, which no statement touches.
+//!
+//! Invariant: a new table has the same columns, options and key columns, so that every row keeps its identity; only the
+//! order of the key and the placement differ.
+
+use std::sync::Arc;
+
+use partita_load::Design;
+use partita_proto::catalog::Table;
+use partita_proto::id::{ColumnId, Epoch, PartitionId};
+use partita_proto::key::KeyCodec;
+use partita_proto::placement::Placement;
+use partita_proto::range::Bound;
+use partita_proto::route::{PartitionMap, hash_cuts};
+use partita_sql::bound_words::bound_sql;
+use partita_sql::identifier::{quote, quote_list};
+use partita_sql::show::create_table_sql;
+
+use crate::ddl::Script;
+
+/// The clauses of a design: `PARTITION BY HASH (u) PARTITIONS 8, PRIMARY KEY (u, ts)`.
+pub fn clauses(table: &Table, design: &Design) -> String {
+    match design {
+        Design::Range { order } => format!("PRIMARY KEY ({})", names(table, order)),
+        Design::Hash { of: hashed, buckets, order } => format!(
+            "PARTITION BY HASH ({}) PARTITIONS {buckets}, PRIMARY KEY ({})",
+            names(table, hashed),
+            names(table, order)
+        ),
+    }
+}
+
+/// The clauses of a design without its number of partitions, which changes with the load.
+pub fn placed(table: &Table, design: &Design) -> String {
+    match design {
+        Design::Range { .. } => clauses(table, design),
+        Design::Hash { of: hashed, order, .. } => format!(
+            "PARTITION BY HASH ({}), PRIMARY KEY ({})",
+            names(table, hashed),
+            names(table, order)
+        ),
+    }
+}
+
+/// Names of key columns, by their numbers in the key.
+fn names(table: &Table, columns: &[usize]) -> String {
+    let key: Vec<_> = table.schema.key_columns().collect();
+    let names = columns.iter().filter_map(|position| key.get(*position));
+    quote_list(names.map(|column| column.name.as_str()))
+}
+
+/// A bound as SPLIT AT takes it: `(3, 'a')`; `None` at the ends of the key space.
+pub fn bound_text(table: &Table, bound: &Bound) -> Option<String> {
+    let types: Vec<_> = table.schema.key_columns().map(|column| column.column_type).collect();
+    (!bound.is_empty()).then(|| bound_sql(bound, &types))
+}
+
+/// Statements that give a table another design, with these cuts for a range design; `None` if the design does not fit
+/// the table, or if it needs no statement.
+pub fn statements(table: &Table, design: &Design, cuts: &[Bound]) -> Option<Script> {
+    let key = &table.schema.key;
+    let ids = |columns: &[usize]| -> Option<Vec<ColumnId>> {
+        columns.iter().map(|position| key.get(*position).copied()).collect()
+    };
+    let (order, placement, cuts) = match design {
+        Design::Range { order } => (ids(order)?, Placement::Range, cuts.to_vec()),
+        Design::Hash { of: hashed, buckets, order } => {
+            let cuts = hash_cuts(u16::try_from(*buckets).ok()?);
+            (ids(order)?, Placement::Hash { columns: ids(hashed)? }, cuts)
+        }
+    };
+    let name = quote(&table.name);
+    if order == *key {
+        // New rows of a table that keeps every row may be placed otherwise.
+        let forward = table.schema.options.append_mode && table.former.is_none();
+        match design {
+            Design::Hash { of: hashed, buckets, .. } if forward => {
+                let columns = names(table, hashed);
+                let sql = format!(
+                    "ALTER TABLE {name} PARTITION BY HASH ({columns}) PARTITIONS {buckets};"
+                );
+                return Some(Script::complete(sql));
+            }
+            Design::Range { .. } if table.placement == Placement::Range => {
+                return split_at(table, &cuts);
+            }
+            _ => {}
+        }
+    }
+    // Any other key or placement is that of another table.
+    let mut schema = table.schema.as_ref().clone();
+    schema.key = order;
+    let codec = KeyCodec::new(&schema, &placement).ok()?;
+    let map = PartitionMap::from_cuts(&codec, &cuts, (1..).map(PartitionId), Epoch(1)).ok()?;
+    let new_table = Table {
+        name: format!("{}_new", table.name),
+        schema: Arc::new(schema),
+        placement,
+        partitions: Arc::new(map),
+        ..table.clone()
+    };
+    Some(Script::beside(&create_table_sql(&new_table), &table.name))
+}
+
+/// Statement that cuts a table at those of some bounds at which it is not cut yet; `None` if there are none.
+fn split_at(table: &Table, cuts: &[Bound]) -> Option<Script> {
+    let routes = table.partitions.routes();
+    let is_new = |cut: &&Bound| routes.iter().all(|route| route.range.start != **cut);
+    let texts: Vec<String> =
+        cuts.iter().filter(is_new).filter_map(|cut| bound_text(table, cut)).collect();
+    let name = quote(&table.name);
+    (!texts.is_empty())
+        .then(|| Script::complete(format!("ALTER TABLE {name} SPLIT AT ({});", texts.join(", "))))
+}
+
+/// Statement that splits a partition, at a bound or in half.
+pub fn split(table: &Table, partition: PartitionId, bound: Option<&Bound>) -> String {
+    let bound = bound.and_then(|bound| bound_text(table, bound));
+    let clause = bound.map(|bound| format!(" AT {bound}")).unwrap_or_default();
+    format!("ALTER TABLE {} SPLIT PARTITION {partition}{clause}", quote(&table.name))
+}
