@@ -335,6 +335,18 @@ impl Question<'_> {
         let layout = Layout::of(self, design);
         Shares::of(&layout, later).effective
     }
+
+    /// Share of such rows that full partitions leave room for, 0 to 1, at the offered rate; 1 without rows.
+    pub fn served(&self, design: &Design, later: &[SampledRow]) -> f64 {
+        if later.is_empty() || self.rows_per_s <= 0.0 {
+            return 1.0;
+        }
+        let layout = Layout::of(self, design);
+        let per_row = self.rows_per_s / later.len() as f64;
+        let counts = Shares::of(&layout, later).counts;
+        let rates = counts.iter().map(|count| *count as f64 * per_row);
+        rates.map(|rate| rate.min(self.capacity_rows_per_s)).sum::<f64>() / self.rows_per_s
+    }
 }
 
 fn candidates(question: &Question<'_>) -> Vec<Design> {

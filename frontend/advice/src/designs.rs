@@ -17,6 +17,6 @@ mod ddl;
 mod replay;
 pub mod words;
 
-pub use self::ddl::{bound_text, clauses, placed, split, statements};
+pub use self::ddl::{bound_text, clauses, placed, qualified_statements, split, statements};
 pub use self::replay::{Found, mean_cost, replay, today};
 pub use crate::ddl::Script;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use partita_advice::designs::{
-    Found, clauses, mean_cost, placed, replay, statements as statements_of, today,
+    Found, clauses, mean_cost, placed, qualified_statements, replay, today,
 };
 use partita_advice::{
     ClusterFacts, DesignFacts, HotKey, Measurements, MovingFacts, PartitionFacts, TableFacts,
@@ -211,8 +211,9 @@ fn add_designs(facts: &mut TableFacts, sources: &Sources, table: &Table, report:
     facts.designs = ranked
         .filter(|(rank, (choice, _))| is_kept(*rank, choice.is_today))
         .map(|(_, (choice, cuts))| {
-            let statements =
-                (!choice.is_today).then(|| statements_of(table, &choice.design, cuts)).flatten();
+            let statements = (!choice.is_today)
+                .then(|| qualified_statements(table, &choice.design, cuts))
+                .flatten();
             let cost = mean_cost(&shapes, choice).map(|cost| cost.partitions);
             DesignFacts {
                 clauses: clauses(table, &choice.design),

@@ -2,7 +2,8 @@
 //! thousand nodes takes seconds.
 //!
 //! [`streams`] are loads that mislead detectors of hot partitions, [`baseline`] has detectors like those of other
-//! products, and [`picker`] is the interface of those and ours: the tests of partita-load compare them.
+//! products, and [`picker`] is the interface of those and ours: the tests of partita-load compare them. [`score`] lets the
+//! scheduler act on each of these loads, and says how well the advice and the automatic remedy do.
 //!
 //! Invariants: no network, no threads, and a clock only to report the duration of a run; a run follows from its
 //! options and its seed, and its event log always has the same hash.
@@ -13,6 +14,7 @@ pub mod metrics;
 mod number;
 pub mod picker;
 pub mod report;
+pub mod score;
 pub mod sim;
 pub mod streams;
 pub mod workload;

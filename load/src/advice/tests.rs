@@ -291,9 +291,12 @@ fn what_comes_later_is_spread_as_was_predicted() {
     let measured = asked.measured(&best.design, later);
     let error = (best.effective_partitions - measured).abs() / measured;
     assert!(error < 0.1, "{measured} for {best:?}");
+    assert!((asked.served(&best.design, later) - 1.0).abs() < 1e-9);
     // What moves on leaves all of its cuts behind.
     let tail = asked.measured(&asked.today, later);
     assert!((tail - 1.0).abs() < 1e-9, "{tail}");
+    let served = asked.served(&asked.today, later);
+    assert!((served - 10_000.0 / 32_000.0).abs() < 1e-9, "{served}");
     assert!((asked.measured(&best.design, &[]) - 1.0).abs() < 1e-9);
 }
 

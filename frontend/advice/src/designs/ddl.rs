@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use partita_load::Design;
-use partita_proto::catalog::Table;
+use partita_proto::catalog::{DEFAULT_DATABASE, Table};
 use partita_proto::id::{ColumnId, Epoch, PartitionId};
 use partita_proto::key::KeyCodec;
 use partita_proto::placement::Placement;
@@ -58,9 +58,37 @@ pub fn bound_text(table: &Table, bound: &Bound) -> Option<String> {
     (!bound.is_empty()).then(|| bound_sql(bound, &types))
 }
 
+/// Name of a table in statements: with its database, unless it is in the default one.
+fn short_name(table: &Table) -> String {
+    if table.database == DEFAULT_DATABASE {
+        quote(&table.name).into_owned()
+    } else {
+        full_name(table)
+    }
+}
+
+/// Name of a table in statements, with its database.
+fn full_name(table: &Table) -> String {
+    format!("{}.{}", quote(&table.database), quote(&table.name))
+}
+
 /// Statements that give a table another design, with these cuts for a range design; `None` if the design does not fit
-/// the table, or if it needs no statement.
+/// the table, or if it needs no statement. A table of the default database is named without it.
 pub fn statements(table: &Table, design: &Design, cuts: &[Bound]) -> Option<Script> {
+    named(table, design, cuts, short_name)
+}
+
+/// As [`statements`], with the table's database in any case.
+pub fn qualified_statements(table: &Table, design: &Design, cuts: &[Bound]) -> Option<Script> {
+    named(table, design, cuts, full_name)
+}
+
+fn named(
+    table: &Table,
+    design: &Design,
+    cuts: &[Bound],
+    name_of: fn(&Table) -> String,
+) -> Option<Script> {
     let key = &table.schema.key;
     let ids = |columns: &[usize]| -> Option<Vec<ColumnId>> {
         columns.iter().map(|position| key.get(*position).copied()).collect()
@@ -72,20 +100,19 @@ pub fn statements(table: &Table, design: &Design, cuts: &[Bound]) -> Option<Scri
             (ids(order)?, Placement::Hash { columns: ids(hashed)? }, cuts)
         }
     };
-    let name = quote(&table.name);
     if order == *key {
         // New rows of a table that keeps every row may be placed otherwise.
         let forward = table.schema.options.append_mode && table.former.is_none();
         match design {
             Design::Hash { of: hashed, buckets, .. } if forward => {
-                let columns = names(table, hashed);
+                let (name, columns) = (name_of(table), names(table, hashed));
                 let sql = format!(
                     "ALTER TABLE {name} PARTITION BY HASH ({columns}) PARTITIONS {buckets};"
                 );
                 return Some(Script::complete(sql));
             }
             Design::Range { .. } if table.placement == Placement::Range => {
-                return split_at(table, &cuts);
+                return split_at(table, &name_of(table), &cuts);
             }
             _ => {}
         }
@@ -102,16 +129,18 @@ pub fn statements(table: &Table, design: &Design, cuts: &[Bound]) -> Option<Scri
         partitions: Arc::new(map),
         ..table.clone()
     };
-    Some(Script::beside(&create_table_sql(&new_table), &table.name))
+    let create = create_table_sql(&new_table);
+    let definition = create.strip_prefix(&format!("CREATE TABLE {}", quote(&new_table.name)))?;
+    let create = format!("CREATE TABLE {}{definition}", name_of(&new_table));
+    Some(Script::beside(&create, &table.name))
 }
 
 /// Statement that cuts a table at those of some bounds at which it is not cut yet; `None` if there are none.
-fn split_at(table: &Table, cuts: &[Bound]) -> Option<Script> {
+fn split_at(table: &Table, name: &str, cuts: &[Bound]) -> Option<Script> {
     let routes = table.partitions.routes();
     let is_new = |cut: &&Bound| routes.iter().all(|route| route.range.start != **cut);
     let texts: Vec<String> =
         cuts.iter().filter(is_new).filter_map(|cut| bound_text(table, cut)).collect();
-    let name = quote(&table.name);
     (!texts.is_empty())
         .then(|| Script::complete(format!("ALTER TABLE {name} SPLIT AT ({});", texts.join(", "))))
 }
@@ -120,5 +149,5 @@ fn split_at(table: &Table, cuts: &[Bound]) -> Option<Script> {
 pub fn split(table: &Table, partition: PartitionId, bound: Option<&Bound>) -> String {
     let bound = bound.and_then(|bound| bound_text(table, bound));
     let clause = bound.map(|bound| format!(" AT {bound}")).unwrap_or_default();
-    format!("ALTER TABLE {} SPLIT PARTITION {partition}{clause}", quote(&table.name))
+    format!("ALTER TABLE {} SPLIT PARTITION {partition}{clause}", short_name(table))
 }

@@ -57,6 +57,8 @@ pub fn advice(cluster: &Cluster) -> Vec<(String, Choice)> {
         capacity_rows_per_s: cluster.options.lane_rows_per_s,
         time_range_share: 0.01,
         reads: Reads::default(),
+        shapes: Vec::new(),
+        hot: None,
     };
     let names = if time_at == 0 { ["ts", events.entity] } else { [events.entity, "ts"] };
     let ddl = |choice: &Choice| statement(&cluster.load().name, names, &choice.design);

@@ -5,6 +5,7 @@
 
 mod claims;
 mod repeats;
+mod score;
 mod traces;
 mod workloads;
 

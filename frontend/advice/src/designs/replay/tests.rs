@@ -9,7 +9,7 @@ use partita_proto::value::Value;
 use partita_sql::Statement;
 
 use super::*;
-use crate::designs::{Script, clauses, placed, statements};
+use crate::designs::{Script, clauses, placed, qualified_statements, statements};
 
 fn made(sql: &str) -> Table {
     let mut parsed = partita_sql::parse(sql).unwrap();
@@ -137,6 +137,19 @@ fn ranges_of_the_same_key_are_cut_where_they_are_not_cut_yet() {
     let script = statements(&table, &design, &[cut(10), cut(20), cut(30)]).unwrap();
     assert_eq!(script, Script::complete("ALTER TABLE e SPLIT AT ((20), (30));".to_owned()));
     assert_eq!(statements(&table, &design, &[cut(10)]), None);
+    // A table of another database is named with it.
+    let other = Table { database: "d".to_owned(), ..table.clone() };
+    let texts = [
+        statements(&other, &design, &[cut(20)]).unwrap().sql,
+        qualified_statements(&table, &design, &[cut(20)]).unwrap().sql,
+    ];
+    assert_eq!(
+        texts,
+        ["ALTER TABLE d.e SPLIT AT ((20));", "ALTER TABLE public.e SPLIT AT ((20));"]
+    );
+    let hashed = Design::Hash { of: vec![0], buckets: 4, order: vec![0] };
+    let beside = qualified_statements(&table, &hashed, &[]).unwrap().sql;
+    assert!(beside.starts_with("CREATE TABLE public.e_new ("), "{beside}");
 }
 
 #[test]
