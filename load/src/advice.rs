@@ -229,9 +229,9 @@ fn whole(value: f64) -> u32 {
 
 /// Number of equal partitions that a load needs, each 40 % busy; at least 1. Without a measured capacity, 1.
 fn needed_partitions(question: &Question<'_>) -> usize {
-    let needed = question.rows_per_s / (BUCKET_BUSY * question.capacity_rows_per_s);
-    let needed = if needed.is_finite() { whole(needed.ceil()) } else { 1 };
-    usize::try_from(needed).unwrap_or(usize::MAX).clamp(1, NEEDED_MAX)
+    let partitions = question.rows_per_s / (BUCKET_BUSY * question.capacity_rows_per_s);
+    let partitions = if partitions.is_finite() { whole(partitions.ceil()) } else { 1 };
+    usize::try_from(partitions).unwrap_or(usize::MAX).clamp(1, NEEDED_MAX)
 }
 
 /// The designs worth considering, the best first. Today's design stays first while it carries the load. Then come
@@ -321,10 +321,10 @@ fn scatters(question: &Question<'_>, today: &Choice, choice: &Choice) -> bool {
     let total: f64 = costs.iter().sum();
     let visits = today.shapes.iter().zip(&choice.shapes);
     let mut weighed = costs.iter().zip(visits);
-    weighed.any(|(cost, (earlier, later))| {
+    weighed.any(|(cost, (present, changed))| {
         *cost >= DECISIVE_COST * total
             && *cost > 0.0
-            && later.partitions > SCATTERED * earlier.partitions
+            && changed.partitions > SCATTERED * present.partitions
     })
 }
 

@@ -33,9 +33,12 @@ pub(crate) fn advice(
     if !is_curable(verdict.class) {
         return None;
     }
-    let found = replay(table, report, shapes);
-    let script =
-        if found.choices.is_empty() { spread(table, verdict.class) } else { best(table, &found) };
+    let replayed = replay(table, report, shapes);
+    let script = if replayed.choices.is_empty() {
+        spread(table, verdict.class)
+    } else {
+        best(table, &replayed)
+    };
     let name = quote(&table.name);
     Some(match script {
         Some(Script { sql, .. }) => {

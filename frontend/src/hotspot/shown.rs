@@ -40,16 +40,16 @@ pub(crate) fn explain_hotspot(
     report: &LoadReport,
     shapes: &[ReadShape],
 ) -> Result<RecordBatch, SqlError> {
-    let found = replay(table, report, shapes);
+    let replayed = replay(table, report, shapes);
     let hot = busiest(table, report);
     let is_hot = hot.is_some_and(PartitionLoad::is_hot);
     let mut facts = Facts::default();
     facts.of_load(table, report, hot);
-    facts.of_design(&found, shapes);
-    facts.of_advice(table, &found, hot.filter(|load| load.is_hot()));
+    facts.of_design(&replayed, shapes);
+    facts.of_advice(table, &replayed, hot.filter(|load| load.is_hot()));
     let mut rows = facts.rows;
     if is_hot && table.schema.options.partitioning.hotspot_remedy != HotspotRemedy::Off {
-        let designs = found.choices.iter().zip(&found.cuts).zip(1..);
+        let designs = replayed.choices.iter().zip(&replayed.cuts).zip(1..);
         rows.extend(designs.map(|((choice, cuts), rank)| {
             let name = if choice.is_today { " (as it is)" } else { "" };
             let figures = Figures {
@@ -100,9 +100,9 @@ impl Facts {
         self.add("evidence", evidence_json(&verdict.evidence).to_string());
         if let Some(key) = verdict.hot_key.as_ref().and_then(|key| bound_text(table, key)) {
             let share = verdict.evidence.hot_share;
-            let known =
+            let share_text =
                 (share > 0.0).then(|| format!(", {:.0} % of its operations", share * 100.0));
-            self.add("hot key", format!("{key}{}", known.unwrap_or_default()));
+            self.add("hot key", format!("{key}{}", share_text.unwrap_or_default()));
         }
         if let Some(causes) = cause_text(report, load) {
             self.add("causes", causes);

@@ -169,7 +169,8 @@ fn advised(
 #[must_use]
 pub fn page(scores: &[Score]) -> String {
     let mut text = String::from(
-        "| stream | verdict | after s | cuts | in vain | N_eff predicted | N_eff came | served after advice | served after auto |\n\
+        "| stream | verdict | after s | cuts | in vain | N_eff predicted | N_eff came | served after advice \
+         | served after auto |\n\
          |---|---|---|---|---|---|---|---|---|\n",
     );
     let figure = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));

@@ -36,8 +36,7 @@ impl<'a> Layout<'a> {
                 Self { order, hashed, partitions, bounds: Vec::new(), judged_from: 0 }
             }
             Design::Range { order } => {
-                let needed = needed_partitions(question);
-                let count = question.partitions.max(needed).max(RANGES_MIN);
+                let count = question.partitions.max(needed_partitions(question)).max(RANGES_MIN);
                 let half = question.rows.len() / 2;
                 let cut_columns = match question.keep_together {
                     0 => order.len(),
@@ -100,8 +99,8 @@ impl<'a> Layout<'a> {
         (low, high): (&[u8], &[u8]),
     ) -> f64 {
         let prefix = key(row, &self.order[..depth]);
-        let with = |value| prefix.iter().copied().chain([value]).collect::<Vec<&[u8]>>();
-        let (low, high) = (with(low), with(high));
+        let key_of = |value| prefix.iter().copied().chain([value]).collect::<Vec<&[u8]>>();
+        let (low, high) = (key_of(low), key_of(high));
         let inside = self.bounds.iter().filter(|bound| {
             let leading = &bound[..bound.len().min(depth + 1)];
             bound.as_slice() > low.as_slice() && leading <= high.as_slice()

@@ -78,8 +78,8 @@ impl<'q> Priced<'q> {
 
     /// Cost of each statement in a design.
     pub(super) fn shapes(&self, question: &Question<'_>, layout: &Layout<'_>) -> Vec<ShapeCost> {
-        let known = question.shapes.iter().zip(&self.today);
-        known
+        let statements = question.shapes.iter().zip(&self.today);
+        statements
             .map(|(shape, today)| {
                 let (partitions, read) = self.visited(layout, shape);
                 let rows = shape.rows * read / today.max(f64::MIN_POSITIVE);

@@ -74,8 +74,8 @@ fn offered(partitions: &[&PartitionLoad]) -> (f64, bool) {
 
 /// Capacity of a table's partitions as meta reports it with each of them.
 fn capacity(partitions: &[&PartitionLoad]) -> (f64, bool) {
-    let known = partitions.iter().map(|load| load.capacity).find(|(rows, _)| *rows > 0.0);
-    known.unwrap_or((CAPACITY_ROWS_PER_S, false))
+    let reported = partitions.iter().map(|load| load.capacity).find(|(rows, _)| *rows > 0.0);
+    reported.unwrap_or((CAPACITY_ROWS_PER_S, false))
 }
 
 /// Class of the busiest hot partition.

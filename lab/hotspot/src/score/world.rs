@@ -50,7 +50,7 @@ pub(super) struct World {
     buckets: Option<Vec<u64>>,
     next: u64,
     rotation: Option<Rotation>,
-    heard: Option<(Class, u64)>,
+    first_verdict: Option<(Class, u64)>,
     has_acted: bool,
     cuts: usize,
     in_vain: usize,
@@ -82,7 +82,7 @@ impl World {
             buckets: None,
             next: FIRST.0,
             rotation: None,
-            heard: None,
+            first_verdict: None,
             has_acted: false,
             cuts: 0,
             in_vain: 0,
@@ -137,8 +137,8 @@ impl World {
                 mix(hash ^ value)
             });
             let bucket = hash % buckets.len() as u64;
-            if let Some(asked) = usize::try_from(bucket).ok().and_then(|at| buckets.get_mut(at)) {
-                *asked += 1;
+            if let Some(count) = usize::try_from(bucket).ok().and_then(|at| buckets.get_mut(at)) {
+                *count += 1;
             }
             return;
         }
@@ -154,9 +154,9 @@ impl World {
         let now_ms = START_MS + (second + 1) * 1_000;
         let mut sums = (0, 0);
         if let Some(buckets) = &mut self.buckets {
-            for asked in buckets.iter_mut() {
-                sums = (sums.0 + (*asked).min(capacity), sums.1 + *asked);
-                *asked = 0;
+            for count in buckets.iter_mut() {
+                sums = (sums.0 + (*count).min(capacity), sums.1 + *count);
+                *count = 0;
             }
         } else {
             for part in &mut self.parts {
@@ -182,15 +182,15 @@ impl World {
             self.rotation = rotation(&members, second + 1);
             self.scheduler.set_rotating(TABLE, self.rotation);
         }
-        let Self { parts, kind, rotation, heard, has_acted, .. } = self;
+        let Self { parts, kind, rotation, first_verdict, has_acted, .. } = self;
         let mut judge = |partition: PartitionId, _: u64| {
             let part = parts.iter_mut().find(|part| part.id == partition)?;
             let verdict = part.verdict(kind, rotation.as_ref(), second);
             let counts = partition == FIRST && !*has_acted && second < VERDICT_WITHIN_S;
             let class = verdict.class;
-            let is_new = heard.is_none_or(|(known, _)| known != class);
+            let is_new = first_verdict.is_none_or(|(previous, _)| previous != class);
             if counts && class != Class::Unknown && is_new {
-                *heard = Some((class, second + 1));
+                *first_verdict = Some((class, second + 1));
             }
             Some(verdict)
         };
@@ -249,7 +249,7 @@ impl World {
 
     /// The verdict on the first partition before anything was done about it, and the second since which it was the same.
     pub(super) fn heard(&self) -> Option<(Class, u64)> {
-        self.heard
+        self.first_verdict
     }
 
     pub(super) fn cuts(&self) -> usize {
