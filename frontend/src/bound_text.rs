@@ -2,15 +2,15 @@
 
 use partita_proto::catalog::Table;
 use partita_proto::range::Bound;
+use partita_proto::schema::ColumnType;
+use partita_sql::bound_words::bound_sql;
 
-/// A bound as text: `(3, 'a')`; `None` at the ends of the key space.
+/// A bound as text: `(3, 'a')`, or `AFTER (3, 'a')` for the one directly above; `None` at the ends of the key space.
 pub(crate) fn bound_text(table: &Table, bound: &Bound) -> Option<String> {
     if bound.is_empty() {
         return None;
     }
-    let mut parts: Vec<String> = bound.placement.iter().map(ToString::to_string).collect();
-    for (column, value) in table.schema.key_columns().zip(&bound.key) {
-        parts.push(value.display(column.column_type));
-    }
-    Some(format!("({})", parts.join(", ")))
+    let types: Vec<ColumnType> =
+        table.schema.key_columns().map(|column| column.column_type).collect();
+    Some(bound_sql(bound, &types))
 }

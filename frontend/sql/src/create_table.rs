@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::index::IndexOptions;
 use partita_proto::schema::TableOptions;
 
+use super::bound_words::CutTuple;
 use super::options::{OptionPair, OptionValue};
 use super::statement::{ColumnDefinition, CreateTable, Partitioning, TableOption};
 use super::tokens::Tokens;
@@ -33,7 +34,7 @@ struct Draft {
     /// `partitions = n` and `partition_by = '..'` may come in any order.
     partitions: Option<u16>,
     uniform: Option<u16>,
-    cuts: Option<Vec<Vec<Expr>>>,
+    cuts: Option<Vec<CutTuple>>,
     options: TableOptions,
     merge_mode_given: bool,
     /// Indexes that are declared beside the columns.
@@ -369,8 +370,8 @@ fn set_partitions(draft: &mut Draft, number: u64) -> Result<(), SqlError> {
     Ok(())
 }
 
-fn set_cuts(draft: &mut Draft, cuts: Vec<Vec<Expr>>) -> Result<(), SqlError> {
-    if cuts.iter().any(Vec::is_empty) {
+fn set_cuts(draft: &mut Draft, cuts: Vec<CutTuple>) -> Result<(), SqlError> {
+    if cuts.iter().any(|cut| cut.values.is_empty()) {
         return Err(SqlError::syntax("a partition boundary must have at least one value"));
     }
     if draft.cuts.replace(cuts).is_some() {
@@ -404,9 +405,11 @@ fn table_option(draft: &mut Draft, pair: &OptionPair) -> Result<(), SqlError> {
         "partitions" => set_partitions(draft, pair.number()?).map_err(located)?,
         "partition_at_keys" => match &pair.value {
             OptionValue::Tuples(tuples) => {
-                let cuts =
-                    tuples.iter().map(|tuple| tuple.iter().map(unquoted).collect()).collect();
-                set_cuts(draft, cuts).map_err(located)?;
+                let tuple = |tuple: &CutTuple| CutTuple {
+                    values: tuple.values.iter().map(unquoted).collect(),
+                    is_after: tuple.is_after,
+                };
+                set_cuts(draft, tuples.iter().map(tuple).collect()).map_err(located)?;
             }
             _ => return Err(pair.wrong("a list of keys such as ((100, 'abc'), (200, 'x'))")),
         },

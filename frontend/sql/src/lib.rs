@@ -17,6 +17,7 @@ mod admin;
 mod advise_grammar;
 pub mod advise_statement;
 mod alter_table;
+pub mod bound_words;
 mod column;
 mod column_builder;
 pub mod copy;

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 
-use datafusion::sql::sqlparser::ast::Expr;
 use partita_proto::id::{BOOTSTRAP_ROLE, ColumnId, SchemaVersion};
 use partita_proto::key::KeyCodec;
 use partita_proto::placement::Placement;
@@ -17,6 +16,7 @@ use partita_proto::schema::{Column, ColumnType, Semantic, TableSchema, validate_
 use partita_proto::service::NewTable;
 use partita_proto::value::Value;
 
+use super::bound_words::{CutTuple, directly_above};
 use super::column::check_generated;
 use super::index_statement::{IndexNames, index_notice};
 use super::literal::typed;
@@ -365,11 +365,12 @@ pub(super) fn check_partitions(number: usize) -> Result<(), SqlError> {
 
 /// The bound for a tuple of literals.
 pub(super) fn bound(
-    tuple: &[Expr],
+    cut: &CutTuple,
     key: &[&Column],
     placement: &Placement,
 ) -> Result<Bound, SqlError> {
     // The placement comes first, unless keys begin with the columns themselves.
+    let tuple = cut.values.as_slice();
     let (placement, tuple) = match placement {
         Placement::Range => (None, tuple),
         Placement::Hash { .. } | Placement::Rules { .. } => match tuple.split_first() {
@@ -396,10 +397,17 @@ pub(super) fn bound(
             ),
         ));
     }
-    let values = tuple
+    let mut values = tuple
         .iter()
         .zip(key)
         .map(|(value, column)| typed(value, &column.name, column.column_type))
-        .collect::<Result<_, _>>()?;
+        .collect::<Result<Vec<_>, _>>()?;
+    if cut.is_after {
+        let last = values.pop();
+        let (last, column) = last.zip(key.get(values.len())).ok_or_else(|| {
+            SqlError::new(INVALID_TABLE, "AFTER requires a value of the first key column")
+        })?;
+        values.push(directly_above(last, column)?);
+    }
     Ok(Bound { placement, key: values })
 }

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::schema::{MergeMode, TableOptions};
 
+use super::bound_words::CutTuple;
 use super::identifier::fold;
 use super::partitioning::canonical;
 use super::statement::TableOption;
@@ -44,7 +44,7 @@ pub(super) enum OptionValue {
     /// A string, a number or a word, as text.
     Text(String),
     /// `((1, 'a'), (2, 'b'))`.
-    Tuples(Vec<Vec<Expr>>),
+    Tuples(Vec<CutTuple>),
 }
 
 impl OptionPair {
@@ -285,15 +285,26 @@ impl Tokens<'_> {
         Ok(OptionValue::Text(text))
     }
 
-    /// Takes `((1, 'a'), (2, 'b'))`, or `(1, 2)` for tuples of one.
-    pub(super) fn tuples(&mut self) -> Result<Vec<Vec<Expr>>, SqlError> {
+    /// Takes `((1, 'a'), AFTER (2, 'b'))`, or `(1, 2)` for tuples of one.
+    pub(super) fn tuples(&mut self) -> Result<Vec<CutTuple>, SqlError> {
         self.list(|tokens| {
-            if matches!(tokens.peek().token, Token::LParen) {
-                tokens.list(Self::expression)
+            let is_after = tokens.take_after();
+            let values = if matches!(tokens.peek().token, Token::LParen) {
+                tokens.list(Self::expression)?
             } else {
-                Ok(vec![tokens.expression()?])
-            }
+                vec![tokens.expression()?]
+            };
+            Ok(CutTuple { values, is_after })
         })
+    }
+
+    /// Takes AFTER or BEFORE in front of the values of a boundary; true for AFTER.
+    pub(super) fn take_after(&mut self) -> bool {
+        let is_after = self.take(&["after"]);
+        if !is_after {
+            self.take(&["before"]);
+        }
+        is_after
     }
 }
 

@@ -7,7 +7,7 @@
 //! MERGE PARTITIONS (id, id)                 two neighbours
 //! MERGE PARTITION (expr, expr)              GreptimeDB's form, for such ranges and for rules
 //!
-//! key = [BUCKET n, | RULE n,] value, ..     values of the first key columns
+//! key = [BUCKET n, | RULE n,] value, ..     values of the first key columns; AFTER (key): the key directly above
 //! ```
 //!
 //! Without BUCKET or RULE, the key of a table that is placed by hash or rules begins with the placement, as in CREATE
@@ -28,6 +28,7 @@ use partita_proto::route::Route;
 use partita_proto::rule::{Comparison, Rule};
 use partita_proto::service::AdminOrder;
 
+use super::bound_words::CutTuple;
 use super::new_table::bound;
 use super::rule::rule;
 use super::statement::TableName;
@@ -62,7 +63,7 @@ enum Change {
 #[derive(Clone, Debug)]
 struct CutKey {
     placed: Option<Placed>,
-    values: Vec<Expr>,
+    tuple: CutTuple,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -168,11 +169,13 @@ impl Tokens<'_> {
         }
     }
 
-    /// Takes `(value, ..)`, `(BUCKET 3, value, ..)`, or one value.
+    /// Takes `(value, ..)`, `(BUCKET 3, value, ..)`, or one value, perhaps after AFTER.
     fn cut_key(&mut self) -> Result<CutKey, SqlError> {
         let position = self.position();
+        let is_after = self.take_after();
         if !matches!(self.peek().token, Token::LParen) {
-            return Ok(CutKey { placed: None, values: vec![self.expression()?] });
+            let tuple = CutTuple { values: vec![self.expression()?], is_after };
+            return Ok(CutKey { placed: None, tuple });
         }
         let mut placed = None;
         let mut first = true;
@@ -196,7 +199,7 @@ impl Tokens<'_> {
                 SqlError::syntax("a key to split at must not be empty").with_position(position)
             );
         }
-        Ok(CutKey { placed, values })
+        Ok(CutKey { placed, tuple: CutTuple { values, is_after } })
     }
 }
 
@@ -280,10 +283,10 @@ impl CutKey {
     fn bound(&self, table: &Table) -> Result<Bound, SqlError> {
         let key: Vec<_> = table.schema.key_columns().collect();
         let bound_of_key = match (self.placed, &table.placement) {
-            (None, placement) => bound(&self.values, &key, placement)?,
+            (None, placement) => bound(&self.tuple, &key, placement)?,
             (Some(Placed::Bucket(number)), Placement::Hash { .. })
             | (Some(Placed::Rule(number)), Placement::Rules { .. }) => {
-                Bound { placement: Some(number), ..bound(&self.values, &key, &Placement::Range)? }
+                Bound { placement: Some(number), ..bound(&self.tuple, &key, &Placement::Range)? }
             }
             (Some(placed), _) => {
                 let word = if matches!(placed, Placed::Rule(_)) { "RULE" } else { "BUCKET" };

@@ -13,6 +13,7 @@ use partita_proto::range::Bound;
 use partita_proto::route::{hash_cuts, rule_cuts};
 use partita_proto::schema::{Column, ColumnType, MergeMode, Semantic, TableSchema};
 
+use super::bound_words::bound_sql;
 use super::identifier::{quote, quote_list, quote_string};
 use super::index_statement::index_options_sql;
 use super::options::format_duration;
@@ -165,18 +166,9 @@ fn write_partitions(
     if !cuts.iter().copied().eq(by_itself.iter()) {
         let types: Vec<ColumnType> =
             schema.key_columns().map(|column| column.column_type).collect();
-        let cuts: Vec<_> = cuts.iter().map(|cut| format!("  {}", tuple(cut, &types))).collect();
+        let cuts: Vec<_> = cuts.iter().map(|cut| format!("  {}", bound_sql(cut, &types))).collect();
         let _ = write!(sql, "\nSPLIT AT (\n{}\n)", cuts.join(",\n"));
     }
-}
-
-/// A bound as a tuple of literals, with the placement first.
-fn tuple(bound: &Bound, types: &[ColumnType]) -> String {
-    let placement = bound.placement.map(|placement| placement.to_string());
-    let values =
-        bound.key.iter().zip(types).map(|(value, column_type)| value.display(*column_type));
-    let values: Vec<_> = placement.into_iter().chain(values).collect();
-    format!("({})", values.join(", "))
 }
 
 /// DESCRIBE's name for the semantic of a column.

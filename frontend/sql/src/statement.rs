@@ -24,6 +24,7 @@ use partita_proto::service::AdminOrder;
 
 use super::access_statement::{AccessStatement, SetRole};
 pub use super::advise_statement::{Advise, AdviseKind};
+use super::bound_words::CutTuple;
 pub use super::index_statement::{CreateIndex, DropIndex};
 use super::partitioning::PartitioningOption;
 use super::repartition::Repartition;
@@ -508,7 +509,7 @@ pub struct CreateTable {
     pub partitioning: Partitioning,
     /// The initial partition boundaries: ascending tuples of literals, with the placement first in tables that have
     /// one. `None`: those of the partitioning.
-    pub cuts: Option<Vec<Vec<Expr>>>,
+    pub cuts: Option<Vec<CutTuple>>,
     /// `UNIFORM_PARTITIONS` of a table placed by range: the number of equal parts of the first key column's values.
     pub uniform: Option<u16>,
     /// True if rows with unknown columns add them to the table.
@@ -654,7 +655,7 @@ pub enum NewPlacement {
         /// The columns, which must be the key's first ones.
         columns: Vec<String>,
         /// The initial partition boundaries.
-        cuts: Vec<Vec<Expr>>,
+        cuts: Vec<CutTuple>,
     },
 }
 

@@ -57,6 +57,25 @@ fn partitions_are_cut_by_number_and_by_key() {
     assert_eq!(steps(HASH, "SPLIT AT ((300, 7))").unwrap(), [cut(Some(300), &[int(7)], None)]);
     assert_eq!(steps(HASH, "SPLIT AT ((BUCKET 300))").unwrap(), [cut(Some(300), &[], None)]);
     assert_eq!(steps(RULES, "SPLIT AT ((RULE 1, 7))").unwrap(), [cut(Some(1), &[int(7)], None)]);
+    let text = |text: &str| Value::String(text.to_owned());
+    assert_eq!(
+        steps(RANGE, "SPLIT AT (AFTER (15, 'x'), BEFORE (25), AFTER 27)").unwrap(),
+        [
+            cut(None, &[int(15), text("x\0")], None),
+            cut(None, &[int(25)], None),
+            cut(None, &[int(28)], None)
+        ]
+    );
+    assert_eq!(
+        steps(RANGE, "SPLIT PARTITION 2 AT (15, U&'x\\0000\\0000')").unwrap(),
+        [cut(None, &[int(15), text("x\0\0")], Some(2))]
+    );
+    assert_eq!(
+        steps(HASH, "SPLIT AT (AFTER (BUCKET 300, 7))").unwrap(),
+        [cut(Some(300), &[int(8)], None)]
+    );
+    refused(RANGE, "SPLIT AT (AFTER (2147483647))", "22003", "no value after its greatest one");
+    refused(HASH, "SPLIT AT (AFTER (300))", "42P16", "AFTER requires a value");
     refused(RANGE, "SPLIT AT ((BUCKET 3, 7))", "42P16", "is not partitioned by BUCKET");
     refused(HASH, "SPLIT AT ((RULE 3, 7))", "42P16", "is not partitioned by RULE");
     refused(RANGE, "SPLIT PARTITION 99", "42704", "no partition 99");

@@ -417,6 +417,7 @@ fn every_kind_of_generated_and_odd_table_round_trips() {
         "CREATE TABLE \"T \"\"x\" (`select` INT, \"A b\" INT GENERATED ALWAYS AS (`select` * 2) STORED, PRIMARY KEY (`select`))",
         "CREATE TABLE t (d DATE DEFAULT current_date, k INT DEFAULT -5, PRIMARY KEY (k))",
         "CREATE TABLE t (k INT) WITH (append_mode = true)",
+        "CREATE TABLE t (a STRING PRIMARY KEY) SPLIT AT (AFTER ('new'), (U&'x\\0000y'), (U&'x\\000Ay'))",
         "CREATE TABLE t (a INT PRIMARY KEY) PARTITION BY HASH (a) PARTITIONS 4 SPLIT AT ((100), (100, 5))",
         "CREATE TABLE t (a INT PRIMARY KEY) PARTITION ON COLUMNS (a) (a < 0 AND a > -5 OR a = 7, a = 0 OR a <= -5, a > 0 AND a <> 7)",
     ] {
