@@ -68,12 +68,15 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let doors = doors.open(&frontend, Arc::new(Well))?;
     let tasks = tokio::spawn(Arc::clone(&frontend).run_tasks(outlet, stop.clone()));
     let copies = tokio::spawn(Arc::clone(&frontend).run_copies(stop.clone()));
+    let teller = tokio::spawn(Arc::clone(&frontend).tell_causes(stop.clone()));
     doors::signalled().await?;
     info!("stopping: finishing requests");
     let closed = doors.close().await;
     stop.cancel();
-    if let Err(error) = tasks.await {
-        warn!(%error, "the runner of tasks failed");
+    for task in [tasks, teller] {
+        if let Err(error) = task.await {
+            warn!(%error, "a background task failed");
+        }
     }
     if let Err(error) = copies.await {
         warn!(%error, "the work for materialized copies failed");

@@ -217,7 +217,8 @@ impl Roles {
         let outlet = options.doors.outlet.open()?;
         let runner = tokio::spawn(Arc::clone(&frontend).run_tasks(outlet, stop.clone()));
         let copies = tokio::spawn(Arc::clone(&frontend).run_copies(stop.clone()));
-        let tasks = vec![scheduler, heart, runner, copies];
+        let teller = tokio::spawn(Arc::clone(&frontend).tell_causes(stop.clone()));
+        let tasks = vec![scheduler, heart, runner, copies, teller];
         Ok(Self { host, meta, datanode, frontend, tasks, stop })
     }
 

@@ -23,6 +23,7 @@ use partita_lanes::{LaneOptions, Lanes};
 use partita_proto::Error;
 use partita_proto::access::{Access, Secrets};
 use partita_proto::array::array_of;
+use partita_proto::blame::BlameReport;
 use partita_proto::cardinality::SeriesSketch;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::id::{
@@ -111,6 +112,8 @@ pub struct Fake {
     pub confirmations: AtomicU64,
     /// Meta answers neither confirmations nor changes about copies.
     pub is_meta_silent: AtomicBool,
+    /// Reports of who writes and reads, in order of arrival.
+    pub causes: Mutex<Vec<BlameReport>>,
     members: watch::Sender<Arc<Members>>,
 }
 
@@ -158,6 +161,7 @@ impl Fake {
             pictures: Mutex::default(),
             confirmations: AtomicU64::new(0),
             is_meta_silent: AtomicBool::new(false),
+            causes: Mutex::default(),
             members: watch::Sender::new(Arc::new((1..=nodes).map(member).collect())),
         })
     }
@@ -788,6 +792,11 @@ impl MetaService for FakeMeta {
     async fn heatmap(&self, request: HeatmapRequest) -> Result<Bytes, Error> {
         self.0.pictures.lock().push(request);
         Ok(self.0.heatmap.lock().clone())
+    }
+
+    async fn blame(&self, report: BlameReport) -> Result<(), Error> {
+        self.0.causes.lock().push(report);
+        Ok(())
     }
 
     async fn metas(&self) -> Vec<MetaMember> {

@@ -36,6 +36,7 @@ use partita_worker::{
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::access::authenticator::Authenticator;
 use crate::access::life::Lives;
@@ -43,6 +44,7 @@ use crate::access::named::with_object;
 use crate::access::viewer::{Viewer, VisibleCatalogs, check_all_rows};
 use crate::at_data::{AtDataOptions, RunAtData};
 use crate::audit::{Audit, AuditOptions, Description, Origin};
+use crate::blame::Blame;
 use crate::catalog::{CATALOG, Databases, check_database_name};
 use crate::comparisons::ExactComparisons;
 use crate::conditional::GuardedFilters;
@@ -149,6 +151,7 @@ pub struct Frontend {
     rejected_points: Arc<RejectedPoints>,
     metrics: Arc<FrontendMetrics>,
     loads: Arc<Loads>,
+    blame: Blame,
     /// Sources of the system tables.
     sources: Sources,
     lanes: Arc<Lanes>,
@@ -217,6 +220,7 @@ impl Frontend {
         context.register_catalog(CATALOG, Arc::clone(&databases) as _);
         let lives = Arc::<Lives>::default();
         lives.follow(meta.catalog(), &home);
+        let blame = Blame::new(Arc::clone(&meta));
         Ok(Arc::new(Self {
             options,
             meta,
@@ -230,6 +234,7 @@ impl Frontend {
             rejected_points,
             metrics,
             loads,
+            blame,
             sources,
             lanes,
             databases,
@@ -333,7 +338,8 @@ impl Frontend {
         partition: Option<u64>,
         class: Class,
     ) -> Option<String> {
-        advice(&self.catalog(), table, report, partition, class)
+        let shapes = self.statements().read_shapes(table);
+        advice(&self.catalog(), table, report, &shapes, (partition, class))
     }
 
     /// Receiver of catalog changes.
@@ -395,6 +401,17 @@ impl Frontend {
     /// Lives of all sessions.
     pub(crate) fn lives(&self) -> &Arc<Lives> {
         &self.lives
+    }
+
+    /// Samples of who writes and reads.
+    pub(crate) fn blame(&self) -> &Blame {
+        &self.blame
+    }
+
+    /// Sends samples of who writes and reads to meta, every few seconds, until it is stopped: meta names by them the
+    /// causes of hot partitions.
+    pub async fn tell_causes(self: Arc<Self>, stop: CancellationToken) {
+        self.blame.tell(&stop).await;
     }
 
     /// Load reports of meta.

@@ -14,10 +14,12 @@ pub(crate) mod size;
 use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
-use partita_proto::access::Permit;
+use partita_load::Cause;
+use partita_proto::access::{Door, Permit};
 use partita_proto::catalog::Table;
 use partita_proto::service::WriteKind;
 
+use crate::blame::cause_of;
 use crate::copies::refused::check_no_copy;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::frontend::Frontend;
@@ -37,20 +39,39 @@ impl Frontend {
         table: &Arc<Table>,
         rows: RecordBatch,
     ) -> Result<u64, SqlError> {
-        Ok(self.ingest_counted(permit, table, rows).await?.0)
+        let cause = || self.cause_without_statement(permit);
+        Ok(self.ingest_counted(permit, table, rows, cause).await?.0)
     }
 
-    /// Writes rows; returns their number and the number of partitions that stored them.
+    /// [`Frontend::ingest`] of rows whose cause the door knows; `None`: only the permit is known.
+    ///
+    /// # Errors
+    /// As [`Frontend::ingest`].
+    pub async fn ingest_for(
+        &self,
+        permit: &Permit,
+        table: &Arc<Table>,
+        rows: RecordBatch,
+        cause: Option<Cause>,
+    ) -> Result<u64, SqlError> {
+        let cause = || cause.unwrap_or_else(|| self.cause_without_statement(permit));
+        Ok(self.ingest_counted(permit, table, rows, cause).await?.0)
+    }
+
+    /// Writes rows; returns their number and the number of partitions that stored them. `cause` is called for few
+    /// writes.
     pub(crate) async fn ingest_counted(
         &self,
         _permit: &Permit,
         table: &Arc<Table>,
         rows: RecordBatch,
+        cause: impl FnOnce() -> Cause + Send,
     ) -> Result<(u64, Usage), SqlError> {
         let (table, plan) = self.table_plan(table)?;
         let completed = plan.complete(&rows)?;
         let count = rows.num_rows() as u64;
         drop(rows);
+        self.blame().wrote(&table, &plan, &completed.rows, cause);
         let write = self.router().write(self.state(), &table, &plan, WriteKind::Put, completed);
         let partitions_touched = self.settled(Box::pin(write).await).await?;
         self.view().metrics().rows_written.add(count);
@@ -59,7 +80,7 @@ impl Frontend {
     }
 
     /// Deletes rows by key; `keys` has the key columns under their SQL names. Returns the number of keys.
-    /// `_permit` is the proof that the client may delete from the table.
+    /// `_permit` is the proof that the client may delete from the table; `cause` is called for few deletes.
     ///
     /// # Errors
     /// Fails if the table is in append mode, or the keys could not be deleted within the write timeout.
@@ -68,12 +89,14 @@ impl Frontend {
         _permit: &Permit,
         table: &Arc<Table>,
         keys: RecordBatch,
+        cause: impl FnOnce() -> Cause + Send,
     ) -> Result<u64, SqlError> {
         let (table, plan) = self.table_plan(table)?;
         check_delete(&table)?;
         let completed = plan.complete_keys(&keys)?;
         let count = keys.num_rows() as u64;
         drop(keys);
+        self.blame().wrote(&table, &plan, &completed.rows, cause);
         let write = self.router().write(self.state(), &table, &plan, WriteKind::Delete, completed);
         self.settled(Box::pin(write).await).await?;
         self.view().metrics().rows_deleted.add(count);
@@ -91,6 +114,20 @@ impl Frontend {
         let partitions = partitions?;
         settled?;
         Ok(partitions)
+    }
+
+    /// The cause of rows that come by a protocol without statements.
+    fn cause_without_statement(&self, permit: &Permit) -> Cause {
+        let identity = permit.identity();
+        let kind = match identity.door {
+            Door::Postgres => "COPY",
+            Door::Http => "LINE PROTOCOL",
+            Door::Flight => "FLIGHT",
+            Door::Internal => "TASK",
+        };
+        let access = self.access();
+        let user = access.role(identity.login).map_or("", |role| role.name.as_str());
+        cause_of((kind, ""), user, "", permit.peer())
     }
 
     /// The newest version of a table, with its plan.

@@ -20,6 +20,7 @@ pub mod access;
 mod advisor;
 mod at_data;
 pub mod audit;
+mod blame;
 mod bound_text;
 pub mod catalog;
 pub mod functions;

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   sys.partition_load, ...  ── ask ──▶ meta
+//!   sys.hot_partitions       ── ask ──▶ meta, and again with sampled keys if a partition is hot
 //!   EXPLAIN HOTSPOT          ── ask ──▶ meta (with sampled keys)
 //!   an overload error        ── recent ▶ a report of the last 5 s, or meta within a short wait
 //! ```
@@ -13,6 +14,7 @@ pub(crate) mod overload;
 pub(crate) mod stats;
 pub(crate) mod tables;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +54,25 @@ impl Loads {
             *self.last.lock() = Some((Instant::now(), Some(Arc::clone(&report))));
         }
         Ok(report)
+    }
+
+    /// The current load report, with sampled keys of these tables, if there are any: designs are compared by them.
+    ///
+    /// # Errors
+    /// Fails if no meta answers.
+    pub(crate) async fn ask_with_samples(
+        &self,
+        report: Arc<LoadReport>,
+        tables: &BTreeSet<TableId>,
+    ) -> Result<Arc<LoadReport>, SqlError> {
+        let mut ids = tables.iter();
+        let table = match (ids.next(), ids.next()) {
+            (None, _) => return Ok(report),
+            (Some(only), None) => Some(*only),
+            // Meta bounds the samples of a report, whatever the number of tables.
+            (Some(_), Some(_)) => None,
+        };
+        self.ask(LoadRequest { table, samples: true, ..LoadRequest::default() }).await
     }
 
     /// A load report of the last seconds; `None` if meta does not answer soon. Concurrent callers cause one request.

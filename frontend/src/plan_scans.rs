@@ -16,7 +16,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use partita_advice::FilterClass;
 use partita_proto::catalog::Table;
 use partita_proto::domain::Domain;
-use partita_proto::id::{ColumnId, TableId};
+use partita_proto::id::{ColumnId, PartitionId, TableId};
 use partita_proto::schema::{Column, ColumnType};
 use partita_proto::service::{IndexKey, IndexUse};
 use partita_proto::value::Value;
@@ -42,6 +42,19 @@ pub(crate) fn fan_out(plan: &Arc<dyn ExecutionPlan>) -> Vec<(TableId, u64)> {
         (spec.table.id, spec.touched.len() as u64)
     };
     scans.iter().filter_map(|scan| as_scan(scan).map(table_and_parts)).collect()
+}
+
+/// Partitions that each scan of a plan reads, and the number of rows that it has read in them; the number is zero with a
+/// row predicate, as in [`usage`].
+pub(crate) fn touched(plan: &Arc<dyn ExecutionPlan>) -> Vec<(Vec<PartitionId>, u64)> {
+    let scans = scans(plan, NearEndExec::read);
+    let partitions_and_rows = |scan: &PartitionScanExec| {
+        let spec = scan.spec();
+        let routes = spec.table.partitions.routes();
+        let touched = spec.touched.iter().filter_map(|position| routes.get(*position));
+        (touched.map(|route| route.partition).collect(), scan.usage().rows_scanned)
+    };
+    scans.iter().filter_map(|scan| as_scan(scan).map(partitions_and_rows)).collect()
 }
 
 /// Record of one scan of a statement. With a row predicate it has the table and the columns only: other figures would

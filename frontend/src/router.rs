@@ -654,7 +654,7 @@ fn named(table: &Table, route: &Route, error: SqlError) -> SqlError {
 }
 
 /// Adds the placement column for tables that have one.
-fn place(table: &Table, rows: RecordBatch) -> Result<RecordBatch, SqlError> {
+pub(crate) fn place(table: &Table, rows: RecordBatch) -> Result<RecordBatch, SqlError> {
     let Some(placements) = table.placement.place(&table.schema, &rows)? else { return Ok(rows) };
     with_placement(&rows, placements)
 }

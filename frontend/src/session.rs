@@ -13,6 +13,7 @@ use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use partita_lanes::{Lane, Reason};
+use partita_load::Cause;
 use partita_proto::access::{Door, Identity, Permit};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
@@ -24,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::life::Life;
 use crate::access::needs::table_of;
 use crate::access::viewer::Viewer;
+use crate::blame::cause_of;
 use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::SqlError;
 use crate::execute::cursor::Cursor;
@@ -37,6 +39,8 @@ use crate::tasks::fence::Fence;
 
 /// Maximum rows of a prepared INSERT that runs without a lane, on the thread that received it.
 const LIGHT_ROWS_MAX: usize = 1_000;
+/// Setting with the name that a client gives itself.
+const APPLICATION_NAME: &str = "application_name";
 /// Maximum statements that one session may prepare by SQL.
 const PREPARED_MAX: usize = 1_000;
 
@@ -359,9 +363,21 @@ impl Session {
             self.written_in_transaction.fetch_add(1, Ordering::Relaxed);
         }
         let frontend = Arc::clone(&self.frontend);
-        let client = (self.database(), self.user.clone(), self.viewer.origin());
+        let application = self.settings.lock().get(APPLICATION_NAME).unwrap_or_default();
+        let client = observe::Client {
+            database: self.database(),
+            user: self.user.clone(),
+            application,
+            origin: self.viewer.origin(),
+        };
         let observer = observe::Observer::new(frontend, client, statement, limits.started);
         observer.observe(result, limits)
+    }
+
+    /// The cause of the rows that a statement of the session writes.
+    pub(crate) fn cause(&self, kind: &str, text: &str) -> Cause {
+        let application = self.settings.lock().get(APPLICATION_NAME).unwrap_or_default();
+        cause_of((kind, text), &self.user, &application, self.viewer.origin().peer)
     }
 
     /// Refuses a write in a READ ONLY transaction.

@@ -7,11 +7,14 @@
 //! At most [`SHAPES_MAX`] records; the one that was used least recently goes first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
 use parking_lot::Mutex;
 use partita_advice::{Filter, FilterClass, Join, StatementShape};
+use partita_load::{ReadShape, ShapeBound};
 use partita_proto::access::Identity;
+use partita_proto::catalog::Table;
 use partita_proto::id::{ColumnId, RoleId, TableId, TokenId};
 use partita_sql::fingerprint::fingerprint;
 use serde_json::json;
@@ -26,6 +29,14 @@ use crate::virtual_table::{Cell, Kind, batch, schema};
 const SHAPES_MAX: usize = 1_000;
 /// Maximum columns of a shape, so that a wide table does not fill the memory.
 const COLUMNS_MAX: usize = 256;
+/// Maximum shapes that designs of a table are compared by: those with the most rows read.
+const READ_SHAPES_MAX: usize = 20;
+/// Time over which calls are averaged at least: one statement is no rate.
+const RATE_MS_MIN: f64 = 60_000.0;
+/// Number of values that a list such as `IN (..)` is taken to have.
+const LISTED_VALUES: f64 = 4.0;
+/// Share of a column's span that a range is taken to have if nothing is known of it.
+const RANGE_SHARE: f64 = 0.1;
 
 /// Columns of `sys.statements`.
 pub(crate) const STATEMENTS: &[(&str, Kind)] = &[
@@ -241,6 +252,49 @@ impl Shape {
         filters.iter().filter_map(filter).collect()
     }
 
+    /// The shape as a read of a table; `None` if it does not read it.
+    #[expect(clippy::cast_precision_loss, reason = "counts of statements and rows")]
+    fn read_shape(&self, table: &Table) -> Option<ReadShape> {
+        if !["SELECT", "DELETE"].contains(&self.kind) || !self.tables.contains_key(&table.id) {
+            return None;
+        }
+        let mut bounds: BTreeMap<usize, ShapeBound> = BTreeMap::new();
+        for ((of_table, column), class) in &self.filters {
+            let position = table.schema.key.iter().position(|key| key == column);
+            let Some(position) = position.filter(|_| *of_table == table.id) else { continue };
+            let Some(bound) = self.bound(table, *column, *class) else { continue };
+            // Of several filters of a column, the one that leaves fewest values counts.
+            if bounds.get(&position).is_none_or(|kept| rank(&bound) < rank(kept)) {
+                bounds.insert(position, bound);
+            }
+        }
+        let span_ms = self.last_seen_ms.saturating_sub(self.first_seen_ms) as f64;
+        Some(ReadShape {
+            bounds: bounds.into_iter().collect(),
+            per_s: self.calls as f64 / (span_ms.max(RATE_MS_MIN) / 1e3),
+            rows: self.rows_examined as f64 / self.calls.max(1) as f64,
+        })
+    }
+
+    /// The part of a key column's values that a filter leaves.
+    fn bound(&self, table: &Table, column: ColumnId, class: FilterClass) -> Option<ShapeBound> {
+        Some(match class {
+            FilterClass::Point | FilterClass::Null => ShapeBound::Value,
+            FilterClass::Points => ShapeBound::Values(LISTED_VALUES),
+            FilterClass::Range => {
+                let is_time = table.schema.time_index().is_some_and(|time| time.id == column);
+                let age = match self.age {
+                    Age::Within(age_ms) if is_time => Some(Duration::from_millis(age_ms)),
+                    Age::Within(_) | Age::Unknown | Age::Unbounded => None,
+                };
+                let share = age.zip(table.schema.options.ttl.filter(|ttl| !ttl.is_zero()));
+                let share = share.map(|(age, ttl)| age.as_secs_f64() / ttl.as_secs_f64());
+                ShapeBound::Range(share.map_or(RANGE_SHARE, |share| share.min(1.0)))
+            }
+            FilterClass::Pattern | FilterClass::Terms => return None,
+        })
+    }
+
     fn row(&self, fingerprint: u64) -> Vec<Cell> {
         let tables: Vec<&String> = self.tables.values().collect();
         let filters: Vec<_> = self
@@ -301,6 +355,15 @@ impl Shape {
                 Age::Unknown | Age::Unbounded => None,
             },
         }
+    }
+}
+
+/// Order of bounds, the narrowest first.
+const fn rank(bound: &ShapeBound) -> u8 {
+    match bound {
+        ShapeBound::Value => 0,
+        ShapeBound::Values(_) => 1,
+        ShapeBound::Range(_) => 2,
     }
 }
 
@@ -372,6 +435,18 @@ impl Statements {
         let shapes = self.merged(reader);
         let rows = shapes.iter().map(|((hash, _), shape)| shape.row(*hash)).collect();
         batch(&schema(STATEMENTS), rows)
+    }
+
+    /// Reads of a table by the statements of all identities, those with the most rows first: designs of the table are
+    /// compared by them. Texts are left out, because the viewer of a design may not know them.
+    pub(crate) fn read_shapes(&self, table: &Table) -> Vec<ReadShape> {
+        let shapes = self.merged(None);
+        let mut reads: Vec<ReadShape> =
+            shapes.values().filter_map(|shape| shape.read_shape(table)).collect();
+        let weight = |read: &ReadShape| read.per_s * read.rows;
+        reads.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+        reads.truncate(READ_SHAPES_MAX);
+        reads
     }
 
     /// All shapes, for the advisor.

@@ -276,9 +276,8 @@ type OfLoad = (
 );
 
 /// Tables that need only the present report and the catalog.
-const OF_LOAD: [OfLoad; 6] = [
+const OF_LOAD: [OfLoad; 5] = [
     ("partition_load", load::PARTITION_LOAD, load::partition_load),
-    ("hot_partitions", load::HOT_PARTITIONS, load::hot_partitions),
     ("split_events", load::SPLIT_EVENTS, load::split_events),
     ("balance_events", load::BALANCE_EVENTS, load::balance_events),
     ("hot_keys", load::HOT_KEYS, load::hot_keys),
@@ -291,8 +290,8 @@ const OF_HISTORY: [OfLoad; 2] = [
     ("top_partitions_one_minute", stats::TOP_PARTITIONS, stats::top_partitions),
 ];
 
-/// A load report without what only those who monitor the cluster see: nodes, and events of tables that are not in the
-/// catalog.
+/// A load report without what only those who monitor the cluster see: nodes, statements and clients, and events of
+/// tables that are not in the catalog.
 fn shown(report: Arc<LoadReport>, catalog: &Catalog, viewer: &Viewer) -> Arc<LoadReport> {
     if viewer.monitors() {
         return report;
@@ -300,6 +299,7 @@ fn shown(report: Arc<LoadReport>, catalog: &Catalog, viewer: &Viewer) -> Arc<Loa
     let names = Names::new(catalog);
     let mut reduced = LoadReport::clone(&report);
     reduced.nodes.clear();
+    reduced.hot_causes.clear();
     reduced.balances.retain(|event| names.table_of(event.partition).is_some());
     Arc::new(reduced)
 }
@@ -325,6 +325,22 @@ fn load_tables(sources: &Sources) -> Vec<(&'static str, Arc<VirtualTable>)> {
         })
         .collect();
     let handles = sources.clone();
+    let hot = VirtualTable::new(schema(load::HOT_PARTITIONS), move |viewer| {
+        let handles = handles.clone();
+        async move { hot_partitions(&handles, &viewer).await }
+    });
+    tables.push(("hot_partitions", hot));
+    let loads = Arc::clone(&sources.loads);
+    let causes = VirtualTable::new(schema(load::HOT_CAUSES), move |viewer| {
+        let loads = Arc::clone(&loads);
+        async move {
+            let catalog = measured(&viewer);
+            let report = shown(loads.ask(LoadRequest::default()).await?, &catalog, &viewer);
+            load::hot_causes(&report, &catalog)
+        }
+    });
+    tables.push(("hot_causes", causes));
+    let handles = sources.clone();
     let balance = VirtualTable::new(schema(balance::TABLE_BALANCE), move |viewer| {
         let handles = handles.clone();
         async move {
@@ -346,6 +362,15 @@ fn load_tables(sources: &Sources) -> Vec<(&'static str, Arc<VirtualTable>)> {
     });
     tables.push(("partition_stats", stats));
     tables
+}
+
+async fn hot_partitions(sources: &Sources, viewer: &Viewer) -> Result<RecordBatch, SqlError> {
+    let catalog = measured(viewer);
+    let report = sources.loads.ask(LoadRequest::default()).await?;
+    let tables = load::hot(&report, &catalog).into_iter().map(|(table, ..)| table.id).collect();
+    let report = sources.loads.ask_with_samples(report, &tables).await?;
+    let report = shown(report, &catalog, viewer);
+    load::hot_partitions(&report, &catalog, |table| sources.statements.read_shapes(table))
 }
 
 fn partition_row(

@@ -1,8 +1,8 @@
 //! Prometheus series of load: how unevenly tables are loaded, their verdicts, splits and merges.
 //!
 //! Invariants: all series come from one report, which is at most some seconds old; their number is bounded, whatever
-//! the number of tables and partitions: [`TABLES_MAX`] tables, one series for each class of verdict on them, and
-//! [`TOP`] partitions, which have numbered slots. Splits are counted when they first appear in a report, so the
+//! the number of tables and partitions: [`TABLES_MAX`] tables, one series for each class of verdict on their hot
+//! partitions, and [`TOP`] partitions, which have numbered slots. Splits are counted when they first appear in a report, so the
 //! counters of this process only grow, although meta remembers only the last splits, and another meta none of them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use partita_frontend::Frontend;
-use partita_load::{Class, Shape};
+use partita_load::{Class, Shape, Standing};
 use partita_proto::history::{Cause, ReshapeOutcome};
 use partita_proto::id::{PartitionId, TableId};
 use partita_proto::load::{LoadReport, PartitionLoad};
@@ -157,6 +157,7 @@ impl Collector for LoadMetrics {
             encode_tables(&mut encoder, &tables)?;
             encode_verdicts(&mut encoder, &tables)?;
         }
+        encode_standings(&mut encoder, report)?;
         encode_top(&mut encoder, report)
     }
 }
@@ -187,12 +188,14 @@ fn encode_verdicts(
     encoder: &mut DescriptorEncoder<'_>,
     tables: &[OfTable<'_>],
 ) -> std::fmt::Result {
-    let help = "Partitions by verdict of the hotspot detector";
+    let help = "Hot partitions by verdict of the hotspot detector";
     let mut family =
         encoder.encode_descriptor("detector_verdict", help, None, MetricType::Gauge)?;
     for table in tables {
         let mut classes: BTreeMap<Class, i64> = BTreeMap::new();
-        for verdict in table.loads.iter().filter_map(|load| load.verdict.as_ref()) {
+        // A verdict on a partition that carries its load is no finding.
+        let hot = table.loads.iter().filter(|load| load.is_hot());
+        for verdict in hot.filter_map(|load| load.verdict.as_ref()) {
             *classes.entry(verdict.class).or_default() += 1;
         }
         for (class, count) in classes {
@@ -203,15 +206,31 @@ fn encode_verdicts(
     Ok(())
 }
 
+/// Numbers of partitions without names of tables; a standing without partitions is zero, so that an alarm ends.
+fn encode_standings(encoder: &mut DescriptorEncoder<'_>, report: &LoadReport) -> std::fmt::Result {
+    let help = "Partitions by the state of their load";
+    let mut family = encoder.encode_descriptor("partitions", help, None, MetricType::Gauge)?;
+    for standing in [Standing::Idle, Standing::Healthy, Standing::Busy, Standing::Hot] {
+        let with_standing = report.partitions.iter().filter(|load| load.standing == standing);
+        let count = i64::try_from(with_standing.count()).unwrap_or(i64::MAX);
+        let labels = [("standing", standing.name())];
+        ConstGauge::new(count).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
 /// The busiest partitions have numbered slots, so that those that come and go leave no series behind.
 fn encode_top(encoder: &mut DescriptorEncoder<'_>, report: &LoadReport) -> std::fmt::Result {
     let mut busiest: Vec<&PartitionLoad> = report.partitions.iter().collect();
-    busiest.sort_by(|a, b| b.busy.s10.total_cmp(&a.busy.s10).then(a.partition.cmp(&b.partition)));
+    busiest.sort_by(|a, b| b.busiest().total_cmp(&a.busiest()).then(a.partition.cmp(&b.partition)));
     busiest.truncate(TOP);
     type Figure = fn(&PartitionLoad) -> f64;
     #[expect(clippy::cast_precision_loss, reason = "numbers of partitions and nodes are small")]
-    let figures: [(&str, &str, Figure); 4] = [
+    let figures: [(&str, &str, Figure); 5] = [
         ("top_partition_rho", "Busy share of the busiest partitions", |load| load.busy.s10),
+        ("top_partition_reads_rho", "Cores that read the busiest partitions", |load| {
+            load.reads_busy
+        }),
         (
             "top_partition_write_rows_per_second",
             "Rows written a second to the busiest partitions",

@@ -6,7 +6,6 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use partita_heatmap::{Balance, TableList, TableSummary};
-use partita_load::Class;
 use partita_proto::catalog::Catalog;
 use partita_proto::id::TableId;
 use partita_proto::load::{LoadReport, PartitionLoad};
@@ -15,8 +14,6 @@ use crate::heatmap::shown_name;
 
 /// Maximum number of listed tables.
 const TABLES_MAX: usize = 256;
-/// Busy share from which the verdict on a partition is reported.
-const HOT_BUSY: f64 = 0.5;
 
 /// The listed tables: those whose figures `is_shown` allows.
 pub(crate) fn tables(
@@ -51,10 +48,9 @@ pub(crate) fn tables(
 
 /// The verdict on the busiest hot partition.
 fn worst(loads: &[&PartitionLoad]) -> Option<String> {
-    let hot = |load: &&&PartitionLoad| load.busy.s10 >= HOT_BUSY || load.rates.rejected > 0.0;
-    let judged = loads.iter().filter(hot).filter_map(|load| {
+    let judged = loads.iter().filter(|load| load.is_hot()).filter_map(|load| {
         let class = load.verdict.as_ref()?.class;
-        (class != Class::Unknown).then_some((load.busy.s10, class))
+        class.is_finding().then_some((load.busiest(), class))
     });
     judged.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, class)| class.to_string())
 }

@@ -116,7 +116,8 @@ async fn store(
     for batch in batches {
         // A right may be revoked while rows arrive.
         let permit = connection.check_insert(&copy.table)?;
-        let rows = connection.frontend().ingest(&permit, &copy.table, batch).await?;
+        let cause = copy.log.cause();
+        let rows = connection.frontend().ingest_for(&permit, &copy.table, batch, cause).await?;
         copy.rows += rows;
         copy.log.stored(rows);
     }

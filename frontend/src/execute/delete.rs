@@ -44,7 +44,8 @@ impl Session {
         let mut running = self.start(&source, Some(&table), unread).await?;
         let mut deleted = 0;
         while let Some(keys) = running.stream.next().await {
-            let result = self.frontend().ingest_delete(permit, &table, keys?).await;
+            let cause = || self.cause("DELETE", &delete.text);
+            let result = self.frontend().ingest_delete(permit, &table, keys?, cause).await;
             deleted += result.map_err(|error| after(error, deleted, "deleted"))?;
         }
         Ok(Executed {

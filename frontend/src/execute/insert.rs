@@ -27,6 +27,8 @@ use crate::output::Output;
 use crate::scan::Usage;
 use crate::session::{Prepared, Session};
 
+/// Kind of the statement in causes of load.
+const INSERT: &str = "INSERT";
 /// Rows of a query that make one write: enough to be worth a round trip.
 const ROWS_JOINED: usize = 64 << 10;
 /// Bytes of a query's rows that make one write.
@@ -135,7 +137,8 @@ impl Session {
             &table.schema,
             schema.fields().iter().map(|field| field.name().as_str()),
         )?;
-        let (count, usage) = self.frontend().ingest_counted(permit, table, rows).await?;
+        let cause = || self.cause(INSERT, &insert.text);
+        let (count, usage) = self.frontend().ingest_counted(permit, table, rows, cause).await?;
         Ok(Executed { output: Output::affected("INSERT 0", count), plan: None, usage })
     }
 
@@ -285,7 +288,8 @@ impl Session {
                 waiting.clear();
                 (rows, bytes) = (0, 0);
                 self.check_fence().map_err(|error| after(error, count, "inserted"))?;
-                let written = self.frontend().ingest_counted(permit, table, joined).await;
+                let cause = || self.cause(INSERT, &insert.text);
+                let written = self.frontend().ingest_counted(permit, table, joined, cause).await;
                 let (rows, touched) = written.map_err(|error| after(error, count, "inserted"))?;
                 count += rows;
                 usage.partitions_total = touched.partitions_total;

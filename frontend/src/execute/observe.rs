@@ -10,12 +10,14 @@ use arrow::record_batch::RecordBatch;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{Stream, StreamExt};
 use partita_lanes::{Lane, Reason};
+use partita_load::Cause;
 use partita_sql::Statement;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::executed::Executed;
 use crate::access::life::Life;
 use crate::audit::{EndedStatement, Origin};
+use crate::blame::cause_of;
 use crate::error::{INTERNAL_ERROR, QUERY_CANCELED, SqlError};
 use crate::frontend::Frontend;
 use crate::output::{CopyIn, CopyOut, Output, RowStream};
@@ -82,15 +84,22 @@ impl Limits {
     }
 }
 
+/// The client of a statement, and its current database.
+pub(crate) struct Client {
+    pub(crate) database: String,
+    pub(crate) user: String,
+    /// Name that the application gives itself; may be empty.
+    pub(crate) application: String,
+    pub(crate) origin: Origin,
+}
+
 /// Records the cost of a statement.
 pub(crate) struct Observer {
     frontend: Arc<Frontend>,
     kind: &'static str,
     /// `None` for statements that the query log leaves out.
     text: Option<String>,
-    database: String,
-    user: String,
-    origin: Origin,
+    client: Client,
     started: Instant,
     plan: Option<Arc<dyn ExecutionPlan>>,
     usage: Usage,
@@ -99,10 +108,10 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Observer of a statement that a user runs with a current database.
+    /// Observer of a statement that a client runs.
     pub(crate) fn new(
         frontend: Arc<Frontend>,
-        (database, user, origin): (String, String, Origin),
+        client: Client,
         statement: &Statement,
         started: Instant,
     ) -> Self {
@@ -110,9 +119,7 @@ impl Observer {
             frontend,
             kind: statement.tag(),
             text: statement.text().map(|text| partita_sql::redacted(&short(text)).into_owned()),
-            database,
-            user,
-            origin,
+            client,
             started,
             plan: None,
             usage: Usage::default(),
@@ -156,6 +163,13 @@ impl Observer {
         })
     }
 
+    /// The cause of the rows that the statement reads or writes.
+    fn cause(&self) -> Cause {
+        let Client { user, application, origin, .. } = &self.client;
+        let text = self.text.as_deref().unwrap_or_default();
+        cause_of((self.kind, text), user, application, origin.peer)
+    }
+
     fn watch(self, stream: RowStream, limits: Limits) -> RowStream {
         let cancelled = Box::pin(limits.token.clone().cancelled_owned());
         let late =
@@ -188,9 +202,12 @@ impl Observer {
         }
         let audit = self.frontend.audit();
         if audit.includes(error) {
-            let (database, text) = (self.database.as_str(), self.text.as_deref());
+            let (database, text) = (self.client.database.as_str(), self.text.as_deref());
             let statement = EndedStatement { database, tag: self.kind, text, error };
-            audit.statement(&self.frontend.access(), self.origin, statement);
+            audit.statement(&self.frontend.access(), self.client.origin, statement);
+        }
+        if let Some(plan) = &self.plan {
+            self.frontend.blame().read(|| plan_scans::touched(plan), || self.cause());
         }
         // The query log leaves out statements without a text.
         let Some(text) = self.text.take() else { return };
@@ -200,9 +217,9 @@ impl Observer {
         let notes = self.plan.as_ref().map(plan_scans::notes).unwrap_or_default();
         let entry = QueryLogEntry {
             started_ms: started_ms(took),
-            database: std::mem::take(&mut self.database),
-            user: std::mem::take(&mut self.user),
-            identity: Some(self.origin.identity),
+            database: std::mem::take(&mut self.client.database),
+            user: std::mem::take(&mut self.client.user),
+            identity: Some(self.client.origin.identity),
             kind: self.kind,
             text,
             partitions_total: usage.partitions_total,
@@ -252,6 +269,11 @@ impl Drop for Observer {
 pub struct CopyLog(Option<Box<Observer>>);
 
 impl CopyLog {
+    /// The cause of the rows of the COPY, for [`Frontend::ingest_for`].
+    pub fn cause(&self) -> Option<Cause> {
+        self.0.as_ref().map(|observer| observer.cause())
+    }
+
     /// Adds rows that were stored.
     pub fn stored(&mut self, rows: u64) {
         if let Some(observer) = &mut self.0 {

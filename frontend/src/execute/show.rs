@@ -6,7 +6,7 @@ use arrow::array::{BooleanArray, StringArray};
 use arrow::compute::kernels::comparison::like;
 use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
-use partita_proto::load::LoadRequest;
+use partita_proto::load::{LoadReport, LoadRequest};
 use partita_proto::schema::{Column, Semantic};
 use partita_sql::index_statement::index_options_sql;
 use partita_sql::show::{create_copy_sql, create_table_sql, create_table_sql_unplaced};
@@ -16,7 +16,7 @@ use crate::access::viewer::check_all_rows;
 use crate::bound_text::bound_text;
 use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::SqlError;
-use crate::hotspot::shown::explain_hotspot;
+use crate::hotspot::explain_hotspot;
 use crate::information::{has_key, key_name, semantic};
 use crate::output::Output;
 use crate::privileges::sees_all;
@@ -104,8 +104,15 @@ impl Session {
         let table = self.table(name)?;
         check_all_rows(permit, &table)?;
         let request = LoadRequest { table: Some(table.id), samples: true, history_since: None };
-        let report = self.frontend().loads().ask(request).await?;
-        Ok(Output::batch(explain_hotspot(&table, &report)?))
+        let mut report = self.frontend().loads().ask(request).await?;
+        // The work of others.
+        if !self.viewer().monitors() {
+            let mut reduced = LoadReport::clone(&report);
+            reduced.hot_causes.clear();
+            report = Arc::new(reduced);
+        }
+        let shapes = self.frontend().statements().read_shapes(&table);
+        Ok(Output::batch(explain_hotspot(&table, &report, &shapes)?))
     }
 
     fn table_names(&self, database: Option<&str>) -> Result<Vec<String>, SqlError> {

@@ -29,6 +29,8 @@ pub(crate) const TABLE_BALANCE: &[(&str, Kind)] = &[
     ("n_eff", Kind::Float),
     ("read_fan_out_p50", Kind::Count),
     ("read_fan_out_p99", Kind::Count),
+    ("n_eff_second", Kind::Float),
+    ("rotates", Kind::Flag),
 ];
 
 /// Rows of `sys.table_balance`: four per table, for rows written and rows read, by partition and by node.
@@ -48,6 +50,7 @@ pub(crate) fn table_balance(
     for (id, partitions) in by_table {
         let Some(table) = names.table(id) else { continue };
         let touched = fan_out.get(&id);
+        let rotation = report.rotations.iter().find(|rotation| rotation.table == id);
         // Nodes without a leader of the table count as zero.
         for (load, rate) in LOADS {
             let mut nodes: BTreeMap<NodeId, f64> =
@@ -75,6 +78,8 @@ pub(crate) fn table_balance(
                     shape.effective.into(),
                     Cell::Count(touched.map(|touched| quantile(touched, 50))),
                     Cell::Count(touched.map(|touched| quantile(touched, 99))),
+                    rotation.map(|rotation| rotation.n_eff_second).into(),
+                    rotation.is_some().into(),
                 ]);
             }
         }

@@ -21,7 +21,7 @@ pub(crate) fn explained(
     let mut of_table = report.partitions.iter().filter(|load| load.table == table.id);
     let busiest = match partition {
         Some(partition) => of_table.find(|load| load.partition == partition),
-        None => of_table.max_by(|a, b| a.busy.s10.total_cmp(&b.busy.s10)),
+        None => of_table.max_by(|a, b| a.busiest().total_cmp(&b.busiest())),
     };
     let Some(load) = busiest else { return error };
     let state = describe(table, load);
@@ -43,14 +43,20 @@ pub(crate) fn explained(
 
 fn describe(table: &Table, load: &PartitionLoad) -> String {
     let edge = |bound, end: &str| bound_text(table, bound).unwrap_or_else(|| end.to_owned());
+    // The load that makes it busy.
+    let (with, share, of_table) = if load.reads_busy > load.busy.s10 {
+        (" with reads", load.read_share, "reads")
+    } else {
+        ("", load.share, "writes")
+    };
     let mut text = format!(
-        "partition {} of table \"{}\" (keys from {} to {}) is {:.0} % busy and takes {:.0} % of the table's writes",
+        "partition {} of table \"{}\" (keys from {} to {}) is {:.0} % busy{with} and takes {:.0} % of the table's {of_table}",
         load.partition,
         table.name,
         edge(&load.range.start, "the beginning"),
         edge(&load.range.end, "the end"),
-        load.busy.s10 * 100.0,
-        load.share * 100.0,
+        load.busiest() * 100.0,
+        share * 100.0,
     );
     if let Some(verdict) = &load.verdict {
         text.push_str(": ");

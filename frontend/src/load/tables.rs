@@ -1,18 +1,19 @@
-//! The load tables of `sys`: partitions, nodes, keys, and splits, merges and moves.
+//! The load tables of `sys`: partitions, nodes, keys, causes, and splits, merges and moves.
 //!
 //! Invariants: values that meta does not know are NULL; rows of dropped tables are left out, those of former
-//! partitions stay as they were.
+//! partitions stay as they were. A partition is listed as a problem by its standing alone, whatever its verdict.
 
 use arrow::record_batch::RecordBatch;
+use partita_load::ReadShape;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::PartitionId;
-use partita_proto::load::{LoadReport, Rates, Verdict};
+use partita_proto::load::{LoadReport, PartitionLoad, Rates, Verdict};
 
 use super::Names;
 use crate::bound_text::bound_text;
 use crate::error::SqlError;
 use crate::hotspot::class::explain;
-use crate::hotspot::shown::{advice, evidence_json};
+use crate::hotspot::{advice, cause_text, evidence_json};
 use crate::virtual_table::{Cell, Kind, batch, schema};
 
 /// Columns of `sys.partition_load`.
@@ -50,6 +51,13 @@ pub(crate) const PARTITION_LOAD: &[(&str, Kind)] = &[
     ("append_high", Kind::Float),
     ("append_low", Kind::Float),
     ("top_key", Kind::Float),
+    ("standing", Kind::Text),
+    ("reads_rho", Kind::Float),
+    ("read_share", Kind::Float),
+    ("offered_rows_per_s", Kind::Float),
+    ("lead", Kind::Float),
+    ("front", Kind::Float),
+    ("concentration", Kind::Float),
 ];
 
 /// Columns of `sys.partition_load_history`.
@@ -90,6 +98,10 @@ pub(crate) const HOT_PARTITIONS: &[(&str, Kind)] = &[
     ("hot_key", Kind::Text),
     ("evidence", Kind::Text),
     ("advice", Kind::Text),
+    ("reads_rho", Kind::Float),
+    ("read_share", Kind::Float),
+    ("offered_rows_per_s", Kind::Float),
+    ("causes", Kind::Text),
 ];
 
 /// Columns of `sys.split_events`.
@@ -132,6 +144,22 @@ pub(crate) const HOT_KEYS: &[(&str, Kind)] = &[
     ("key", Kind::Text),
     ("share", Kind::Float),
     ("per_s", Kind::Float),
+];
+
+/// Columns of `sys.hot_causes`.
+pub(crate) const HOT_CAUSES: &[(&str, Kind)] = &[
+    ("database", Kind::Text),
+    ("table", Kind::Text),
+    ("partition", Kind::Count),
+    ("kind", Kind::Text),
+    ("key", Kind::Text),
+    ("statement", Kind::Text),
+    ("statement_kind", Kind::Text),
+    ("user", Kind::Text),
+    ("application", Kind::Text),
+    ("client", Kind::Text),
+    ("share", Kind::Float),
+    ("samples", Kind::Count),
 ];
 
 /// Columns of `sys.node_load`.
@@ -210,6 +238,13 @@ pub(crate) fn partition_load(
             judged(|evidence| evidence.append_high),
             judged(|evidence| evidence.append_low),
             judged(|evidence| evidence.top_key),
+            load.standing.name().into(),
+            load.reads_busy.into(),
+            load.read_share.into(),
+            load.offered.rows_per_s.into(),
+            judged(|evidence| evidence.lead),
+            judged(|evidence| evidence.front),
+            judged(|evidence| evidence.concentration),
         ]);
         rows.push(row);
     }
@@ -236,17 +271,32 @@ pub(crate) fn partition_load_history(
     batch(&schema(PARTITION_LOAD_HISTORY), rows)
 }
 
-/// Rows of `sys.hot_partitions`.
+/// Hot partitions of a catalog's tables about which there is a finding, the busiest first.
+pub(crate) fn hot<'r>(
+    report: &'r LoadReport,
+    catalog: &'r Catalog,
+) -> Vec<(&'r Table, &'r PartitionLoad, &'r Verdict)> {
+    let names = Names::new(catalog);
+    let finding = |load: &'r PartitionLoad| {
+        let table = names.table(load.table).filter(|_| load.is_hot())?;
+        let verdict = load.verdict.as_ref().filter(|verdict| verdict.class.is_finding())?;
+        Some((table.as_ref(), load, verdict))
+    };
+    let mut found: Vec<_> = report.partitions.iter().filter_map(finding).collect();
+    found.sort_by(|(_, a, _), (_, b, _)| {
+        b.busiest().total_cmp(&a.busiest()).then(a.partition.cmp(&b.partition))
+    });
+    found
+}
+
+/// Rows of `sys.hot_partitions`; `shapes` returns the reads of a table.
 pub(crate) fn hot_partitions(
     report: &LoadReport,
     catalog: &Catalog,
+    shapes: impl Fn(&Table) -> Vec<ReadShape>,
 ) -> Result<RecordBatch, SqlError> {
-    let names = Names::new(catalog);
     let mut rows = Vec::new();
-    for load in &report.partitions {
-        let Some(table) = names.table(load.table) else { continue };
-        let has_finding = |verdict: &&Verdict| explain(verdict.class).is_some();
-        let Some(verdict) = load.verdict.as_ref().filter(has_finding) else { continue };
+    for (table, load, verdict) in hot(report, catalog) {
         let cut = verdict.cut.as_ref();
         let mut row = Vec::from(named(table, load.partition));
         row.extend([
@@ -262,7 +312,11 @@ pub(crate) fn hot_partitions(
             cut.map(|(_, share)| *share).into(),
             verdict.hot_key.as_ref().and_then(|key| bound_text(table, key)).into(),
             evidence_json(&verdict.evidence).to_string().into(),
-            advice(table, load, verdict).into(),
+            advice(table, report, load, verdict, &shapes(table)).into(),
+            load.reads_busy.into(),
+            load.read_share.into(),
+            load.offered.rows_per_s.into(),
+            cause_text(report, load).into(),
         ]);
         rows.push(row);
     }
@@ -341,6 +395,30 @@ pub(crate) fn hot_keys(report: &LoadReport, catalog: &Catalog) -> Result<RecordB
         rows.push(row);
     }
     batch(&schema(HOT_KEYS), rows)
+}
+
+/// Rows of `sys.hot_causes`.
+pub(crate) fn hot_causes(report: &LoadReport, catalog: &Catalog) -> Result<RecordBatch, SqlError> {
+    let names = Names::new(catalog);
+    let text = |text: &str| Cell::Text((!text.is_empty()).then(|| text.to_owned()));
+    let mut rows = Vec::new();
+    for hot in &report.hot_causes {
+        let Some(table) = names.table(hot.table) else { continue };
+        let mut row = Vec::from(named(table, hot.partition));
+        row.extend([
+            if hot.read { "read" } else { "write" }.into(),
+            hot.key.as_ref().and_then(|key| bound_text(table, key)).into(),
+            text(&hot.cause.statement),
+            text(&hot.cause.kind),
+            text(&hot.cause.user),
+            text(&hot.cause.application),
+            text(&hot.cause.client),
+            hot.share.into(),
+            hot.samples.into(),
+        ]);
+        rows.push(row);
+    }
+    batch(&schema(HOT_CAUSES), rows)
 }
 
 /// Rows of `sys.node_load`.

@@ -5,7 +5,7 @@ use axum::http::{Request, StatusCode};
 use bytes::Bytes;
 use partita_heatmap::{Finding, Heatmap, History, Key, Metric, PartitionLoad as Drawn, Report};
 use partita_heatmap::{Shares, View};
-use partita_load::Class;
+use partita_load::{Class, Standing};
 use partita_proto::catalog::Table;
 use partita_proto::history::{Cause, ReshapeOutcome};
 use partita_proto::load::{
@@ -66,6 +66,8 @@ async fn hot() -> Api {
             busy: Busy { s10: 0.9, ..Busy::default() },
             rates: Rates { write_rows: 500.0, ..Rates::default() },
             verdict: Some(verdict),
+            standing: Standing::Hot,
+            reads_busy: 0.25,
             ..PartitionLoad::default()
         }],
         splits: vec![SplitEvent {
@@ -190,6 +192,8 @@ async fn metrics_tell_of_load_in_a_bounded_number_of_series() {
     api.fake.load.lock().partitions.extend((0..500).map(|more| PartitionLoad {
         partition: partita_proto::id::PartitionId(10_000 + more),
         verdict: None,
+        standing: Standing::Idle,
+        reads_busy: 0.0,
         busy: Busy::default(),
         rates: Rates::default(),
         ..first.clone()
@@ -203,8 +207,27 @@ async fn metrics_tell_of_load_in_a_bounded_number_of_series() {
         "partita_splits_in_vain_total 1\n",
         "partita_detector_verdict{table=\"home\",class=\"MOVING_RIGHT\"} 1\n",
         "partita_top_partition_rho{slot=\"1\"} 0.9\n",
+        "partita_top_partition_reads_rho{slot=\"1\"} 0.25\n",
+        "partita_partitions{standing=\"idle\"} 500\n",
+        "partita_partitions{standing=\"busy\"} 0\n",
+        "partita_partitions{standing=\"hot\"} 1\n",
     ] {
         assert!(text.contains(wanted), "{wanted} is not in\n{text}");
     }
     assert_eq!(text.matches("\npartita_top_partition_rho{").count(), 20);
+}
+
+#[tokio::test]
+async fn a_verdict_on_a_partition_that_carries_its_load_is_no_alarm() {
+    for standing in [Standing::Idle, Standing::Healthy, Standing::Busy] {
+        let api = hot().await;
+        api.fake.load.lock().partitions[0].standing = standing;
+        let (_, body) = api.get("/v1/tables.json").await;
+        assert_eq!(body["tables"][0]["verdict"], json!(null), "{standing:?}");
+        let (_, body) = raw(&api, "/metrics").await;
+        let text = String::from_utf8(body).unwrap();
+        assert!(!text.contains("partita_detector_verdict{"), "{text}");
+        let counted = format!("partita_partitions{{standing=\"{}\"}} 1\n", standing.name());
+        assert!(text.contains(&counted), "{text}");
+    }
 }
