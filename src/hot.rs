@@ -9,11 +9,16 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 use crate::client;
 use crate::sql;
 
-/// Statement of `partita hot`; without --all, partitions that are not busy are filtered out.
-const HOT: &str = "SELECT \"table\", partition, start_key, end_key, leader, round(rho_10s, 2) AS rho, \
-                   round(share, 2) AS share, verdict, meaning FROM sys.hot_partitions";
-/// Busy share from which a partition counts as hot.
-const HOT_ONLY: &str = "rho_10s >= 0.5";
+/// Statement of `partita hot`. Writes and reads make a partition busy alike.
+const HOT: &str = "SELECT \"table\", partition, start_key, end_key, leader, \
+                   round(greatest(rho_10s, reads_rho), 2) AS busy, \
+                   round(greatest(share, read_share), 2) AS share, verdict, meaning FROM sys.hot_partitions \
+                   ORDER BY greatest(rho_10s, reads_rho) DESC";
+/// Statement of `partita hot --all`.
+const ALL: &str = "SELECT \"table\", partition, start_key, end_key, leader, \
+                   round(greatest(rho_10s, reads_rho), 2) AS busy, \
+                   round(greatest(share, read_share), 2) AS share, standing, verdict FROM sys.partition_load \
+                   ORDER BY greatest(rho_10s, reads_rho) DESC";
 
 /// Columns of `sys.advice` that are printed as a table, the objects first.
 const ADVICE: &str = "SELECT object, rule, severity, advice, ddl FROM sys.advice";
@@ -44,7 +49,7 @@ struct Asking {
 /// Options of `partita hot`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Show all partitions with a verdict, busy or not.
+    /// Show all partitions, hot or not, with the state of their load.
     #[arg(short, long)]
     all: bool,
     #[command(flatten)]
@@ -100,8 +105,16 @@ pub(crate) struct AdviseOptions {
 /// # Errors
 /// If the frontend cannot be reached, or refuses.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
-    let only = if options.all { String::new() } else { format!(" WHERE {HOT_ONLY}") };
-    ask(&options.asking, &format!("{HOT}{only} ORDER BY rho_10s DESC")).await
+    let asking = &options.asking;
+    if options.all || asking.sql {
+        return ask(asking, if options.all { ALL } else { HOT }).await;
+    }
+    let client = sql::connect(&asking.client, &asking.connect, &asking.database).await?;
+    match sql::execute_if_any(&client, HOT, asking.plain).await {
+        Ok(false) if !asking.plain => Ok(sql::say("no partition is hot")?),
+        Ok(_) => Ok(()),
+        Err(error) => bail!("{}", sql::describe(&error)),
+    }
 }
 
 /// Condition that leaves the findings about a table of a database.

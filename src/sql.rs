@@ -280,18 +280,24 @@ pub(crate) async fn execute(
     let mut messages = std::pin::pin!(messages);
     let mut page = Page::new(plain);
     while let Some(message) = messages.try_next().await? {
-        match message {
-            SimpleQueryMessage::RowDescription(columns) => {
-                page.start(columns.iter().map(|column| column.name().to_owned()).collect());
-            }
-            SimpleQueryMessage::Row(row) => {
-                page.push((0..row.len()).map(|index| row.get(index).map(str::to_owned)).collect());
-            }
-            SimpleQueryMessage::CommandComplete(rows) => page.end(rows),
-            _ => {}
-        }
+        page.take(message);
     }
     Ok(())
+}
+
+/// Runs a query and prints its rows; returns false, and prints nothing, if there are none.
+pub(crate) async fn execute_if_any(
+    client: &Client,
+    text: &str,
+    plain: bool,
+) -> Result<bool, tokio_postgres::Error> {
+    let messages = client.simple_query(text).await?;
+    if !messages.iter().any(|message| matches!(message, SimpleQueryMessage::Row(_))) {
+        return Ok(false);
+    }
+    let mut page = Page::new(plain);
+    messages.into_iter().for_each(|message| page.take(message));
+    Ok(true)
 }
 
 /// A result being printed.
@@ -306,6 +312,19 @@ struct Page {
 impl Page {
     fn new(plain: bool) -> Self {
         Self { plain, columns: Vec::new(), rows: Vec::new(), printed: 0, has_rows: false }
+    }
+
+    fn take(&mut self, message: SimpleQueryMessage) {
+        match message {
+            SimpleQueryMessage::RowDescription(columns) => {
+                self.start(columns.iter().map(|column| column.name().to_owned()).collect());
+            }
+            SimpleQueryMessage::Row(row) => {
+                self.push((0..row.len()).map(|index| row.get(index).map(str::to_owned)).collect());
+            }
+            SimpleQueryMessage::CommandComplete(rows) => self.end(rows),
+            _ => {}
+        }
     }
 
     fn start(&mut self, columns: Vec<String>) {

@@ -206,7 +206,7 @@ impl Watch {
         let table = &self.table;
         let condition = format!("\"table\" IN ('{table}', '{}')", former(table));
         let partitions = format!(
-            "SELECT leader, write_rows_per_s, rho_10s, verdict, point_reads_per_s, scans_per_s, \"table\", \
+            "SELECT leader, write_rows_per_s, greatest(rho_10s, reads_rho), verdict, point_reads_per_s, scans_per_s, \"table\", \
              date_part('epoch', now()) - date_part('epoch', since) FROM sys.partition_load WHERE {condition}"
         );
         let events = format!(
