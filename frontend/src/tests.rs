@@ -8,6 +8,7 @@ mod advice;
 mod advised;
 mod at_data;
 mod audit;
+mod blame;
 mod comparisons;
 mod conditional;
 mod copies;

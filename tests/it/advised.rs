@@ -36,7 +36,7 @@ async fn writers(
                 let sql = format!("INSERT INTO {table} VALUES ({key}, {writer}, 0.5)");
                 match client.batch_execute(&sql).await {
                     Ok(()) => acknowledged.push(key),
-                    // Between two renamings there is no such table.
+                    // A write may fail, such as one at its deadline; it is not counted.
                     Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
                 }
             }
@@ -88,27 +88,14 @@ async fn follow(server: &Server, table: &'static str, options: &str) -> String {
     let stop = Arc::new(AtomicBool::new(false));
     let tasks = writers(server, table, &stop).await;
     let advice = advice(&client, table).await;
-    let followed = client.batch_execute(&advice).await;
+    client.batch_execute(&advice).await.unwrap_or_else(|error| panic!("{advice}: {error:?}"));
     tokio::time::sleep(AFTER).await;
     stop.store(true, Ordering::Relaxed);
     let mut acknowledged: Vec<i64> = tasks.join_all().await.into_iter().flatten().collect();
     acknowledged.sort_unstable();
     assert!(acknowledged.len() > 100, "{table}: {} rows", acknowledged.len());
-    if let Err(error) = followed {
-        // The comparison refuses to go on: a write that had begun was acknowledged after the copy.
-        let code = error.code().map(|code| code.code().to_owned());
-        assert_eq!(code.as_deref(), Some("22012"), "{table}: {error:?}\n{advice}");
-        assert!(advice.contains("_before"), "{advice}");
-    }
-    let there = column(&client, "SELECT table_name FROM information_schema.tables").await;
-    let mut tables = vec![table.to_owned(), format!("{table}_before")];
-    tables.retain(|table| there.contains(table));
-    for table in &tables {
-        let kept = keys(&client, &format!("SELECT ts FROM {table}")).await;
-        assert!(kept.is_sorted_by(|a, b| a < b), "a row is in {table} twice");
-    }
-    let selects: Vec<_> = tables.iter().map(|table| format!("SELECT ts FROM {table}")).collect();
-    let kept = keys(&client, &selects.join(" UNION ")).await;
+    let kept = keys(&client, &format!("SELECT ts FROM {table}")).await;
+    assert!(kept.is_sorted_by(|a, b| a < b), "a row is in {table} twice");
     let lost: Vec<_> = acknowledged.iter().filter(|key| kept.binary_search(key).is_err()).collect();
     assert!(lost.is_empty(), "{table}: {lost:?} of {}", acknowledged.len());
     advice
@@ -125,14 +112,17 @@ async fn writers_go_on_while_the_advice_of_a_server_is_followed() {
         follow(&server, "last_row", "'merge_mode' = 'last_row'"),
         follow(&server, "last_non_null", "'merge_mode' = 'last_non_null'"),
     );
-    assert!(appended.starts_with("ALTER TABLE appended PARTITION BY HASH"), "{appended}");
-    for copied in [last_row, last_non_null] {
-        assert!(copied.starts_with("-- Stop all writers of"), "{copied}");
+    let starts = |advice: &str, begins: &[&str]| begins.iter().any(|it| advice.starts_with(it));
+    let placed = ["ALTER TABLE appended PARTITION BY HASH", "CREATE TABLE appended_new"];
+    assert!(starts(&appended, &placed), "{appended}");
+    for advice in [last_row, last_non_null] {
+        assert!(advice.starts_with("CREATE TABLE ") && advice.contains("_new"), "{advice}");
+        assert!(!advice.contains("RENAME") && !advice.contains("DROP"), "{advice}");
     }
-    let client = server.connect().await;
-    assert_eq!(
-        one(&client, "SELECT count(*) > 1 FROM sys.partitions WHERE \"table\" = 'appended'").await,
-        "t"
-    );
+    if appended.starts_with("ALTER") {
+        let client = server.connect().await;
+        let partitions = "SELECT count(*) > 1 FROM sys.partitions WHERE \"table\" = 'appended'";
+        assert_eq!(one(&client, partitions).await, "t");
+    }
     assert!(server.stop());
 }

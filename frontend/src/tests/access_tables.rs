@@ -5,10 +5,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use partita_load::Class;
+use partita_load::{Cause, Class, Standing};
 use partita_proto::id::NodeId;
 use partita_proto::load::{
-    BalanceEvent, BalanceKind, Busy, HotKey, Instant, LoadHistory, LoadReport, NodeLoad,
+    BalanceEvent, BalanceKind, Busy, HotCause, HotKey, Instant, LoadHistory, LoadReport, NodeLoad,
     PartitionLoad, Rates, SplitEvent, Verdict,
 };
 use partita_proto::range::Bound;
@@ -27,6 +27,9 @@ const VIEWERS: usize = 8;
 /// Keys of `acme` that only those know who read all rows of the table, at which it is split and which is hot; and part of
 /// the name of a group of `acme_boss`, which its restricted tokens do not know.
 const SECRETS: &[&str] = &["770077", "880088", "guild"];
+
+/// User whose statements make partitions hot, in the load report: shown to the superuser only.
+const CAUSER: &str = "causer";
 
 /// One letter for each of [`WHO`] but the last: superuser, whole token, read token, token for rows, write token, token of
 /// another organisation, member, stranger.
@@ -65,6 +68,8 @@ const TABLES: &[(&str, &str)] = &[
     ("baa--za-", "sys.split_events"),
     ("baa--za-", "sys.balance_events"),
     ("baa--za-", "sys.hot_keys"),
+    // Statements and clients of others.
+    ("b-------", "sys.hot_causes"),
     ("r-------", "sys.node_load"),
     ("baa--za-", "sys.partition_load_history"),
     ("baa--za-", "sys.top_partitions_one_minute"),
@@ -104,6 +109,7 @@ fn report(db: &Db) -> LoadReport {
             rates: Rates { write_rows: 9_000.0, ..Rates::default() },
             share: 0.9,
             verdict: Some(Verdict { class: Class::MovingRight, since: NOW, ..Verdict::default() }),
+            standing: Standing::Hot,
             ..PartitionLoad::default()
         });
         report.splits.push(SplitEvent {
@@ -128,6 +134,21 @@ fn report(db: &Db) -> LoadReport {
             share: 0.4,
             per_second: 3_600.0,
             read: false,
+        });
+        report.hot_causes.push(HotCause {
+            table: table.id,
+            partition,
+            read: false,
+            key: Some(Bound { placement: None, key: vec![Value::Int(hot)] }),
+            cause: Cause {
+                statement: "INSERT INTO t VALUES (?)".to_owned(),
+                kind: "INSERT".to_owned(),
+                user: CAUSER.to_owned(),
+                application: String::new(),
+                client: "192.0.2.7".to_owned(),
+            },
+            share: 0.9,
+            samples: 100,
         });
         report.history.push(LoadHistory {
             at: Instant(NOW.0 - 120_000),
@@ -229,6 +250,9 @@ async fn each_identity_sees_its_own_rows_of_each_table_of_the_system() {
             for secret in secrets(*who) {
                 assert!(!text.contains(secret), "{table} for {who:?}: {text}");
             }
+            let is_of_causes = ["sys.hot_causes", "sys.hot_partitions"].contains(table);
+            let is_shown = is_of_causes && *who == Who::Superuser;
+            assert_eq!(text.contains(CAUSER), is_shown, "{table} for {who:?}: {text}");
             all.push_str(&text);
         }
         if *who == Who::Whole {

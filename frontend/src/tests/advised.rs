@@ -22,15 +22,18 @@ enum Advised {
 }
 
 /// Classes of verdicts.
-const CLASSES: [(Class, Advised); 8] = [
+const CLASSES: [(Class, Advised); 11] = [
     (Class::StaticRange, Advised::Cut),
     (Class::MultiTail, Advised::Cut),
     (Class::HotKey, Advised::Placement),
     (Class::MovingRight, Advised::Placement),
     (Class::MovingLeft, Advised::Placement),
+    (Class::MovingWithin, Advised::Placement),
+    (Class::Rotating, Advised::Placement),
     (Class::Unsplittable, Advised::Placement),
     (Class::Sweep, Advised::Words),
     (Class::ScanBound, Advised::Words),
+    (Class::ReadHot, Advised::Words),
 ];
 /// Options for rows with the same key.
 const MODES: [&str; 3] =
@@ -81,31 +84,24 @@ async fn keys(db: &Db, rows: &str) -> Vec<i64> {
     db.lines(&sql).await.iter().map(|line| line.parse().unwrap()).collect()
 }
 
-/// Runs printed statements beside writers: each acknowledged row is there, and none is twice in a table.
+/// Runs printed statements beside writers, which are not stopped: each acknowledged row is there once.
 async fn follow(db: &Db, printed: &str, case: &str) {
-    assert!(!printed.contains("\nDROP"), "{case}: {printed}");
+    for unsafe_words in ["Stop all writers", "DROP ", "RENAME", "INSERT INTO", "TRUNCATE"] {
+        assert!(!printed.contains(unsafe_words), "{case}: {printed}");
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let tasks = writers(db, &stop);
     tokio::time::sleep(BESIDE).await;
-    // The comparison may refuse to go on; then no row is anywhere else than before.
     if let Err(error) = db.try_run(printed).await {
-        assert_eq!(error.sqlstate, "22012", "{case}: {error:?}");
-        assert!(printed.contains("_before"), "{case}: what needs no copy succeeds");
+        panic!("{case}: {error:?}");
     }
     tokio::time::sleep(BESIDE).await;
     stop.store(true, Ordering::Relaxed);
     let mut acknowledged: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
     acknowledged.sort_unstable();
     assert!(acknowledged.len() > 8, "{case}: {} rows", acknowledged.len());
-    let catalog = db.frontend.catalog();
-    let exists = |table: &&str| catalog.table("public", table).is_some();
-    let tables: Vec<&str> = ["events", "events_before"].into_iter().filter(exists).collect();
-    for table in &tables {
-        let kept = keys(db, &format!("SELECT ts FROM {table}")).await;
-        assert!(kept.is_sorted_by(|a, b| a < b), "{case}: a row is in {table} twice");
-    }
-    let selects: Vec<_> = tables.iter().map(|table| format!("SELECT ts FROM {table}")).collect();
-    let kept = keys(db, &selects.join(" UNION ")).await;
+    let kept = keys(db, "SELECT ts FROM events").await;
+    assert!(kept.is_sorted_by(|a, b| a < b), "{case}: a row is there twice");
     let lost: Vec<_> = acknowledged.iter().filter(|key| kept.binary_search(key).is_err()).collect();
     assert!(lost.is_empty(), "{case}: {lost:?}");
 }
@@ -116,16 +112,21 @@ async fn no_row_is_lost_while_what_is_advised_runs() {
         let case = format!("{class}, {mode}");
         let db = judged(*class, mode).await;
         let advice = db.one("SELECT advice FROM sys.hot_partitions").await;
-        let begins = match advised {
+        let begins: &[&str] = match advised {
             Advised::Words => {
                 assert_eq!(advice, "NULL", "{case}");
                 continue;
             }
-            Advised::Cut => "ALTER TABLE events SPLIT PARTITION",
-            Advised::Placement if mode.contains("append") => "ALTER TABLE events PARTITION BY HASH",
-            Advised::Placement => "-- Stop all writers of events first",
+            Advised::Cut => &["ALTER TABLE events SPLIT PARTITION"],
+            // Only new rows of a table in append mode can be placed otherwise.
+            Advised::Placement if mode.contains("append") => &[
+                "ALTER TABLE events PARTITION BY HASH",
+                "ALTER TABLE events SPLIT AT",
+                "CREATE TABLE events_new",
+            ],
+            Advised::Placement => &["ALTER TABLE events SPLIT AT", "CREATE TABLE events_new"],
         };
-        assert!(advice.starts_with(begins), "{case}: {advice}");
+        assert!(begins.iter().any(|begin| advice.starts_with(begin)), "{case}: {advice}");
         follow(&db, &advice, &case).await;
         if *advised == Advised::Cut {
             let partitions = db.frontend.catalog().table("public", "events").cloned().unwrap();
@@ -143,7 +144,7 @@ async fn no_row_is_lost_while_a_design_that_is_printed_is_made() {
             ddl.filter(|ddl| ddl != "NULL").collect()
         };
         let designs = printed(judged(*class, mode).await.rows("EXPLAIN HOTSPOT events").await);
-        assert!(designs.len() >= 3, "{class}, {mode}: {designs:?}");
+        assert!(!designs.is_empty(), "{class}, {mode}: {designs:?}");
         // The designs do not depend on the class: each class has the next of them made.
         let ddl = &designs[(cases / MODES.len()) % designs.len()];
         let db = judged(*class, mode).await;

@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
-use partita_load::Class;
+use partita_load::{Cause as Origin, Class, Standing};
 use partita_proto::Error;
 use partita_proto::history::{Cause, ReshapeOutcome};
 use partita_proto::id::{Epoch, NodeId};
 use partita_proto::load::{
-    BalanceEvent, BalanceKind, Busy, Evidence, HotKey, Instant, KeySample, Latency, LoadHistory,
-    LoadReport, NodeLoad, PartitionLoad, Rates, ShownReason, SplitEvent, Verdict,
+    BalanceEvent, BalanceKind, Busy, Evidence, HotCause, HotKey, Instant, KeySample, Latency,
+    LoadHistory, LoadReport, NodeLoad, OfferedRows, PartitionLoad, Rates, ShownReason, SplitEvent,
+    TableRotation, Verdict,
 };
 use partita_proto::range::Bound;
 use partita_proto::value::Value;
 
 use super::Db;
-use crate::FrontendOptions;
+use crate::{FrontendOptions, SqlError};
 
 /// 2025-10-09T08:53:20Z.
 const NOW: Instant = Instant(1_760_000_000_000);
@@ -43,12 +44,21 @@ pub(super) async fn hot(options: FrontendOptions) -> Db {
         busy: Busy { s10: write_rows / 10_000.0, ..Busy::default() },
         rates: Rates { write_rows, read_rows: 5.0, ..Rates::default() },
         share: write_rows / 10_000.0,
+        standing: if write_rows > 5_000.0 { Standing::Hot } else { Standing::Healthy },
+        offered: OfferedRows { rows_per_s: write_rows, is_floor: false },
+        read_share: 0.5,
+        capacity: (10_000.0, true),
         ..PartitionLoad::default()
     };
     let verdict = Verdict {
         class: Class::MovingRight,
         since: Instant(NOW.0 - 30_000),
-        evidence: Evidence { append_high: 0.97, top_prefix: vec![0.01], ..Evidence::default() },
+        evidence: Evidence {
+            append_high: 0.97,
+            top_prefix: vec![0.01],
+            lead: 0.75,
+            ..Evidence::default()
+        },
         ..Verdict::default()
     };
     let sample = |at: i64| KeySample {
@@ -110,6 +120,22 @@ pub(super) async fn hot(options: FrontendOptions) -> Db {
             class: Some(Class::MovingRight),
             ..LoadHistory::default()
         }],
+        hot_causes: vec![HotCause {
+            table: table.id,
+            partition,
+            read: false,
+            key: None,
+            cause: Origin {
+                statement: "INSERT INTO events VALUES (?)".to_owned(),
+                kind: "INSERT".to_owned(),
+                user: "app".to_owned(),
+                application: "loader".to_owned(),
+                client: String::new(),
+            },
+            share: 0.625,
+            samples: 240,
+        }],
+        rotations: Vec::new(),
     };
     db
 }
@@ -127,6 +153,22 @@ async fn the_tables_of_load_show_what_meta_says() {
             "events|false|0.1|0.1|NULL|NULL|NULL|NULL",
             "events|true|0.9|0.9|4000|MOVING_RIGHT|2025-10-09T08:52:50|0.97"
         ]
+    );
+    assert_eq!(
+        db.lines(
+            "SELECT standing, reads_rho, read_share, offered_rows_per_s, lead, concentration \
+             FROM sys.partition_load ORDER BY partition"
+        )
+        .await,
+        ["healthy|0.0|0.5|1000.0|NULL|NULL", "hot|0.0|0.5|9000.0|0.75|0.0"]
+    );
+    assert_eq!(
+        db.lines(
+            "SELECT kind, key, statement, statement_kind, \"user\", application, client, share, samples \
+             FROM sys.hot_causes"
+        )
+        .await,
+        ["write|NULL|INSERT INTO events VALUES (?)|INSERT|app|loader|NULL|0.625|240"]
     );
     assert_eq!(
         db.lines(
@@ -181,29 +223,37 @@ async fn balance_says_how_concentrated_writes_and_reads_are() {
             "write_rows|partition|2|0.9|1.22|0.4|1|2"
         ]
     );
+    let rotates = "SELECT DISTINCT n_eff_second, rotates FROM sys.table_balance";
+    assert_eq!(db.lines(rotates).await, ["NULL|false"]);
+    let table = db.frontend.catalog().table("public", "events").cloned().unwrap();
+    let rotation =
+        TableRotation { table: table.id, n_eff_second: 1.25, ..TableRotation::default() };
+    db.fake.load.lock().rotations.push(rotation);
+    assert_eq!(db.lines(rotates).await, ["1.25|true"]);
 }
 
 #[tokio::test]
 async fn a_hot_partition_comes_with_its_cure() {
     let db = hot(FrontendOptions::default()).await;
     let rows = db
-        .rows("SELECT verdict, meaning, evidence, advice, start_key FROM sys.hot_partitions")
+        .rows(
+            "SELECT verdict, meaning, evidence, advice, start_key, causes FROM sys.hot_partitions",
+        )
         .await;
     let [row] = rows.as_slice() else { panic!("{rows:?}") };
     assert_eq!(row[0], "MOVING_RIGHT");
     assert!(row[1].contains("upper end"), "{}", row[1]);
     let evidence: serde_json::Value = serde_json::from_str(&row[2]).unwrap();
     assert_eq!(evidence["append_high"], 0.97);
-    assert!(row[3].contains("PARTITION BY HASH (userid) PARTITIONS 16"), "{}", row[3]);
+    assert!(row[3].contains("userid"), "{}", row[3]);
     assert_eq!(row[4], "('1970-01-01 00:00:01')");
+    for said in ["app", "loader", "62 %"] {
+        assert!(row[5].contains(said), "{said} in {}", row[5]);
+    }
     // What is advised can be run.
     db.tag("INSERT INTO events VALUES (5, 1, 0.5), (1500, 2, 0.5)").await;
     db.tag(&row[3]).await;
     assert_eq!(db.one("SELECT count(*) FROM events").await, "2");
-    assert_eq!(
-        db.one("SELECT count(*) FROM sys.partitions WHERE \"table\" = 'events'").await,
-        "16"
-    );
 
     let db = hot(FrontendOptions::default()).await;
     db.tag("ALTER TABLE events SET ('hotspot_remedy' = 'off')").await;
@@ -214,11 +264,12 @@ async fn a_hot_partition_comes_with_its_cure() {
 
 #[tokio::test]
 async fn no_cure_parts_rows_that_a_table_keeps_together() {
-    for (together, of, buckets) in [("1", "HASH (ts)", "16"), ("2", "HASH (userid)", "16")] {
+    for together in ["1", "2"] {
         let db = hot(FrontendOptions::default()).await;
         db.tag(&format!("ALTER TABLE events SET ('keep_together' = '{together}')")).await;
         let advice = db.one("SELECT advice FROM sys.hot_partitions").await;
-        assert!(advice.contains(&format!("PARTITION BY {of} PARTITIONS {buckets}")), "{advice}");
+        let by_user = ["HASH (userid", "KEY (userid"].iter().any(|by| advice.contains(by));
+        assert!(together == "2" || !by_user, "{advice}");
         // The designs beside it keep the same rows together, and all of them can be run.
         let rows = db.rows("EXPLAIN HOTSPOT events").await;
         let options: Vec<_> = rows.iter().filter(|row| row[0].starts_with("option")).collect();
@@ -243,11 +294,16 @@ async fn a_cut_is_advised_for_the_partition_that_it_is_of_and_nothing_for_a_form
         db.frontend.advice(&table, report, Some(partition), class).unwrap()
     };
     // Another key would help the whole table, whichever partition it was found of.
-    assert!(advice(&report, left, Class::MovingRight).contains("PARTITION BY HASH"));
+    let other_key = advice(&report, left, Class::MovingRight);
+    assert!(
+        ["ALTER TABLE events PARTITION BY", "CREATE TABLE events_new"]
+            .iter()
+            .any(|ddl| other_key.contains(ddl))
+    );
     let verdict = report.partitions[1].verdict.clone().unwrap();
     report.partitions[1].verdict = Some(Verdict { class: Class::MultiTail, ..verdict });
     let cut = format!("ALTER TABLE events SPLIT PARTITION {right}");
-    assert_eq!(advice(&report, right, Class::MultiTail), cut);
+    assert!(advice(&report, right, Class::MultiTail).starts_with(&cut));
     assert!(!advice(&report, left, Class::MultiTail).contains("ALTER"));
 
     let db = hot(FrontendOptions::default()).await;
@@ -273,16 +329,83 @@ async fn explain_hotspot_ranks_designs_by_replayed_keys() {
     assert_eq!(value("capacity of a partition"), "10000 rows/s, measured");
     assert!(value("ceiling now").starts_with("10000 rows/s"), "{}", value("ceiling now"));
     let first = rows.iter().find(|row| row[0] == "option 1").unwrap();
-    assert!(first[1].starts_with("PRIMARY KEY (userid, ts); carries the load"), "{first:?}");
+    assert!(first[1].contains("userid") && first[1].contains("; carries the load"), "{first:?}");
     assert!(first[3].parse::<f64>().unwrap() > 1.5, "{first:?}");
-    assert!(first[6].contains("by userid 1.0"), "{first:?}");
+    // The table is not in append mode: its rows cannot be copied beside its writers.
     assert!(first[7].contains("CREATE TABLE events_new ("), "{first:?}");
+    assert!(first[7].contains("The rows stay in") && !first[7].contains("RENAME"), "{first:?}");
     let today = rows.iter().find(|row| row[0].ends_with("(as it is)")).unwrap();
     assert_eq!((today[2].as_str(), today[7].as_str()), ("1.0", "NULL"), "{today:?}");
     assert!(today[1].contains("new rows all go to one partition"), "{today:?}");
     db.tag(&first[7]).await;
-    let shown = db.rows("SHOW CREATE TABLE events").await;
-    assert!(shown[0][1].contains("PRIMARY KEY (userid)"), "{shown:?}");
+    let shown = db.rows("SHOW CREATE TABLE events_new").await;
+    assert!(shown[0][1].contains("(userid"), "{shown:?}");
+}
+
+#[tokio::test]
+async fn a_table_that_carries_its_load_is_healthy_and_is_not_listed() {
+    let db = hot(FrontendOptions::default()).await;
+    for load in &mut db.fake.load.lock().partitions {
+        load.standing = Standing::Healthy;
+        load.busy.s10 = 0.12;
+    }
+    assert_eq!(db.one("SELECT count(*) FROM sys.hot_partitions").await, "0");
+    assert_eq!(
+        db.one("SELECT count(*) FROM sys.partition_load WHERE verdict IS NOT NULL").await,
+        "1"
+    );
+    let lines = db.lines("EXPLAIN HOTSPOT events").await;
+    assert!(lines[0].starts_with("state|healthy"), "{lines:?}");
+    assert!(lines.iter().all(|line| !line.starts_with("option")), "{lines:?}");
+}
+
+#[tokio::test]
+async fn the_partition_that_is_busiest_by_reads_comes_first() {
+    let db = hot(FrontendOptions::default()).await;
+    let (left, right) = {
+        let mut report = db.fake.load.lock();
+        let load = &mut report.partitions[0];
+        load.standing = Standing::Hot;
+        load.reads_busy = 1.5;
+        load.verdict = Some(Verdict { class: Class::ReadHot, since: NOW, ..Verdict::default() });
+        (report.partitions[0].partition.0, report.partitions[1].partition.0)
+    };
+    assert_eq!(
+        db.lines("SELECT partition, verdict, reads_rho, read_share FROM sys.hot_partitions").await,
+        [format!("{left}|READ_HOT|1.5|0.5"), format!("{right}|MOVING_RIGHT|0.0|0.5")]
+    );
+    let rows = db.rows("EXPLAIN HOTSPOT events").await;
+    let value = |item: &str| rows.iter().find(|row| row[0] == item).unwrap()[1].clone();
+    assert_eq!(value("class"), "READ_HOT");
+    assert!(value("partition").starts_with(&format!("{left} ")), "{}", value("partition"));
+    // Of a queue that is full, the error names what keeps the partition busy.
+    let report = db.fake.load.lock().clone();
+    let table = db.frontend.catalog().table("public", "events").cloned().unwrap();
+    let error = SqlError::new("53400", "the queue is full");
+    let detail = crate::load::overload::explained(error, &table, None, &report).detail.unwrap();
+    assert!(
+        detail.contains("150 % busy with reads and takes 50 % of the table's reads"),
+        "{detail}"
+    );
+}
+
+#[tokio::test]
+async fn a_bound_directly_above_a_text_is_printed_and_makes_the_same_table_again() {
+    let db = Db::new();
+    db.tag("CREATE TABLE t (k STRING, n BIGINT, PRIMARY KEY (k, n)) SPLIT AT (AFTER ('new'), ('x', 3))")
+        .await;
+    let shown = db.rows("SHOW CREATE TABLE t").await.remove(0).remove(1);
+    assert!(shown.contains("AFTER ('new')") && !shown.contains('\0'), "{shown}");
+    db.tag(&shown.replace("CREATE TABLE t ", "CREATE TABLE again ")).await;
+    let bounds = async |table: &str| {
+        let sql = "SELECT start_key, end_key FROM sys.partitions WHERE \"table\" =";
+        db.lines(&format!("{sql} '{table}' ORDER BY partition")).await
+    };
+    assert_eq!(bounds("again").await, bounds("t").await);
+    assert_eq!(
+        bounds("t").await,
+        ["NULL|AFTER ('new')", "AFTER ('new')|('x', 3)", "('x', 3)|NULL"]
+    );
 }
 
 #[tokio::test]
@@ -290,7 +413,7 @@ async fn a_table_of_which_nothing_is_known_is_explained_by_its_schema() {
     let db = Db::new();
     db.tag("CREATE TABLE t (ts TIMESTAMP TIME INDEX, app STRING)").await;
     let lines = db.lines("EXPLAIN HOTSPOT t").await;
-    assert_eq!(lines[0].split('|').nth(1), Some("UNKNOWN"));
+    assert!(lines.iter().any(|line| line.starts_with("class|UNKNOWN")), "{lines:?}");
     let cures = lines.iter().find(|line| line.starts_with("cures")).unwrap();
     assert!(cures.contains("PRIMARY KEY (app, ts)"), "{cures}");
     assert_eq!(db.error("EXPLAIN HOTSPOT nothing").await.sqlstate, "42P01");
