@@ -3,8 +3,13 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tokio::task::JoinSet;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::harness::turn;
 use crate::server::{Server, one};
@@ -206,6 +211,74 @@ async fn leaders_leave_a_node_that_leads_everything() {
     last.sort_by(f64::total_cmp);
     assert!(last[5] <= 1.3, "{loads:?}");
     assert!(number(own, "/summary/served_share") >= 0.9, "{own:#}");
+}
+
+/// Clients that write rows of which nine of ten are of user 7, until they are stopped.
+async fn write_one_user(server: &Server, stop: &Arc<AtomicBool>) -> JoinSet<()> {
+    let next = Arc::new(AtomicI64::new(1));
+    let mut tasks = JoinSet::new();
+    for _ in 0..4 {
+        let client = server.connect().await;
+        client.batch_execute("SET application_name = 'loader'").await.unwrap();
+        let (next, stop) = (Arc::clone(&next), Arc::clone(stop));
+        tasks.spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let user = if number % 10 == 0 { number } else { 7 };
+                let sql = format!("INSERT INTO clicks VALUES ({user}, {number}, 0.5)");
+                // A write that is turned away is load, too.
+                client.batch_execute(&sql).await.ok();
+            }
+        });
+    }
+    tasks
+}
+
+/// The only row of a query, once it has one.
+async fn first_row(client: &Client, sql: &str) -> Vec<String> {
+    let started = Instant::now();
+    loop {
+        for message in client.simple_query(sql).await.unwrap() {
+            if let SimpleQueryMessage::Row(row) = message {
+                let cell = |position: usize| row.get(position).unwrap_or("NULL").to_owned();
+                return (0..row.len()).map(cell).collect();
+            }
+        }
+        assert!(started.elapsed() < Duration::from_secs(120), "{sql} has no row");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hot_user_is_named_and_so_is_the_statement_that_writes_it() {
+    let _turn = turn().await;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::try_start(&dir.path().join("data"), &["--partition-rate", "150"])
+        .unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
+    let client = server.connect().await;
+    let made = "CREATE TABLE clicks (userid BIGINT, n BIGINT, v DOUBLE, PRIMARY KEY (userid, n))";
+    client.batch_execute(made).await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let tasks = write_one_user(&server, &stop).await;
+    let keys =
+        "SELECT key, kind FROM sys.hot_keys WHERE \"table\" = 'clicks' ORDER BY share DESC LIMIT 1";
+    let hot_key = first_row(&client, keys).await;
+    assert!(hot_key[0].starts_with("(7") && hot_key[1] == "write", "{hot_key:?}");
+    let causes = "SELECT statement, statement_kind, \"user\", application, share, kind FROM sys.hot_causes \
+                  WHERE \"table\" = 'clicks' ORDER BY share DESC LIMIT 1";
+    let cause = first_row(&client, causes).await;
+    assert_eq!(cause[..2], ["INSERT INTO clicks VALUES (?)", "INSERT"], "{cause:?}");
+    assert_eq!((cause[3].as_str(), cause[5].as_str()), ("loader", "write"), "{cause:?}");
+    assert!(cause[4].parse::<f64>().unwrap() > 0.9, "{cause:?}");
+    let listed = Command::new(env!("CARGO_BIN_EXE_partita"))
+        .args(["hot", "--connect", &server.postgres.to_string()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(text.contains("clicks"), "{text}");
+    stop.store(true, Ordering::Relaxed);
+    tasks.join_all().await;
+    assert!(server.stop());
 }
 
 #[test]
