@@ -209,7 +209,8 @@ fn encode_verdicts(
 /// Numbers of partitions without names of tables; a standing without partitions is zero, so that an alarm ends.
 fn encode_standings(encoder: &mut DescriptorEncoder<'_>, report: &LoadReport) -> std::fmt::Result {
     let help = "Partitions by the state of their load";
-    let mut family = encoder.encode_descriptor("partitions", help, None, MetricType::Gauge)?;
+    let mut family =
+        encoder.encode_descriptor("partitions_by_standing", help, None, MetricType::Gauge)?;
     for standing in [Standing::Idle, Standing::Healthy, Standing::Busy, Standing::Hot] {
         let with_standing = report.partitions.iter().filter(|load| load.standing == standing);
         let count = i64::try_from(with_standing.count()).unwrap_or(i64::MAX);

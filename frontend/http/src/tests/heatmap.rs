@@ -208,9 +208,9 @@ async fn metrics_tell_of_load_in_a_bounded_number_of_series() {
         "partita_detector_verdict{table=\"home\",class=\"MOVING_RIGHT\"} 1\n",
         "partita_top_partition_rho{slot=\"1\"} 0.9\n",
         "partita_top_partition_reads_rho{slot=\"1\"} 0.25\n",
-        "partita_partitions{standing=\"idle\"} 500\n",
-        "partita_partitions{standing=\"busy\"} 0\n",
-        "partita_partitions{standing=\"hot\"} 1\n",
+        "partita_partitions_by_standing{standing=\"idle\"} 500\n",
+        "partita_partitions_by_standing{standing=\"busy\"} 0\n",
+        "partita_partitions_by_standing{standing=\"hot\"} 1\n",
     ] {
         assert!(text.contains(wanted), "{wanted} is not in\n{text}");
     }
@@ -227,7 +227,8 @@ async fn a_verdict_on_a_partition_that_carries_its_load_is_no_alarm() {
         let (_, body) = raw(&api, "/metrics").await;
         let text = String::from_utf8(body).unwrap();
         assert!(!text.contains("partita_detector_verdict{"), "{text}");
-        let counted = format!("partita_partitions{{standing=\"{}\"}} 1\n", standing.name());
+        let counted =
+            format!("partita_partitions_by_standing{{standing=\"{}\"}} 1\n", standing.name());
         assert!(text.contains(&counted), "{text}");
     }
 }
