@@ -194,12 +194,13 @@ impl Blame {
 
     /// Sends the samples of the seconds before this one, if there are any.
     pub(crate) async fn tell_once(&self, second: u64) {
-        let taken = self.take(second);
-        if taken.seconds.is_empty() {
+        let samples = self.take(second);
+        if samples.seconds.is_empty() {
             return;
         }
         // Samples are worth nothing later, and a meta of an earlier version takes none.
-        if let Err(error) = self.meta.blame(BlameReport { source: self.source, taken }).await {
+        let report = BlameReport { source: self.source, taken: samples };
+        if let Err(error) = self.meta.blame(report).await {
             tracing::debug!(%error, "meta did not take samples of causes");
         }
     }

@@ -51,10 +51,10 @@ pub(super) fn directly_above(value: Value, column: &Column) -> Result<Value, Sql
         Value::Int(number) => number.checked_add(1).map(Value::Int),
         Value::UInt(number) => number.checked_add(1).map(Value::UInt),
         _ => {
-            let what = format!("AFTER a value of column \"{}\"", column.name);
+            let feature = format!("AFTER a value of column \"{}\"", column.name);
             let detail =
                 format!("it takes texts, bytes and integers, not NULL or {}", column_type.sql());
-            return Err(SqlError::unsupported(what).with_detail(detail));
+            return Err(SqlError::unsupported(feature).with_detail(detail));
         }
     };
     next.and_then(|next| next.coerce(column_type).ok()).ok_or_else(|| {

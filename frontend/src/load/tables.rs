@@ -282,11 +282,11 @@ pub(crate) fn hot<'r>(
         let verdict = load.verdict.as_ref().filter(|verdict| verdict.class.is_finding())?;
         Some((table.as_ref(), load, verdict))
     };
-    let mut found: Vec<_> = report.partitions.iter().filter_map(finding).collect();
-    found.sort_by(|(_, a, _), (_, b, _)| {
+    let mut findings: Vec<_> = report.partitions.iter().filter_map(finding).collect();
+    findings.sort_by(|(_, a, _), (_, b, _)| {
         b.busiest().total_cmp(&a.busiest()).then(a.partition.cmp(&b.partition))
     });
-    found
+    findings
 }
 
 /// Rows of `sys.hot_partitions`; `shapes` returns the reads of a table.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use partita_load::{Cause as Origin, Class, Standing};
+use partita_load::{Cause as Origin, Class, ReadShape, ShapeBound, Standing};
 use partita_proto::Error;
 use partita_proto::history::{Cause, ReshapeOutcome};
 use partita_proto::id::{Epoch, NodeId};
@@ -444,4 +444,29 @@ async fn an_error_of_overload_names_the_partition_its_verdict_and_what_helps() {
     other.fake.write_errors.lock().extend(full);
     let error = other.error("INSERT INTO t VALUES (1)").await;
     assert!(!error.hint.unwrap().contains("HOTSPOT"));
+}
+
+#[tokio::test]
+async fn reads_of_a_table_are_known_by_the_key_columns_that_they_bind() {
+    let db = hot(FrontendOptions::default()).await;
+    let table = db.frontend.catalog().table("public", "events").cloned().unwrap();
+    for user in 0..6 {
+        db.rows(&format!("SELECT v FROM events WHERE userid = {user}")).await;
+    }
+    db.rows("SELECT max(v) FROM events WHERE ts >= '2026-01-01'").await;
+    db.tag("INSERT INTO events VALUES (5, 1, 0.5)").await;
+    db.tag("CREATE TABLE beside (userid BIGINT PRIMARY KEY)").await;
+    db.rows("SELECT * FROM beside WHERE userid = 1").await;
+    let shapes = db.frontend.statements().read_shapes(&table);
+    assert_eq!(shapes.len(), 2);
+    let per_s = |column: usize, is_bound: fn(&ShapeBound) -> bool| {
+        let is_alike = |shape: &&ReadShape| matches!(shape.bounds.as_slice(), [(at, bound)] if *at == column && is_bound(bound));
+        shapes.iter().find(is_alike).unwrap().per_s
+    };
+    // Six calls, over a minute at least.
+    assert_eq!(per_s(1, |bound| matches!(bound, ShapeBound::Value)), 0.1);
+    assert_eq!(
+        per_s(0, |bound| matches!(bound, ShapeBound::Range(share) if *share == 0.1)),
+        1.0 / 60.0
+    );
 }
