@@ -135,21 +135,24 @@ fn report(db: &Db) -> LoadReport {
             per_second: 3_600.0,
             read: false,
         });
-        report.hot_causes.push(HotCause {
-            table: table.id,
-            partition,
-            read: false,
-            key: Some(Bound { placement: None, key: vec![Value::Int(hot)] }),
-            cause: Cause {
-                statement: "INSERT INTO t VALUES (?)".to_owned(),
-                kind: "INSERT".to_owned(),
-                user: CAUSER.to_owned(),
-                application: String::new(),
-                client: "192.0.2.7".to_owned(),
-            },
-            share: 0.9,
-            samples: 100,
-        });
+        let hot_key = Bound { placement: None, key: vec![Value::Int(hot)] };
+        for key in [None, Some(hot_key)] {
+            report.hot_causes.push(HotCause {
+                table: table.id,
+                partition,
+                read: false,
+                key,
+                cause: Cause {
+                    statement: "INSERT INTO t VALUES (?)".to_owned(),
+                    kind: "INSERT".to_owned(),
+                    user: CAUSER.to_owned(),
+                    application: String::new(),
+                    client: "192.0.2.7".to_owned(),
+                },
+                share: 0.9,
+                samples: 100,
+            });
+        }
         report.history.push(LoadHistory {
             at: Instant(NOW.0 - 120_000),
             span: Duration::from_secs(60),
