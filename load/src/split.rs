@@ -200,12 +200,35 @@ pub(crate) fn by_size(view: &SizeView) -> Option<Ruling> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verdict::{Cut, Evidence};
 
     #[test]
     fn a_prefix_of_greatest_bytes_has_nothing_behind_it() {
         assert_eq!(after_prefix(&[0xFF, 0xFF]), None);
         assert_eq!(after_prefix(&[]), None);
         assert_eq!(after_prefix(&[1, 2]), Some(Box::from([1, 3])));
+    }
+
+    #[test]
+    fn no_partition_of_a_table_that_rotates_is_split_by_load() {
+        let verdict = Verdict {
+            class: Class::StaticRange,
+            cut: Some(Cut { key: Box::from([1]), larger_share: 0.5 }),
+            hot_key: None,
+            evidence: Evidence::default(),
+        };
+        let view = |rotates| LoadView {
+            by_load: true,
+            hot_seconds: 10,
+            rho: 0.9,
+            rotates,
+            verdict: Some(&verdict),
+            isolation: &Isolation::None,
+            partitions: 1,
+            partitions_max: 10,
+        };
+        assert!(by_load(&view(false)).is_ok());
+        assert_eq!(by_load(&view(true)), Err(NoSplit::Class(Class::Rotating)));
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use partita_hotspot::picker::{Detector, Picker};
 use partita_hotspot::streams::{Kind, Op, SECOND_US, all, prefix_ends};
 use partita_load::{
-    Class, Columns, DetectOptions, Random, Sample, Sketch, Tick, Verdict, classify, mix,
+    Class, Columns, DetectOptions, Evidence, Random, Sample, Sketch, Tick, Verdict, classify,
+    confirm, mix, of_reads,
 };
 
 const PAIR: &[usize] = &[8, 8];
@@ -46,7 +47,7 @@ fn sketch(seconds: u64, mut make: impl FnMut(u64, u64) -> Sample) -> Sketch {
         count: 3_200,
         samples: (0..32).map(|number| make(second, number)).collect(),
     };
-    Sketch { ticks: (0..seconds).map(tick).collect(), heavy: Vec::new() }
+    Sketch { ticks: (0..seconds).map(tick).collect(), ..Sketch::default() }
 }
 
 fn judge(sketch: &Sketch, options: &DetectOptions) -> Verdict {
@@ -140,6 +141,45 @@ fn a_hot_key_far_from_the_middle_is_cut_for_little_gain() {
 }
 
 #[test]
+fn reads_that_no_cut_helps_are_hot_and_others_stay_as_they_are() {
+    for class in Class::ALL {
+        let verdict = Verdict {
+            class,
+            cut: None,
+            hot_key: Some(key(1, 2)),
+            evidence: Evidence { p_out: 0.9, ..Evidence::default() },
+        };
+        let reads = of_reads(verdict.clone());
+        let is_hot = matches!(class, Class::HotKey | Class::Unsplittable | Class::ReadHot)
+            || class.is_spread_by_hash();
+        assert_eq!(reads.class, if is_hot { Class::ReadHot } else { class });
+        assert!(reads.evidence.reads && reads.hot_key == verdict.hot_key);
+    }
+    // The reason why reads are hot is a matter of name.
+    let hot = |class| {
+        let evidence = Evidence { reads: true, ..Evidence::default() };
+        Verdict { class, cut: None, hot_key: None, evidence }
+    };
+    let recent = [hot(Class::ReadHot), hot(Class::Sweep), hot(Class::HotKey)];
+    assert_eq!(confirm(&recent).class, Class::HotKey);
+}
+
+#[test]
+fn growth_between_known_keys_is_named_only_where_edges_are_known() {
+    let growing = sketch(60, |second, number| sample(key(1_000, second * 32 + number)));
+    // Behind one value of the first of three columns.
+    let ends = |key: &[u8]| prefix_ends(&[4, 4, 8], key);
+    let judge = |sketch: &Sketch| classify(sketch, 20, &ends, &DetectOptions::default()).class;
+    let known = Sketch { edges: Some((key(0, 0), key(1 << 40, 0))), ..growing.clone() };
+    assert_eq!(judge(&known), Class::MovingWithin);
+    // A sketch of an older node has no edges.
+    assert_eq!(judge(&growing), Class::Sweep);
+    // It will have passed the last known key in a minute.
+    let passing = Sketch { edges: Some((key(0, 0), key(1_000, 3_840))), ..growing };
+    assert_eq!(judge(&passing), Class::Sweep);
+}
+
+#[test]
 fn little_data_says_nothing() {
     let unknown = |sketch: &Sketch| {
         let verdict = judge(sketch, &DetectOptions::default());
@@ -190,6 +230,10 @@ fn the_same_sketch_is_judged_alike_and_its_numbers_are_shares() {
                 evidence.append_low,
                 evidence.top_key,
                 evidence.contained,
+                evidence.hot_share,
+                evidence.lead,
+                evidence.front,
+                evidence.concentration,
             ];
             let all = shares.iter().chain(&evidence.top_prefix);
             for share in all {
@@ -225,7 +269,9 @@ fn no_sketch_makes_the_judge_fail() {
             placement: random.index(3),
             time_column: random.chance(0.5).then(|| random.index(4)),
         };
-        let sketch = Sketch { ticks, heavy: Vec::new() };
+        let edges = random.chance(0.5);
+        let edges = edges.then(|| (bytes(&mut random, 5), bytes(&mut random, 5)));
+        let sketch = Sketch { ticks, heavy: Vec::new(), edges };
         let ends = |key: &[u8]| vec![0, 1, 1, 2, key.len() + 1];
         let window_s = u32::try_from(random.below(70)).unwrap();
         let verdict = classify(&sketch, window_s, &ends, &options);

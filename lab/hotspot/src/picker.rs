@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use partita_load::{
     Class, Columns, Cut, DetectOptions, RING_ENGAGED_S, SAMPLES_PER_SECOND, SHARE_MAX, Sampler,
-    Verdict, WINDOW_S, classify, confirm,
+    Verdict, WINDOW_S, classify, confirm, of_reads,
 };
 
 use crate::streams::{Op, SECOND_US};
@@ -43,6 +43,7 @@ pub struct Detector {
     sampler: Sampler,
     columns: Columns,
     options: DetectOptions,
+    reads: bool,
     verdicts: Vec<Verdict>,
 }
 
@@ -57,7 +58,14 @@ impl Detector {
     pub fn new(seed: u64, columns: Columns, options: DetectOptions) -> Self {
         let mut sampler = Sampler::new(seed).with_columns(Arc::clone(&columns));
         sampler.engage(true);
-        Self { sampler, columns, options, verdicts: Vec::new() }
+        Self { sampler, columns, options, reads: false, verdicts: Vec::new() }
+    }
+
+    /// Judges the operations as reads if `reads` is true.
+    #[must_use]
+    pub fn with_reads(mut self, reads: bool) -> Self {
+        self.reads = reads;
+        self
     }
 
     /// Sets the lowest and the highest key that the partition is known to hold.
@@ -93,7 +101,8 @@ impl Picker for Detector {
 
     fn poll(&mut self, at_us: u64) -> Answer {
         let sketch = self.sampler.sketch(at_us / SECOND_US + 1, RING_S);
-        self.verdicts.push(classify(&sketch, WINDOW_S, &*self.columns, &self.options));
+        let verdict = classify(&sketch, WINDOW_S, &*self.columns, &self.options);
+        self.verdicts.push(if self.reads { of_reads(verdict) } else { verdict });
         let spare = self.verdicts.len().saturating_sub(VERDICTS_MAX);
         self.verdicts.drain(..spare);
         let verdict = confirm(&self.verdicts);

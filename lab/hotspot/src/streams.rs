@@ -8,8 +8,10 @@
 //! width, each in big-endian order, so that bytes compare as values do; [`Kind::columns`] gives their widths.
 
 mod catalogue;
+mod scored;
 
 pub use catalogue::all;
+pub use scored::scored;
 
 use partita_load::{Class, DetectOptions, Random};
 
@@ -76,8 +78,10 @@ pub struct Kind {
     pub columns: &'static [usize],
     /// Options that the detector gets for the key.
     pub options: DetectOptions,
-    /// True if the partition holds keys below and above all requested ones.
-    pub filled: bool,
+    /// Lowest and highest first column of the keys that the partition holds, if they are known beforehand.
+    pub first_columns: Option<(u64, u64)>,
+    /// True if the operations are reads.
+    pub reads: bool,
     /// Makes the function that draws operations; its first draws are parameters that differ from seed to seed.
     make: fn(&mut Random) -> Draw,
 }
@@ -89,6 +93,17 @@ impl Kind {
         let mut random = Random::new(seed);
         let draw = (self.make)(&mut random);
         Stream { random, draw }
+    }
+
+    /// The lowest and the highest key that the partition holds, if they are known beforehand.
+    #[must_use]
+    pub fn edges(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        let (low, high) = self.first_columns?;
+        let (mut low_key, mut high_key) = (Vec::new(), Vec::new());
+        encode(&mut low_key, &[low], self.columns);
+        encode(&mut high_key, &[high], self.columns);
+        high_key.resize(self.columns.iter().sum(), u8::MAX);
+        Some((low_key, high_key))
     }
 
     /// The ends of the columns of a key (or a leading part of one).
@@ -134,7 +149,8 @@ mod tests {
                 let mut ops = vec![Op::default(); 50];
                 for (at, op) in (0..).step_by(20_011).zip(&mut ops) {
                     let drawn = stream.draw(at, op);
-                    assert!(drawn || kind.name.contains("bursts"), "{}", kind.name);
+                    let pauses = ["bursts", "ramp"].iter().any(|word| kind.name.contains(word));
+                    assert!(drawn || pauses, "{}", kind.name);
                 }
                 ops
             };
@@ -155,6 +171,19 @@ mod tests {
                 assert!(op.key.len() == width || op.end.is_some(), "{} {op:?}", kind.name);
                 let empty = op.end.as_ref().is_some_and(|end| !end.is_empty() && *end <= op.key);
                 assert!(!empty, "{} scans nothing: {op:?}", kind.name);
+            }
+        }
+    }
+
+    #[test]
+    fn known_edges_enclose_all_keys() {
+        for kind in all() {
+            let Some((low, high)) = kind.edges() else { continue };
+            let mut op = Op::default();
+            let mut stream = kind.stream(1);
+            for at in 0..600 {
+                stream.draw(at * 100_003, &mut op);
+                assert!(low <= op.key && op.key <= high, "{} {op:?}", kind.name);
             }
         }
     }

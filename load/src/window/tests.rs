@@ -180,6 +180,31 @@ fn requests_turned_away_make_a_second_hot() {
 }
 
 #[test]
+fn reads_and_what_is_refused_or_delayed_are_told_apart() {
+    let mut window = Window::default();
+    for second in 1..=60 {
+        let mut now = report(3, START, START + second * 1_000, 0.1);
+        now.counters.scan_ns = second * 700_000_000;
+        now.counters.write_batches = second * 75;
+        now.counters.rejected = second * 25;
+        now.counters.throttled_ns = second * 500_000_000;
+        window.accept(now.at_ms, &now);
+    }
+    let rates = window.rates(START + 60_000);
+    near(rates.reads_10, 0.7, 0.02);
+    near(rates.reads_60, 0.35, 0.01);
+    near(rates.write_batches, 75.0, 2.0);
+    near(rates.turned_away, 0.25, 0.01);
+    near(rates.held_back, 0.5, 0.01);
+    assert_eq!(rates.hot_seconds, 10);
+    near(window.busy_10(), rates.reads_10, 1e-9);
+    // Both parts of a split have their share.
+    let right = window.cut(0.75, 0.5).rates(START + 60_000);
+    near(right.write_batches, 0.25 * rates.write_batches, 1e-3);
+    near(right.reads_10, 0.25 * rates.reads_10, 1e-3);
+}
+
+#[test]
 fn a_window_stays_small() {
     assert!(size_of::<Window>() <= 150, "{}", size_of::<Window>());
 }

@@ -73,9 +73,10 @@ fn outcome(kind: &Kind, seed: u64, picker: &mut dyn Picker, polls_s: &[u64]) -> 
 }
 
 fn detector(kind: &Kind, seed: u64, columns: &Columns) -> Detector {
-    let mut ours = Detector::new(seed, Arc::clone(columns), kind.options);
-    if kind.filled {
-        ours.set_edges(&[0], &[0xff; 8]);
+    let ours = Detector::new(seed, Arc::clone(columns), kind.options);
+    let mut ours = ours.with_reads(kind.reads);
+    if let Some((low, high)) = kind.edges() {
+        ours.set_edges(&low, &high);
     }
     ours
 }

@@ -24,10 +24,11 @@ struct Script;
 /// The newest verdict on a stream, before confirmation.
 fn watch(kind: &Kind, options: DetectOptions, seed: u64, seconds: u64) -> Option<Verdict> {
     let widths = kind.columns;
-    let mut detector =
+    let detector =
         Detector::new(seed, Arc::new(move |key: &[u8]| prefix_ends(widths, key)), options);
-    if kind.filled {
-        detector.set_edges(&[0], &[0xFF; 9]);
+    let mut detector = detector.with_reads(kind.reads);
+    if let Some((low, high)) = kind.edges() {
+        detector.set_edges(&low, &high);
     }
     let mut stream = kind.stream(seed);
     let mut op = Op::default();
@@ -41,16 +42,19 @@ fn watch(kind: &Kind, options: DetectOptions, seed: u64, seconds: u64) -> Option
 }
 
 /// The classes by the names that scripts use.
-pub(crate) const CLASSES: [(&str, Class); 9] = [
+pub(crate) const CLASSES: [(&str, Class); 12] = [
     ("unknown", Class::Unknown),
     ("static_range", Class::StaticRange),
     ("multi_tail", Class::MultiTail),
     ("hot_key", Class::HotKey),
     ("moving_right", Class::MovingRight),
     ("moving_left", Class::MovingLeft),
+    ("moving_within", Class::MovingWithin),
+    ("rotating", Class::Rotating),
     ("sweep", Class::Sweep),
     ("scan_bound", Class::ScanBound),
     ("unsplittable", Class::Unsplittable),
+    ("read_hot", Class::ReadHot),
 ];
 
 pub(crate) fn class(name: &str) -> Result<Class, Box<dyn Error>> {
@@ -78,12 +82,11 @@ fn describe(kind: &Kind, verdict: &Verdict) -> String {
         ));
     } else if let Some(key) = &verdict.hot_key {
         let depth = prefix_ends(kind.columns, key).len();
-        let share = if depth == kind.columns.len() {
-            evidence.top_key
-        } else {
-            evidence.top_prefix[depth - 1]
-        };
-        text.push_str(&format!(": one value of {} has {share:.2} of the load", columns(depth)));
+        text.push_str(&format!(
+            ": one value of {} has {:.2} of the load",
+            columns(depth),
+            evidence.hot_share
+        ));
     } else {
         match verdict.class {
             Class::MovingRight => {
@@ -106,11 +109,17 @@ fn describe(kind: &Kind, verdict: &Verdict) -> String {
                 ": {:.2} of the load has moved between the halves of the window",
                 evidence.shift
             )),
+            Class::Rotating => text.push_str(&format!(
+                ": few keys have {:.2} of the load of a second",
+                evidence.concentration
+            )),
             Class::Unknown
             | Class::StaticRange
             | Class::MultiTail
             | Class::HotKey
-            | Class::Unsplittable => {}
+            | Class::MovingWithin
+            | Class::Unsplittable
+            | Class::ReadHot => {}
         }
     }
     text

@@ -13,6 +13,7 @@
 //!   load 1 rho=0.1                 changes the load of a partition
 //!   verdict 1 static_range cut=m share=0.6        what the detector says of a partition; also: actual=0.95
 //!   verdict 1 hot_key key=m share=0.7
+//!   rotating 1 true                the load of a table rotates over its partitions, or does no longer
 //!   fail 1                         splits of the partition find no place
 //!   run s=15                       the actions of the next seconds; also: min=10, h=2
 //!   hot                            the partitions that are hot, and why they are not split
@@ -24,8 +25,8 @@ use std::error::Error;
 use goldenscript::{ArgumentConsumer, Command, Context, Runner};
 use partita_load::{
     Action, At, Counters, Cut, Done, Evidence, Failed, MoveWhy, NoSplit, NodeFacts, NodeId,
-    Options, PartitionFacts, PartitionId, PartitionReport, Remedy, Scheduler, SplitWhy, Step,
-    TableFacts, TableId, Tail, Verdict,
+    Options, PartitionFacts, PartitionId, PartitionReport, Remedy, Rotation, Scheduler, SplitWhy,
+    Step, TableFacts, TableId, Tail, Verdict,
 };
 
 use crate::detector::{class, name};
@@ -473,6 +474,12 @@ impl Runner for Script {
                 let id = arguments.next_pos().ok_or("the partition is missing")?.parse()?;
                 let part = self.part(id)?;
                 part.load = load_of(&part.load, &mut arguments)?;
+            }
+            "rotating" => {
+                let id = arguments.next_pos().ok_or("the table is missing")?.parse()?;
+                let rotates = arguments.next_pos().ok_or("true or false is missing")?.parse()?;
+                let rotation = if rotates { Some(Rotation::default()) } else { None };
+                self.scheduler.set_rotating(TableId(id), rotation);
             }
             "fail" => {
                 let id = arguments.next_pos().ok_or("the partition is missing")?.parse()?;

@@ -9,33 +9,34 @@ use super::{Draw, Kind, Op, SECOND_US, Truth};
 use crate::zipf::{YCSB_THETA, Zipf};
 
 /// Beginning of stream times; arbitrary, with room below.
-const BEGIN_US: u64 = 1_700_000_000 * SECOND_US;
+pub(super) const BEGIN_US: u64 = 1_700_000_000 * SECOND_US;
 /// Maximum lag between writers, unless the stream says otherwise.
-const DISORDER_US: u64 = 50_000;
+pub(super) const DISORDER_US: u64 = 50_000;
 const USERS: u64 = 100_000;
-const RECORDS: u64 = 1_000_000;
-const HOUR_US: u64 = 3_600 * SECOND_US;
+pub(super) const RECORDS: u64 = 1_000_000;
+pub(super) const HOUR_US: u64 = 3_600 * SECOND_US;
 
 const STATIC: &[Class] = &[Class::StaticRange];
 const TAILS: &[Class] = &[Class::MultiTail];
 const RIGHT: &[Class] = &[Class::MovingRight];
 
 /// Widths of a key with one column.
-const KEY: &[usize] = &[8];
+pub(super) const KEY: &[usize] = &[8];
 /// Widths of two columns: user and time, or time and user.
-const PAIR: &[usize] = &[8, 8];
+pub(super) const PAIR: &[usize] = &[8, 8];
 /// Widths of a small number before the two.
-const TRIPLE: &[usize] = &[2, 8, 8];
+pub(super) const TRIPLE: &[usize] = &[2, 8, 8];
 
-const PLAIN: DetectOptions = DetectOptions { keep_together: 0, placement: 0, time_column: None };
-const TIME_FIRST: DetectOptions = DetectOptions { time_column: Some(0), ..PLAIN };
-const TIME_SECOND: DetectOptions = DetectOptions { time_column: Some(1), ..PLAIN };
+pub(super) const PLAIN: DetectOptions =
+    DetectOptions { keep_together: 0, placement: 0, time_column: None };
+pub(super) const TIME_FIRST: DetectOptions = DetectOptions { time_column: Some(0), ..PLAIN };
+pub(super) const TIME_SECOND: DetectOptions = DetectOptions { time_column: Some(1), ..PLAIN };
 const TIME_THIRD: DetectOptions = DetectOptions { time_column: Some(2), ..PLAIN };
 const BUCKET_TIME: DetectOptions = DetectOptions { placement: 1, ..TIME_SECOND };
 const BUCKET_USER: DetectOptions = DetectOptions { placement: 1, ..TIME_THIRD };
 
 /// A stream of point operations; most are.
-fn points<const N: usize>(
+pub(super) fn points<const N: usize>(
     widths: &'static [usize],
     mut columns: impl FnMut(u64, &mut Random) -> [u64; N] + Send + 'static,
 ) -> Draw {
@@ -46,12 +47,12 @@ fn points<const N: usize>(
 }
 
 /// The timestamp of a row that arrives now.
-fn stamp(time_us: u64, random: &mut Random, disorder_us: u64) -> u64 {
+pub(super) fn stamp(time_us: u64, random: &mut Random, disorder_us: u64) -> u64 {
     BEGIN_US + time_us - random.below(disorder_us + 1)
 }
 
 /// The timestamp of a row, a share of which arrives late.
-fn late_stamp(time_us: u64, random: &mut Random, share: f64, by_us: u64) -> u64 {
+pub(super) fn late_stamp(time_us: u64, random: &mut Random, share: f64, by_us: u64) -> u64 {
     let disorder = if random.chance(share) { by_us } else { DISORDER_US };
     stamp(time_us, random, disorder)
 }
@@ -72,24 +73,35 @@ fn mild_users() -> Zipf {
 }
 
 /// The position of a sweep that visits `items` in order, once in `period_us`.
-fn swept(time_us: u64, phase: u64, period_us: u64, items: u64) -> u64 {
+pub(super) fn swept(time_us: u64, phase: u64, period_us: u64, items: u64) -> u64 {
     ((time_us + phase) % period_us) * items / period_us
 }
 
 /// The streams, in the order in which they are reported.
 #[must_use]
 pub fn all() -> Vec<Kind> {
-    [still(), growing(), tails(), sweeps(), scans(), mixed()].concat()
+    [still(), growing(), tails(), sweeps(), scans(), mixed(), super::scored()].concat()
 }
 
-fn kind(
+pub(super) fn kind(
     name: &'static str,
     description: &'static str,
     (truth, classes): (Truth, &'static [Class]),
     (columns, options): (&'static [usize], DetectOptions),
     make: fn(&mut Random) -> Draw,
 ) -> Kind {
-    Kind { name, about: description, truth, classes, columns, options, filled: false, make }
+    let first_columns = None;
+    Kind {
+        name,
+        about: description,
+        truth,
+        classes,
+        columns,
+        options,
+        first_columns,
+        reads: false,
+        make,
+    }
 }
 
 /// Loads that stay in place.
@@ -306,24 +318,24 @@ fn tails() -> Vec<Kind> {
 /// Loads that wander over existing keys.
 fn sweeps() -> Vec<Kind> {
     let sweep = (Truth::Stay, &[Class::Sweep][..]);
-    let filled = |kind: Kind| Kind { filled: true, ..kind };
+    let filled = |end: u64, kind: Kind| Kind { first_columns: Some((0, end)), ..kind };
     vec![
-        filled(kind("sorted sweep", "all keys in order, in 5 min", sweep, (KEY, PLAIN), |seed| {
-            let phase = seed.below(100 * SECOND_US);
-            points(KEY, move |time_us, _| [swept(time_us, phase, 300 * SECOND_US, RECORDS)])
-        })),
-        filled(kind(
-            "hosts at 60 s",
-            "30,000 hosts in order",
-            sweep,
-            (PAIR, TIME_SECOND),
-            |seed| {
+        filled(
+            RECORDS,
+            kind("sorted sweep", "all keys in order, in 5 min", sweep, (KEY, PLAIN), |seed| {
+                let phase = seed.below(100 * SECOND_US);
+                points(KEY, move |time_us, _| [swept(time_us, phase, 300 * SECOND_US, RECORDS)])
+            }),
+        ),
+        filled(
+            30_000,
+            kind("hosts at 60 s", "30,000 hosts in order", sweep, (PAIR, TIME_SECOND), |seed| {
                 let phase = seed.below(60 * SECOND_US);
                 points(PAIR, move |time_us, _| {
                     [swept(time_us, phase, 60 * SECOND_US, 30_000), BEGIN_US + time_us]
                 })
-            },
-        )),
+            }),
+        ),
     ]
 }
 
