@@ -293,7 +293,7 @@ enum Rank {
 
 impl Rank {
     fn of(question: &Question<'_>, choice: &Choice, scatters: bool) -> Self {
-        let is_of_one = |of: &[usize]| of.len() == 1 && question.columns > 1;
+        let is_of_one = |hashed: &[usize]| hashed.len() == 1 && question.columns > 1;
         let collects = question.hot == Some(Class::HotKey)
             && matches!(&choice.design, Design::Hash { of, .. } if is_of_one(of))
             && choice.warnings.iter().any(|warning| matches!(warning, Warning::TopValue { .. }));

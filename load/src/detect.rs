@@ -371,8 +371,8 @@ fn wandering(ring: &Ring<'_, '_>, features: &Features<'_>, options: &Options) ->
     }
     match ring.lead {
         _ if !ring.is_long() => Class::Unknown,
-        (above, _) if above >= LEAD_MOST => Class::MovingRight,
-        (_, below) if below >= LEAD_MOST => Class::MovingLeft,
+        (right, _) if right >= LEAD_MOST => Class::MovingRight,
+        (_, left) if left >= LEAD_MOST => Class::MovingLeft,
         _ => Class::Sweep,
     }
 }

@@ -104,7 +104,7 @@ impl<'r, 's> Thirds<'r, 's> {
         let span = end.saturating_sub(first);
         let third = span / 3;
         let oldest_end = rows.partition_point(|row| row.second < first + third);
-        let newest_start = rows.partition_point(|row| row.second + third < end);
+        let newest_start = rows.partition_point(|row| row.second < end - third);
         Self {
             oldest: &rows[..oldest_end],
             newest: &rows[newest_start.max(oldest_end)..],

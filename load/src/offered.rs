@@ -42,10 +42,10 @@ pub fn offered(rates: &Rates) -> Offered {
     let served = rates.write_rows;
     let rows_per_batch = served / rates.write_batches.max(1.0);
     let queued = f64::from(rates.queue_depth) * rows_per_batch;
-    let asked = served / (1.0 - rates.turned_away.min(TURNED_AWAY_MAX)) + queued;
+    let rows = served / (1.0 - rates.turned_away.min(TURNED_AWAY_MAX)) + queued;
     let is_saturated = rates.rho_10 >= SATURATED_RHO && rates.queue_depth > 0;
     let is_floor = is_saturated || rates.held_back >= HELD_BACK_MIN;
-    let rows_per_s = if is_floor { asked.max(SATURATED_TIMES * served) } else { asked };
+    let rows_per_s = if is_floor { rows.max(SATURATED_TIMES * served) } else { rows };
     Offered { rows_per_s, is_floor }
 }
 

@@ -167,8 +167,8 @@ mod tests {
         assert_eq!(rotation(&table(|second| second / 2 % 8), 160), None, "a sweep");
         assert_eq!(rotation(&table(|second| 7 - second / 2 % 8), 160), None, "a sweep down");
         assert_eq!(rotation(&table(|_| 99), 160), None, "an even load");
-        assert_eq!(rotation(&table(mix), 104), None, "too short");
-        assert_eq!(rotation(&table(mix), 1_000), None, "too long ago");
+        assert_eq!(rotation(&table(|second| mix(second) % 8), 104), None, "too short");
+        assert_eq!(rotation(&table(|second| mix(second) % 8), 1_000), None, "too long ago");
         assert_eq!(rotation(&[], 160), None);
     }
 

@@ -84,6 +84,7 @@ mod tests {
         whole.absorb(sketch(&[(3, 4), (5, 9)]), 4);
         assert_eq!(whole, sketch(&[(2, 9), (3, 9), (4, 9), (5, 9)]));
     }
+
     #[test]
     fn edges_and_frequent_keys_stay_until_there_are_newer_ones() {
         let key = |byte: u8| Box::<[u8]>::from([byte]);

@@ -1,8 +1,8 @@
 //! Decides about splits and their keys: two rules, by load and by size.
 //!
 //! By load a partition is split only when it was hot in 8 of the last 10 seconds *and* the detector knows a cut that
-//! divides the load of samples from which it was not chosen. A load that moves or rotates, a sweep, scans and a key with almost
-//! all of the load are never split by load, however hot: it would not help, and be repeated for ever.
+//! divides the load of samples from which it was not chosen. A load that moves or rotates, a sweep, scans, hot reads and a
+//! key with almost all of the load are never split by load, however hot: it would not help, and be repeated for ever.
 //!
 //! Invariants: pure functions of small views. Cooldowns, backoff and budgets are left to the scheduler.
 

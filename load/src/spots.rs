@@ -94,16 +94,16 @@ mod tests {
 
     fn spots(seconds: u64, mut key: impl FnMut(u64, &mut Random) -> u64) -> Spots {
         let mut random = Random::new(4);
-        let mut tick = |second| {
-            let mut sample = |_| Sample {
+        let tick = |second| {
+            let sample = |_| Sample {
                 key: Box::from(key(second, &mut random).to_be_bytes()),
                 end: None,
                 above: false,
                 below: false,
             };
-            Tick { second, count: 1_000, samples: (0..32).map(&mut sample).collect() }
+            Tick { second, count: 1_000, samples: (0..32).map(sample).collect() }
         };
-        let ticks = (0..seconds).map(&mut tick).collect();
+        let ticks = (0..seconds).map(tick).collect();
         let sketch = Sketch { ticks, ..Sketch::default() };
         Spots::of(&rows_of(&sketch, &|_| Vec::new()))
     }

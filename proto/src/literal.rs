@@ -156,7 +156,7 @@ pub fn printable(values: &[(&Value, ColumnType)], placement: Option<u16>) -> Str
 /// The text whose successor is this value; `None` for a value that is best shown as it is.
 fn predecessor_text(value: &Value) -> Option<&str> {
     let Value::String(text) = value else { return None };
-    text.strip_suffix('\0').filter(|before| !before.contains('\0'))
+    text.strip_suffix('\0').filter(|lower| !lower.contains('\0'))
 }
 
 fn cell(value: &Value, column_type: ColumnType) -> String {
@@ -180,7 +180,7 @@ fn text_cell(text: &str) -> String {
                 let code = format!("\\{:04X}", u32::from(character));
                 literal.push_str(&code);
             }
-            other => literal.push(other),
+            printed => literal.push(printed),
         }
     }
     literal.push('\'');

@@ -86,10 +86,10 @@ fn run(kind: &Kind, seed: u64, capacity: u64) -> Score {
                 continue;
             }
             world.observe(at_us, &op);
-            let kept = (second * RATE + number).is_multiple_of(ROWS_STEP) && op.end.is_none();
-            if kept && second < SAMPLED_UNTIL_S {
+            let is_kept = (second * RATE + number).is_multiple_of(ROWS_STEP) && op.end.is_none();
+            if is_kept && second < SAMPLED_UNTIL_S {
                 older.push(row(kind, &op.key));
-            } else if kept && second >= JUDGED_FROM_S {
+            } else if is_kept && second >= JUDGED_FROM_S {
                 later.push(row(kind, &op.key));
             }
         }

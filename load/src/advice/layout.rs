@@ -47,8 +47,9 @@ impl<'a> Layout<'a> {
                     .map(|row| key(row, &order[..cut_columns]))
                     .collect();
                 older.sort_unstable();
-                let mut bounds: Vec<Vec<&[u8]>> =
-                    (1..count).map(|cut| older[cut * half / count].clone()).collect();
+                // Without older rows there is nothing to cut by.
+                let bound = |cut: usize| older.get(cut * half / count).cloned();
+                let mut bounds: Vec<Vec<&[u8]>> = (1..count).filter_map(bound).collect();
                 bounds.dedup();
                 Self { order, hashed: &[], partitions: bounds.len() + 1, bounds, judged_from: half }
             }

@@ -146,12 +146,12 @@ impl<'q> Priced<'q> {
 }
 
 /// The values between which a share of all sorted values lies, from a value on or as near as there is room above.
-fn span<'v>(sorted: &[&'v [u8]], from: &[u8], share: f64) -> (&'v [u8], &'v [u8]) {
+fn span<'v>(sorted: &[&'v [u8]], start: &[u8], share: f64) -> (&'v [u8], &'v [u8]) {
     let last = sorted.len().saturating_sub(1);
     let length = whole((share * sorted.len() as f64).round());
     let length = usize::try_from(length).unwrap_or(usize::MAX).min(last);
-    let begin = sorted.partition_point(|value| *value < from).min(last - length);
-    let value = |at: usize| sorted.get(at).copied().unwrap_or_default();
+    let begin = sorted.partition_point(|value| *value < start).min(last - length);
+    let value = |index: usize| sorted.get(index).copied().unwrap_or_default();
     (value(begin), value(begin + length))
 }
 

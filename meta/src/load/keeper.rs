@@ -180,7 +180,7 @@ impl Watched {
             return [0.0; 4];
         }
         let [latest_rows, other_rates @ ..] = self.per_second;
-        let ticks = self.rings.as_ref().map_or(&[][..], |rings| &rings.writes.ticks);
+        let ticks = self.rings.as_ref().map_or(&[][..], |rings| &rings.writes.ticks[..]);
         let tick = ticks.iter().rev().find(|tick| tick.second + 1 == second);
         let rows = tick.map_or(latest_rows, |tick| tick.count as f64);
         let [read_rows, write_bytes, busy] = other_rates;

@@ -194,7 +194,7 @@ fn causes(
 
 fn rotations(keeper: &Keeper, table: Option<TableId>) -> Vec<TableRotation> {
     let selected = keeper.rotations().filter(|(id, _)| table.is_none_or(|table| table == *id));
-    let shown = selected.map(|(table, rotation)| TableRotation {
+    let rotations = selected.map(|(table, rotation)| TableRotation {
         table,
         concentration: rotation.concentration,
         n_eff_second: rotation.n_eff_second,
@@ -202,7 +202,7 @@ fn rotations(keeper: &Keeper, table: Option<TableId>) -> Vec<TableRotation> {
         spells: rotation.spells,
         spell_s: rotation.spell_s,
     });
-    shown.collect()
+    rotations.collect()
 }
 
 fn shown_rates(rates: &LoadRates, (point_reads, scans): (f64, f64)) -> Rates {

@@ -378,10 +378,10 @@ impl Shared {
         for (_, link) in self.links.iter().enumerate().filter(|(index, _)| *index != leads) {
             // A member that takes longer than the interval of beats misses some.
             let Ok(turn) = Arc::clone(&link.overhears).try_acquire_owned() else { continue };
-            let told = tell(link.client.clone());
+            let answer = tell(link.client.clone());
             tokio::spawn(async move {
                 // The expected answer is that it does not lead.
-                drop(timeout(ANSWER_WAIT, told).await);
+                drop(timeout(ANSWER_WAIT, answer).await);
                 drop(turn);
             });
         }

@@ -89,8 +89,8 @@ impl World {
             served: (0, 0),
         };
         let mut first = world.part(Vec::new(), START_MS);
-        if kind.filled {
-            first.detector.set_edges(&[0], &[0xff; 8]);
+        if let Some((low, high)) = kind.edges() {
+            first.detector.set_edges(&low, &high);
         }
         world.parts.push(first);
         world.name_partitions();
@@ -114,6 +114,7 @@ impl World {
     fn detector(&self, partition: PartitionId) -> Detector {
         let seed = mix(self.seed ^ mix(partition.0));
         Detector::new(seed, Arc::clone(&self.columns), self.kind.options)
+            .with_reads(self.kind.reads)
     }
 
     fn name_partitions(&mut self) {
@@ -137,7 +138,9 @@ impl World {
                 mix(hash ^ value)
             });
             let bucket = hash % buckets.len() as u64;
-            if let Some(count) = usize::try_from(bucket).ok().and_then(|at| buckets.get_mut(at)) {
+            if let Some(count) =
+                usize::try_from(bucket).ok().and_then(|index| buckets.get_mut(index))
+            {
                 *count += 1;
             }
             return;
@@ -299,10 +302,10 @@ impl Part {
         // The answer of the picker is for comparison with others; the verdict behind it is confirmed here, too.
         self.detector.poll((second + 1) * SECOND_US);
         let verdict = confirm(self.detector.verdicts());
-        let verdict = if kind.reads { of_reads(verdict) } else { verdict };
-        match rotation {
+        let verdict = match rotation {
             Some(rotation) => rotating(verdict, rotation),
             None => verdict,
-        }
+        };
+        if kind.reads { of_reads(verdict) } else { verdict }
     }
 }

@@ -113,17 +113,17 @@ fn ids() -> Vec<Kind> {
 
 /// Growth between existing keys.
 fn inside() -> Vec<Kind> {
-    let between = |first, last, kind: Kind| Kind { first_columns: Some((first, last)), ..kind };
+    let bounded = |first, last, kind: Kind| Kind { first_columns: Some((first, last)), ..kind };
     let numbers_end = digits(9_999_999);
     vec![
-        between(
+        bounded(
             APRIL,
             SEPTEMBER,
             kind("month names", "(month as text, ts, id)", WITHIN, (MONTH, TIME_SECOND), |_| {
                 points(MONTH, |time_us, r| [JULY, stamp(time_us, r, DISORDER_US), r.bits()])
             }),
         ),
-        between(
+        bounded(
             digits(1),
             numbers_end,
             kind(
@@ -140,7 +140,7 @@ fn inside() -> Vec<Kind> {
                 },
             ),
         ),
-        between(
+        bounded(
             0,
             1 << 40,
             kind("newest users", "(uid, ts), old users above", WITHIN, (PAIR, TIME_SECOND), |_| {
@@ -151,7 +151,7 @@ fn inside() -> Vec<Kind> {
                 })
             }),
         ),
-        between(
+        bounded(
             0,
             RECORDS * 100,
             kind("bulk over existing", "all keys in order, in 2 h", WITHIN, (KEY, PLAIN), |seed| {
@@ -260,8 +260,8 @@ fn reads() -> Vec<Kind> {
             (PAIR, TIME_FIRST),
             |_| {
                 Box::new(|time_us, _: &mut Random, op: &mut Op| {
-                    let now = BEGIN_US + time_us;
-                    op.scan(&[now - 60 * SECOND_US], &[now], PAIR);
+                    let newest = BEGIN_US + time_us;
+                    op.scan(&[newest - 60 * SECOND_US], &[newest], PAIR);
                     true
                 })
             },

@@ -133,7 +133,8 @@ impl Shares {
         let mut buckets = part(lower);
         buckets.push((Key::from(prefix.max(start)), share));
         let is_inside = |key: &Key| {
-            end.is_none_or(|end| key[..] < *end) && higher.first().is_none_or(|(at, _)| at != key)
+            end.is_none_or(|end| key[..] < *end)
+                && higher.first().is_none_or(|(next, _)| next != key)
         };
         buckets.extend(behind(prefix).filter(is_inside).map(|key| (key, 0.0)));
         buckets.extend(higher);

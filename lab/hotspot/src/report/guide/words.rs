@@ -66,9 +66,16 @@ fn meaning(class: Class) -> &'static str {
         Class::MultiTail => {
             "many series grow, each at its own end, so a split between them divides the load"
         }
+        Class::MovingWithin => {
+            "new keys go between two existing ones and move on there, so a split helps only until they have passed it"
+        }
+        Class::Rotating => {
+            "a few keys have all load at a time, and others soon after, so a split divides nothing for long"
+        }
         Class::Sweep => "writers pass through the keys in order and will soon be elsewhere",
         Class::ScanBound => "reads of whole ranges keep it busy",
         Class::Unsplittable => "no split was found that would divide the load",
+        Class::ReadHot => "a few keys have most of the reads, and no split divides them",
         Class::Unknown => "nothing more is known about it",
     }
 }
