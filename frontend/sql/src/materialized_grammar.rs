@@ -30,7 +30,7 @@ impl Tokens<'_> {
         let cuts = if self.take(&["split", "at"]) {
             let position = self.position();
             let cuts = self.tuples()?;
-            if cuts.iter().any(Vec::is_empty) {
+            if cuts.iter().any(|cut| cut.values.is_empty()) {
                 let error = SqlError::syntax("a partition boundary must have at least one value");
                 return Err(error.with_position(position));
             }

@@ -186,7 +186,7 @@ pub(super) struct Division<'a> {
     /// The placement of rows.
     pub(super) partitioning: &'a Partitioning,
     /// The initial boundaries; `None`: those of the partitioning.
-    pub(super) cuts: Option<&'a [Vec<Expr>]>,
+    pub(super) cuts: Option<&'a [CutTuple]>,
     /// Number of equal parts of the first key column's values.
     pub(super) uniform: Option<u16>,
 }

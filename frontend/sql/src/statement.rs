@@ -705,7 +705,7 @@ pub struct CreateCopy {
     /// The placement of rows.
     pub partitioning: Partitioning,
     /// The initial partition boundaries, as in [`CreateTable::cuts`].
-    pub cuts: Option<Vec<Vec<Expr>>>,
+    pub cuts: Option<Vec<CutTuple>>,
     /// No error when it exists.
     pub if_not_exists: bool,
 }

@@ -4,6 +4,7 @@ use partita_proto::catalog::Table;
 use partita_proto::id::TableId;
 use partita_proto::placement::Placement;
 use partita_proto::service::NewTable;
+use partita_proto::value::Value;
 
 use super::{made, one, table};
 use crate::error::SqlError;
@@ -50,6 +51,10 @@ fn a_copy_is_divided_by_clauses_of_its_own() {
     let parts = |clauses: &str| new_copy(&source, clauses).unwrap().cuts.len() + 1;
     assert_eq!(parts("PRIMARY KEY (b, a, ts) SPLIT AT (('h'), ('p'))"), 3);
     assert_eq!(parts("PRIMARY KEY (b, a, ts) PARTITION BY RANGE (b) SPLIT AT (('h'))"), 2);
+    let above = new_copy(&source, "PRIMARY KEY (b, a, ts) SPLIT AT (AFTER ('h'))").unwrap();
+    assert_eq!(above.cuts[0].key, [Value::String("h\0".to_owned())]);
+    let empty = create("CREATE MATERIALIZED COPY c OF events PRIMARY KEY (b, a, ts) SPLIT AT (())");
+    assert_eq!(empty.unwrap_err().sqlstate, "42601");
     assert_eq!(parts("PRIMARY KEY (a, b, ts) PARTITION BY HASH (b) PARTITIONS 4"), 4);
     assert_eq!(parts("PRIMARY KEY (ts, a, b) PARTITION ON COLUMNS (a) (a < 5, a >= 5)"), 2);
 }
