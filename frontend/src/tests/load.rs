@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use partita_load::{Cause as Origin, Class, ReadShape, ShapeBound, Standing};
 use partita_proto::Error;
+use partita_proto::catalog::Table;
 use partita_proto::history::{Cause, ReshapeOutcome};
-use partita_proto::id::{Epoch, NodeId};
+use partita_proto::id::{Epoch, NodeId, PartitionId};
 use partita_proto::load::{
     BalanceEvent, BalanceKind, Busy, Evidence, HotCause, HotKey, Instant, KeySample, Latency,
     LoadHistory, LoadReport, NodeLoad, OfferedRows, PartitionLoad, Rates, ShownReason, SplitEvent,
@@ -22,6 +23,25 @@ const NOW: Instant = Instant(1_760_000_000_000);
 
 pub(super) fn key(ts: i64, user: i64) -> Bound {
     Bound { placement: None, key: vec![Value::Timestamp(ts), Value::Int(user)] }
+}
+
+/// The cause of most writes to a partition.
+fn cause(table: &Table, partition: PartitionId) -> HotCause {
+    HotCause {
+        table: table.id,
+        partition,
+        read: false,
+        key: None,
+        cause: Origin {
+            statement: "INSERT INTO events VALUES (?)".to_owned(),
+            kind: "INSERT".to_owned(),
+            user: "app".to_owned(),
+            application: "loader".to_owned(),
+            client: String::new(),
+        },
+        share: 0.625,
+        samples: 240,
+    }
 }
 
 /// A table with the time first, whose last partition has nearly all rows.
@@ -120,21 +140,7 @@ pub(super) async fn hot(options: FrontendOptions) -> Db {
             class: Some(Class::MovingRight),
             ..LoadHistory::default()
         }],
-        hot_causes: vec![HotCause {
-            table: table.id,
-            partition,
-            read: false,
-            key: None,
-            cause: Origin {
-                statement: "INSERT INTO events VALUES (?)".to_owned(),
-                kind: "INSERT".to_owned(),
-                user: "app".to_owned(),
-                application: "loader".to_owned(),
-                client: String::new(),
-            },
-            share: 0.625,
-            samples: 240,
-        }],
+        hot_causes: vec![cause(&table, partition)],
         rotations: Vec::new(),
     };
     db

@@ -33,6 +33,7 @@ fn made(sql: &str) -> Table {
         partitions: Arc::new(map),
         former: None,
         succeeded_by: None,
+        copy: None,
         owner: BOOTSTRAP_ROLE,
     }
 }
