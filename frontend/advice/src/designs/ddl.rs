@@ -102,7 +102,8 @@ fn named(
     };
     if order == *key {
         // New rows of a table that keeps every row may be placed otherwise.
-        let forward = table.schema.options.append_mode && table.former.is_none();
+        let forward =
+            table.schema.options.append_mode && table.former.is_none() && table.copy.is_none();
         match design {
             Design::Hash { of: hashed, buckets, .. } if forward => {
                 let (name, columns) = (name_of(table), names(table, hashed));
@@ -117,7 +118,10 @@ fn named(
             _ => {}
         }
     }
-    // Any other key or placement is that of another table.
+    // Any other key or placement is that of another table. A materialized copy has no rows of its own to be written to one.
+    if table.copy.is_some() {
+        return None;
+    }
     let mut schema = table.schema.as_ref().clone();
     schema.key = order;
     let codec = KeyCodec::new(&schema, &placement).ok()?;

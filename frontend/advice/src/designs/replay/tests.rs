@@ -31,6 +31,7 @@ fn made(sql: &str) -> Table {
         partitions: Arc::new(map.unwrap()),
         former: None,
         succeeded_by: None,
+        copy: None,
         owner: partita_proto::id::BOOTSTRAP_ROLE,
     }
 }
@@ -127,6 +128,28 @@ fn a_table_that_keeps_every_row_is_placed_otherwise_where_it_is() {
         assert!(!script.is_complete && script.sql.starts_with("CREATE TABLE e_new"), "{script:?}");
         assert!(!script.sql.contains("INSERT") && !script.sql.contains("RENAME"), "{script:?}");
     }
+}
+
+#[test]
+fn a_copy_is_only_cut() {
+    let copy = partita_proto::materialized::CopyOf {
+        source: partita_proto::id::TableId(4),
+        state: partita_proto::materialized::CopyState::InStep,
+        filler: 0,
+        beat: 0,
+        reason: None,
+        fills: 1,
+    };
+    let sql = format!("{TIME_FIRST} WITH ('append_mode' = 'true')");
+    let table = Table { copy: Some(Arc::new(copy)), ..made(&sql) };
+    let hashed = Design::Hash { of: vec![1], buckets: 8, order: vec![0, 1] };
+    let by_user = Design::Range { order: vec![1, 0] };
+    for design in [hashed, by_user] {
+        assert_eq!(statements(&table, &design, &[]), None);
+    }
+    let cut = Bound { placement: None, key: vec![Value::Timestamp(5)] };
+    let script = statements(&table, &today(&table), &[cut]).unwrap();
+    assert!(script.sql.starts_with("ALTER TABLE e SPLIT AT (("), "{script:?}");
 }
 
 #[test]
