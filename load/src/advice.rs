@@ -76,7 +76,7 @@ pub struct Reads {
 /// Condition of a statement on one key column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ShapeBound {
-    /// One value.
+    /// Equality with a value.
     Value,
     /// This number of values.
     Values(f64),
