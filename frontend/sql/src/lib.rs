@@ -94,7 +94,7 @@ pub use sort_keys::name_numbered;
 pub use statement::Statement;
 pub use table_names::rename_tables;
 pub use tail::of_table as tail_notice;
-pub use unique_names::number_alike;
+pub use unique_names::{number_alike, number_hiding};
 pub use values::{StatementTime, Target};
 
 #[cfg(test)]

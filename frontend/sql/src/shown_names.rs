@@ -6,7 +6,7 @@
 //! names: `given_names.rs`.)
 //! The rules are those of PostgreSQL's `FigureColname` (src/backend/parser/parse_target.c).
 //!
-//! Invariant: a column with an alias, and one from a wildcard, has the planner's name.
+//! Invariant: a column with an alias has that as its name, and one from a wildcard has the planner's name.
 
 use std::sync::Arc;
 
@@ -65,6 +65,8 @@ fn items(body: &SetExpr) -> Option<&[SelectItem]> {
 fn shown(items: &[SelectItem], columns: usize) -> Vec<Option<String>> {
     let name = |item: &SelectItem| match item {
         SelectItem::UnnamedExpr(expression) => Some(of(expression)),
+        // The planner's name has a number if an earlier column has the alias (`unique_names.rs`).
+        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
         _ => None,
     };
     let is_one = |item: &&SelectItem| {
@@ -285,6 +287,8 @@ mod tests {
     fn aliases_and_wildcards_keep_their_names() {
         assert_eq!(names("SELECT 1 AS one, 2", &["one", "Int64(2)"]), ["one", "?column?"]);
         assert_eq!(names("SELECT v, v FROM t", &["v", "v:2"]), ["v", "v"]);
+        assert_eq!(names("SELECT v AS X, w AS x FROM t", &["x", "x:2"]), ["x", "x"]);
+        assert_eq!(names("SELECT *, w AS v FROM t", &["v", "w", "v:2"]), ["v", "w", "v"]);
         assert_eq!(names("SELECT * FROM t", &["a", "b"]), ["a", "b"]);
         assert_eq!(names("SELECT count(*), t.* FROM t", &["c", "a", "b"]), ["count", "a", "b"]);
         assert_eq!(

@@ -28,7 +28,8 @@ use partita_sql::qualifiers;
 use partita_sql::rewritten::turn_differences;
 use partita_sql::statement::{Explain, InsertSource, Query, Statement};
 use partita_sql::{
-    give_names, name_numbered, number_alike, rename_tables, tell_sort_columns, with_shown_names,
+    give_names, name_numbered, number_alike, number_hiding, rename_tables, tell_sort_columns,
+    with_shown_names,
 };
 use partita_worker::{with_bounded_constants, with_bounded_folding};
 use tokio::sync::mpsc;
@@ -55,6 +56,8 @@ use crate::table::PartitionedTable;
 const TYPE_LEVELS_MAX: usize = 32;
 /// Maximum plans of a statement whose partitions keep changing; then it fails.
 const PLANS_MAX: u32 = 3;
+/// Maximum columns of tables whose names items beside a wildcard have, in one statement.
+const HIDINGS_MAX: u32 = 64;
 /// Maximum wait for a newer catalog between two plans.
 const NEWS: Duration = Duration::from_millis(500);
 /// SQLSTATE of changed routes: another plan may succeed.
@@ -466,8 +469,21 @@ async fn planned_with_names(
         (a_column_has_no_fields, rename_tables),
     ];
     let mut error = None;
+    let mut hidings = 0;
     loop {
         let error_now = error.as_ref().unwrap_or(&first);
+        // The planner reports one hidden column at a time.
+        if hidings < HIDINGS_MAX
+            && let Some(name) = hidden_column(error_now)
+            && number_hiding(&mut statement, name)
+        {
+            hidings += 1;
+            match Box::pin(state.statement_to_plan(statement.clone())).await {
+                Ok(planned) => return Ok(planned),
+                Err(next_error) => error = Some(next_error),
+            }
+            continue;
+        }
         let next = ways.iter().position(|(is_for, _)| is_for(error_now));
         let is_new = match next.map(|next| ways.remove(next)) {
             // The statement has nothing for this rewrite; another one may apply.
@@ -557,8 +573,25 @@ fn a_column_is_missing(error: &DataFusionError) -> bool {
     }
 }
 
+/// The name of a table's column that an item of the same SELECT has, too.
+fn hidden_column(error: &DataFusionError) -> Option<&str> {
+    match error.find_root() {
+        // A reference that is ambiguous itself has no qualifier.
+        DataFusionError::SchemaError(error, _) => match error.as_ref() {
+            SchemaError::AmbiguousReference { field } if field.relation.is_some() => {
+                Some(field.name.as_str())
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Returns true if two columns of a SELECT have the same name.
 fn names_are_alike(error: &DataFusionError) -> bool {
+    if hidden_column(error).is_some() {
+        return true;
+    }
     match error.find_root() {
         DataFusionError::Plan(message) => message.contains("unique expression names"),
         DataFusionError::SchemaError(error, _) => matches!(
