@@ -108,8 +108,7 @@ fn meanings(query: &Query) -> Option<Vec<Meaning>> {
         && select.distinct.is_none()
         && select.into.is_none()
         && query.locks.is_empty();
-    let mut meanings: Vec<Meaning> =
-        keys.iter().map(|key| meaning(bare(&key.expr), &items)).collect();
+    let mut meanings: Vec<Meaning> = keys.iter().map(|key| meaning(&key.expr, &items)).collect();
     if !can_hide {
         meanings.retain(|meaning| !matches!(meaning, Meaning::Hidden));
         if meanings.len() < keys.len() {
@@ -154,9 +153,12 @@ fn items(projection: &[SelectItem]) -> Vec<Item<'_>> {
         .collect()
 }
 
-fn meaning(key: &Expr, items: &[Item<'_>]) -> Meaning {
+fn meaning(written: &Expr, items: &[Item<'_>]) -> Meaning {
+    let key = bare(written);
     if is_number(key) {
-        return Meaning::AsWritten;
+        // The planner takes a number in parentheses for a constant.
+        let position = position(key).filter(|_| matches!(written, Expr::Nested(_)));
+        return position.map_or(Meaning::AsWritten, Meaning::Item);
     }
     if let Expr::Identifier(name) = key {
         let name = folded(name);
@@ -284,6 +286,13 @@ fn is_number(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if matches!(value.value, Value::Number(..)))
 }
 
+/// The position that a number stands for, from 0.
+fn position(expr: &Expr) -> Option<usize> {
+    let Expr::Value(value) = expr else { return None };
+    let Value::Number(number, _) = &value.value else { return None };
+    number.parse::<usize>().ok()?.checked_sub(1)
+}
+
 /// The name of a column; `None` for other expressions.
 fn last_name(expr: &Expr) -> Option<String> {
     match expr {
@@ -323,6 +332,7 @@ mod tests {
     #[test]
     fn a_name_by_itself_is_an_item() {
         for (sql, expected) in [
+            ("SELECT *, k FROM t ORDER BY (2), 1", "SELECT *, k FROM t ORDER BY 2, 1"),
             ("SELECT k::TEXT FROM t ORDER BY k DESC", "SELECT k::TEXT FROM t ORDER BY 1 DESC"),
             (
                 "SELECT k::TEXT FROM t UNION SELECT '5' ORDER BY k",

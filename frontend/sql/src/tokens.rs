@@ -15,6 +15,7 @@ use super::dialect::{Bounded, POSTGRES};
 use super::effort;
 use super::identifier::fold;
 use super::shape;
+use super::sort_operators;
 use super::statement::TableName;
 use super::table_query;
 use crate::error::SqlError;
@@ -102,6 +103,7 @@ impl<'a> Tokens<'a> {
                 word.quote_style = Some('"');
             }
         }
+        sort_operators::named(&mut tokens);
         let tokens = table_query::written_out(tokens);
         let count = tokens.len();
         let inner = Parser::new(&Bounded)

@@ -28,8 +28,8 @@ use partita_sql::qualifiers;
 use partita_sql::rewritten::turn_differences;
 use partita_sql::statement::{Explain, InsertSource, Query, Statement};
 use partita_sql::{
-    give_names, name_numbered, number_alike, number_hiding, rename_tables, tell_sort_columns,
-    with_shown_names,
+    check_sort_keys, drop_collations, give_names, name_numbered, number_alike, number_hiding,
+    rename_tables, tell_sort_columns, with_shown_names,
 };
 use partita_worker::{with_bounded_constants, with_bounded_folding};
 use tokio::sync::mpsc;
@@ -405,6 +405,7 @@ pub(super) async fn plan(
     mut statement: PlannerStatement,
 ) -> Result<LogicalPlan, SqlError> {
     qualifiers::check(&statement, &state.config_options().catalog.default_schema)?;
+    check_sort_keys(&statement)?;
     adapt(&mut statement)?;
     let names = merged::tables(&statement);
     if !names.is_empty() {
@@ -429,6 +430,8 @@ async fn planned(
     state: &SessionState,
     mut statement: PlannerStatement,
 ) -> Result<LogicalPlan, SqlError> {
+    // A sort key with a collation is no name by itself, so keys are told apart with their collations.
+    drop_collations(&mut statement)?;
     let mut planned = Box::pin(state.statement_to_plan(statement.clone())).await;
     if planned.as_ref().is_ok_and(reads_a_field_of_a_value) && rename_tables(&mut statement) {
         planned = Box::pin(state.statement_to_plan(statement.clone())).await;

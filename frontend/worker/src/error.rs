@@ -495,6 +495,9 @@ fn from_schema(error: &SchemaError) -> SqlError {
     }
 }
 
+/// SQLSTATE of a sort key that the select list lacks.
+const INVALID_COLUMN_REFERENCE: &str = "42P10";
+
 /// DataFusion's planner distinguishes its errors by text only.
 fn from_plan(message: String) -> SqlError {
     if let Some(name) = between(&message, "table '", "' not found") {
@@ -518,8 +521,20 @@ fn from_plan(message: String) -> SqlError {
     if let Some(name) = between(&message, "column '", "' not found") {
         return SqlError::new(UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"));
     }
+    if let Some(position) = between(&message, "Order by column out of bounds, specified: ", ",") {
+        let message = format!("ORDER BY position {position} is not in select list");
+        return SqlError::new(INVALID_COLUMN_REFERENCE, message);
+    }
     let contains = |text: &str| message.contains(text);
-    let sqlstate = if contains("must be in GROUP BY") || contains("must appear in the GROUP BY") {
+    if contains("For SELECT DISTINCT, ORDER BY expressions") {
+        return SqlError::new(
+            INVALID_COLUMN_REFERENCE,
+            "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+        );
+    }
+    let sqlstate = if contains("SELECT DISTINCT ON expressions must match") {
+        INVALID_COLUMN_REFERENCE
+    } else if contains("must be in GROUP BY") || contains("must appear in the GROUP BY") {
         "42803"
     } else if contains("No function matches") || contains("table function '") {
         UNDEFINED_FUNCTION
@@ -592,6 +607,17 @@ mod tests {
         assert_eq!(
             (error.sqlstate.as_str(), error.hint.as_deref()),
             ("42883", Some("did you mean foo()?"))
+        );
+        let error = state("Order by column out of bounds, specified: 7, max: 2");
+        assert_eq!(
+            (error.sqlstate.as_str(), error.message.as_str()),
+            ("42P10", "ORDER BY position 7 is not in select list")
+        );
+        let error =
+            state("For SELECT DISTINCT, ORDER BY expressions t.v must appear in select list");
+        assert_eq!(
+            (error.sqlstate.as_str(), error.message.as_str()),
+            ("42P10", "for SELECT DISTINCT, ORDER BY expressions must appear in select list")
         );
     }
 
