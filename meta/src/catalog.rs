@@ -28,7 +28,7 @@
 //!   under its number: the group may count on its entries and votes;
 //! - a node's number belongs to one identity, also after the node was removed, and nothing that is in use lies on a
 //!   node that was removed;
-//! - only tables that are ready or being altered are published;
+//! - only tables that are ready or being altered are published, and copies that are being made anew;
 //! - owners, grants, memberships and tokens name roles, objects and organisations that exist;
 //! - a copy has a source in its database that is visible and no copy itself, and the source's key columns in some order;
 //! - every task has one record of its definition and one of its progress, and a name of its own in a database that exists.
@@ -131,9 +131,16 @@ pub(crate) struct TableRecord {
 }
 
 impl TableRecord {
-    /// True if frontends see the table.
+    /// True if the table's partitions exist, and frontends see it.
     pub(crate) fn is_visible(&self) -> bool {
         matches!(self.phase, Phase::Ready | Phase::Altering(_))
+    }
+
+    /// True if frontends see the table. They see a copy also while it is made anew, since they knew it before; nobody
+    /// takes it to fill it before its partitions exist.
+    pub(crate) fn is_published(&self) -> bool {
+        let is_renewed = self.copy.as_ref().is_some_and(|copy| copy.fills > 1);
+        self.is_visible() || (self.phase == Phase::Creating && is_renewed)
     }
 
     /// True if the table holds its name.

@@ -29,7 +29,7 @@ pub(crate) fn catalog(state: &State) -> Result<Catalog, Error> {
     for record in state.databases() {
         put_database(&mut catalog, record);
     }
-    for record in state.tables().filter(|record| record.is_visible()) {
+    for record in state.tables().filter(|record| record.is_published()) {
         put_table(&mut catalog, state, record)?;
     }
     Ok(catalog)
@@ -44,7 +44,7 @@ pub(crate) fn take_out(catalog: &mut Catalog, state: &State, edits: &[Edit]) {
         }
     }
     for id in &touched.tables {
-        if let Some(record) = state.table(*id).filter(|record| record.is_visible()) {
+        if let Some(record) = state.table(*id).filter(|record| record.is_published()) {
             remove_table(catalog, state, record);
         }
     }
@@ -75,7 +75,7 @@ pub(crate) fn put_in(catalog: &mut Catalog, state: &State, edits: &[Edit]) -> Re
         }
     }
     for id in &touched.tables {
-        if let Some(record) = state.table(*id).filter(|record| record.is_visible()) {
+        if let Some(record) = state.table(*id).filter(|record| record.is_published()) {
             put_table(catalog, state, record)?;
         }
     }

@@ -377,6 +377,29 @@ fn a_truncation_replaces_the_copies_of_the_table() {
 }
 
 #[test]
+fn a_copy_that_is_made_anew_stays_in_the_catalog_and_may_be_dropped() {
+    let mut world = copied();
+    fill(&mut world);
+    world.change(truncate("t")).unwrap();
+    let renewed = world.table("c");
+    assert!(renewed.phase == Phase::Creating);
+    let published = world.catalog.table("public", "c").unwrap();
+    let state = published.copy.as_ref().unwrap().state;
+    assert_eq!((published.id, state), (renewed.id, CopyState::Filling));
+    assert!(!take(&mut world, 7), "its partitions do not exist yet");
+    world.change(drop_table("c")).unwrap();
+    assert!(!world.visible("c"));
+    world.settle();
+    assert!(world.visible("t") && !world.visible("c"));
+    assert_eq!(world.state.table_count(), 1);
+    // One that is new is seen when it is complete: its statement waits for that.
+    let new = copy_of(&world, "t", "c");
+    world.change(create(new)).unwrap();
+    assert!(!world.visible("c"));
+    assert!(matches!(world.change(drop_table("c")), Ok(Reply::Busy { .. })));
+}
+
+#[test]
 fn a_table_with_copies_is_dropped_with_them_or_not_at_all() {
     let mut world = copied();
     let (code, text) = refused(world.change(drop_table("t")));

@@ -536,7 +536,7 @@ fn database(state: &State, id: DatabaseId) -> Result<&DatabaseRecord, Error> {
 
 fn table(state: &State, id: TableId) -> Result<&TableRecord, Error> {
     let record: Option<&TableRecord> = state.table(id).map(Arc::as_ref);
-    let record = record.filter(|record| record.is_visible());
+    let record = record.filter(|record| record.is_published());
     record.ok_or_else(|| Error::NotFound { kind: "table", name: id.to_string() })
 }
 

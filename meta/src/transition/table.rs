@@ -169,7 +169,7 @@ pub(super) fn drop_table(
         Err(error) => return Err(error),
     };
     // A table being altered can be dropped: the way out if a node cannot be reached.
-    if matches!(table.phase, Phase::Creating | Phase::Altering(Work::Succeed)) {
+    if !table.is_published() || table.phase == Phase::Altering(Work::Succeed) {
         return Ok(busy(table));
     }
     // The same for a table whose partitions get new epochs; before that, its successor may turn out to be
