@@ -39,8 +39,11 @@ use crate::raft_error;
 use crate::replica::Replica;
 use crate::surroundings::root_of;
 
-/// Maximum time that a drop waits for rows in memory to be flushed to files, which go to the trash.
-const KEEP_ROWS_WAIT: Duration = Duration::from_secs(2);
+/// Maximum time that a drop waits for rows in memory to be flushed to files, which go to the trash, while other orders
+/// proceed. Meta waits longer for the order.
+const KEEP_ROWS_WAIT: Duration = Duration::from_secs(10);
+/// Maximum time for the rows that came meanwhile: other orders wait.
+const KEEP_REST_WAIT: Duration = Duration::from_secs(2);
 /// Maximum time that a start waits for all partitions that parents' logs have still to split off.
 const REPLAY_WAIT: Duration = Duration::from_secs(30);
 /// Polling interval of that wait.
@@ -490,12 +493,29 @@ impl Datanode {
         Ok(())
     }
 
+    /// Writes the rows of a replica that are only in memory to files, which go to the trash. Returns the reason if that
+    /// fails, or takes longer than `wait`.
+    async fn keep_rows(&self, replica: &Replica, wait: Duration) -> Result<(), String> {
+        if self.options().trash_keep.is_zero() {
+            return Ok(());
+        }
+        match tokio::time::timeout(wait, replica.write_rows()).await {
+            Ok(written) => written.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("they were not written within {} seconds", wait.as_secs())),
+        }
+    }
+
     /// Removes a replica. An earlier order that failed half-way may have done some of the steps.
     pub(crate) async fn remove(
         &self,
         partition: PartitionId,
         number: ReplicaId,
     ) -> Result<(), Error> {
+        // On a busy disk this takes longer than other orders can wait. Without it, the rest below is all there is.
+        let rows = self.replica(partition).ok().filter(|replica| replica.number() == number);
+        if let Some(replica) = rows {
+            let _rest_is_kept_below = self.keep_rows(&replica, KEEP_ROWS_WAIT).await;
+        }
         let _one_at_a_time = self.next_order().await?;
         let current = self.replica(partition).map(|replica| replica.number()).ok();
         if current.or_else(|| self.near.in_log(partition)).is_some_and(|current| current != number)
@@ -505,12 +525,8 @@ impl Datanode {
         }
         self.check_cut(partition).await?;
         if let Ok(replica) = self.replica(partition) {
-            // Rows that are only in memory would be missing in the trash.
-            if !self.options().trash_keep.is_zero() {
-                let flushed = tokio::time::timeout(KEEP_ROWS_WAIT, replica.write_rows()).await;
-                if !matches!(flushed, Ok(Ok(()))) {
-                    warn!(%partition, ?flushed, "the newest rows of a dropped partition are missing in the trash");
-                }
+            if let Err(reason) = self.keep_rows(&replica, KEEP_REST_WAIT).await {
+                warn!(%partition, reason, "the newest rows of a dropped partition are missing in the trash");
             }
             if let Err(error) = replica.shutdown().await {
                 warn!(%partition, %error, "group of a dropped partition did not stop cleanly");

@@ -1,4 +1,5 @@
-//! Crashes of a node at every step of a split or a merge: afterwards there are one or two partitions, with all rows.
+//! Crashes of a node at every step of a split or a merge: afterwards there are one or two partitions, with all rows. Disks
+//! that are slow.
 
 use std::fmt;
 use std::ops::Range;
@@ -31,6 +32,7 @@ struct FailingFiles {
     inner: LocalFiles,
     budget: Arc<AtomicUsize>,
     copies: Arc<RwLock<()>>,
+    writes: Arc<RwLock<()>>,
     refusal: Arc<AtomicI32>,
 }
 
@@ -40,6 +42,8 @@ struct FailingStore {
     budget: Arc<AtomicUsize>,
     /// No file gets a second name while this is locked for writing.
     copies: Arc<RwLock<()>>,
+    /// No file is written while this is locked for writing.
+    writes: Arc<RwLock<()>>,
     /// Error of the operating system with which no file gets a second name; 0: none.
     refusal: Arc<AtomicI32>,
 }
@@ -63,6 +67,7 @@ impl Files for FailingFiles {
             inner: self.inner.store(),
             budget: Arc::clone(&self.budget),
             copies: Arc::clone(&self.copies),
+            writes: Arc::clone(&self.writes),
             refusal: Arc::clone(&self.refusal),
         })
     }
@@ -79,6 +84,11 @@ impl Files for FailingFiles {
     fn remove(&self, partition: PartitionId) -> Result<(), Error> {
         spend(&self.budget).map_err(|error| Error::Unavailable(error.to_string()))?;
         self.inner.remove(partition)
+    }
+
+    fn discard(&self, partition: PartitionId, now_ms: i64) -> Result<(), Error> {
+        spend(&self.budget).map_err(|error| Error::Unavailable(error.to_string()))?;
+        self.inner.discard(partition, now_ms)
     }
 
     fn put_aside(&self, partition: PartitionId) -> Result<String, Error> {
@@ -125,6 +135,7 @@ impl ObjectStore for FailingStore {
         payload: PutPayload,
         options: PutOptions,
     ) -> object_store::Result<PutResult> {
+        let _allowed = self.writes.read().await;
         spend(&self.budget)?;
         self.inner.put_opts(location, payload, options).await
     }
@@ -134,6 +145,7 @@ impl ObjectStore for FailingStore {
         location: &Place,
         options: PutMultipartOptions,
     ) -> object_store::Result<Box<dyn MultipartUpload>> {
+        let _allowed = self.writes.read().await;
         spend(&self.budget)?;
         self.inner.put_multipart_opts(location, options).await
     }
@@ -195,6 +207,7 @@ struct Fragile {
     disk: SimulatedDisk,
     budget: Arc<AtomicUsize>,
     copies: Arc<RwLock<()>>,
+    writes: Arc<RwLock<()>>,
     refusal: Arc<AtomicI32>,
     host: Arc<Host>,
     node: Arc<Datanode>,
@@ -214,11 +227,12 @@ impl Fragile {
         let host = host.unwrap();
         let budget = Arc::new(AtomicUsize::new(usize::MAX));
         let inner = LocalFiles::open(dir.path()).unwrap();
-        let (copies, refusal) = (Arc::default(), Arc::default());
+        let (copies, writes, refusal) = (Arc::default(), Arc::default(), Arc::default());
         let files = FailingFiles {
             inner,
             budget: Arc::clone(&budget),
             copies: Arc::clone(&copies),
+            writes: Arc::clone(&writes),
             refusal: Arc::clone(&refusal),
         };
         let options = NodeOptions {
@@ -235,7 +249,7 @@ impl Fragile {
         let clock = Arc::new(StoppedClock);
         let node =
             Datanode::open_over(options, Arc::clone(&host), clock, Arc::new(files)).await.unwrap();
-        Self { dir, disk, budget, copies, refusal, host, node }
+        Self { dir, disk, budget, copies, writes, refusal, host, node }
     }
 
     /// Crashes, and starts again from the disks.
@@ -362,6 +376,25 @@ async fn a_store_that_fails_at_any_step_of_a_split_leaves_all_rows_to_the_next_s
         }
     }
     assert!(completed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_partition_waits_for_a_slow_disk_and_its_newest_rows_are_in_the_trash() {
+    let fragile = Fragile::new().await;
+    fragile.node.open_partition(spec(true)).await.unwrap();
+    write(&fragile.node, 1, &[(1, 1), (2, 2)]).await.unwrap();
+    let slow = Arc::clone(&fragile.writes).write_owned().await;
+    let node = Arc::clone(&fragile.node);
+    let dropped = tokio::spawn(async move { node.drop_partition(PARTITION, ReplicaId(1)).await });
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    assert!(!dropped.is_finished());
+    drop(slow);
+    dropped.await.unwrap().unwrap();
+    let mut kept = std::fs::read_dir(fragile.dir.path().join("trash")).unwrap();
+    let kept = kept.next().unwrap().unwrap().path();
+    let files = std::fs::read_dir(kept.join("files")).unwrap().map(|file| file.unwrap().path());
+    let with_rows = files.filter(|file| file.extension().is_some_and(|kind| kind == "parquet"));
+    assert_eq!(with_rows.count(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
