@@ -29,7 +29,7 @@ use partita_sql::rewritten::turn_differences;
 use partita_sql::statement::{Explain, InsertSource, Query, Statement};
 use partita_sql::{
     check_sort_keys, drop_collations, give_names, name_numbered, number_alike, number_hiding,
-    rename_tables, tell_sort_columns, with_shown_names,
+    order_aggregates, rename_tables, tell_sort_columns, with_shown_names,
 };
 use partita_worker::{with_bounded_constants, with_bounded_folding};
 use tokio::sync::mpsc;
@@ -412,17 +412,30 @@ pub(super) async fn plan(
         let tables = columns_of(state, names).await?;
         merged::rewrite(&mut statement, &tables)?;
     }
+    // Without the order the result is still one that SQL allows.
+    let ordered = match order_aggregates(&statement) {
+        Some(ordered) => Box::pin(told(state, ordered)).await.ok(),
+        None => None,
+    };
+    let logical = match ordered {
+        Some(logical) => logical,
+        None => Box::pin(told(state, statement)).await?,
+    };
+    check(&logical)?;
+    Ok(logical)
+}
+
+/// The plan of a statement, some of whose sort keys the planner may take for something else.
+async fn told(state: &SessionState, statement: PlannerStatement) -> Result<LogicalPlan, SqlError> {
     // Names that are of no table may be of an item after all, which SQL does not say, but users write.
     let told = match tell_sort_columns(&statement) {
         Some(told) => Box::pin(planned(state, told)).await.ok(),
         None => None,
     };
-    let logical = match told {
-        Some(logical) => logical,
-        None => Box::pin(planned(state, statement)).await?,
-    };
-    check(&logical)?;
-    Ok(logical)
+    match told {
+        Some(logical) => Ok(logical),
+        None => Box::pin(planned(state, statement)).await,
+    }
 }
 
 /// The plan of a statement, some of whose names may have to be rewritten for the planner.
