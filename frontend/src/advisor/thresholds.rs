@@ -1,10 +1,10 @@
 //! `sys.advice_thresholds`: the thresholds of the advisor, and those that tables have of their own by their option
-//! `advice_thresholds`.
+//! `advice_thresholds`. The rules that tables switch off are checked here too.
 
 use std::collections::BTreeMap;
 
 use arrow::record_batch::RecordBatch;
-use partita_advice::{Threshold, Thresholds, facts_of_table};
+use partita_advice::{Rule, Threshold, Thresholds, facts_of_table};
 use partita_proto::schema::TableOptions;
 
 use crate::access::viewer::Viewer;
@@ -36,6 +36,22 @@ pub(crate) fn refused(message: String) -> SqlError {
 /// 22023 if one does not exist or its value is outside the range.
 pub(crate) fn check(options: &TableOptions) -> Result<(), SqlError> {
     Thresholds::check(&options.advice_thresholds).map_err(refused)
+}
+
+/// Checks the rules that the options of a table switch off.
+///
+/// # Errors
+/// 22023 if one does not exist.
+pub(crate) fn check_rules(options: &TableOptions) -> Result<(), SqlError> {
+    let Some(unknown) = options.advice_off.iter().find(|id| Rule::of_id(id).is_none()) else {
+        return Ok(());
+    };
+    let (first, last) = (Rule::ALL[0], Rule::ALL[Rule::ALL.len() - 1]);
+    Err(SqlError::new("22023", format!("rule \"{unknown}\" does not exist")).with_hint(format!(
+        "Rules of the advisor are {} to {}.",
+        first.id(),
+        last.id()
+    )))
 }
 
 /// Rows of `sys.advice_thresholds`: the defaults, then the thresholds of the tables that the viewer sees.

@@ -81,6 +81,7 @@ impl Session {
             Generated::new(state, &table.schema, position)?;
         }
         thresholds::check(&table.schema.options)?;
+        thresholds::check_rules(&table.schema.options)?;
         let name = table.name.clone();
         let advice = crate::advisor::notices::of_new_table(&table);
         let ddl = Ddl::CreateTable { table: Box::new(table), if_not_exists: create.if_not_exists };
@@ -137,10 +138,14 @@ impl Session {
                     }
                 }
                 // Those of another version may stay.
-                TableChange::SetOptions(options)
-                    if options.advice_thresholds != table.schema.options.advice_thresholds =>
-                {
-                    thresholds::check(options)?;
+                TableChange::SetOptions(options) => {
+                    let present = &table.schema.options;
+                    if options.advice_thresholds != present.advice_thresholds {
+                        thresholds::check(options)?;
+                    }
+                    if options.advice_off != present.advice_off {
+                        thresholds::check_rules(options)?;
+                    }
                 }
                 _ => {}
             }

@@ -91,3 +91,18 @@ async fn boundaries_divide_the_rows_of_a_table() {
     assert_eq!(shown, ["3|'h1', 'h2'|NULL"]);
     assert_eq!(db.error("ADVISE PARTITION BY (nothing) FOR users").await.sqlstate, "42703");
 }
+
+#[tokio::test]
+async fn only_rules_that_exist_are_switched_off() {
+    let db = Db::new();
+    db.tag("CREATE TABLE t (k INT PRIMARY KEY) WITH ('advice_off' = 'A01')").await;
+    for sql in [
+        "CREATE TABLE u (k INT PRIMARY KEY) WITH ('advice_off' = 'A01, A41')",
+        "ALTER TABLE t SET ('advice_off' = 'A40, A41')",
+    ] {
+        let error = db.error(sql).await;
+        let (code, message) = (error.sqlstate.as_str(), error.message.as_str());
+        assert_eq!((code, message), ("22023", "rule \"A41\" does not exist"), "{sql}");
+    }
+    db.tag("ALTER TABLE t SET ('advice_off' = 'a40')").await;
+}
