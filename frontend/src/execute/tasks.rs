@@ -18,6 +18,7 @@ use partita_sql::{Notice, Statement};
 
 use crate::access::needs::table_of;
 use crate::access::viewer::{Viewer, now_ms};
+use crate::copies::refused::check_no_copy;
 use crate::error::{SqlError, UNDEFINED_OBJECT};
 use crate::output::Output;
 use crate::session::{Session, SessionOptions};
@@ -201,7 +202,12 @@ impl Session {
         });
         let planned = Box::pin(session.prepare_statement(statement, &[])).await;
         // Positions would be those in the statement with times in place of its parameters.
-        planned.map(drop).map_err(|error| SqlError { position: None, ..error })
+        planned.map_err(|error| SqlError { position: None, ..error })?;
+        // The plan of an INSERT is that of its query, so each run would find this out anew.
+        match &create.table {
+            Some(target) => check_no_copy(&session.catalog(), &session.table(target)?),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn show_tasks(&self) -> Result<Output, SqlError> {

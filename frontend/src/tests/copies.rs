@@ -223,6 +223,7 @@ async fn a_copy_is_changed_by_its_source_only() {
         "TRUNCATE by_week",
         "ALTER TABLE by_week ADD COLUMN x INT",
         "CREATE INDEX i ON by_week USING inverted (v)",
+        "CREATE TASK fill SCHEDULE 'every 1h' AS INSERT INTO by_week SELECT * FROM events WHERE $start < $stop",
     ] {
         let error = db.error(sql).await;
         assert_eq!(error.sqlstate, "42809", "{sql}");
