@@ -42,6 +42,7 @@ pub fn facts_of_table(table: &Table) -> TableFacts {
         database: table.database.clone(),
         name: table.name.clone(),
         created: create_table_sql(table),
+        is_copy: table.copy.is_some(),
         columns: schema.columns.iter().map(column_facts).collect(),
         key: schema.key_columns().map(|column| column.name.clone()).collect(),
         time_index: schema.time_index().map(|column| column.name.clone()),

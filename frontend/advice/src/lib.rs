@@ -9,7 +9,8 @@
 //!
 //! Invariants: pure functions of the measurements, without I/O and without a clock; a figure that is not known is
 //! `None`, and a rule that needs it is silent; every threshold can be set ([`Thresholds`]), for a question or for a
-//! table; the DDL of a finding parses, and never drops a row.
+//! table; the DDL of a finding parses, and never drops a row; of a materialized copy only its partitions are judged,
+//! for all else is its source's.
 
 mod columns;
 mod ddl;
@@ -72,9 +73,13 @@ pub fn advise(measurements: &Measurements, thresholds: &Thresholds) -> Vec<Findi
         let thresholds = thresholds.of_table(&table.thresholds);
         let subject = Subject::new(table, measurements, &thresholds, &by_table);
         let mut of_table = Vec::new();
-        apply(&subject, &mut of_table);
-        names::data_in_names(&subject, &groups, &mut of_table);
-        time::retention(&subject, &look_backs, &mut of_table);
+        if table.is_copy {
+            partitions::rules_of_copy(&subject, &mut of_table);
+        } else {
+            apply(&subject, &mut of_table);
+            names::data_in_names(&subject, &groups, &mut of_table);
+            time::retention(&subject, &look_backs, &mut of_table);
+        }
         of_table.retain(|finding| !is_off(table, finding.rule));
         findings.append(&mut of_table);
     }
@@ -84,6 +89,9 @@ pub fn advise(measurements: &Measurements, thresholds: &Thresholds) -> Vec<Findi
 
 /// Findings that can be known of a new table alone, worst first.
 pub fn of_new_table(table: &TableFacts, thresholds: &Thresholds) -> Vec<Finding> {
+    if table.is_copy {
+        return Vec::new();
+    }
     let measurements = Measurements {
         tables: vec![table.clone()],
         settings: ClusterFacts {

@@ -60,6 +60,8 @@ pub struct TableFacts {
     pub name: String,
     /// Output of SHOW CREATE TABLE.
     pub created: String,
+    /// True for a materialized copy, whose rows and definition are those of another table.
+    pub is_copy: bool,
     /// The columns, in SQL's order.
     pub columns: Vec<ColumnFacts>,
     /// Names of the key columns, most significant first, the time index included.

@@ -47,7 +47,7 @@ type Columns<'a> = Vec<(&'a str, &'a str)>;
 /// Finds the groups of more tables than the threshold allows.
 pub(crate) fn groups<'a>(measurements: &'a Measurements, thresholds: &Thresholds) -> Groups<'a> {
     let mut by_columns: HashMap<(&str, &str, Columns<'a>), Vec<&'a TableFacts>> = HashMap::new();
-    for table in &measurements.tables {
+    for table in measurements.tables.iter().filter(|table| !table.is_copy) {
         let Some(prefix) = prefix(&table.name) else { continue };
         let columns = table.columns.iter();
         let columns = columns.map(|column| (column.name.as_str(), column.column_type.as_str()));

@@ -28,6 +28,12 @@ pub(crate) fn rules(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     far_limits(subject, findings);
 }
 
+/// Rules about the partitions of a materialized copy: the only change of a copy is a split.
+pub(crate) fn rules_of_copy(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
+    too_few(subject, findings);
+    skewed(subject, findings);
+}
+
 /// Statements that place new rows by hash of a column: where the table is, if every row is kept.
 fn placed_by_hash(subject: &Subject<'_>, column: &str) -> Option<String> {
     if subject.table.append_mode {
@@ -208,6 +214,10 @@ fn too_few(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         .is_some_and(|moving| moving.share_above >= subject.thresholds.rising_share)
         || table.hot_keys.first().is_some_and(|key| key.share > subject.thresholds.hot_key_share);
     let loaded = overloaded.or(hot.filter(|_| is_capped)).filter(|_| !is_in_vain);
+    // The options of a copy are those of its source.
+    if table.is_copy && (is_capped || loaded.is_none()) {
+        return;
+    }
     if let Some(partition) = loaded {
         let evidence = json!({
             "partition": partition.id, "busy": partition.busy.map(rounded), "partitions": number, "max_partitions": limit,

@@ -41,7 +41,8 @@ fn always_joined(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         }
     }
     for (name, calls) in calls_by_table {
-        let partner = subject.all.tables.iter().find(|table| is_name_of(table, name));
+        let mut tables = subject.all.tables.iter().filter(|table| !table.is_copy);
+        let partner = tables.find(|table| is_name_of(table, name));
         let Some(partner) = partner else { continue };
         // Each pair is reported once, with the table that comes first, or the only one of which this is true.
         let is_first =

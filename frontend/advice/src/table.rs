@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use crate::finding::{Effect, Finding, Rule, Severity};
 use crate::measurements::{
-    ColumnFacts, Filter, FilterClass, Measurements, PartitionFacts, StatementShape, TableFacts,
+    ColumnFacts, DesignFacts, Filter, FilterClass, Measurements, PartitionFacts, StatementShape,
+    TableFacts,
 };
 use crate::thresholds::Thresholds;
 
@@ -218,9 +219,10 @@ pub(crate) fn rounded(value: f64) -> f64 {
 }
 
 /// Finding with the best design of the table's key as remedy. The finding stays as it is if no other design is better
-/// than today's.
+/// than today's, or if it is that of a materialized copy, which cannot follow it.
 pub(crate) fn with_design(subject: &Subject<'_>, finding: Finding) -> Finding {
-    let Some(design) = subject.table.better_design() else { return finding };
+    let can_follow = |design: &&DesignFacts| design.sql.is_some() || !subject.table.is_copy;
+    let Some(design) = subject.table.better_design().filter(can_follow) else { return finding };
     let today = subject.table.designs.iter().find(|design| design.is_today);
     let load = if design.carries { "carries the load" } else { "spreads the load best" };
     let advice = format!("{}; by the sampled rows, {} {load}", finding.advice, design.clauses);

@@ -47,6 +47,49 @@ fn a_rule_that_is_switched_off_is_silent() {
 }
 
 #[test]
+fn of_a_copy_only_its_partitions_are_judged() {
+    let of = |is_copy: bool| {
+        let mut facts = table(
+            "CREATE TABLE cpu_17 (level REAL, host STRING, ts TIMESTAMP TIME INDEX, \"select\" DOUBLE, \
+             PRIMARY KEY (level, host))",
+        );
+        facts.is_copy = is_copy;
+        facts.moving_right = Some(crate::MovingFacts { share_above: 1.0, last_share: 1.0 });
+        facts
+    };
+    let rules = |measurements: &Measurements| -> Vec<Rule> {
+        let findings = advise(measurements, &Thresholds::default());
+        findings.into_iter().map(|finding| finding.rule).collect()
+    };
+    assert_eq!(rules(&alone(of(false))), [Rule::A14, Rule::A08, Rule::A17, Rule::A10]);
+    assert!(rules(&alone(of(true))).is_empty());
+    assert!(crate::of_new_table(&of(true), &Thresholds::default()).is_empty());
+    // A busy partition is cut, for that is the copy's own; the limits are the source's.
+    let mut facts = of(true);
+    facts.moving_right = None;
+    facts.partitions[0].busy = Some(0.9);
+    let finding = of_rule(&alone(facts.clone()), Rule::A24).unwrap();
+    let ddl = format!("ALTER TABLE public.cpu_17 SPLIT PARTITION {};", facts.partitions[0].id);
+    assert_eq!(finding.ddl, Some(ddl));
+    facts.max_partitions = 1;
+    assert!(rules(&alone(facts)).is_empty());
+}
+
+#[test]
+fn copies_are_not_counted_with_tables() {
+    let of = |number: usize| {
+        table(&format!("CREATE TABLE cpu_{number} (ts TIMESTAMP TIME INDEX, v DOUBLE)"))
+    };
+    let mut measurements = alone(of(1));
+    measurements.tables.extend((2..=60).map(of));
+    assert_eq!(of_rule(&measurements, Rule::A08).unwrap().evidence["tables"], 60);
+    for facts in measurements.tables.iter_mut().skip(9) {
+        facts.is_copy = true;
+    }
+    assert!(of_rule(&measurements, Rule::A08).is_none());
+}
+
+#[test]
 fn a_table_is_judged_by_its_own_thresholds() {
     let sql = "CREATE TABLE t (a STRING, b STRING, ts TIMESTAMP TIME INDEX, PRIMARY KEY (a, b))";
     let mut facts = table(sql);

@@ -128,7 +128,7 @@ impl<'a> LookBacks<'a> {
         by_table: &ByTable<'a>,
     ) -> Self {
         let mut furthest: HashMap<(&str, Option<u64>), (u64, &str)> = HashMap::new();
-        for table in &measurements.tables {
+        for table in measurements.tables.iter().filter(|table| !table.is_copy) {
             let thresholds = thresholds.of_table(&table.thresholds);
             let Some(age) = look_back(&by_table.of(table), &thresholds) else { continue };
             let entry = furthest.entry((table.database.as_str(), table.ttl_ms)).or_default();
