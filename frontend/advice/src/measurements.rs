@@ -62,6 +62,8 @@ pub struct TableFacts {
     pub created: String,
     /// True for a materialized copy, whose rows and definition are those of another table.
     pub is_copy: bool,
+    /// Names of its materialized copies.
+    pub copies: Vec<String>,
     /// The columns, in SQL's order.
     pub columns: Vec<ColumnFacts>,
     /// Names of the key columns, most significant first, the time index included.

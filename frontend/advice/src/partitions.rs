@@ -34,9 +34,9 @@ pub(crate) fn rules_of_copy(subject: &Subject<'_>, findings: &mut Vec<Finding>) 
     skewed(subject, findings);
 }
 
-/// Statements that place new rows by hash of a column: where the table is, if every row is kept.
+/// Statements that place new rows by hash of a column: where the table is, if every row is kept and no copy follows it.
 fn placed_by_hash(subject: &Subject<'_>, column: &str) -> Option<String> {
-    if subject.table.append_mode {
+    if subject.table.append_mode && subject.table.copies.is_empty() {
         let action = format!("PARTITION BY HASH ({}) PARTITIONS {HASH_PARTITIONS}", quote(column));
         return Some(alter(subject.table, &action));
     }
@@ -137,6 +137,10 @@ fn too_many(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let table = subject.table;
     let number = subject.partitions();
+    // Merges are refused for tables that copies follow.
+    if !table.copies.is_empty() {
+        return;
+    }
     let Some(target) = wanted(subject) else { return };
     // Without figures of load, nobody knows that they are idle.
     let busy: Option<Vec<f64>> = table.partitions.iter().map(|partition| partition.busy).collect();
@@ -564,6 +568,25 @@ mod tests {
         let mut facts = sized(16, 50 << 20, 0.05);
         facts.min_partitions = 16;
         assert!(of_rule(&alone(facts), Rule::A23).is_none());
+    }
+
+    #[test]
+    fn a23_partitions_that_copies_follow_are_not_merged() {
+        let mut facts = sized(16, 50 << 20, 0.05);
+        facts.copies = vec!["t_by_v".to_owned()];
+        assert!(of_rule(&alone(facts.clone()), Rule::A23).is_none());
+        (facts.copies, facts.is_copy) = (Vec::new(), true);
+        assert!(of_rule(&alone(facts), Rule::A23).is_none());
+    }
+
+    #[test]
+    fn a14_a_log_with_copies_is_not_placed_otherwise_where_it_is() {
+        let mut facts = table(&format!("{EVENTS} WITH ('append_mode' = 'true')"));
+        facts.moving_right = Some(MovingFacts { share_above: 1.0, last_share: 1.0 });
+        facts.copies = vec!["by_user".to_owned()];
+        let ddl = of_rule(&alone(facts), Rule::A14).unwrap().ddl.unwrap();
+        parses(&ddl);
+        assert!(ddl.starts_with("CREATE TABLE public.events_new ("), "{ddl}");
     }
 
     #[test]

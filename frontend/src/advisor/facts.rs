@@ -13,7 +13,7 @@ use partita_advice::{
     ClusterFacts, DesignFacts, HotKey, Measurements, MovingFacts, PartitionFacts, TableFacts,
     facts_of_table,
 };
-use partita_load::{Class, Shape};
+use partita_load::{Class, Design, Shape};
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{ColumnId, TableId};
 use partita_proto::load::{HotKey as LoadedKey, LoadReport, LoadRequest, PartitionLoad};
@@ -65,7 +65,8 @@ pub(crate) async fn measurements(
     let (time, monitors) = (now_ms(), viewer.monitors());
     let mut facts = Vec::new();
     for table in tables(viewer, catalog) {
-        facts.push(table_facts(sources, table, &reports, time, monitors));
+        let copies = catalog.copies_of(table.id).map(|copy| copy.name.clone()).collect();
+        facts.push(table_facts(sources, (table, copies), &reports, time, monitors));
     }
     // The memory is everybody's: a viewer's catalog may lack tables of others.
     let newest = sources.view.catalog();
@@ -86,12 +87,12 @@ pub(crate) async fn measurements(
 
 fn table_facts(
     sources: &Sources,
-    table: &Table,
+    (table, copies): (&Table, Vec<String>),
     reports: &Reports,
     time_ms: i64,
     monitors: bool,
 ) -> TableFacts {
-    let mut facts = facts_of_table(table);
+    let mut facts = TableFacts { copies, ..facts_of_table(table) };
     let (measures, unknown_partitions) = columns::merged(table, &reports.measured);
     if unknown_partitions < facts.partitions.len() as u64 {
         facts.add_partition_measures(&table.schema, &measures, unknown_partitions == 0);
@@ -214,6 +215,10 @@ fn add_designs(facts: &mut TableFacts, sources: &Sources, table: &Table, report:
             let statements = (!choice.is_today)
                 .then(|| qualified_statements(table, &choice.design, cuts))
                 .flatten();
+            // Another placement is refused for a table that copies follow; a split is not.
+            let is_split = matches!(choice.design, Design::Range { .. });
+            let statements = statements
+                .filter(|script| facts.copies.is_empty() || is_split || !script.is_complete);
             let cost = mean_cost(&shapes, choice).map(|cost| cost.partitions);
             DesignFacts {
                 clauses: clauses(table, &choice.design),
