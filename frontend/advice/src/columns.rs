@@ -179,6 +179,10 @@ fn split_tables(subject: &Subject<'_>, kinds: &[Cluster<'_>]) -> Option<String> 
             return None;
         }
         statements.push(format!("{};", definition.create(&name)?));
+        // The same is true of each of them.
+        if number == 1 {
+            statements.push(definition.left_behind());
+        }
         statements.push(definition.insert(&name, &subject.table.name, &filter));
     }
     Some(statements.join("\n"))

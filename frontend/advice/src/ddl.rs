@@ -25,6 +25,9 @@ use crate::measurements::TableFacts;
 /// Partitions that a suggested hash begins with: a few for each node of a small cluster.
 pub(crate) const HASH_PARTITIONS: u16 = 16;
 
+/// Difference of a new table from the one that it is like, as a comment says it.
+const NOT_KEPT: &str = "The new table belongs to the role that creates it, and has no grants and no materialized copies.";
+
 /// Statements that lead to another definition of a table, safe beside writers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
@@ -48,10 +51,27 @@ impl Script {
             "{create};\n\
              -- The rows stay in \"{name}\": changing the key of a table under writes is not supported. \
              Let the writers write to both tables, then copy old rows; \
-             see docs/operations.md, \"Another key for a table\"."
+             see docs/operations.md, \"Another key for a table\". {NOT_KEPT}"
         );
         Self { sql, is_complete: false }
     }
+}
+
+/// Comment about what a new table does not get from old ones, which have these materialized copies. It may stand before
+/// other comments and statements.
+fn left_behind(copies: &[String]) -> String {
+    format!("-- {NOT_KEPT}{}", followers(copies))
+}
+
+/// Another line of comment that names the materialized copies of old tables; empty if there are none.
+fn followers(copies: &[String]) -> String {
+    if copies.is_empty() {
+        return String::new();
+    }
+    // A line break would end the comment.
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    let names: String = quote_list(copies.iter().map(String::as_str)).chars().map(plain).collect();
+    format!("\n-- Materialized copies of the old rows, see CREATE MATERIALIZED COPY: {names}.")
 }
 
 /// Name of a table in statements, with its database.
@@ -139,6 +159,7 @@ pub(crate) struct Definition {
     database: String,
     name: String,
     filled: Vec<Filled>,
+    copies: Vec<String>,
 }
 
 impl Definition {
@@ -156,7 +177,13 @@ impl Definition {
             create: CreateTable::clone(create),
             database: table.database.clone(),
             name: table.name.clone(),
+            copies: table.copies.clone(),
         })
+    }
+
+    /// Names the materialized copies of several tables, which a table of this definition replaces.
+    pub(crate) fn set_copies<'a>(&mut self, copies: impl IntoIterator<Item = &'a String>) {
+        self.copies = copies.into_iter().cloned().collect();
     }
 
     fn position(&self, column: &str) -> Option<usize> {
@@ -326,11 +353,17 @@ impl Definition {
         format!("INSERT INTO {target} ({names}) SELECT {expressions} FROM {source}{filter};")
     }
 
+    /// Comment about what a table of the new definition does not get from the old one.
+    pub(crate) fn left_behind(&self) -> String {
+        left_behind(&self.copies)
+    }
+
     /// Statements that create a table of the new definition beside the old one; `None` if the definition contradicts
     /// itself. Columns that are not those of the old table are explained by a comment.
     pub(crate) fn beside(&self) -> Option<String> {
         let create = self.create(&format!("{}_new", self.name))?;
         let Script { mut sql, .. } = Script::beside(&create, &self.name);
+        sql.push_str(&followers(&self.copies));
         for filled in &self.filled {
             let column = quote(&filled.column);
             let is_plain = |text: &str| !text.chars().any(char::is_control);
@@ -376,9 +409,12 @@ pub(crate) fn joined(first: &TableFacts, second: &TableFacts, shared: &[String])
     let (names, expressions) = wide.lists();
     let equal: Vec<String> =
         shared.iter().map(|column| format!("l.{0} = r.{0}", quote(column))).collect();
+    let copies: Vec<String> = first.copies.iter().chain(&second.copies).cloned().collect();
     Some(format!(
         "{create};\n\
+         {}\n\
          INSERT INTO {} ({names}) SELECT {expressions} FROM {} AS l FULL JOIN {} AS r ON {};",
+        left_behind(&copies),
         qualified(&first.database, &name),
         name_of(first),
         name_of(second),
@@ -463,6 +499,27 @@ mod tests {
         assert_eq!(lines.len(), 2, "{script:?}");
         assert!(lines[1].starts_with("-- The rows stay in \"a DROP TABLE t; --\""), "{script:?}");
         parses(&script.sql);
+    }
+
+    #[test]
+    fn a_comment_names_the_copies_that_do_not_follow_a_new_table() {
+        let mut facts = table(
+            "CREATE TABLE t (host STRING, ts TIMESTAMP TIME INDEX, v STRING, PRIMARY KEY (host))",
+        );
+        let rights = "The new table belongs to the role that creates it, and has no grants";
+        let text = Definition::of(&facts).unwrap().beside().unwrap();
+        assert!(text.contains(rights) && !text.contains("Materialized"), "{text}");
+        facts.copies = vec!["t_by_v".to_owned(), "B\nDROP".to_owned()];
+        let text = Definition::of(&facts).unwrap().beside().unwrap();
+        parses(&text);
+        let copies = "\n-- Materialized copies of the old rows, see CREATE MATERIALIZED COPY: t_by_v, \"B DROP\".";
+        assert!(text.contains(rights) && text.ends_with(copies), "{text}");
+        let mut other = facts.clone();
+        "u".clone_into(&mut other.name);
+        other.copies = vec!["u_by_v".to_owned()];
+        let text = joined(&facts, &other, &["host".to_owned(), "ts".to_owned()]).unwrap();
+        parses(&text);
+        assert!(text.contains("COPY: t_by_v, \"B DROP\", u_by_v.\nINSERT INTO"), "{text}");
     }
 
     #[test]

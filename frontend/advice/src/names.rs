@@ -194,13 +194,14 @@ fn of_group(subject: &Subject<'_>, group: &Group<'_>, findings: &mut Vec<Finding
 /// Statements that copy the tables of a group into one, with their names in a tag.
 fn one_table(subject: &Subject<'_>, group: &Group<'_>) -> Option<String> {
     let mut definition = Definition::of(subject.table)?;
+    definition.set_copies(group.tables.iter().flat_map(|table| &table.copies));
     let trimmed = group.prefix.trim_end_matches(|c: char| !c.is_alphanumeric());
     let name = format!("{}_all", if trimmed.is_empty() { "tables" } else { trimmed });
     let tag = ["source", "source_table", "partita_source"]
         .into_iter()
         .find(|tag| subject.column(tag).is_none())?;
     definition.add_tag(tag);
-    let mut statements = vec![format!("{};", definition.create(&name)?)];
+    let mut statements = vec![format!("{};", definition.create(&name)?), definition.left_behind()];
     for table in group.tables.iter().take(COPIES_MAX) {
         definition.fill(tag, &partita_sql::identifier::quote_string(&table.name));
         statements.push(definition.insert(&name, &table.name, ""));
