@@ -293,6 +293,30 @@ impl Definition {
         }
     }
 
+    /// Leaves in a column what its values have beside the columns that were added after it: mostly nothing. In the key it
+    /// comes behind them. `None` if the column places the rows, which would all have one place.
+    pub(crate) fn keep_rest(&mut self, column: &str, expression: &str) -> Option<()> {
+        let position = self.position(column)?;
+        if let Partitioning::Hash { columns, .. } | Partitioning::Rules { columns, .. } =
+            &self.create.partitioning
+            && columns.iter().any(|name| name == column)
+        {
+            return None;
+        }
+        let definition = &mut self.create.columns[position];
+        (definition.nullable, definition.default) = (Some(true), None);
+        self.fill(column, expression);
+        let mut key = self.key();
+        if let Some(place) = key.iter().position(|name| name == column) {
+            let name = key.remove(place);
+            let time = self.create.time_index.as_ref();
+            let end = key.iter().position(|name| Some(name) == time).unwrap_or(key.len());
+            key.insert(end, name);
+            self.set_key(key);
+        }
+        Some(())
+    }
+
     /// Leaves a column out.
     pub(crate) fn remove(&mut self, column: &str) {
         self.create.columns.retain(|definition| definition.name != column);

@@ -160,8 +160,31 @@ struct Attribute {
     example: String,
 }
 
+/// The attributes of a column's values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Attributes {
+    /// Separators of a value, in order.
+    separators: String,
+    parts: Vec<Attribute>,
+    /// SQL condition of the values that consist of these attributes; `None` if no expression divides them.
+    condition: Option<String>,
+}
+
+/// Regular expression of the values that have these parts between a separator, with the keys of the parts that have one.
+fn pattern(parts: &[&str], keys: &[Option<&str>], separator: char) -> String {
+    let part = |(part, key): (&&str, &Option<&str>)| match key {
+        // The key, and the mark behind it.
+        Some(key) => {
+            format!("{}[^{separator}]+", part.get(..=key.len()).unwrap_or_default())
+        }
+        None => format!("[^{separator}]*"),
+    };
+    let parts: Vec<String> = parts.iter().zip(keys).map(part).collect();
+    format!("^{}$", parts.join(&format!("[{separator}]")))
+}
+
 /// The attributes of a column's values; `None` if they do not have one pattern.
-fn attributes(subject: &Subject<'_>, column: &ColumnFacts) -> Option<(String, Vec<Attribute>)> {
+fn attributes(subject: &Subject<'_>, column: &ColumnFacts) -> Option<Attributes> {
     let thresholds = subject.thresholds;
     let first =
         column.sample.iter().map(|text| separators(text)).find(|pattern| !pattern.is_empty())?;
@@ -181,23 +204,28 @@ fn attributes(subject: &Subject<'_>, column: &ColumnFacts) -> Option<(String, Ve
         share_of(&column.sample, 1.0, has_key)
             .is_some_and(|share| share >= thresholds.pattern_share)
     };
-    let keyed = parts.iter().enumerate();
-    let keyed =
-        keyed.filter(|(position, part)| pair(part).is_some_and(|(key, _)| is_key(*position, key)));
-    let keyed = keyed.count();
+    let keys: Vec<Option<&str>> = parts
+        .iter()
+        .enumerate()
+        .map(|(position, part)| pair(part).map(|(key, _)| key).filter(|key| is_key(position, key)))
+        .collect();
+    let keyed = keys.iter().flatten().count();
     if parts.len() < 2 || 2 * keyed < parts.len() {
         return None;
     }
     let separator = first.chars().next()?;
     let name = quote(&column.name);
-    let attribute = |(number, part): (usize, &&str)| {
-        let whole =
-            format!("split_part({name}, {}, {number})", quote_string(&separator.to_string()));
-        match pair(part) {
-            Some((key, value)) => Attribute {
+    let has_one_separator = first.chars().all(|c| c == separator);
+    let condition = has_one_separator
+        .then(|| format!("{name} ~ {}", quote_string(&pattern(&parts, &keys, separator))));
+    let mark = quote_string(&separator.to_string());
+    let attribute = |(number, (part, key)): (usize, (&&str, &Option<&str>))| {
+        let whole = format!("split_part({name}, {mark}, {number})");
+        match key {
+            Some(key) => Attribute {
                 name: format!("{}_{}", column.name, key.to_ascii_lowercase()),
                 expression: format!("substr({whole}, {})", key.len() + 2),
-                example: value.to_owned(),
+                example: part.get(key.len() + 1..).unwrap_or_default().to_owned(),
             },
             None => Attribute {
                 name: format!("{}_{number}", column.name),
@@ -206,19 +234,31 @@ fn attributes(subject: &Subject<'_>, column: &ColumnFacts) -> Option<(String, Ve
             },
         }
     };
-    let mut attributes: Vec<Attribute> = (1..).zip(&parts).map(attribute).collect();
+    let mut attributes: Vec<Attribute> =
+        (1..).zip(parts.iter().zip(&keys)).map(attribute).collect();
     // The key alone is a better name where no other column has it.
-    for (attribute, part) in attributes.iter_mut().zip(&parts) {
-        let key = pair(part).map(|(key, _)| key.to_ascii_lowercase());
+    for (attribute, key) in attributes.iter_mut().zip(&keys) {
+        let key = key.map(str::to_ascii_lowercase);
         if let Some(key) = key.filter(|key| subject.column(key).is_none() && key.len() > 2) {
             attribute.name = key;
         }
     }
-    let has_one_separator = first.chars().all(|c| c == separator);
-    if !has_one_separator {
-        attributes.iter_mut().for_each(|attribute| attribute.expression.clear());
+    Some(Attributes { separators: first, parts: attributes, condition })
+}
+
+/// Statements that make a table with a column for each attribute. Values of another pattern stay in the old column, for the
+/// text that they have is nowhere else.
+fn divided(subject: &Subject<'_>, column: &ColumnFacts, attributes: &Attributes) -> Option<String> {
+    let condition = attributes.condition.as_ref()?;
+    let mut definition = Definition::of(subject.table)?;
+    for Attribute { name, expression, .. } in attributes.parts.iter().rev() {
+        let expression = format!("CASE WHEN {condition} THEN {expression} END");
+        definition.add_text(&column.name, name, expression);
     }
-    Some((first, attributes))
+    let name = quote(&column.name);
+    definition
+        .keep_rest(&column.name, &format!("CASE WHEN {condition} THEN NULL ELSE {name} END"))?;
+    definition.beside()
 }
 
 /// A07: several attributes in one value.
@@ -226,22 +266,15 @@ fn embedded(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec<Find
     if !column.is_text() || column.generated {
         return;
     }
-    let Some((pattern, attributes)) = attributes(subject, column) else { return };
-    let can_split = attributes.iter().all(|attribute| !attribute.expression.is_empty());
-    let ddl =
-        can_split.then(|| Definition::of(subject.table)).flatten().and_then(|mut definition| {
-            for attribute in attributes.iter().rev() {
-                definition.add_text(&column.name, &attribute.name, attribute.expression.clone());
-            }
-            definition.remove(&column.name);
-            definition.beside()
-        });
+    let Some(attributes) = attributes(subject, column) else { return };
+    let ddl = divided(subject, column, &attributes);
+    let Attributes { separators, parts: attributes, .. } = attributes;
     let columns: Vec<_> = attributes
         .iter()
         .map(|attribute| json!({ "column": attribute.name, "example": attribute.example }))
         .collect();
     let evidence =
-        json!({ "separators": pattern, "examples": examples(column), "attributes": columns });
+        json!({ "separators": separators, "examples": examples(column), "attributes": columns });
     let names: Vec<&str> = attributes.iter().map(|attribute| attribute.name.as_str()).collect();
     let advice = format!(
         "the values of \"{}\" have several attributes in them: a column for each ({}) can be compared without patterns",
@@ -500,11 +533,33 @@ mod tests {
         assert_eq!(finding.evidence["attributes"][2]["column"], "sensor_id");
         let ddl = finding.ddl.unwrap();
         parses(&ddl);
-        assert!(ddl.contains("PRIMARY KEY (loc, model, sensor_id)"), "{ddl}");
-        assert!(ddl.contains("substr(split_part(sensor, '.', 1), 5)"), "{ddl}");
+        // A value of another pattern stays as it is, and two rows that differ in it stay two.
+        assert!(ddl.contains("PRIMARY KEY (loc, model, sensor_id, sensor)"), "{ddl}");
+        let condition = "sensor ~ '^loc-[^.]+[.]model-[^.]+[.]id-[^.]+$'";
+        let filled = |column: &str, expression: &str| {
+            let comment = format!(
+                "-- Column {column} of old rows: CASE WHEN {condition} THEN {expression} END"
+            );
+            assert!(ddl.contains(&comment), "{comment} in {ddl}");
+        };
+        filled("loc", "substr(split_part(sensor, '.', 1), 5)");
+        filled("sensor_id", "substr(split_part(sensor, '.', 3), 4)");
+        filled("sensor", "NULL ELSE sensor");
         // Seven values are too few to tell.
         column(&mut facts, "sensor").sample.truncate(7);
         assert!(of_rule(&alone(facts), Rule::A07).is_none());
+    }
+
+    #[test]
+    fn a07_the_pattern_has_the_keys_of_all_values_only() {
+        let parts = ["us-west", "model-A6", "x"];
+        let keys = [None, Some("model"), None];
+        assert_eq!(pattern(&parts, &keys, '_'), "^[^_]*[_]model-[^_]+[_][^_]*$");
+        // A column that places the rows cannot become the one for what is left.
+        let mut facts = table(&format!("{HOME} PARTITION BY HASH (sensor) PARTITIONS 4"));
+        column(&mut facts, "sensor").sample =
+            numbered((1..).map(|number| format!("loc-room{number}.model-A6")));
+        assert_eq!(of_rule(&alone(facts), Rule::A07).unwrap().ddl, None);
     }
 
     #[test]
