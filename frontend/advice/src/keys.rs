@@ -236,7 +236,12 @@ fn bad_type(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
 
 /// A31: tag that depends on another.
 fn dependent_tag(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
-    for (tag, source) in &subject.table.dependent_tags {
+    // All columns follow from one that differs from row to row, which tells nothing of them.
+    let is_telling = |source: &str| {
+        subject.column(source).is_none_or(|column| !subject.differs_in_each_row(column))
+    };
+    let dependent = subject.table.dependent_tags.iter();
+    for (tag, source) in dependent.filter(|(_, source)| is_telling(source)) {
         let evidence = json!({
             "depends_on": source, "series": subject.table.series,
             "estimate_without": subject.table.series_estimate,
@@ -449,6 +454,22 @@ mod tests {
             (Severity::Info, "public.measurement1.tag2")
         );
         assert_eq!(finding.evidence["estimate_without"], 6);
+    }
+
+    #[test]
+    fn a31_nothing_depends_on_an_id_of_the_row() {
+        let mut facts = table(
+            "CREATE TABLE t (request STRING, host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, \
+             PRIMARY KEY (request, host))",
+        );
+        facts.dependent_tags = vec![("host".to_owned(), "request".to_owned())];
+        let request = column(&mut facts, "request");
+        (request.values, request.distinct) = (Some(10_000), Some(9_900));
+        let measurements = alone(facts.clone());
+        assert!(of_rule(&measurements, Rule::A31).is_none());
+        assert_eq!(of_rule(&measurements, Rule::A12).unwrap().object, "public.t.request");
+        column(&mut facts, "request").distinct = Some(500);
+        assert!(of_rule(&alone(facts), Rule::A31).is_some());
     }
 
     #[test]

@@ -169,6 +169,12 @@ impl<'a> Subject<'a> {
         Some(self.table.versions_per_key? * self.row_bytes()?)
     }
 
+    /// True for a column of which enough values are known to say that they hardly repeat.
+    pub(crate) fn differs_in_each_row(&self, column: &ColumnFacts) -> bool {
+        column.values.is_some_and(|values| values as f64 >= self.thresholds.id_values)
+            && column.distinct_share().is_some_and(|share| share > self.thresholds.changing_share)
+    }
+
     /// The key column without the time index that has the most distinct values, but not this one.
     pub(crate) fn most_varied_tag(&self, except: &str) -> Option<&'a ColumnFacts> {
         let tags = self.tags().filter(|tag| tag.name != except && !is_time_type(tag));

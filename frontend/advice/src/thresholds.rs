@@ -101,7 +101,7 @@ thresholds! {
     numeric_share = 0.99, SHARE;
     /// A05: minimum number of values.
     numeric_values = 100.0, NUMBER;
-    /// A05, A12: share of distinct values from which a tag changes with each row.
+    /// A05, A12, A31: share of distinct values from which a tag changes with each row.
     changing_share = 0.5, SHARE;
     /// A06: length of a long text, in bytes.
     long_text = 1_024.0, NUMBER;
@@ -125,7 +125,7 @@ thresholds! {
     series_growth = 0.2, NUMBER;
     /// A11: number of series from which growth matters.
     growing_series = 1_000.0, NUMBER;
-    /// A12: minimum number of values.
+    /// A12, A31: minimum number of values.
     id_values = 1_000.0, NUMBER;
     /// A13: minimum share of statements that join a table with the same other one.
     joined_share = 0.5, SHARE;

@@ -292,8 +292,7 @@ fn log_or_id_tag(subject: &Subject<'_>, column: &ColumnFacts, findings: &mut Vec
     if !column.is_tag() || !subject.is_key(&column.name) {
         return;
     }
-    let is_unique = column.values.is_some_and(|values| values as f64 >= thresholds.id_values)
-        && column.distinct_share().is_some_and(|share| share > thresholds.changing_share);
+    let is_unique = subject.differs_in_each_row(column);
     let has_form = |test: fn(&str) -> bool| {
         column.is_text()
             && share_of(&column.sample, thresholds.pattern_sample, test)
