@@ -1,6 +1,6 @@
 //! A02, A11, A15, A16, A17, A31 and A33: the columns of the key.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 use partita_proto::schema::ColumnType;
 use partita_sql::identifier::quote;
@@ -30,11 +30,17 @@ fn many_tags(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     if tags.len() as f64 <= subject.thresholds.many_tags {
         return;
     }
-    // The most filtered tags stay, and of those that are filtered alike the ones with the fewest values.
+    // The most filtered tags stay, and of those that are filtered alike the ones that tell most: a constant tells nothing,
+    // and a tag with too many values would make too many series. Tags of which nothing is known keep their order.
     let mut ranked = tags.clone();
     ranked.sort_by_key(|tag| {
         let calls = subject.filtering_calls(&tag.name, &SEEKS);
-        (u64::MAX - calls, tag.distinct.unwrap_or(u64::MAX))
+        let values = tag.distinct.map(|distinct| match distinct {
+            0 | 1 => 0,
+            distinct if distinct as f64 > subject.thresholds.high_cardinality => 1,
+            distinct => distinct,
+        });
+        (Reverse(calls), values.is_some_and(|values| values < 2), values.map(Reverse))
     });
     let number = crate::rates::whole(subject.thresholds.many_tags);
     let number = usize::try_from(number).unwrap_or(usize::MAX);
@@ -314,7 +320,24 @@ mod tests {
         let finding = of_rule(&measurements, Rule::A02).unwrap();
         let ddl = finding.ddl.unwrap();
         parses(&ddl);
-        assert!(ddl.contains("PRIMARY KEY (a, b, c, d, f)"), "{ddl}");
+        assert!(ddl.contains("PRIMARY KEY (b, c, d, e, f)"), "{ddl}");
+    }
+
+    #[test]
+    fn a02_constants_and_tags_of_too_many_values_go_first() {
+        let mut facts = table(
+            "CREATE TABLE t (a STRING, b STRING, c STRING, d STRING, e STRING, f STRING, g STRING, \
+             ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY (a, b, c, d, e, f, g))",
+        );
+        let kept = |facts: &crate::TableFacts| {
+            of_rule(&alone(facts.clone()), Rule::A02).unwrap().evidence["kept"].clone()
+        };
+        assert_eq!(kept(&facts), serde_json::json!(["a", "b", "c", "d", "e"]));
+        let distinct = [3, 3, 1, 7, 1, 10_001, 1];
+        for (name, distinct) in ["a", "b", "c", "d", "e", "f", "g"].into_iter().zip(distinct) {
+            column(&mut facts, name).distinct = Some(distinct);
+        }
+        assert_eq!(kept(&facts), serde_json::json!(["d", "a", "b", "f", "c"]));
     }
 
     #[test]

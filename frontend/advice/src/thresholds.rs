@@ -117,7 +117,7 @@ thresholds! {
     split_share = 0.2, SHARE;
     /// A10: maximum length of a name, in characters.
     name_length = 63.0, NUMBER;
-    /// A11, A18, A21: number of distinct values from which a column has high cardinality.
+    /// A02, A11, A18, A21: number of distinct values from which a column has high cardinality.
     high_cardinality = 10_000.0, NUMBER;
     /// A11: maximum number of series.
     many_series = 100_000.0, NUMBER;
