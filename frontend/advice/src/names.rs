@@ -213,13 +213,18 @@ fn one_table(subject: &Subject<'_>, group: &Group<'_>) -> Option<String> {
     Some(statements.join("\n"))
 }
 
+/// True for a character that needs no quotes. Those beyond ASCII need none, and are not folded.
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii() && !c.is_whitespace() && !c.is_control()
+}
+
 /// The reason why a name must be quoted or is refused by other tools; `None` if it is a simple one.
 fn hardness(name: &str, length_max: f64) -> Option<&'static str> {
     let first = name.chars().next();
     if first.is_none_or(|c| c.is_ascii_digit() || c == '_') {
         return Some("begins with a digit or an underscore");
     }
-    if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+    if !name.chars().all(is_plain) {
         return Some("has other characters than letters, digits and underscores");
     }
     if name.chars().count() as f64 > length_max {
@@ -233,7 +238,7 @@ fn simple(name: &str, length_max: f64, used: &[&str]) -> String {
     let mut simple: String = name
         .to_lowercase()
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .map(|c| if is_plain(c) { c } else { '_' })
         .collect::<String>()
         .split('_')
         .filter(|part| !part.is_empty())
@@ -241,7 +246,9 @@ fn simple(name: &str, length_max: f64, used: &[&str]) -> String {
         .join("_");
     // Eight characters are left for what makes it unique.
     let length = usize::try_from(whole(length_max)).unwrap_or(63).clamp(16, 63) - 8;
-    simple.truncate(length);
+    if let Some((end, _)) = simple.char_indices().nth(length) {
+        simple.truncate(end);
+    }
     if simple.is_empty() || simple.starts_with(|c: char| c.is_ascii_digit()) {
         simple.insert_str(0, "n_");
     }
@@ -384,6 +391,15 @@ mod tests {
         assert_eq!(hardness(&"x".repeat(63), 63.0), None);
         assert_eq!(hardness("_x", 63.0), Some("begins with a digit or an underscore"));
         assert_eq!(hardness("order", 63.0), Some("is a reserved word"));
+        // Every name without a reason is one that statements take as it is.
+        for name in ["näme", "größe", "ärger", "名前", "cpu_1", "a²"] {
+            assert_eq!(hardness(name, 63.0), None, "{name}");
+            let facts = table(&format!("CREATE TABLE t (ts TIMESTAMP TIME INDEX, {name} DOUBLE)"));
+            assert_eq!(facts.columns[1].name, name);
+        }
+        for name in ["a b", "a\u{a0}b", "a-b", "a$"] {
+            assert!(hardness(name, 63.0).is_some(), "{name}");
+        }
     }
 
     #[test]
@@ -391,7 +407,8 @@ mod tests {
         assert_eq!(simple("order", 63.0, &[]), "order_name");
         assert_eq!(simple("7 days", 63.0, &[]), "n_7_days");
         assert_eq!(simple("a b", 63.0, &["a_b", "a b"]), "a_b_2");
-        assert_eq!(simple("größe", 63.0, &[]), "gr_e");
+        assert_eq!(simple("größe 1", 63.0, &[]), "größe_1");
+        assert!(hardness(&simple(&"ä ".repeat(80), 63.0, &[]), 63.0).is_none());
         assert!(hardness(&simple(&"x".repeat(80), 63.0, &[]), 63.0).is_none());
     }
 }
