@@ -14,12 +14,11 @@ use partita_proto::placement::Placement;
 use partita_proto::range::{Bound, TypedRange};
 use partita_proto::route::ranges_between;
 use partita_proto::rule::check_cover;
-use partita_proto::schema::{TableOptions, TableSchema, validate_name};
+use partita_proto::schema::{TABLE_PARTITIONS_MAX, TableOptions, TableSchema, validate_name};
 use partita_proto::service::NewTable;
 
-/// Maximum partitions of a new table. A partition map of this size still fits into one message (about 200 KiB), and
-/// a node can hold 4,096 idle groups.
-pub(crate) const PARTITIONS_MAX: usize = 4096;
+/// Maximum partitions of a new table.
+pub(crate) const PARTITIONS_MAX: usize = TABLE_PARTITIONS_MAX;
 
 /// Maximum replicas of a partition.
 const REPLICAS_MAX: u32 = 9;

@@ -13,6 +13,9 @@ use crate::range::Bound;
 pub const PARTITION_SIZE_MB: u32 = 512;
 /// Default maximum of partitions that automatic splits create in a table.
 pub const PARTITIONS_MAX: u32 = 1000;
+/// Maximum number of partitions that a table is created with. A partition map of this size still fits into one message
+/// (about 200 KiB), and a node can hold 4,096 idle groups.
+pub const TABLE_PARTITIONS_MAX: usize = 4_096;
 
 /// Automatic splits and merges of a table's partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

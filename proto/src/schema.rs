@@ -21,7 +21,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::id::{ColumnId, SchemaVersion};
 use crate::index::Index;
-pub use crate::partitioning::{HotspotRemedy, PARTITION_SIZE_MB, PARTITIONS_MAX, Partitioning};
+pub use crate::partitioning::{
+    HotspotRemedy, PARTITION_SIZE_MB, PARTITIONS_MAX, Partitioning, TABLE_PARTITIONS_MAX,
+};
 use crate::value::Value;
 
 /// Maximum bytes of the name of a database, table, column or index.

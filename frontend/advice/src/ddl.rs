@@ -328,11 +328,11 @@ impl Definition {
     }
 
     /// Places rows by hash.
-    pub(crate) fn hash(&mut self, column: &str) {
+    pub(crate) fn hash(&mut self, column: &str, partitions: u16) {
         self.create.cuts = None;
         self.create.uniform = None;
         self.create.partitioning =
-            Partitioning::Hash { columns: vec![column.to_owned()], partitions: HASH_PARTITIONS };
+            Partitioning::Hash { columns: vec![column.to_owned()], partitions };
     }
 
     /// Adds a column of the definition `source` under a new name, to be filled by `expression`.

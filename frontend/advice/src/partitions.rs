@@ -1,5 +1,6 @@
 //! A14, A22 to A25, A32, A34, A37 and A40: placement and number of partitions, and their load.
 
+use partita_proto::schema::TABLE_PARTITIONS_MAX;
 use partita_sql::identifier::quote;
 use serde_json::json;
 
@@ -34,14 +35,30 @@ pub(crate) fn rules_of_copy(subject: &Subject<'_>, findings: &mut Vec<Finding>) 
     skewed(subject, findings);
 }
 
+/// Number of partitions for the bytes and the load of a table, or the present one where its size is not known, as in lint;
+/// `None` if one partition is enough.
+fn sufficient(subject: &Subject<'_>) -> Option<u16> {
+    let table = subject.table;
+    let number = match table.bytes.and_then(|_| wanted(subject)) {
+        Some(by_size) => {
+            let busy: f64 = table.partitions.iter().filter_map(|partition| partition.busy).sum();
+            let by_load = whole((busy / subject.thresholds.busy_partition).ceil());
+            by_size.max(by_load).max(table.min_partitions)
+        }
+        None => subject.partitions(),
+    };
+    let number = number.min(TABLE_PARTITIONS_MAX as u64);
+    u16::try_from(number).ok().filter(|number| *number > 1)
+}
+
 /// Statements that place new rows by hash of a column: where the table is, if every row is kept and no copy follows it.
-fn placed_by_hash(subject: &Subject<'_>, column: &str) -> Option<String> {
+fn placed_by_hash(subject: &Subject<'_>, column: &str, partitions: u16) -> Option<String> {
     if subject.table.append_mode && subject.table.copies.is_empty() {
-        let action = format!("PARTITION BY HASH ({}) PARTITIONS {HASH_PARTITIONS}", quote(column));
+        let action = format!("PARTITION BY HASH ({}) PARTITIONS {partitions}", quote(column));
         return Some(alter(subject.table, &action));
     }
     let mut definition = Definition::of(subject.table)?;
-    definition.hash(column);
+    definition.hash(column, partitions);
     definition.beside()
 }
 
@@ -58,12 +75,14 @@ fn monotonic_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let Some(first) = subject.first_key() else { return };
     let tag = subject.most_varied_tag(&first.name);
     let ddl = match tag {
-        Some(tag) if subject.table.append_mode => placed_by_hash(subject, &tag.name),
+        Some(tag) if subject.table.append_mode => {
+            placed_by_hash(subject, &tag.name, HASH_PARTITIONS)
+        }
         Some(tag) => Definition::of(subject.table).and_then(|mut definition| {
             definition.lead_key(&tag.name);
             definition.beside()
         }),
-        None => placed_by_hash(subject, &first.name),
+        None => placed_by_hash(subject, &first.name, HASH_PARTITIONS),
     };
     let advice = match tag {
         Some(tag) => format!(
@@ -115,13 +134,15 @@ fn by_time(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     };
     let Some(column) = deciding(subject).into_iter().find(is_time) else { return };
     let varied = subject.most_varied_tag(&column.name);
-    let ddl = varied.and_then(|tag| placed_by_hash(subject, &tag.name));
+    let ddl = varied
+        .zip(sufficient(subject))
+        .and_then(|(tag, partitions)| placed_by_hash(subject, &tag.name, partitions));
     let advice = "files are kept by time anyway, so partitions by time only put all new rows into one of them: place the \
                   rows by what they are about";
     let evidence = json!({ "column": column.name, "partitions": subject.partitions() });
     let object = subject.column_object(&column.name);
     let finding = subject.finding(Rule::A22, Severity::Warning, object, evidence, advice);
-    let effect = varied.map(|_| Effect::in_words("new rows go to all partitions"));
+    let effect = ddl.as_ref().map(|_| Effect::in_words("new rows go to all partitions"));
     findings.push(with_design(subject, with_ddl(finding, ddl, effect)));
 }
 
@@ -161,12 +182,15 @@ fn too_many(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         "partitions": number, "mean_bytes": mean.round(), "partition_size_mb": table.partition_size_mb,
         "busiest": rounded(busiest), "target": target,
     });
-    let advice =
-        format!("{target} partitions are enough for these bytes and this load: merge neighbours");
+    let (count, verb) = match target {
+        1 => ("one partition".to_owned(), "is"),
+        _ => (format!("{target} partitions"), "are"),
+    };
+    let advice = format!("{count} {verb} enough for these bytes and this load: merge neighbours");
     let finding = subject.finding(Rule::A23, Severity::Warning, subject.object(), evidence, advice);
     let effect = Effect {
         partitions: Some(share(target, number)),
-        text: format!("{target} partitions in place of {number}"),
+        text: format!("{count} in place of {number}"),
         ..Effect::default()
     };
     findings.push(with_ddl(finding, Some(merges(subject, target)), Some(effect)));
@@ -357,7 +381,8 @@ fn hash_scatters(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         ),
         ..Effect::default()
     };
-    let ddl = placed_by_hash(subject, &entity.name);
+    let ddl = sufficient(subject)
+        .and_then(|partitions| placed_by_hash(subject, &entity.name, partitions));
     findings.push(with_design(subject, with_ddl(finding, ddl, Some(effect))));
 }
 
@@ -594,6 +619,45 @@ mod tests {
         // The seed: a table can use all of a machine without partitions.
         let finding = of_rule(&alone(sized(8, 10_000, 0.0)), Rule::A23).unwrap();
         assert_eq!(finding.evidence["target"], 1);
+        assert!(finding.advice.starts_with("one partition is enough for"), "{finding:?}");
+        assert_eq!(finding.effect.unwrap().text, "one partition in place of 8");
+    }
+
+    #[test]
+    fn a_hash_has_as_many_partitions_as_bytes_and_load_need() {
+        // The partitions of a table with such a size and load each, by two rules and as they are known.
+        let advised = |bytes: u64, busy: f64, known: bool| {
+            [
+                ("PRIMARY KEY (day, host))", Rule::A22),
+                ("PRIMARY KEY (host, ts)) PARTITION BY HASH (ts, host) PARTITIONS 8", Rule::A32),
+            ]
+            .map(|(clauses, rule)| {
+                let mut facts = table(&format!(
+                    "CREATE TABLE t (day STRING, host STRING, ts TIMESTAMP TIME INDEX, {clauses}"
+                ));
+                facts.partitions = partitions(8);
+                for partition in &mut facts.partitions {
+                    (partition.bytes, partition.busy) = (bytes, Some(busy));
+                }
+                facts.bytes = known.then_some(8 * bytes);
+                column(&mut facts, "day").sample =
+                    (10..18).map(|day| format!("2021-03-{day}")).collect();
+                column(&mut facts, "host").distinct = Some(10_000);
+                let findings = alone(facts);
+                let small = of_rule(&findings, Rule::A23).is_some();
+                let ddl = of_rule(&findings, rule).unwrap().ddl;
+                let number = ddl.and_then(|ddl| {
+                    parses(&ddl);
+                    let (_, rest) = ddl.split_once("PARTITION BY HASH (host) PARTITIONS ")?;
+                    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u16>().ok()
+                });
+                (number, small)
+            })
+        };
+        assert_eq!(advised(10_000, 0.0, true), [(None, true); 2], "one partition is enough");
+        assert_eq!(advised(256 << 20, 0.0, true), [(Some(4), false); 2]);
+        assert_eq!(advised(10_000, 0.2, true), [(Some(4), false); 2]);
+        assert_eq!(advised(0, 0.2, false), [(Some(8), false); 2]);
     }
 
     #[test]
@@ -681,7 +745,7 @@ mod tests {
         assert_eq!(finding.effect.clone().unwrap().partitions, Some(0.125));
         let ddl = finding.ddl.unwrap();
         parses(&ddl);
-        assert!(ddl.contains("PARTITION BY HASH (userid) PARTITIONS 16"), "{ddl}");
+        assert!(ddl.contains("PARTITION BY HASH (userid) PARTITIONS 8"), "{ddl}");
         // The corrected form keeps a user together.
         let facts = table(
             "CREATE TABLE events (ts TIMESTAMP(6) TIME INDEX, userid BIGINT UNSIGNED, userevent STRING, \

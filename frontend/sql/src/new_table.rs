@@ -12,7 +12,9 @@ use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
 use partita_proto::route::{hash_cuts, ranges_between, rule_cuts};
 use partita_proto::rule::check_cover;
-use partita_proto::schema::{Column, ColumnType, Semantic, TableSchema, validate_name};
+use partita_proto::schema::{
+    Column, ColumnType, Semantic, TABLE_PARTITIONS_MAX, TableSchema, validate_name,
+};
 use partita_proto::service::NewTable;
 use partita_proto::value::Value;
 
@@ -29,9 +31,6 @@ use crate::notice::Notice;
 
 /// SQLSTATE of a table definition that contradicts itself.
 const INVALID_TABLE: &str = "42P16";
-
-/// Maximum number of partitions in CREATE TABLE; meta has the same limit.
-const PARTITIONS_MAX: usize = 4096;
 
 impl CreateTable {
     /// The table for meta to create, and the notices for the client.
@@ -352,11 +351,11 @@ fn column_id(position: usize) -> Result<ColumnId, SqlError> {
 
 /// Checks that a table may be created with this number of partitions.
 pub(super) fn check_partitions(number: usize) -> Result<(), SqlError> {
-    if number > PARTITIONS_MAX {
+    if number > TABLE_PARTITIONS_MAX {
         return Err(SqlError::new(
             "54000",
             format!(
-                "a table may have at most {PARTITIONS_MAX} partitions at creation, not {number}"
+                "a table may have at most {TABLE_PARTITIONS_MAX} partitions at creation, not {number}"
             ),
         ));
     }
