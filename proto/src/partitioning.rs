@@ -102,6 +102,11 @@ impl Partitioning {
         if self.min_partitions == 0 {
             return invalid("'auto_partitioning_min_partitions_count' must be 1 or more");
         }
+        if self.min_partitions as usize > TABLE_PARTITIONS_MAX {
+            return Err(Error::InvalidInput(format!(
+                "'auto_partitioning_min_partitions_count' must be {TABLE_PARTITIONS_MAX} or less"
+            )));
+        }
         if self.max_partitions != 0 && self.max_partitions < self.min_partitions {
             return Err(Error::InvalidInput(format!(
                 "'auto_partitioning_max_partitions_count' ({}) is below 'auto_partitioning_min_partitions_count' ({})",

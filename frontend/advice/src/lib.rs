@@ -43,7 +43,7 @@ pub use self::measurements::{
     Join, Measurements, MovingFacts, PartitionFacts, Placed, StatementShape, TableFacts,
 };
 pub use self::queries::{Declared, declared_tables, statement_shapes};
-pub use self::rates::{literal, partitions_for_rate};
+pub use self::rates::{ForRate, literal, partitions_for_rate};
 pub use self::thresholds::{Threshold, Thresholds};
 
 use self::table::{ByTable, Subject};

@@ -7,7 +7,7 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use futures::StreamExt;
 use partita_advice::{
-    ColumnFacts, Measurements, TableFacts, Thresholds, literal, partitions_for_rate,
+    ColumnFacts, ForRate, Measurements, TableFacts, Thresholds, literal, partitions_for_rate,
 };
 use partita_proto::catalog::Table;
 use partita_sql::identifier::quote;
@@ -126,17 +126,21 @@ fn speed(facts: &TableFacts) -> Option<f64> {
 fn partitions((facts, _): &(TableFacts, Option<u64>), rate: f64) -> Result<Output, SqlError> {
     let measured = speed(facts);
     let rows_per_second = measured.unwrap_or(ROWS_PER_SECOND);
-    let number = partitions_for_rate(facts, rate, rows_per_second);
+    let ForRate { partitions: number, reached } = partitions_for_rate(facts, rate, rows_per_second);
     let source = if measured.is_some() { "measured" } else { "assumed" };
     let ddl = format!(
         "ALTER TABLE {} SET ('auto_partitioning_min_partitions_count' = {number});",
         name_of(facts)
     );
+    let note = reached.map(|reached| {
+        let subject = if number == facts.max_partitions { "the table" } else { "a table" };
+        format!(
+            "{subject} may have {number} partitions at most, which take {reached:.0} rows per second"
+        )
+    });
     let cells = [number.to_string(), format!("{rows_per_second:.0}"), source.to_owned(), ddl];
-    Output::text(
-        &["partitions", "rows_per_second_of_a_partition", "source", "ddl"],
-        &[cells.map(Some).to_vec()],
-    )
+    let row = cells.into_iter().map(Some).chain([note]).collect();
+    Output::text(&["partitions", "rows_per_second_of_a_partition", "source", "ddl", "note"], &[row])
 }
 
 /// Number of partitions that a table is divided into: as many as there are, as its bytes need, and one for each node.
@@ -237,6 +241,29 @@ mod tests {
         assert_eq!(measured[0].as_deref(), Some("100"));
         assert_eq!(measured[1].as_deref(), Some("2000"));
         assert!(partita_sql::parse(measured[3].as_deref().unwrap()).is_ok());
+        assert_eq!((&assumed[4], &measured[4]), (&None, &None));
+    }
+
+    #[tokio::test]
+    async fn a_rate_that_the_limits_of_the_table_do_not_allow_is_told() {
+        let mut limited = facts();
+        for (most, number, note) in [
+            (
+                10,
+                "10",
+                "the table may have 10 partitions at most, which take 250000 rows per second",
+            ),
+            (
+                0,
+                "4096",
+                "a table may have 4096 partitions at most, which take 102400000 rows per second",
+            ),
+        ] {
+            limited.0.max_partitions = most;
+            let told = cells(partitions(&limited, 1e9).unwrap()).await;
+            assert_eq!(told[0].as_deref(), Some(number));
+            assert_eq!(told[4].as_deref(), Some(note));
+        }
     }
 
     #[tokio::test]

@@ -458,6 +458,9 @@ fn what_nobody_ordered_is_bound_by_what_the_owner_of_the_table_says() {
     absorb(&mut world, ids[1]);
     let wrong = Partitioning { min_partitions: 5, ..base };
     invalid(set(&mut world, wrong));
+    // More than a table may have.
+    let wrong = Partitioning { min_partitions: 4_097, max_partitions: 0, ..base };
+    invalid(set(&mut world, wrong));
 }
 
 #[test]
