@@ -85,7 +85,7 @@ impl Level {
 /// Options of `partita advise`.
 #[derive(clap::Args)]
 pub(crate) struct AdviseOptions {
-    /// Name of the table, with its database if that is another one; all tables by default.
+    /// Name of the table, with its database and a dot if that is another one; all tables by default.
     table: Option<String>,
     /// Explain why the table is hot, and what other keys would change.
     #[arg(long, requires = "table")]
@@ -117,12 +117,20 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     }
 }
 
-/// Condition that leaves the findings about a table of a database.
-fn about(table: &str, database: &str) -> String {
-    // A name with its database is one of the catalog's objects as it is.
-    let object = if table.contains('.') { table.to_owned() } else { format!("{database}.{table}") };
-    let quoted = object.replace('\'', "''");
-    format!(" WHERE object = '{quoted}' OR starts_with(object, '{quoted}.')")
+/// A table as statements name it. What stands before the first dot is its database.
+fn quoted(table: &str) -> String {
+    match table.split_once('.') {
+        Some((database, name)) => format!("{}.{}", sql::quote(database), sql::quote(name)),
+        None => sql::quote(table),
+    }
+}
+
+/// Statement of the findings about a table, or about all of them. One that asks for a table fails if that does not exist.
+fn asked(table: Option<&str>, columns: &str) -> String {
+    match table {
+        Some(table) => format!("ADVISE TABLE {}", quoted(table)),
+        None => columns.to_owned(),
+    }
 }
 
 /// Shows findings about schemas, or why a table is hot and the expected effect of other keys.
@@ -132,20 +140,18 @@ fn about(table: &str, database: &str) -> String {
 pub(crate) async fn advise(options: AdviseOptions) -> anyhow::Result<ExitCode> {
     let asking = &options.asking;
     if let Some(table) = options.table.as_ref().filter(|_| options.hot) {
-        ask(asking, &format!("EXPLAIN HOTSPOT {}", sql::quote(table))).await?;
+        ask(asking, &format!("EXPLAIN HOTSPOT {}", quoted(table))).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    let filter =
-        options.table.as_ref().map(|table| about(table, &asking.database)).unwrap_or_default();
+    let table = options.table.as_deref();
     if asking.sql {
-        let columns = if options.json { ADVICE_FIGURES } else { ADVICE };
-        sql::say(&format!("{columns}{filter}"))?;
+        sql::say(&asked(table, if options.json { ADVICE_FIGURES } else { ADVICE }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let client = sql::connect(&asking.client, &asking.connect, &asking.database).await?;
     let failed = |error: tokio_postgres::Error| anyhow::anyhow!("{}", sql::describe(&error));
     // One look for both the output and the exit code.
-    let findings = findings(&client, &format!("{ADVICE_FIGURES}{filter}")).await.map_err(failed)?;
+    let findings = findings(&client, &asked(table, ADVICE_FIGURES)).await.map_err(failed)?;
     let severities = findings.iter().filter_map(|finding| finding.get("severity")?.as_str());
     let worst = severities.filter_map(Level::of).max();
     if options.json {
@@ -229,15 +235,11 @@ mod tests {
     }
 
     #[test]
-    fn findings_are_those_of_the_table_and_its_columns() {
-        assert_eq!(
-            about("t", "public"),
-            " WHERE object = 'public.t' OR starts_with(object, 'public.t.')"
-        );
-        assert_eq!(
-            about("db.it's", "public"),
-            " WHERE object = 'db.it''s' OR starts_with(object, 'db.it''s.')"
-        );
+    fn findings_are_those_of_the_table() {
+        assert_eq!(asked(Some("t"), ADVICE), "ADVISE TABLE \"t\"");
+        assert_eq!(asked(Some("db.it\"s"), ADVICE), "ADVISE TABLE \"db\".\"it\"\"s\"");
+        assert_eq!(asked(Some("a.b.c"), ADVICE), "ADVISE TABLE \"a\".\"b.c\"");
+        assert_eq!(asked(None, ADVICE), ADVICE);
     }
 
     #[test]

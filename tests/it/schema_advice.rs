@@ -48,6 +48,17 @@ async fn the_statements_that_are_advised_can_be_run() {
     let (code, text) = run(&["advise", "--connect", &address, "--fail-on", "error", "--json"]);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("\"numeric_share\": 1.0"), "{text}");
+    // A table that does not exist is an error, and no table without findings.
+    for wrong in ["nothing", "public.nothing", "a.b.c"] {
+        let (code, text) = run(&["advise", wrong, "--connect", &address, "--fail-on", "info"]);
+        assert_eq!(code, Some(1), "{wrong}: {text}");
+        assert!(text.contains("does not exist"), "{wrong}: {text}");
+    }
+    let (code, text) = run(&["advise", "public.home", "--connect", &address]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("A05 public.home.temp"), "{text}");
+    let (code, text) = run(&["advise", "public.home", "--hot", "--connect", &address]);
+    assert_eq!(code, Some(0), "{text}");
     // Each advice is followed.
     for rule in ["A20", "A10", "A05"] {
         let ddl = one(&client, &format!("SELECT ddl FROM sys.advice WHERE rule = '{rule}'")).await;
