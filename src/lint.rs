@@ -19,10 +19,11 @@ use arrow::compute::{SortColumn, cast, concat_batches, lexsort_to_indices, take_
 use arrow::csv::ReaderBuilder;
 use arrow::csv::reader::Format as CsvFormat;
 use arrow::datatypes::{DataType, Field, Schema};
+use arrow::util::display::array_value_to_string;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use partita_advice::{
     ClusterFacts, Declared, Finding, Measurements, Thresholds, add_measures, advise,
-    declared_tables, of_new_table, statement_shapes,
+    check_statements, declared_tables, of_new_table, statement_shapes,
 };
 use partita_http::line_protocol::{Precision, ReadOptions, read};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
@@ -68,7 +69,7 @@ pub(crate) struct Options {
 /// Prints the findings.
 ///
 /// # Errors
-/// If a file cannot be read, the schema does not parse, or a threshold does not exist.
+/// If a file cannot be read, a statement or a value of the sample does not parse, or a threshold does not exist.
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let thresholds = thresholds(&options.threshold)?;
     let mut tables = declared_tables(&text_of(&options.schema)?)
@@ -77,7 +78,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         add_sample(options, path, &mut tables)?;
     }
     let statements = match &options.queries {
-        Some(path) => statement_shapes(&text_of(path)?, &tables),
+        Some(path) => {
+            let text = text_of(path)?;
+            check_statements(&text).map_err(|message| anyhow!("{}: {message}", path.display()))?;
+            statement_shapes(&text, &tables)
+        }
         None => Vec::new(),
     };
     let measurements = Measurements {
@@ -265,7 +270,7 @@ fn lines(
     rows.tables.into_iter().map(|rows| Ok((position(&rows.name)?, rows.batch))).collect()
 }
 
-/// Rows with the types of the table's columns; a value that does not parse is NULL.
+/// Rows with the types of the table's columns.
 fn typed(table: &Table, rows: &RecordBatch) -> anyhow::Result<RecordBatch> {
     let mut fields = Vec::new();
     let mut arrays: Vec<ArrayRef> = Vec::new();
@@ -277,6 +282,17 @@ fn typed(table: &Table, rows: &RecordBatch) -> anyhow::Result<RecordBatch> {
         let is_time = matches!(column.column_type, ColumnType::Timestamp(..));
         if is_time && values.null_count() == values.len() {
             values = cast(&cast(array, &DataType::Int64)?, &data_type)?;
+        }
+        // A cast yields NULL for what does not parse, which would pass for a row without a value.
+        let lost = (0..values.len()).find(|row| values.is_null(*row) && !array.is_null(*row));
+        if let Some(row) = lost {
+            bail!(
+                "row {} of the sample: \"{}\" is not a value of column \"{}\" of type {}",
+                row + 1,
+                array_value_to_string(array, row)?,
+                column.name,
+                column.column_type.sql()
+            );
         }
         fields.push(Field::new(&column.storage_name, data_type, true));
         arrays.push(values);
@@ -373,6 +389,49 @@ mod tests {
         write("CREATE TABLE t (");
         options.threshold.clear();
         assert!(run(&options).is_err());
+    }
+
+    #[test]
+    fn what_does_not_parse_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let write =
+            |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write(
+            "schema.sql",
+            "CREATE TABLE t (host STRING, ts TIMESTAMP(3) TIME INDEX, v INT, PRIMARY KEY (host))",
+        );
+        let sampled = options(folder.path(), Some("sample.csv"));
+        let message = |options: &Options| run(options).err().map(|error| error.to_string());
+        for (rows, refused) in [
+            ("a,2026-01-01T00:00:00Z,1\nb,2026-01-01T00:00:01Z,\n", None),
+            ("a,1000,1\nb,2000,2\n", None),
+            (
+                "a,notatime,1\n",
+                Some("row 1 of the sample: \"notatime\" is not a value of column \"ts\""),
+            ),
+            (
+                "a,1000,1\nb,2000,x\n",
+                Some("row 2 of the sample: \"x\" is not a value of column \"v\" of type INT"),
+            ),
+        ] {
+            write("sample.csv", &format!("host,ts,v\n{rows}"));
+            let told = message(&sampled);
+            match refused {
+                None => assert_eq!(told, None, "{rows}"),
+                Some(begin) => {
+                    assert!(told.as_ref().is_some_and(|told| told.starts_with(begin)), "{told:?}")
+                }
+            }
+        }
+        let asked = Options {
+            queries: Some(folder.path().join("queries.sql")),
+            ..options(folder.path(), None)
+        };
+        write("queries.sql", "SELECT v FROM t WHERE host = 'a';");
+        assert_eq!(message(&asked), None);
+        write("queries.sql", "SELECT * FROM t WHERE; garbage");
+        let told = message(&asked).unwrap();
+        assert!(told.contains("queries.sql: statement 1: "), "{told}");
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub use self::measurements::{
     ClusterFacts, ColumnFacts, DesignFacts, Filter, FilterClass, HotKey, IndexFacts, IntervalFacts,
     Join, Measurements, MovingFacts, PartitionFacts, Placed, StatementShape, TableFacts,
 };
-pub use self::queries::{Declared, declared_tables, statement_shapes};
+pub use self::queries::{Declared, check_statements, declared_tables, statement_shapes};
 pub use self::rates::{ForRate, literal, partitions_for_rate};
 pub use self::thresholds::{Threshold, Thresholds};
 

@@ -25,45 +25,154 @@ pub struct Declared {
     pub table: Arc<Table>,
 }
 
+/// SQLSTATE of a text that is no statement.
+const SYNTAX_ERROR: &str = "42601";
+/// Words with which statements begin that say nothing of the columns of a table, or nothing that is looked at.
+const OTHER_COMMANDS: [&str; 41] = [
+    "abort",
+    "admin",
+    "advise",
+    "alter",
+    "analyze",
+    "begin",
+    "call",
+    "checkpoint",
+    "close",
+    "cluster",
+    "comment",
+    "commit",
+    "copy",
+    "create",
+    "deallocate",
+    "declare",
+    "desc",
+    "describe",
+    "discard",
+    "do",
+    "drop",
+    "end",
+    "execute",
+    "fetch",
+    "grant",
+    "lock",
+    "merge",
+    "prepare",
+    "reassign",
+    "refresh",
+    "reindex",
+    "reset",
+    "revoke",
+    "rollback",
+    "savepoint",
+    "set",
+    "show",
+    "start",
+    "truncate",
+    "update",
+    "vacuum",
+];
+/// Words with which statements begin that read or write rows, and that must parse.
+const ROW_COMMANDS: [&str; 7] =
+    ["select", "with", "values", "table", "insert", "delete", "explain"];
+
+/// True if a statement begins with one of some words.
+fn begins_with(tokens: &[Token<'_>], words: &[&str]) -> bool {
+    tokens.first().is_some_and(|token| words.iter().any(|word| token.is(word)))
+}
+
+/// The texts of the statements of a text, with the first tokens of each.
+fn begun(sql: &str) -> impl Iterator<Item = (&str, Vec<Token<'_>>)> {
+    partita_sql::texts(sql).into_iter().filter_map(|text| {
+        let (_, tokens) = statements(text).into_iter().next()?;
+        Some((text, tokens))
+    })
+}
+
+/// Checks that a text consists of statements. Queries may have question marks as parameters; what is valid in PostgreSQL and
+/// not supported here is left out.
+///
+/// # Errors
+/// A message with the number of the first statement that does not parse.
+pub fn check_statements(sql: &str) -> Result<(), String> {
+    for (number, (text, tokens)) in (1..).zip(begun(sql)) {
+        if begins_with(&tokens, &OTHER_COMMANDS) {
+            continue;
+        }
+        let is_known = begins_with(&tokens, &ROW_COMMANDS) || tokens[0].is_mark("(");
+        if let Err(error) = partita_sql::parse(&text.replace('?', "$1"))
+            && (!is_known || error.sqlstate == SYNTAX_ERROR)
+        {
+            return Err(format!("statement {number}: {error}"));
+        }
+    }
+    Ok(())
+}
+
 /// The tables that the CREATE TABLE statements of a text make, with the indexes of its CREATE INDEX statements. Other
 /// statements are left out.
 ///
 /// # Errors
-/// The message of the first statement that does not parse, or that contradicts itself.
+/// The message of the first of them that does not parse, that contradicts itself, or that makes a table anew; and of a
+/// text that is no statement.
 pub fn declared_tables(sql: &str) -> Result<Vec<Declared>, String> {
     let mut tables: Vec<Declared> = Vec::new();
-    for statement in partita_sql::parse(sql).map_err(|error| error.to_string())? {
-        match statement {
-            Statement::CreateTable(create) => {
-                let name = create.table.name.clone();
-                let created = create.to_new_table(DEFAULT_DATABASE);
-                let (new_table, _) =
-                    created.map_err(|error| format!("table \"{name}\": {error}"))?;
-                let table = table_of(&new_table);
-                let table = table.ok_or_else(|| format!("table \"{name}\" contradicts itself"))?;
-                tables.push(Declared { facts: facts_of_table(&table), table: Arc::new(table) });
-            }
-            Statement::CreateIndex(create) => {
-                let is_meant = |table: &&mut Declared| table.facts.name == create.table.name;
-                let column = tables.iter_mut().find(is_meant).and_then(|table| {
-                    table.facts.columns.iter_mut().find(|column| column.name == create.column)
-                });
-                let Some(column) = column else {
-                    return Err(format!(
-                        "column \"{}\" of table \"{}\" does not exist",
-                        create.column, create.table.name
-                    ));
-                };
-                let kind = create.options.kind();
-                let made_name = || default_name(&create.table.name, &column.name, kind);
-                let name = create.name.unwrap_or_else(made_name);
-                let kind = kind.method().to_owned();
-                column.indexes.push(IndexFacts { name, kind, ..IndexFacts::default() });
-            }
-            _ => {}
+    for (text, tokens) in begun(sql) {
+        let is_declaration = begins_with(&tokens, &["create"])
+            && tokens.get(1).is_some_and(|token| token.is("table") || token.is("index"));
+        let is_other = [&OTHER_COMMANDS[..], &ROW_COMMANDS[..]]
+            .iter()
+            .any(|commands| begins_with(&tokens, commands));
+        if is_other && !is_declaration {
+            continue;
+        }
+        for statement in partita_sql::parse(text).map_err(|error| error.to_string())? {
+            declare(statement, &mut tables)?;
         }
     }
     Ok(tables)
+}
+
+/// Adds the table or the index of a statement.
+fn declare(statement: Statement, tables: &mut Vec<Declared>) -> Result<(), String> {
+    match statement {
+        Statement::CreateTable(create) => {
+            let name = create.table.name.clone();
+            let created = create.to_new_table(DEFAULT_DATABASE);
+            let (new_table, _) = created.map_err(|error| format!("table \"{name}\": {error}"))?;
+            let table = table_of(&new_table);
+            let table = table.ok_or_else(|| format!("table \"{name}\" contradicts itself"))?;
+            let is_same = |other: &Declared| {
+                (&other.table.database, &other.table.name) == (&table.database, &table.name)
+            };
+            match (tables.iter().any(is_same), create.if_not_exists) {
+                (false, _) => {
+                    tables.push(Declared { facts: facts_of_table(&table), table: Arc::new(table) });
+                    Ok(())
+                }
+                (true, true) => Ok(()),
+                (true, false) => Err(format!("relation \"{name}\" already exists")),
+            }
+        }
+        Statement::CreateIndex(create) => {
+            let is_meant = |table: &&mut Declared| table.facts.name == create.table.name;
+            let column = tables.iter_mut().find(is_meant).and_then(|table| {
+                table.facts.columns.iter_mut().find(|column| column.name == create.column)
+            });
+            let Some(column) = column else {
+                return Err(format!(
+                    "column \"{}\" of table \"{}\" does not exist",
+                    create.column, create.table.name
+                ));
+            };
+            let kind = create.options.kind();
+            let made_name = || default_name(&create.table.name, &column.name, kind);
+            let name = create.name.unwrap_or_else(made_name);
+            let kind = kind.method().to_owned();
+            column.indexes.push(IndexFacts { name, kind, ..IndexFacts::default() });
+            Ok(())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A word, a literal or a mark.
@@ -408,6 +517,42 @@ mod tests {
         assert!(declared_tables("CREATE TABLE t (a STRING, PRIMARY KEY (b))").is_err());
         assert!(declared_tables("CREATE TABLE t (").is_err());
         assert!(declared_tables("CREATE INDEX ON t USING inverted (c)").is_err());
+    }
+
+    #[test]
+    fn other_statements_are_left_out_and_other_texts_are_not() {
+        let others = "-- A view.\nCREATE VIEW v AS SELECT 1; CREATE FUNCTION f() RETURNS int AS $$ BEGIN; x; END $$; \
+                      UPDATE t SET a = 1; COMMENT ON TABLE t IS 'a;b'; CREATE UNIQUE INDEX i ON t (a);;";
+        let tables = declared_tables(&format!("{others}{SCHEMA}")).unwrap();
+        assert_eq!(tables.len(), 2);
+        assert!(declared_tables("CREAT TABLE t (ts TIMESTAMP TIME INDEX)").is_err());
+        assert!(declared_tables("garbage").is_err());
+        let twice = |clause: &str| {
+            let table = "(ts TIMESTAMP TIME INDEX)";
+            declared_tables(&format!("CREATE TABLE t {table}; CREATE TABLE {clause} t {table}"))
+        };
+        assert_eq!(twice("").unwrap_err(), "relation \"t\" already exists");
+        assert_eq!(twice("IF NOT EXISTS").unwrap().len(), 1);
+        let two = "CREATE TABLE a.t (ts TIMESTAMP TIME INDEX); CREATE TABLE b.t (ts TIMESTAMP TIME INDEX)";
+        assert_eq!(declared_tables(two).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn queries_must_parse() {
+        for text in [
+            "",
+            "-- nothing",
+            "SELECT 1 FROM t WHERE a = ? AND b = '?'; (SELECT 1); VALUES (1);",
+            "INSERT INTO t VALUES (?, $2); UPDATE t SET a = 1; SET a = 1",
+        ] {
+            assert_eq!(check_statements(text), Ok(()), "{text}");
+        }
+        for (text, number) in
+            [("SELECT * FROM t WHERE;", 1), ("SELECT 1; garbage", 2), ("SELECT 1;; 'a'", 2)]
+        {
+            let message = check_statements(text).unwrap_err();
+            assert!(message.starts_with(&format!("statement {number}: ")), "{text}: {message}");
+        }
     }
 
     #[test]

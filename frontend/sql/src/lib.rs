@@ -98,6 +98,7 @@ pub use shown_names::with_shown_names;
 pub use sort_columns::tell_sort_columns;
 pub use sort_keys::name_numbered;
 pub use sort_rules::check_sort_keys;
+pub use split::texts;
 pub use statement::Statement;
 pub use table_names::rename_tables;
 pub use tail::of_table as tail_notice;

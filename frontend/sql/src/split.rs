@@ -13,6 +13,11 @@ pub(super) struct Piece<'a> {
     pub(super) start: usize,
 }
 
+/// The texts of the statements of a text, which need not parse; blank between two semicolons.
+pub fn texts(sql: &str) -> Vec<&str> {
+    split(sql).into_iter().map(|piece| piece.text).collect()
+}
+
 /// Splits a text at its semicolons.
 pub(super) fn split(sql: &str) -> Vec<Piece<'_>> {
     let Some(first) = sql.find(';') else { return vec![Piece { text: sql, start: 0 }] };
