@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use partita_meta::{Meta, MetaOptions, TABLES_PER_DATABASE};
+use partita_meta::{Meta, MetaOptions, StoreOpening, TABLES_PER_DATABASE};
 use partita_proto::id::{NodeId, ReplicaId};
 use partita_proto::service::{ClusterService, DataNodes};
 use partita_raft::transport::grpc::{Addresses, Grpc, Service};
@@ -158,10 +158,13 @@ async fn open(
         on_panic: faults::end_on_panic(),
         ..HostOptions::new(options.data_dir.join("log"), node)
     };
+    let meta_dir = options.data_dir.join("meta");
+    let store = StoreOpening::begin(&meta_dir);
     // Damage is reported to the caller; every other failure ends the start.
     let host = match Host::open_linked(host_options, Grpc::new(links.clone(), addresses)).await {
         Ok(host) => host,
         Err(error @ RaftError::Corrupted(_)) => {
+            store.abandon().await;
             return Ok(Err(anyhow::Error::new(error).context("cannot open the log")));
         }
         Err(error) => return Err(error).context("cannot open the log"),
@@ -180,9 +183,9 @@ async fn open(
         incarnation: data_dir::random(),
         secrets: data_dir::random_secrets()?,
         generations: Some(Arc::new(generation::open(&options.data_dir)?)),
-        ..MetaOptions::alone(options.data_dir.join("meta"), Arc::new(SystemClock))
+        ..MetaOptions::alone(meta_dir, Arc::new(SystemClock))
     };
-    match Meta::open(meta_options, Arc::clone(&host), directory).await {
+    match Meta::open_begun(store, meta_options, Arc::clone(&host), directory).await {
         Ok(meta) => Ok(Ok((host, meta))),
         Err(error) => {
             let damaged = error.is_damage();

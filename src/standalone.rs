@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow, bail};
 use partita_datanode::{Datanode, NodeOptions};
 use partita_frontend::Frontend;
-use partita_meta::{Meta, MetaOptions, TABLES_PER_DATABASE};
+use partita_meta::{Meta, MetaOptions, StoreOpening, TABLES_PER_DATABASE};
 use partita_proto::error::Error;
 use partita_proto::id::NodeId;
 use partita_proto::label::Labels;
@@ -123,7 +123,8 @@ impl Roles {
     async fn start(options: &Options) -> anyhow::Result<Self> {
         let dir = &options.data_dir;
         let identity = data_dir::identity(dir)?;
-        // The log comes first: meta and the datanode replay it.
+        // The log comes first: meta and the datanode replay it. The catalog's store needs none of it.
+        let store = StoreOpening::begin(&dir.join("meta"));
         let host = Host::open(HostOptions {
             log_budget_bytes: options.storage.log_bytes(),
             on_log_failure: faults::end_on_log_failure(),
@@ -136,7 +137,8 @@ impl Roles {
         // Meta calls the datanode, which is opened after it: until then the directory is empty.
         let nodes = Arc::new(OneNode::default());
         let as_nodes: Arc<dyn DataNodes> = Arc::<OneNode>::clone(&nodes);
-        let meta = Meta::open(
+        let meta = Meta::open_begun(
+            store,
             MetaOptions {
                 identity,
                 incarnation: data_dir::random(),

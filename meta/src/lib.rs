@@ -61,3 +61,4 @@ pub use self::core::{MetaOptions, TABLES_PER_DATABASE};
 pub use error::MetaError;
 pub use memory_store::MemoryStore;
 pub use node::Meta;
+pub use opening::StoreOpening;

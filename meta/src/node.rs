@@ -35,7 +35,7 @@ use crate::load::Keeper;
 use crate::machine::CatalogMachine;
 use crate::membership::MetaPeers;
 use crate::memory_store::MemoryStore;
-use crate::opening::{Opened, open_catalog};
+use crate::opening::{Opened, StoreOpening};
 use crate::patience::Patience;
 use crate::plan;
 use crate::progress::Progress;
@@ -68,7 +68,21 @@ impl Meta {
         host: Arc<Host>,
         nodes: Arc<dyn DataNodes>,
     ) -> Result<Arc<Self>, MetaError> {
-        Self::open_patient(options, host, nodes, Patience::default()).await
+        let store = StoreOpening::begin(&options.dir);
+        Self::open_begun(store, options, host, nodes).await
+    }
+
+    /// As [`Meta::open`], over the store of `options.dir`, which began to open while the log was opened.
+    ///
+    /// # Errors
+    /// As [`Meta::open`].
+    pub async fn open_begun(
+        store: StoreOpening,
+        options: MetaOptions,
+        host: Arc<Host>,
+        nodes: Arc<dyn DataNodes>,
+    ) -> Result<Arc<Self>, MetaError> {
+        Self::open_patient(store, options, host, nodes, Patience::default()).await
     }
 
     /// As [`Meta::open`], with the catalog in memory: for simulations. It is made durable after every few entries,
@@ -88,17 +102,14 @@ impl Meta {
     }
 
     pub(crate) async fn open_patient(
+        store: StoreOpening,
         options: MetaOptions,
         host: Arc<Host>,
         nodes: Arc<dyn DataNodes>,
         patience: Patience,
     ) -> Result<Arc<Self>, MetaError> {
         let log = known_replica(&host).map(|_| host.log_given_up(META_GROUP));
-        let dir = options.dir.clone();
-        let opened = partita_proto::blocking::spawn(move || open_catalog(&dir, log));
-        let opened = opened.await.map_err(|error| {
-            MetaError::Corrupted(format!("reading it was interrupted: {error}"))
-        })??;
+        let opened = store.open_catalog(log).await?;
         Self::start(opened, options, host, nodes, patience).await
     }
 

@@ -9,17 +9,21 @@
 //! After a clean stop, store and newest copy are at the same entry: then the start takes roles and tokens from the copy, in
 //! the background (`identities.rs`), and everything else from the store.
 //!
+//! The store opens while the log does ([`StoreOpening`]): neither needs the other, and a large store takes as long.
+//!
 //! A store that is damaged, or has gone back to before a copy, is renamed to `state.damaged-<n>` and recreated from
 //! the newest copy, or from the log if that still begins at the beginning.
 //!
 //! Invariant: after a crash at any moment, the next start comes to the same result: a store that was set aside is
 //! missing, and a missing store is older than any copy.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+use tokio::task::JoinHandle;
 use tracing::warn;
 
 use crate::copies::{Copies, Copy};
@@ -43,6 +47,48 @@ pub(crate) struct Opened {
     pub(crate) machine: Arc<CatalogMachine>,
     /// Description of the damaged store that was set aside.
     pub(crate) set_aside: Option<String>,
+}
+
+/// The catalog's store while it opens in the background. Dropped, the store is closed as soon as it is open.
+#[must_use]
+pub struct StoreOpening {
+    /// Meta's directory.
+    dir: PathBuf,
+    store: JoinHandle<Result<Arc<dyn StateStore>, MetaError>>,
+}
+
+impl fmt::Debug for StoreOpening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreOpening").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl StoreOpening {
+    /// Begins to open the store in meta's directory, or to create it. Must be called in a runtime.
+    pub fn begin(dir: &Path) -> Self {
+        let state = dir.join(STATE);
+        Self {
+            dir: dir.to_owned(),
+            store: partita_proto::blocking::spawn(move || open_store(&state)),
+        }
+    }
+
+    /// Closes the store, so that its directory can be moved.
+    pub async fn abandon(self) {
+        let Self { dir, store } = self;
+        drop(store.await);
+        until_closed(&dir.join(STATE));
+    }
+
+    /// Opens the catalog over the store, as [`open_catalog`] does.
+    pub(crate) async fn open_catalog(self, log: Option<Option<u64>>) -> Result<Opened, MetaError> {
+        let interrupted =
+            |error| MetaError::Corrupted(format!("reading it was interrupted: {error}"));
+        let Self { dir, store } = self;
+        let store = store.await.map_err(interrupted)?;
+        let opened = partita_proto::blocking::spawn(move || open_catalog(&dir, store, log));
+        opened.await.map_err(interrupted)?
+    }
 }
 
 /// Source of a catalog.
@@ -74,15 +120,18 @@ fn choose(store: Result<Option<u64>, ()>, copy: Option<u64>, log: Option<Option<
     }
 }
 
-/// Opens the catalog below a directory, or creates one; `log`: index up to which meta's log was released, if this
+/// Opens the catalog below a directory over its store, or creates one; `log`: index up to which meta's log was released, if this
 /// node has the log.
 ///
 /// # Errors
 /// [`MetaError::Corrupted`] if no complete source reaches the log; [`MetaError::Incompatible`], [`MetaError::Io`].
-pub(crate) fn open_catalog(dir: &Path, log: Option<Option<u64>>) -> Result<Opened, MetaError> {
+fn open_catalog(
+    dir: &Path,
+    store: Result<Arc<dyn StateStore>, MetaError>,
+    log: Option<Option<u64>>,
+) -> Result<Opened, MetaError> {
     let state = dir.join(STATE);
-    let opened = open_store(&state)
-        .and_then(|store| Ok((open_beside(&store, &dir.join(COPIES), log)?, store)));
+    let opened = store.and_then(|store| Ok((open_beside(&store, &dir.join(COPIES), log)?, store)));
     let store = match opened {
         Ok((Some(machine), _)) => return Ok(Opened { machine, set_aside: None }),
         Ok((None, store)) => Ok(store),
@@ -232,6 +281,20 @@ mod tests {
         ];
         for (store, copy, log, expected) in cases {
             assert_eq!(choose(store, copy, log), expected, "{store:?} {copy:?} {log:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_abandoned_while_it_opens_can_be_moved() {
+        let dir = tempfile::tempdir().unwrap();
+        for round in 0..5 {
+            StoreOpening::begin(dir.path()).abandon().await;
+            let (state, moved) =
+                (dir.path().join(STATE), dir.path().join(format!("moved-{round}")));
+            std::fs::rename(&state, &moved).unwrap();
+            // Nothing of the abandoned store comes back under its old name.
+            let opened = StoreOpening::begin(dir.path()).open_catalog(None).await.unwrap();
+            assert!(!opened.machine.has_applied() && opened.set_aside.is_none());
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::core::MetaOptions;
 use crate::error::MetaError;
 use crate::machine::CatalogMachine;
 use crate::node::Meta;
-use crate::opening::Opened;
+use crate::opening::{Opened, StoreOpening};
 use crate::patience::Patience;
 use crate::store::StateStore;
 
@@ -62,8 +62,9 @@ impl Server {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             let options = MetaOptions::alone(dir.join("meta"), Arc::new(TestClock));
-            let (host, all) = (Arc::clone(&host), Arc::clone(nodes) as _);
-            match Meta::open_patient(options, Arc::clone(&host), all, patience.clone()).await {
+            let store = StoreOpening::begin(&options.dir);
+            let (log, all) = (Arc::clone(&host), Arc::clone(nodes) as _);
+            match Meta::open_patient(store, options, log, all, patience.clone()).await {
                 Ok(meta) => {
                     let server = Self { host, meta, running: None };
                     server.register(nodes).await;

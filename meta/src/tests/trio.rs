@@ -26,6 +26,7 @@ use super::nodes::{FakeNodes, Kind};
 use super::*;
 use crate::core::MetaOptions;
 use crate::node::Meta;
+use crate::opening::StoreOpening;
 use crate::patience::Patience;
 
 /// Time after which a node counts as lost, in tests of that: machines can stall for some seconds.
@@ -180,7 +181,8 @@ impl Trio {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let (host, nodes) = (Arc::clone(host), Arc::clone(&self.nodes) as _);
-            let opened = Meta::open_patient(options.clone(), host, nodes, self.patience.clone());
+            let (store, options) = (StoreOpening::begin(&options.dir), options.clone());
+            let opened = Meta::open_patient(store, options, host, nodes, self.patience.clone());
             match opened.await {
                 Ok(meta) => return meta,
                 // A sync that was under way at the kill still has the files of the one before.
