@@ -1,7 +1,8 @@
 //! Claims about the shape of an experiment's results, and their verdicts.
 //!
 //! Invariants: pure; a claim fails only if the figures contradict it. If rounds scatter too much, or a figure could
-//! not be measured, the claim stays open with a reason.
+//! not be measured, the claim stays open with a reason. A difference holds only if the whole confidence interval shows
+//! it.
 
 use serde::Serialize;
 
@@ -46,6 +47,12 @@ impl Claim {
     /// Claims that the median is at least `limit`: fails only if the upper confidence bound is below it.
     pub(crate) fn at_least(claim: &str, spread: &Spread, limit: f64, unit: Unit) -> Self {
         Self::bounded(claim, spread, unit, spread.median >= limit, spread.high < limit)
+    }
+
+    /// Claims that the median is above `limit`: holds only if the lower confidence bound is above it, and fails only if
+    /// the upper one is below it. An interval with the limit in it shows no difference.
+    pub(crate) fn above(claim: &str, spread: &Spread, limit: f64, unit: Unit) -> Self {
+        Self::bounded(claim, spread, unit, spread.low > limit, spread.high < limit)
     }
 
     fn bounded(claim: &str, spread: &Spread, unit: Unit, holds: bool, fails: bool) -> Self {
@@ -156,6 +163,21 @@ mod tests {
         assert_eq!(price(&[2.0, 2.1, 1.0]).verdict, Verdict::Holds);
         assert_eq!(price(&[1.0, 1.1, 1.2]).verdict, Verdict::Fails);
         assert_eq!(price(&[1.0, 1.1, 1.6]).verdict, Verdict::Open);
+    }
+
+    #[test]
+    fn a_difference_holds_only_when_its_whole_interval_shows_it() {
+        let ratio = |values: &[f64]| Claim::above("faster", &spread(values), 1.0, Unit::Times);
+        assert_eq!(ratio(&[1.1, 1.2, 1.3, 1.2, 1.1]).verdict, Verdict::Holds);
+        assert_eq!(ratio(&[0.9, 0.8, 0.7, 0.8, 0.9]).verdict, Verdict::Fails);
+        // The median is above the limit, and one of five rounds is not.
+        let open = ratio(&[1.1, 1.2, 0.9, 1.2, 1.1]);
+        assert_eq!(open.verdict, Verdict::Open);
+        assert!(open.measured.contains("1.10x") && open.measured.contains("0.90x"), "{open:?}");
+        // No difference at all, and a bound on the limit.
+        assert_eq!(ratio(&[1.0; 5]).verdict, Verdict::Open);
+        assert_eq!(ratio(&[1.0, 1.2, 1.3, 1.2, 1.1]).verdict, Verdict::Open);
+        assert_eq!(ratio(&[]).verdict, Verdict::Open);
     }
 
     #[test]

@@ -150,7 +150,9 @@ fn judges_name_questions_and_designs_that_exist() {
     for demonstration in &DEMONSTRATIONS {
         let data = Data { rows: 1_000, seed: 1 };
         let count = (demonstration.designs)().len();
-        let mut measured = costs(demonstration, &data, &vec![1; count]);
+        // Designs of equal latency leave claims about it open.
+        let figures: Vec<u64> = (1..).take(count).collect();
+        let mut measured = costs(demonstration, &data, &figures);
         for asked in &mut measured.asked {
             asked.first = vec![Some("1".to_owned()); 8];
         }
