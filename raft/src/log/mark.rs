@@ -11,7 +11,9 @@
 //! Invariants:
 //! - the mark is written after the sync that it records, and before any answer: it never claims too much;
 //! - it is synced now and then only, so a power cut may leave an older one, which covers less. A process that is killed
-//!   leaves the newest.
+//!   leaves the newest;
+//! - without disk space or open files for its file the log goes on with the older mark, and each sync tries again. Any
+//!   other failure is final, as that of a write of the log is.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::disk::{Disk, DiskFile};
-use super::spares::is_full;
+use super::spares::{is_full, is_out_of_files};
 use crate::error::RaftError;
 
 /// Name of the file.
@@ -95,10 +97,12 @@ pub(crate) struct Marker {
 
 #[derive(Default)]
 struct State {
-    /// `None` if there was no disk space for the file.
+    /// `None` if there was no disk space for the file, or no file could be opened.
     file: Option<Arc<dyn DiskFile>>,
     sequence: u64,
     unsynced: bool,
+    /// True if a warning says why there is no file.
+    is_reported: bool,
 }
 
 impl Marker {
@@ -106,7 +110,7 @@ impl Marker {
         Self { disk, state: Mutex::default() }
     }
 
-    /// Creates the file anew, with this mark. Without disk space the mark stays absent until the next call.
+    /// Creates the file anew, with this mark. Without disk space or open files the older mark stays until the next call.
     pub(crate) fn begin(&self, synced: Synced) -> Result<(), RaftError> {
         let mut state = self.state.lock();
         if state.file.is_some() {
@@ -121,9 +125,12 @@ impl Marker {
             Ok(file)
         };
         match make() {
-            Ok(file) => *state = State { file: Some(file), sequence: 1, unsynced: false },
-            Err(error) if is_full(&error) => {
-                tracing::warn!(%error, "no disk space for the mark of the synced position");
+            Ok(file) => *state = State { file: Some(file), sequence: 1, ..State::default() },
+            Err(error) if is_full(&error) || is_out_of_files(&error) => {
+                if !state.is_reported {
+                    tracing::warn!(%error, "cannot make the mark of the synced position yet");
+                }
+                state.is_reported = true;
             }
             Err(error) => return Err(self.failed("make", error)),
         }
@@ -199,6 +206,36 @@ mod tests {
             let found = read_back(&disk);
             assert!(found == Some(place(9)) || found == Some(place(8)), "bit {bit}: {found:?}");
         }
+    }
+
+    #[test]
+    fn a_mark_waits_for_space_and_for_files_to_open() {
+        let disk = SimulatedDisk::default();
+        let marker = Marker::new(Arc::new(disk.clone()));
+        let place = |offset| Synced { segment: 3, offset };
+        let note = |offset| marker.begin(place(offset)).and_then(|()| marker.note(place(offset)));
+        disk.set_space(Some(0));
+        note(1).unwrap();
+        disk.set_space(None);
+        disk.set_out_of_files(true);
+        note(2).unwrap();
+        assert_eq!(read_back(&disk), None);
+        disk.set_out_of_files(false);
+        note(3).unwrap();
+        assert_eq!(read_back(&disk), Some(place(3)));
+        // It is open now.
+        disk.set_out_of_files(true);
+        note(4).unwrap();
+        disk.set_out_of_files(false);
+        assert_eq!(read_back(&disk), Some(place(4)));
+    }
+
+    #[test]
+    fn a_mark_that_cannot_be_synced_is_an_error() {
+        let disk = SimulatedDisk::default();
+        disk.break_syncs();
+        let error = Marker::new(Arc::new(disk)).begin(Synced::default()).unwrap_err();
+        assert!(matches!(error, RaftError::Io { .. }) && !error.is_retryable(), "{error}");
     }
 
     #[test]

@@ -281,6 +281,7 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-fn is_out_of_files(error: &io::Error) -> bool {
+/// True if the error says that the process or the system may open no more files.
+pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| TOO_MANY_FILES.contains(&code))
 }

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::*;
+use crate::log::disk::Disk;
+use crate::log::mark;
 
 const A: GroupId = GroupId(1);
 const IDLE: GroupId = GroupId(2);
@@ -171,6 +173,33 @@ async fn a_process_without_files_to_open_goes_on_when_it_may_open_some_again() {
     log.close();
     let log = open(&disk).unwrap();
     assert_eq!(all(&log, A).await.len() as u64, index);
+    log.close();
+}
+
+#[tokio::test]
+async fn a_log_whose_mark_cannot_be_made_for_lack_of_files_goes_on_and_makes_it_later() {
+    let marked = |disk: &SimulatedDisk| mark::read(disk, &disk.names().unwrap()).unwrap();
+    let disk = SimulatedDisk::default();
+    let log = with_group(&disk, A).await;
+    append(&log, A, entries(1, 0, 1)).await.unwrap();
+    log.close();
+    let earlier = marked(&disk);
+    assert!(earlier.is_some());
+    // No space for the mark when the log is opened, and no file can be opened once there is space.
+    disk.set_space(Some(disk.used()));
+    let log = open(&disk).unwrap();
+    disk.set_out_of_files(true);
+    disk.set_space(None);
+    append(&log, A, entries(1, 1, 3)).await.unwrap();
+    assert!(log.failure().is_none());
+    assert!(disk.files_refused() > 0);
+    disk.set_out_of_files(false);
+    assert_eq!(marked(&disk), earlier);
+    append(&log, A, entries(1, 3, 4)).await.unwrap();
+    assert!(marked(&disk) > earlier);
+    log.close();
+    let log = open(&disk).unwrap();
+    assert_eq!(all(&log, A).await, entries(1, 0, 4));
     log.close();
 }
 
