@@ -59,12 +59,14 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         prepared = prepared => prepared?,
         signal = doors::signalled() => return signal,
     }
+    let is_own = options.spill_dir.is_none();
     let spill = options.spill_dir.unwrap_or_else(|| {
         std::env::temp_dir().join(format!("partita-spill-{}", std::process::id()))
     });
     let nodes: Arc<dyn DataNodes> = Arc::new(Directory::new(links, meta.members()));
     let service: Arc<dyn MetaService> = meta;
-    let frontend = Frontend::new(options.doors.frontend(NodeId::default(), spill), service, nodes)?;
+    let frontend =
+        Frontend::new(options.doors.frontend(NodeId::default(), spill.clone()), service, nodes)?;
     let doors = doors.open(&frontend, Arc::new(Well))?;
     let tasks = tokio::spawn(Arc::clone(&frontend).run_tasks(outlet, stop.clone()));
     let copies = tokio::spawn(Arc::clone(&frontend).run_copies(stop.clone()));
@@ -80,6 +82,11 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     }
     if let Err(error) = copies.await {
         warn!(%error, "the work for materialized copies failed");
+    }
+    frontend.remove_spilled();
+    // A directory that was given stays; the name of this one has the number of the process.
+    if is_own && let Err(error) = std::fs::remove_dir_all(&spill) {
+        warn!(%error, dir = %spill.display(), "cannot remove the spill directory");
     }
     info!("stopped");
     closed

@@ -240,6 +240,7 @@ impl Roles {
                 tracing::error!(%error, "a background task failed");
             }
         }
+        self.frontend.remove_spilled();
         let datanode = self.datanode.shutdown().await.context("stopping the datanode");
         let meta = self.meta.shutdown().await.context("stopping meta");
         let log = self.host.shutdown().await.context("closing the log");

@@ -70,6 +70,7 @@ use crate::rejected_points::RejectedPoints;
 use crate::router::Router;
 use crate::set_operations::CountedSetOperations;
 use crate::sources::Sources;
+use crate::spill::SpillDirectory;
 use crate::statements::Statements;
 use crate::statuses::{statuses, table_bytes};
 use crate::subqueries::ExactSubqueries;
@@ -160,6 +161,7 @@ pub struct Frontend {
     lives: Arc<Lives>,
     authenticator: Authenticator,
     series_limits: SeriesLimits,
+    spill: Option<SpillDirectory>,
 }
 
 impl Frontend {
@@ -167,7 +169,7 @@ impl Frontend {
     /// runtime: requests to other services are sent from there, and statements run in lanes of their own.
     ///
     /// # Errors
-    /// Fails if the spill directory cannot be created, or there is no runtime.
+    /// Fails if the spill directory cannot be created or locked, or there is no runtime.
     pub fn new(
         options: FrontendOptions,
         meta: Arc<dyn MetaService>,
@@ -194,6 +196,7 @@ impl Frontend {
         let router =
             Router::new(Arc::clone(&view), Arc::clone(&loads), options.in_flight_bytes_max);
         // Two states share one runtime: expressions of tables get no catalog, sessions do.
+        let spill = spill_directory(&options)?;
         let runtime = runtime(&options)?;
         let state = Arc::new(state(&options, Arc::clone(&runtime)));
         let context = SessionContext::new_with_state(self::state(&options, runtime));
@@ -242,7 +245,15 @@ impl Frontend {
             lives,
             authenticator,
             series_limits: SeriesLimits::default(),
+            spill,
         }))
+    }
+
+    /// Removes the directory to which queries spilled, at the end of the process. Queries that still spill then fail.
+    pub fn remove_spilled(&self) {
+        if let Some(spill) = &self.spill {
+            spill.close(&self.state.runtime_env().disk_manager.temp_dir_paths());
+        }
     }
 
     /// Limits of series of organisations.
@@ -522,20 +533,20 @@ impl Frontend {
     }
 }
 
+fn spill_directory(options: &FrontendOptions) -> Result<Option<SpillDirectory>, SqlError> {
+    let Some(directory) = &options.spill_dir else { return Ok(None) };
+    SpillDirectory::open(directory).map(Some).map_err(|error| {
+        let message = format!("could not open spill directory {}: {error}", directory.display());
+        SqlError::new("58030", message)
+    })
+}
+
 fn runtime(options: &FrontendOptions) -> Result<Arc<RuntimeEnv>, SqlError> {
     let consumers = std::num::NonZeroUsize::new(CONSUMERS_NAMED)
         .ok_or_else(|| SqlError::internal("no memory consumer is named"))?;
     let pool = TrackConsumersPool::new(ReservingPool::new(options.query_memory_bytes), consumers);
     let mode = match &options.spill_dir {
-        Some(directory) => {
-            std::fs::create_dir_all(directory).map_err(|error| {
-                SqlError::new(
-                    "58030",
-                    format!("could not create spill directory {}: {error}", directory.display()),
-                )
-            })?;
-            DiskManagerMode::Directories(vec![directory.clone()])
-        }
+        Some(directory) => DiskManagerMode::Directories(vec![directory.clone()]),
         None => DiskManagerMode::Disabled,
     };
     let disk = DiskManagerBuilder::default()

@@ -66,6 +66,7 @@ mod session;
 mod set_operations;
 mod settings;
 mod sources;
+mod spill;
 mod statements;
 mod statuses;
 mod subqueries;

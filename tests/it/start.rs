@@ -26,6 +26,28 @@ async fn rows_and_tables_survive_a_clean_stop() {
     assert_eq!(one(&client, "SELECT v FROM t WHERE host = 'a'").await, "1.5");
 }
 
+#[tokio::test]
+async fn starts_leave_no_directories_of_spilled_queries_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let directories = || {
+        let entries = std::fs::read_dir(data.join("spill")).unwrap();
+        entries.filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
+    };
+    for _ in 0..2 {
+        let server = Server::start(&data);
+        assert_eq!(directories(), 1, "that of the process that runs");
+        server.kill();
+    }
+    let server = Server::start(&data);
+    // The new directory is used.
+    let client = server.connect().await;
+    assert_eq!(one(&client, "SELECT count(*) FROM generate_series(1, 10)").await, "10");
+    assert_eq!(directories(), 1);
+    assert!(server.stop(), "did not stop cleanly");
+    assert_eq!(directories(), 0);
+}
+
 #[test]
 fn a_taken_port_is_said_by_its_number_and_option() {
     let dir = tempfile::tempdir().unwrap();
