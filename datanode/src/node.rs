@@ -472,7 +472,7 @@ impl DataService for Datanode {
                     if bytes > SKETCH_BYTES_MAX {
                         break;
                     }
-                    status.series = Some(Arc::new(sketch));
+                    status.series = Some(sketch);
                 }
                 Err(error) => {
                     warn!(partition = %status.partition, %error, "could not read the series of a partition");
@@ -494,7 +494,7 @@ impl DataService for Datanode {
                     if bytes > SKETCH_BYTES_MAX {
                         break;
                     }
-                    status.measures = Some(Arc::new(measures));
+                    status.measures = Some(measures);
                 }
                 Err(error) => {
                     warn!(partition = %status.partition, %error, "could not read the measures of a partition");

@@ -534,12 +534,12 @@ impl Replica {
     }
 
     /// Sketch of the series of the partition's rows.
-    pub(crate) async fn series(&self) -> Result<SeriesSketch, Error> {
+    pub(crate) async fn series(&self) -> Result<Arc<SeriesSketch>, Error> {
         Ok(self.partition.series_sketch().await?)
     }
 
     /// Measures of the partition's rows and indexes.
-    pub(crate) async fn measures(&self) -> Result<PartitionMeasures, Error> {
+    pub(crate) async fn measures(&self) -> Result<Arc<PartitionMeasures>, Error> {
         Ok(self.partition.measures().await?)
     }
 

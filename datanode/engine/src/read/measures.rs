@@ -1,8 +1,8 @@
 //! The measures of a partition: merged from the footers of its files, with the rows of its memtables.
 //!
-//! No row of a file is read. The merged measures of the files are kept until these change. They count the rows of a file
-//! until compaction or expiry removes them, and those outside the range of a partition that was split until its files
-//! are rewritten.
+//! No row of a file is read. The merged measures of the files are kept until these change, and those of all rows until
+//! the partition changes. They count the rows of a file until compaction or expiry removes them, and those outside the
+//! range of a partition that was split until its files are rewritten.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,22 +18,31 @@ use crate::file::FileEntry;
 use crate::file::footer::Footer;
 use crate::index::Indexed;
 use crate::state::partition::Partition;
+use crate::state::reported::Reported;
 use crate::state::version::Version;
 
 impl Partition {
-    /// Measures of all rows and indexes.
+    /// Measures of all rows and indexes; the same value until the partition changes.
     ///
     /// # Errors
     /// When the store fails. A damaged file counts as one without measures.
-    pub async fn measures(&self) -> Result<PartitionMeasures> {
+    pub async fn measures(&self) -> Result<Arc<PartitionMeasures>> {
         let version = self.version();
+        let folded = self.folded.load(Ordering::Relaxed);
+        if let Some(reported) = &*self.measures.lock()
+            && let Some(report) = reported.of(&version)
+            && report.folded == folded
+        {
+            return Ok(Arc::clone(report));
+        }
         let mut report = self.measures_of_files(&version).await?.as_ref().clone();
         report.indexes = builds(&version, &report.indexes);
-        report.folded = self.folded.load(Ordering::Relaxed);
+        report.folded = folded;
+        let source = Arc::clone(&version);
         let work = move || {
-            let layout = &version.layout;
-            let sealed = version.sealed.iter().flat_map(|sealed| &sealed.memtable.runs);
-            for run in sealed.chain(&version.active.runs) {
+            let layout = &source.layout;
+            let sealed = source.sealed.iter().flat_map(|sealed| &sealed.memtable.runs);
+            for run in sealed.chain(&source.active.runs) {
                 // A column that was added since the rows were written has its default in them.
                 let stored = layout.file_schema(run.has_op());
                 let rows = layout.adapt(&run.sorted.batch, &stored)?;
@@ -42,7 +51,10 @@ impl Partition {
             Ok::<_, EngineError>(report)
         };
         let work = partita_proto::blocking::spawn(work);
-        work.await.map_err(|error| EngineError::Internal(error.to_string()))?
+        let report = work.await.map_err(|error| EngineError::Internal(error.to_string()))??;
+        let report = Arc::new(report);
+        *self.measures.lock() = Some(Reported::new(&version, &report));
+        Ok(report)
     }
 
     /// Measures by the footers; of the indexes, all that files have, with the number of these files and their bytes.

@@ -1,8 +1,8 @@
 //! The sketch of a partition's series: merged from the footers of its files, with the rows of its memtables.
 //!
-//! No row of a file is read. The merged sketch of the files is kept until they change. It counts series until
-//! compaction or expiry removes their last row from the files, and those of rows outside the range of a partition that
-//! was split, until its files are rewritten.
+//! No row of a file is read. The merged sketch of the files is kept until they change, and that of all rows until the
+//! partition changes. It counts series until compaction or expiry removes their last row from the files, and those of
+//! rows outside the range of a partition that was split, until its files are rewritten.
 
 use std::sync::Arc;
 
@@ -10,28 +10,39 @@ use partita_proto::cardinality::SeriesSketch;
 
 use crate::error::{EngineError, Result};
 use crate::state::partition::Partition;
+use crate::state::reported::Reported;
 use crate::state::version::Version;
 
 impl Partition {
-    /// Sketch of the series of all rows; empty for a table without a time index.
+    /// Sketch of the series of all rows; empty for a table without a time index. The same value until the partition
+    /// changes.
     ///
     /// # Errors
     /// When the store fails. A damaged file counts as one without a sketch.
-    pub async fn series_sketch(&self) -> Result<SeriesSketch> {
+    pub async fn series_sketch(&self) -> Result<Arc<SeriesSketch>> {
         let version = self.version();
         if version.layout.time.is_none() {
-            return Ok(SeriesSketch::default());
+            return Ok(Arc::default());
+        }
+        if let Some(reported) = &*self.sketch.lock()
+            && let Some(sketch) = reported.of(&version)
+        {
+            return Ok(Arc::clone(sketch));
         }
         let mut sketch = self.sketch_of_files(&version).await?.as_ref().clone();
+        let source = Arc::clone(&version);
         let work = move || {
-            let sealed = version.sealed.iter().flat_map(|sealed| &sealed.memtable.runs);
-            for run in sealed.chain(&version.active.runs) {
-                sketch.add_rows(&version.layout.config.schema, &run.sorted.batch)?;
+            let sealed = source.sealed.iter().flat_map(|sealed| &sealed.memtable.runs);
+            for run in sealed.chain(&source.active.runs) {
+                sketch.add_rows(&source.layout.config.schema, &run.sorted.batch)?;
             }
             Ok::<_, EngineError>(sketch)
         };
         let work = partita_proto::blocking::spawn(work);
-        work.await.map_err(|error| EngineError::Internal(error.to_string()))?
+        let sketch = work.await.map_err(|error| EngineError::Internal(error.to_string()))??;
+        let sketch = Arc::new(sketch);
+        *self.sketch.lock() = Some(Reported::new(&version, &sketch));
+        Ok(sketch)
     }
 
     async fn sketch_of_files(&self, version: &Version) -> Result<Arc<SeriesSketch>> {

@@ -1,7 +1,7 @@
 //! The state of a partition: its manifest on disk, its current version in memory, and its transfer between replicas.
 //!
 //! ```text
-//!   partition ── version (in memory)
+//!   partition ── version (in memory) ── reported (about a version)
 //!       └── manifest ── edit (on disk)
 //!   pinned ── another replica ── arrival
 //! ```
@@ -11,4 +11,5 @@ pub(crate) mod edit;
 pub(crate) mod manifest;
 pub(crate) mod partition;
 pub(crate) mod pinned;
+pub(crate) mod reported;
 pub(crate) mod version;

@@ -47,6 +47,7 @@ use crate::rows::memtable::{LogPosition, Sealed};
 use crate::rows::run::Run;
 use crate::state::arrival::Kept;
 use crate::state::manifest::{Edit, Manifest, Origin, Recorded, delete};
+use crate::state::reported::Reported;
 use crate::state::version::Version;
 use crate::write::rewrite::{Output, discard};
 
@@ -91,6 +92,10 @@ pub struct Partition {
     pub(crate) files_sketch: Mutex<Option<(u64, Arc<SeriesSketch>)>>,
     /// Measures of the files, with the number of file changes for which they hold.
     pub(crate) files_measures: Mutex<Option<(u64, Arc<PartitionMeasures>)>>,
+    /// Sketch of the series of files and memtables.
+    pub(crate) sketch: Mutex<Option<Reported<SeriesSketch>>>,
+    /// Measures of files and memtables.
+    pub(crate) measures: Mutex<Option<Reported<PartitionMeasures>>>,
     /// Times of the last flushes, on which the number of runs worth merging depends.
     pub(crate) flushes: Mutex<Flushes>,
     /// Reason why nothing may be changed any more.
@@ -193,6 +198,8 @@ impl Partition {
             range_since: Mutex::new(None),
             files_sketch: Mutex::new(None),
             files_measures: Mutex::new(None),
+            sketch: Mutex::new(None),
+            measures: Mutex::new(None),
             flushes: Mutex::default(),
             stopped: Mutex::new(None),
         }))

@@ -26,7 +26,7 @@ fn rows(numbers: std::ops::Range<i64>) -> Vec<Row> {
 }
 
 async fn measured(fixture: &Fixture) -> PartitionMeasures {
-    fixture.partition.measures().await.unwrap()
+    fixture.partition.measures().await.unwrap().as_ref().clone()
 }
 
 /// The measures without the figures that depend on how the rows are cut into batches.
@@ -78,6 +78,30 @@ async fn measures_of_files_are_those_of_their_rows() {
     assert_eq!(columns, [1, 2, 3, 4]);
     assert!(in_files.column_bytes.values().all(|bytes| *bytes > 0));
     assert!(in_files.measures.intervals.count() > 0);
+}
+
+#[tokio::test]
+async fn reports_are_made_once_until_the_partition_changes() {
+    let mut fixture = Fixture::series(append()).await;
+    fixture.put(&ALL, &rows(0..20));
+    let (measures, sketch) = (
+        fixture.partition.measures().await.unwrap(),
+        fixture.partition.series_sketch().await.unwrap(),
+    );
+    let again = fixture.partition.measures().await.unwrap();
+    assert!(Arc::ptr_eq(&measures, &again));
+    assert!(Arc::ptr_eq(&sketch, &fixture.partition.series_sketch().await.unwrap()));
+    // Another row, then another file, then another schema.
+    fixture.put(&ALL, &rows(20..21));
+    let added = fixture.partition.measures().await.unwrap();
+    assert_eq!((again.measures.rows, added.measures.rows), (20, 21));
+    assert!(!Arc::ptr_eq(&sketch, &fixture.partition.series_sketch().await.unwrap()));
+    fixture.flush().await.unwrap();
+    let in_file = fixture.partition.measures().await.unwrap();
+    assert!(added.column_bytes.is_empty() && !in_file.column_bytes.is_empty());
+    assert!(Arc::ptr_eq(&in_file, &fixture.partition.measures().await.unwrap()));
+    change(&mut fixture, |_| {});
+    assert!(!Arc::ptr_eq(&in_file, &fixture.partition.measures().await.unwrap()));
 }
 
 #[tokio::test]
