@@ -2,12 +2,12 @@
 //!
 //! | group | measures |
 //! |---|---|
-//! | advice | all rules over 500 tables of metrics with statements; a row is a table |
+//! | advice | all rules over 500 tables of metrics with statements, and a second look at them; a row is a table |
 
 use std::hint::black_box;
 
 use partita_advice::{
-    Filter, FilterClass, Measurements, StatementShape, Thresholds, advise, declared_tables,
+    Filter, FilterClass, Judge, Measurements, StatementShape, Thresholds, advise, declared_tables,
 };
 use partita_bench::{cpu, stage};
 
@@ -23,6 +23,15 @@ fn main() {
         TABLES,
         || (),
         |()| black_box(advise(&measurements, &Thresholds::default())),
+    );
+    let mut judge = Judge::default();
+    judge.judge(&measurements, &Thresholds::default());
+    stage(
+        &mut criterion,
+        ("advice", "second look"),
+        TABLES,
+        || (),
+        |()| black_box(judge.judge(&measurements, &Thresholds::default())),
     );
     criterion.final_summary();
 }

@@ -21,7 +21,7 @@ pub(crate) fn rules(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
 fn wide(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let thresholds = subject.thresholds;
     let number = subject.table.columns.len();
-    let limit = subject.all.settings.column_limit;
+    let limit = subject.settings.column_limit;
     let is_near_limit = limit > 0 && number as f64 > thresholds.wide_limit_share * limit as f64;
     if !is_near_limit && number as f64 <= thresholds.wide_columns {
         return;

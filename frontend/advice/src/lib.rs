@@ -18,6 +18,7 @@ mod declared;
 pub mod designs;
 pub mod finding;
 mod indexes;
+mod judge;
 mod keys;
 mod measured;
 pub mod measurements;
@@ -33,10 +34,11 @@ mod time;
 mod values;
 mod words;
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 
 pub use self::declared::{facts_of_new_table, facts_of_table};
 pub use self::finding::{Effect, Finding, Rule, Severity};
+pub use self::judge::{Judge, Judged};
 pub use self::measured::add_measures;
 pub use self::measurements::{
     ClusterFacts, ColumnFacts, DesignFacts, Filter, FilterClass, HotKey, IndexFacts, IntervalFacts,
@@ -65,72 +67,100 @@ const DECLARED: [Rule; 11] = [
 
 /// All findings, worst first; without the rules that a table has switched off.
 pub fn advise(measurements: &Measurements, thresholds: &Thresholds) -> Vec<Finding> {
-    let by_table = ByTable::new(&measurements.statements);
-    let groups = names::groups(measurements, thresholds);
-    let look_backs = time::LookBacks::new(measurements, thresholds, &by_table);
+    let tables = Tables::new(measurements, thresholds);
     let mut findings = Vec::new();
     for table in &measurements.tables {
         let thresholds = thresholds.of_table(&table.thresholds);
-        let subject = Subject::new(table, measurements, &thresholds, &by_table);
-        let mut of_table = Vec::new();
-        if table.is_copy {
-            partitions::rules_of_copy(&subject, &mut of_table);
-        } else {
-            apply(&subject, &mut of_table);
-            names::data_in_names(&subject, &groups, &mut of_table);
-            time::retention(&subject, &look_backs, &mut of_table);
-        }
+        let subject = tables.subject(table, &thresholds);
+        let mut of_table = own_findings(&subject);
+        tables.compare(&subject, &mut of_table);
         of_table.retain(|finding| !is_off(table, finding.rule));
         findings.append(&mut of_table);
     }
-    sort(&mut findings);
+    findings.sort_by(order);
     findings
 }
 
 /// Findings that can be known of a new table alone, worst first.
 pub fn of_new_table(table: &TableFacts, thresholds: &Thresholds) -> Vec<Finding> {
+    declared_findings(table, &thresholds.of_table(&table.thresholds))
+}
+
+/// Findings that can be known of a table alone, by thresholds that include its own.
+fn declared_findings(table: &TableFacts, thresholds: &Thresholds) -> Vec<Finding> {
     if table.is_copy {
         return Vec::new();
     }
-    let measurements = Measurements {
-        tables: vec![table.clone()],
-        settings: ClusterFacts {
-            column_limit: partita_proto::schema::COLUMNS_MAX as u64,
-            ..ClusterFacts::default()
-        },
-        ..Measurements::default()
+    let settings = ClusterFacts {
+        column_limit: partita_proto::schema::COLUMNS_MAX as u64,
+        ..ClusterFacts::default()
     };
-    let by_table = ByTable::default();
-    let thresholds = thresholds.of_table(&table.thresholds);
-    let subject = Subject::new(table, &measurements, &thresholds, &by_table);
-    let mut findings = Vec::new();
-    apply(&subject, &mut findings);
+    let subject = Subject::new(table, &settings, thresholds, Vec::new());
+    let mut findings = own_findings(&subject);
     names::data_in_names(&subject, &names::Groups::default(), &mut findings);
     keys::nullable_key(&subject, &mut findings);
     findings.retain(|finding| DECLARED.contains(&finding.rule) && !is_off(table, finding.rule));
-    sort(&mut findings);
+    findings.sort_by(order);
     findings
 }
 
-fn apply(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
-    columns::rules(subject, findings);
-    keys::rules(subject, findings);
-    names::rules(subject, findings);
-    indexes::rules(subject, findings);
-    partitions::rules(subject, findings);
-    statements::rules(subject, findings);
-    time::rules(subject, findings);
-    values::rules(subject, findings);
+/// All tables, for the rules that compare one with the others.
+struct Tables<'a> {
+    measurements: &'a Measurements,
+    by_table: ByTable<'a>,
+    groups: names::Groups<'a>,
+    look_backs: time::LookBacks<'a>,
+}
+
+impl<'a> Tables<'a> {
+    fn new(measurements: &'a Measurements, thresholds: &Thresholds) -> Self {
+        let by_table = ByTable::new(&measurements.statements);
+        let groups = names::groups(measurements, thresholds);
+        let look_backs = time::LookBacks::new(measurements, thresholds, &by_table);
+        Self { measurements, by_table, groups, look_backs }
+    }
+
+    fn subject<'s>(&'s self, table: &'s TableFacts, thresholds: &'s Thresholds) -> Subject<'s> {
+        Subject::new(table, &self.measurements.settings, thresholds, self.by_table.of(table))
+    }
+
+    /// Adds the findings of the rules that compare a table with others.
+    fn compare(&self, subject: &Subject<'_>, findings: &mut Vec<Finding>) {
+        if subject.table.is_copy {
+            return;
+        }
+        let tables = &self.measurements.tables;
+        statements::always_joined(subject, tables, &self.by_table, findings);
+        names::data_in_names(subject, &self.groups, findings);
+        time::retention(subject, &self.look_backs, findings);
+    }
+}
+
+/// Findings of the rules that need no other table.
+fn own_findings(subject: &Subject<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if subject.table.is_copy {
+        partitions::rules_of_copy(subject, &mut findings);
+    } else {
+        columns::rules(subject, &mut findings);
+        keys::rules(subject, &mut findings);
+        names::rules(subject, &mut findings);
+        indexes::rules(subject, &mut findings);
+        partitions::rules(subject, &mut findings);
+        statements::rules(subject, &mut findings);
+        time::rules(subject, &mut findings);
+        values::rules(subject, &mut findings);
+    }
+    findings
 }
 
 fn is_off(table: &TableFacts, rule: Rule) -> bool {
     table.advice_off.iter().any(|id| id.eq_ignore_ascii_case(rule.id()))
 }
 
-fn sort(findings: &mut [Finding]) {
-    findings.sort_by(|a, b| {
-        (Reverse(a.severity), &a.object, a.rule).cmp(&(Reverse(b.severity), &b.object, b.rule))
-    });
+/// The worst first.
+fn order(a: &Finding, b: &Finding) -> Ordering {
+    (Reverse(a.severity), &a.object, a.rule).cmp(&(Reverse(b.severity), &b.object, b.rule))
 }
 
 #[cfg(test)]

@@ -267,7 +267,7 @@ fn too_few(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         findings.push(with_design(subject, with_ddl(finding, Some(ddl), Some(effect))));
         return;
     }
-    let Some(nodes) = subject.all.settings.nodes else { return };
+    let Some(nodes) = subject.settings.nodes else { return };
     let bytes: u64 = table.partitions.iter().map(|partition| partition.bytes).sum();
     let size = table.partition_size_mb << 20;
     if number > 0 && number < nodes && size > 0 && bytes > size && !is_in_vain {

@@ -7,17 +7,21 @@ use serde_json::json;
 
 use crate::ddl::{Definition, copy_by, joined};
 use crate::finding::{Effect, Finding, Rule, Severity};
-use crate::measurements::{FilterClass, StatementShape};
-use crate::table::{Subject, is_name_of, rounded, share, with_ddl};
+use crate::measurements::{FilterClass, StatementShape, TableFacts};
+use crate::table::{ByTable, Subject, is_name_of, rounded, share, with_ddl};
 
 pub(crate) fn rules(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
-    always_joined(subject, findings);
     read_all(subject, findings);
     tall_narrow(subject, findings);
 }
 
-/// A13: tables that are always joined.
-fn always_joined(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
+/// A13: tables that are always joined, among these.
+pub(crate) fn always_joined(
+    subject: &Subject<'_>,
+    tables: &[TableFacts],
+    by_table: &ByTable<'_>,
+    findings: &mut Vec<Finding>,
+) {
     let thresholds = subject.thresholds;
     let all_calls = subject.calls();
     if (all_calls as f64) < thresholds.calls {
@@ -41,14 +45,13 @@ fn always_joined(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         }
     }
     for (name, calls) in calls_by_table {
-        let mut tables = subject.all.tables.iter().filter(|table| !table.is_copy);
-        let partner = tables.find(|table| is_name_of(table, name));
+        let mut candidates = tables.iter().filter(|table| !table.is_copy);
+        let partner = candidates.find(|table| is_name_of(table, name));
         let Some(partner) = partner else { continue };
         // Each pair is reported once, with the table that comes first, or the only one of which this is true.
         let is_first =
             (&subject.table.database, &subject.table.name) < (&partner.database, &partner.name);
-        let of_other: u64 =
-            subject.statements_of(partner).iter().map(|statement| statement.calls).sum();
+        let of_other: u64 = by_table.of(partner).iter().map(|statement| statement.calls).sum();
         let is_mutual = share(calls, of_other) >= thresholds.joined_share
             && of_other as f64 >= thresholds.calls;
         if share(calls, all_calls) < thresholds.joined_share || (is_mutual && !is_first) {

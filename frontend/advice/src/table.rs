@@ -4,19 +4,18 @@ use std::collections::HashMap;
 
 use crate::finding::{Effect, Finding, Rule, Severity};
 use crate::measurements::{
-    ColumnFacts, DesignFacts, Filter, FilterClass, Measurements, PartitionFacts, StatementShape,
+    ClusterFacts, ColumnFacts, DesignFacts, Filter, FilterClass, PartitionFacts, StatementShape,
     TableFacts,
 };
 use crate::thresholds::Thresholds;
 
-/// One table, and all that is known.
+/// One table, and all that its own rules may know; other tables are not among it.
 pub(crate) struct Subject<'a> {
     pub(crate) table: &'a TableFacts,
-    pub(crate) all: &'a Measurements,
+    pub(crate) settings: &'a ClusterFacts,
     pub(crate) thresholds: &'a Thresholds,
     /// Statements that read the table.
     pub(crate) statements: Vec<&'a StatementShape>,
-    by_table: &'a ByTable<'a>,
     qualified: String,
 }
 
@@ -51,17 +50,11 @@ impl<'a> ByTable<'a> {
 impl<'a> Subject<'a> {
     pub(crate) fn new(
         table: &'a TableFacts,
-        measurements: &'a Measurements,
+        settings: &'a ClusterFacts,
         thresholds: &'a Thresholds,
-        by_table: &'a ByTable<'a>,
+        statements: Vec<&'a StatementShape>,
     ) -> Self {
-        let (statements, qualified) = (by_table.of(table), qualified(table));
-        Self { table, all: measurements, thresholds, statements, by_table, qualified }
-    }
-
-    /// Statements that read another table.
-    pub(crate) fn statements_of(&self, table: &TableFacts) -> Vec<&'a StatementShape> {
-        self.by_table.of(table)
+        Self { table, settings, thresholds, statements, qualified: qualified(table) }
     }
 
     /// The table as the object of a finding.
