@@ -5,10 +5,12 @@
 //! show values of rows, so the catalog must have only tables of which the viewer sees all rows.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::measure::{ColumnMeasures, IndexBuild, PartitionMeasures, TableMeasures};
+use partita_proto::route::Route;
 use partita_proto::schema::{Column, ColumnType, Semantic};
 use partita_proto::value::Value;
 use serde_json::Value as Json;
@@ -64,17 +66,36 @@ const LOW_CARDINALITY_MAX: u64 = 10_000;
 const SAMPLE_SHOWN: usize = 8;
 
 /// Measures of a table, merged from its partitions, and the number of partitions that are missing in them.
-pub(crate) fn merged(table: &Table, statuses: &Statuses) -> (PartitionMeasures, u64) {
-    let mut merged = PartitionMeasures::default();
-    let mut unknown_partitions = 0;
-    for route in table.partitions.routes() {
-        let replicas = statuses.get(&route.partition);
-        let status = replicas.and_then(|replicas| leader(replicas)).map(|(_, status)| status);
-        match status.and_then(|status| status.measures.as_ref()) {
-            Some(measures) => merged.merge(measures),
-            None => unknown_partitions += 1,
+pub(crate) fn merged(table: &Table, statuses: &Statuses) -> (Arc<PartitionMeasures>, u64) {
+    merge(&reported(table, statuses))
+}
+
+/// Measures of the partitions of a table, in their order; `None` of one whose leader does not report.
+pub(crate) fn reported(table: &Table, statuses: &Statuses) -> Vec<Option<Arc<PartitionMeasures>>> {
+    let measures = |route: &Route| {
+        let (_, status) = leader(statuses.get(&route.partition)?)?;
+        status.measures.clone()
+    };
+    table.partitions.routes().iter().map(measures).collect()
+}
+
+/// Merged measures of partitions, and the number of those that are missing.
+pub(crate) fn merge(
+    partitions: &[Option<Arc<PartitionMeasures>>],
+) -> (Arc<PartitionMeasures>, u64) {
+    let known: Vec<&Arc<PartitionMeasures>> = partitions.iter().flatten().collect();
+    let unknown_partitions = (partitions.len() - known.len()) as u64;
+    // Most tables have one partition, whose measures are not copied.
+    let merged = match known.as_slice() {
+        [only] => Arc::clone(only),
+        several => {
+            let mut merged = PartitionMeasures::default();
+            for measures in several {
+                merged.merge(measures);
+            }
+            Arc::new(merged)
         }
-    }
+    };
     (merged, unknown_partitions)
 }
 
@@ -228,8 +249,6 @@ fn plain_text(value: &Value, column_type: ColumnType) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow::array::{ArrayRef, Int64Array, StringViewArray, TimestampMillisecondArray};
     use arrow::util::display::array_value_to_string;
     use partita_proto::index::{Blooms, Index, IndexKind, IndexOptions};

@@ -417,32 +417,37 @@ impl Statements {
         shape.note(entry, scans);
     }
 
-    /// Shapes by fingerprint and database, of all identities or of one.
-    fn merged(&self, reader: Option<Identity>) -> BTreeMap<(u64, String), Shape> {
+    /// Something of each shape, in the order of fingerprint and database, of all identities or of one.
+    fn map<T>(&self, reader: Option<Identity>, read: impl Fn(u64, &Shape) -> T) -> Vec<T> {
         let records = self.records.lock();
-        let mut merged = BTreeMap::<(u64, String), Shape>::new();
+        let mut shapes = BTreeMap::<(u64, &str), Vec<&Shape>>::new();
         for ((hash, database, author), shape) in &records.shapes {
             if reader.is_none_or(|reader| *author == Some(owner(reader))) {
-                merged.entry((*hash, database.clone())).or_default().merge(shape);
+                shapes.entry((*hash, database.as_str())).or_default().push(shape);
             }
         }
-        merged
+        let of_all = |((hash, _), shapes): ((u64, &str), Vec<&Shape>)| match shapes.as_slice() {
+            [only] => read(hash, only),
+            several => {
+                let mut merged = Shape::default();
+                several.iter().for_each(|shape| merged.merge(shape));
+                read(hash, &merged)
+            }
+        };
+        shapes.into_iter().map(of_all).collect()
     }
 
     /// Rows of `sys.statements` for a viewer.
     pub(crate) fn batch(&self, viewer: &Viewer) -> Result<RecordBatch, SqlError> {
         let reader = if viewer.monitors() { None } else { Some(viewer.identity()) };
-        let shapes = self.merged(reader);
-        let rows = shapes.iter().map(|((hash, _), shape)| shape.row(*hash)).collect();
-        batch(&schema(STATEMENTS), rows)
+        batch(&schema(STATEMENTS), self.map(reader, |hash, shape| shape.row(hash)))
     }
 
     /// Reads of a table by the statements of all identities, those with the most rows first: designs of the table are
     /// compared by them. Texts are left out, because the viewer of a design may not know them.
     pub(crate) fn read_shapes(&self, table: &Table) -> Vec<ReadShape> {
-        let shapes = self.merged(None);
-        let mut reads: Vec<ReadShape> =
-            shapes.values().filter_map(|shape| shape.read_shape(table)).collect();
+        let reads = self.map(None, |_, shape| shape.read_shape(table));
+        let mut reads: Vec<ReadShape> = reads.into_iter().flatten().collect();
         let weight = |read: &ReadShape| read.per_s * read.rows;
         reads.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
         reads.truncate(READ_SHAPES_MAX);
@@ -451,7 +456,7 @@ impl Statements {
 
     /// All shapes, for the advisor.
     pub(crate) fn shapes(&self) -> Vec<StatementShape> {
-        self.merged(None).iter().map(|((hash, _), shape)| shape.facts(*hash)).collect()
+        self.map(None, |hash, shape| shape.facts(hash))
     }
 }
 
@@ -506,10 +511,9 @@ mod tests {
         assert_eq!((read.calls, read.rows_examined, read.rows_returned), (3, 30, 9));
         assert_eq!(read.text, "SELECT a FROM t WHERE a = ?");
         assert_eq!((failed.calls, failed.milliseconds), (1, 7.0));
-        let merged = statements.merged(None);
-        let times = |shape: &Shape| (shape.first_seen_ms, shape.last_seen_ms, shape.errors);
-        let times: BTreeSet<_> = merged.values().map(times).collect();
-        assert_eq!(times, BTreeSet::from([(10, 30, 0), (40, 40, 1)]));
+        let times = statements
+            .map(None, |_, shape| (shape.first_seen_ms, shape.last_seen_ms, shape.errors));
+        assert_eq!(BTreeSet::from_iter(times), BTreeSet::from([(10, 30, 0), (40, 40, 1)]));
     }
 
     #[test]
@@ -518,8 +522,8 @@ mod tests {
         for reader in [Some(identity(1, None)), Some(identity(1, Some(7))), None] {
             statements.note(&entry("SELECT 1", 1, reader), &[]);
         }
-        let calls = |reader| statements.merged(reader).values().map(|s| s.calls).sum::<u64>();
-        assert_eq!((calls(None), statements.merged(None).len()), (3, 1));
+        let calls = |reader| statements.map(reader, |_, shape| shape.calls).iter().sum::<u64>();
+        assert_eq!((calls(None), statements.shapes().len()), (3, 1));
         assert_eq!(calls(Some(identity(1, None))), 1);
         assert_eq!(calls(Some(identity(1, Some(7)))), 1);
         assert_eq!(calls(Some(identity(1, Some(8)))), 0);

@@ -250,7 +250,7 @@ async fn index_usage(sources: &Sources, catalog: &Catalog) -> Result<RecordBatch
     let mut sizes = HashMap::new();
     for table in tables {
         let (measures, _) = columns::merged(table, &statuses);
-        for build in measures.indexes {
+        for build in &measures.indexes {
             let bytes = sizes.entry((table.id, build.column, build.kind)).or_insert(0_u64);
             *bytes = bytes.saturating_add(build.bytes);
         }

@@ -3,15 +3,15 @@
 //! Invariant: figures only of tables of which the viewer sees all rows; statements only if it monitors the cluster, for they
 //! are the work of others.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use partita_advice::designs::{
     Found, clauses, mean_cost, placed, qualified_statements, replay, today,
 };
 use partita_advice::{
-    ClusterFacts, DesignFacts, HotKey, Measurements, MovingFacts, PartitionFacts, TableFacts,
-    facts_of_table,
+    ClusterFacts, DesignFacts, HotKey, Measurements, MovingFacts, PartitionFacts, StatementShape,
+    TableFacts,
 };
 use partita_load::{Class, Design, Shape};
 use partita_proto::catalog::{Catalog, Table};
@@ -38,15 +38,45 @@ struct Reports {
     measured: Statuses,
     series: Statuses,
     load: Option<Arc<LoadReport>>,
+    /// Report with sampled keys, if the detector has a finding about a table.
+    sampled: Option<Arc<LoadReport>>,
 }
 
 /// Tables of a catalog of which a viewer sees all rows, without those that only keep the rows of another one from before a
 /// change of its placement.
-pub(crate) fn tables<'c>(viewer: &Viewer, catalog: &'c Catalog) -> Vec<&'c Table> {
+fn tables<'c>(viewer: &Viewer, catalog: &'c Catalog) -> Vec<&'c Arc<Table>> {
     let all_tables = || catalog.tables.values().flat_map(BTreeMap::values);
     let former: HashSet<TableId> = all_tables().filter_map(|table| table.former).collect();
-    let is_shown = |table: &&Table| !former.contains(&table.id) && sees_all(viewer, table.id);
-    all_tables().map(|table| &**table).filter(is_shown).collect()
+    let is_shown = |table: &&Arc<Table>| !former.contains(&table.id) && sees_all(viewer, table.id);
+    all_tables().filter(is_shown).collect()
+}
+
+/// Names of the materialized copies of tables, in the order of the catalog.
+fn copies(catalog: &Catalog) -> HashMap<TableId, Vec<String>> {
+    let mut copies: HashMap<TableId, Vec<String>> = HashMap::new();
+    for table in catalog.tables.values().flat_map(BTreeMap::values) {
+        if let Some(copy) = &table.copy {
+            copies.entry(copy.source).or_default().push(table.name.clone());
+        }
+    }
+    copies
+}
+
+/// True if the detector has a finding about a partition.
+fn has_finding(load: &PartitionLoad) -> bool {
+    load.is_hot() || load.verdict.as_ref().is_some_and(|verdict| verdict.class.is_finding())
+}
+
+/// The load report, and the one with sampled keys if a table needs it. Absent if no meta answers.
+async fn loads(sources: &Sources) -> (Option<Arc<LoadReport>>, Option<Arc<LoadReport>>) {
+    let Ok(load) = sources.loads.ask(LoadRequest::default()).await else { return (None, None) };
+    let found = load.partitions.iter().filter(|load| has_finding(load));
+    let found: BTreeSet<TableId> = found.map(|load| load.table).collect();
+    if found.is_empty() {
+        return (Some(load), None);
+    }
+    let sampled = sources.loads.ask_with_samples(Arc::clone(&load), &found).await;
+    (Some(load), sampled.ok())
 }
 
 /// All that is known of the tables of a catalog that a viewer may know. What does not report is absent.
@@ -56,21 +86,21 @@ pub(crate) async fn measurements(
     catalog: &Catalog,
 ) -> Measurements {
     let nodes = sources.view.nodes();
-    let (measured, series, load) = tokio::join!(
+    let (measured, series, (load, sampled)) = tokio::join!(
         measured_statuses(nodes.as_ref()),
         series_statuses(nodes.as_ref()),
-        sources.loads.ask(LoadRequest { samples: true, ..LoadRequest::default() }),
+        loads(sources),
     );
-    let reports = Reports { measured, series, load: load.ok() };
+    let reports = Reports { measured, series, load, sampled };
     let (time, monitors) = (now_ms(), viewer.monitors());
+    let mut copies = copies(catalog);
     let mut facts = Vec::new();
     for table in tables(viewer, catalog) {
-        let copies = catalog.copies_of(table.id).map(|copy| copy.name.clone()).collect();
+        let copies = copies.remove(&table.id).unwrap_or_default();
         facts.push(table_facts(sources, (table, copies), &reports, time, monitors));
     }
     // The memory is everybody's: a viewer's catalog may lack tables of others.
-    let newest = sources.view.catalog();
-    sources.advisor.retain(|id| newest.table_by_id(id).is_some());
+    sources.advisor.retain(&sources.view.catalog());
     let members = sources.view.members();
     let live = members.values().filter(|member| member.live && !member.draining).count();
     Measurements {
@@ -87,24 +117,24 @@ pub(crate) async fn measurements(
 
 fn table_facts(
     sources: &Sources,
-    (table, copies): (&Table, Vec<String>),
+    (table, copies): (&Arc<Table>, Vec<String>),
     reports: &Reports,
     time_ms: i64,
     monitors: bool,
 ) -> TableFacts {
-    let mut facts = TableFacts { copies, ..facts_of_table(table) };
-    let (measures, unknown_partitions) = columns::merged(table, &reports.measured);
-    if unknown_partitions < facts.partitions.len() as u64 {
-        facts.add_partition_measures(&table.schema, &measures, unknown_partitions == 0);
-    }
-    if unknown_partitions == 0 {
+    let measures = columns::reported(table, &reports.measured);
+    let is_complete = measures.iter().all(Option::is_some);
+    let mut facts = TableFacts { copies, ..sources.advisor.facts.of(table, measures) };
+    if is_complete {
         add_growth(&mut facts, sources, table, time_ms);
     }
     add_partitions(&mut facts, table, reports);
     add_series(&mut facts, sources, table, &reports.series, time_ms);
     if let Some(load) = &reports.load {
         add_load(&mut facts, table, load);
-        add_designs(&mut facts, sources, table, load);
+    }
+    if let Some(sampled) = &reports.sampled {
+        add_designs(&mut facts, sources, table, sampled);
     }
     if monitors {
         add_index_use(&mut facts, sources, table);
@@ -197,10 +227,6 @@ fn add_load(facts: &mut TableFacts, table: &Table, report: &LoadReport) {
 /// Designs of the key by sampled rows, if the detector has a finding about the table. Replays of all other tables would
 /// take long, and no rule needs them.
 fn add_designs(facts: &mut TableFacts, sources: &Sources, table: &Table, report: &LoadReport) {
-    let has_finding = |load: &PartitionLoad| {
-        let finding = load.verdict.as_ref().is_some_and(|verdict| verdict.class.is_finding());
-        load.is_hot() || finding
-    };
     let mut of_table = report.partitions.iter().filter(|load| load.table == table.id);
     if !of_table.any(has_finding) {
         return;
@@ -265,24 +291,33 @@ fn add_index_use(facts: &mut TableFacts, sources: &Sources, table: &Table) {
     }
 }
 
-/// The measured tables at this moment, by name, for comparison with a later one.
-pub(crate) fn states(
-    catalog: &Catalog,
-    measurements: &Measurements,
-) -> BTreeMap<String, TableState> {
-    let mut states = BTreeMap::new();
-    for facts in &measurements.tables {
-        let Some(table) = catalog.table(&facts.database, &facts.name) else { continue };
-        let name = format!("{}.{}", facts.database, facts.name);
-        let mut totals = Totals::default();
-        for statement in
-            measurements.statements.iter().filter(|statement| statement.tables.contains(&name))
-        {
+/// Sums over the statements on each table, by its name with the database.
+fn totals(statements: &[StatementShape]) -> HashMap<&str, Totals> {
+    let mut by_table: HashMap<&str, Totals> = HashMap::new();
+    for statement in statements {
+        let names: BTreeSet<&str> = statement.tables.iter().map(String::as_str).collect();
+        for name in names {
+            let totals = by_table.entry(name).or_default();
             totals.calls += statement.calls;
             totals.rows += statement.rows_examined;
             totals.partitions += statement.partitions_touched;
             totals.milliseconds += statement.milliseconds;
         }
+    }
+    by_table
+}
+
+/// The measured tables at this moment, by name, for comparison with a later one.
+pub(crate) fn states(
+    catalog: &Catalog,
+    measurements: &Measurements,
+) -> BTreeMap<String, TableState> {
+    let totals = totals(&measurements.statements);
+    let mut states = BTreeMap::new();
+    for facts in &measurements.tables {
+        let Some(table) = catalog.table(&facts.database, &facts.name) else { continue };
+        let name = format!("{}.{}", facts.database, facts.name);
+        let totals = totals.get(name.as_str()).copied().unwrap_or_default();
         let version = (table.id, table.schema.version, table.partitions.routes().len());
         let state = TableState {
             version,

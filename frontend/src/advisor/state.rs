@@ -9,8 +9,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use parking_lot::Mutex;
-use partita_advice::{Finding, Rule};
+use partita_advice::{Finding, Judge, Judged, Measurements, Rule, Thresholds};
+use partita_proto::catalog::Catalog;
 use partita_proto::id::{ColumnId, SchemaVersion, TableId};
+
+use super::kept::KeptFacts;
 
 /// Maximum number of findings that are remembered.
 const OPEN_MAX: usize = 10_000;
@@ -134,6 +137,8 @@ type Counted = (TableId, Option<ColumnId>);
 pub(crate) struct Advisor {
     memory: Mutex<Memory>,
     counts: Mutex<HashMap<Counted, Counts>>,
+    pub(crate) facts: KeptFacts,
+    judge: Mutex<Judge>,
 }
 
 /// Notes a count. Returns the growth per hour within the last hour, if the first count is old enough.
@@ -267,9 +272,28 @@ impl Advisor {
         growth(counts.entry((table, Some(column))).or_default(), now_ms, distinct)
     }
 
-    /// Forgets the counts of tables that no longer exist.
-    pub(crate) fn retain(&self, exists: impl Fn(TableId) -> bool) {
-        self.counts.lock().retain(|(table, _), _| exists(*table));
+    /// All findings, worst first. A table is judged again if anything has changed that its rules see.
+    pub(crate) fn judge(
+        &self,
+        measurements: &Measurements,
+        thresholds: &Thresholds,
+    ) -> Vec<Judged> {
+        self.judge.lock().judge(measurements, thresholds)
+    }
+
+    /// Numbers of times that the facts of a table were computed, and that a table was judged.
+    #[cfg(test)]
+    pub(crate) fn computed(&self) -> (u64, u64) {
+        (self.facts.computed(), self.judge.lock().judged_tables())
+    }
+
+    /// Forgets counts, facts and findings of tables that are not in the newest catalog.
+    pub(crate) fn retain(&self, newest: &Catalog) {
+        let tables = newest.tables.values().flat_map(BTreeMap::values);
+        let ids: HashSet<TableId> = tables.map(|table| table.id).collect();
+        self.counts.lock().retain(|(table, _), _| ids.contains(table));
+        self.facts.retain(|table| ids.contains(&table));
+        self.judge.lock().retain(|database, name| newest.table(database, name).is_some());
     }
 }
 
@@ -392,7 +416,7 @@ mod tests {
         };
         assert_eq!((of_tag(1, 90, 5), of_tag(2, 90, 5)), (None, None));
         assert_eq!((of_tag(1, 120, 10), of_tag(2, 120, 5)), (Some(10.0), Some(0.0)));
-        advisor.retain(|_| false);
+        advisor.retain(&Catalog::default());
         assert_eq!((growth(121, 300), of_tag(1, 121, 10)), (None, None));
     }
 }

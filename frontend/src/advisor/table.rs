@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use arrow::record_batch::RecordBatch;
-use partita_advice::{Finding, Measurements, Rule, Thresholds, advise, of_new_table};
+use partita_advice::{Finding, Measurements, Thresholds};
 use partita_proto::catalog::Catalog;
 
 use super::facts::{measurements, states};
@@ -73,7 +73,9 @@ fn judged(
     (measurements, is_all): (&Measurements, bool),
     thresholds: &Thresholds,
 ) -> Vec<Dated> {
-    let findings = advise(measurements, thresholds);
+    let judged = sources.advisor.judge(measurements, thresholds).into_iter();
+    let (findings, declared): (Vec<Finding>, Vec<bool>) =
+        judged.map(|judged| (judged.finding, judged.is_declared)).unzip();
     let time = measurements.now_ms;
     // A finding that other thresholds or fewer figures do not show is not dealt with.
     let times = if is_all && *thresholds == Thresholds::default() {
@@ -81,17 +83,12 @@ fn judged(
     } else {
         sources.advisor.times(time, &findings)
     };
-    let declared: HashSet<(Rule, String)> = measurements
-        .tables
-        .iter()
-        .flat_map(|table| of_new_table(table, thresholds))
-        .map(|finding| (finding.rule, finding.object))
-        .collect();
-    let dated = |(finding, since_ms): (Finding, i64)| {
-        let is_declared = declared.contains(&(finding.rule, finding.object.clone()));
-        Dated { finding, since_ms, is_declared }
+    let dated = |((finding, since_ms), is_declared): ((Finding, i64), bool)| Dated {
+        finding,
+        since_ms,
+        is_declared,
     };
-    findings.into_iter().zip(times).map(dated).collect()
+    findings.into_iter().zip(times).zip(declared).map(dated).collect()
 }
 
 /// Rows of findings.
@@ -192,7 +189,7 @@ pub(crate) fn of_table(
 
 #[cfg(test)]
 mod tests {
-    use partita_advice::Severity;
+    use partita_advice::{Rule, Severity};
 
     use super::*;
 

@@ -22,12 +22,26 @@ async fn advice_about_five_hundred_tables_is_answered() {
     println!("sys.advice of {TABLES} tables: {} ms", started.elapsed().as_millis());
     // A column of a hard name in each, and tables that differ in a number only.
     assert_eq!(shown, ["A08|1".to_owned(), format!("A10|{TABLES}")]);
+    // What a look computes again, of facts and of findings.
+    let computed = || db.frontend.sources().advisor.computed();
+    assert_eq!(computed(), (TABLES as u64, TABLES as u64));
     let started = Instant::now();
     let shown =
         db.lines("SELECT rule, object FROM sys.advice WHERE object LIKE '%cpu_499.%'").await;
     println!("again: {} ms", started.elapsed().as_millis());
     assert_eq!(shown, ["A10|public.cpu_499.order"]);
     assert_eq!(db.lines("ADVISE TABLE cpu_7").await.len(), 1);
+    assert_eq!(computed(), (TABLES as u64, TABLES as u64), "nothing has changed");
+    // One table has another row, and one another definition.
+    db.tag("INSERT INTO cpu_7 VALUES ('a', 1, 2)").await;
+    db.tag("ALTER TABLE cpu_8 ADD COLUMN \"select\" DOUBLE").await;
+    let of_table = "SELECT object FROM sys.advice WHERE object LIKE '%.cpu_8.%' ORDER BY object";
+    let shown = db.lines(of_table).await;
+    assert_eq!(shown, ["public.cpu_8.order", "public.cpu_8.select"]);
+    assert_eq!(computed(), (TABLES as u64 + 2, TABLES as u64 + 2));
+    db.tag("DROP TABLE cpu_8").await;
+    assert!(db.lines(of_table).await.is_empty());
+    assert_eq!(computed(), (TABLES as u64 + 2, TABLES as u64 + 2));
 }
 
 #[tokio::test]
