@@ -75,6 +75,8 @@ pub struct FrontendMetrics {
     pub write_failures: Counter,
     /// Rows with a key column above the soft limit.
     pub long_keys: Counter,
+    /// Rows above the soft limit of their size.
+    pub large_rows: Counter,
     /// Rows returned to clients.
     pub rows_returned: Counter,
     /// Rows decoded by scans.
@@ -144,6 +146,7 @@ impl FrontendMetrics {
             ("write_retries", self.write_retries.get()),
             ("write_failures", self.write_failures.get()),
             ("long_keys", self.long_keys.get()),
+            ("large_rows", self.large_rows.get()),
             ("rows_returned", self.rows_returned.get()),
             ("rows_scanned", self.rows_scanned.get()),
             ("bytes_scanned", self.bytes_scanned.get()),

@@ -256,6 +256,11 @@ impl Router {
         // One part per partition, or several for a large one.
         let parts = self.cut(table, plan, kind, completed.rows, Identities::New)?;
         self.view.metrics().long_keys.add(completed.long_keys);
+        self.view.metrics().large_rows.add(completed.large_rows);
+        if completed.large_rows > 0 {
+            let (database, name, rows) = (&table.database, &table.name, completed.large_rows);
+            tracing::warn!(%database, table = %name, rows, "unusually large rows were written");
+        }
         // Slices of one partition are adjacent.
         let mut touched: Vec<PartitionId> = parts.iter().map(|part| part.route.partition).collect();
         touched.dedup();

@@ -26,11 +26,13 @@ use partita_proto::value::Value;
 use super::calendar;
 use super::cast::assign;
 use super::expression::{DefaultValue, Generated};
-use super::size::{longer_than, oversized_row};
+use super::size::{larger_rows, longer_than, oversized_row};
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, PROGRAM_LIMIT_EXCEEDED, SqlError};
 
 /// Maximum bytes of a row.
 pub(crate) const ROW_BYTES_MAX: usize = 16 << 20;
+/// Larger rows are counted as a warning, since a batch of few rows then takes much memory.
+pub(crate) const ROW_BYTES_SOFT_MAX: usize = 8 << 20;
 /// Longer key columns are counted as a warning, since they make files and scans of the key slow.
 pub(crate) const KEY_COLUMN_BYTES_SOFT_MAX: usize = 2 << 10;
 /// Maximum values of a generated column that are computed from the inputs that a predicate binds.
@@ -55,6 +57,8 @@ pub(crate) struct Completed {
     pub(crate) rows: RecordBatch,
     /// Number of rows with a key column above the soft limit.
     pub(crate) long_keys: u64,
+    /// Number of rows above the soft limit of their size.
+    pub(crate) large_rows: u64,
 }
 
 impl TablePlan {
@@ -300,7 +304,8 @@ impl TablePlan {
                 ),
             ));
         }
-        Ok(Completed { rows, long_keys })
+        let large_rows = larger_rows(&rows, ROW_BYTES_SOFT_MAX);
+        Ok(Completed { rows, long_keys, large_rows })
     }
 
     /// Adds domains of generated columns: if all inputs of a generated column are bound to a few values, so is the

@@ -21,6 +21,19 @@ pub(crate) fn oversized_row(batch: &RecordBatch, max: usize) -> Option<(usize, u
     if batch_bytes(batch) <= max {
         return None;
     }
+    row_sizes(batch).into_iter().enumerate().find(|(_, size)| *size > max)
+}
+
+/// Number of rows larger than `max` bytes.
+pub(crate) fn larger_rows(batch: &RecordBatch, max: usize) -> u64 {
+    if batch_bytes(batch) <= max {
+        return 0;
+    }
+    row_sizes(batch).iter().filter(|size| **size > max).count() as u64
+}
+
+/// Bytes of the values of each row.
+fn row_sizes(batch: &RecordBatch) -> Vec<usize> {
     let mut sizes = vec![0_usize; batch.num_rows()];
     for column in batch.columns() {
         match lengths(column) {
@@ -33,7 +46,7 @@ pub(crate) fn oversized_row(batch: &RecordBatch, max: usize) -> Option<(usize, u
             }
         }
     }
-    sizes.into_iter().enumerate().find(|(_, size)| *size > max)
+    sizes
 }
 
 /// Number of values of a column that are longer than `max` bytes.
@@ -92,6 +105,7 @@ mod tests {
         let whole = batch(&[10, 2000, 30, 5000]);
         assert_eq!(oversized_row(&whole, 4000), Some((3, 5008)));
         assert_eq!(oversized_row(&whole, 10_000), None);
+        assert_eq!([1_000, 4_000, 6_000, 10_000].map(|max| larger_rows(&whole, max)), [2, 1, 0, 0]);
         assert_eq!(longer_than(whole.column(0), 1999), 2);
         assert_eq!(longer_than(whole.column(1), 0), 0);
     }

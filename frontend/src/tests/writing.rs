@@ -201,6 +201,11 @@ async fn a_key_or_a_row_that_is_too_large_is_refused() {
     assert!(error.message.contains("exceeds the limit of 16777216 bytes"), "{}", error.message);
     db.tag(&format!("INSERT INTO t VALUES ('{}', 'v')", "x".repeat(3000))).await;
     assert_eq!(db.frontend.metrics().long_keys.get(), 1);
+    // Large rows are stored, and counted.
+    let large = 9_000_000;
+    db.tag(&format!("INSERT INTO t VALUES ('k', '{}'), ('l', 'v')", "x".repeat(large))).await;
+    assert_eq!(db.frontend.metrics().large_rows.get(), 1);
+    assert_eq!(db.one("SELECT length(v) FROM t WHERE k = 'k'").await, large.to_string());
 }
 
 #[tokio::test]
