@@ -577,6 +577,7 @@ def measurements_have_a_limit_of_columns_and_buckets_one_of_measurements():
 
 @test
 def the_series_of_an_organisation_are_counted_and_limited():
+    # I2-07: 5 customers x 5 devices x 1 field.
     org = made_org()
     bucket = made_bucket(org)
     changed = SERVER.request("PATCH", f"/api/v2/orgs/{org.id}", ROOT, json={"seriesMax": 25})

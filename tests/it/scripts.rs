@@ -2,7 +2,8 @@
 //!
 //! Those in `tests/sql/portable` say nothing that PostgreSQL would not take, and have its answers; their tables have a key
 //! `k`. They run twice: as they are written, and with tables cut by hash, whose rows are in files and whose queries run at
-//! the data. Those in `tests/sql/requirements` show that what is asked of indexes and of the advisor is there.
+//! the data. Those in `tests/sql/requirements` show that what is asked of indexes, the advisor, series, rows, copies and
+//! designs is there.
 //!
 //! To repeat one: `PARTITA_SLT=name cargo test --test it scripts`.
 
