@@ -83,10 +83,10 @@ pub(crate) fn reported(table: &Table, statuses: &Statuses) -> Vec<Option<Arc<Par
 pub(crate) fn merge(
     partitions: &[Option<Arc<PartitionMeasures>>],
 ) -> (Arc<PartitionMeasures>, u64) {
-    let known: Vec<&Arc<PartitionMeasures>> = partitions.iter().flatten().collect();
-    let unknown_partitions = (partitions.len() - known.len()) as u64;
+    let reports: Vec<&Arc<PartitionMeasures>> = partitions.iter().flatten().collect();
+    let unknown_partitions = (partitions.len() - reports.len()) as u64;
     // Most tables have one partition, whose measures are not copied.
-    let merged = match known.as_slice() {
+    let merged = match reports.as_slice() {
         [only] => Arc::clone(only),
         several => {
             let mut merged = PartitionMeasures::default();

@@ -47,8 +47,8 @@ impl SpillDirectory {
     }
 
     /// Removes these directories of the process, and lets others remove leftovers.
-    pub(crate) fn close(&self, own: &[PathBuf]) {
-        for dir in own {
+    pub(crate) fn close(&self, directories: &[PathBuf]) {
+        for dir in directories {
             remove(dir);
         }
         if let Err(error) = self.lock.unlock() {
@@ -95,21 +95,21 @@ mod tests {
     fn only_directories_of_ended_processes_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("spill");
-        let (leftover, other) = (spilled(&root, "datafusion-a"), spilled(&root, "mine"));
+        let (leftover, foreign) = (spilled(&root, "datafusion-a"), spilled(&root, "mine"));
         let file = root.join("datafusion-file");
         std::fs::write(&file, b"").unwrap();
         let first = SpillDirectory::open(&root).unwrap();
-        assert!(!leftover.exists() && other.exists() && file.exists());
+        assert!(!leftover.exists() && foreign.exists() && file.exists());
         // While a process runs, nothing is removed.
         let running = spilled(&root, "datafusion-b");
         let second = SpillDirectory::open(&root).unwrap();
-        let own = spilled(&root, "datafusion-c");
-        second.close(std::slice::from_ref(&own));
-        assert!(running.exists() && !own.exists());
+        let spill = spilled(&root, "datafusion-c");
+        second.close(std::slice::from_ref(&spill));
+        assert!(running.exists() && !spill.exists());
         // A killed process unlocks the directory and removes nothing.
         drop(first);
         let third = SpillDirectory::open(&root).unwrap();
-        assert!(!running.exists() && other.exists());
+        assert!(!running.exists() && foreign.exists());
         // It is no error if nothing was spilled.
         third.close(&[root.join("datafusion-d")]);
     }

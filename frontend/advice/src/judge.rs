@@ -51,7 +51,7 @@ impl Judge {
     /// All findings, worst first; without the rules that a table has switched off.
     pub fn judge(&mut self, measurements: &Measurements, thresholds: &Thresholds) -> Vec<Judged> {
         let tables = Tables::new(measurements, thresholds);
-        let mut all = Vec::new();
+        let mut result = Vec::new();
         for table in &measurements.tables {
             let thresholds = thresholds.of_table(&table.thresholds);
             let subject = tables.subject(table, &thresholds);
@@ -64,11 +64,11 @@ impl Judge {
             };
             let mut findings = judgement.findings.clone();
             tables.compare(&subject, &mut findings);
-            let shown = findings.into_iter().filter(|finding| !is_off(table, finding.rule));
-            all.extend(shown.map(|finding| judgement.judged(finding)));
+            let findings = findings.into_iter().filter(|finding| !is_off(table, finding.rule));
+            result.extend(findings.map(|finding| judgement.judged(finding)));
         }
-        all.sort_by(|a, b| order(&a.finding, &b.finding));
-        all
+        result.sort_by(|a, b| order(&a.finding, &b.finding));
+        result
     }
 
     /// Number of times that the own rules were applied to a table.
@@ -169,10 +169,10 @@ mod tests {
         assert_eq!(look(&mut judge, &measurements, &thresholds).len(), 8);
         assert_eq!(judge.judged_tables(), 8);
         // Other thresholds, and the same ones again.
-        let mut asked = thresholds.clone();
-        asked.set("numeric_values", 1e6).unwrap();
-        assert_eq!(look(&mut judge, &measurements, &asked).len(), 6);
-        look(&mut judge, &measurements, &asked);
+        let mut stricter = thresholds.clone();
+        stricter.set("numeric_values", 1e6).unwrap();
+        assert_eq!(look(&mut judge, &measurements, &stricter).len(), 6);
+        look(&mut judge, &measurements, &stricter);
         assert_eq!(judge.judged_tables(), 11);
     }
 

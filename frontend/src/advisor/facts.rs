@@ -70,12 +70,12 @@ fn has_finding(load: &PartitionLoad) -> bool {
 /// The load report, and the one with sampled keys if a table needs it. Absent if no meta answers.
 async fn loads(sources: &Sources) -> (Option<Arc<LoadReport>>, Option<Arc<LoadReport>>) {
     let Ok(load) = sources.loads.ask(LoadRequest::default()).await else { return (None, None) };
-    let found = load.partitions.iter().filter(|load| has_finding(load));
-    let found: BTreeSet<TableId> = found.map(|load| load.table).collect();
-    if found.is_empty() {
+    let partitions = load.partitions.iter().filter(|load| has_finding(load));
+    let tables: BTreeSet<TableId> = partitions.map(|load| load.table).collect();
+    if tables.is_empty() {
         return (Some(load), None);
     }
-    let sampled = sources.loads.ask_with_samples(Arc::clone(&load), &found).await;
+    let sampled = sources.loads.ask_with_samples(Arc::clone(&load), &tables).await;
     (Some(load), sampled.ok())
 }
 

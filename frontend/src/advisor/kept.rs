@@ -44,15 +44,15 @@ impl KeptFacts {
     /// Facts of a table by its definition and the measures of its partitions.
     pub(crate) fn of(&self, table: &Arc<Table>, measures: Vec<Report>) -> TableFacts {
         let mut tables = self.tables.lock();
-        if let Some(kept) = tables.get(&table.id)
-            && kept.is_of(table, &measures)
+        if let Some(entry) = tables.get(&table.id)
+            && entry.is_of(table, &measures)
         {
-            return kept.facts.clone();
+            return entry.facts.clone();
         }
         self.computed.fetch_add(1, Ordering::Relaxed);
         let facts = computed(table, &measures);
-        let kept = Kept { table: Arc::clone(table), measures, facts: facts.clone() };
-        tables.insert(table.id, kept);
+        let entry = Kept { table: Arc::clone(table), measures, facts: facts.clone() };
+        tables.insert(table.id, entry);
         facts
     }
 
