@@ -4,8 +4,9 @@
 //!   tests ── chosen index for each ── segments (cached, or read and checked) ── bitmaps ── rows of the file
 //! ```
 //!
-//! An answer holds every row that passes, and perhaps others: the caller still applies its predicates. A row group
-//! about which no index can tell is answered as a whole. All segments that some row groups need are read at once.
+//! An answer holds every row that passes, and perhaps others: the caller still applies its predicates, except those
+//! whose answers are exact ([`Answers::exact`]). A row group about which no index can tell is answered as a whole. All
+//! segments that some row groups need are read at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -41,6 +42,14 @@ pub(crate) struct Segments<'a> {
     pub(crate) counters: &'a Counters,
 }
 
+/// Rows that may pass some tests.
+pub(crate) struct Answers<R> {
+    /// The rows; `None` if no index restricts them.
+    pub(crate) rows: R,
+    /// For each test, true if all of these rows pass it: it need not be applied again.
+    pub(crate) exact: Vec<bool>,
+}
+
 /// A test, with the index that is asked for each part of it. Parts that no index answers are left out.
 enum Choice<'a> {
     All(Vec<Self>),
@@ -48,6 +57,8 @@ enum Choice<'a> {
     Ask {
         /// Position of the index in the file's directory.
         position: usize,
+        /// True if no row of an answer fails the test.
+        is_exact: bool,
         column: &'a str,
         test: &'a PreparedTest,
     },
@@ -63,10 +74,10 @@ impl Segments<'_> {
         &self,
         tests: &[&Prepared],
         groups: &[usize],
-    ) -> Result<Option<Vec<Range<usize>>>> {
-        let answers = self.answers(tests, groups).await?;
+    ) -> Result<Answers<Option<Vec<Range<usize>>>>> {
+        let Answers { rows: answers, exact } = self.answers(tests, groups).await?;
         if answers.iter().all(Option::is_none) {
-            return Ok(None);
+            return Ok(Answers { rows: None, exact });
         }
         let starts = group_starts(self.footer.metadata.metadata());
         let mut rows = Vec::new();
@@ -79,7 +90,7 @@ impl Segments<'_> {
                 None => rows.push(start..end),
             }
         }
-        Ok(Some(rows))
+        Ok(Answers { rows: Some(rows), exact })
     }
 
     /// For each of some row groups the rows that may pass all tests, counted from the group's first row; `None` if no
@@ -88,13 +99,16 @@ impl Segments<'_> {
         &self,
         tests: &[&Prepared],
         groups: &[usize],
-    ) -> Result<Vec<Option<RoaringBitmap>>> {
-        let choices: Vec<_> = tests.iter().filter_map(|test| self.choose(test)).collect();
-        if choices.is_empty() {
-            return Ok(vec![None; groups.len()]);
+    ) -> Result<Answers<Vec<Option<RoaringBitmap>>>> {
+        let choices: Vec<_> = tests.iter().map(|test| self.choose(test)).collect();
+        if choices.iter().all(Option::is_none) {
+            return Ok(Answers { rows: vec![None; groups.len()], exact: vec![false; tests.len()] });
         }
+        // An exact index may still have no answer in some row group.
+        let mut exact: Vec<bool> =
+            choices.iter().map(|choice| choice.as_ref().is_some_and(Choice::is_exact)).collect();
         let mut positions = BTreeSet::new();
-        choices.iter().for_each(|choice| choice.add_positions(&mut positions));
+        choices.iter().flatten().for_each(|choice| choice.add_positions(&mut positions));
         let metadata = self.footer.metadata.metadata();
         let is_large = |group: &usize| group_rows(metadata, *group) >= GROUP_ROWS_MIN;
         let mut answers = Vec::with_capacity(groups.len());
@@ -102,10 +116,10 @@ impl Segments<'_> {
             let large: Vec<usize> = part.iter().copied().filter(is_large).collect();
             let segments = self.load(&positions, &large).await?;
             for group in part {
-                answers.push(self.answer(&choices, *group, &segments)?);
+                answers.push(self.answer(&choices, *group, &segments, &mut exact)?);
             }
         }
-        Ok(answers)
+        Ok(Answers { rows: answers, exact })
     }
 
     /// The index to be asked for each part of a test; `None` if the file's indexes cannot tell who passes it.
@@ -120,24 +134,35 @@ impl Segments<'_> {
                 choices.filter(|choices| !choices.is_empty()).map(Choice::Any)
             }
             Prepared::Test { column, test } => {
-                let position = self.cheapest(column, test)?;
-                Some(Choice::Ask { position, column, test })
+                let (position, options) = self.cheapest(column, test)?;
+                let is_exact = is_exact(options, test) && self.is_comparable(column);
+                Some(Choice::Ask { position, is_exact, column, test })
             }
             Prepared::Unknown => None,
         }
     }
 
-    /// Position of the cheapest index that can answer. An index that the table no longer has in this form is not used.
-    fn cheapest(&self, column: &str, test: &PreparedTest) -> Option<usize> {
+    /// Position and options of the cheapest index that can answer. An index that the table no longer has in this form
+    /// is not used.
+    fn cheapest(&self, column: &str, test: &PreparedTest) -> Option<(usize, &IndexOptions)> {
         let directory = self.footer.indexes();
         let declared = self.layout.indexes.iter().filter(|(name, _)| name == column);
         let candidates = declared.filter_map(|(_, indexed)| {
             let cost = cost(&indexed.options, test)?;
             let mut listed = directory.find(indexed.column);
             let (position, _) = listed.find(|(_, listed)| listed.index == *indexed)?;
-            Some((cost, position))
+            Some((cost, position, &indexed.options))
         });
-        candidates.min().map(|(_, position)| position)
+        let cheapest = candidates.min_by_key(|(cost, position, _)| (*cost, *position));
+        cheapest.map(|(_, position, options)| (position, options))
+    }
+
+    /// True if the file has the column in the table's type, and one order of values is used everywhere: floats have
+    /// several zeros and NaNs.
+    fn is_comparable(&self, column: &str) -> bool {
+        let stored = self.footer.metadata.schema().field_with_name(column);
+        let (Ok(stored), Some(current)) = (stored, self.layout.field(column)) else { return false };
+        stored.data_type() == current.data_type() && !stored.data_type().is_floating()
     }
 
     /// The segments of indexes for row groups, from the cache or read in one go.
@@ -178,18 +203,23 @@ impl Segments<'_> {
         (self.file.handle.number, number(position), number(group))
     }
 
-    /// The rows of a group that may pass all tests, counted from its first row; `None` if no index tells.
+    /// The rows of a group that may pass all tests, counted from its first row; `None` if no index tells. `choices` and
+    /// `exact` have an item for each test; `exact` becomes false where rows may remain that fail the test.
     fn answer(
         &self,
-        choices: &[Choice<'_>],
+        choices: &[Option<Choice<'_>>],
         group: usize,
         segments: &Loaded,
+        exact: &mut [bool],
     ) -> Result<Option<RoaringBitmap>> {
         let count = group_rows(self.footer.metadata.metadata(), group);
         let mut conjunction: Option<RoaringBitmap> = None;
-        for choice in choices {
+        let mut answered = vec![false; choices.len()];
+        for (choice, answered) in choices.iter().zip(&mut answered) {
+            let Some(choice) = choice else { continue };
             let mut uses = BTreeSet::new();
             let Some(mut rows) = self.ask(choice, group, segments, &mut uses)? else { continue };
+            *answered = true;
             if let Ok(count) = u32::try_from(count) {
                 rows.remove_range(count..);
             }
@@ -200,6 +230,10 @@ impl Segments<'_> {
                 Some(previous) => previous & rows,
                 None => rows,
             });
+        }
+        // Of a group without rows nothing is left to be tested.
+        if conjunction.as_ref().is_none_or(|rows| !rows.is_empty()) {
+            exact.iter_mut().zip(answered).for_each(|(exact, answered)| *exact &= answered);
         }
         Ok(conjunction)
     }
@@ -236,7 +270,7 @@ impl Segments<'_> {
                 }
                 Ok(Some(disjunction))
             }
-            Choice::Ask { position, column, test } => {
+            Choice::Ask { position, column, test, .. } => {
                 let Some(segment) = segments.get(&(*position, group)) else { return Ok(None) };
                 let Some(listed) = self.footer.indexes().indexes.get(*position) else {
                     return Ok(None);
@@ -262,6 +296,14 @@ impl Segments<'_> {
 }
 
 impl Choice<'_> {
+    /// True if no row of an answer fails the test.
+    fn is_exact(&self) -> bool {
+        match self {
+            Self::All(_) | Self::Any(_) => false,
+            Self::Ask { is_exact, .. } => *is_exact,
+        }
+    }
+
     fn add_positions(&self, positions: &mut BTreeSet<usize>) {
         match self {
             Self::All(parts) | Self::Any(parts) => {
@@ -290,6 +332,15 @@ fn cost(options: &IndexOptions, test: &PreparedTest) -> Option<u8> {
         | (IndexOptions::Skipping(_), PreparedTest::Pattern(_) | PreparedTest::Terms { .. }) => {
             None
         }
+    }
+}
+
+/// True if the answers of an index hold no row that fails the test.
+fn is_exact(options: &IndexOptions, test: &PreparedTest) -> bool {
+    match (options, test) {
+        (IndexOptions::Inverted, PreparedTest::Within(_)) => true,
+        (IndexOptions::Inverted, PreparedTest::Pattern(_) | PreparedTest::Terms { .. })
+        | (IndexOptions::Skipping(_) | IndexOptions::Fulltext(_), _) => false,
     }
 }
 
@@ -344,6 +395,10 @@ mod tests {
         };
         assert_eq!(costs(fulltext(false)), [None, None, None, Some(1), Some(1)]);
         assert_eq!(costs(fulltext(true)), [None, None, None, Some(1), None]);
+        let exact = |options: IndexOptions| tests.map(|test| is_exact(&options, test));
+        assert_eq!(exact(IndexOptions::Inverted), [true, true, false, false, false]);
+        assert_eq!(exact(skipping), [false; 5]);
+        assert_eq!(exact(fulltext(false)), [false; 5]);
         let many = Domain::points((0..2000).map(Value::Int));
         assert_eq!(cost(&skipping, &PreparedTest::Within(many)), None);
     }

@@ -27,11 +27,14 @@ use crate::file::FileEntry;
 use crate::file::blocks::{BlockCache, BlockReader};
 use crate::file::footer::{Counters, Footer, Footers};
 use crate::index::cache::IndexCache;
-use crate::read::indexed::{GROUP_ROWS_MIN, Segments, group_starts};
+use crate::read::indexed::{Answers, GROUP_ROWS_MIN, Segments, group_rows, group_starts};
 use crate::read::questions::Prepared;
 use crate::read::wanted::{BySeries, Wanted};
 use crate::rows::layout::Layout;
 use crate::sizes::BATCH_ROWS;
+
+/// A selection is sparse if it has less than one of so many rows.
+const SPARSE_ROWS: usize = 16;
 
 /// Access to the files of a partition.
 #[derive(Clone)]
@@ -104,12 +107,20 @@ impl FileReader {
             candidates.clone().filter(in_range).filter(may_match).collect();
         let mut rows = series_rows.as_ref().map(|rows| rows_of_groups(metadata, &mut groups, rows));
         // The file's indexes exclude rows of the remaining groups, and groups.
-        if let Some(indexed) = self.indexed_rows(file, &footer, &read, &groups).await? {
+        let Answers { rows: indexed, exact } =
+            self.indexed_rows(file, &footer, &read, &groups).await?;
+        if let Some(indexed) = indexed {
             let remaining = match &series_rows {
                 Some(series_rows) => intersect_ranges(series_rows, &indexed),
                 None => indexed,
             };
             rows = Some(rows_of_groups(metadata, &mut groups, &remaining));
+            // All these rows are in the domains that were answered exactly. The first tests are those of the domains.
+            for (column, exact) in columns.iter_mut().zip(exact) {
+                if exact {
+                    groups.iter().for_each(|group| column.groups[*group].proven = true);
+                }
+            }
         }
         let stats = &self.counters.scan;
         let pruned = (candidates.len() - groups.len()) as u64;
@@ -121,7 +132,8 @@ impl FileReader {
             return Ok(futures::stream::empty().boxed());
         }
         self.counters.file(file.meta().id);
-        // Statistics of pages exclude rows of the remaining groups; only domains that are not proven need a filter.
+        // Statistics of pages exclude rows of the remaining groups. Domains that statistics or indexes prove need no
+        // filter, so that their columns are not read unless they are returned.
         let filters = filters(&footer, &self.layout, &read, &columns, &groups);
         let pages = select_pages(metadata, &columns, &groups)?;
         let selection = match (rows, pages) {
@@ -167,6 +179,7 @@ impl FileReader {
         let tests: Vec<&Prepared> = tests.iter().map(|test| &**test).collect();
         let blocks = self.block_reader(file, &footer);
         let answers = self.segments(file, &footer, &blocks, cache).answers(&tests, &groups).await?;
+        let answers = answers.rows;
         let starts = group_starts(metadata);
         if starts.last().is_none_or(|rows| u32::try_from(*rows).is_err()) {
             return Ok(None);
@@ -184,18 +197,19 @@ impl FileReader {
         Ok(Some(rows))
     }
 
-    /// Rows of some row groups that may be wanted, by the file's indexes: row numbers, ascending, disjoint. `None` when
-    /// no index restricts them.
+    /// Rows of some row groups that may be wanted, by the file's indexes: row numbers, ascending, disjoint. The tests
+    /// are those of the domains, in their order, and then the probes.
     async fn indexed_rows(
         &self,
         file: &FileEntry,
         footer: &Arc<Footer>,
         read: &Read,
         groups: &[usize],
-    ) -> Result<Option<Vec<Range<usize>>>> {
-        let Some(cache) = &self.indexes else { return Ok(None) };
+    ) -> Result<Answers<Option<Vec<Range<usize>>>>> {
+        let none = Answers { rows: None, exact: Vec::new() };
+        let Some(cache) = &self.indexes else { return Ok(none) };
         if footer.indexes().indexes.is_empty() || groups.is_empty() {
-            return Ok(None);
+            return Ok(none);
         }
         let domains = read.domains.iter();
         let domains: Vec<Prepared> =
@@ -255,9 +269,16 @@ impl FileReader {
         let builder =
             ParquetRecordBatchStreamBuilder::new_with_metadata(reader, footer.metadata.clone());
         let mask = projection(footer, schema.fields().iter().map(|field| field.name()));
+        let metadata = footer.metadata.metadata();
+        let total: usize = rows.groups.iter().map(|group| group_rows(metadata, *group)).sum();
         let mut builder =
             builder.with_batch_size(BATCH_ROWS).with_projection(mask).with_row_groups(rows.groups);
         if let Some(selection) = rows.selection {
+            // To keep the columns of predicates for the output, the crate decodes all rows of each batch with a selected
+            // one.
+            if selection.row_count().saturating_mul(SPARSE_ROWS) < total {
+                builder = builder.with_max_predicate_cache_size(0);
+            }
             builder = builder.with_row_selection(selection);
         }
         // Count the rows before any predicate: the first one sees each row that is read once.

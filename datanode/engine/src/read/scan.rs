@@ -6,7 +6,8 @@
 //!
 //! Domains on key columns are applied to each source, since they keep or drop all versions of a key. Domains on fields
 //! are applied only after the merge: before it they would bring back older versions. (A file that is read by itself has
-//! no such versions.) Both are applied exactly, and so is the table's `ttl`.
+//! no such versions: its reader applies them, and yields no column that only they need.) Both are applied exactly, and
+//! so is the table's `ttl`.
 //!
 //! Indexes on fields restrict a merge by another way: they tell the keys that may have a wanted row, and then all
 //! versions of these keys are read ([`crate::read::candidates`]).
@@ -244,11 +245,15 @@ impl Reading {
         let count = self.parallelism.min(plan.units.len()).max(1);
         let layout = Arc::clone(&self.version.layout);
         let on_key = self.probes.iter().filter(|probe| probe.is_on_key(&layout));
+        let field_domains = self.domains.only(|name| !layout.is_key(name));
+        // A file may still have a column that the table no longer has; its values do not count.
+        let files_apply_all = field_domains.iter().all(|(name, _)| layout.field(name).is_some());
         let task = Arc::new(Task {
             key_probes: on_key.map(Arc::clone).collect(),
             tests: self.tests_by_index(),
             key_domains: layout.key_domains(&self.domains),
-            field_domains: self.domains.only(|name| !layout.is_key(name)),
+            field_domains,
+            files_apply_all,
             layout,
             queue: Mutex::new(plan.units.into()),
             left: AtomicUsize::new(self.limit.unwrap_or(usize::MAX)),
@@ -274,6 +279,18 @@ impl Reading {
     /// key's and the operation.
     pub(crate) fn schema(&self, with_key: bool, with_op: bool) -> SchemaRef {
         let layout = &self.version.layout;
+        let restricted = self.domains.iter().map(|(name, _)| name);
+        self.schema_with(restricted.filter(|name| !layout.is_key(name)), with_key, with_op)
+    }
+
+    /// The columns that are returned, others by their names, and for a merge the key's and the operation.
+    fn schema_with<'a>(
+        &'a self,
+        names: impl Iterator<Item = &'a str>,
+        with_key: bool,
+        with_op: bool,
+    ) -> SchemaRef {
+        let layout = &self.version.layout;
         let mut fields = self.columns.fields().to_vec();
         for field in &mut fields {
             if let Some(stored) = layout.field(field.name()) {
@@ -281,8 +298,7 @@ impl Reading {
             }
         }
         let key = layout.key_names().filter(|_| with_key);
-        let restricted = self.domains.iter().map(|(name, _)| name);
-        let names = key.chain(restricted.filter(|name| !layout.is_key(name)));
+        let names = key.chain(names);
         for name in names.chain(with_op.then_some(OP_COLUMN)) {
             if fields.iter().all(|field| field.name() != name) {
                 // A column that the table does not have is NULL, and domains treat it so.
@@ -299,6 +315,8 @@ struct Task {
     layout: Arc<Layout>,
     key_domains: Domains,
     field_domains: Domains,
+    /// True if the reader of a file applies all domains on fields, where no other source has versions of its rows.
+    files_apply_all: bool,
     /// Tests beside the domains of the key's columns.
     key_probes: Arc<[Arc<Prepared>]>,
     /// All tests, if indexes may tell which keys pass those on fields; otherwise none.
@@ -310,8 +328,15 @@ struct Task {
 
 type Batches = BoxStream<'static, Result<RecordBatch>>;
 
+/// An open unit.
+struct Opened {
+    batches: Batches,
+    /// True if the rows are in the domains on fields.
+    in_field_domains: bool,
+}
+
 fn stream(task: &Arc<Task>) -> RowStream {
-    let worker = Worker { task: Arc::clone(task), batches: None };
+    let worker = Worker { task: Arc::clone(task), opened: None };
     let batches = futures::stream::try_unfold(worker, |mut worker| async move {
         let batch = worker.next().await?;
         Ok::<_, partita_proto::Error>(batch.map(|batch| (batch, worker)))
@@ -322,8 +347,8 @@ fn stream(task: &Arc<Task>) -> RowStream {
 /// One stream: reads unit after unit.
 struct Worker {
     task: Arc<Task>,
-    /// Batches of the current unit.
-    batches: Option<Batches>,
+    /// The current unit.
+    opened: Option<Opened>,
 }
 
 impl Worker {
@@ -332,16 +357,16 @@ impl Worker {
             if self.task.left.load(Ordering::Relaxed) == 0 {
                 return Ok(None);
             }
-            let Some(batches) = &mut self.batches else {
+            let Some(opened) = &mut self.opened else {
                 let Some(unit) = self.task.queue.lock().pop_front() else { return Ok(None) };
-                self.batches = Some(self.task.open(unit).await?);
+                self.opened = Some(self.task.open(unit).await?);
                 continue;
             };
-            let Some(batch) = batches.next().await.transpose()? else {
-                self.batches = None;
+            let Some(batch) = opened.batches.next().await.transpose()? else {
+                self.opened = None;
                 continue;
             };
-            let rows = self.task.finish(&batch)?;
+            let rows = self.task.finish(&batch, opened.in_field_domains)?;
             if rows.num_rows() > 0 {
                 return Ok(Some(rows));
             }
@@ -351,9 +376,9 @@ impl Worker {
 
 impl Task {
     /// The rows of a unit: merged, without deleted ones, in the domains of the key's columns.
-    async fn open(self: &Arc<Self>, unit: Unit) -> Result<Batches> {
+    async fn open(self: &Arc<Self>, unit: Unit) -> Result<Opened> {
         if unit.merge {
-            return self.merge(unit).await;
+            return Ok(Opened { batches: self.merge(unit).await?, in_field_domains: false });
         }
         let Unit { mut files, mut runs, ranges, .. } = unit;
         let with_op = files.iter().any(|(file, _)| file.meta().has_op)
@@ -361,7 +386,10 @@ impl Task {
         let Reading { reader, exact, domains, probes, .. } = &self.reading;
         if let Some((file, groups)) = files.pop() {
             let bounds = file.bounds(exact);
-            let schema = self.reading.schema(bounds.is_some(), with_op);
+            let schema = match self.files_apply_all {
+                true => self.reading.schema_with(std::iter::empty(), bounds.is_some(), with_op),
+                false => self.reading.schema(bounds.is_some(), with_op),
+            };
             // No other source has a version of these rows, so domains on fields may be applied here, and all indexes
             // asked: other columns are decoded only for matching rows.
             let read = Read {
@@ -381,13 +409,19 @@ impl Task {
                 };
                 futures::future::ready(batch.and_then(settle))
             });
-            return Ok(batches.boxed());
+            return Ok(Opened { batches: batches.boxed(), in_field_domains: self.files_apply_all });
         }
-        let Some(piece) = runs.pop() else { return Ok(futures::stream::empty().boxed()) };
+        let Some(piece) = runs.pop() else {
+            return Ok(Opened {
+                batches: futures::stream::empty().boxed(),
+                in_field_domains: true,
+            });
+        };
         let schema = self.reading.schema(false, with_op);
         let counters = Some(reader.counters.clone());
         let rows = piece.read(Arc::clone(&self.layout), schema, self.key_domains.clone(), counters);
-        Ok(rows.and_then(|sorted| futures::future::ready(settle(sorted.batch))).boxed())
+        let batches = rows.and_then(|sorted| futures::future::ready(settle(sorted.batch))).boxed();
+        Ok(Opened { batches, in_field_domains: false })
     }
 
     /// The merged rows of a unit of several sources.
@@ -453,8 +487,8 @@ impl Task {
 
     /// Applies domains that could not be applied to sources, converts rows to the requested form, and counts them
     /// against the limit.
-    fn finish(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        let mask = match self.field_domains.is_all() {
+    fn finish(&self, batch: &RecordBatch, in_field_domains: bool) -> Result<RecordBatch> {
+        let mask = match in_field_domains || self.field_domains.is_all() {
             true => None,
             false => self.field_domains.mask(batch)?,
         };

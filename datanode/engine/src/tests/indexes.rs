@@ -98,6 +98,47 @@ async fn only_rows_that_an_index_names_are_read() {
 }
 
 #[tokio::test]
+async fn a_column_whose_domain_an_index_decides_is_not_read() {
+    let mut fixture = Fixture::series(append()).await;
+    set_indexes(&mut fixture, "a", &[IndexOptions::Inverted]);
+    fixture.put(&ALL, &mixed_rows());
+    fixture.flush().await.unwrap();
+    let domain = || [("a", Domain::point(int(7)))];
+    // The first time the segments are read.
+    assert_eq!(fixture.read_where(&["b"], &domain()).await.unwrap(), [vec![text("x")]]);
+    let without = collect(&fixture.partition, fixture.scan(&["b"], &domain())).await.unwrap();
+    let with = collect(&fixture.partition, fixture.scan(&["b", "a"], &domain())).await.unwrap();
+    assert_eq!(without.rows, [vec![text("x")]]);
+    assert_eq!(with.rows, [vec![text("x"), int(7)]]);
+    let bytes = |found: &Collected| found.stats.bytes_scanned.load(Ordering::Relaxed);
+    assert!(bytes(&without) < bytes(&with), "{} of {} bytes", bytes(&without), bytes(&with));
+    assert_eq!(rows_scanned(&without.stats), 1);
+}
+
+#[tokio::test]
+async fn a_domain_that_an_index_answers_by_blocks_is_applied_to_rows() {
+    for options in [append(), last_row()] {
+        let mut fixture = Fixture::series(options).await;
+        set_indexes(&mut fixture, "a", &[skipping(8)]);
+        set_indexes(&mut fixture, "b", &[IndexOptions::Inverted]);
+        let rows: Vec<Row> = (0..100)
+            .map(|number| row(number, mixed(number), &format!("b{}", number % 3)))
+            .collect();
+        fixture.put(&ALL, &rows);
+        fixture.flush().await.unwrap();
+        for number in 0..100 {
+            for b in ["b0", "b1", "b2"] {
+                let domains =
+                    [("a", Domain::point(int(mixed(number)))), ("b", Domain::point(text(b)))];
+                let found = fixture.read_where(&["ts"], &domains).await.unwrap();
+                let is_there = b == format!("b{}", number % 3);
+                assert_eq!(found.len(), usize::from(is_there), "row {number}, {b}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn rows_are_counted_before_they_are_filtered() {
     let mut fixture = Fixture::series(append()).await;
     fixture.put(&ALL, &mixed_rows());
