@@ -15,6 +15,8 @@ use std::borrow::Cow;
 use std::iter::Peekable;
 use std::str::CharIndices;
 
+use memchr::memmem;
+
 use crate::index::Analyzer;
 use crate::probe::{ColumnTest, PROBE_DEPTH_MAX, Probe};
 
@@ -72,11 +74,39 @@ pub fn needed_tokens(term: &str, analyzer: Analyzer, fold: bool) -> Option<Vec<S
 /// True if the text contains the term, and no end of it that is a word character continues in the text: `error` is in
 /// "error-prone", but not in "errors". No text contains the empty term.
 pub fn contains_term(text: &str, term: &str) -> bool {
+    contains(text, term, |part| part.find(term))
+}
+
+/// A term to be found in many texts, by the rules of [`contains_term`]: the search is prepared once.
+pub struct TermFinder<'t> {
+    term: &'t str,
+    finder: memmem::Finder<'t>,
+}
+
+impl<'t> TermFinder<'t> {
+    /// Prepares the search for a term.
+    pub fn new(term: &'t str) -> Self {
+        Self { term, finder: memmem::Finder::new(term) }
+    }
+
+    /// The term.
+    pub fn term(&self) -> &'t str {
+        self.term
+    }
+
+    /// True if the text contains the term.
+    pub fn is_in(&self, text: &str) -> bool {
+        contains(text, self.term, |part| self.finder.find(part.as_bytes()))
+    }
+}
+
+/// [`contains_term`], where `find` returns the offset of the term's first occurrence.
+fn contains(text: &str, term: &str, find: impl Fn(&str) -> Option<usize>) -> bool {
     let (Some(first), Some(last)) = (term.chars().next(), term.chars().next_back()) else {
         return false;
     };
     let mut start = 0;
-    while let Some(offset) = text[start..].find(term) {
+    while let Some(offset) = find(&text[start..]) {
         let position = start + offset;
         let previous = text[..position].chars().next_back();
         let next = text[position + term.len()..].chars().next();
@@ -462,6 +492,7 @@ mod tests {
             ("ééé é", "é", true),
         ] {
             assert_eq!(contains_term(text, term), expected, "{term} in {text}");
+            assert_eq!(TermFinder::new(term).is_in(text), expected, "{term} in {text}");
         }
     }
 

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Both have the rules of `partita_proto::text`, which full-text indexes share. `matches` ignores case, `matches_term`
-//! does not; `a @@ b` is `matches_term(a, b)`. A query is parsed once for adjacent rows that share it.
+//! does not; `a @@ b` is `matches_term(a, b)`. A term or query is prepared once for adjacent rows that share it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion::error::Result;
 use datafusion::logical_expr::ScalarUDF;
-use partita_proto::text::{TextQuery, contains_term};
+use partita_proto::text::{TermFinder, TextQuery};
 
 use crate::error::SqlError;
 use crate::plain::{Plain, all, is_text};
@@ -31,8 +31,15 @@ static MATCHES_TERM: Plain = Plain {
     gives: |_| DataType::Boolean,
     run: |arguments| {
         let (values, terms) = (views(&arguments[0])?, views(&arguments[1])?);
+        let mut finder: Option<TermFinder<'_>> = None;
         let results = values.iter().zip(&terms).map(|pair| match pair {
-            (Some(value), Some(term)) => Some(contains_term(value, term)),
+            (Some(value), Some(term)) => {
+                // Mostly the term is a literal, the same in all rows.
+                if finder.as_ref().is_none_or(|finder| finder.term() != term) {
+                    finder = Some(TermFinder::new(term));
+                }
+                finder.as_ref().map(|finder| finder.is_in(value))
+            }
             (None, _) | (_, None) => None,
         });
         Ok(Arc::new(results.collect::<BooleanArray>()))
