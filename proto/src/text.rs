@@ -41,6 +41,9 @@ pub fn is_dense(c: char) -> bool {
 /// each pair of neighbours. A token may come several times. With `fold`, tokens are those of the folded text.
 pub fn tokens(text: &str, analyzer: Analyzer, fold: bool, each: &mut dyn FnMut(&str)) {
     let text = if fold { folded(text) } else { Cow::Borrowed(text) };
+    if text.is_ascii() {
+        return ascii_words(&text, each);
+    }
     cut(&text, |part| match (part, analyzer) {
         (Part::Word(word), _) => each(word),
         (Part::Dense(_), Analyzer::English) => {}
@@ -127,6 +130,19 @@ enum Part<'t> {
     Word(&'t str),
     /// Maximal run of dense characters.
     Dense(&'t str),
+}
+
+/// Calls `each` with the words of a text of ASCII, which has no dense characters.
+fn ascii_words(text: &str, each: &mut dyn FnMut(&str)) {
+    let bytes = text.as_bytes();
+    let is_word = u8::is_ascii_alphanumeric;
+    let mut position = 0;
+    while let Some(between) = bytes[position..].iter().position(is_word) {
+        let start = position + between;
+        let length = bytes[start..].iter().position(|byte| !is_word(byte));
+        position = length.map_or(bytes.len(), |length| start + length);
+        each(&text[start..position]);
+    }
 }
 
 /// Cuts a text into its parts, in their order.
@@ -606,6 +622,16 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_text_of_ascii_is_cut_as_any_other(text in "[ -~\\n]{0,30}") {
+            let (mut words, mut parts) = (Vec::new(), Vec::new());
+            ascii_words(&text, &mut |word| words.push(word.to_owned()));
+            cut(&text, |part| match part {
+                Part::Word(part) | Part::Dense(part) => parts.push(part.to_owned()),
+            });
+            prop_assert_eq!(words, parts);
+        }
+
         #[test]
         fn a_text_that_contains_a_term_has_its_needed_tokens(
             before in text(), term in text(), after in text(),

@@ -9,14 +9,17 @@
 //! Blocks count from the first row of the group.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 
 use bytes::{Buf, Bytes};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use parquet::bloom_filter::Sbbf;
 use partita_proto::index::Blooms;
 use roaring::RoaringBitmap;
+use xxhash_rust::xxh64::xxh64;
 
 use crate::error::EngineError;
-use crate::index::dictionary::Dictionary;
 use crate::sizes::ROW_GROUP_ROWS;
 
 /// The block has a row with NULL.
@@ -27,8 +30,19 @@ const MAY_HAVE_ANY: u8 = 2;
 const HEADER_BYTES: usize = 8;
 /// Bytes in front of a filter.
 const BLOCK_HEADER_BYTES: usize = 5;
-/// Maximum bytes of distinct values of a block in progress.
+/// Maximum bytes of the hashes of a block in progress.
 const BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Factors by which Parquet's filters choose the bit of each word.
+const SALT: [u32; 8] = [
+    0x47b6_137b,
+    0x4497_4d91,
+    0x8824_ad5b,
+    0xa2b7_289d,
+    0x7054_95c7,
+    0x2df1_424b,
+    0x9efc_4947,
+    0x5c6b_fb31,
+];
 
 /// Decoded filters of a row group.
 #[derive(Debug)]
@@ -141,7 +155,87 @@ fn decoded(bytes: &[u8]) -> Result<Sbbf, String> {
     Ok(filter)
 }
 
-/// Filters of the row group in progress; holds the distinct keys of the current block. Rows are added in ascending
+/// Distinct hashes of keys. A filter knows its keys by nothing else, so keys with one hash count as one.
+struct Hashes {
+    table: HashTable<u64>,
+    /// Hash of the last key: equal values come in runs.
+    last: Option<u64>,
+    /// Nobody can choose keys whose hashes share a place in the table.
+    seeds: [u64; 2],
+}
+
+impl Default for Hashes {
+    fn default() -> Self {
+        let random = RandomState::new();
+        let seeds = [0, 1].map(|seed: u64| random.hash_one(seed));
+        Self { table: HashTable::new(), last: None, seeds }
+    }
+}
+
+impl Hashes {
+    /// Adds the hash of a key.
+    fn add(&mut self, key: &[u8]) {
+        let hash = xxh64(key, 0);
+        if self.last.replace(hash) == Some(hash) {
+            return;
+        }
+        let seeds = self.seeds;
+        let entry = self.table.entry(
+            place(hash, seeds),
+            |other| *other == hash,
+            |other| place(*other, seeds),
+        );
+        if let Entry::Vacant(entry) = entry {
+            entry.insert(hash);
+        }
+    }
+
+    /// Removes all; memory is kept for the next block.
+    fn clear(&mut self) {
+        self.table.clear();
+        self.last = None;
+    }
+
+    /// Bytes in memory, approximately.
+    fn bytes(&self) -> usize {
+        self.table.allocation_size()
+    }
+
+    /// The filter of the keys; `None` without a key.
+    fn filter(&self, false_positives: f64) -> crate::error::Result<Option<Sbbf>> {
+        if self.table.is_empty() {
+            return Ok(None);
+        }
+        let count = self.table.len() as u64;
+        let sized = Sbbf::new_with_ndv_fpp(count, false_positives).map_err(internal)?;
+        let mut blocks = vec![[0_u32; 8]; sized.num_blocks()];
+        for hash in &self.table {
+            set_bits(&mut blocks, *hash);
+        }
+        let mut bits = Vec::with_capacity(size_of_val(blocks.as_slice()));
+        blocks.iter().flatten().for_each(|word| bits.extend(word.to_le_bytes()));
+        Ok(Some(Sbbf::new(&bits)))
+    }
+}
+
+/// Place of a hash in a table.
+#[expect(clippy::cast_possible_truncation, reason = "halves of it are what is wanted")]
+fn place(hash: u64, [first, second]: [u64; 2]) -> u64 {
+    let product = u128::from(hash ^ first) * u128::from(second | 1);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// Sets the bits of a key's hash in the blocks of a filter, as Parquet's format defines them.
+#[expect(clippy::cast_possible_truncation, reason = "the upper half chooses the block")]
+fn set_bits(blocks: &mut [[u32; 8]], hash: u64) {
+    let block = ((hash >> 32) * blocks.len() as u64) >> 32;
+    let lower = hash as u32;
+    for (word, salt) in blocks[block as usize].iter_mut().zip(SALT) {
+        *word |= 1 << (lower.wrapping_mul(salt) >> 27);
+    }
+}
+
+/// Filters of the row group in progress; holds the hashes of the current block's keys. Rows are added in ascending
 /// order.
 pub(crate) struct BlockKeys {
     granularity: u32,
@@ -149,7 +243,7 @@ pub(crate) struct BlockKeys {
     false_positives: f64,
     /// Number of the current block.
     block: u32,
-    keys: Dictionary,
+    keys: Hashes,
     has_null: bool,
     is_full: bool,
     /// Blocks that have ended, encoded.
@@ -165,7 +259,7 @@ impl BlockKeys {
             // Half: the block that holds a value counts among those that are not excluded.
             false_positives: f64::from(options.false_positives_ppm) / 2_000_000.0,
             block: 0,
-            keys: Dictionary::default(),
+            keys: Hashes::default(),
             has_null: false,
             is_full: false,
             ended: Vec::new(),
@@ -191,10 +285,10 @@ impl BlockKeys {
             None => self.has_null = true,
             Some(_) if self.is_full => {}
             Some(key) => {
-                self.keys.number(key);
+                self.keys.add(key);
                 if self.keys.bytes() > bytes_max {
                     self.is_full = true;
-                    self.keys = Dictionary::default();
+                    self.keys = Hashes::default();
                 }
             }
         }
@@ -225,16 +319,13 @@ impl BlockKeys {
     fn end_blocks(&mut self, next: u32) -> crate::error::Result<()> {
         while self.block < next {
             self.block += 1;
-            let keys = std::mem::take(&mut self.keys);
             let has_null = std::mem::take(&mut self.has_null);
             let is_full = std::mem::take(&mut self.is_full);
             let mut filter = Vec::new();
-            if keys.len() > 0 {
-                let mut bits = Sbbf::new_with_ndv_fpp(keys.len() as u64, self.false_positives)
-                    .map_err(internal)?;
-                (0..keys.len()).for_each(|number| bits.insert(keys.key(number)));
+            if let Some(bits) = self.keys.filter(self.false_positives)? {
                 bits.write(&mut filter).map_err(internal)?;
             }
+            self.keys.clear();
             let flags = if has_null { HAS_NULL } else { 0 };
             self.ended.push(flags | if is_full { MAY_HAVE_ANY } else { 0 });
             self.ended.extend(u32::try_from(filter.len()).map_err(internal)?.to_le_bytes());
@@ -318,6 +409,28 @@ mod tests {
         let header = "0200000002000000012f00000015401c1c00001c1c00001c1c000000";
         let words = "0000040000000200020000000010000000000200000000010000000800000080";
         assert_eq!(hex, format!("{header}{words}"));
+    }
+
+    #[test]
+    fn filters_are_those_of_the_parquet_crate() {
+        for count in [1, 2, 100, 5_000] {
+            let texts: Vec<String> = (0..count).map(|number| format!("value {number}")).collect();
+            let mut hashes = Hashes::default();
+            let mut expected = Sbbf::new_with_ndv_fpp(count, 0.005).unwrap();
+            for text in texts.iter().chain(&texts) {
+                hashes.add(text.as_bytes());
+                expected.insert(text.as_str());
+            }
+            let bytes = |filter: &Sbbf| {
+                let mut bytes = Vec::new();
+                filter.write(&mut bytes).unwrap();
+                bytes
+            };
+            let filter = hashes.filter(0.005).unwrap().unwrap();
+            assert_eq!(bytes(&filter), bytes(&expected), "{count} values");
+            hashes.clear();
+            assert!(hashes.filter(0.005).unwrap().is_none());
+        }
     }
 
     #[test]

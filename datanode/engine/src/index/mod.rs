@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   rows ── build ─┬─ inverted ── dictionary     writer ──> segments between row groups, directory in the footer
-//!                  ├─ bloom ───── dictionary
+//!                  ├─ bloom (hashes)
 //!                  └─ text (tokens)
 //!   footer ── directory ── cache ── segment ── question ──> rows of the group that may pass
 //! ```
