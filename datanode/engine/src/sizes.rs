@@ -18,6 +18,9 @@ pub(crate) const BLOCKS_KEY: &str = "partita.blocks";
 /// Key of the footer's entry with the sketch of the file's series (`file/series.rs`).
 pub(crate) const SERIES_KEY: &str = "partita.series";
 /// Key of the footer's entry with the directory of the file's indexes (`index/directory.rs`).
-pub(crate) const INDEXES_KEY: &str = "partita.indexes";
+pub(crate) const INDEXES_KEY: &str = "partita.indexes.2";
+/// The same key where all segments are in their former form. Builds that know no other form do not see the new key, and
+/// read such files without indexes.
+pub(crate) const FORMER_INDEXES_KEY: &str = "partita.indexes";
 /// Key of the footer's entry with the measures of the file's rows (`file/measures.rs`).
 pub(crate) const MEASURES_KEY: &str = "partita.measures";

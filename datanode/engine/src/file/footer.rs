@@ -21,7 +21,9 @@ use crate::error::{EngineError, Result};
 use crate::file::cache::Recent;
 use crate::file::{FileHandle, FileId, measures, series};
 use crate::index::directory::Directory;
-use crate::sizes::{BLOCK_BYTES, BLOCKS_KEY, INDEXES_KEY, MEASURES_KEY, SERIES_KEY};
+use crate::sizes::{
+    BLOCK_BYTES, BLOCKS_KEY, FORMER_INDEXES_KEY, INDEXES_KEY, MEASURES_KEY, SERIES_KEY,
+};
 
 /// A file's footer and page index.
 #[derive(Debug)]
@@ -99,7 +101,9 @@ async fn read_footer(store: &Arc<dyn ObjectStore>, file: &FileHandle) -> Result<
         return Err(corrupted("it has the wrong number of block checksums"));
     }
     // A directory that this version cannot read counts as none: the rows are read without indexes.
-    let indexes = entry(&metadata, INDEXES_KEY).and_then(Directory::of_text).unwrap_or_default();
+    let indexes =
+        [INDEXES_KEY, FORMER_INDEXES_KEY].into_iter().find_map(|key| entry(&metadata, key));
+    let indexes = indexes.and_then(Directory::of_text).unwrap_or_default();
     let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
     let metadata = ArrowReaderMetadata::try_new(metadata, options).map_err(failed)?;
     Ok(Footer { metadata, blocks, indexes })

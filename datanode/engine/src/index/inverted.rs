@@ -2,10 +2,11 @@
 //! dictionary of terms of a full-text index, where a row has several.
 //!
 //! ```text
-//!   body, little-endian:  rows u32, three lengths u32, dictionary, postings, rows with NULL
-//!   dictionary:           finite state transducer (fst): key -> place
-//!   place:                offset of a bitmap in the postings; or 1 << 40 | row, for a key of one row
+//!   body, little-endian:  rows u32 with a flag, three lengths u32, dictionary, postings, rows with NULL
+//!   dictionary:           finite state transducer (fst): key -> place, which ascends with the key
+//!   place:                twice an offset in the postings: of a list of gaps (`gaps.rs`); one more: of a bitmap
 //!   bitmap:               RoaringBitmap's portable form
+//!   former form:          without the flag; a place is the offset of a bitmap, or 1 << 40 | row for a key of one row
 //! ```
 
 use std::fmt;
@@ -19,10 +20,17 @@ use roaring::RoaringBitmap;
 
 use crate::error::EngineError;
 use crate::index::dictionary::Dictionary;
+use crate::index::gaps;
 use crate::index::value::push;
 
-/// Flag of a place that is a row.
+/// Flag beside the number of rows: places are in the present form.
+const PRESENT_FORM: u32 = 1 << 31;
+/// Flag of a place that is a row, in the former form.
 const ONE_ROW: u64 = 1 << 40;
+/// Bytes of a bitmap of one container beside its rows, about.
+const BITMAP_HEADER_BYTES: usize = 16;
+/// Maximum bytes of the rows of a bitmap's container.
+const CONTAINER_BYTES_MAX: usize = 8192;
 /// Bytes in front of a body's parts.
 const HEADER_BYTES: usize = 16;
 /// Maximum bytes of an index in progress. A row group beyond it, of very long values, has none.
@@ -31,6 +39,8 @@ const BYTES_MAX: usize = 256 * 1024 * 1024;
 /// A decoded index.
 pub(crate) struct Inverted {
     rows: u32,
+    /// True if places are in the former form.
+    is_former: bool,
     values: fst::Map<Bytes>,
     postings: Bytes,
     nulls: RoaringBitmap,
@@ -50,7 +60,8 @@ impl Inverted {
         if rest.len() < HEADER_BYTES {
             return Err("an index is too short".to_owned());
         }
-        let rows = rest.get_u32_le();
+        let word = rest.get_u32_le();
+        let (rows, is_former) = (word & !PRESENT_FORM, word & PRESENT_FORM == 0);
         let lengths = [rest.get_u32_le(), rest.get_u32_le(), rest.get_u32_le()];
         if lengths.iter().map(|length| u64::from(*length)).sum::<u64>() != rest.len() as u64 {
             return Err("the parts of an index have other lengths".to_owned());
@@ -60,7 +71,7 @@ impl Inverted {
         // A dictionary that is not one may make its reader panic.
         values.as_fst().verify().map_err(|error| dictionary_error(&error))?;
         let nulls = bitmap(&nulls, rows)?;
-        Ok(Self { rows, values, postings, nulls })
+        Ok(Self { rows, is_former, values, postings, nulls })
     }
 
     /// Rows with a value of the domain, which is in the column's own type.
@@ -154,13 +165,24 @@ impl Inverted {
     /// Adds the rows of a place in the dictionary.
     fn add(&self, place: u64, rows: &mut RoaringBitmap) -> Result<(), String> {
         let wrong = || "a dictionary points beyond its postings".to_owned();
-        if place & ONE_ROW != 0 {
+        if self.is_former && place & ONE_ROW != 0 {
             let row = u32::try_from(place ^ ONE_ROW).ok().filter(|row| *row < self.rows);
             rows.insert(row.ok_or_else(wrong)?);
             return Ok(());
         }
-        let posting = usize::try_from(place).ok().and_then(|offset| self.postings.get(offset..));
-        *rows |= bitmap(posting.ok_or_else(wrong)?, self.rows)?;
+        let (offset, is_bitmap) = match self.is_former {
+            true => (place, true),
+            false => (place >> 1, place & 1 != 0),
+        };
+        let posting = usize::try_from(offset).ok().and_then(|offset| self.postings.get(offset..));
+        let posting = posting.ok_or_else(wrong)?;
+        if is_bitmap {
+            *rows |= bitmap(posting, self.rows)?;
+        } else {
+            let list = gaps::decode(posting, self.rows)
+                .ok_or_else(|| "a list of rows of an index does not decode".to_owned())?;
+            rows.extend(list);
+        }
         Ok(())
     }
 }
@@ -188,9 +210,9 @@ fn internal(error: impl fmt::Display) -> EngineError {
 pub(crate) struct Postings {
     dictionary: Dictionary,
     /// For each key: number of its rows, and the last one.
-    rows: Vec<(usize, u32)>,
+    rows: Vec<(u32, u32)>,
     /// Numbers of keys with their rows, in order of rows.
-    pairs: Vec<(usize, u32)>,
+    pairs: Vec<(u32, u32)>,
     nulls: RoaringBitmap,
     /// True if it has exceeded its limit, and is given up.
     is_full: bool,
@@ -212,7 +234,8 @@ impl Postings {
             Some((count, last)) => (*count, *last) = (*count + 1, row),
             None => self.rows.push((1, row)),
         }
-        self.pairs.push((number, row));
+        // So many keys exceed the limit.
+        self.pairs.push((u32::try_from(number).unwrap_or(u32::MAX), row));
         if self.bytes() > bytes_max {
             *self = Self { is_full: true, ..Self::default() };
         }
@@ -227,7 +250,7 @@ impl Postings {
 
     /// Approximate bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
-        let pair = size_of::<(usize, u32)>();
+        let pair = size_of::<(u32, u32)>();
         self.dictionary.bytes() + (self.rows.len() + self.pairs.len()) * pair
     }
 
@@ -240,22 +263,15 @@ impl Postings {
         if is_full {
             return Ok(Vec::new());
         }
+        if rows >= PRESENT_FORM {
+            return Err(internal(format!("{rows} rows in a group")));
+        }
         let grouped = Grouped::new(&counts, &pairs);
         let mut order: Vec<usize> = (0..dictionary.len()).collect();
         order.sort_unstable_by(|a, b| dictionary.key(*a).cmp(dictionary.key(*b)));
         let (mut values, mut postings) = (fst::MapBuilder::memory(), Vec::new());
         for number in order {
-            let place = match grouped.of(number) {
-                [row] => ONE_ROW | u64::from(*row),
-                several => {
-                    let offset = postings.len() as u64;
-                    let several = several.iter().copied();
-                    let mut bitmap = RoaringBitmap::from_sorted_iter(several).map_err(internal)?;
-                    bitmap.optimize();
-                    bitmap.serialize_into(&mut postings).map_err(internal)?;
-                    offset
-                }
-            };
+            let place = push_rows(grouped.of(number), rows, &mut postings)?;
             values.insert(dictionary.key(number), place).map_err(internal)?;
         }
         let values = values.into_inner().map_err(internal)?;
@@ -264,13 +280,32 @@ impl Postings {
         nulls.serialize_into(&mut null_bytes).map_err(internal)?;
         let parts = [values, postings, null_bytes];
         let mut body = Vec::with_capacity(HEADER_BYTES + parts.iter().map(Vec::len).sum::<usize>());
-        body.extend(rows.to_le_bytes());
+        body.extend((rows | PRESENT_FORM).to_le_bytes());
         for part in &parts {
             body.extend(u32::try_from(part.len()).map_err(internal)?.to_le_bytes());
         }
         parts.iter().for_each(|part| body.extend_from_slice(part));
         Ok(body)
     }
+}
+
+/// Appends the rows of a key, of a group with `total` rows, in the shorter form; returns their place.
+fn push_rows(rows: &[u32], total: u32, postings: &mut Vec<u8>) -> crate::error::Result<u64> {
+    let start = postings.len();
+    gaps::encode(rows, total, postings);
+    let length = postings.len() - start;
+    let runs = 1 + rows.windows(2).filter(|pair| pair[1] - pair[0] != 1).count();
+    let bitmap_bytes = (2 * rows.len()).min(4 * runs).min(CONTAINER_BYTES_MAX);
+    if length > BITMAP_HEADER_BYTES + bitmap_bytes {
+        let mut bitmap = RoaringBitmap::from_sorted_iter(rows.iter().copied()).map_err(internal)?;
+        bitmap.optimize();
+        if bitmap.serialized_size() < length {
+            postings.truncate(start);
+            bitmap.serialize_into(postings).map_err(internal)?;
+            return Ok(2 * start as u64 + 1);
+        }
+    }
+    Ok(2 * start as u64)
 }
 
 /// Rows grouped by the numbers of their keys.
@@ -281,18 +316,19 @@ struct Grouped {
 }
 
 impl Grouped {
-    fn new(counts: &[(usize, u32)], pairs: &[(usize, u32)]) -> Self {
+    fn new(counts: &[(u32, u32)], pairs: &[(u32, u32)]) -> Self {
         // Starts at first; each moves to the end as its rows are put in.
         let mut ends = Vec::with_capacity(counts.len());
         let mut total = 0;
         for (count, _) in counts {
             ends.push(total);
-            total += count;
+            total += *count as usize;
         }
         let mut rows = vec![0; total];
         for (number, row) in pairs {
-            rows[ends[*number]] = *row;
-            ends[*number] += 1;
+            let end = &mut ends[*number as usize];
+            rows[*end] = *row;
+            *end += 1;
         }
         Self { rows, ends }
     }
@@ -397,14 +433,49 @@ mod tests {
     fn indexes_never_change_their_bytes() {
         let body = built(&[Some("a"), Some("a"), Some("b"), None]);
         let hex: String = body.iter().map(|byte| format!("{byte:02x}")).collect();
-        let header = "04000000360000001400000012000000";
+        let header = "040000802c0000000200000012000000";
         // Version and type; the outputs, targets and inputs of two transitions; number of keys, root, checksum.
-        let node = "020000000001000000000000000062611602";
-        let keys = format!("03000000000000000000000000000000{node}");
+        let keys = "030000000000000000000000000000000200000062611102";
+        let end = "02000000000000001700000000000000d7e3da0f";
+        let (lists, nulls) = ("1a05", "3a3000000100000000000000100000000300");
+        assert_eq!(hex, format!("{header}{keys}{end}{lists}{nulls}"));
+    }
+
+    #[test]
+    fn the_former_form_is_read() {
+        let header = "04000000360000001400000012000000";
+        let keys = "03000000000000000000000000000000020000000001000000000000000062611602";
         let end = "02000000000000002100000000000000bf1191da";
         let (rows_of_a, nulls) =
             ("3a30000001000000000001001000000000000100", "3a3000000100000000000000100000000300");
-        assert_eq!(hex, format!("{header}{keys}{end}{rows_of_a}{nulls}"));
+        let hex = format!("{header}{keys}{end}{rows_of_a}{nulls}");
+        let digits = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+        let body: Vec<u8> = digits.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect();
+        let index = Inverted::decode(body.into()).unwrap();
+        assert_eq!(index.of_key(b"a").unwrap().as_ref().map(rows), Some(vec![0, 1]));
+        assert_eq!(index.of_key(b"b").unwrap().as_ref().map(rows), Some(vec![2]));
+        assert_eq!(rows(&index.within(&Domain::null_only()).unwrap()), [3]);
+    }
+
+    #[test]
+    fn rows_of_all_shapes_come_back() {
+        // Scattered, in runs, alone, nearly all.
+        let value = |row: u32| match row % 5_000 {
+            0..100 => "run",
+            100 => "rare",
+            _ if row * 7_919 % 1_009 == 0 => "scattered",
+            _ if row == 77_777 => "alone",
+            _ => "all",
+        };
+        let values: Vec<Option<&str>> = (0..100_000).map(|row| Some(value(row))).collect();
+        let body = built(&values);
+        assert!(body.len() < 20_000, "{} bytes", body.len());
+        let index = Inverted::decode(body).unwrap();
+        for key in ["run", "rare", "scattered", "alone", "all"] {
+            let expected: Vec<u32> = (0..100_000).filter(|row| value(*row) == key).collect();
+            assert!(!expected.is_empty());
+            assert_eq!(rows(&index.of_key(key.as_bytes()).unwrap().unwrap()), expected, "{key}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Indexes of columns, stored in the files: for each row group a *segment*, the part of an index that covers it.
 //!
 //! ```text
-//!   rows ── build ─┬─ inverted ── dictionary     writer ──> segments between row groups, directory in the footer
+//!   rows ── build ─┬─ inverted ── dictionary, gaps     writer ──> segments between row groups, directory in the footer
 //!                  ├─ bloom (hashes)
 //!                  └─ text (tokens)
 //!   footer ── directory ── cache ── segment ── question ──> rows of the group that may pass
@@ -15,6 +15,7 @@ pub(crate) mod build;
 pub(crate) mod cache;
 mod dictionary;
 pub(crate) mod directory;
+mod gaps;
 pub(crate) mod inverted;
 pub(crate) mod terms;
 pub(crate) mod value;
