@@ -4,8 +4,8 @@
 //! texts outgrow a dictionary is left to the crate as well: the whole chunk, and the next ones of the file until one of
 //! them needs no more than a dictionary.
 //!
-//! Invariant: pages of all columns end at the same rows, every [`PAGE_ROWS`], except for columns with values so large
-//! that the crate ends pages by their bytes.
+//! Invariant: pages of all columns end at the same rows, after as many as the writer is told, except for columns with
+//! values so large that the crate ends pages by their bytes.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -23,7 +23,6 @@ use parquet::schema::types::ColumnPath;
 
 use crate::parquet::chunk::Codec;
 use crate::parquet::texts::{Texts, encodes};
-use crate::sizes::PAGE_ROWS;
 
 /// Maximum bytes of a dictionary.
 const DICTIONARY_BYTES_MAX: usize = if cfg!(test) { 256 } else { 1024 * 1024 };
@@ -43,6 +42,8 @@ pub(crate) struct GroupWriter<W: Write + Send> {
     pub(crate) writer: SerializedFileWriter<W>,
     factory: ArrowRowGroupWriterFactory,
     codec: Codec,
+    /// Rows of a page.
+    page_rows: usize,
     /// True for each column whose last chunk outgrew a dictionary.
     outgrown: Vec<bool>,
     /// The row group in progress, if it has rows.
@@ -62,17 +63,23 @@ struct Column {
 }
 
 impl<W: Write + Send> GroupWriter<W> {
-    pub(crate) fn new(schema: SchemaRef, purpose: Purpose, sink: W) -> Result<Self> {
+    /// A writer into `sink`, with pages of `page_rows` rows.
+    pub(crate) fn new(
+        schema: SchemaRef,
+        purpose: Purpose,
+        page_rows: usize,
+        sink: W,
+    ) -> Result<Self> {
         let codec = match purpose {
             Purpose::Flush => Codec::Lz4,
             Purpose::Compaction => Codec::zstd()?,
         };
-        let properties = properties(&schema, codec.compression()?);
+        let properties = properties(&schema, codec.compression()?, page_rows);
         // The crate's writer knows how the footer stores Arrow's schema.
         let writer = ArrowWriter::try_new(sink, Arc::clone(&schema), Some(properties))?;
         let (writer, factory) = writer.into_serialized_writer()?;
         let outgrown = vec![false; schema.fields().len()];
-        Ok(Self { schema, writer, factory, codec, outgrown, group: None })
+        Ok(Self { schema, writer, factory, codec, page_rows, outgrown, group: None })
     }
 
     /// Number of rows of the row group in progress.
@@ -116,7 +123,8 @@ impl<W: Write + Send> GroupWriter<W> {
                 None => self.begin()?,
             };
             // The crate ends a page at the end of each write.
-            let rows = (batch.num_rows() - offset).min(PAGE_ROWS - group.rows % PAGE_ROWS);
+            let page_rest = self.page_rows - group.rows % self.page_rows;
+            let rows = (batch.num_rows() - offset).min(page_rest);
             let fields = self.schema.fields().iter();
             for ((field, array), column) in fields.zip(batch.columns()).zip(&mut group.columns) {
                 if rows == batch.num_rows() {
@@ -175,15 +183,15 @@ impl Column {
     }
 }
 
-fn properties(schema: &SchemaRef, compression: Compression) -> WriterProperties {
+fn properties(schema: &SchemaRef, compression: Compression, page_rows: usize) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_created_by(format!("partita {}", env!("CARGO_PKG_VERSION")))
         .set_writer_version(WriterVersion::PARQUET_2_0)
         .set_compression(compression)
         // Row groups are ended by the writer, at the end of a batch, so that their first keys are known.
         .set_max_row_group_row_count(None)
-        .set_data_page_row_count_limit(PAGE_ROWS)
-        .set_write_batch_size(PAGE_ROWS / 4)
+        .set_data_page_row_count_limit(page_rows)
+        .set_write_batch_size((page_rows / 4).max(1))
         .set_dictionary_page_size_limit(DICTIONARY_BYTES_MAX)
         .set_statistics_enabled(EnabledStatistics::Page);
     for field in schema.fields() {
@@ -227,7 +235,7 @@ mod tests {
     use proptest::sample::select;
 
     use super::*;
-    use crate::sizes::ROW_GROUP_ROWS;
+    use crate::sizes::{INDEXED_PAGE_ROWS, PAGE_ROWS, ROW_GROUP_ROWS};
 
     const PURPOSES: [Purpose; 2] = [Purpose::Flush, Purpose::Compaction];
 
@@ -276,7 +284,11 @@ mod tests {
     }
 
     fn written(purpose: Purpose, groups: &[Vec<RecordBatch>]) -> Bytes {
-        let mut writer = GroupWriter::new(schema(), purpose, Vec::new()).unwrap();
+        written_in_pages(purpose, PAGE_ROWS, groups)
+    }
+
+    fn written_in_pages(purpose: Purpose, page_rows: usize, groups: &[Vec<RecordBatch>]) -> Bytes {
+        let mut writer = GroupWriter::new(schema(), purpose, page_rows, Vec::new()).unwrap();
         for group in groups {
             group.iter().for_each(|batch| writer.write(batch).unwrap());
             writer.end().unwrap();
@@ -290,7 +302,7 @@ mod tests {
             Purpose::Flush => Compression::LZ4_RAW,
             Purpose::Compaction => Codec::zstd().unwrap().compression().unwrap(),
         };
-        let properties = properties(&schema(), compression);
+        let properties = properties(&schema(), compression, PAGE_ROWS);
         let mut writer = ArrowWriter::try_new(Vec::new(), schema(), Some(properties)).unwrap();
         for group in groups {
             let all = concat_batches(&schema(), group).unwrap();
@@ -472,7 +484,7 @@ mod tests {
 
     #[test]
     fn the_size_so_far_grows_with_rows_and_counts_what_is_not_yet_written() {
-        let mut writer = GroupWriter::new(schema(), Purpose::Flush, Vec::new()).unwrap();
+        let mut writer = GroupWriter::new(schema(), Purpose::Flush, PAGE_ROWS, Vec::new()).unwrap();
         let mut before = writer.bytes();
         for batch in texts((0..16).map(|row| format!("a text: {row}"))) {
             writer.write(&batch).unwrap();
@@ -483,6 +495,27 @@ mod tests {
         writer.end().unwrap();
         assert_eq!(writer.rows(), 0);
         assert!(writer.bytes() > 100);
+    }
+
+    #[test]
+    fn pages_of_all_columns_have_the_rows_that_the_writer_is_told() {
+        let batches = texts((0..15).map(|row| format!("{}", row / 4)));
+        for (page_rows, expected) in [(PAGE_ROWS, 4), (INDEXED_PAGE_ROWS, 8)] {
+            for purpose in PURPOSES {
+                let file = written_in_pages(purpose, page_rows, &groups(&batches));
+                let reader = reader(&file);
+                let pages = &reader.metadata().offset_index().unwrap()[0];
+                // The last column outgrows its dictionary, where the crate ends a page early.
+                for column in pages.iter().take(3) {
+                    let starts = column.page_locations().iter().map(|page| page.first_row_index);
+                    let starts: Vec<i64> = starts.collect();
+                    let ends = (0..expected).map(|page| page * i64::try_from(page_rows).unwrap());
+                    assert_eq!(starts, ends.collect::<Vec<_>>());
+                }
+                let all = concat_batches(&schema(), &batches).unwrap();
+                assert_eq!(read(&file, None), all);
+            }
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! Invariants:
 //! - A hash proposes, a comparison decides: rows have the same entry only if their bytes are equal. (Equal bytes may
 //!   have two entries; that costs only space.)
-//! - Pages end after [`PAGE_ROWS`] rows, and no run crosses the end of a page.
+//! - Pages end after as many rows as the file's properties say, and no run crosses the end of a page.
 //! - The dictionary stays below its limit. A row that would exceed it is not taken; then [`Texts::into_arrays`] returns
 //!   all rows taken so far, to be written in another way: no row is ever in two encodings.
 
@@ -33,7 +33,6 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::parquet::chunk::{ChunkWriter, Codec, Rows};
 use crate::parquet::hybrid::{Hybrid, bits_of};
-use crate::sizes::PAGE_ROWS;
 
 /// Stands for NULL, which has no entry.
 const NULL: u32 = u32::MAX;
@@ -51,6 +50,7 @@ pub(crate) struct Texts {
     /// Position of the current page's first run.
     page: usize,
     page_rows: usize,
+    page_rows_max: usize,
     /// Number of the current page, from 1.
     page_number: u32,
     chunk: ChunkWriter,
@@ -98,6 +98,7 @@ impl Texts {
             runs: Vec::new(),
             page: 0,
             page_rows: 0,
+            page_rows_max: properties.data_page_row_count_limit(),
             page_number: 1,
             chunk: ChunkWriter::new(descr, properties),
         }
@@ -171,7 +172,7 @@ impl Texts {
     /// Appends `rows` rows with this entry.
     fn repeat(&mut self, codec: &mut Codec, entry: u32, mut rows: usize) -> Result<()> {
         while rows > 0 {
-            let length = rows.min(PAGE_ROWS - self.page_rows);
+            let length = rows.min(self.page_rows_max - self.page_rows);
             let count = u32::try_from(length)?;
             match self.runs[self.page..].last_mut() {
                 Some(run) if run.entry == entry => run.rows += count,
@@ -179,7 +180,7 @@ impl Texts {
             }
             self.page_rows += length;
             rows -= length;
-            if self.page_rows == PAGE_ROWS {
+            if self.page_rows == self.page_rows_max {
                 self.end_page(codec)?;
             }
         }
@@ -251,7 +252,7 @@ impl Texts {
             let mut rows = 0;
             let ends = runs.iter().position(|run| {
                 rows += run.rows as usize;
-                rows == PAGE_ROWS
+                rows == self.page_rows_max
             });
             let (page, rest) = runs.split_at(ends.map_or(runs.len(), |last| last + 1));
             runs = rest;

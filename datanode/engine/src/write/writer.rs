@@ -1,7 +1,7 @@
 //! Encodes sorted rows as Parquet.
 //!
-//! The layout of a file: pages of about [`PAGE_ROWS`](crate::sizes::PAGE_ROWS) rows, row groups of about
-//! [`ROW_GROUP_ROWS`]; integers and times delta-encoded, strings with a dictionary; statistics for each page and
+//! The layout of a file: pages of about [`PAGE_ROWS`] rows, or [`INDEXED_PAGE_ROWS`] in a file with indexes, row groups
+//! of about [`ROW_GROUP_ROWS`]; integers and times delta-encoded, strings with a dictionary; statistics for each page and
 //! column. Behind each row group lie the segments of the columns' indexes ([`crate::index`]), which other readers of
 //! Parquet skip. Blocks of 64 KiB up to the end of the last segment are checksummed; their CRC32C are kept in the
 //! footer. The footer also has the directory of the segments, a sketch of the file's series ([`series`]) and measures of
@@ -24,7 +24,9 @@ use crate::index::build::IndexBuilder;
 use crate::parquet::row_group::{GroupWriter, Purpose};
 use crate::rows::layout::Layout;
 use crate::rows::run::{needs_op, seq_span, span, ticks, tombstones};
-use crate::sizes::{BLOCKS_KEY, INDEXES_KEY, MEASURES_KEY, ROW_GROUP_ROWS, SERIES_KEY};
+use crate::sizes::{
+    BLOCKS_KEY, INDEXED_PAGE_ROWS, INDEXES_KEY, MEASURES_KEY, PAGE_ROWS, ROW_GROUP_ROWS, SERIES_KEY,
+};
 use crate::write::sink::Sink;
 
 /// Writes one file.
@@ -56,7 +58,8 @@ impl FileWriter {
         sink: Sink,
     ) -> Result<Self> {
         let indexes = IndexBuilder::new(&layout.indexes, &schema);
-        let groups = GroupWriter::new(schema, purpose, sink)
+        let page_rows = if indexes.is_empty() { PAGE_ROWS } else { INDEXED_PAGE_ROWS };
+        let groups = GroupWriter::new(schema, purpose, page_rows, sink)
             .map_err(|error| EngineError::writing(&id, &error))?;
         Ok(Self {
             id,
