@@ -11,7 +11,7 @@ pub(crate) const ROW_GROUP_ROWS: usize = if cfg!(test) { 16 } else { 128 * 1024 
 /// Rows of a page: the smallest unit that a selective scan decodes.
 pub(crate) const PAGE_ROWS: usize = if cfg!(test) { 4 } else { 8192 };
 /// Rows of a page in files with indexes, which name few rows: for each of them a page is decoded. The blocks of bloom
-/// filters have by default five times as many rows.
+/// filters have by default as many rows, or five times as many.
 pub(crate) const INDEXED_PAGE_ROWS: usize = if cfg!(test) { 2 } else { 2048 };
 
 /// Bytes that one checksum covers.

@@ -39,7 +39,7 @@ impl Tokens<'_> {
         kind: IndexKind,
     ) -> Result<(Option<String>, IndexOptions), SqlError> {
         let pairs = if self.take(&["with"]) { self.options()? } else { Vec::new() };
-        let mut draft = Draft::default();
+        let mut draft = Draft { blooms: default_blooms(kind), ..Draft::default() };
         for pair in &pairs {
             draft.set(kind, pair)?;
         }
@@ -176,13 +176,13 @@ impl Draft {
             "name" => self.name = if is_null { None } else { Some(pair.text()?.to_owned()) },
             "granularity" if has_blooms => {
                 self.blooms.granularity = match is_null {
-                    true => Blooms::default().granularity,
+                    true => default_blooms(kind).granularity,
                     false => granularity(pair)?,
                 }
             }
             "false_positive_rate" if has_blooms => {
                 self.blooms.false_positives_ppm = match is_null {
-                    true => Blooms::default().false_positives_ppm,
+                    true => default_blooms(kind).false_positives_ppm,
                     false => false_positives_ppm(pair)?,
                 }
             }
@@ -213,6 +213,13 @@ impl Draft {
             _ => return Err(unknown(kind, pair)),
         }
         Ok(())
+    }
+}
+
+fn default_blooms(kind: IndexKind) -> Blooms {
+    match kind {
+        IndexKind::Fulltext => Blooms::of_words(),
+        IndexKind::Inverted | IndexKind::Skipping => Blooms::default(),
     }
 }
 

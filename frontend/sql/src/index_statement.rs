@@ -284,7 +284,7 @@ pub fn index_options_sql(index: &Index, default_name: &str) -> String {
     }
     match index.options {
         IndexOptions::Inverted => {}
-        IndexOptions::Skipping(blooms) => blooms_sql(blooms, &mut pairs),
+        IndexOptions::Skipping(blooms) => blooms_sql(blooms, Blooms::default(), &mut pairs),
         IndexOptions::Fulltext(Fulltext { analyzer, case_sensitive, backend }) => {
             match analyzer {
                 Analyzer::English => {}
@@ -295,16 +295,15 @@ pub fn index_options_sql(index: &Index, default_name: &str) -> String {
             }
             match backend {
                 Backend::Inverted => pairs.push("backend = 'inverted'".to_owned()),
-                Backend::Bloom(blooms) => blooms_sql(blooms, &mut pairs),
+                Backend::Bloom(blooms) => blooms_sql(blooms, Blooms::of_words(), &mut pairs),
             }
         }
     }
     if pairs.is_empty() { String::new() } else { format!(" WITH ({})", pairs.join(", ")) }
 }
 
-fn blooms_sql(blooms: Blooms, pairs: &mut Vec<String>) {
+fn blooms_sql(blooms: Blooms, default: Blooms, pairs: &mut Vec<String>) {
     let Blooms { granularity, false_positives_ppm } = blooms;
-    let default = Blooms::default();
     if granularity != default.granularity {
         pairs.push(format!("granularity = {granularity}"));
     }

@@ -25,7 +25,7 @@ const SKIPPING: IndexOptions =
 const FULLTEXT: IndexOptions = IndexOptions::Fulltext(Fulltext {
     analyzer: Analyzer::English,
     case_sensitive: false,
-    backend: Backend::Bloom(Blooms { granularity: 10_240, false_positives_ppm: 10_000 }),
+    backend: Backend::Bloom(Blooms { granularity: 2048, false_positives_ppm: 10_000 }),
 });
 
 /// A table that has an index, whose name is the default one.
@@ -141,6 +141,7 @@ fn indexes_are_shown_with_the_options_that_differ() {
     );
     let named = index("i", SKIPPING);
     assert_eq!(index_options_sql(&named, "i"), "");
+    assert_eq!(index_options_sql(&index("i", FULLTEXT), "i"), "");
     assert_eq!(index_options_sql(&named, "j"), " WITH (name = 'i')");
     let rare = Blooms { granularity: 1, false_positives_ppm: 1 };
     assert_eq!(
