@@ -10,26 +10,34 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Distinct keys.
 pub(crate) struct Dictionary {
-    /// The keys' bytes, one after another.
+    /// The keys' bytes, one after another: fewer than 4 GiB, because builders of indexes give up long before.
     arena: Vec<u8>,
-    keys: Vec<Key>,
-    by_hash: HashTable<usize>,
+    /// End of each key in the arena.
+    ends: Vec<u32>,
+    by_hash: HashTable<Slot>,
     last: Option<usize>,
     seed: u64,
 }
 
+/// A key in the table, with the place of its bytes, so that it is compared without a look at other lists.
 #[derive(Clone, Copy)]
-struct Key {
-    start: usize,
-    end: usize,
-    hash: u64,
+struct Slot {
+    number: u32,
+    start: u32,
+    end: u32,
+}
+
+impl Slot {
+    fn key<'a>(&self, arena: &'a [u8]) -> &'a [u8] {
+        &arena[self.start as usize..self.end as usize]
+    }
 }
 
 impl Default for Dictionary {
     fn default() -> Self {
         Self {
             arena: Vec::new(),
-            keys: Vec::new(),
+            ends: Vec::new(),
             by_hash: HashTable::new(),
             last: None,
             // Nobody can choose keys with one hash.
@@ -47,34 +55,42 @@ impl Dictionary {
             return last;
         }
         let hash = xxh3_64_with_seed(key, self.seed);
-        let present = self.by_hash.find(hash, |number| self.key(*number) == key).copied();
-        let number = present.unwrap_or_else(|| self.add(key, hash));
+        let present = self.by_hash.find(hash, |slot| slot.key(&self.arena) == key);
+        let number = match present {
+            Some(slot) => slot.number as usize,
+            None => self.add(key, hash),
+        };
         self.last = Some(number);
         number
     }
 
     fn add(&mut self, key: &[u8], hash: u64) -> usize {
-        let (number, start) = (self.keys.len(), self.arena.len());
+        let number = self.ends.len();
+        let place = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        let start = place(self.arena.len());
         self.arena.extend_from_slice(key);
-        self.keys.push(Key { start, end: self.arena.len(), hash });
-        self.by_hash.insert_unique(hash, number, |number| self.keys[*number].hash);
+        let end = place(self.arena.len());
+        self.ends.push(end);
+        let (arena, seed) = (&self.arena, self.seed);
+        let slot = Slot { number: place(number), start, end };
+        self.by_hash.insert_unique(hash, slot, |slot| xxh3_64_with_seed(slot.key(arena), seed));
         number
     }
 
     /// The key with a number.
     pub(crate) fn key(&self, number: usize) -> &[u8] {
-        let Key { start, end, .. } = self.keys[number];
-        &self.arena[start..end]
+        let start = number.checked_sub(1).map_or(0, |previous| self.ends[previous]);
+        &self.arena[start as usize..self.ends[number] as usize]
     }
 
     /// Number of keys.
     pub(crate) fn len(&self) -> usize {
-        self.keys.len()
+        self.ends.len()
     }
 
     /// Bytes in memory, approximately.
     pub(crate) fn bytes(&self) -> usize {
-        self.arena.len() + self.keys.len() * size_of::<Key>() + self.by_hash.allocation_size()
+        self.arena.len() + self.ends.len() * size_of::<u32>() + self.by_hash.allocation_size()
     }
 }
 
