@@ -98,7 +98,12 @@ impl FileReader {
         });
         let mut columns = Vec::new();
         for (name, domain) in read.domains.iter() {
-            columns.push(ColumnStatistics::new(&footer, &self.layout, name, domain)?);
+            columns.push(ColumnStatistics::new(
+                &footer,
+                &self.layout,
+                (name, domain),
+                &read.groups,
+            )?);
         }
         let in_range = |group: &usize| file.group_overlaps(*group, &read.ranges);
         let may_match = |group: &usize| columns.iter().all(|c| c.groups[*group].may_match);
@@ -170,8 +175,8 @@ impl FileReader {
         let footer = self.footer(file).await?;
         let metadata = footer.metadata.metadata();
         let mut columns = Vec::new();
-        for (name, domain) in tests.iter().filter_map(|test| test.domain()) {
-            columns.push(ColumnStatistics::new(&footer, &self.layout, name, domain)?);
+        for restricted in tests.iter().filter_map(|test| test.domain()) {
+            columns.push(ColumnStatistics::new(&footer, &self.layout, restricted, groups)?);
         }
         let in_range = |group: &usize| file.group_overlaps(*group, ranges);
         let may_match = |group: &usize| columns.iter().all(|c| c.groups[*group].may_match);
@@ -423,6 +428,7 @@ fn seek(keys: &Keys, start: usize, key: &[u8]) -> usize {
 struct ColumnStatistics<'a> {
     name: String,
     domain: &'a Domain,
+    /// By row group of the file; of groups that are not read nothing is known.
     groups: Vec<Verdict>,
     /// `None` when the file does not have the column.
     converter: Option<StatisticsConverter<'a>>,
@@ -437,7 +443,13 @@ struct Verdict {
 }
 
 impl<'a> ColumnStatistics<'a> {
-    fn new(footer: &'a Footer, layout: &Layout, name: &str, domain: &'a Domain) -> Result<Self> {
+    /// For a column and its domain, in some row groups.
+    fn new(
+        footer: &'a Footer,
+        layout: &Layout,
+        (name, domain): (&str, &'a Domain),
+        read: &Range<usize>,
+    ) -> Result<Self> {
         let metadata = footer.metadata.metadata();
         let failed = |error| EngineError::reading(&name, &error);
         let schema = footer.metadata.schema();
@@ -454,7 +466,7 @@ impl<'a> ColumnStatistics<'a> {
         let converter =
             StatisticsConverter::try_new(name, schema, footer.metadata.parquet_schema())
                 .map_err(failed)?;
-        let groups = metadata.row_groups();
+        let groups = metadata.row_groups().get(read.clone()).unwrap_or_default();
         let statistics = Statistics {
             min: converter.row_group_mins(groups).map_err(failed)?,
             max: converter.row_group_maxes(groups).map_err(failed)?,
@@ -463,11 +475,13 @@ impl<'a> ColumnStatistics<'a> {
                 .map(|nulls| Arc::new(nulls) as ArrayRef)
                 .map_err(failed)?,
         };
-        let groups = groups.iter().enumerate().map(|(group, metadata)| {
-            let rows = u64::try_from(metadata.num_rows()).unwrap_or(u64::MAX);
-            statistics.judge(domain, group, rows)
-        });
-        let groups = groups.collect::<Result<_>>()?;
+        let unknown = Verdict { may_match: true, proven: false };
+        let mut verdicts = vec![unknown; metadata.num_row_groups()];
+        for (position, group) in groups.iter().enumerate() {
+            let rows = u64::try_from(group.num_rows()).unwrap_or(u64::MAX);
+            verdicts[read.start + position] = statistics.judge(domain, position, rows)?;
+        }
+        let groups = verdicts;
         Ok(Self { name: name.to_owned(), domain, groups, converter: Some(converter) })
     }
 }
