@@ -16,10 +16,14 @@
 //!
 //! Tests on the key's columns are passed by all versions of a key or by none, so all of them are used in both cases.
 //!
+//! A file has a key once at most. So where its rows of candidates are known, they are read by their numbers, and only
+//! the candidates of other sources are looked for by key ([`Located`]).
+//!
 //! Of a key that is no candidate files yield nothing, but runs may: the merged row then consists of versions that fail
 //! a test that was used, and fails it too. The caller evaluates all predicates and drops it.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, BooleanArray};
@@ -55,13 +59,29 @@ const VALUES_MAX: usize = if cfg!(test) { 4 } else { 256 };
 /// Numbers of the candidate rows of each file of a unit.
 type FileRows = Vec<Vec<u32>>;
 
+/// The candidates of a unit.
+pub(crate) struct Found {
+    /// Their keys, ascending.
+    pub(crate) keys: Keys,
+    /// Where each file of the unit may have them.
+    pub(crate) files: Vec<Located>,
+}
+
+/// Places of candidates in a file.
+pub(crate) struct Located {
+    /// Numbers of rows that hold all candidates but `others`: ascending, disjoint.
+    pub(crate) rows: Vec<Range<usize>>,
+    /// Keys of candidates of other sources, ascending: they may be in any row.
+    pub(crate) others: Keys,
+}
+
 /// Tests that select candidates, and the candidates that they select in files.
 struct Selected {
     tests: Vec<Arc<Prepared>>,
     files: FileRows,
 }
 
-/// Keys of a unit that may have a wanted row, ascending; `None`: not known, or too many.
+/// Keys of a unit that may have a wanted row; `None`: not known, or too many.
 ///
 /// # Errors
 /// When files cannot be read.
@@ -71,7 +91,7 @@ pub(crate) async fn keys(
     unit: &Unit,
     tests: &[Arc<Prepared>],
     key_domains: &Domains,
-) -> Result<Option<Keys>> {
+) -> Result<Option<Found>> {
     // Without a file there is nothing to be left out.
     if unit.files.is_empty() {
         return Ok(None);
@@ -79,10 +99,13 @@ pub(crate) async fn keys(
     let Some(selected) = select(reader, layout, unit, tests).await? else { return Ok(None) };
     let mut keys = Candidates::default();
     let key_schema = schema_of(layout, layout.key_names());
-    for ((file, _), rows) in unit.files.iter().zip(&selected.files) {
+    // Keys by file, in order of its rows.
+    let mut of_files = vec![Keys::from_encoded::<&[u8]>([]); unit.files.len()];
+    for (number, ((file, _), rows)) in unit.files.iter().zip(&selected.files).enumerate() {
         if rows.is_empty() {
             continue;
         }
+        let start = keys.keys.len();
         let bounds = file.bounds(&unit.range);
         let mut batches = reader.open_rows(file, Arc::clone(&key_schema), rows).await?;
         while let Some(batch) = batches.try_next().await? {
@@ -91,6 +114,7 @@ pub(crate) async fn keys(
                 return Ok(None);
             }
         }
+        of_files[number] = Keys::from_encoded(&keys.keys[start..]);
     }
     let columns: BTreeSet<&str> = selected.tests.iter().flat_map(|test| test.columns()).collect();
     let fields = columns.into_iter().filter(|name| !layout.is_key(name));
@@ -106,7 +130,36 @@ pub(crate) async fn keys(
             }
         }
     }
-    Ok(Some(keys.finish()))
+    let keys = keys.finish();
+    let files = of_files.iter().zip(&selected.files).map(|(of_file, rows)| Located {
+        rows: ranges_of(rows),
+        others: difference(&keys, of_file),
+    });
+    Ok(Some(Found { files: files.collect(), keys }))
+}
+
+/// Ascending row numbers as ranges.
+fn ranges_of(rows: &[u32]) -> Vec<Range<usize>> {
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for row in rows.iter().map(|row| *row as usize) {
+        match ranges.last_mut() {
+            Some(last) if last.end == row => last.end += 1,
+            _ => ranges.push(row..row + 1),
+        }
+    }
+    ranges
+}
+
+/// The keys that are not among some others; both ascend.
+fn difference(keys: &Keys, others: &Keys) -> Keys {
+    let mut position = 0;
+    let remaining = keys.iter().filter(|key| {
+        while position < others.len() && others.get(position) < *key {
+            position += 1;
+        }
+        position == others.len() || others.get(position) != *key
+    });
+    Keys::from_encoded(remaining)
 }
 
 /// Chooses the tests that select candidates, and asks the indexes of the files; `None` if one of them cannot tell, or
@@ -297,6 +350,20 @@ mod tests {
             assert_eq!(domain.allows_null(), null);
             assert!(!domain.contains(&Value::Int(0)) && !domain.contains(&Value::Int(40)));
         }
+    }
+
+    #[test]
+    fn keys_of_other_sources_are_those_that_a_file_does_not_name() {
+        for (all, own, expected) in [
+            (vec![1, 2, 5, 9], vec![2, 9], vec![1, 5]),
+            (vec![1, 2], vec![], vec![1, 2]),
+            (vec![1, 2], vec![1, 2], vec![]),
+            (vec![3], vec![1, 2, 4], vec![3]),
+        ] {
+            assert_eq!(difference(&keys(all), &keys(own)), keys(expected));
+        }
+        assert_eq!(ranges_of(&[0, 1, 4, 6, 7]), [0..2, 4..5, 6..8]);
+        assert!(ranges_of(&[]).is_empty());
     }
 
     #[test]

@@ -32,11 +32,12 @@ use partita_proto::service::{RowStream, ScanStats};
 use crate::error::Result;
 use crate::file::footer::Counters;
 use crate::file::parts_within;
+use crate::read::candidates::{Found, Located};
 use crate::read::plan::{Unit, plan};
 use crate::read::questions::Prepared;
 use crate::read::reader::{FileReader, Read};
-use crate::read::source::{Piece, file_input, with_keys};
-use crate::read::wanted::BySeries;
+use crate::read::source::{Piece, some_rows_input, with_keys};
+use crate::read::wanted::{BySeries, Wanted};
 use crate::read::{candidates, newest};
 use crate::rows::layout::{Layout, OP_COLUMN};
 use crate::rows::merge::{Merge, settle};
@@ -430,7 +431,7 @@ impl Task {
         let with_op = unit.files.iter().any(|(file, _)| file.meta().has_op)
             || unit.runs.iter().any(|piece| piece.run.has_op());
         let schema = self.reading.schema(true, with_op);
-        let mut read = Read {
+        let read = Read {
             schema: Arc::clone(&schema),
             domains: self.key_domains.clone(),
             ranges: Arc::clone(&unit.ranges),
@@ -440,31 +441,44 @@ impl Task {
         };
         // If indexes tell which keys may have a wanted row, files yield all versions of these keys and no other rows;
         // runs yield them and perhaps others, which fail a test.
-        if let Some(keys) = self.candidates(&unit).await? {
+        let (mut located, mut run_ranges) = (Vec::new(), Arc::clone(&unit.ranges));
+        if let Some(Found { keys, files }) = self.candidates(&unit).await? {
             if keys.is_empty() {
                 return Ok(futures::stream::empty().boxed());
             }
-            for (name, domain) in candidates::column_domains(&keys, &self.layout)?.iter() {
-                read.domains.restrict(name, domain.clone());
-            }
-            let points = candidates::points(&keys);
-            let parts = unit.ranges.iter().flat_map(|range| parts_within(&points, range));
-            read.ranges = parts.collect();
-            read.keys = Some(Arc::new(keys));
+            run_ranges = points_within(&keys, &unit.ranges);
+            located = files;
         }
-        let mut inputs = Vec::with_capacity(unit.files.len() + unit.runs.len());
+        let mut located = located.into_iter();
+        let mut inputs = Vec::with_capacity(2 * unit.files.len() + unit.runs.len());
         for (file, groups) in unit.files {
-            // A file without any of the keys has no version of them.
-            if !groups.clone().any(|group| file.group_overlaps(group, &read.ranges)) {
-                continue;
-            }
             let bounds = file.bounds(&unit.range);
-            let read = Read { groups, ..read.clone() };
-            let (reader, layout) = (reader.clone(), Arc::clone(&self.layout));
-            inputs.push(file_input(reader, file, read, layout, bounds));
+            let mut read = Read { groups, ..read.clone() };
+            let input = |read: Read, wanted: Option<Wanted>| {
+                let (reader, layout) = (reader.clone(), Arc::clone(&self.layout));
+                some_rows_input(reader, file.clone(), (read, wanted), layout, bounds.clone())
+            };
+            if let Some(Located { rows, others }) = located.next() {
+                if !rows.is_empty() {
+                    let domains = read.domains.clone();
+                    inputs.push(input(read.clone(), Some(Wanted { rows, domains })));
+                }
+                if others.is_empty() {
+                    continue;
+                }
+                for (name, domain) in candidates::column_domains(&others, &self.layout)?.iter() {
+                    read.domains.restrict(name, domain.clone());
+                }
+                read.ranges = points_within(&others, &unit.ranges);
+                read.keys = Some(Arc::new(others));
+            }
+            // A file without any of the keys has no version of them.
+            if read.groups.clone().any(|group| file.group_overlaps(group, &read.ranges)) {
+                inputs.push(input(read, None));
+            }
         }
         for piece in unit.runs {
-            let piece = Piece { ranges: Arc::clone(&read.ranges), ..piece };
+            let piece = Piece { ranges: Arc::clone(&run_ranges), ..piece };
             let (schema, filter) = (Arc::clone(&schema), self.key_domains.clone());
             let counters = Some(reader.counters.clone());
             inputs.push(piece.input(Arc::clone(&self.layout), schema, filter, counters));
@@ -477,7 +491,7 @@ impl Task {
     }
 
     /// Keys of a unit that may have a wanted row; `None` if indexes do not tell, or there are too many.
-    async fn candidates(&self, unit: &Unit) -> Result<Option<Keys>> {
+    async fn candidates(&self, unit: &Unit) -> Result<Option<Found>> {
         if self.tests.is_empty() {
             return Ok(None);
         }
@@ -506,6 +520,12 @@ impl Task {
         }
         Ok(rows)
     }
+}
+
+/// The parts of some ranges, sorted and disjoint, that may hold some ascending keys.
+fn points_within(keys: &Keys, ranges: &[KeyRange]) -> Arc<[KeyRange]> {
+    let points = candidates::points(keys);
+    ranges.iter().flat_map(|range| parts_within(&points, range)).collect()
 }
 
 /// Probes, ready for indexes.

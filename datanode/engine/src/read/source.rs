@@ -15,6 +15,7 @@ use crate::error::{EngineError, Result};
 use crate::file::FileEntry;
 use crate::file::footer::Counters;
 use crate::read::reader::{FileReader, Read};
+use crate::read::wanted::Wanted;
 use crate::rows::layout::Layout;
 use crate::rows::merge::{Input, Sorted, SortedStream};
 use crate::rows::run::{Run, own_bytes, ticks};
@@ -28,12 +29,26 @@ pub(crate) fn file_input(
     layout: Arc<Layout>,
     bounds: Option<KeyRange>,
 ) -> Input {
+    some_rows_input(reader, file, (read, None), layout, bounds)
+}
+
+/// As [`file_input`], restricted to some rows if these are known.
+pub(crate) fn some_rows_input(
+    reader: FileReader,
+    file: FileEntry,
+    (read, wanted): (Read, Option<Wanted>),
+    layout: Arc<Layout>,
+    bounds: Option<KeyRange>,
+) -> Input {
     let first = match read.groups.start {
         0 => file.first.clone(),
         group => file.splits[group - 1].clone(),
     };
     let batches = async move {
-        let batches = reader.open(&file, read).await?;
+        let batches = match wanted {
+            None => reader.open(&file, read).await?,
+            wanted => reader.open_with(&file, read, wanted).await?,
+        };
         Ok::<_, EngineError>(batches.and_then(move |batch| {
             futures::future::ready(with_keys(&layout, batch, bounds.as_ref()))
         }))

@@ -190,6 +190,25 @@ async fn an_overwritten_version_does_not_come_back() {
 }
 
 #[tokio::test]
+async fn candidates_are_read_by_number_in_their_file_and_by_key_in_others() {
+    for options in [last_row(), last_non_null()] {
+        let mut fixture = Fixture::series(options).await;
+        set_indexes(&mut fixture, "a", &[IndexOptions::Inverted]);
+        fixture.put(&ALL, &mixed_rows());
+        fixture.flush().await.unwrap();
+        // Row 11 had a 7; row 12 has one from now on, in another file, and row 13 in memory.
+        fixture.put(&ALL, &[row(11, 500, "y"), row(12, 7, "y")]);
+        fixture.flush().await.unwrap();
+        fixture.put(&ALL, &[row(13, 7, "z"), row(200, 7, "z")]);
+        let scan = fixture.scan(&ALL, &[("a", Domain::point(int(7)))]);
+        let found = collect(&fixture.partition, scan).await.unwrap();
+        assert_eq!(found.rows, [row(12, 7, "y"), row(13, 7, "z"), row(200, 7, "z")]);
+        let old = [("a", Domain::point(int(mixed(12))))];
+        assert!(fixture.read_where(&ALL, &old).await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
 async fn versions_may_pass_the_tests_of_two_fields_each_for_itself() {
     for (options, merges) in [(last_row(), false), (last_non_null(), true)] {
         let mut fixture = Fixture::series(options).await;
