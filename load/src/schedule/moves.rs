@@ -10,6 +10,7 @@ use super::{REPLICA_MOVES_MAX, Scheduler, TRANSFERS_MAX};
 use crate::action::{Action, MoveWhy, Step};
 use crate::balance::{self, Candidate, NodeLoad, TOO_BUSY_FOR_MS};
 use crate::facts::NodeId;
+use crate::verdict::Class;
 
 /// Maximum leaders that leave one node in one tick; their effect is measured before the next ones go.
 const TRANSFERS_A_TICK: usize = 4;
@@ -108,7 +109,8 @@ impl Scheduler {
             .iter()
             .copied()
             .filter(|slot| {
-                let tail = self.heat.get(slot).is_some_and(Heat::moving);
+                let class = self.heat.get(slot).and_then(Heat::class);
+                let tail = class.is_some_and(Class::is_moving);
                 self.is_free(now_ms, *slot) && (tails_too || !tail)
             })
             .collect();
