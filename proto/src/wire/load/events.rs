@@ -165,7 +165,7 @@ impl Wire for TableRotation {
             concentration: self.concentration,
             n_eff_second: self.n_eff_second,
             n_eff_mean: self.n_eff_mean,
-            spells: self.spells,
+            spell_count: self.spells,
             spell_s: self.spell_s,
         }
     }
@@ -176,7 +176,7 @@ impl Wire for TableRotation {
             concentration: message.concentration,
             n_eff_second: message.n_eff_second,
             n_eff_mean: message.n_eff_mean,
-            spells: message.spells,
+            spells: message.spell_count,
             spell_s: message.spell_s,
         })
     }
