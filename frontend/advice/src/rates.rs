@@ -24,7 +24,7 @@ pub fn partitions_for_rate(facts: &TableFacts, rate: f64, rows_per_second: f64) 
     let quotient = (rate / of_partition).ceil();
     let unlimited = if quotient.is_finite() && quotient >= 1.0 { whole(quotient) } else { 1 };
     let partitions = unlimited.min(partitions_max(facts));
-    let reached = (partitions < unlimited).then(|| partitions as f64 * of_partition);
+    let reached = (partitions < unlimited).then_some(partitions as f64 * of_partition);
     ForRate { partitions, reached }
 }
 
