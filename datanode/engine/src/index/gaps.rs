@@ -211,7 +211,7 @@ mod tests {
             let mut bytes = encoded(&rows, total);
             let length = bytes.len();
             bytes.extend(&other);
-            prop_assert_eq!(decode(&bytes, total), Some(rows.clone()));
+            prop_assert_eq!(decode(&bytes, total), Some(rows));
             prop_assert_eq!(decode(&bytes[..length - 1], total), None);
         }
 

@@ -463,7 +463,7 @@ mod tests {
         let value = |row: u32| match row % 5_000 {
             0..100 => "run",
             100 => "rare",
-            _ if row * 7_919 % 1_009 == 0 => "scattered",
+            _ if (row * 7_919).is_multiple_of(1_009) => "scattered",
             _ if row == 77_777 => "alone",
             _ => "all",
         };

@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn the_domain_of_values_contains_them_and_their_null() {
-        let numbers = |numbers: std::ops::Range<i64>| numbers.map(Value::Int).collect();
+        let numbers = |numbers: Range<i64>| numbers.map(Value::Int).collect();
         let few: BTreeSet<Value> = numbers(1..4);
         assert_eq!(domain_of(few.clone()), Domain::points(few));
         for null in [false, true] {
