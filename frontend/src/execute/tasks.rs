@@ -205,7 +205,10 @@ impl Session {
         planned.map_err(|error| SqlError { position: None, ..error })?;
         // The plan of an INSERT is that of its query, so each run would find this out anew.
         match &create.table {
-            Some(target) => check_no_copy(&session.catalog(), &session.table(target)?),
+            Some(target) => {
+                let table = session.table(target)?;
+                check_no_copy(&session.catalog(), &table)
+            }
             None => Ok(()),
         }
     }
