@@ -92,7 +92,7 @@ impl<'t> TermFinder<'t> {
         Self { term, finder: memmem::Finder::new(term) }
     }
 
-    /// The term.
+    /// Returns what is searched for.
     pub fn term(&self) -> &'t str {
         self.term
     }

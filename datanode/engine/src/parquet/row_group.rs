@@ -42,7 +42,7 @@ pub(crate) struct GroupWriter<W: Write + Send> {
     pub(crate) writer: SerializedFileWriter<W>,
     factory: ArrowRowGroupWriterFactory,
     codec: Codec,
-    /// Rows of a page.
+    /// Maximum number of rows from one page header to the next.
     page_rows: usize,
     /// True for each column whose last chunk outgrew a dictionary.
     outgrown: Vec<bool>,
