@@ -203,15 +203,15 @@ impl<'s> Features<'s> {
         by_column.chain(by_series).fold(0.5, farther)
     }
 
-    /// Measures the motion of the load at quantiles of both halves. Motion within a hot series is ignored: it does not
-    /// affect the cuts beside it.
+    /// Measures the motion of the load at quantiles of both halves, by the first `depth` columns. Motion within a hot
+    /// series is ignored: it does not affect the cuts beside it.
     fn find_motion(
-        &mut self,
         old: &Half<'_, 's>,
         new: &Half<'_, 's>,
         depth: usize,
         scatter: &Scatter,
-    ) {
+    ) -> (f64, Motion) {
+        let (mut shift, mut most) = (0.0_f64, Motion::Steady);
         for half in [old, new] {
             let places = quantiles(half).filter_map(|row| row.prefix(depth.min(row.ends.len())));
             for place in places.collect::<BTreeSet<_>>() {
@@ -223,10 +223,11 @@ impl<'s> Features<'s> {
                     moved if moved > UNSTEADY_MIN.max(chance) => Motion::Unsteady,
                     _ => Motion::Steady,
                 };
-                self.shift = self.shift.max(moved);
-                self.motion = self.motion.max(motion);
+                shift = shift.max(moved);
+                most = most.max(motion);
             }
         }
+        (shift, most)
     }
 
     fn find_cut(&mut self, old: &Half<'_, 's>, new: &Half<'_, 's>, options: &Options) {
@@ -234,7 +235,12 @@ impl<'s> Features<'s> {
         let hot = self.top_series().is_some_and(|series| series.lasting >= HOT_SHARE);
         let depth_max = options.depth_max(self.columns, hot);
         let scatter = Scatter { old: old.effective(), new: new.effective() };
-        self.find_motion(old, new, options.depth_max(self.columns, false), &scatter);
+        // What moves behind a cut's columns does not affect it.
+        let moving_depth = options.depth_max(self.columns, false);
+        let motions: Vec<(f64, Motion)> =
+            (1..=moving_depth).map(|depth| Self::find_motion(old, new, depth, &scatter)).collect();
+        let motion_at = |depth: usize| motions[depth.min(moving_depth) - 1];
+        (self.shift, self.motion) = motion_at(moving_depth);
         let cuts: BTreeSet<(&[u8], usize)> = quantiles(old)
             .flat_map(|row| {
                 (1..=depth_max).filter_map(|depth| row.prefix(depth).map(|cut| (cut, depth)))
@@ -252,26 +258,26 @@ impl<'s> Features<'s> {
         self.contained_most = contained.fold(0.0, f64::max);
         for candidate in &mut candidates {
             let sigma = scatter.sigma(candidate.old.right, candidate.new.right);
-            let moved = self.sure_move(candidate.new.right - candidate.old.right, sigma);
+            let (_, motion) = motion_at(candidate.depth);
+            let moved = self.sure_move(candidate.new.right - candidate.old.right, sigma, motion);
             candidate.predicted = predict(candidate, moved, f64::from(self.window_s));
         }
         // In a load that wanders, a cut that looks fair may be so by accident.
         if self.motion == Motion::Wandering {
-            let depth = options.depth_max(self.columns, false);
             candidates.retain(|candidate| {
                 let cut = candidate.key;
                 candidate.predicted > PROMISE_MIN
                     || !(takes_turns(cut, old.rows, new.rows)
-                        || is_approached(cut, old, new, depth))
+                        || is_approached(cut, old, new, moving_depth.min(candidate.depth)))
             });
         }
         self.best = choose(candidates);
     }
 
     /// The part of a share's change that is not chance; `sigma` is its standard deviation.
-    fn sure_move(&self, moved: f64, sigma: f64) -> f64 {
+    fn sure_move(&self, moved: f64, sigma: f64, motion: Motion) -> f64 {
         let excess = |chance: f64| moved.signum() * (moved.abs() - chance).max(0.0);
-        match self.motion {
+        match motion {
             Motion::Steady => excess(CHANCE_SIGMAS * sigma),
             Motion::Unsteady => excess(CHANCE_SIGMAS_UNSTEADY * sigma),
             Motion::Wandering => {
@@ -331,7 +337,8 @@ fn takes_turns(cut: &[u8], old: &[Row<'_>], new: &[Row<'_>]) -> bool {
     blocks.iter().map(deviation).sum::<f64>() / total > TURNS_MIN
 }
 
-/// True if the keys beside a cut move towards it, and will cross it.
+/// True if the keys beside a cut move towards it, and will cross it: by their first columns, as many as the cut has. What
+/// moves behind those does not cross it.
 fn is_approached(cut: &[u8], old: &Half<'_, '_>, new: &Half<'_, '_>, depth: usize) -> bool {
     let left_drift = drift_beside(old, new, depth, |key| key < cut);
     let right_drift = drift_beside(old, new, depth, |key| key >= cut);

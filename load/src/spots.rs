@@ -17,6 +17,11 @@ const OPERATIONS_MIN: f64 = 0.25;
 const SECONDS_MIN: usize = 8;
 /// Minimum mean share of a second's busiest part. Two tails that grow side by side have 0.57.
 const CONCENTRATION_MIN: f64 = 0.6;
+/// Correlation of the busiest places with the time from which a load moves on, to and fro, and does not rotate. Twelve
+/// spots in a minute have that by chance once in a hundred times.
+const TREND_MAX: f64 = 0.7;
+/// Minimum seconds for that: of a few spots, those of half a minute often lie in order.
+const TREND_SECONDS_MIN: usize = 40;
 /// Share of the parts by which an ordered load may go on within a second.
 const STEPS: usize = 4;
 
@@ -37,7 +42,9 @@ impl Spots {
         let whole = Half::new(rows);
         let mut spots = Self::default();
         for parts in PARTS {
-            let Some((concentration, spells, places)) = divided(rows, &whole, parts) else {
+            let Some(Divided { concentration, spells, places, seconds, trend }) =
+                divided(rows, &whole, parts)
+            else {
                 return spots;
             };
             if parts == PARTS[0] {
@@ -46,7 +53,11 @@ impl Spots {
             let changes = concentration >= CONCENTRATION_MIN
                 && spells.count > 1
                 && !spells.is_ordered(places, (places / STEPS).max(1));
-            if changes && spells.count >= SPELLS_MIN {
+            let moves = trend.abs() >= TREND_MAX;
+            if changes && moves && seconds >= TREND_SECONDS_MIN {
+                continue;
+            }
+            if changes && !moves && spells.count >= SPELLS_MIN {
                 return Self { concentration, rotate: true, may_rotate: false };
             }
             spots.may_rotate |= changes;
@@ -55,9 +66,22 @@ impl Spots {
     }
 }
 
-/// The mean share of a second's busiest one of so many parts, the spells of it, and the number of parts that differ.
-/// `None` if there are too few samples.
-fn divided(rows: &[Row<'_>], whole: &Half<'_, '_>, parts: u32) -> Option<(f64, Spells, usize)> {
+/// A load by parts of the keys.
+struct Divided {
+    /// Mean share of a second's busiest part.
+    concentration: f64,
+    /// Spells of the busiest part.
+    spells: Spells,
+    /// Number of parts that differ.
+    places: usize,
+    /// Number of seconds that count.
+    seconds: usize,
+    /// Correlation of the busiest parts with the time.
+    trend: f64,
+}
+
+/// The load by so many parts. `None` if there are too few samples.
+fn divided(rows: &[Row<'_>], whole: &Half<'_, '_>, parts: u32) -> Option<Divided> {
     let share = |part: u32| f64::from(part) / f64::from(parts);
     let mut bounds: Vec<&[u8]> =
         (1..parts).filter_map(|part| Some(whole.quantile(share(part))?.key)).collect();
@@ -81,8 +105,28 @@ fn divided(rows: &[Row<'_>], whole: &Half<'_, '_>, parts: u32) -> Option<(f64, S
         busiest_places.push(place);
     }
     let count = busiest_places.len();
-    (count >= SECONDS_MIN)
-        .then(|| (sum / count as f64, Spells::of(&busiest_places), bounds.len() + 1))
+    (count >= SECONDS_MIN).then(|| Divided {
+        concentration: sum / count as f64,
+        spells: Spells::of(&busiest_places),
+        places: bounds.len() + 1,
+        seconds: count,
+        trend: trend(&busiest_places),
+    })
+}
+
+/// Correlation of places with their order, -1 to 1; 0 if all are the same.
+fn trend(places: &[usize]) -> f64 {
+    let count = places.len() as f64;
+    let mean = places.iter().sum::<usize>() as f64 / count;
+    let middle = (count - 1.0) / 2.0;
+    let (mut product, mut of_places, mut of_order) = (0.0, 0.0, 0.0);
+    for (order, place) in places.iter().enumerate() {
+        let (from_mean, from_middle) = (*place as f64 - mean, order as f64 - middle);
+        product += from_mean * from_middle;
+        of_places += from_mean * from_mean;
+        of_order += from_middle * from_middle;
+    }
+    product / (of_places * of_order).sqrt().max(f64::MIN_POSITIVE)
 }
 
 #[cfg(test)]
@@ -124,6 +168,12 @@ mod tests {
         assert!(!tail.rotate && !tail.may_rotate, "{tail:?}");
         let round = spots(60, |second, random| second % 10 * 1_000 + random.below(1_000));
         assert!(!round.rotate, "{round:?}");
+        // Two groups of writers, of which one lags by ten seconds.
+        let lagging = spots(60, |second, random| {
+            let lag = if mix(second).is_multiple_of(2) { 10 } else { 0 };
+            (100 + second - lag) * 1_000 + random.below(1_000)
+        });
+        assert!(!lagging.rotate && !lagging.may_rotate, "{lagging:?}");
         assert_eq!(spots(7, |second, _| mix(second)), Spots::default(), "too short");
     }
 }

@@ -237,7 +237,8 @@ fn skewed() -> Vec<Kind> {
                 [cell + r.below(10_000)]
             })
         }),
-        kind("tail 50 % of updates", "50 % evenly, 50 % appended", CUT, (KEY, PLAIN), |_| {
+        // From half on, what is appended outweighs the rest after every cut.
+        kind("tail 50 % of updates", "50 % evenly, 50 % appended", OPEN, (KEY, PLAIN), |_| {
             points(KEY, |time_us, r| {
                 [if r.chance(0.5) { BEGIN_US + time_us } else { r.below(BEGIN_US) }]
             })
