@@ -446,7 +446,8 @@ fn evaluate(question: &Question<'_>, priced: &Priced<'_>, design: Design) -> Cho
         effective_partitions: shares.effective,
         effective_nodes: over_nodes(&shares.counts, question.nodes),
         ceiling_rows_per_s,
-        carries: question.rows_per_s <= ceiling_rows_per_s * CARRIES_BUSY,
+        carries: question.rows_per_s <= ceiling_rows_per_s * CARRIES_BUSY
+            && !moves_past(question, &design),
         read_cost,
         shapes,
         needed_partitions: needed_partitions(question),
@@ -454,6 +455,16 @@ fn evaluate(question: &Question<'_>, priced: &Priced<'_>, design: Design) -> Cho
         warnings: layout.warnings(question, shares.max),
         design,
     }
+}
+
+/// True if the load moves past every cut of a range design, whatever the sample says: where the time has whole minutes,
+/// all of a sample may be of one of them, and looks as if it stayed.
+fn moves_past(question: &Question<'_>, design: &Design) -> bool {
+    let (Design::Range { order: today }, Design::Range { order }) = (&question.today, design)
+    else {
+        return false;
+    };
+    question.hot.is_some_and(Class::is_moving) && today.first() == order.first()
 }
 
 /// The effective number of nodes when partitions are assigned to nodes, the busiest first, each to the least busy node.

@@ -316,3 +316,16 @@ fn the_number_of_designs_is_bounded() {
     let pair = |choice: &Choice| matches!(&choice.design, Design::Hash { of, .. } if *of == [1, 3]);
     assert!(choices.iter().any(pair));
 }
+
+#[test]
+fn a_sample_of_one_minute_does_not_hide_that_the_load_moves_past_every_cut() {
+    // (minute, user): users are even, and all rows are of one minute.
+    let mut rows = events(4_000, 10_000, 0.0);
+    rows.iter_mut().for_each(|row| row[0] = 5_u64.to_be_bytes().to_vec());
+    let asked = |hot| Question { hot, ..question(&rows) };
+    let ranges = Design::Range { order: vec![0, 1] };
+    assert_eq!(advise(&asked(None))[0].design, ranges);
+    let choices = advise(&asked(Some(Class::MovingRight)));
+    assert!(choices[0].carries && choices[0].design != ranges, "{:?}", choices[0]);
+    assert!(!found(&choices, &ranges).carries);
+}
