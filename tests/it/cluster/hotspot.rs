@@ -270,6 +270,9 @@ async fn a_hot_user_is_named_and_so_is_the_statement_that_writes_it() {
     assert_eq!(cause[..2], ["INSERT INTO clicks VALUES (?)", "INSERT"], "{cause:?}");
     assert_eq!((cause[3].as_str(), cause[5].as_str()), ("loader", "write"), "{cause:?}");
     assert!(cause[4].parse::<f64>().unwrap() > 0.9, "{cause:?}");
+    // Keys are sampled at half of the load from which a partition is hot.
+    let hot = "SELECT partition FROM sys.hot_partitions WHERE \"table\" = 'clicks'";
+    drop(first_row(&client, hot).await);
     let listed = Command::new(env!("CARGO_BIN_EXE_partita"))
         .args(["hot", "--connect", &server.postgres.to_string()])
         .output()
