@@ -25,7 +25,7 @@ use partita_proto::id::{GroupId, ReplicaId};
 use partita_proto::wire::pb::raft_message::Body;
 
 use crate::error::RaftError;
-use crate::hold::hold_commits;
+use crate::hold::{Awaited, hold_commits};
 use crate::machine::Machine;
 use crate::peer::{CallError, Lane, Peer, Peers, Route};
 use crate::planted::{self, Plant};
@@ -50,6 +50,7 @@ pub(crate) struct Net {
     pub(crate) replica: ReplicaId,
     pub(crate) machine: Arc<dyn Machine>,
     pub(crate) outgoing: Arc<Outgoing>,
+    pub(crate) awaited: Arc<Awaited>,
 }
 
 /// A connection to one replica.
@@ -58,6 +59,7 @@ pub(crate) struct Connection {
     route: Route,
     machine: Arc<dyn Machine>,
     outgoing: Arc<Outgoing>,
+    awaited: Arc<Awaited>,
 }
 
 impl RaftNetworkFactory<Types> for Net {
@@ -65,8 +67,13 @@ impl RaftNetworkFactory<Types> for Net {
 
     async fn new_client(&mut self, target: u64, node: &Member) -> Connection {
         let route = Route { group: self.group, from: self.replica, to: ReplicaId(target) };
-        let (machine, outgoing) = (Arc::clone(&self.machine), Arc::clone(&self.outgoing));
-        Connection { peer: self.peers.peer(node.node), route, machine, outgoing }
+        Connection {
+            peer: self.peers.peer(node.node),
+            route,
+            machine: Arc::clone(&self.machine),
+            outgoing: Arc::clone(&self.outgoing),
+            awaited: Arc::clone(&self.awaited),
+        }
     }
 }
 
@@ -131,14 +138,15 @@ impl RaftNetworkV2<Types> for Connection {
         let (peer, route) = (&self.peer, self.route);
         let fail = move |error| failed(error, route, RPCTypes::AppendEntries);
         // Send the requests in order. `span` and `term` stay here, to check the answer.
-        let calls = hold_commits(input).then(move |request| async move {
-            let span = AppendSpan::of(&request);
-            let body = wire::append_out(request);
-            let term = sense::term_of(&body).unwrap_or_default();
-            let waiting =
-                tokio::time::timeout(APPEND_WAIT, peer.send(Lane::Bulk, route, body)).await;
-            (span, term, waiting.unwrap_or(Err(CallError::TimedOut(APPEND_WAIT))))
-        });
+        let calls =
+            hold_commits(input, Arc::clone(&self.awaited)).then(move |request| async move {
+                let span = AppendSpan::of(&request);
+                let body = wire::append_out(request);
+                let term = sense::term_of(&body).unwrap_or_default();
+                let waiting =
+                    tokio::time::timeout(APPEND_WAIT, peer.send(Lane::Bulk, route, body)).await;
+                (span, term, waiting.unwrap_or(Err(CallError::TimedOut(APPEND_WAIT))))
+            });
         // Await the answers in the same order, up to a limit of appends in flight.
         let answers = calls.map(move |(span, term, waiting)| async move {
             let reply = match waiting {

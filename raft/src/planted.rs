@@ -34,6 +34,8 @@ pub enum Plant {
     AnyCatalog = 11,
     /// Terms and indexes of other nodes are taken unchecked.
     TrustNumbers = 12,
+    /// A follower answers reads without asking the leader for a read point.
+    ReadUnasked = 13,
 }
 
 #[cfg(feature = "planted-bugs")]
