@@ -13,6 +13,8 @@
 //! A partition whose lane or reads are busy, or whose writes are held back, is *engaged*: its samplers keep a minute of
 //! keys and count frequent ones.
 //!
+//! Recent work is known of every replica, so that frontends can choose among those that may answer a read.
+//!
 //! Invariants: counters never decrease within a term; all state is bounded; code here waits for nothing but a short
 //! lock.
 
@@ -29,11 +31,14 @@ use partita_proto::clock::Clock;
 use partita_proto::id::PartitionId;
 use partita_proto::key::{KeyCodec, Keys};
 use partita_proto::range::KeyRange;
+use tokio::time::Instant;
 
 /// Seconds of samples that each beat repeats, so that a lost beat loses none.
 const SECONDS_PER_BEAT: u64 = 4;
 /// Upper bound of recorded durations; from 1 µs to a minute, to two digits: about 20 KB.
 const LATENCY_MAX_US: u64 = 60_000_000;
+/// Minimum time over which recent work is measured.
+const RECENT: Duration = Duration::from_millis(250);
 
 /// The load of one replica.
 pub(crate) struct Load {
@@ -54,6 +59,7 @@ pub(crate) struct Load {
     throttled_ns: AtomicU64,
     term: Mutex<Term>,
     pace: Mutex<Pace>,
+    recent: Mutex<Recent>,
     write_keys: Mutex<Sampler>,
     read_keys: Mutex<Sampler>,
     highest: Mutex<Option<Bytes>>,
@@ -93,6 +99,32 @@ impl Pace {
         let held_back =
             counters.rejected > previous.rejected || counters.throttled_ns > previous.throttled_ns;
         Some(self.engagement.note(busy_ms / gap_ms as f64, held_back))
+    }
+}
+
+/// Work between the last two times at which it was measured.
+#[derive(Default)]
+struct Recent {
+    measured: Option<Instant>,
+    busy_ns: u64,
+    millicores: u64,
+}
+
+impl Recent {
+    /// Thousandths of a core that were in use before `time`, when `busy_ns` was the work since the start.
+    fn note(&mut self, time: Instant, busy_ns: u64) -> u64 {
+        let Some(measured) = self.measured else {
+            (self.measured, self.busy_ns) = (Some(time), busy_ns);
+            return 0;
+        };
+        let gap = time.saturating_duration_since(measured);
+        if gap >= RECENT {
+            let gap_us = u64::try_from(gap.as_micros()).unwrap_or(u64::MAX);
+            // Nanoseconds per microsecond are thousandths.
+            self.millicores = busy_ns.saturating_sub(self.busy_ns) / gap_us;
+            (self.measured, self.busy_ns) = (Some(time), busy_ns);
+        }
+        self.millicores
     }
 }
 
@@ -151,6 +183,7 @@ impl Load {
             throttled_ns: AtomicU64::new(0),
             term: Mutex::new(Term { since_ms: now_ms, ..Term::default() }),
             pace: Mutex::new(Pace { at_ms: now_ms, ..Pace::default() }),
+            recent: Mutex::default(),
             write_keys: sampler(seed),
             read_keys: sampler(seed.wrapping_add(1)),
             highest: Mutex::new(None),
@@ -252,6 +285,12 @@ impl Load {
         self.read_rows.fetch_add(rows, Ordering::Relaxed);
         self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
         add(&self.scan_ns, time);
+    }
+
+    /// Thousandths of a core that reads and writes of the replica took in the last moments before `time`.
+    pub(crate) fn recent_millicores(&self, time: Instant) -> u64 {
+        let busy_ns = self.busy_ns.load(Ordering::Relaxed) + self.scan_ns.load(Ordering::Relaxed);
+        self.recent.lock().note(time, busy_ns)
     }
 
     /// Counts a request refused because a bound was reached.
@@ -470,6 +509,20 @@ mod tests {
             let keys: usize = kept.ticks.iter().map(|tick| tick.samples.len()).sum();
             assert!(kept.ticks.len() <= 61 && keys <= 61 * 32, "{} {keys}", kept.ticks.len());
         }
+    }
+
+    #[test]
+    fn recent_work_is_that_of_the_last_moments() {
+        let (_, load) = load();
+        let start = Instant::now();
+        let after = |millis| start + Duration::from_millis(millis);
+        assert_eq!(load.recent_millicores(start), 0);
+        load.busy(Duration::from_millis(100));
+        load.read(1, 1, Duration::from_millis(400));
+        assert_eq!(load.recent_millicores(after(200)), 0, "too soon to tell");
+        assert_eq!(load.recent_millicores(after(1_000)), 500);
+        assert_eq!(load.recent_millicores(after(1_100)), 500);
+        assert_eq!(load.recent_millicores(after(1_500)), 0);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! One replica: a partition of the engine behind its Raft group.
 //!
 //! Invariants:
-//! - a write is answered after it is applied here; a scan starts after a read barrier;
+//! - a write is answered after it is applied here; a scan starts after a read barrier, at a follower after the read point
+//!   of its leader;
 //! - a request for another epoch has no effect: it is refused before it reaches the log, or when it is applied;
 //! - the rows of a scan are of the epoch that the scan names;
 //! - once a storage error has stopped the group, every request gets that error;
@@ -25,10 +26,10 @@ use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{
-    ReplicaStatus, RequestId, RowStream, ScanReply, ScanRequest, WriteReply, WriteRequest,
+    ReadFrom, ReplicaStatus, RequestId, RowStream, ScanReply, ScanRequest, WriteReply, WriteRequest,
 };
 use partita_proto::wire::Command;
-use partita_raft::Group;
+use partita_raft::{Group, ReadBy};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -269,7 +270,7 @@ impl Replica {
             self.check_epoch(request.epoch, current)?;
         }
         self.give_way_if_damaged().await?;
-        self.read_barrier().await?;
+        let read_by = self.wait_for_writes(&request).await?;
         let ranges = self.partition.key_ranges(&request.domains)?;
         let scanned = self
             .partition
@@ -286,8 +287,24 @@ impl Replica {
         // The epoch of the pinned version counts, not the one before the wait: the range may have changed meanwhile.
         self.check_epoch(request.epoch, scanned.epoch)?;
         self.check_free()?;
+        let stats = &scanned.stats;
+        stats.by_followers.store(u64::from(read_by == ReadBy::Follower), Ordering::Relaxed);
+        stats.busy_millicores.store(self.load.recent_millicores(started), Ordering::Relaxed);
         self.load.opened(&ranges, &self.partition.range(), started.elapsed());
         Ok(self.reply(scanned))
+    }
+
+    /// Waits until all writes are applied here that a scan must see.
+    async fn wait_for_writes(&self, request: &ScanRequest) -> Result<ReadBy, Error> {
+        let ReadFrom::AnyReplica { staleness_max, schema } = request.read_from else {
+            return self.read_barrier().await.map(|()| ReadBy::Leader);
+        };
+        let config = self.partition.config();
+        // The sender knows of a later state than this replica, however old the rows may be.
+        let is_behind = config.epoch < request.epoch || config.schema.version < schema;
+        let staleness_max = if is_behind { Duration::ZERO } else { staleness_max };
+        let read_by = self.group.read_barrier_anywhere(staleness_max).await;
+        read_by.map_err(|error| group_error(&self.group, error))
     }
 
     /// Lets another replica lead, if there is one, when files here are known to be damaged: it has the rows that this

@@ -4,6 +4,7 @@ mod captures;
 mod cluster;
 mod crash;
 mod damage;
+mod followers;
 mod late;
 mod merge;
 mod replicas;
@@ -15,6 +16,7 @@ mod table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow::array::{AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
@@ -29,7 +31,7 @@ use partita_proto::placement::Placement;
 use partita_proto::range::TypedRange;
 use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
 use partita_proto::service::{
-    DataService, PartitionSpec, RequestId, ScanRequest, WriteKind, WriteRequest,
+    DataService, PartitionSpec, ReadFrom, RequestId, ScanRequest, WriteKind, WriteRequest,
 };
 use partita_raft::{Host, HostOptions};
 
@@ -184,10 +186,16 @@ async fn rows(node: &Datanode) -> Result<Vec<(i64, i64)>, Error> {
     rows_of(node, (PARTITION, Epoch(1))).await
 }
 
-async fn rows_of(
+async fn rows_of(node: &Datanode, target: (PartitionId, Epoch)) -> Result<Vec<(i64, i64)>, Error> {
+    scan_of(node, target, ReadFrom::Leader).await.map(|(rows, _)| rows)
+}
+
+/// All rows of a partition, sorted, and if a follower has answered.
+async fn scan_of(
     node: &Datanode,
     (partition, epoch): (PartitionId, Epoch),
-) -> Result<Vec<(i64, i64)>, Error> {
+    read_from: ReadFrom,
+) -> Result<(Vec<(i64, i64)>, bool), Error> {
     let request = ScanRequest {
         partition,
         epoch,
@@ -197,8 +205,10 @@ async fn rows_of(
         parallelism: 2,
         newest_only: false,
         probes: Vec::new(),
+        read_from,
     };
     let reply = node.scan(request).await?;
+    let by_follower = reply.stats.by_followers.load(Ordering::Relaxed) > 0;
     let mut rows = Vec::new();
     for stream in reply.streams {
         let batches: Vec<RecordBatch> = stream.try_collect().await?;
@@ -209,7 +219,7 @@ async fn rows_of(
         }
     }
     rows.sort_unstable();
-    Ok(rows)
+    Ok((rows, by_follower))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

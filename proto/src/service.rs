@@ -24,7 +24,9 @@ use crate::catalog_history::CatalogHistory;
 use crate::domain::Domains;
 use crate::error::Error;
 use crate::generation::{Renewal, Renewed};
-use crate::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId};
+use crate::id::{
+    DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, SchemaVersion, TableId,
+};
 use crate::index::{Index, IndexKind};
 use crate::load::{HeatmapRequest, LoadReport, LoadRequest};
 use crate::materialized::{CaptureOrder, Changes, ChangesRequest, CopyChange, CopyState, Ship};
@@ -89,6 +91,22 @@ pub struct WriteReply {
     pub owed: Vec<TableId>,
 }
 
+/// Replicas that may answer a scan, and the age that its rows may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// The leader; every other replica names it in [`Error::NotLeader`]. All acknowledged writes are seen.
+    #[default]
+    Leader,
+    /// Any replica.
+    AnyReplica {
+        /// Writes that were acknowledged longer ago than this when the request arrives are seen. With zero, the scan is
+        /// as linearizable as one at the leader.
+        staleness_max: Duration,
+        /// Schema version of the sender's catalog. A replica with an earlier one answers as with zero.
+        schema: SchemaVersion,
+    },
+}
+
 /// Request to read one partition.
 #[derive(Clone, Debug)]
 pub struct ScanRequest {
@@ -114,6 +132,8 @@ pub struct ScanRequest {
     /// [`PROBE_DEPTH_MAX`](crate::probe::PROBE_DEPTH_MAX) and [`PROBE_NODES_MAX`](crate::probe::PROBE_NODES_MAX) are
     /// left out.
     pub probes: Vec<Probe>,
+    /// Replicas that may answer.
+    pub read_from: ReadFrom,
 }
 
 /// A part of a query that runs on the node with a partition's rows.
@@ -164,6 +184,10 @@ pub struct ScanStats {
     pub row_groups_pruned: std::sync::atomic::AtomicU64,
     /// Use of each index.
     pub indexes: Mutex<BTreeMap<IndexKey, IndexUse>>,
+    /// 1 if a replica that does not lead has answered, otherwise 0.
+    pub by_followers: std::sync::atomic::AtomicU64,
+    /// Thousandths of a core that the replica's reads and writes took lately, when the scan began.
+    pub busy_millicores: std::sync::atomic::AtomicU64,
 }
 
 /// Rows of one partition at one moment, in one to `parallelism` streams.
@@ -259,7 +283,12 @@ pub trait DataService: Send + Sync {
     /// Writes rows; returns when a quorum has them on disk and the leader has applied them.
     async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error>;
 
-    /// Reads rows, linearizably: every write acknowledged before the call is seen.
+    /// Reads rows, linearizably: every write acknowledged before the call is seen, or every one that
+    /// [`ReadFrom::AnyReplica`] asks for.
+    ///
+    /// # Errors
+    /// [`Error::NotLeader`], or [`Error::Unavailable`] of a replica that cannot tell in time if it has all of these
+    /// writes: the leader, or another replica, may answer.
     async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error>;
 
     /// Announces the catalog of the orders that follow, before the first of them. `None`: the sender does not name it.

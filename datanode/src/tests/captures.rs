@@ -91,6 +91,7 @@ async fn fill(node: &Datanode, target: Target) -> Result<(u64, Vec<Row>), Error>
         parallelism: 4,
         newest_only: false,
         probes: Vec::new(),
+        read_from: ReadFrom::Leader,
     };
     let (index, reply) = node.fill(COPY, scan).await?;
     assert_eq!(reply.streams.len(), 1);

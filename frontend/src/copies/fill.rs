@@ -28,7 +28,7 @@ use partita_proto::catalog::Table;
 use partita_proto::domain::Domains;
 use partita_proto::id::{Epoch, PartitionId, TableId};
 use partita_proto::materialized::{Capture, CaptureOrder, CopyChange, CopyState, Position, Ship};
-use partita_proto::service::{DataService, Ddl, ScanReply, ScanRequest, WriteKind};
+use partita_proto::service::{DataService, Ddl, ReadFrom, ScanReply, ScanRequest, WriteKind};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
@@ -227,6 +227,7 @@ impl Copies {
                     parallelism: 1,
                     newest_only: false,
                     probes: Vec::new(),
+                    read_from: ReadFrom::Leader,
                 };
                 service.fill(copy, scan).await
             }

@@ -18,7 +18,7 @@ use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::range::KeyRange;
 use partita_proto::route::Route;
 use partita_proto::service::{
-    DataService, FragmentRequest, RowStream, ScanReply, ScanRequest, ScanStats,
+    DataService, FragmentRequest, ReadFrom, RowStream, ScanReply, ScanRequest, ScanStats,
 };
 use partita_worker::Fragment;
 use tokio::sync::OnceCell;
@@ -272,6 +272,7 @@ impl Opener {
             parallelism: self.spec.streams,
             newest_only: self.spec.newest_only,
             probes: self.spec.probes.clone(),
+            read_from: ReadFrom::Leader,
         };
         let answer = async {
             match &self.spec.at_data {

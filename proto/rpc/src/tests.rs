@@ -30,8 +30,8 @@ use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
 use partita_proto::service::{
-    DataService, PartitionSpec, ReplicaStatus, RequestId, ScanReply, ScanRequest, WriteKind,
-    WriteReply, WriteRequest,
+    DataService, PartitionSpec, ReadFrom, ReplicaStatus, RequestId, ScanReply, ScanRequest,
+    WriteKind, WriteReply, WriteRequest,
 };
 use partita_tls::Links;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -417,6 +417,10 @@ fn scan_request() -> ScanRequest {
             column: "text".to_owned(),
             test: ColumnTest::Like("%x%".to_owned()),
         }],
+        read_from: ReadFrom::AnyReplica {
+            staleness_max: Duration::from_millis(1500),
+            schema: SchemaVersion(3),
+        },
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
@@ -14,13 +15,13 @@ use super::{Wire, all, ipc, missing, pb, required};
 use crate::cardinality::SeriesSketch;
 use crate::domain::Domains;
 use crate::error::Error;
-use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, SchemaVersion, TableId};
 use crate::materialized::Ship;
 use crate::measure::PartitionMeasures;
 use crate::schema::ColumnType;
 use crate::service::{
-    FragmentRequest, ReplicaStatus, RequestId, ScanRequest, ScanStats, WriteKind, WriteReply,
-    WriteRequest,
+    FragmentRequest, ReadFrom, ReplicaStatus, RequestId, ScanRequest, ScanStats, WriteKind,
+    WriteReply, WriteRequest,
 };
 
 /// Maximum number of streams of a scan. More than any machine has threads for.
@@ -115,6 +116,7 @@ impl ScanRequest {
             parallelism: u32::try_from(self.parallelism).unwrap_or(u32::MAX).min(PARALLELISM_MAX),
             newest_only: self.newest_only,
             probes: probes_to_wire(&self.probes),
+            any_replica: any_replica_to_wire(self.read_from),
         })
     }
 
@@ -138,8 +140,26 @@ impl ScanRequest {
             parallelism: message.parallelism as usize,
             newest_only: message.newest_only,
             probes: probes_from_wire(message.probes)?,
+            read_from: read_from_of_wire(message.any_replica),
         })
     }
+}
+
+fn any_replica_to_wire(read_from: ReadFrom) -> Option<pb::AnyReplica> {
+    match read_from {
+        ReadFrom::Leader => None,
+        ReadFrom::AnyReplica { staleness_max, schema } => Some(pb::AnyReplica {
+            staleness_max_us: u64::try_from(staleness_max.as_micros()).unwrap_or(u64::MAX),
+            schema: schema.0,
+        }),
+    }
+}
+
+fn read_from_of_wire(message: Option<pb::AnyReplica>) -> ReadFrom {
+    message.map_or(ReadFrom::Leader, |message| ReadFrom::AnyReplica {
+        staleness_max: Duration::from_micros(message.staleness_max_us),
+        schema: SchemaVersion(message.schema),
+    })
 }
 
 impl FragmentRequest {
@@ -200,6 +220,8 @@ impl ScanStats {
             files_pruned: read(&self.files_pruned),
             row_groups_pruned: read(&self.row_groups_pruned),
             indexes: uses_to_wire(&self.indexes.lock()),
+            by_followers: read(&self.by_followers),
+            busy_millicores: read(&self.busy_millicores),
         }
     }
 
@@ -214,6 +236,8 @@ impl ScanStats {
         grow(&self.files_read, message.files_read);
         grow(&self.files_pruned, message.files_pruned);
         grow(&self.row_groups_pruned, message.row_groups_pruned);
+        grow(&self.by_followers, message.by_followers);
+        grow(&self.busy_millicores, message.busy_millicores);
         merge_uses(&mut self.indexes.lock(), &message.indexes);
     }
 }

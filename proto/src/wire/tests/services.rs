@@ -22,7 +22,9 @@ use crate::member::{Heartbeat, Member, Members, Registration};
 use crate::probe::{ColumnTest, PROBE_DEPTH_MAX, PROBE_NODES_MAX, Probe};
 use crate::route::Route;
 use crate::schema::ColumnType;
-use crate::service::{AdminOrder, IndexUse, ReplicaStatus, ScanRequest, ScanStats, WriteRequest};
+use crate::service::{
+    AdminOrder, IndexUse, ReadFrom, ReplicaStatus, ScanRequest, ScanStats, WriteRequest,
+};
 
 fn any_domain() -> impl Strategy<Value = Domain> {
     let special = prop_oneof![Just(Domain::all()), Just(Domain::none()), Just(Domain::not_null())];
@@ -329,8 +331,15 @@ fn scan_request() -> impl Strategy<Value = ScanRequest> {
         (any::<u64>(), any::<u64>(), option::of(any::<usize>()), 0..1024_usize, any::<bool>());
     let column = (name(), arbitrary::column_type(), any::<bool>())
         .prop_map(|(name, kind, nullable)| Field::new(name, kind.arrow(), nullable));
-    (numbers, vec(column, 0..4), domains(), vec(probe(), 0..3)).prop_map(
-        |((partition, epoch, limit, parallelism, newest_only), columns, domains, probes)| {
+    let read_from = option::of((any::<u64>(), any::<u32>())).prop_map(|any_replica| {
+        any_replica.map_or(ReadFrom::Leader, |(micros, schema)| ReadFrom::AnyReplica {
+            staleness_max: Duration::from_micros(micros),
+            schema: SchemaVersion(schema),
+        })
+    });
+    (numbers, vec(column, 0..4), domains(), vec(probe(), 0..3), read_from).prop_map(
+        |(numbers, columns, domains, probes, read_from)| {
+            let (partition, epoch, limit, parallelism, newest_only) = numbers;
             ScanRequest {
                 partition: PartitionId(partition),
                 epoch: Epoch(epoch),
@@ -340,6 +349,7 @@ fn scan_request() -> impl Strategy<Value = ScanRequest> {
                 parallelism,
                 newest_only,
                 probes,
+                read_from,
             }
         },
     )
@@ -389,6 +399,7 @@ proptest! {
         prop_assert_eq!(again.parallelism, request.parallelism);
         prop_assert_eq!(again.newest_only, request.newest_only);
         prop_assert_eq!(again.probes, request.probes);
+        prop_assert_eq!(again.read_from, request.read_from);
         if let Some(message) = damaged(&message, at, flip) {
             drop(ScanRequest::from_wire(message));
         }
@@ -424,6 +435,7 @@ fn counters_of_a_scan_only_grow_whatever_order_they_come_in() {
     let late = pb::ScanStats {
         rows_scanned: 10,
         files_read: 2,
+        by_followers: 1,
         indexes: vec![used("a", 1, 9, 5)],
         ..pb::ScanStats::default()
     };
@@ -488,6 +500,7 @@ fn probes_too_deep_or_too_many_are_left_out_by_the_sender_and_refused_by_the_rec
         parallelism: 1,
         newest_only: false,
         probes,
+        read_from: ReadFrom::Leader,
     };
     let deepest = deep_probe(PROBE_DEPTH_MAX - 1);
     let largest = Probe::All(vec![deep_probe(0); PROBE_NODES_MAX - 1]);

@@ -12,7 +12,7 @@ use partita_proto::id::NodeId;
 use partita_proto::key::KeyCodec;
 use partita_proto::range::{Bound, KeyRange};
 use partita_proto::route::Route;
-use partita_proto::service::ScanRequest;
+use partita_proto::service::{ReadFrom, ScanRequest};
 use partita_proto::value::Value;
 use tokio::time::Instant;
 
@@ -40,6 +40,7 @@ impl Client {
             parallelism: 2,
             newest_only: false,
             probes: Vec::new(),
+            read_from: ReadFrom::Leader,
         };
         let node = self.ask_first(route).unwrap_or(NodeId(1));
         let error = match self.service(node).rows(request).await {
