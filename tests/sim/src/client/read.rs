@@ -1,4 +1,5 @@
-//! Reads of a client: one key from the partition that owns it, or all rows of a table, partition by partition.
+//! Reads of a client: one key from the partition that owns it, or all rows of a table, partition by partition. The leader
+//! is asked, or any replica; some reads accept rows of a bounded age.
 //!
 //! Invariant: every key is read from one partition. If the partitions of an unread range have changed, it is read
 //! from their successors; if one of these also owns keys outside the range, the whole read starts over.
@@ -16,12 +17,20 @@ use partita_proto::service::{ReadFrom, ScanRequest};
 use partita_proto::value::Value;
 use tokio::time::Instant;
 
-use super::Client;
+use super::{AGE_MAX, Client};
 use crate::history::Action;
 use crate::invariants::rows;
 use crate::tables::{self, EVENTS, KEYED};
 
 impl Client {
+    /// Replicas to ask for rows that may be so old. Half of the reads that may not be old go to the leader.
+    fn read_from(&self, table: &Table, age_max: Duration) -> ReadFrom {
+        if age_max.is_zero() && self.below(2) == 0 {
+            return ReadFrom::Leader;
+        }
+        ReadFrom::AnyReplica { staleness_max: age_max, schema: table.schema.version }
+    }
+
     /// Requests the rows of one partition once. `None` after a refusal, from which the client has learned the next
     /// node to ask.
     async fn scan(
@@ -29,8 +38,10 @@ impl Client {
         table: &Table,
         route: &Route,
         domains: &Domains,
+        age_max: Duration,
         deadline: Instant,
     ) -> Result<Option<Vec<(i64, i64)>>, Error> {
+        let read_from = self.read_from(table, age_max);
         let request = ScanRequest {
             partition: route.partition,
             epoch: route.epoch,
@@ -40,9 +51,13 @@ impl Client {
             parallelism: 2,
             newest_only: false,
             probes: Vec::new(),
-            read_from: ReadFrom::Leader,
+            read_from,
         };
-        let node = self.ask_first(route).unwrap_or(NodeId(1));
+        let node = match read_from {
+            ReadFrom::Leader => self.ask_first(route),
+            ReadFrom::AnyReplica { .. } => self.any_replica(route),
+        };
+        let node = node.unwrap_or(NodeId(1));
         let error = match self.service(node).rows(request).await {
             Ok(rows) => return Ok(Some(tables::pairs(&rows))),
             Err(error) => error,
@@ -65,7 +80,8 @@ impl Client {
             let codec = KeyCodec::new(&table.schema, &table.placement)?;
             let bound = Bound { placement: None, key: vec![Value::Int(key)] };
             let route = table.partitions.find(&codec.encode_bound(&bound)?).clone();
-            if let Some(rows) = self.scan(&table, &route, &domains, deadline).await? {
+            let rows = self.scan(&table, &route, &domains, Duration::ZERO, deadline).await?;
+            if let Some(rows) = rows {
                 return Ok(rows.iter().filter(|row| row.0 == key).map(|row| row.1).collect());
             }
         }
@@ -75,6 +91,16 @@ impl Client {
     pub(crate) async fn all(
         &self,
         name: &str,
+        patience: Duration,
+    ) -> Result<Vec<(i64, i64)>, Error> {
+        self.all_within(name, Duration::ZERO, patience).await
+    }
+
+    /// All rows of a table as of at most `age_max` ago, sorted.
+    async fn all_within(
+        &self,
+        name: &str,
+        age_max: Duration,
         patience: Duration,
     ) -> Result<Vec<(i64, i64)>, Error> {
         let deadline = Instant::now() + patience;
@@ -91,7 +117,8 @@ impl Client {
                 }
                 for position in positions {
                     let route = &routes[position];
-                    match self.scan(&table, route, &Domains::default(), deadline).await? {
+                    let domains = Domains::default();
+                    match self.scan(&table, route, &domains, age_max, deadline).await? {
                         Some(pairs) => rows.extend(pairs),
                         None => unread.push(route.keys.clone()),
                     }
@@ -125,6 +152,20 @@ impl Client {
         }
         let count = events.map(|rows| rows.len());
         self.cluster.history.note(format_args!("client {} read events: {count:?}", self.number));
+        count.is_ok()
+    }
+
+    /// Reads all events as of at most [`AGE_MAX`] ago, and checks that those which were acknowledged before then are seen.
+    pub(crate) async fn read_older_events(&self, patience: Duration) -> bool {
+        let acknowledged = self.cluster.history.acknowledged();
+        tokio::time::sleep(AGE_MAX).await;
+        let events = self.all_within(EVENTS, AGE_MAX, patience).await;
+        if let Ok(events) = &events {
+            rows::check(&self.cluster.history, &acknowledged, events);
+        }
+        let count = events.map(|rows| rows.len());
+        let number = self.number;
+        self.cluster.history.note(format_args!("client {number} read older events: {count:?}"));
         count.is_ok()
     }
 
