@@ -102,29 +102,39 @@ impl Pace {
     }
 }
 
+/// Thousandths of a core that a replica's work took lately.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    pub(crate) write_millicores: u64,
+    pub(crate) read_millicores: u64,
+}
+
 /// Work between the last two times at which it was measured.
 #[derive(Default)]
 struct Recent {
     measured: Option<Instant>,
     busy_ns: u64,
-    millicores: u64,
+    scan_ns: u64,
+    work: Work,
 }
 
 impl Recent {
-    /// Thousandths of a core that were in use before `time`, when `busy_ns` was the work since the start.
-    fn note(&mut self, time: Instant, busy_ns: u64) -> u64 {
-        let Some(measured) = self.measured else {
-            (self.measured, self.busy_ns) = (Some(time), busy_ns);
-            return 0;
-        };
-        let gap = time.saturating_duration_since(measured);
-        if gap >= RECENT {
-            let gap_us = u64::try_from(gap.as_micros()).unwrap_or(u64::MAX);
-            // Nanoseconds per microsecond are thousandths.
-            self.millicores = busy_ns.saturating_sub(self.busy_ns) / gap_us;
-            (self.measured, self.busy_ns) = (Some(time), busy_ns);
+    /// Work before `time`, when the lane's and the scans' times since the start were these.
+    fn note(&mut self, time: Instant, busy_ns: u64, scan_ns: u64) -> Work {
+        let gap = self.measured.map(|measured| time.saturating_duration_since(measured));
+        if gap.is_some_and(|gap| gap < RECENT) {
+            return self.work;
         }
-        self.millicores
+        if let Some(gap) = gap {
+            // Nanoseconds per microsecond are thousandths.
+            let gap_us = u64::try_from(gap.as_micros()).unwrap_or(u64::MAX);
+            self.work = Work {
+                write_millicores: busy_ns.saturating_sub(self.busy_ns) / gap_us,
+                read_millicores: scan_ns.saturating_sub(self.scan_ns) / gap_us,
+            };
+        }
+        (self.measured, self.busy_ns, self.scan_ns) = (Some(time), busy_ns, scan_ns);
+        self.work
     }
 }
 
@@ -287,10 +297,11 @@ impl Load {
         add(&self.scan_ns, time);
     }
 
-    /// Thousandths of a core that reads and writes of the replica took in the last moments before `time`.
-    pub(crate) fn recent_millicores(&self, time: Instant) -> u64 {
-        let busy_ns = self.busy_ns.load(Ordering::Relaxed) + self.scan_ns.load(Ordering::Relaxed);
-        self.recent.lock().note(time, busy_ns)
+    /// Work of the replica in the last moments before `time`.
+    pub(crate) fn recent_work(&self, time: Instant) -> Work {
+        let (busy_ns, scan_ns) = (&self.busy_ns, &self.scan_ns);
+        let (busy_ns, scan_ns) = (busy_ns.load(Ordering::Relaxed), scan_ns.load(Ordering::Relaxed));
+        self.recent.lock().note(time, busy_ns, scan_ns)
     }
 
     /// Counts a request refused because a bound was reached.
@@ -516,13 +527,14 @@ mod tests {
         let (_, load) = load();
         let start = Instant::now();
         let after = |millis| start + Duration::from_millis(millis);
-        assert_eq!(load.recent_millicores(start), 0);
+        assert_eq!(load.recent_work(start), Work::default());
         load.busy(Duration::from_millis(100));
         load.read(1, 1, Duration::from_millis(400));
-        assert_eq!(load.recent_millicores(after(200)), 0, "too soon to tell");
-        assert_eq!(load.recent_millicores(after(1_000)), 500);
-        assert_eq!(load.recent_millicores(after(1_100)), 500);
-        assert_eq!(load.recent_millicores(after(1_500)), 0);
+        assert_eq!(load.recent_work(after(200)), Work::default(), "too soon to tell");
+        let work = Work { write_millicores: 100, read_millicores: 400 };
+        assert_eq!(load.recent_work(after(1_000)), work);
+        assert_eq!(load.recent_work(after(1_100)), work);
+        assert_eq!(load.recent_work(after(1_500)), Work::default());
     }
 
     #[test]

@@ -289,7 +289,11 @@ impl Replica {
         self.check_free()?;
         let stats = &scanned.stats;
         stats.by_followers.store(u64::from(read_by == ReadBy::Follower), Ordering::Relaxed);
-        stats.busy_millicores.store(self.load.recent_millicores(started), Ordering::Relaxed);
+        let work = self.load.recent_work(started);
+        stats
+            .busy_millicores
+            .store(work.write_millicores + work.read_millicores, Ordering::Relaxed);
+        stats.read_millicores.store(work.read_millicores, Ordering::Relaxed);
         self.load.opened(&ranges, &self.partition.range(), started.elapsed());
         Ok(self.reply(scanned))
     }

@@ -188,6 +188,8 @@ pub struct ScanStats {
     pub by_followers: std::sync::atomic::AtomicU64,
     /// Thousandths of a core that the replica's reads and writes took lately, when the scan began.
     pub busy_millicores: std::sync::atomic::AtomicU64,
+    /// Those of them that the reads took.
+    pub read_millicores: std::sync::atomic::AtomicU64,
 }
 
 /// Rows of one partition at one moment, in one to `parallelism` streams.

@@ -222,6 +222,7 @@ impl ScanStats {
             indexes: uses_to_wire(&self.indexes.lock()),
             by_followers: read(&self.by_followers),
             busy_millicores: read(&self.busy_millicores),
+            read_millicores: read(&self.read_millicores),
         }
     }
 
@@ -238,6 +239,7 @@ impl ScanStats {
         grow(&self.row_groups_pruned, message.row_groups_pruned);
         grow(&self.by_followers, message.by_followers);
         grow(&self.busy_millicores, message.busy_millicores);
+        grow(&self.read_millicores, message.read_millicores);
         merge_uses(&mut self.indexes.lock(), &message.indexes);
     }
 }
