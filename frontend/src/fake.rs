@@ -5,6 +5,7 @@
 
 mod access;
 mod copies;
+mod replicas;
 mod reshape;
 mod tasks;
 
@@ -41,8 +42,8 @@ use partita_proto::route::{PartitionMap, Route};
 use partita_proto::schema::{MergeMode, Semantic, TableSchema};
 use partita_proto::service::{
     AdminOrder, CheckedDdl, DataNodes, DataService, Ddl, FragmentRequest, FragmentService,
-    IndexUse, MetaService, NamedObject, NewTable, PartitionSpec, ReplicaStatus, RequestId,
-    ScanReply, ScanRequest, ScanStats, TableChange, WriteKind, WriteReply, WriteRequest,
+    IndexUse, MetaService, NamedObject, NewTable, PartitionSpec, ReadFrom, ReplicaStatus,
+    RequestId, ScanReply, ScanRequest, ScanStats, TableChange, WriteKind, WriteReply, WriteRequest,
 };
 use partita_worker::{MEMORY_BYTES, Worker};
 use tokio::runtime::Handle;
@@ -86,6 +87,10 @@ pub struct Fake {
     pub late_write_errors: Mutex<VecDeque<Error>>,
     /// Errors of the next scans.
     pub scan_errors: Mutex<VecDeque<Error>>,
+    /// Replicas that each scan was for, in order of arrival.
+    pub read_from: Mutex<Vec<ReadFrom>>,
+    /// Thousandths of a core that nodes report for reads.
+    pub read_millicores: AtomicU64,
     /// Errors of the next fragments, before they run.
     pub fragment_errors: Mutex<VecDeque<Error>>,
     /// Errors of the next fragments, in place of the rows of their last stream.
@@ -148,6 +153,8 @@ impl Fake {
             write_errors: Mutex::new(VecDeque::new()),
             late_write_errors: Mutex::new(VecDeque::new()),
             scan_errors: Mutex::new(VecDeque::new()),
+            read_from: Mutex::default(),
+            read_millicores: AtomicU64::new(0),
             fragment_errors: Mutex::default(),
             late_fragment_errors: Mutex::default(),
             maintenance_errors: Mutex::default(),
@@ -501,14 +508,23 @@ impl Fake {
         if let Some(error) = self.scan_errors.lock().pop_front() {
             return Err(error);
         }
-        self.check_leader(node, request.partition)?;
+        self.read_from.lock().push(request.read_from);
+        let stats = Arc::new(ScanStats::default());
+        if let Err(refusal) = self.check_leader(node, request.partition) {
+            if request.read_from == ReadFrom::Leader {
+                return Err(refusal);
+            }
+            stats.by_followers.store(1, Ordering::Relaxed);
+        }
+        for millicores in [&stats.busy_millicores, &stats.read_millicores] {
+            millicores.store(self.read_millicores.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         let mut partitions = self.partitions.lock();
         let partition = partitions
             .get_mut(&request.partition)
             .ok_or_else(|| none("partition", &request.partition.to_string()))?;
         partition.check_epoch(request.partition, request.epoch)?;
         partition.scans += 1;
-        let stats = Arc::new(ScanStats::default());
         let mut batches = Vec::new();
         for row in partition.rows.values().flatten() {
             stats.rows_scanned.fetch_add(1, Ordering::Relaxed);

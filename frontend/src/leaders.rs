@@ -29,7 +29,8 @@ impl Leaders {
         })
     }
 
-    fn known(&self, route: &Route) -> Option<NodeId> {
+    /// The leader, as far as it is known.
+    pub(crate) fn known(&self, route: &Route) -> Option<NodeId> {
         let node = self.known.read().get(&route.partition).copied();
         let recorded = node.filter(|node| route.replicas.values().any(|replica| replica == node));
         route.leader.or(recorded)

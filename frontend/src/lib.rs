@@ -58,6 +58,7 @@ mod memory;
 mod plan_scans;
 mod predicate;
 mod projections;
+mod replicas;
 mod router;
 mod row_counts;
 mod scan;

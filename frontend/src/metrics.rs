@@ -89,6 +89,10 @@ pub struct FrontendMetrics {
     pub multi_partition_queries: Counter,
     /// Partition scans started again at another replica.
     pub scan_retries: Counter,
+    /// Partition scans that leaders answered.
+    pub scans_by_leaders: Counter,
+    /// Partition scans that followers answered.
+    pub scans_by_followers: Counter,
     /// Rows sent to materialized copies, those that another frontend had sent already included.
     pub copy_rows_shipped: Counter,
     /// Runs of a worker that ships changes of a partition to a materialized copy.
@@ -153,6 +157,8 @@ impl FrontendMetrics {
             ("single_partition_queries", self.single_partition_queries.get()),
             ("multi_partition_queries", self.multi_partition_queries.get()),
             ("scan_retries", self.scan_retries.get()),
+            ("scans_by_leaders", self.scans_by_leaders.get()),
+            ("scans_by_followers", self.scans_by_followers.get()),
             ("copy_rows_shipped", self.copy_rows_shipped.get()),
             ("copy_drains", self.copy_drains.get()),
             ("copy_waits", self.copy_waits.get()),

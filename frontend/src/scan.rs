@@ -55,7 +55,7 @@ use partita_worker::LeafExec;
 use self::opener::{Opener, Part};
 pub(crate) use self::row_filter::RowFilter;
 use self::shape::{Shape, limited};
-pub(crate) use self::spec::{AtData, ScanSpec, Within};
+pub(crate) use self::spec::{AtData, ScanSpec, StalenessMax, Within};
 use crate::error::SqlError;
 use crate::predicate;
 use crate::query_log::kind_bit;
@@ -94,6 +94,8 @@ pub(crate) struct Usage {
     pub(crate) index_rows_skipped: u64,
     /// Kinds of the indexes that were asked, as bits: see [`kind_bit`].
     pub(crate) index_kinds: u8,
+    /// Scans of partitions that followers answered.
+    pub(crate) by_followers: u64,
 }
 
 impl Usage {
@@ -109,6 +111,7 @@ impl Usage {
         self.index_rows_examined += other.index_rows_examined;
         self.index_rows_skipped += other.index_rows_skipped;
         self.index_kinds |= other.index_kinds;
+        self.by_followers += other.by_followers;
     }
 
     /// Returns true if at most one partition was touched.
@@ -282,6 +285,7 @@ impl PartitionScanExec {
                 usage.files_read += stats.files_read.load(Ordering::Relaxed);
                 usage.files_pruned += stats.files_pruned.load(Ordering::Relaxed);
                 usage.row_groups_pruned += stats.row_groups_pruned.load(Ordering::Relaxed);
+                usage.by_followers += stats.by_followers.load(Ordering::Relaxed);
             }
         }
         for ((_, kind), used) in self.index_use() {
@@ -367,6 +371,9 @@ impl PartitionScanExec {
         }
         if spec.newest_only {
             text.push_str(", newest_only=true");
+        }
+        if !spec.staleness_max.is_zero() {
+            text.push_str(&format!(", max_staleness={:?}", spec.staleness_max));
         }
         if let Some(limit) = spec.limit {
             text.push_str(&format!(", fetch={limit}"));
@@ -535,6 +542,9 @@ impl ExecutionPlan for PartitionScanExec {
         };
         count("partitions_touched", usage.partitions_touched);
         count("partitions_total", usage.partitions_total);
+        if usage.by_followers > 0 {
+            count("partitions_by_followers", usage.by_followers);
+        }
         count("rows_scanned", usage.rows_scanned);
         count("bytes_scanned", usage.bytes_scanned);
         count("files_read", usage.files_read);

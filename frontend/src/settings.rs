@@ -27,6 +27,8 @@ enum Takes {
     OneOf(&'static [&'static str]),
     /// One of several values, in any case.
     Choice(&'static [&'static str]),
+    /// Consistency of reads; each has two spellings.
+    Consistency,
     /// On or off.
     Switch,
     /// The style of dates, which is always ISO, and the order of day and month, which ISO does not need.
@@ -56,7 +58,8 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("lock_timeout", Takes::Duration, "0"),
     ("max_identifier_length", Takes::Nothing, "128"),
     ("max_index_keys", Takes::Nothing, "32"),
-    ("read_consistency", Takes::OneOf(&["linearizable", "strong"]), "linearizable"),
+    ("max_staleness", Takes::Duration, MAX_STALENESS),
+    ("read_consistency", Takes::Consistency, LINEARIZABLE),
     ("row_security", Takes::Anything, "on"),
     ("run_at_data", Takes::Choice(at_data::MODES), at_data::ON),
     ("search_path", Takes::Anything, "public"),
@@ -71,6 +74,13 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("transaction_isolation", Takes::OneOf(ISOLATION), "read committed"),
     ("transaction_read_only", Takes::Switch, "off"),
 ];
+
+/// Reads see every acknowledged write.
+const LINEARIZABLE: &str = "linearizable";
+/// Reads see every write that was acknowledged longer ago than `max_staleness`.
+const BOUNDED: &str = "bounded";
+/// Default of `max_staleness`.
+const MAX_STALENESS: &str = "5s";
 
 /// Isolation levels that are fulfilled, the actual one first.
 const ISOLATION: &[&str] = &["read committed", "read uncommitted"];
@@ -229,6 +239,16 @@ impl Settings {
         duration(self.value(name)?).filter(|timeout| !timeout.is_zero())
     }
 
+    /// Age of acknowledged writes that reads may miss; zero: none.
+    pub(crate) fn staleness_max(&self) -> Duration {
+        if self.value("read_consistency").is_none_or(|value| value != BOUNDED) {
+            return Duration::ZERO;
+        }
+        let bound = self.value("max_staleness").map_or(MAX_STALENESS, String::as_str);
+        // The value was checked by SET.
+        duration(bound).unwrap_or_default()
+    }
+
     /// Maximum run time of a statement; `None`: no limit.
     pub(crate) fn statement_timeout(&self) -> Option<Duration> {
         match self.value("statement_timeout") {
@@ -284,6 +304,13 @@ fn check(name: &str, takes: Takes, value: &str) -> Result<String, SqlError> {
             // All spellings mean the first one.
             Some(_) => Ok(values[0].to_owned()),
             None => Err(invalid(format!("only {} is supported", values[0]))),
+        },
+        Takes::Consistency => match value.to_ascii_lowercase().as_str() {
+            LINEARIZABLE | "strong" => Ok(LINEARIZABLE.to_owned()),
+            BOUNDED | "bounded_stale" => Ok(BOUNDED.to_owned()),
+            _ => {
+                Err(invalid(format!("use {LINEARIZABLE} or {BOUNDED}, which max_staleness bounds")))
+            }
         },
         Takes::Choice(values) => match values.iter().find(|v| v.eq_ignore_ascii_case(value)) {
             Some(value) => Ok((*value).to_owned()),
@@ -417,6 +444,33 @@ mod tests {
         assert!(!settings.is_read_only());
         settings.end_transaction();
         assert!(settings.is_read_only());
+    }
+
+    #[test]
+    fn reads_are_linearizable_unless_the_session_accepts_a_bounded_staleness() {
+        let mut settings = Settings::new(None, "", "", "public");
+        assert_eq!(settings.get("read_consistency").unwrap(), "linearizable");
+        settings.set("max_staleness", Some("10s"), false).unwrap();
+        assert_eq!(settings.staleness_max(), Duration::ZERO, "a bound alone asks for nothing");
+        for (value, shown, bound) in [
+            ("Bounded", "bounded", Duration::from_secs(10)),
+            ("strong", "linearizable", Duration::ZERO),
+            ("bounded_stale", "bounded", Duration::from_secs(10)),
+        ] {
+            settings.set("read_consistency", Some(value), false).unwrap();
+            assert_eq!(settings.get("read_consistency").unwrap(), shown);
+            assert_eq!(settings.staleness_max(), bound, "{value}");
+        }
+        settings.set("max_staleness", None, false).unwrap();
+        assert_eq!(settings.staleness_max(), Duration::from_secs(5));
+        settings.set("max_staleness", Some("0"), true).unwrap();
+        assert_eq!(settings.staleness_max(), Duration::ZERO);
+        settings.end_transaction();
+        assert_eq!(settings.staleness_max(), Duration::from_secs(5));
+        for (name, value) in [("read_consistency", "eventual"), ("max_staleness", "soon")] {
+            let error = settings.set(name, Some(value), false).unwrap_err();
+            assert_eq!(error.sqlstate, "22023", "{name}");
+        }
     }
 
     #[test]

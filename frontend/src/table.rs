@@ -18,6 +18,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use async_trait::async_trait;
@@ -44,7 +45,7 @@ use crate::copies::choose::{Readable, choose};
 use crate::error::SqlError;
 use crate::ingest::plan::TablePlan;
 use crate::predicate;
-use crate::scan::{PartitionScanExec, RowFilter, ScanSpec};
+use crate::scan::{PartitionScanExec, RowFilter, ScanSpec, StalenessMax};
 use crate::view::ClusterView;
 
 /// Rows that justify another output: each costs the plan an exchange between tasks.
@@ -247,6 +248,7 @@ impl PartitionedTable {
             limit,
             outputs: outputs.min(touched.len() * streams).max(1),
             newest_only: false,
+            staleness_max: Duration::ZERO,
             at_data: None,
             streams,
             touched,
@@ -331,13 +333,18 @@ impl TableProvider for PartitionedTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let parallelism = state.config().target_partitions();
+        let staleness_max = state.config().get_extension::<StalenessMax>();
+        // Rows of a copy, and of two placements of a table, are written again later than they were acknowledged.
+        let staleness_max = staleness_max
+            .filter(|_| self.companion.is_none() && self.table.copy.is_none())
+            .map_or(Duration::ZERO, |bound| bound.0);
         if let Some(readable) = state.config().get_extension::<Readable>()
             && let Some(copy) = self.nearer_copy(readable.of(&self.table), filters)?
         {
             self.view.metrics().copy_reads.add(1);
-            return copy.scan_own(projection, filters, limit, parallelism);
+            return copy.scan_own(projection, filters, limit, (parallelism, Duration::ZERO));
         }
-        let scan = self.scan_own(projection, filters, limit, parallelism)?;
+        let scan = self.scan_own(projection, filters, limit, (parallelism, staleness_max))?;
         let Some(companion) = &self.companion else { return Ok(scan) };
         let included = companion.scan_for(self, projection, filters, limit, parallelism)?;
         UnionExec::try_new(vec![scan, included])
@@ -351,10 +358,11 @@ impl PartitionedTable {
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
-        parallelism: usize,
+        (parallelism, staleness_max): (usize, Duration),
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = self.view.plan(&self.state, &self.table)?;
         let spec = self.spec(&plan, projection, filters, limit, parallelism)?;
+        let spec = ScanSpec { staleness_max, ..spec };
         Ok(Arc::new(PartitionScanExec::new(spec, Arc::clone(&self.view))))
     }
 
@@ -393,7 +401,8 @@ impl PartitionedTable {
             filter.column_refs().iter().all(|column| self.schema.index_of(&column.name).is_ok())
         };
         let filters: Vec<Expr> = filters.iter().filter(is_applicable).cloned().collect();
-        let scan = self.scan_own(Some(&positions), &filters, limit, parallelism)?;
+        let bounds = (parallelism, Duration::ZERO);
+        let scan = self.scan_own(Some(&positions), &filters, limit, bounds)?;
         Ok(Arc::new(ProjectionExec::try_new(columns, scan)?))
     }
 }

@@ -1,5 +1,5 @@
 //! The cluster as this frontend sees it: the catalog and the members that meta publishes, the nodes, the last known
-//! leaders, and estimated row counts.
+//! leaders, the answers of replicas, and estimated row counts.
 //!
 //! ```text
 //!   meta ── catalog, members ──┐
@@ -31,6 +31,7 @@ use crate::ingest::plan::{TablePlan, TablePlans};
 use crate::leaders::Leaders;
 use crate::metrics::FrontendMetrics;
 use crate::quorum;
+use crate::replicas::Replicas;
 use crate::row_counts::RowCounts;
 
 /// Maximum wait for a newer catalog; the caller tries again by whatever catalog there is then.
@@ -43,6 +44,7 @@ pub(crate) struct ClusterView {
     members: watch::Receiver<Arc<Members>>,
     plans: TablePlans,
     leaders: Leaders,
+    replicas: Arc<Replicas>,
     row_counts: Arc<RowCounts>,
     metrics: Arc<FrontendMetrics>,
     timeout: Duration,
@@ -63,6 +65,7 @@ impl ClusterView {
             members,
             plans: TablePlans::default(),
             leaders: Leaders::default(),
+            replicas: Arc::new(Replicas::new(Arc::clone(&metrics))),
             row_counts: Arc::default(),
             metrics,
             timeout,
@@ -83,6 +86,11 @@ impl ClusterView {
     /// Last known leaders of partitions.
     pub(crate) fn leaders(&self) -> &Leaders {
         &self.leaders
+    }
+
+    /// Replicas by their answers to scans.
+    pub(crate) fn replicas(&self) -> &Arc<Replicas> {
+        &self.replicas
     }
 
     /// Counters of the frontend.

@@ -233,6 +233,7 @@ impl Observer {
             index_used: kinds(usage.index_kinds),
             index_rows_examined: usage.index_rows_examined,
             index_rows_skipped: usage.index_rows_skipped,
+            partitions_by_followers: usage.by_followers,
             milliseconds: took.as_secs_f64() * 1e3,
             rows: self.rows,
             error: error.map(|error| format!("{}: {}", error.sqlstate, error.message)),

@@ -47,7 +47,7 @@ use crate::guard::guarded;
 use crate::output::{Output, RowStream};
 use crate::plan_scans::pin_scans;
 use crate::privileges::sees_all;
-use crate::scan::Usage;
+use crate::scan::{StalenessMax, Usage};
 use crate::session::{PlanContext, Planned, Prepared, Session};
 use crate::table::PartitionedTable;
 
@@ -159,6 +159,12 @@ impl Session {
         };
         let readable = self.confirmed(&scans, nearer).await?;
         state.config_mut().set_extension(Arc::new(readable));
+        // What a statement writes must not depend on rows that are no longer current.
+        let staleness_max = match pinned {
+            Some(_) => Duration::ZERO,
+            None => self.settings.lock().staleness_max(),
+        };
+        state.config_mut().set_extension(Arc::new(StalenessMax(staleness_max)));
         let physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
         // The statement writes to this table, and must not read its own rows.
         if let Some(table) = pinned {

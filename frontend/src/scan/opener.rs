@@ -1,9 +1,11 @@
-//! Opens partitions: finds their leaders, follows them when they move, and runs fragments there.
+//! Opens partitions: finds their leaders, follows them when they move, and runs fragments there. Where a partition is
+//! read much, followers are asked too.
 //!
 //! Invariants:
 //! - the reply of an attempt is used whole or not at all: after a split, the rows come from both halves, each once;
 //! - a fragment is retried until its first rows arrive, because most of its work is done by then; a later failure
-//!   fails the statement.
+//!   fails the statement;
+//! - a follower that refuses, fails or is slow to open costs one more request: the leader is asked next.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +37,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// Maximum time to open a partition of a copy; then the statement is planned over its source.
 const COPY_WAIT: Duration = Duration::from_secs(3);
+/// Maximum time to open a scan that any replica may answer, at one of them.
+const OPEN_WAIT: Duration = Duration::from_secs(2);
 /// SQLSTATE of changed routes: another plan may succeed.
 const STALE: &str = "40001";
 /// Maximum starts of a partition's fragment; then its failure fails the statement.
@@ -43,10 +47,19 @@ const BEGINNINGS_MAX: u32 = 4;
 /// Place where a fragment runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// At the partition's leader, if it can run it.
+    /// At the replica that is read, if it can run it.
     AtData,
     /// In the frontend, over a plain scan.
     Here,
+}
+
+/// Replica that is asked for a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Target {
+    node: Option<NodeId>,
+    /// True for a follower that was picked; false for the leader, as far as it is known.
+    is_picked: bool,
+    place: Place,
 }
 
 /// One partition of a scan.
@@ -132,14 +145,15 @@ impl Opener {
         while let Some(route) = routes.pop() {
             let version = self.view.catalog().version;
             match self.scan_route(&route, place, deadline).await? {
-                Ok(reply) if self.spec.at_data.is_none() => replies.push(reply),
-                Ok(reply) => match started(reply).await {
+                Ok((reply, _)) if self.spec.at_data.is_none() => replies.push(reply),
+                Ok((reply, node)) => match started(reply).await {
                     Ok(reply) => {
                         deadline = Instant::now() + self.wait();
                         replies.push(reply);
                     }
                     Err(error) if may_begin_again(&error) && beginnings < BEGINNINGS_MAX => {
                         self.view.metrics().scan_retries.add(1);
+                        self.view.replicas().failed(route.partition, node);
                         beginnings += 1;
                         if matches!(error, Error::Query { .. }) {
                             place = Place::Here;
@@ -190,23 +204,28 @@ impl Opener {
         if routes.iter().all(is_inside) { Ok(routes) } else { Err(stale.into()) }
     }
 
-    /// Scans one route's partition, with retries, until its leader answers, the route is out of date (the inner
-    /// error), or the deadline has passed.
+    /// Scans one route's partition, with retries, until its leader or a follower that was picked answers, the route is
+    /// out of date (the inner error), or the deadline has passed. Returns the node that answered, too.
     async fn scan_route(
         &self,
         route: &Route,
         place: Place,
         deadline: Instant,
-    ) -> Result<Result<ScanReply, Error>, SqlError> {
+    ) -> Result<Result<(ScanReply, NodeId), Error>, SqlError> {
         let leaders = self.view.leaders();
-        let mut node = leaders.first(route);
+        let mut picked = self.view.replicas().pick(route, leaders.known(route));
+        let mut node = picked.or_else(|| leaders.first(route));
         let mut pause = PAUSE;
         let mut hops = 0;
         loop {
-            let error = match self.scan_once(node, route, place, deadline).await {
-                Ok(reply) => {
-                    leaders.answered(route.partition, node);
-                    return Ok(Ok(reply));
+            let target = Target { node, is_picked: picked.is_some(), place };
+            let error = match self.scan_once(target, route, deadline).await {
+                Ok((reply, node)) => {
+                    // Any replica may have answered another request.
+                    if self.spec.read_from(target.is_picked) == ReadFrom::Leader {
+                        leaders.answered(route.partition, Some(node));
+                    }
+                    return Ok(Ok((reply, node)));
                 }
                 Err(error @ (Error::StaleRoute { .. } | Error::StaleSchema { .. })) => {
                     return Ok(Err(error));
@@ -217,6 +236,13 @@ impl Opener {
             let absent = is_absent(&error);
             if absent && self.view.has_changed(&self.spec.table, route) {
                 return Ok(Err(error));
+            }
+            // If the leader fails as well, its error is the one that counts.
+            if let Some(follower) = picked.take() {
+                self.view.metrics().scan_retries.add(1);
+                self.view.replicas().failed(route.partition, follower);
+                node = leaders.first(route);
+                continue;
             }
             if !(absent || error.is_retryable()) || Instant::now() + pause >= deadline {
                 if self.spec.in_place_of.is_some() {
@@ -254,12 +280,11 @@ impl Opener {
 
     async fn scan_once(
         &self,
-        node: Option<NodeId>,
+        target: Target,
         route: &Route,
-        place: Place,
         deadline: Instant,
-    ) -> Result<ScanReply, Error> {
-        let node = node.ok_or_else(|| {
+    ) -> Result<(ScanReply, NodeId), Error> {
+        let node = target.node.ok_or_else(|| {
             Error::Unavailable(format!("no node is known to hold partition {}", route.partition))
         })?;
         let service = self.view.nodes().node(node)?;
@@ -272,8 +297,15 @@ impl Opener {
             parallelism: self.spec.streams,
             newest_only: self.spec.newest_only,
             probes: self.spec.probes.clone(),
-            read_from: ReadFrom::Leader,
+            read_from: self.spec.read_from(target.is_picked),
         };
+        // Where other replicas may answer as well, none is waited for until the end.
+        let (deadline, replica) = match self.spec.read_from(target.is_picked) {
+            ReadFrom::AnyReplica { .. } => (deadline.min(Instant::now() + OPEN_WAIT), "replica"),
+            ReadFrom::Leader => (deadline, "leader"),
+        };
+        let in_flight = self.view.replicas().begin(route.partition, node);
+        let place = target.place;
         let answer = async {
             match &self.spec.at_data {
                 Some(at_data) => self.run(node, service.as_ref(), place, at_data, request).await,
@@ -281,8 +313,8 @@ impl Opener {
             }
         };
         match tokio::time::timeout_at(deadline, answer).await {
-            Ok(reply) => reply,
-            Err(_) => Err(Error::Timeout("no answer from the partition's leader".to_owned())),
+            Ok(reply) => Ok((in_flight.answered(reply?), node)),
+            Err(_) => Err(Error::Timeout(format!("no answer from the partition's {replica}"))),
         }
     }
 

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use partita_proto::catalog::Table;
 use partita_proto::domain::Domains;
 use partita_proto::id::ColumnId;
 use partita_proto::probe::Probe;
+use partita_proto::service::ReadFrom;
 
 use super::row_filter::RowFilter;
 
@@ -48,6 +50,8 @@ pub(crate) struct ScanSpec {
     pub(crate) rows: Option<usize>,
     /// True if only the newest row of each series is needed.
     pub(crate) newest_only: bool,
+    /// Writes that were acknowledged longer ago than this are seen; zero: all acknowledged writes.
+    pub(crate) staleness_max: Duration,
     /// Operators pushed down to the partitions, if any.
     pub(crate) at_data: Option<AtData>,
 }
@@ -63,6 +67,15 @@ impl ScanSpec {
         self.limit.filter(|_| self.row_filter.is_none())
     }
 
+    /// Replicas that may answer. `is_picked`: a follower is asked, because there are many reads.
+    pub(super) fn read_from(&self, is_picked: bool) -> ReadFrom {
+        let staleness_max = self.staleness_max;
+        if !is_picked && staleness_max.is_zero() {
+            return ReadFrom::Leader;
+        }
+        ReadFrom::AnyReplica { staleness_max, schema: self.table.schema.version }
+    }
+
     /// Columns of the rows that the scan returns.
     pub(super) fn output_schema(&self) -> SchemaRef {
         match &self.at_data {
@@ -71,6 +84,10 @@ impl ScanSpec {
         }
     }
 }
+
+/// Planner extension of a statement: the staleness that its scans may have, if it does not write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StalenessMax(pub(crate) Duration);
 
 /// Operators that run at the partitions of a scan.
 #[derive(Clone, Debug)]
