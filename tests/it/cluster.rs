@@ -7,6 +7,7 @@ mod copies_of_tables;
 mod design;
 mod disks;
 mod experiment;
+mod followers;
 mod harness;
 mod hotspot;
 mod nodes;
