@@ -55,7 +55,7 @@ use partita_worker::LeafExec;
 use self::opener::{Opener, Part};
 pub(crate) use self::row_filter::RowFilter;
 use self::shape::{Shape, limited};
-pub(crate) use self::spec::{AtData, ScanSpec, StalenessMax, Within};
+pub(crate) use self::spec::{AtData, Reading, ScanSpec, Within};
 use crate::error::SqlError;
 use crate::predicate;
 use crate::query_log::kind_bit;
@@ -372,8 +372,8 @@ impl PartitionScanExec {
         if spec.newest_only {
             text.push_str(", newest_only=true");
         }
-        if !spec.staleness_max.is_zero() {
-            text.push_str(&format!(", max_staleness={:?}", spec.staleness_max));
+        if !spec.reading.staleness_max.is_zero() {
+            text.push_str(&format!(", max_staleness={:?}", spec.reading.staleness_max));
         }
         if let Some(limit) = spec.limit {
             text.push_str(&format!(", fetch={limit}"));

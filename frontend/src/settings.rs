@@ -48,6 +48,7 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("default_transaction_isolation", Takes::OneOf(ISOLATION), "read committed"),
     ("default_transaction_read_only", Takes::Switch, "off"),
     ("extra_float_digits", Takes::Anything, "1"),
+    ("follower_reads", Takes::Switch, "on"),
     ("idle_in_transaction_session_timeout", Takes::Duration, "0"),
     ("idle_session_timeout", Takes::Duration, "0"),
     ("integer_datetimes", Takes::Nothing, "on"),
@@ -241,12 +242,18 @@ impl Settings {
 
     /// Age of acknowledged writes that reads may miss; zero: none.
     pub(crate) fn staleness_max(&self) -> Duration {
-        if self.value("read_consistency").is_none_or(|value| value != BOUNDED) {
+        let is_bounded = self.value("read_consistency").is_some_and(|value| value == BOUNDED);
+        if !is_bounded || !self.reads_at_followers() {
             return Duration::ZERO;
         }
         let bound = self.value("max_staleness").map_or(MAX_STALENESS, String::as_str);
         // The value was checked by SET.
         duration(bound).unwrap_or_default()
+    }
+
+    /// False if only leaders are read.
+    pub(crate) fn reads_at_followers(&self) -> bool {
+        self.value("follower_reads").is_none_or(|value| value != "off")
     }
 
     /// Maximum run time of a statement; `None`: no limit.
@@ -467,6 +474,11 @@ mod tests {
         assert_eq!(settings.staleness_max(), Duration::ZERO);
         settings.end_transaction();
         assert_eq!(settings.staleness_max(), Duration::from_secs(5));
+        settings.set("follower_reads", Some("no"), true).unwrap();
+        assert!(!settings.reads_at_followers());
+        assert_eq!(settings.staleness_max(), Duration::ZERO, "leaders have all rows");
+        settings.end_transaction();
+        assert!(settings.reads_at_followers());
         for (name, value) in [("read_consistency", "eventual"), ("max_staleness", "soon")] {
             let error = settings.set(name, Some(value), false).unwrap_err();
             assert_eq!(error.sqlstate, "22023", "{name}");

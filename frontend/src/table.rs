@@ -18,7 +18,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use async_trait::async_trait;
@@ -45,7 +44,7 @@ use crate::copies::choose::{Readable, choose};
 use crate::error::SqlError;
 use crate::ingest::plan::TablePlan;
 use crate::predicate;
-use crate::scan::{PartitionScanExec, RowFilter, ScanSpec, StalenessMax};
+use crate::scan::{PartitionScanExec, Reading, RowFilter, ScanSpec};
 use crate::view::ClusterView;
 
 /// Rows that justify another output: each costs the plan an exchange between tasks.
@@ -248,7 +247,7 @@ impl PartitionedTable {
             limit,
             outputs: outputs.min(touched.len() * streams).max(1),
             newest_only: false,
-            staleness_max: Duration::ZERO,
+            reading: Reading::default(),
             at_data: None,
             streams,
             touched,
@@ -333,20 +332,21 @@ impl TableProvider for PartitionedTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let parallelism = state.config().target_partitions();
-        let staleness_max = state.config().get_extension::<StalenessMax>();
+        let reading = state.config().get_extension::<Reading>();
+        let reading = reading.map_or_else(Reading::default, |reading| *reading);
         // Rows of a copy, and of two placements of a table, are written again later than they were acknowledged.
-        let staleness_max = staleness_max
-            .filter(|_| self.companion.is_none() && self.table.copy.is_none())
-            .map_or(Duration::ZERO, |bound| bound.0);
+        let is_settled = self.companion.is_none() && self.table.copy.is_none();
+        let bounds = (parallelism, if is_settled { reading } else { reading.linearizable() });
         if let Some(readable) = state.config().get_extension::<Readable>()
             && let Some(copy) = self.nearer_copy(readable.of(&self.table), filters)?
         {
             self.view.metrics().copy_reads.add(1);
-            return copy.scan_own(projection, filters, limit, (parallelism, Duration::ZERO));
+            let bounds = (parallelism, reading.linearizable());
+            return copy.scan_own(projection, filters, limit, bounds);
         }
-        let scan = self.scan_own(projection, filters, limit, (parallelism, staleness_max))?;
+        let scan = self.scan_own(projection, filters, limit, bounds)?;
         let Some(companion) = &self.companion else { return Ok(scan) };
-        let included = companion.scan_for(self, projection, filters, limit, parallelism)?;
+        let included = companion.scan_for(self, projection, filters, limit, bounds)?;
         UnionExec::try_new(vec![scan, included])
     }
 }
@@ -358,11 +358,11 @@ impl PartitionedTable {
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
-        (parallelism, staleness_max): (usize, Duration),
+        (parallelism, reading): (usize, Reading),
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = self.view.plan(&self.state, &self.table)?;
         let spec = self.spec(&plan, projection, filters, limit, parallelism)?;
-        let spec = ScanSpec { staleness_max, ..spec };
+        let spec = ScanSpec { reading, ..spec };
         Ok(Arc::new(PartitionScanExec::new(spec, Arc::clone(&self.view))))
     }
 
@@ -373,7 +373,7 @@ impl PartitionedTable {
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
-        parallelism: usize,
+        bounds: (usize, Reading),
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let reader_schema = match projection {
             Some(projection) => Arc::new(reader.schema.project(projection)?),
@@ -401,7 +401,6 @@ impl PartitionedTable {
             filter.column_refs().iter().all(|column| self.schema.index_of(&column.name).is_ok())
         };
         let filters: Vec<Expr> = filters.iter().filter(is_applicable).cloned().collect();
-        let bounds = (parallelism, Duration::ZERO);
         let scan = self.scan_own(Some(&positions), &filters, limit, bounds)?;
         Ok(Arc::new(ProjectionExec::try_new(columns, scan)?))
     }

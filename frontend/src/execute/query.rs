@@ -47,7 +47,7 @@ use crate::guard::guarded;
 use crate::output::{Output, RowStream};
 use crate::plan_scans::pin_scans;
 use crate::privileges::sees_all;
-use crate::scan::{StalenessMax, Usage};
+use crate::scan::{Reading, Usage};
 use crate::session::{PlanContext, Planned, Prepared, Session};
 use crate::table::PartitionedTable;
 
@@ -160,11 +160,11 @@ impl Session {
         let readable = self.confirmed(&scans, nearer).await?;
         state.config_mut().set_extension(Arc::new(readable));
         // What a statement writes must not depend on rows that are no longer current.
-        let staleness_max = match pinned {
-            Some(_) => Duration::ZERO,
-            None => self.settings.lock().staleness_max(),
+        let reading = match pinned {
+            Some(_) => self.reading().linearizable(),
+            None => self.reading(),
         };
-        state.config_mut().set_extension(Arc::new(StalenessMax(staleness_max)));
+        state.config_mut().set_extension(Arc::new(reading));
         let physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
         // The statement writes to this table, and must not read its own rows.
         if let Some(table) = pinned {
@@ -182,6 +182,15 @@ impl Session {
         let first = rows.next().await.transpose()?;
         let stream = futures::stream::iter(first.map(Ok)).chain(rows);
         Ok(Running { plan: physical, schema, stream: Box::pin(stream), tables })
+    }
+
+    /// Replicas that the session's queries may read.
+    fn reading(&self) -> Reading {
+        let settings = self.settings.lock();
+        Reading {
+            staleness_max: settings.staleness_max(),
+            at_followers: settings.reads_at_followers(),
+        }
     }
 
     /// Checks that the identity may read every stored table of a plan, and that the plan reads no other rows of them,

@@ -213,7 +213,10 @@ impl Opener {
         deadline: Instant,
     ) -> Result<Result<(ScanReply, NodeId), Error>, SqlError> {
         let leaders = self.view.leaders();
-        let mut picked = self.view.replicas().pick(route, leaders.known(route));
+        let mut picked = match self.spec.reading.at_followers {
+            true => self.view.replicas().pick(route, leaders.known(route)),
+            false => None,
+        };
         let mut node = picked.or_else(|| leaders.first(route));
         let mut pause = PAUSE;
         let mut hops = 0;

@@ -50,8 +50,8 @@ pub(crate) struct ScanSpec {
     pub(crate) rows: Option<usize>,
     /// True if only the newest row of each series is needed.
     pub(crate) newest_only: bool,
-    /// Writes that were acknowledged longer ago than this are seen; zero: all acknowledged writes.
-    pub(crate) staleness_max: Duration,
+    /// Replicas that may be read.
+    pub(crate) reading: Reading,
     /// Operators pushed down to the partitions, if any.
     pub(crate) at_data: Option<AtData>,
 }
@@ -69,7 +69,7 @@ impl ScanSpec {
 
     /// Replicas that may answer. `is_picked`: a follower is asked, because there are many reads.
     pub(super) fn read_from(&self, is_picked: bool) -> ReadFrom {
-        let staleness_max = self.staleness_max;
+        let staleness_max = self.reading.staleness_max;
         if !is_picked && staleness_max.is_zero() {
             return ReadFrom::Leader;
         }
@@ -85,9 +85,28 @@ impl ScanSpec {
     }
 }
 
-/// Planner extension of a statement: the staleness that its scans may have, if it does not write.
+/// Planner extension of a statement: replicas that its scans may read, and how old their rows may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StalenessMax(pub(crate) Duration);
+pub(crate) struct Reading {
+    /// Writes that were acknowledged longer ago than this are seen; zero: all acknowledged writes. With a bound, any
+    /// replica may answer.
+    pub(crate) staleness_max: Duration,
+    /// True if followers are asked where a partition is read much.
+    pub(crate) at_followers: bool,
+}
+
+impl Reading {
+    /// The same without a bound on the age of rows: all acknowledged writes are seen.
+    pub(crate) fn linearizable(self) -> Self {
+        Self { staleness_max: Duration::ZERO, ..self }
+    }
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self { staleness_max: Duration::ZERO, at_followers: true }
+    }
+}
 
 /// Operators that run at the partitions of a scan.
 #[derive(Clone, Debug)]

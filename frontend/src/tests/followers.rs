@@ -49,6 +49,12 @@ async fn followers_are_asked_when_nodes_report_many_reads_and_that_is_shown() {
     assert!(by_followers > 10, "{by_leaders} and {by_followers}");
     let logged = "SELECT sum(partitions_by_followers) FROM sys.query_log WHERE text LIKE '%FROM t'";
     assert_eq!(db.one(logged).await, by_followers.to_string());
+    db.tag("SET follower_reads = off").await;
+    for _ in 0..40 {
+        assert_eq!(db.one(COUNT).await, "3");
+    }
+    assert_eq!(answered(&db, 160).await, (by_leaders + 40, by_followers));
+    db.tag("RESET follower_reads").await;
     // Of some attempts, one is answered by a follower.
     let mut analyzed = String::new();
     for _ in 0..50 {
