@@ -4,6 +4,7 @@
 //!   hash-index        CockroachDB's RFC: cost of a hash before the key for reads, and its benefit for writes
 //!   overloaded-shard  YDB's walk-through: one partition under load, before and after it is split
 //!   scaling           cockroachdb#38160: more writers on a key that only grows
+//!   read-hotspot      our own: reads of one partition, by its leader alone and by all its replicas
 //!
 //!   site (a cluster) <── clients (closed loops) ── experiment ─▶ told: our figures beside the published ones, claims, JSON
 //!                                                      └─ claim: does the shape hold?
@@ -19,6 +20,7 @@
 mod clients;
 mod hash_index;
 mod overloaded;
+mod read_hotspot;
 mod scaling;
 mod site;
 mod told;
@@ -37,6 +39,8 @@ pub enum Experiment {
     OverloadedShard(Box<overloaded::Options>),
     /// Throughput of a growing key and of a hashed one, by the number of writers (cockroachdb#38160).
     Scaling(Box<scaling::Options>),
+    /// Throughput of reads of one partition by CPU: of its leader alone, and of all its replicas.
+    ReadHotspot(Box<read_hotspot::Options>),
 }
 
 /// Runs an experiment, prints the results, and checks their shape.
@@ -49,6 +53,7 @@ pub(crate) async fn run(experiment: &Experiment) -> anyhow::Result<()> {
             Experiment::HashIndex(options) => Box::pin(hash_index::run(options)).await,
             Experiment::OverloadedShard(options) => Box::pin(overloaded::run(options)).await,
             Experiment::Scaling(options) => Box::pin(scaling::run(options)).await,
+            Experiment::ReadHotspot(options) => Box::pin(read_hotspot::run(options)).await,
         }
     };
     tokio::select! {

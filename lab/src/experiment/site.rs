@@ -116,6 +116,11 @@ impl Site {
         result
     }
 
+    /// Process ids of the datanodes; none of a cluster that was running already.
+    pub(super) fn datanodes(&self) -> Vec<u32> {
+        self.embedded.as_ref().map(Embedded::datanodes).unwrap_or_default()
+    }
+
     /// Runs a statement.
     ///
     /// # Errors

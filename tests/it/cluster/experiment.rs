@@ -69,6 +69,28 @@ async fn writers_of_a_key_that_grows_share_what_one_partition_takes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_of_one_partition_are_counted_by_the_cpu_of_the_nodes_that_serve_them() {
+    let _turn = turn().await;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let below = data.display().to_string();
+    let options = ["read-hotspot", "--rounds", "1", "--clients", "12", "--rows", "2000"];
+    let told = run(&[&options[..], &["--data-dir", &below]].concat(), dir.path()).await;
+    let by_followers =
+        |target: &str| rates(&told, "/runs", "by_followers", |own| own["target"] == target);
+    assert_eq!(by_followers("leader"), [0.0], "{told:#}");
+    assert_eq!(by_followers("replicas").len(), 1, "{told:#}");
+    for target in ["leader", "replicas"] {
+        let phase = told["runs"].as_array().unwrap().iter().find(|run| run["target"] == target);
+        assert_eq!(phase.unwrap()["cpu_s"].as_array().unwrap().len(), 3, "{told:#}");
+    }
+    for name in ["leader alone, reads per CPU second", "three replicas, reads per CPU second"] {
+        assert!(ours(&told, name) > 0.0, "{name} in {told:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_runs_is_asked_what_hashing_and_a_split_do_and_left_as_it_was() {
     let _turn = turn().await;
     let dir = tempfile::tempdir().unwrap();
