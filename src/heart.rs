@@ -74,6 +74,7 @@ pub(crate) async fn beat(
                 labels: me.labels.clone(),
                 cpu_ms: cpu_ms(),
                 claim: generations.as_ref().map(GenerationKeeper::claim).unwrap_or_default(),
+                follower_reads: node.follower_reads(),
             };
             meta.heartbeat(heartbeat).await
         };

@@ -1,4 +1,4 @@
-//! Counts the load of one replica while it leads.
+//! Counts the load of one replica while it leads, and its reads also while it does not.
 //!
 //! ```text
 //!   writer ── busy, latency ──┐
@@ -26,7 +26,7 @@ use bytes::Bytes;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use partita_load::{Columns, Counters, Engagement, Sampler};
-use partita_proto::beat::{Latency, LoadBeat};
+use partita_proto::beat::{FollowerReads, Latency, LoadBeat};
 use partita_proto::clock::Clock;
 use partita_proto::id::PartitionId;
 use partita_proto::key::{KeyCodec, Keys};
@@ -37,6 +37,8 @@ use tokio::time::Instant;
 const SECONDS_PER_BEAT: u64 = 4;
 /// Upper bound of recorded durations; from 1 µs to a minute, to two digits: about 20 KB.
 const LATENCY_MAX_US: u64 = 60_000_000;
+/// Beats in which unchanged reads of a follower are repeated, so that a lost beat loses none.
+const UNCHANGED_BEATS: u32 = 3;
 /// Minimum time over which recent work is measured.
 const RECENT: Duration = Duration::from_millis(250);
 
@@ -59,6 +61,7 @@ pub(crate) struct Load {
     throttled_ns: AtomicU64,
     term: Mutex<Term>,
     pace: Mutex<Pace>,
+    following: Mutex<Following>,
     recent: Mutex<Recent>,
     write_keys: Mutex<Sampler>,
     read_keys: Mutex<Sampler>,
@@ -100,6 +103,17 @@ impl Pace {
             counters.rejected > previous.rejected || counters.throttled_ns > previous.throttled_ns;
         Some(self.engagement.note(busy_ms / gap_ms as f64, held_back))
     }
+}
+
+/// Reads since the replica began to follow.
+#[derive(Default)]
+struct Following {
+    since_ms: u64,
+    /// Counters at that time.
+    before: Counters,
+    /// Reads in the last beat, and the number of beats since they were others.
+    reported: Counters,
+    unchanged: u32,
 }
 
 /// Thousandths of a core that a replica's work took lately.
@@ -193,6 +207,7 @@ impl Load {
             throttled_ns: AtomicU64::new(0),
             term: Mutex::new(Term { since_ms: now_ms, ..Term::default() }),
             pace: Mutex::new(Pace { at_ms: now_ms, ..Pace::default() }),
+            following: Mutex::new(Following { since_ms: now_ms, ..Following::default() }),
             recent: Mutex::default(),
             write_keys: sampler(seed),
             read_keys: sampler(seed.wrapping_add(1)),
@@ -350,6 +365,8 @@ impl Load {
         if current_term.number != term {
             *current_term = Term { number: term, since_ms: at_ms, before: counters };
         }
+        *self.following.lock() =
+            Following { since_ms: at_ms, before: counters, ..Following::default() };
         let second = at_ms / 1_000;
         LoadBeat {
             partition,
@@ -365,6 +382,35 @@ impl Load {
             write_keys: self.write_keys.lock().sketch(second, SECONDS_PER_BEAT),
             read_keys: self.read_keys.lock().sketch(second, SECONDS_PER_BEAT),
         }
+    }
+}
+
+impl Load {
+    /// The heartbeat's content for meta while the replica does not lead; `None` if it answered no reads lately.
+    pub(crate) fn follower_reads(&self, partition: PartitionId) -> Option<FollowerReads> {
+        let total = self.counters();
+        let mut following = self.following.lock();
+        let counters = reads_of(&since(&total, &following.before));
+        if counters == following.reported {
+            following.unchanged = following.unchanged.saturating_add(1);
+        } else {
+            (following.reported, following.unchanged) = (counters, 0);
+        }
+        let is_news = counters != Counters::default() && following.unchanged < UNCHANGED_BEATS;
+        is_news.then_some(FollowerReads { partition, since_ms: following.since_ms, counters })
+    }
+}
+
+/// The counters of reads.
+fn reads_of(counters: &Counters) -> Counters {
+    Counters {
+        read_rows: counters.read_rows,
+        read_bytes: counters.read_bytes,
+        point_reads: counters.point_reads,
+        range_reads: counters.range_reads,
+        scans: counters.scans,
+        scan_ns: counters.scan_ns,
+        ..Counters::default()
     }
 }
 
@@ -520,6 +566,36 @@ mod tests {
             let keys: usize = kept.ticks.iter().map(|tick| tick.samples.len()).sum();
             assert!(kept.ticks.len() <= 61 && keys <= 61 * 32, "{} {keys}", kept.ticks.len());
         }
+    }
+
+    #[test]
+    fn reads_of_a_follower_are_told_while_there_are_new_ones() {
+        let (clock, load) = load();
+        assert_eq!(load.follower_reads(PartitionId(1)), None);
+        load.read(5, 50, Duration::from_millis(2));
+        load.applied(7, 70, 1);
+        let reads = load.follower_reads(PartitionId(1)).unwrap();
+        let expected =
+            Counters { read_rows: 5, read_bytes: 50, scan_ns: 2_000_000, ..Counters::default() };
+        assert_eq!((reads.since_ms, reads.counters), (10_000, expected));
+        assert_eq!(
+            load.follower_reads(PartitionId(1)),
+            Some(reads),
+            "repeated, in case it is lost"
+        );
+        for _ in 0..UNCHANGED_BEATS {
+            load.follower_reads(PartitionId(1));
+        }
+        assert_eq!(load.follower_reads(PartitionId(1)), None);
+        // While it leads, all reads are the leader's.
+        clock.0.store(12_000, Ordering::Relaxed);
+        load.beat(PartitionId(1), 1, 0, 0);
+        load.read(3, 30, Duration::ZERO);
+        clock.0.store(13_000, Ordering::Relaxed);
+        load.beat(PartitionId(1), 1, 0, 0);
+        load.read(4, 40, Duration::ZERO);
+        let reads = load.follower_reads(PartitionId(1)).unwrap();
+        assert_eq!((reads.since_ms, reads.counters.read_rows), (13_000, 4));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::{Mutex, RwLock};
 use partita_engine::EngineOptions;
-use partita_proto::beat::LoadBeat;
+use partita_proto::beat::{FollowerReads, LoadBeat};
 use partita_proto::catalog_history::CatalogHistory;
 use partita_proto::clock::Clock;
 use partita_proto::error::Error;
@@ -217,6 +217,11 @@ impl Datanode {
     /// Current load of the partitions that are led here.
     pub fn loads(&self) -> Vec<LoadBeat> {
         self.replicas().iter().filter_map(|replica| replica.beat()).collect()
+    }
+
+    /// Reads that replicas here answered while they did not lead.
+    pub fn follower_reads(&self) -> Vec<FollowerReads> {
+        self.replicas().iter().filter_map(|replica| replica.follower_reads()).collect()
     }
 
     /// Partitions whose replicas here do not serve, with reasons.

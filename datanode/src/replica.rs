@@ -17,7 +17,7 @@ use arrow::record_batch::RecordBatch;
 use futures::TryStreamExt;
 use parking_lot::Mutex;
 use partita_engine::{EngineError, Partition, Scan, Scanned};
-use partita_proto::beat::LoadBeat;
+use partita_proto::beat::{FollowerReads, LoadBeat};
 use partita_proto::cardinality::SeriesSketch;
 use partita_proto::error::Error;
 use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId};
@@ -257,6 +257,14 @@ impl Replica {
         let size = stats.file_bytes + stats.memtable_bytes;
         let waiting = self.writes.max_capacity() - self.writes.capacity();
         Some(self.load.beat(self.id(), group.term, size, waiting))
+    }
+
+    /// Reads for the heartbeat; `None` if the replica leads, or has answered none lately.
+    pub(crate) fn follower_reads(&self) -> Option<FollowerReads> {
+        if self.leads() {
+            return None;
+        }
+        self.load.follower_reads(self.id())
     }
 
     fn stopping(&self) -> Error {

@@ -17,6 +17,7 @@ mod causes;
 mod draw;
 mod driver;
 mod facts;
+mod followers;
 mod history;
 mod keeper;
 mod key_text;

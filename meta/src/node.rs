@@ -305,7 +305,9 @@ impl Core {
     pub(crate) fn overhear(&self, heartbeat: &Heartbeat) {
         let state = self.machine.state();
         if state.node(heartbeat.node).is_some_and(|node| node.identity == heartbeat.identity) {
-            self.load.lock().heard(heartbeat.node, &heartbeat.loads, self.now_ms());
+            let mut load = self.load.lock();
+            load.heard_followers(heartbeat.node, &heartbeat.follower_reads);
+            load.heard(heartbeat.node, &heartbeat.loads, self.now_ms());
         }
     }
 

@@ -160,8 +160,11 @@ impl ClusterService for Meta {
                 labels: heartbeat.labels.clone(),
             });
             let (node, loads) = (heartbeat.node, std::mem::take(&mut heartbeat.loads));
+            let follower_reads = std::mem::take(&mut heartbeat.follower_reads);
             self.core.presence.heard(&state, heartbeat)?;
-            self.core.load.lock().heard(node, &loads, self.core.now_ms());
+            let mut load = self.core.load.lock();
+            load.heard_followers(node, &follower_reads);
+            load.heard(node, &loads, self.core.now_ms());
             registration
         };
         if let Some(registration) = registration {

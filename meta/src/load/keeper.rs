@@ -11,7 +11,7 @@ use partita_load::{
     Options, PartitionFacts, PartitionReport, Rotation, Scheduler, Standing, Tail, Tick, Verdict,
     WINDOW_S, classify, confirm, of_reads, rotating, standing,
 };
-use partita_proto::beat::{Latency, LoadBeat};
+use partita_proto::beat::{FollowerReads, Latency, LoadBeat};
 use partita_proto::blame::BlameReport;
 use partita_proto::history::{Cause, ReshapeEvent, ReshapeKind, ReshapeOutcome};
 use partita_proto::id::{NodeId, PartitionId, SchemaVersion, TableId};
@@ -21,6 +21,7 @@ use partita_proto::range::KeyRange;
 
 use super::balances::Balances;
 use super::facts;
+use super::followers::Followers;
 use super::history::{History, Now};
 use super::pictures::Pictures;
 use super::rings::Rings;
@@ -107,6 +108,8 @@ pub(crate) struct Watched {
     pub(crate) table: TableId,
     pub(crate) range: KeyRange,
     pub(crate) rings: Option<Rings>,
+    /// Reads at other replicas than the leader.
+    followers: Followers,
     pub(crate) highest: Option<Bytes>,
     pub(crate) queue_depth: u32,
     pub(crate) writes: Latency,
@@ -131,6 +134,7 @@ impl Watched {
             table,
             range,
             rings: None,
+            followers: Followers::default(),
             highest: None,
             queue_depth: 0,
             writes: Latency::default(),
@@ -361,10 +365,23 @@ impl Keeper {
         self.scheduler.set_failed(failed.map(facts::partition_id).collect());
     }
 
+    /// Takes a node's report of reads of the partitions that it does not lead. They count with the leader's next report.
+    pub(crate) fn heard_followers(&mut self, node: NodeId, reports: &[FollowerReads]) {
+        for reads in reports {
+            if let Some(watched) = self.watched.get_mut(&reads.partition) {
+                watched.followers.add(node, reads);
+            }
+        }
+    }
+
     /// Takes a node's load report on the partitions that it leads.
     pub(crate) fn heard(&mut self, node: NodeId, beats: &[LoadBeat], now_ms: u64) {
         for beat in beats {
             let Some(watched) = self.watched.get_mut(&beat.partition) else { continue };
+            // The load of a partition is that of all its replicas.
+            let whole = watched.followers.with(beat.term, &beat.counters);
+            let whole = whole.map(|counters| LoadBeat { counters, ..beat.clone() });
+            let beat = whole.as_ref().unwrap_or(beat);
             // An empty latency keeps the one before.
             watched.queue_depth = beat.queue_depth;
             watched.note_rates(beat, now_ms);

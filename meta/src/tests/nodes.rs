@@ -402,6 +402,7 @@ impl FakeNodes {
             labels: node.labels.lock().clone(),
             cpu_ms: None,
             claim: Claim::default(),
+            follower_reads: Vec::new(),
         };
         speaking.map(heartbeat).collect()
     }

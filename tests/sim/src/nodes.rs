@@ -511,6 +511,7 @@ async fn beat(
                 labels: Labels::default(),
                 cpu_ms: None,
                 claim,
+                follower_reads: mine.follower_reads(),
             };
             meta.heartbeat(heartbeat).await
         });

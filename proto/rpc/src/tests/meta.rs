@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use partita_proto::Error;
 use partita_proto::access::{Access, Secrets};
-use partita_proto::beat::LoadBeat;
+use partita_proto::beat::{FollowerReads, LoadBeat};
 use partita_proto::blame::BlameReport;
 use partita_proto::catalog::{Catalog, Database};
 use partita_proto::generation::{Claim, Generation, Renewal, Renewed};
@@ -266,6 +266,7 @@ fn heartbeat() -> Heartbeat {
         labels: labels(),
         cpu_ms: Some(70),
         claim: claim(),
+        follower_reads: vec![FollowerReads { since_ms: 4, ..FollowerReads::default() }],
     }
 }
 

@@ -10,7 +10,7 @@ use super::*;
 use crate::access::{
     Access, Action, Actions, Grant, GrantEntry, Grantee, Org, Profile, Role, Target,
 };
-use crate::beat::{Latency, LoadBeat};
+use crate::beat::{FollowerReads, Latency, LoadBeat};
 use crate::blame::{BlameReport, CAUSES_MAX, SAMPLES_MAX, SECONDS_MAX, TEXT_BYTES_MAX};
 use crate::catalog::Catalog;
 use crate::domain::{Domain, Domains};
@@ -116,16 +116,18 @@ fn registration() -> impl Strategy<Value = Registration> {
 fn heartbeat() -> impl Strategy<Value = Heartbeat> {
     let id = any::<[u64; 2]>();
     let cpu_ms = option::of(any::<u64>());
-    (id, name(), vec(status(), 0..3), vec(load_beat(), 0..3), labels(), cpu_ms, claim()).prop_map(
+    let loads = (vec(load_beat(), 0..3), vec(follower_reads(), 0..3));
+    (id, name(), vec(status(), 0..3), loads, labels(), cpu_ms, claim()).prop_map(
         |([node, identity], address, replicas, loads, labels, cpu_ms, claim)| Heartbeat {
             node: NodeId(node),
             identity,
             address,
             replicas,
-            loads,
+            loads: loads.0,
             labels,
             cpu_ms,
             claim,
+            follower_reads: loads.1,
         },
     )
 }
@@ -167,11 +169,8 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         .prop_map(|(ticks, heavy, edges)| Sketch { ticks, heavy, edges })
 }
 
-fn load_beat() -> impl Strategy<Value = LoadBeat> {
-    let numbers = || proptest::array::uniform12(any::<u64>());
-    let latency = |[count, p50, p99, p999, max]: [u64; 5]| Latency { count, p50, p99, p999, max };
-    let latency = move || proptest::array::uniform5(any::<u64>()).prop_map(latency);
-    let counters = numbers().prop_map(|n| Counters {
+fn counters() -> impl Strategy<Value = Counters> {
+    proptest::array::uniform12(any::<u64>()).prop_map(|n| Counters {
         write_rows: n[0],
         write_bytes: n[1],
         write_batches: n[2],
@@ -184,12 +183,23 @@ fn load_beat() -> impl Strategy<Value = LoadBeat> {
         scan_ns: n[9],
         rejected: n[10],
         throttled_ns: n[11],
-    });
+    })
+}
+
+fn follower_reads() -> impl Strategy<Value = FollowerReads> {
+    (any::<u64>(), any::<u64>(), counters()).prop_map(|(partition, since_ms, counters)| {
+        FollowerReads { partition: PartitionId(partition), since_ms, counters }
+    })
+}
+
+fn load_beat() -> impl Strategy<Value = LoadBeat> {
+    let latency = |[count, p50, p99, p999, max]: [u64; 5]| Latency { count, p50, p99, p999, max };
+    let latency = move || proptest::array::uniform5(any::<u64>()).prop_map(latency);
     let highest = option::of(vec(any::<u8>(), 0..5).prop_map(Bytes::from));
     (
         proptest::array::uniform5(any::<u64>()),
         any::<u32>(),
-        counters,
+        counters(),
         latency(),
         latency(),
         highest,
