@@ -1,9 +1,9 @@
-//! Remembers how the replicas of partitions answer this frontend's scans, and picks the one to ask.
+//! Remembers the work that replicas of partitions have by this frontend's scans, and picks the one to ask.
 //!
 //! ```text
 //!   scan ── pick ──> one of the followers, or the leader (choice.rs)
 //!     │                      ▲
-//!     └── begin ── InFlight ─┴─ in flight, time to the first rows, work that the node reports, failures
+//!     └── begin ── InFlight ─┴─ in flight, work that the node reports, failures
 //! ```
 //!
 //! Invariants: a scan is in flight until its last stream has ended or was dropped; everything remembered is bounded, and
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
@@ -34,11 +34,6 @@ use crate::metrics::FrontendMetrics;
 const REMEMBERED_MAX: usize = 1 << 16;
 /// Time over which scans in flight are averaged.
 const MEAN_OVER: Duration = Duration::from_secs(2);
-/// Weight of a measurement in the mean time to the first rows.
-const WEIGHT: f64 = 0.2;
-/// Time after which a mean time without measurements has lost half of its value, so that a replica which was slow is
-/// tried again.
-const HALF_LIFE: Duration = Duration::from_secs(5);
 /// Time for which the work that a node reported counts.
 const REPORT_AGE_MAX: Duration = Duration::from_secs(5);
 /// Time for which a replica that failed is left out.
@@ -48,9 +43,6 @@ const LEFT_OUT_FOR: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug)]
 struct Answers {
     node: NodeId,
-    /// Mean time to the first rows in seconds, and when it was measured last.
-    seconds: f64,
-    measured: Instant,
     /// Cores of all work and of the reads, and when they were reported.
     cores: f64,
     read_cores: f64,
@@ -59,33 +51,8 @@ struct Answers {
 }
 
 impl Answers {
-    fn new(node: NodeId, time: Instant) -> Self {
-        Self {
-            node,
-            seconds: 0.0,
-            measured: time,
-            cores: 0.0,
-            read_cores: 0.0,
-            reported: None,
-            failed: None,
-        }
-    }
-
-    /// Mean time to the first rows at a time.
-    fn seconds(&self, time: Instant) -> f64 {
-        let age = time.saturating_duration_since(self.measured);
-        self.seconds * 0.5_f64.powf(age.as_secs_f64() / HALF_LIFE.as_secs_f64())
-    }
-
-    fn measure(&mut self, wait: Duration, time: Instant) {
-        let wait = wait.as_secs_f64();
-        self.seconds = match self.seconds(time) {
-            // The first one.
-            mean if mean <= f64::EPSILON => wait,
-            mean => mean + (wait - mean) * WEIGHT,
-        };
-        self.measured = time;
-        self.failed = None;
+    fn new(node: NodeId) -> Self {
+        Self { node, cores: 0.0, read_cores: 0.0, reported: None, failed: None }
     }
 
     fn is_reported(&self, time: Instant) -> bool {
@@ -126,10 +93,10 @@ impl Scans {
         self.in_flight = in_flight;
     }
 
-    fn replica(&mut self, node: NodeId, time: Instant) -> &mut Answers {
+    fn replica(&mut self, node: NodeId) -> &mut Answers {
         let position = self.replicas.iter().position(|answers| answers.node == node);
         let position = position.unwrap_or_else(|| {
-            self.replicas.push(Answers::new(node, time));
+            self.replicas.push(Answers::new(node));
             self.replicas.len() - 1
         });
         &mut self.replicas[position]
@@ -175,7 +142,6 @@ impl State {
                 leads: leader == Some(*node),
                 is_left_out: answers.is_some_and(|answers| answers.is_left_out(time)),
                 in_flight: self.nodes.get(node).copied().unwrap_or_default(),
-                seconds: answers.map_or(0.0, |answers| answers.seconds(time)),
                 cores: answers
                     .filter(|answers| answers.is_reported(time))
                     .map_or(0.0, |answers| answers.cores),
@@ -216,18 +182,13 @@ impl Replicas {
         let scans = state.scans(partition, time);
         scans.set_in_flight(scans.in_flight + 1, time);
         *state.nodes.entry(node).or_default() += 1;
-        InFlight { replicas: Arc::clone(self), partition, node, begin: time, stats: None }
+        InFlight { replicas: Arc::clone(self), partition, node, stats: None }
     }
 
     /// Leaves a replica out for some seconds.
     pub(crate) fn failed(&self, partition: PartitionId, node: NodeId) {
         let time = Instant::now();
-        self.state.lock().scans(partition, time).replica(node, time).failed = Some(time);
-    }
-
-    fn measured(&self, partition: PartitionId, node: NodeId, wait: Duration) {
-        let time = Instant::now();
-        self.state.lock().scans(partition, time).replica(node, time).measure(wait, time);
+        self.state.lock().scans(partition, time).replica(node).failed = Some(time);
     }
 
     fn end(&self, partition: PartitionId, node: NodeId, stats: Option<&ScanStats>) {
@@ -237,10 +198,10 @@ impl Replicas {
         let scans = state.scans(partition, time);
         scans.set_in_flight(scans.in_flight.saturating_sub(1), time);
         if let Some(stats) = stats {
-            let answers = scans.replica(node, time);
+            let answers = scans.replica(node);
             answers.cores = cores(&stats.busy_millicores);
             answers.read_cores = cores(&stats.read_millicores);
-            answers.reported = Some(time);
+            (answers.reported, answers.failed) = (Some(time), None);
         }
         if let Some(in_flight) = state.nodes.get_mut(&node) {
             *in_flight = in_flight.saturating_sub(1);
@@ -265,7 +226,6 @@ pub(crate) struct InFlight {
     replicas: Arc<Replicas>,
     partition: PartitionId,
     node: NodeId,
-    begin: Instant,
     /// Counters of the answer, once there is one.
     stats: Option<Arc<ScanStats>>,
 }
@@ -273,13 +233,12 @@ pub(crate) struct InFlight {
 impl InFlight {
     /// The answer, whose streams keep the scan in flight.
     pub(crate) fn answered(mut self, reply: ScanReply) -> ScanReply {
-        let opened = self.begin.elapsed();
         self.stats = Some(Arc::clone(&reply.stats));
         let scan = Arc::new(self);
-        let streams = reply.streams.into_iter().map(|rows| -> RowStream {
-            let first = First::Unread { opened };
-            Box::pin(Watched { rows, scan: Arc::clone(&scan), first })
-        });
+        let streams = reply
+            .streams
+            .into_iter()
+            .map(|rows| -> RowStream { Box::pin(Watched { rows, _scan: Arc::clone(&scan) }) });
         ScanReply { streams: streams.collect(), ..reply }
     }
 }
@@ -296,41 +255,17 @@ impl Drop for InFlight {
     }
 }
 
-/// State of the wait for a stream's first rows.
-#[derive(Clone, Copy, Debug)]
-enum First {
-    /// Nobody has read yet; the scan was opened after this time.
-    Unread { opened: Duration },
-    /// The first rows are waited for.
-    Awaited { opened: Duration, since: Instant },
-    /// The first rows came, or the end.
-    Read,
-}
-
-/// A stream of a scan in flight. The time until its first rows counts from when they are wanted, because some partitions
-/// are opened long before they are read.
+/// A stream of a scan in flight.
 struct Watched {
     rows: RowStream,
-    scan: Arc<InFlight>,
-    first: First,
+    _scan: Arc<InFlight>,
 }
 
 impl Stream for Watched {
     type Item = Result<RecordBatch, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let First::Unread { opened } = self.first {
-            self.first = First::Awaited { opened, since: Instant::now() };
-        }
-        let rows = ready!(self.rows.as_mut().poll_next(context));
-        if let First::Awaited { opened, since } = self.first {
-            self.first = First::Read;
-            if !matches!(rows, Some(Err(_))) {
-                let scan = &self.scan;
-                scan.replicas.measured(scan.partition, scan.node, opened + since.elapsed());
-            }
-        }
-        Poll::Ready(rows)
+        self.rows.as_mut().poll_next(context)
     }
 }
 
@@ -443,15 +378,9 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_replica_is_tried_again_after_a_while() {
+    fn a_replica_that_failed_is_tried_again_after_a_while() {
         let time = Instant::now();
-        let mut answers = Answers::new(NodeId(1), time);
-        answers.measure(Duration::from_secs(4), time);
-        assert!((answers.seconds(time) - 4.0).abs() < 1e-9);
-        assert!((answers.seconds(time + HALF_LIFE) - 2.0).abs() < 1e-9);
-        answers.measure(Duration::from_secs(1), time + HALF_LIFE);
-        assert!((answers.seconds(time + HALF_LIFE) - 1.8).abs() < 1e-9);
-        answers.failed = Some(time);
+        let answers = Answers { failed: Some(time), ..Answers::new(NodeId(1)) };
         assert!(answers.is_left_out(time) && !answers.is_left_out(time + LEFT_OUT_FOR));
     }
 
