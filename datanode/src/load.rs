@@ -383,14 +383,12 @@ impl Load {
             read_keys: self.read_keys.lock().sketch(second, SECONDS_PER_BEAT),
         }
     }
-}
 
-impl Load {
     /// The heartbeat's content for meta while the replica does not lead; `None` if it answered no reads lately.
     pub(crate) fn follower_reads(&self, partition: PartitionId) -> Option<FollowerReads> {
-        let total = self.counters();
+        // In this order: the counters are never below those from before.
         let mut following = self.following.lock();
-        let counters = reads_of(&since(&total, &following.before));
+        let counters = reads_of(&since(&self.counters(), &following.before));
         if counters == following.reported {
             following.unchanged = following.unchanged.saturating_add(1);
         } else {

@@ -331,7 +331,7 @@ impl Replica {
             return Ok(());
         }
         Err(Error::Unavailable(format!(
-            "replica {} of partition {} is damaged and transferred leadership: {damage}",
+            "replica {} of partition {} is damaged and leaves reads to the other replicas: {damage}",
             self.number(),
             self.id()
         )))
