@@ -17,7 +17,7 @@ use super::{NEVER_LOST, leading_node};
 const KEYS: usize = 400;
 const WRITERS: usize = 2;
 /// Readers of each frontend. Their scans in flight are many, to the frontend.
-const READERS: usize = 8;
+const READERS: usize = 12;
 const MAX_STALENESS: Duration = Duration::from_millis(1500);
 
 /// What is known of one key.
@@ -96,6 +96,7 @@ impl History {
             );
             client.batch_execute(&bounded).await.unwrap();
         }
+        let statement = client.prepare("SELECT v FROM spot WHERE k = $1").await.unwrap();
         let mut turn = reader * 7;
         while !self.is_over() {
             turn += 1;
@@ -110,16 +111,17 @@ impl History {
                 true => newest,
                 false => begun.checked_sub(bound).map_or(0, |at| register.acknowledged_before(at)),
             };
-            let sql = format!("SELECT v FROM spot WHERE k = {key}");
-            let Ok(found) = rows(&client, &sql).await else {
+            let id = i64::try_from(key).unwrap();
+            let Ok(found) = client.query(&statement, &[&id]).await else {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             };
-            let value = found.first().map_or(0, |row| i64::try_from(number(row, 0)).unwrap());
+            let value = found.first().map_or(0, |row| row.get::<_, i64>(0));
             let most = register.sent.load(Ordering::SeqCst);
             if value < least || value > most || found.len() > 1 {
+                let count = found.len();
                 let text =
-                    format!("key {key}: {value} ({found:?}) of {least} to {most}, {bound:?}");
+                    format!("key {key}: {value} ({count} rows) of {least} to {most}, {bound:?}");
                 self.stale.lock().unwrap().push(text);
             }
             if bound.is_zero() {
