@@ -36,8 +36,9 @@ const REMEMBERED_MAX: usize = 1 << 16;
 const MEAN_OVER: Duration = Duration::from_secs(2);
 /// Time for which the work that a node reported counts.
 const REPORT_AGE_MAX: Duration = Duration::from_secs(5);
-/// Time for which a replica that failed is left out.
+/// Time for which a replica that failed is left out; doubled with every time that it is tried again in vain.
 const LEFT_OUT_FOR: Duration = Duration::from_secs(5);
+const LEFT_OUT_MAX: Duration = Duration::from_secs(60);
 
 /// Answers of one replica.
 #[derive(Clone, Copy, Debug)]
@@ -47,12 +48,21 @@ struct Answers {
     cores: f64,
     read_cores: f64,
     reported: Option<Instant>,
-    failed: Option<Instant>,
+    /// Time until which the replica is left out, and for how long that is since its last failure.
+    left_out_until: Option<Instant>,
+    left_out_for: Duration,
 }
 
 impl Answers {
     fn new(node: NodeId) -> Self {
-        Self { node, cores: 0.0, read_cores: 0.0, reported: None, failed: None }
+        Self {
+            node,
+            cores: 0.0,
+            read_cores: 0.0,
+            reported: None,
+            left_out_until: None,
+            left_out_for: Duration::ZERO,
+        }
     }
 
     fn is_reported(&self, time: Instant) -> bool {
@@ -61,7 +71,21 @@ impl Answers {
     }
 
     fn is_left_out(&self, time: Instant) -> bool {
-        self.failed.is_some_and(|failed| time.saturating_duration_since(failed) < LEFT_OUT_FOR)
+        self.left_out_until.is_some_and(|end| time < end)
+    }
+
+    /// The replica failed. Scans that were sent before the first one of them failed do not count again.
+    fn fail(&mut self, time: Instant) {
+        if !self.is_left_out(time) {
+            self.left_out_for = (self.left_out_for * 2).clamp(LEFT_OUT_FOR, LEFT_OUT_MAX);
+            self.left_out_until = Some(time + self.left_out_for);
+        }
+    }
+
+    /// The replica answered, with this report of its work.
+    fn answer(&mut self, cores: f64, read_cores: f64, time: Instant) {
+        (self.cores, self.read_cores, self.reported) = (cores, read_cores, Some(time));
+        (self.left_out_until, self.left_out_for) = (None, Duration::ZERO);
     }
 }
 
@@ -188,7 +212,7 @@ impl Replicas {
     /// Leaves a replica out for some seconds.
     pub(crate) fn failed(&self, partition: PartitionId, node: NodeId) {
         let time = Instant::now();
-        self.state.lock().scans(partition, time).replica(node).failed = Some(time);
+        self.state.lock().scans(partition, time).replica(node).fail(time);
     }
 
     fn end(&self, partition: PartitionId, node: NodeId, stats: Option<&ScanStats>) {
@@ -198,10 +222,8 @@ impl Replicas {
         let scans = state.scans(partition, time);
         scans.set_in_flight(scans.in_flight.saturating_sub(1), time);
         if let Some(stats) = stats {
-            let answers = scans.replica(node);
-            answers.cores = cores(&stats.busy_millicores);
-            answers.read_cores = cores(&stats.read_millicores);
-            (answers.reported, answers.failed) = (Some(time), None);
+            let (busy, reads) = (cores(&stats.busy_millicores), cores(&stats.read_millicores));
+            scans.replica(node).answer(busy, reads, time);
         }
         if let Some(in_flight) = state.nodes.get_mut(&node) {
             *in_flight = in_flight.saturating_sub(1);
@@ -380,8 +402,21 @@ mod tests {
     #[test]
     fn a_replica_that_failed_is_tried_again_after_a_while() {
         let time = Instant::now();
-        let answers = Answers { failed: Some(time), ..Answers::new(NodeId(1)) };
+        let mut answers = Answers::new(NodeId(1));
+        answers.fail(time);
+        answers.fail(time + LEFT_OUT_FOR / 2);
         assert!(answers.is_left_out(time) && !answers.is_left_out(time + LEFT_OUT_FOR));
+        let mut end = time + LEFT_OUT_FOR;
+        for seconds in [10, 20, 40, 60, 60] {
+            answers.fail(end);
+            let next = end + Duration::from_secs(seconds);
+            assert!(answers.is_left_out(next - Duration::from_millis(1)), "{seconds}");
+            assert!(!answers.is_left_out(next), "{seconds}");
+            end = next;
+        }
+        answers.answer(0.1, 0.1, end);
+        answers.fail(end);
+        assert!(!answers.is_left_out(end + LEFT_OUT_FOR), "an answer makes up for all of it");
     }
 
     #[test]
