@@ -85,6 +85,33 @@ async fn a_follower_neither_answers_for_a_range_that_it_gave_up_nor_lacks_what_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_merge_every_node_answers_for_all_of_the_range_and_none_for_what_is_gone() {
+    let cluster = Cluster::of_three(3, 513, false).await;
+    let table = Table::new(&[1, 2, 3]);
+    table.write(&cluster, 1, &rows_to(100)).await;
+    table.split(&cluster, PARTITION, 40, CHILD.0).await;
+    let long = any_replica(Duration::from_secs(3_600), 1);
+    for id in 1..=3 {
+        rows_from(&cluster, id, (PARTITION, Epoch(2)), long).await;
+        rows_from(&cluster, id, (CHILD, Epoch(2)), long).await;
+    }
+    table.merge(&cluster, PARTITION).await;
+    let target = table.route(PARTITION).target();
+    for read_from in [long, any_replica(Duration::ZERO, 1)] {
+        for id in 1..=3 {
+            let (rows, _) = rows_from(&cluster, id, target, read_from).await;
+            assert_eq!(rows, rows_to(100), "node {id}");
+        }
+    }
+    for id in 1..=3 {
+        let linearizable = any_replica(Duration::ZERO, 1);
+        let answer = scan_of(cluster.node(id), (CHILD, Epoch(2)), linearizable).await;
+        assert!(answer.is_err(), "node {id}: {answer:?}");
+    }
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_with_a_bound_sees_all_rows_that_are_older_than_the_bound() {
     let cluster = Cluster::of_three(3, 512, false).await;
     let bound = Duration::from_millis(300);
