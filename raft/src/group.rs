@@ -232,6 +232,16 @@ impl Group {
         })
     }
 
+    /// As [`Group::propose`], for a command that followers should apply at once: they are told of its commit without
+    /// delay.
+    ///
+    /// # Errors
+    /// As [`Group::propose`].
+    pub async fn propose_at_once(&self, payload: Bytes) -> Result<Applied, RaftError> {
+        self.awaited.hurry();
+        self.propose(payload).await
+    }
+
     /// Returns once a read of the machine sees every write that was acknowledged before the call.
     ///
     /// Needs no message while the leader's lease holds; otherwise one round trip to a quorum. Right after a start it

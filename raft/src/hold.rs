@@ -7,7 +7,8 @@
 //! Invariants:
 //! - every request with entries is sent in its place and without delay;
 //! - a request without entries is left out only when the next request carries all of its information; it waits at most
-//!   [`HOLD`], or [`HOLD_AWAITED`] while followers serve reads;
+//!   [`HOLD`], or [`HOLD_AWAITED`] while followers serve reads, and not at all for [`HURRY`] after a command that
+//!   followers should apply at once;
 //! - when the stream ends, no request is held back.
 
 use std::sync::Arc;
@@ -21,28 +22,45 @@ use tokio::time::{Instant, timeout_at};
 use crate::types::Types;
 
 /// Maximum delay of the notification that a follower's last entries are committed. Longer than a client takes to write
-/// again; short compared with everything that waits for a follower to apply: a split, a change of leader.
+/// again; short compared with a change of leader.
 const HOLD: Duration = Duration::from_millis(20);
 /// The same while followers wait for commits in order to answer reads.
 const HOLD_AWAITED: Duration = Duration::from_millis(2);
 /// Time for which a follower's question for a commit that it lacks shortens the delay.
 const AWAITED_FOR: Duration = Duration::from_secs(1);
+/// Time for which no commit is held back after a command that followers should apply at once. Longer than its commit
+/// takes.
+const HURRY: Duration = Duration::from_secs(2);
 
 type Request = AppendEntriesRequest<Types>;
 
-/// Last time when a follower asked for a read point that it had yet to apply.
+/// Who waits for a group's commits; shared by the streams to all its followers.
 #[derive(Debug, Default)]
-pub(crate) struct Awaited(Mutex<Option<Instant>>);
+pub(crate) struct Awaited {
+    /// Last time when a follower asked for a read point that it had yet to apply.
+    asked: Mutex<Option<Instant>>,
+    /// Time until which commits are announced at once.
+    hurried_until: Mutex<Option<Instant>>,
+}
 
 impl Awaited {
-    /// Records such a question.
+    /// Records a follower's question for a read point that it has yet to apply.
     pub(crate) fn note(&self) {
-        *self.0.lock() = Some(Instant::now());
+        *self.asked.lock() = Some(Instant::now());
+    }
+
+    /// Announces commits at once for a while.
+    pub(crate) fn hurry(&self) {
+        *self.hurried_until.lock() = Some(Instant::now() + HURRY);
+    }
+
+    fn is_hurried(&self) -> bool {
+        self.hurried_until.lock().is_some_and(|end| Instant::now() < end)
     }
 
     /// Maximum delay of a notification that is to be sent now.
     fn hold(&self) -> Duration {
-        hold_at(*self.0.lock(), Instant::now())
+        hold_at(*self.asked.lock(), Instant::now())
     }
 }
 
@@ -77,7 +95,7 @@ where
             None => requests.next().await?,
         };
         let deadline = Instant::now() + awaited.hold();
-        while request.entries.is_empty() {
+        while request.entries.is_empty() && !awaited.is_hurried() {
             match timeout_at(deadline, requests.next()).await {
                 Ok(Some(next)) if says_all(&next, &request) => request = next,
                 // The next request does not replace this one, or the stream has ended.
@@ -120,7 +138,14 @@ mod tests {
     }
 
     fn held(receiver: mpsc::Receiver<Request>) -> impl Stream<Item = Request> + Unpin {
-        Box::pin(hold_commits(ReceiverStream::new(receiver), Arc::default()))
+        held_for(receiver, Arc::default())
+    }
+
+    fn held_for(
+        receiver: mpsc::Receiver<Request>,
+        awaited: Arc<Awaited>,
+    ) -> impl Stream<Item = Request> + Unpin {
+        Box::pin(hold_commits(ReceiverStream::new(receiver), awaited))
     }
 
     fn shape(request: &Request) -> (u64, usize, u64) {
@@ -166,6 +191,22 @@ mod tests {
         assert_eq!(hold_at(Some(asked), asked), HOLD_AWAITED);
         assert_eq!(hold_at(Some(asked), asked + AWAITED_FOR / 2), HOLD_AWAITED);
         assert_eq!(hold_at(Some(asked), asked + AWAITED_FOR), HOLD);
+    }
+
+    #[tokio::test]
+    async fn a_commit_in_haste_waits_for_nothing() {
+        let (sender, receiver) = mpsc::channel(8);
+        let awaited = Arc::<Awaited>::default();
+        let mut held = held_for(receiver, Arc::clone(&awaited));
+        sender.try_send(request(5, 5, 5)).unwrap();
+        assert_eq!(at_once(&mut held), None, "it is held back");
+        awaited.hurry();
+        // The one that is held back goes with the entries, and their commit at once.
+        for one in [request(5, 6, 5), request(6, 6, 6)] {
+            sender.try_send(one).unwrap();
+        }
+        assert_eq!(at_once(&mut held), Some((5, 1, 5)));
+        assert_eq!(at_once(&mut held), Some((6, 0, 6)));
     }
 
     #[tokio::test]

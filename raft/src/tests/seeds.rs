@@ -30,7 +30,7 @@ async fn grown(seed: u64) -> (Cluster, Mark) {
     }
     cluster.converge(PARENT, &[0, 1, 2]).await;
     let mark = cluster.nodes[0].machine(PARENT).mark().unwrap();
-    (cluster, mark.child(&children(3)).unwrap())
+    (cluster, mark.child(&children(3), None).unwrap())
 }
 
 impl Cluster {
@@ -96,11 +96,47 @@ async fn inherited(cluster: &mut Cluster, mark: &Mark) -> Result<(), String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_seeded_group_is_led_at_once_by_the_replica_that_its_mark_names() {
+    undisturbed(async |attempt| {
+        let (mut cluster, _) = grown(40 + attempt).await;
+        let led = led_by_another(&mut cluster).await;
+        cluster.shutdown().await;
+        led
+    })
+    .await;
+}
+
+async fn led_by_another(cluster: &mut Cluster) -> Result<(), String> {
+    let leader = cluster.leader(PARENT).await;
+    let term = cluster.nodes[leader].group(PARENT).status().term;
+    let named = (leader + 1) % 3;
+    let mark = cluster.nodes[leader].machine(PARENT).mark().unwrap();
+    let mark = mark.child(&children(3), Some(cluster.nodes[named].id)).unwrap();
+    // It begins before the others do, and asks them again until they are there.
+    for node in [named, leader, (leader + 2) % 3] {
+        cluster.bear(node, &mark).await;
+    }
+    let child = cluster.nodes[named].group(CHILD);
+    let status = child.status();
+    ensure(status.is_leader, || format!("{status:?}"))?;
+    let applied = child.propose(row(10)).await.map_err(|error| error.to_string())?;
+    ensure(applied.index == mark.index() + 1, || format!("{applied:?} after {}", mark.index()))?;
+    child.read_barrier().await.map_err(|error| error.to_string())?;
+    cluster.converge(CHILD, &[0, 1, 2]).await;
+    for node in 0..3 {
+        assert_eq!(cluster.rows_of_child(node), rows(11));
+        let status = cluster.nodes[node].group(CHILD).status();
+        ensure(status.term == term, || format!("somebody was elected: {status:?}"))?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_of_one_is_seeded_and_leads() {
     let mut cluster = Cluster::new(1, 2).await;
     cluster.create(PARENT, &[0]).await;
     cluster.propose(PARENT, &row(0)).await;
-    let mark = cluster.nodes[0].machine(PARENT).mark().unwrap().child(&children(1)).unwrap();
+    let mark = cluster.nodes[0].machine(PARENT).mark().unwrap().child(&children(1), None).unwrap();
     cluster.bear(0, &mark).await;
     assert!(cluster.nodes[0].group(CHILD).status().is_leader);
     cluster.nodes[0].group(CHILD).propose(row(1)).await.unwrap();
