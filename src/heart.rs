@@ -75,6 +75,7 @@ pub(crate) async fn beat(
                 cpu_ms: cpu_ms(),
                 claim: generations.as_ref().map(GenerationKeeper::claim).unwrap_or_default(),
                 follower_reads: node.follower_reads(),
+                names_leader: true,
             };
             meta.heartbeat(heartbeat).await
         };

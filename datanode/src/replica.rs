@@ -53,6 +53,10 @@ const LEADER_WAIT: Duration = Duration::from_secs(5);
 pub(crate) const FIRST_EPOCH: Epoch = Epoch(1);
 /// Polling interval while a request waits for a leader.
 const LEADER_POLL: Duration = Duration::from_millis(2);
+/// Maximum entries that a replica may lack, and maximum time since its last answer, to lead a new partition from its
+/// first entry on: if it were late, nobody would lead until an election.
+const NEAR_ENTRIES: u64 = 1_000;
+const FRESH: Duration = Duration::from_millis(750);
 
 /// One replica on this node.
 pub(crate) struct Replica {
@@ -457,7 +461,7 @@ impl Replica {
     }
 
     /// Changes the partition's range, through its log.
-    pub(crate) async fn reshape(&self, order: Reshape) -> Result<Reshaped, Error> {
+    pub(crate) async fn reshape(&self, mut order: Reshape) -> Result<Reshaped, Error> {
         let busy = |change: &str| {
             Error::Unavailable(format!("the replicas of partition {} {change}", self.id()))
         };
@@ -491,13 +495,30 @@ impl Replica {
         }
         // Rows flushed now need not be flushed while the order is applied, which blocks the log.
         self.flush().await?;
+        if let Reshape::Split(split) = &mut order {
+            split.leader = split.leader.filter(|node| self.may_lead_child(*node));
+        }
         let epoch = order.epoch();
-        let applied = self.group.propose(Command::Reshape(order).encode()).await;
+        // Followers apply it at once: requests wait for the new partition's quorum.
+        let applied = self.group.propose_at_once(Command::Reshape(order).encode()).await;
         let applied = applied.map_err(|error| group_error(&self.group, error))?;
         match Outcome::decode(&applied.reply)? {
             Outcome::Reshaped(reshaped) => Ok(reshaped),
             outcome => Err(outcome.refused(self.id(), epoch)),
         }
+    }
+
+    /// True if the replica on a node, this one or another, is so near that it can lead a new partition from its first
+    /// entry on.
+    fn may_lead_child(&self, node: NodeId) -> bool {
+        let last = self.group.status().last_index.unwrap_or_default();
+        self.group.members().iter().any(|member| {
+            let is_here = member.replica == self.group.replica();
+            let is_near =
+                member.matched.is_some_and(|matched| matched.saturating_add(NEAR_ENTRIES) >= last);
+            let is_fresh = member.silent_for.is_some_and(|time| time <= FRESH);
+            member.node == node && member.voter && (is_here || (is_near && is_fresh))
+        })
     }
 
     /// The key that splits the partition best; `None` if no key leaves rows on both sides.

@@ -267,7 +267,7 @@ impl Requests {
 
     /// The index at which an order took effect, if it is the last one that did.
     pub fn reshaped_by(&self, order: &Reshape) -> Option<u64> {
-        self.last.as_ref().filter(|(last, _)| last == order).map(|(_, index)| *index)
+        self.last.as_ref().filter(|(last, _)| last.is_same(order)).map(|(_, index)| *index)
     }
 
     /// Records that an order took effect at an index.
@@ -597,6 +597,7 @@ mod tests {
             at,
             child,
             replicas: BTreeMap::from(replicas),
+            leader: None,
         };
         let parents = BTreeMap::from(nodes.map(|node| (NodeId(node), ReplicaId(70 + node))));
         Child { split, index, range: TypedRange::default(), parents }

@@ -175,7 +175,7 @@ impl PartitionMachine {
                 )));
             }
         };
-        let Some(child) = mark.child(&split.replicas, None) else {
+        let Some(child) = mark.child(&split.replicas, split.leader) else {
             return Ok(Some(format!(
                 "partition {} does not have exactly one voter on each of the nodes {:?}",
                 config.partition,

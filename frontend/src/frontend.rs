@@ -71,6 +71,7 @@ use crate::router::Router;
 use crate::set_operations::CountedSetOperations;
 use crate::sources::Sources;
 use crate::spill::SpillDirectory;
+use crate::stalls::Stalls;
 use crate::statements::Statements;
 use crate::statuses::{statuses, table_bytes};
 use crate::subqueries::ExactSubqueries;
@@ -193,8 +194,13 @@ impl Frontend {
             Arc::clone(&metrics),
             home.clone(),
         ));
-        let router =
-            Router::new(Arc::clone(&view), Arc::clone(&loads), options.in_flight_bytes_max);
+        let stalls = Arc::<Stalls>::default();
+        let router = Router::new(
+            Arc::clone(&view),
+            Arc::clone(&loads),
+            Arc::clone(&stalls),
+            options.in_flight_bytes_max,
+        );
         // Two states share one runtime: expressions of tables get no catalog, sessions do.
         let spill = spill_directory(&options)?;
         let runtime = runtime(&options)?;
@@ -223,7 +229,7 @@ impl Frontend {
         context.register_catalog(CATALOG, Arc::clone(&databases) as _);
         let lives = Arc::<Lives>::default();
         lives.follow(meta.catalog(), &home);
-        let blame = Blame::new(Arc::clone(&meta));
+        let blame = Blame::new(Arc::clone(&meta), stalls);
         Ok(Arc::new(Self {
             options,
             meta,

@@ -68,6 +68,7 @@ mod set_operations;
 mod settings;
 mod sources;
 mod spill;
+mod stalls;
 mod statements;
 mod statuses;
 mod subqueries;

@@ -71,6 +71,10 @@ pub struct FrontendMetrics {
     pub multi_partition_writes: Counter,
     /// Write requests sent again, for any reason.
     pub write_retries: Counter,
+    /// Writes that were held up because their partition was split, merged, or led by another node.
+    pub write_stalls: Counter,
+    /// Time of these writes in microseconds.
+    pub write_stall_us: Counter,
     /// Writes that failed after all retries.
     pub write_failures: Counter,
     /// Rows with a key column above the soft limit.
@@ -148,6 +152,8 @@ impl FrontendMetrics {
             ("joined_writes", self.joined_writes.get()),
             ("multi_partition_writes", self.multi_partition_writes.get()),
             ("write_retries", self.write_retries.get()),
+            ("write_stalls", self.write_stalls.get()),
+            ("write_stall_us", self.write_stall_us.get()),
             ("write_failures", self.write_failures.get()),
             ("long_keys", self.long_keys.get()),
             ("large_rows", self.large_rows.get()),

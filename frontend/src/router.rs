@@ -54,6 +54,7 @@ use crate::ingest::plan::{Completed, TablePlan};
 use crate::ingest::size::slices;
 use crate::leaders::is_absent;
 use crate::load::{Loads, overload};
+use crate::stalls::Stalls;
 use crate::view::ClusterView;
 use together::{SMALL_BYTES, Together};
 
@@ -70,6 +71,9 @@ const PARTS_MAX: usize = 64;
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 /// Maximum pause before a part is sent again.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// Time for which a partition that a node does not have yet is asked for at the first pace: after a split its replicas
+/// begin within milliseconds.
+const BEGINS_WITHIN: Duration = Duration::from_millis(200);
 /// Maximum hints to another leader that a part follows before it pauses.
 const HOPS_MAX: u32 = 3;
 
@@ -77,6 +81,7 @@ const HOPS_MAX: u32 = 3;
 pub(crate) struct Router {
     view: Arc<ClusterView>,
     loads: Arc<Loads>,
+    stalls: Arc<Stalls>,
     client: u64,
     sequence: AtomicU64,
     in_flight: Semaphore,
@@ -97,6 +102,8 @@ struct Part {
     ship: Option<Ship>,
     /// True if an attempt ended without an answer and may have taken effect.
     uncertain: AtomicBool,
+    /// True if an attempt found the partition's replica missing, or not leading.
+    misrouted: AtomicBool,
 }
 
 /// Rows that took effect and that materialized copies of their table lack.
@@ -178,6 +185,7 @@ impl Router {
     pub(crate) fn new(
         view: Arc<ClusterView>,
         loads: Arc<Loads>,
+        stalls: Arc<Stalls>,
         in_flight_bytes_max: usize,
     ) -> Self {
         let permits = (in_flight_bytes_max / PERMIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
@@ -185,6 +193,7 @@ impl Router {
         Self {
             view,
             loads,
+            stalls,
             // The standard library's hashers are seeded with random keys.
             client: RandomState::new().build_hasher().finish(),
             sequence: AtomicU64::new(1),
@@ -330,6 +339,7 @@ impl Router {
             rows,
             ship,
             uncertain: AtomicBool::new(false),
+            misrouted: AtomicBool::new(false),
         };
         let mut parts = Vec::with_capacity(cut.len());
         for (position, rows) in cut {
@@ -450,8 +460,9 @@ impl Router {
         deadline: Instant,
     ) -> Result<Vec<Debt>, Failed> {
         let first = part.route.partition;
+        let began = Instant::now();
         let mut parts = vec![part];
-        let mut perhaps = false;
+        let (mut perhaps, mut rerouted) = (false, false);
         let mut debts = Vec::new();
         while let Some(part) = parts.pop() {
             let partition = part.route.partition;
@@ -462,10 +473,14 @@ impl Router {
                 Ok(Attempt::Done(debt)) => {
                     perhaps = true;
                     debts.extend(debt);
+                    if rerouted || part.misrouted.load(Ordering::Relaxed) {
+                        self.note_stall(partition, began.elapsed());
+                    }
                     continue;
                 }
                 Ok(Attempt::Ahead(error)) => (partition, error.into(), true),
                 Ok(Attempt::Stale(cause)) => {
+                    rerouted = true;
                     self.view.metrics().write_retries.add(1);
                     self.view.newer_catalog(version, deadline).await;
                     if Instant::now() >= deadline {
@@ -485,6 +500,14 @@ impl Router {
             return Err(Failed { partition, error, perhaps, is_ahead, debts });
         }
         Ok(debts)
+    }
+
+    /// Records the duration of a write that was held up by a change of its partition.
+    fn note_stall(&self, partition: PartitionId, time: Duration) {
+        self.stalls.felt(partition, time);
+        let metrics = self.view.metrics();
+        metrics.write_stalls.add(1);
+        metrics.write_stall_us.add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
     }
 
     /// Cuts a part by the newest routes, and completes it for the newest schema.
@@ -518,6 +541,7 @@ impl Router {
     /// the deadline has passed.
     async fn attempt(&self, part: &Part, deadline: Instant) -> Result<Attempt, SqlError> {
         let mut node = self.view.leaders().first(&part.route);
+        let began = Instant::now();
         let mut pause = PAUSE_MIN;
         let mut hops = 0;
         loop {
@@ -566,6 +590,9 @@ impl Router {
             }
             self.view.metrics().write_retries.add(1);
             self.view.leaders().failed(part.route.partition, node);
+            if absent || matches!(error, Error::NotLeader { .. }) {
+                part.misrouted.store(true, Ordering::Relaxed);
+            }
             // Follow a hint to the leader at once, but not in circles; otherwise pause and try the next node.
             let hint = match &error {
                 Error::NotLeader { leader: Some(leader), .. } if Some(*leader) != node => {
@@ -581,7 +608,9 @@ impl Router {
                 continue;
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            if !absent || began.elapsed() >= BEGINS_WITHIN {
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
             hops = 0;
             node = self.next_node(part, node, &error);
         }

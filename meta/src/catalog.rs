@@ -167,6 +167,8 @@ pub(crate) struct PartitionRecord {
     pub(crate) target: Option<Target>,
     /// The split or merge under way.
     pub(crate) reshaping: Option<Reshaping>,
+    /// Node that led the partition when it was split off, where clients look for its leader first.
+    pub(crate) first_leader: Option<NodeId>,
 }
 
 impl PartitionRecord {

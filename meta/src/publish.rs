@@ -196,12 +196,16 @@ fn route(codec: &KeyCodec, partition: &PartitionRecord) -> Result<Route, Error> 
         keys: codec.range(&partition.range)?,
         epoch: partition.epoch,
         replicas: partition.replicas.clone(),
-        leader: only_one(partition.replicas.values().copied()),
+        leader: likely_leader(partition),
     })
 }
 
-/// The leader, if there is only one replica; otherwise clients find out.
-fn only_one(mut nodes: impl Iterator<Item = NodeId>) -> Option<NodeId> {
-    let first = nodes.next();
-    first.filter(|_| nodes.next().is_none())
+/// The node that clients ask first: the only one, or the one that led the partition first. Otherwise they find out.
+fn likely_leader(partition: &PartitionRecord) -> Option<NodeId> {
+    let mut nodes = partition.replicas.values().copied();
+    let only = nodes.next().filter(|_| nodes.next().is_none());
+    only.or_else(|| {
+        let first = partition.first_leader;
+        first.filter(|node| partition.replicas.values().any(|holder| holder == node))
+    })
 }

@@ -185,6 +185,8 @@ struct PartitionForm {
     target: Option<TargetForm>,
     #[prost(oneof = "ReshapingForm", tags = "7, 8, 9, 10, 11")]
     reshaping: Option<ReshapingForm>,
+    #[prost(uint64, optional, tag = "12")]
+    first_leader: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -560,6 +562,7 @@ fn partition_form(record: &PartitionRecord) -> PartitionForm {
             created: target.created.iter().map(|replica| replica.0).collect(),
         }),
         reshaping: record.reshaping.as_ref().map(ReshapingForm::new),
+        first_leader: record.first_leader.map(|node| node.0),
     }
 }
 
@@ -621,5 +624,6 @@ fn partition(form: PartitionForm) -> Result<PartitionRecord, Error> {
             created: form.created.into_iter().map(ReplicaId).collect(),
         }),
         reshaping: form.reshaping.map(ReshapingForm::reshaping).transpose()?,
+        first_leader: form.first_leader.map(NodeId),
     })
 }

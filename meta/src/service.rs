@@ -81,6 +81,11 @@ impl MetaService for Meta {
 
     async fn blame(&self, report: BlameReport) -> Result<(), Error> {
         // Kept by every member, because it may lead next.
+        for stall in &report.stalls {
+            if let Some(end) = Instant::now().checked_sub(stall.ago) {
+                self.core.reshapes.felt(stall.partition, stall.time, end);
+            }
+        }
         self.core.load.lock().blamed(report, self.core.now_ms());
         if *self.core.leads.borrow() {
             return Ok(());

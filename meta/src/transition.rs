@@ -177,6 +177,8 @@ pub(crate) enum Command {
         at: Bound,
         /// Reason for the split.
         reason: Reason,
+        /// Node that leads the right partition from the beginning; `None`: the node that leads the partition.
+        leader: Option<NodeId>,
     },
     /// Merges a partition with its right neighbour.
     Merge {
@@ -244,8 +246,8 @@ pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error>
             Ok(renumber(state, *partition, *step, replicas))
         }
         Command::Moved { partition, step } => Ok(end_move(state, *partition, *step)),
-        Command::Split { partition, at: cut, reason } => {
-            start_split(state, *partition, cut, reason)
+        Command::Split { partition, at: cut, reason, leader } => {
+            start_split(state, *partition, cut, reason, *leader)
         }
         Command::Merge { left: owner, right, reason } => start_merge(state, *owner, *right, reason),
         Command::Advance { partition, step, progress } => {

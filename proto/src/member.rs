@@ -94,4 +94,6 @@ pub struct Heartbeat {
     pub claim: Claim,
     /// Reads of the partitions that it does not lead.
     pub follower_reads: Vec<FollowerReads>,
+    /// True if its replicas of a new partition begin under the leader that the split names.
+    pub names_leader: bool,
 }

@@ -27,7 +27,7 @@ pub struct Route {
     pub epoch: Epoch,
     /// Replicas and their nodes.
     pub replicas: BTreeMap<ReplicaId, NodeId>,
-    /// Node of the last known leader.
+    /// Node that probably leads, which clients ask first.
     pub leader: Option<NodeId>,
 }
 

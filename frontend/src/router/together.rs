@@ -327,6 +327,7 @@ fn joined(router: &Router, first: &Waiting, parts: &[Waiting]) -> Option<Part> {
         rows,
         ship: None,
         uncertain: AtomicBool::new(false),
+        misrouted: AtomicBool::new(false),
     })
 }
 

@@ -174,8 +174,10 @@ impl Core {
         reason: Reason,
         leader: Option<NodeId>,
     ) -> Result<Done, Error> {
-        let cut = self.cut_of(partition, cut).await?;
-        let step = self.reshape_and_wait(&Command::Split { partition, at: cut, reason }).await?;
+        let at = self.cut_of(partition, cut).await?;
+        let first_leader = leader.filter(|node| self.may_lead_first(partition, *node));
+        let split = Command::Split { partition, at, reason, leader: first_leader };
+        let step = self.reshape_and_wait(&split).await?;
         // The split has a new partition on the right, if it was carried out.
         let event = self.reshapes.event(step).filter(|event| event.outcome == ReshapeOutcome::Done);
         let right = event.map(|event| event.other).ok_or_else(|| {
@@ -183,7 +185,8 @@ impl Core {
                 "the outcome of the split of partition {partition} is unknown"
             ))
         })?;
-        // The proposal may name the leader of the right side; a failed transfer does not undo the split.
+        // The proposal may name the leader of the right side, which leads it already unless its replica was late. A failed
+        // transfer does not undo the split.
         if let Some(destination) = leader {
             for _ in 0..HAND_OVER_TRIES {
                 match self.hand_leader_over(right, destination).await {
@@ -199,6 +202,13 @@ impl Core {
             }
         }
         Ok(Done::Split { right: partita_load::PartitionId(right.0) })
+    }
+
+    /// True if a split of the partition may name this node as the first leader of its right side.
+    fn may_lead_first(&self, partition: PartitionId, node: NodeId) -> bool {
+        let Ok(record) = self.partition(partition) else { return false };
+        let reports = self.presence.reports();
+        reports.is_live(node) && reports.may_name_leader(record.replicas.values().copied())
     }
 
     /// Resolves a proposed cut to a typed bound.

@@ -163,7 +163,7 @@ async fn every_member_keeps_what_frontends_tell_of_causes() {
     let second = IntakenSecond { second: now_s - 1, read: false, samples: vec![sample; 30] };
     let taken = Intaken { causes: vec![cause.clone()], seconds: vec![second] };
     for at in trio.running() {
-        let report = BlameReport { source: 5, taken: taken.clone() };
+        let report = BlameReport { source: 5, taken: taken.clone(), stalls: Vec::new() };
         match trio.meta(at).blame(report).await {
             Ok(()) | Err(Error::NotLeader { .. }) => {}
             Err(error) => panic!("{error}"),

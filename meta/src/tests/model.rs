@@ -409,7 +409,7 @@ fn reshape_command(world: &World, event: &Event) -> Option<Command> {
             let one = index.get(&partitions);
             let placement = one.range.start.placement.or(one.range.end.placement);
             let at = Bound { placement, key: vec![Value::Int(*user)] };
-            Some(Command::Split { partition: one.id, at, reason: Reason::by_hand() })
+            Some(Command::Split { partition: one.id, at, reason: Reason::by_hand(), leader: None })
         }
         Event::Merge(index, next) if !partitions.is_empty() => {
             let left = index.get(&partitions);

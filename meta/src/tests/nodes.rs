@@ -403,6 +403,7 @@ impl FakeNodes {
             cpu_ms: None,
             claim: Claim::default(),
             follower_reads: Vec::new(),
+            names_leader: true,
         };
         speaking.map(heartbeat).collect()
     }

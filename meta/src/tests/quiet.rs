@@ -58,7 +58,7 @@ fn a_new_leader_knows_which_partitions_an_operator_has_split() {
     let at_ms = i64::try_from(START_MS - HOUR_MS / 2).unwrap();
     let reason = Reason { at_ms: Some(at_ms), ..Reason::by_hand() };
     let at = cut(&[Value::Int(100)]);
-    world.command(&Command::Split { partition, at, reason }).unwrap();
+    world.command(&Command::Split { partition, at, reason, leader: None }).unwrap();
     let reshapes = Reshapes::default();
     let begun = Edit::Partition(Arc::clone(world.state.partition(partition).unwrap()));
     reshapes.follow(&world.state, &[begun], &[], false);

@@ -28,6 +28,7 @@ pub(super) fn start_split(
     partition: PartitionId,
     cut: &Bound,
     reason: &Reason,
+    leader: Option<NodeId>,
 ) -> Result<Outcome, Error> {
     let record = in_use(state, partition)?;
     let Some(table) = state.table(record.table) else { return Err(gone(partition)) };
@@ -57,6 +58,8 @@ pub(super) fn start_split(
         replicas: record.replicas.values().map(|node| (draft.new_replica(), *node)).collect(),
         given_up: false,
         reason: reason.clone(),
+        // The replica may have moved since the node was chosen.
+        leader: leader.filter(|node| record.replicas.values().any(|holder| holder == node)),
     };
     draft.reshape(record, Some(Reshaping::Split(splitting)));
     draft.steps.push((table.id, draft.step()));
@@ -236,6 +239,7 @@ fn advance_split(
                 replicas: split.replicas.clone(),
                 target: None,
                 reshaping: None,
+                first_leader: split.leader,
             };
             let mut partitions = table.partitions.clone();
             let position = partitions.iter().position(|id| *id == record.id);

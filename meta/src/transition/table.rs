@@ -146,6 +146,7 @@ impl Draft<'_> {
                 replicas: nodes.iter().map(|node| (self.new_replica(), *node)).collect(),
                 target: None,
                 reshaping: None,
+                first_leader: None,
             };
             partitions.push(partition.id);
             self.edits.push(Edit::Partition(Arc::new(partition)));

@@ -201,6 +201,7 @@ impl Wire for Heartbeat {
             cpu_ms: self.cpu_ms,
             claim: self.claim.to_field(),
             follower_reads: self.follower_reads.iter().map(Wire::to_wire).collect(),
+            names_leader: self.names_leader,
         }
     }
 
@@ -215,6 +216,7 @@ impl Wire for Heartbeat {
             cpu_ms: message.cpu_ms,
             claim: Claim::from_field(message.claim)?,
             follower_reads: all(message.follower_reads)?,
+            names_leader: message.names_leader,
         })
     }
 }

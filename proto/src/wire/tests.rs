@@ -367,15 +367,18 @@ fn reshape() -> impl Strategy<Value = Reshape> {
         0..4,
     );
     prop_oneof![
-        (numbers(), bound(), replicas).prop_map(|((partition, epoch, child), at, replicas)| {
-            Reshape::Split(Split {
-                partition: PartitionId(partition),
-                epoch: Epoch(epoch),
-                at,
-                child: PartitionId(child),
-                replicas,
-            })
-        }),
+        (numbers(), bound(), replicas, option::of(any::<u64>())).prop_map(
+            |((partition, epoch, child), at, replicas, leader)| {
+                Reshape::Split(Split {
+                    partition: PartitionId(partition),
+                    epoch: Epoch(epoch),
+                    at,
+                    child: PartitionId(child),
+                    replicas,
+                    leader: leader.map(NodeId),
+                })
+            }
+        ),
         (any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(partition, epoch, on)| {
             Reshape::Freeze(Freeze { partition: PartitionId(partition), epoch: Epoch(epoch), on })
         }),

@@ -512,6 +512,7 @@ async fn beat(
                 cpu_ms: None,
                 claim,
                 follower_reads: mine.follower_reads(),
+                names_leader: true,
             };
             meta.heartbeat(heartbeat).await
         });

@@ -267,6 +267,7 @@ fn heartbeat() -> Heartbeat {
         cpu_ms: Some(70),
         claim: claim(),
         follower_reads: vec![FollowerReads { since_ms: 4, ..FollowerReads::default() }],
+        names_leader: true,
     }
 }
 
@@ -280,7 +281,9 @@ fn blame_report() -> BlameReport {
     };
     let sample = pb::BlameSample { partition: 9, key: Some(vec![1, 2]), cause: 0, weight: 4.0 };
     let second = pb::BlameSecond { second: 7, read: true, samples: vec![sample] };
-    let message = pb::BlameReport { source: u64::MAX, causes: vec![cause], seconds: vec![second] };
+    let stall = pb::BlameStall { partition: 9, time_us: 12_000, ago_us: 70 };
+    let (causes, seconds, stalls) = (vec![cause], vec![second], vec![stall]);
+    let message = pb::BlameReport { source: u64::MAX, causes, seconds, stalls };
     BlameReport::from_wire(message).unwrap()
 }
 

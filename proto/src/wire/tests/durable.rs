@@ -145,6 +145,7 @@ fn durable_forms_never_change() {
         at: bound(Some(9), vec![]),
         child: PartitionId(8),
         replicas: BTreeMap::from([(NodeId(1), ReplicaId(13)), (NodeId(2), ReplicaId(14))]),
+        leader: None,
     };
     let freeze = Freeze { partition: PartitionId(8), epoch: Epoch(2), on: true };
     let absorb = Absorb {

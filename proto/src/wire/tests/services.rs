@@ -11,7 +11,9 @@ use crate::access::{
     Access, Action, Actions, Grant, GrantEntry, Grantee, Org, Profile, Role, Target,
 };
 use crate::beat::{FollowerReads, Latency, LoadBeat};
-use crate::blame::{BlameReport, CAUSES_MAX, SAMPLES_MAX, SECONDS_MAX, TEXT_BYTES_MAX};
+use crate::blame::{
+    BlameReport, CAUSES_MAX, SAMPLES_MAX, SECONDS_MAX, STALLS_MAX, Stall, TEXT_BYTES_MAX,
+};
 use crate::catalog::Catalog;
 use crate::domain::{Domain, Domains};
 use crate::generation::{Claim, Generation, Renewal, Renewed};
@@ -117,17 +119,21 @@ fn heartbeat() -> impl Strategy<Value = Heartbeat> {
     let id = any::<[u64; 2]>();
     let cpu_ms = option::of(any::<u64>());
     let loads = (vec(load_beat(), 0..3), vec(follower_reads(), 0..3));
-    (id, name(), vec(status(), 0..3), loads, labels(), cpu_ms, claim()).prop_map(
-        |([node, identity], address, replicas, loads, labels, cpu_ms, claim)| Heartbeat {
-            node: NodeId(node),
-            identity,
-            address,
-            replicas,
-            loads: loads.0,
-            labels,
-            cpu_ms,
-            claim,
-            follower_reads: loads.1,
+    let tail = (cpu_ms, claim(), any::<bool>());
+    (id, name(), vec(status(), 0..3), loads, labels(), tail).prop_map(
+        |([node, identity], address, replicas, loads, labels, (cpu_ms, claim, names_leader))| {
+            Heartbeat {
+                node: NodeId(node),
+                identity,
+                address,
+                replicas,
+                loads: loads.0,
+                labels,
+                cpu_ms,
+                claim,
+                follower_reads: loads.1,
+                names_leader,
+            }
         },
     )
 }
@@ -275,9 +281,17 @@ fn blame_report() -> impl Strategy<Value = BlameReport> {
         });
     let second = (any::<u64>(), any::<bool>(), vec(sample, 0..4))
         .prop_map(|(second, read, samples)| IntakenSecond { second, read, samples });
-    (any::<u64>(), vec(cause, 2..4), vec(second, 0..3)).prop_map(|(source, causes, seconds)| {
-        BlameReport { source, taken: Intaken { causes, seconds } }
-    })
+    let stall = (any::<u64>(), any::<u32>(), any::<u32>()).prop_map(|(partition, time, ago)| {
+        let us = |us: u32| Duration::from_micros(u64::from(us));
+        Stall { partition: PartitionId(partition), time: us(time), ago: us(ago) }
+    });
+    (any::<u64>(), vec(cause, 2..4), vec(second, 0..3), vec(stall, 0..3)).prop_map(
+        |(source, causes, seconds, stalls)| BlameReport {
+            source,
+            taken: Intaken { causes, seconds },
+            stalls,
+        },
+    )
 }
 
 #[test]
@@ -292,6 +306,7 @@ fn reports_of_causes_beyond_a_bound_are_refused() {
         source: 1,
         causes: vec![cause(); CAUSES_MAX],
         seconds: vec![second(SAMPLES_MAX, sample.clone()); SECONDS_MAX],
+        stalls: vec![pb::BlameStall::default(); STALLS_MAX],
     };
     assert!(BlameReport::from_wire(within).is_ok());
     let long = pb::BlameCause { user: "u".repeat(TEXT_BYTES_MAX + 1), ..cause() };
@@ -301,8 +316,14 @@ fn reports_of_causes_beyond_a_bound_are_refused() {
         source: 1,
         causes,
         seconds,
+        stalls: vec![],
+    };
+    let many = pb::BlameReport {
+        stalls: vec![pb::BlameStall::default(); STALLS_MAX + 1],
+        ..of(vec![cause()], vec![])
     };
     let refused = [
+        many,
         of(vec![cause(); CAUSES_MAX + 1], vec![]),
         of(vec![cause()], vec![second(0, sample.clone()); SECONDS_MAX + 1]),
         of(vec![cause()], vec![second(SAMPLES_MAX + 1, sample)]),
