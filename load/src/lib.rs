@@ -33,7 +33,7 @@ pub use random::{Random, mix};
 pub use reservoir::{Reservoir, Slot};
 pub use sample::{Sample, Sketch, Tick};
 pub use sampler::{Columns, RING_ENGAGED_S, RING_IDLE_S, SAMPLES_PER_SECOND, Sampler};
-pub use verdict::{Class, Cut, Evidence, Verdict};
+pub use verdict::{Class, Cut, Division, Evidence, Verdict};
 
 // The scheduler.
 mod action;
@@ -43,6 +43,7 @@ mod facts;
 mod feedback;
 mod merge;
 mod offered;
+mod plan;
 mod rotation;
 mod schedule;
 mod shape;

@@ -4,11 +4,17 @@
 //! divides the load of samples from which it was not chosen. A load that moves or rotates, a sweep, scans, hot reads and a
 //! key with almost all of the load are never split by load, however hot: it would not help, and be repeated for ever.
 //!
+//! A partition that is offered more than it can serve is cut into as many parts as that needs, all decided together.
+//!
 //! Invariants: pure functions of small views. Cooldowns, backoff and budgets are left to the scheduler.
 
 use crate::action::{At, SplitWhy};
+use crate::advice::buckets_for;
 use crate::facts::Tail;
+use crate::offered::{SATURATED_RHO, SATURATED_TIMES, TURNED_AWAY_MAX, capacity, offered};
+use crate::plan::Plan;
 use crate::verdict::{Class, Verdict};
+use crate::window::Rates;
 
 /// Minimum hot seconds of the last 10: one slow second is no load, and TiKV's ten in a row miss a load that pauses.
 pub(crate) const HOT_SECONDS_MIN: u32 = 8;
@@ -21,6 +27,9 @@ pub(crate) const RHO_FULL: f64 = 0.75;
 /// Maximum share of a key to be isolated: above it the other keys are not worth a partition. The same limit as for "in
 /// vain".
 pub(crate) const KEY_ALONE: f64 = 0.90;
+
+/// Number of parts of a single cut.
+const HALVES: usize = 2;
 
 /// Progress of the isolation of a hot key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +58,10 @@ pub(crate) struct LoadView<'a> {
     pub(crate) verdict: Option<&'a Verdict>,
     /// Progress of isolating a hot key here.
     pub(crate) isolation: &'a Isolation,
+    /// Cuts that were decided with an earlier one.
+    pub(crate) plan: &'a Plan,
+    /// Number of parts that the load needs.
+    pub(crate) parts: usize,
     /// Number of the table's partitions, with splits in progress ...
     pub(crate) partitions: usize,
     /// ... and their maximum.
@@ -61,6 +74,8 @@ pub(crate) struct Ruling {
     pub(crate) at: At,
     pub(crate) why: SplitWhy,
     pub(crate) predicted_share: Option<f64>,
+    /// This cut and those that were decided together with it; empty for a cut alone.
+    pub(crate) plan: Plan,
 }
 
 /// Reason why a partition is not split by load.
@@ -94,7 +109,12 @@ pub(crate) fn by_load(view: &LoadView<'_>) -> Result<Ruling, NoSplit> {
     if let Isolation::Before(key) = view.isolation {
         let next_key = after_prefix(key).ok_or(NoSplit::KeyAlone)?;
         let predicted_share = view.verdict.map(|verdict| verdict.evidence.top_key.max(0.5));
-        return Ok(Ruling { at: At::Key(next_key), why: SplitWhy::IsolateKey, predicted_share });
+        let (at, why, plan) = (At::Key(next_key), SplitWhy::IsolateKey, Plan::default());
+        return Ok(Ruling { at, why, predicted_share, plan });
+    }
+    // So do those of a plan.
+    if let Some(ruling) = planned(view.plan) {
+        return Ok(ruling);
     }
     if view.rotates {
         return Err(NoSplit::Class(Class::Rotating));
@@ -117,16 +137,52 @@ pub(crate) fn by_load(view: &LoadView<'_>) -> Result<Ruling, NoSplit> {
             let cut = verdict.cut.as_ref().ok_or(NoSplit::Class(verdict.class))?;
             let share = cut.larger_share;
             if share <= SHARE_GOOD || (share <= SHARE_POOR && view.rho >= RHO_FULL) {
-                Ok(Ruling {
+                let parts =
+                    view.parts.min((view.partitions_max - view.partitions).saturating_add(1));
+                let parts = if verdict.evidence.reads { HALVES } else { parts };
+                Ok(planned(&Plan::of(&verdict.divisions, parts)).unwrap_or_else(|| Ruling {
                     at: At::Key(cut.key.clone()),
                     why: SplitWhy::Load,
                     predicted_share: Some(share),
-                })
+                    plan: Plan::default(),
+                }))
             } else {
                 Err(NoSplit::LowGain)
             }
         }
     }
+}
+
+/// Decision for the cut that comes next in a plan.
+fn planned(plan: &Plan) -> Option<Ruling> {
+    let (key, right_share) = plan.next_cut()?;
+    Some(Ruling {
+        at: At::Key(key.into()),
+        why: SplitWhy::Load,
+        predicted_share: Some(right_share.max(1.0 - right_share)),
+        plan: plan.clone(),
+    })
+}
+
+/// Number of parts into which a hot partition is cut at once: two if it serves what it is offered, otherwise as many as
+/// carry that. Clients that wait do not ask for more, so where the lane is full four times its capacity are assumed.
+pub(crate) fn parts_needed(rates: &Rates, nodes: usize) -> usize {
+    let capacity = capacity([rates]);
+    // Averages begin at zero and rise together for half a minute: whether a lane is full shows in single seconds, and its
+    // averages are then as far from their final values as its busy share is from one.
+    let is_full = rates.hot_seconds >= HOT_SECONDS_MIN && rates.rho_max >= SATURATED_RHO;
+    let refused = rates.turned_away / rates.rho_10.max(f64::MIN_POSITIVE);
+    let times = match is_full {
+        true if rates.queue_depth > 0 => SATURATED_TIMES,
+        true => 1.0 / (1.0 - refused.min(TURNED_AWAY_MAX)),
+        false => 0.0,
+    };
+    let rows_per_s = offered(rates).rows_per_s.max(times * capacity.rows_per_s);
+    if !capacity.is_measured || rows_per_s <= capacity.rows_per_s {
+        return HALVES;
+    }
+    let parts = buckets_for(rows_per_s, capacity.rows_per_s, nodes);
+    usize::try_from(parts).unwrap_or(HALVES).max(HALVES)
 }
 
 fn isolate(verdict: &Verdict, isolation: &Isolation) -> Result<Ruling, NoSplit> {
@@ -142,6 +198,7 @@ fn isolate(verdict: &Verdict, isolation: &Isolation) -> Result<Ruling, NoSplit> 
             at: At::Key(key.clone()),
             why: SplitWhy::IsolateKey,
             predicted_share: Some(share.max(0.5)),
+            plan: Plan::default(),
         }),
         _ => Err(NoSplit::KeyAlone),
     }
@@ -194,7 +251,7 @@ pub(crate) fn by_size(view: &SizeView) -> Option<Ruling> {
         (false, true) => (At::LowWater, SplitWhy::LeftEdge),
         (false, false) => (At::Middle, SplitWhy::Size),
     };
-    Some(Ruling { at: position, why, predicted_share: None })
+    Some(Ruling { at: position, why, predicted_share: None, plan: Plan::default() })
 }
 
 #[cfg(test)]
@@ -214,9 +271,11 @@ mod tests {
         let verdict = Verdict {
             class: Class::StaticRange,
             cut: Some(Cut { key: Box::from([1]), larger_share: 0.5 }),
+            divisions: Vec::new(),
             hot_key: None,
             evidence: Evidence::default(),
         };
+        let plan = Plan::default();
         let view = |rotates| LoadView {
             by_load: true,
             hot_seconds: 10,
@@ -224,11 +283,43 @@ mod tests {
             rotates,
             verdict: Some(&verdict),
             isolation: &Isolation::None,
+            plan: &plan,
+            parts: 2,
             partitions: 1,
             partitions_max: 10,
         };
         assert!(by_load(&view(false)).is_ok());
         assert_eq!(by_load(&view(true)), Err(NoSplit::Class(Class::Rotating)));
+    }
+
+    #[test]
+    fn only_a_partition_that_cannot_serve_its_load_is_cut_into_more_than_two() {
+        let busy = Rates {
+            write_rows: 600.0,
+            rho_10: 0.6,
+            rho_max: 0.7,
+            hot_seconds: 10,
+            ..Rates::default()
+        };
+        assert_eq!(parts_needed(&busy, 3), 2);
+        // Its averages have only begun to rise, but each second is full, and clients wait.
+        let full = Rates {
+            write_rows: 120.0,
+            rho_10: 0.4,
+            rho_max: 1.0,
+            queue_depth: 6,
+            hot_seconds: 8,
+            ..Rates::default()
+        };
+        assert_eq!(parts_needed(&full, 3), 6);
+        assert_eq!(parts_needed(&full, 100), 10);
+        assert_eq!(parts_needed(&Rates { hot_seconds: 7, ..full }, 3), 2);
+        assert_eq!(parts_needed(&Rates { queue_depth: 0, ..full }, 3), 2);
+        // Refused requests are offered, too.
+        assert_eq!(parts_needed(&Rates { turned_away: 0.7, ..busy }, 8), 5);
+        let refusing = Rates { queue_depth: 0, turned_away: 0.24, ..full };
+        assert_eq!(parts_needed(&refusing, 8), 7, "0.6 of all, once the averages have risen");
+        assert_eq!(parts_needed(&Rates::default(), 3), 2);
     }
 
     #[test]

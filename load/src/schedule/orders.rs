@@ -14,6 +14,7 @@ use crate::action::{Action, ActionId, At, Done, Failed, SplitOutcome, SplitWhy, 
 use crate::facts::{NodeId, PartitionFacts, PartitionId, TableId};
 use crate::feedback::{JUDGED_AFTER_MS, Judgement, judge};
 use crate::merge::{AFTER_LOAD_SPLIT_MS, hold_after_split};
+use crate::plan::Plan;
 use crate::split::Isolation;
 use crate::window::seconds;
 
@@ -162,6 +163,7 @@ impl Scheduler {
                 let rest_ms = if failed == Failed::AtEdge { NO_PLACE_MS } else { SPLIT_RETRY_MS };
                 let past = self.past_mut(slot);
                 past.split_ready_ms = past.split_ready_ms.max(now_ms + rest_ms);
+                past.plan = Plan::default();
                 if why == SplitWhy::IsolateKey {
                     past.isolation = match (&past.isolation, cut, failed) {
                         // No key lies before the hot one: the cut behind it is next, and at once.
@@ -287,6 +289,15 @@ impl Scheduler {
         let (mut left_past, mut right_past) = (child.clone(), child);
         // The left part is the same replica group: it keeps its history of moves.
         left_past.keep_moves(&past);
+        // What is left of a plan is cut at once.
+        if let (SplitWhy::Load, Some(At::Key(key))) = (why, cut) {
+            (left_past.plan, right_past.plan) = past.plan.beside(key);
+            for part in [&mut left_past, &mut right_past] {
+                if !part.plan.is_over(now_ms) {
+                    part.split_ready_ms = now_ms;
+                }
+            }
+        }
         if let (SplitWhy::IsolateKey, Some(At::Key(key))) = (why, cut) {
             match past.isolation {
                 Isolation::None => {

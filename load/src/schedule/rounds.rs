@@ -17,8 +17,9 @@ use crate::balance::{EXCESS_MIN, TARGET_MAX};
 use crate::facts::{Remedy, TableId, Tail};
 use crate::merge::{Side, TableView, may_merge};
 use crate::offered::{capacity, offered};
-use crate::split::{HOT_SECONDS_MIN, LoadView, Ruling, SizeView, by_load, by_size};
-use crate::verdict::Class;
+use crate::plan::Plan;
+use crate::split::{HOT_SECONDS_MIN, LoadView, Ruling, SizeView, by_load, by_size, parts_needed};
+use crate::verdict::{Class, Verdict};
 
 /// Budget of a table's splits by load (and, separately, by size) per minute: this many ...
 const SPLITS_A_MINUTE: f64 = 2.0;
@@ -32,12 +33,15 @@ impl Scheduler {
     /// Splits hot partitions, where a split helps.
     pub(super) fn split_hot(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
         let slots: Vec<u32> = self.heat.keys().copied().collect();
+        let nodes = self.places.nodes.iter().filter(|node| node.open()).count();
+        let no_plan = Plan::default();
         for slot in slots {
             let part = self.places.part(slot);
             let table = self.places.table_of(slot);
             let empty_past = Past::default();
             let past = self.past(slot).unwrap_or(&empty_past);
             let heat = &self.heat[&slot];
+            let is_planned = !past.plan.is_over(now_ms);
             // The rule decides by a view of the partition's load; rests, budgets and the limit of splits in progress
             // come after it.
             let view = LoadView {
@@ -47,18 +51,21 @@ impl Scheduler {
                 rotates: self.rotating.contains_key(&table.id),
                 verdict: heat.verdict.as_ref(),
                 isolation: &past.isolation,
+                plan: if is_planned { &past.plan } else { &no_plan },
+                parts: parts_needed(&part.window.rates(now_ms), nodes),
                 partitions: table.count + table.splitting,
                 partitions_max: table.facts.partitions_max,
             };
             let resting = part.is(BUSY)
                 || self.failed.contains(&part.id)
                 || now_ms < past.split_ready_ms
-                || self.on_probation(slot);
+                || (!is_planned && self.on_probation(slot));
             let ruling = by_load(&view);
+            // All cuts of a plan are one decision.
             if !resting
                 && let Ok(ruling) = &ruling
                 && self.splits_under_way() < SPLITS_MAX
-                && self.take_split_token(now_ms, slot, false)
+                && (is_planned || self.take_split_token(now_ms, slot, false))
             {
                 actions.push(self.propose_split(now_ms, slot, ruling.clone()));
             }
@@ -123,14 +130,18 @@ impl Scheduler {
     }
 
     fn propose_split(&mut self, now_ms: u64, slot: u32, ruling: Ruling) -> Action {
-        let Ruling { at: cut, why, predicted_share } = ruling;
+        let Ruling { at: cut, why, predicted_share, plan } = ruling;
+        let planned_share = plan.next_cut().map(|(_, right_share)| right_share);
+        if planned_share.is_some() {
+            self.past_mut(slot).plan = plan.decided(now_ms);
+        }
         let part = self.places.part(slot);
         let (partition, leader) = (part.id, part.leader);
         // Expected gain of the right part's leader, and loss of the left one's.
         let right_share = match why {
             SplitWhy::RightEdge => 1.0,
             SplitWhy::LeftEdge => 0.0,
-            SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey => 0.5,
+            SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey => planned_share.unwrap_or(0.5),
         };
         let moved = part.leadership_load() * right_share;
         let target = if why == SplitWhy::RightEdge {
@@ -146,7 +157,7 @@ impl Scheduler {
             partition,
             at: cut,
             why,
-            verdict: self.heat.get(&slot).and_then(|heat| heat.verdict.clone()).map(Box::new),
+            verdict: self.heat.get(&slot).and_then(|heat| heat.verdict.as_ref()).map(reason),
             predicted_share,
             right_leader: self.places.node_id(target),
         };
@@ -297,6 +308,11 @@ impl Scheduler {
             },
         })
     }
+}
+
+/// A verdict as the reason of a cut.
+fn reason(verdict: &Verdict) -> Box<Verdict> {
+    Box::new(Verdict { divisions: Vec::new(), ..verdict.clone() })
 }
 
 /// True if new rows of the table may be placed by hash now.

@@ -11,7 +11,8 @@
 //!                                  also: reads=0.1 (cores), refused=0.02 (share), rows=1000 (a second), mb=100,
 //!                                  grows=5 (MB a second), age_min=60, waiting=9 (requests), epoch=1, table=1
 //!   load 1 rho=0.1                 changes the load of a partition
-//!   verdict 1 static_range cut=m share=0.6        what the detector says of a partition; also: actual=0.95
+//!   verdict 1 static_range cut=m share=0.6        what the detector says of a partition; also: actual=0.95,
+//!                                  divisions="c:0.25 m:0.5 t:0.75" (keys, with the share of the load before each)
 //!   verdict 1 hot_key key=m share=0.7
 //!   rotating 1 true                the load of a table rotates over its partitions, or does no longer
 //!   fail 1                         splits of the partition find no place
@@ -24,9 +25,9 @@ use std::error::Error;
 
 use goldenscript::{ArgumentConsumer, Command, Context, Runner};
 use partita_load::{
-    Action, At, Counters, Cut, Done, Evidence, Failed, MoveWhy, NoSplit, NodeFacts, NodeId,
-    Options, PartitionFacts, PartitionId, PartitionReport, Remedy, Rotation, Scheduler, SplitWhy,
-    Step, TableFacts, TableId, Tail, Verdict,
+    Action, At, Counters, Cut, Division, Done, Evidence, Failed, MoveWhy, NoSplit, NodeFacts,
+    NodeId, Options, PartitionFacts, PartitionId, PartitionReport, Remedy, Rotation, Scheduler,
+    SplitWhy, Step, TableFacts, TableId, Tail, Verdict,
 };
 
 use crate::detector::{class, name};
@@ -203,7 +204,12 @@ impl Script {
         let hot_key = arguments.take_key("key").map(key);
         let evidence = Evidence { top_key: share, ..Evidence::default() };
         let actual = run::take(arguments, "actual", share)?;
-        let verdict = Verdict { class, cut, hot_key, evidence };
+        let mut divisions = Vec::new();
+        for division in arguments.take_key("divisions").unwrap_or_default().split_whitespace() {
+            let (at, left_share) = division.split_once(':').ok_or("a division has no share")?;
+            divisions.push(Division { key: key(at), left_share: left_share.parse()? });
+        }
+        let verdict = Verdict { class, cut, divisions, hot_key, evidence };
         self.verdicts.insert(id, Judgement { verdict, actual });
         Ok(())
     }

@@ -628,6 +628,7 @@ impl Judge for Bench<'_> {
             verdict.cut = None;
             verdict.class = Class::Unsplittable;
         }
+        verdict.divisions.retain(|division| *division.key > *watched.range.start);
         let id = facts::partition_of(partition);
         if let Some(rotation) = self.rotations.of(watched.table, id) {
             verdict = rotating(verdict, rotation);
