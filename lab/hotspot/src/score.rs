@@ -46,6 +46,9 @@ pub struct Score {
     pub verdict: Class,
     /// Seconds from the beginning of the stream to the verdict, if there was one.
     pub verdict_s: Option<u64>,
+    /// Seconds from the verdict until 95 % and more were served in every second; `None` if that did not happen, or
+    /// nothing had to be done.
+    pub relief_s: Option<u64>,
     /// Splits by load, and around hot keys.
     pub cuts: usize,
     /// Splits by load of which the scheduler found a minute later that they had not helped.
@@ -99,11 +102,14 @@ fn run(kind: &Kind, seed: u64, capacity: u64) -> Score {
         Some((class, second)) => (class, Some(second)),
         None => (Class::Unknown, None),
     };
+    let relieved_s = world.relieved_s().filter(|second| *second < RUN_S);
+    let relief_s = relieved_s.zip(verdict_s).map(|(relieved, told)| relieved.saturating_sub(told));
     let advised = advised(kind, capacity, verdict, &older, &later);
     Score {
         stream: kind.name,
         verdict,
         verdict_s,
+        relief_s,
         cuts: world.cuts(),
         in_vain: world.in_vain(),
         predicted_n_eff: advised.map(|advised| advised.predicted),
@@ -169,17 +175,19 @@ fn advised(
 #[must_use]
 pub fn page(scores: &[Score]) -> String {
     let mut text = String::from(
-        "| stream | verdict | after s | cuts | in vain | N_eff predicted | N_eff came | served after advice \
-         | served after auto |\n\
-         |---|---|---|---|---|---|---|---|---|\n",
+        "| stream | verdict | after s | relieved after s | cuts | in vain | N_eff predicted | N_eff came \
+         | served after advice | served after auto |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
     );
     let figure = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
     for score in scores {
-        let after = score.verdict_s.map_or_else(String::new, |second| second.to_string());
+        let seconds =
+            |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
+        let (after, relief) = (seconds(score.verdict_s), seconds(score.relief_s));
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "| {} | {} | {after} | {} | {} | {} | {} | {} | {:.2} |",
+            "| {} | {} | {after} | {relief} | {} | {} | {} | {} | {} | {:.2} |",
             score.stream,
             score.verdict,
             score.cuts,

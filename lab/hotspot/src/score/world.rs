@@ -16,6 +16,10 @@ use crate::streams::{Kind, Op, SECOND_US, prefix_ends};
 
 const TABLE: TableId = TableId(1);
 const NODE: NodeId = NodeId(1);
+/// Number of nodes: an overloaded partition is cut into twice as many parts at most.
+const NODES: u64 = 3;
+/// Share of the operations from which a table is relieved.
+const RELIEVED_MIN: f64 = 0.95;
 const FIRST: PartitionId = PartitionId(1);
 /// Beginning of the clock, milliseconds.
 const START_MS: u64 = 1_700_000_000_000;
@@ -56,6 +60,8 @@ pub(super) struct World {
     in_vain: usize,
     /// Served and offered operations of the last seconds.
     served: (u64, u64),
+    /// The last second in which less than [`RELIEVED_MIN`] was served.
+    strained: Option<u64>,
 }
 
 impl World {
@@ -63,7 +69,9 @@ impl World {
         let widths = kind.columns;
         let columns: Columns = Arc::new(move |key| prefix_ends(widths, key));
         let mut scheduler = Scheduler::new(Options { balance: false, ..Options::default() }, seed);
-        scheduler.set_node(NODE, NodeFacts::default());
+        for node in 0..NODES {
+            scheduler.set_node(NodeId(NODE.0 + node), NodeFacts::default());
+        }
         let facts = TableFacts {
             by_size: false,
             append_only: true,
@@ -87,6 +95,7 @@ impl World {
             cuts: 0,
             in_vain: 0,
             served: (0, 0),
+            strained: None,
         };
         let mut first = world.part(Vec::new(), START_MS);
         if let Some((low, high)) = kind.edges() {
@@ -169,6 +178,9 @@ impl World {
                 part.asked = 0;
                 self.scheduler.observe(now_ms, NODE, &report);
             }
+        }
+        if (sums.0 as f64) < RELIEVED_MIN * sums.1 as f64 {
+            self.strained = Some(second);
         }
         if is_counted {
             self.served = (self.served.0 + sums.0, self.served.1 + sums.1);
@@ -253,6 +265,11 @@ impl World {
     /// The verdict on the first partition before anything was done about it, and the second since which it was the same.
     pub(super) fn heard(&self) -> Option<(Class, u64)> {
         self.first_verdict
+    }
+
+    /// The second after the last one in which too little was served; `None` if there was none.
+    pub(super) fn relieved_s(&self) -> Option<u64> {
+        self.strained.map(|second| second + 1)
     }
 
     pub(super) fn cuts(&self) -> usize {

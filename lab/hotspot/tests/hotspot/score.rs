@@ -13,6 +13,10 @@ const SEEDS: u64 = 3;
 const VERDICT_S: u64 = 20;
 /// The same where keys are appended, which are watched for longer.
 const APPENDED_S: u64 = 60;
+/// Maximum time from the verdict until a load that cuts divide is served.
+const RELIEF_S: u64 = 20;
+/// Streams that cuts divide into as many parts as they need.
+const DIVIDED: [&str; 3] = ["uniform", "zipf scrambled", "hot range 90/1"];
 /// Maximum error of a prediction.
 const ERROR_MAX: f64 = 0.1;
 
@@ -70,6 +74,13 @@ fn streams_are_named_in_time_and_advice_keeps_its_promises() {
         let limit = if is_appended(kind, score.verdict) { APPENDED_S } else { VERDICT_S };
         if score.verdict_s.is_none_or(|second| second > limit) {
             faults.push(format!("{}: {} after {:?} s", kind.name, score.verdict, score.verdict_s));
+        }
+    }
+    let divided = || scores.iter().filter(|(kind, _)| DIVIDED.contains(&kind.name));
+    assert_eq!(divided().count() as u64, DIVIDED.len() as u64 * SEEDS, "some have another name");
+    for (kind, score) in divided() {
+        if score.relief_s.is_none_or(|seconds| seconds > RELIEF_S) {
+            faults.push(format!("{}: relieved after {:?} s", kind.name, score.relief_s));
         }
     }
     // Loads that change in an unpredictable way may be cut in vain.
