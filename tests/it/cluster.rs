@@ -15,6 +15,7 @@ mod orphans;
 mod placed;
 mod rotated;
 mod splits;
+mod stalls;
 mod strangers;
 
 use std::collections::BTreeSet;
