@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::facts::{NodeId, PartitionId, TableId};
+use crate::facts::{HashOf, NodeId, PartitionId, TableId};
 use crate::verdict::{Class, Verdict};
 
 /// Number of a proposal.
@@ -147,6 +147,8 @@ pub enum Step {
         table: TableId,
         /// Number of buckets.
         buckets: u32,
+        /// Columns that are hashed.
+        hash: HashOf,
         /// Class of the hotspot.
         class: Class,
     },

@@ -28,6 +28,15 @@ pub enum Tail {
     Left,
 }
 
+/// Columns by whose hash new rows are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HashOf {
+    /// Those that identify series: the rows of one series stay together.
+    Series,
+    /// All columns of the key: the rows of one series are spread, too.
+    Key,
+}
+
 /// Remedy for a hotspot that no split helps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Remedy {
@@ -60,6 +69,10 @@ pub struct TableFacts {
     pub tail: Tail,
     /// Present number of hash buckets; 1 when it is not placed by hash.
     pub buckets: u32,
+    /// Columns by whose hash its rows are placed; `None` when they are not placed by hash.
+    pub hash_of: Option<HashOf>,
+    /// True if rows that share the values of some columns must not be separated.
+    pub keeps_together: bool,
     /// Remedy for hotspots.
     pub remedy: Remedy,
 }
@@ -82,6 +95,8 @@ impl Default for TableFacts {
             append_only: false,
             tail: Tail::None,
             buckets: 1,
+            hash_of: None,
+            keeps_together: false,
             remedy: Remedy::Advise,
         }
     }

@@ -44,6 +44,7 @@ mod feedback;
 mod merge;
 mod offered;
 mod plan;
+mod rekey;
 mod rotation;
 mod schedule;
 mod shape;
@@ -60,7 +61,7 @@ pub use advice::{
     advise, buckets_for,
 };
 pub use facts::{
-    NodeFacts, NodeId, PARTITION_BYTES, PARTITIONS_MAX, PartitionFacts, PartitionId, Remedy,
+    HashOf, NodeFacts, NodeId, PARTITION_BYTES, PARTITIONS_MAX, PartitionFacts, PartitionId, Remedy,
     TableFacts, TableId, Tail,
 };
 pub use offered::{Capacity, Offered, capacity, offered};

@@ -62,6 +62,8 @@ pub(crate) struct LoadView<'a> {
     pub(crate) plan: &'a Plan,
     /// Number of parts that the load needs.
     pub(crate) parts: usize,
+    /// True if new rows will be placed by a hash that spreads the load of the verdict.
+    pub(crate) spreads: bool,
     /// Number of the table's partitions, with splits in progress ...
     pub(crate) partitions: usize,
     /// ... and their maximum.
@@ -132,6 +134,8 @@ pub(crate) fn by_load(view: &LoadView<'_>) -> Result<Ruling, NoSplit> {
         | Class::Sweep
         | Class::ScanBound
         | Class::ReadHot => Err(NoSplit::Class(verdict.class)),
+        // Alone in its partition, a part of the key that is to be divided would only be judged once more.
+        Class::HotKey if view.spreads => Err(NoSplit::Class(Class::HotKey)),
         Class::HotKey => isolate(verdict, view.isolation),
         Class::StaticRange | Class::MultiTail | Class::Unsplittable => {
             let cut = verdict.cut.as_ref().ok_or(NoSplit::Class(verdict.class))?;
@@ -285,6 +289,7 @@ mod tests {
             isolation: &Isolation::None,
             plan: &plan,
             parts: 2,
+            spreads: false,
             partitions: 1,
             partitions_max: 10,
         };

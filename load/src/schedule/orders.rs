@@ -73,7 +73,10 @@ impl Scheduler {
             match step {
                 Step::Split { .. } => table.splitting += 1,
                 Step::Merge { .. } => table.merging = true,
-                Step::Rekey { .. } => table.rekey_ready_ms = now_ms + REKEY_AGAIN_MS,
+                Step::Rekey { .. } => {
+                    table.rekey_ready_ms = now_ms + REKEY_AGAIN_MS;
+                    table.spreading_until_ms = now_ms + EXPIRES_MS;
+                }
                 Step::TransferLeader { .. } | Step::MoveReplica { .. } => {}
             }
         }
@@ -190,7 +193,11 @@ impl Scheduler {
                     self.past_mut(slot).move_ready_ms = now_ms + MOVE_REST_MS;
                 }
             }
-            Step::Rekey { .. } => {}
+            Step::Rekey { .. } => {
+                if let Some(table) = self.places.table_mut(order.table) {
+                    table.spreading_until_ms = 0;
+                }
+            }
         }
     }
 

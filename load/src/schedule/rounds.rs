@@ -14,10 +14,11 @@ use super::{MERGES_MAX, ROUND_S, SPLITS_MAX, Scheduler};
 use crate::action::{Action, MergeWhy, SplitWhy, Step};
 use crate::advice::buckets_for;
 use crate::balance::{EXCESS_MIN, TARGET_MAX};
-use crate::facts::{Remedy, TableId, Tail};
+use crate::facts::{HashOf, Remedy, TableId, Tail};
 use crate::merge::{Side, TableView, may_merge};
 use crate::offered::{capacity, offered};
 use crate::plan::Plan;
+use crate::rekey::spread_by;
 use crate::split::{HOT_SECONDS_MIN, LoadView, Ruling, SizeView, by_load, by_size, parts_needed};
 use crate::verdict::{Class, Verdict};
 
@@ -53,6 +54,7 @@ impl Scheduler {
                 isolation: &past.isolation,
                 plan: if is_planned { &past.plan } else { &no_plan },
                 parts: parts_needed(&part.window.rates(now_ms), nodes),
+                spreads: spreads(table, heat.verdict.as_ref(), now_ms),
                 partitions: table.count + table.splitting,
                 partitions_max: table.facts.partitions_max,
             };
@@ -202,23 +204,27 @@ impl Scheduler {
             .unwrap_or(part.leader)
     }
 
-    /// Gives append-only tables whose load moves or rotates more buckets for new rows, if the table's remedy allows it.
+    /// Gives append-only tables whose load moves, rotates or is that of one part of the key more buckets for new rows, if
+    /// the table's remedy allows it.
     pub(super) fn rekey(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
-        // Offered rows per second of each table, and the class of its load.
-        let mut loads: BTreeMap<TableId, (f64, Class)> = BTreeMap::new();
+        // Offered rows per second of each table, the hash that spreads its load, and the class of the load.
+        let mut loads: BTreeMap<TableId, (f64, HashOf, Class)> = BTreeMap::new();
         for (slot, heat) in &self.heat {
             let part = self.places.part(*slot);
             let table = self.places.table_of(*slot);
-            let Some(class) = heat.class().filter(|class| class.is_spread_by_hash()) else {
-                continue;
-            };
+            let spread = heat
+                .verdict
+                .as_ref()
+                .and_then(|verdict| Some((spread_by(verdict, &table.facts)?, verdict.class)));
+            let Some((hash, class)) = spread else { continue };
             let eligible = may_rekey(table, now_ms)
                 && !self.rotating.contains_key(&table.id)
                 && now_ms >= heat.verdict_since_ms + REKEY_AFTER_MS
                 && part.window.hot_seconds() >= HOT_SECONDS_MIN;
             if eligible {
-                let load = loads.entry(table.id).or_insert((0.0, class));
+                let load = loads.entry(table.id).or_insert((0.0, hash, class));
                 load.0 += offered(&part.window.rates(now_ms)).rows_per_s;
+                load.1 = load.1.max(hash);
             }
         }
         // In a load that rotates no partition is hot for long: all of them together count.
@@ -229,15 +235,21 @@ impl Scheduler {
             if eligible && now_ms >= since_ms + REKEY_AFTER_MS {
                 let rates = self.places.rates_of(*id, now_ms);
                 let rows: f64 = rates.iter().map(|rates| offered(rates).rows_per_s).sum();
-                loads.insert(*id, (rows, Class::Rotating));
+                loads.insert(*id, (rows, HashOf::Series, Class::Rotating));
             }
         }
         let nodes = self.places.nodes.iter().filter(|node| node.open()).count();
-        for (id, (rows, class)) in loads {
+        for (id, (rows, hash, class)) in loads {
             let capacity = capacity(&self.places.rates_of(id, now_ms)).rows_per_s;
             let buckets = buckets_for(rows, capacity, nodes);
-            if self.places.table(id).is_some_and(|table| buckets > table.facts.buckets) {
-                let step = Step::Rekey { table: id, buckets, class };
+            let Some(facts) = self.places.table(id).map(|table| &table.facts) else { continue };
+            // A hash of more columns helps with as many buckets as before.
+            let buckets = match hash {
+                HashOf::Series => buckets,
+                HashOf::Key => buckets.max(facts.buckets),
+            };
+            if buckets > facts.buckets || facts.hash_of < Some(hash) {
+                let step = Step::Rekey { table: id, buckets, hash, class };
                 actions.push(self.propose(now_ms, id, step, Vec::new()));
             }
         }
@@ -313,6 +325,12 @@ impl Scheduler {
 /// A verdict as the reason of a cut.
 fn reason(verdict: &Verdict) -> Box<Verdict> {
     Box::new(Verdict { divisions: Vec::new(), ..verdict.clone() })
+}
+
+/// True if new rows of a table are about to be placed by a hash that spreads the load of a verdict.
+fn spreads(table: &TableState, verdict: Option<&Verdict>, now_ms: u64) -> bool {
+    let helps = || verdict.is_some_and(|verdict| spread_by(verdict, &table.facts).is_some());
+    now_ms < table.spreading_until_ms || (may_rekey(table, now_ms) && helps())
 }
 
 /// True if new rows of the table may be placed by hash now.

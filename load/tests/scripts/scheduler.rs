@@ -6,14 +6,14 @@
 //! ```text
 //!   nodes 1 2 3                    also: zone=1, capacity=4, draining=true
 //!   table 1                        also: by_load=false, by_size=false, split_mb=512, min=1, max=4096, tail=right,
-//!                                  append_only=true, remedy=auto
+//!                                  append_only=true, remedy=auto, hashed=series (or key), buckets=8, together=true
 //!   partition 1 on 1 2 3 rho=0.6   appended to the table; the first node leads. rho: busy share of the write lane;
 //!                                  also: reads=0.1 (cores), refused=0.02 (share), rows=1000 (a second), mb=100,
 //!                                  grows=5 (MB a second), age_min=60, waiting=9 (requests), epoch=1, table=1
 //!   load 1 rho=0.1                 changes the load of a partition
 //!   verdict 1 static_range cut=m share=0.6        what the detector says of a partition; also: actual=0.95,
 //!                                  divisions="c:0.25 m:0.5 t:0.75" (keys, with the share of the load before each)
-//!   verdict 1 hot_key key=m share=0.7
+//!   verdict 1 hot_key key=m share=0.7             also: series=0.7, top=0.01 (shares of a series, and of a full key)
 //!   rotating 1 true                the load of a table rotates over its partitions, or does no longer
 //!   fail 1                         splits of the partition find no place
 //!   run s=15                       the actions of the next seconds; also: min=10, h=2
@@ -25,9 +25,9 @@ use std::error::Error;
 
 use goldenscript::{ArgumentConsumer, Command, Context, Runner};
 use partita_load::{
-    Action, At, Counters, Cut, Division, Done, Evidence, Failed, MoveWhy, NoSplit, NodeFacts,
-    NodeId, Options, PartitionFacts, PartitionId, PartitionReport, Remedy, Rotation, Scheduler,
-    SplitWhy, Step, TableFacts, TableId, Tail, Verdict,
+    Action, At, Counters, Cut, Division, Done, Evidence, Failed, HashOf, MoveWhy, NoSplit,
+    NodeFacts, NodeId, Options, PartitionFacts, PartitionId, PartitionReport, Remedy, Rotation,
+    Scheduler, SplitWhy, Step, TableFacts, TableId, Tail, Verdict,
 };
 
 use crate::detector::{class, name};
@@ -121,6 +121,14 @@ impl Script {
         facts.partitions_min = run::take(arguments, "min", facts.partitions_min)?;
         facts.partitions_max = run::take(arguments, "max", facts.partitions_max)?;
         facts.append_only = run::take(arguments, "append_only", facts.append_only)?;
+        facts.buckets = run::take(arguments, "buckets", facts.buckets)?;
+        facts.keeps_together = run::take(arguments, "together", facts.keeps_together)?;
+        match arguments.take_key("hashed") {
+            Some("series") => facts.hash_of = Some(HashOf::Series),
+            Some("key") => facts.hash_of = Some(HashOf::Key),
+            Some(other) => return Err(format!("no hash of {other}").into()),
+            None => {}
+        }
         match arguments.take_key("tail") {
             Some("right") => facts.tail = Tail::Right,
             Some("left") => facts.tail = Tail::Left,
@@ -202,7 +210,11 @@ impl Script {
         let key = |text: &str| Box::<[u8]>::from(text.as_bytes());
         let cut = arguments.take_key("cut").map(|at| Cut { key: key(at), larger_share: share });
         let hot_key = arguments.take_key("key").map(key);
-        let evidence = Evidence { top_key: share, ..Evidence::default() };
+        // Of a hot part of the key: the shares of the most frequent series and of the most frequent full key.
+        let series: Option<f64> = arguments.take_key("series").map(str::parse).transpose()?;
+        let top_key = run::take(arguments, "top", share)?;
+        let top_prefix = series.into_iter().collect();
+        let evidence = Evidence { top_key, top_prefix, ..Evidence::default() };
         let actual = run::take(arguments, "actual", share)?;
         let mut divisions = Vec::new();
         for division in arguments.take_key("divisions").unwrap_or_default().split_whitespace() {
@@ -325,9 +337,9 @@ impl Script {
                     part.leader = to.0;
                 }
             }
-            Step::Rekey { table, buckets, .. } => {
+            Step::Rekey { table, buckets, hash, .. } => {
                 if let Some(facts) = self.tables.get_mut(&table.0) {
-                    facts.buckets = *buckets;
+                    (facts.buckets, facts.hash_of) = (*buckets, Some(*hash));
                     self.scheduler.set_table(*table, facts.clone());
                 }
             }
@@ -457,9 +469,10 @@ fn describe(step: &Step) -> String {
             to.0,
             moved(why)
         ),
-        Step::Rekey { table, buckets, class } => format!(
-            "place new rows of table {} by hash in {buckets} buckets, because of {}",
+        Step::Rekey { table, buckets, hash, class } => format!(
+            "place new rows of table {} by hash{} in {buckets} buckets, because of {}",
             table.0,
+            if *hash == HashOf::Key { " of the whole key" } else { "" },
             name(*class)
         ),
     }

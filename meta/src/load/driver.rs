@@ -7,7 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use partita_load::{Action, At, Class, Done, Failed, SplitOutcome, SplitWhy, Step, Verdict};
+use partita_load::{
+    Action, At, Class, Done, Failed, HashOf, SplitOutcome, SplitWhy, Step, Verdict,
+};
 use partita_proto::error::Error;
 use partita_proto::history::{Cause, PerMille, Reason, ReshapeOutcome};
 use partita_proto::id::{NodeId, PartitionId, TableId};
@@ -133,9 +135,10 @@ impl Core {
                     self.balance(BalanceKind::Replica, partition, Some(source), destination, why);
                 self.balanced(noted, self.move_and_wait(partition, source, destination).await)
             }
-            Step::Rekey { table, buckets, class } => {
-                info!(table = table.0, buckets, ?class, "repartitioning a table by hash");
-                self.place_by_hash(table_of(*table), *buckets).await.map(|()| Done::AsProposed)
+            Step::Rekey { table, buckets, hash, class } => {
+                info!(table = table.0, buckets, ?hash, ?class, "repartitioning a table by hash");
+                let placed = self.place_by_hash(table_of(*table), *buckets, *hash).await;
+                placed.map(|()| Done::AsProposed)
             }
         };
         // Report the result; a cut at the edge of the keys is a failure of its own kind.
@@ -152,13 +155,17 @@ impl Core {
     }
 
     /// Repartitions a table by hash for the rows written from now on.
-    async fn place_by_hash(&self, table: TableId, buckets: u32) -> Result<(), Error> {
+    async fn place_by_hash(&self, table: TableId, buckets: u32, hash: HashOf) -> Result<(), Error> {
         let missing = || Error::NotFound { kind: "table", name: table.to_string() };
         let (database, name, placement) = {
             let state = self.machine.state();
             let record = state.table(table).ok_or_else(missing)?;
             let database = state.database(record.database).ok_or_else(missing)?.name.clone();
-            (database, record.name.clone(), Placement::by_series(&record.schema))
+            let placement = match hash {
+                HashOf::Series => Placement::by_series(&record.schema),
+                HashOf::Key => Placement::by_key(&record.schema),
+            };
+            (database, record.name.clone(), placement)
         };
         let most = u16::try_from(PARTITIONS_MAX).unwrap_or(u16::MAX);
         let cuts = hash_cuts(u16::try_from(buckets).unwrap_or(most).clamp(1, most));

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use partita_load::{NodeFacts, NodeId as LoadNode, PartitionFacts, Remedy, TableFacts, Tail};
+use partita_load::{
+    HashOf, NodeFacts, NodeId as LoadNode, PartitionFacts, Remedy, TableFacts, Tail,
+};
 use partita_proto::history::{Cause, ReshapeEvent, ReshapeKind, ReshapeOutcome};
 use partita_proto::id::{NodeId, PartitionId, TableId};
 use partita_proto::partitioning::HotspotRemedy;
@@ -41,7 +43,16 @@ pub(crate) fn table(record: &TableRecord, merges: bool) -> TableFacts {
             Placement::Hash { .. } => u32::try_from(record.partitions.len()).unwrap_or(u32::MAX),
             Placement::Range | Placement::Rules { .. } => 1,
         },
+        hash_of: hash_of(&record.schema, &record.placement),
+        keeps_together: partitioning.keep_together > 0,
     }
+}
+
+/// Columns by whose hash rows are placed.
+fn hash_of(schema: &TableSchema, placement: &Placement) -> Option<HashOf> {
+    let Placement::Hash { columns } = placement else { return None };
+    let is_whole = schema.key.iter().all(|id| columns.contains(id));
+    Some(if is_whole { HashOf::Key } else { HashOf::Series })
 }
 
 /// The end at which a table grows, as far as its key tells.
