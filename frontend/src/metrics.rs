@@ -67,6 +67,8 @@ pub struct FrontendMetrics {
     pub single_partition_writes: Counter,
     /// Small writes that were sent together with others.
     pub joined_writes: Counter,
+    /// Rows of such requests that were not sent, because a later row of the same key replaced them.
+    pub replaced_rows: Counter,
     /// Writes to several partitions.
     pub multi_partition_writes: Counter,
     /// Write requests sent again, for any reason.
@@ -150,6 +152,7 @@ impl FrontendMetrics {
             ("bytes_written", self.bytes_written.get()),
             ("single_partition_writes", self.single_partition_writes.get()),
             ("joined_writes", self.joined_writes.get()),
+            ("replaced_rows", self.replaced_rows.get()),
             ("multi_partition_writes", self.multi_partition_writes.get()),
             ("write_retries", self.write_retries.get()),
             ("write_stalls", self.write_stalls.get()),

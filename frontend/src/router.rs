@@ -21,6 +21,7 @@
 //!
 //! A write to several partitions is not atomic: if some parts fail, the error says which.
 
+mod coalesce;
 pub(crate) mod ship;
 mod together;
 
