@@ -389,11 +389,13 @@ fn divisions(candidates: &[Candidate<'_>]) -> Vec<Division> {
     let mut divisions: Vec<Division> = Vec::new();
     for number in 1..PARTS {
         let place = f64::from(number) / f64::from(PARTS);
-        let off = |candidate: &Candidate<'_>| (candidate.new.left - place).abs();
-        let nearest = steady.iter().map(|candidate| off(candidate)).fold(f64::INFINITY, f64::min);
-        let about =
-            steady.iter().filter(|candidate| off(candidate) <= nearest + SHORTER_WORTH / 2.0);
-        let best = about.min_by(|a, b| a.depth.cmp(&b.depth).then(off(a).total_cmp(&off(b))));
+        let distance = |candidate: &Candidate<'_>| (candidate.new.left - place).abs();
+        let nearest =
+            steady.iter().map(|candidate| distance(candidate)).fold(f64::INFINITY, f64::min);
+        let nearby =
+            steady.iter().filter(|candidate| distance(candidate) <= nearest + SHORTER_WORTH / 2.0);
+        let best =
+            nearby.min_by(|a, b| a.depth.cmp(&b.depth).then(distance(a).total_cmp(&distance(b))));
         let Some(best) = best else { break };
         let is_next = divisions
             .last()

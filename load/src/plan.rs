@@ -38,19 +38,19 @@ impl Plan {
         let mut cuts: Vec<Division> = Vec::new();
         for number in 1..parts {
             let place = number as f64 / parts as f64;
-            let off = |division: &Division| (division.left_share - place).abs();
-            let above = |division: &&Division| {
+            let distance = |division: &Division| (division.left_share - place).abs();
+            let is_above = |division: &&Division| {
                 cuts.last().is_none_or(|last| {
                     division.key > last.key && division.left_share > last.left_share
                 })
             };
-            let candidates = || divisions.iter().filter(above);
-            let nearest = candidates().map(off).fold(f64::INFINITY, f64::min);
+            let candidates = || divisions.iter().filter(is_above);
+            let nearest = candidates().map(distance).fold(f64::INFINITY, f64::min);
             if nearest * parts as f64 > OFF_PLACE_MAX {
                 continue;
             }
-            let about = candidates().filter(|division| off(division) <= nearest + ABOUT);
-            let best = about.min_by_key(|division| division.key.len()).cloned();
+            let nearby = candidates().filter(|division| distance(division) <= nearest + ABOUT);
+            let best = nearby.min_by_key(|division| division.key.len()).cloned();
             cuts.extend(best);
         }
         if cuts.len() < 2 {
@@ -72,25 +72,23 @@ impl Plan {
     /// The cut that comes next, the one nearest to the middle, and the share of the partition's load behind it.
     pub(crate) fn next_cut(&self) -> Option<(&[u8], f64)> {
         let middle = f64::midpoint(self.low, self.high);
-        let off = |division: &&Division| (division.left_share - middle).abs();
-        let next = self.cuts.iter().min_by(|a, b| off(a).total_cmp(&off(b)))?;
+        let distance = |division: &&Division| (division.left_share - middle).abs();
+        let next = self.cuts.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))?;
         let right_share = (self.high - next.left_share) / (self.high - self.low);
         Some((&next.key, right_share.clamp(0.0, 1.0)))
     }
 
     /// Cuts that are left on both sides of a cut that was made.
     pub(crate) fn beside(&self, key: &[u8]) -> (Self, Self) {
-        let Some(made) = self.cuts.iter().find(|division| *division.key == *key) else {
+        let Some(division) = self.cuts.iter().find(|cut| *cut.key == *key) else {
             return (Self::default(), Self::default());
         };
         let side = |below: bool, low: f64, high: f64| {
-            let cuts = self
-                .cuts
-                .iter()
-                .filter(|division| *division.key != *key && (*division.key < *key) == below);
+            let cuts =
+                self.cuts.iter().filter(|cut| *cut.key != *key && (*cut.key < *key) == below);
             Self { cuts: cuts.cloned().collect(), low, high, void_ms: self.void_ms }
         };
-        (side(true, self.low, made.left_share), side(false, made.left_share, self.high))
+        (side(true, self.low, division.left_share), side(false, division.left_share, self.high))
     }
 }
 

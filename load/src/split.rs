@@ -111,8 +111,12 @@ pub(crate) fn by_load(view: &LoadView<'_>) -> Result<Ruling, NoSplit> {
     if let Isolation::Before(key) = view.isolation {
         let next_key = after_prefix(key).ok_or(NoSplit::KeyAlone)?;
         let predicted_share = view.verdict.map(|verdict| verdict.evidence.top_key.max(0.5));
-        let (at, why, plan) = (At::Key(next_key), SplitWhy::IsolateKey, Plan::default());
-        return Ok(Ruling { at, why, predicted_share, plan });
+        return Ok(Ruling {
+            at: At::Key(next_key),
+            why: SplitWhy::IsolateKey,
+            predicted_share,
+            plan: Plan::default(),
+        });
     }
     // So do those of a plan.
     if let Some(ruling) = planned(view.plan) {

@@ -150,6 +150,7 @@ async fn the_child_is_led_at_once_by_the_replica_that_the_order_names() {
         let again = Split { leader: None, ..order };
         let again = cluster.anywhere("an order", async |id, _| reshape(&cluster, id, &again).await);
         assert_eq!(again.await.index, done.index);
+        until_born(&cluster, CHILD, &[named]).await;
         let parent = cluster.status(leader).await;
         let child = cluster.status_of(named, CHILD).await.unwrap();
         cluster.stop().await;

@@ -43,11 +43,11 @@ fn last_positions<'k>(
     keys: impl DoubleEndedIterator<Item = &'k [u8]> + ExactSizeIterator,
 ) -> Option<Vec<u32>> {
     let count = keys.len();
-    let mut known: HashSet<&[u8]> = HashSet::with_capacity(count);
+    let mut distinct: HashSet<&[u8]> = HashSet::with_capacity(count);
     let mut positions = Vec::with_capacity(count);
-    for (behind, key) in keys.rev().enumerate() {
-        if known.insert(key) {
-            positions.push(u32::try_from(count - 1 - behind).ok()?);
+    for (number, key) in keys.rev().enumerate() {
+        if distinct.insert(key) {
+            positions.push(u32::try_from(count - 1 - number).ok()?);
         }
     }
     positions.reverse();

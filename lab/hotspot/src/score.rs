@@ -103,7 +103,8 @@ fn run(kind: &Kind, seed: u64, capacity: u64) -> Score {
         None => (Class::Unknown, None),
     };
     let relieved_s = world.relieved_s().filter(|second| *second < RUN_S);
-    let relief_s = relieved_s.zip(verdict_s).map(|(relieved, told)| relieved.saturating_sub(told));
+    let relief_s =
+        relieved_s.zip(verdict_s).map(|(relief, verdict)| relief.saturating_sub(verdict));
     let advised = advised(kind, capacity, verdict, &older, &later);
     Score {
         stream: kind.name,

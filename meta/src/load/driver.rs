@@ -181,9 +181,9 @@ impl Core {
         reason: Reason,
         leader: Option<NodeId>,
     ) -> Result<Done, Error> {
-        let at = self.cut_of(partition, cut).await?;
+        let cut_key = self.cut_of(partition, cut).await?;
         let first_leader = leader.filter(|node| self.may_lead_first(partition, *node));
-        let split = Command::Split { partition, at, reason, leader: first_leader };
+        let split = Command::Split { partition, at: cut_key, reason, leader: first_leader };
         let step = self.reshape_and_wait(&split).await?;
         // The split has a new partition on the right, if it was carried out.
         let event = self.reshapes.event(step).filter(|event| event.outcome == ReshapeOutcome::Done);
