@@ -186,6 +186,20 @@ impl Datanode {
         &self.tasks
     }
 
+    /// Opens links to the other members of a replica's group, in the background. A partition is flushed before it is split,
+    /// and then its new half may be led from a node that has led nothing before: its first entry would wait for links.
+    fn link_members(&self, replica: &Replica) {
+        for node in replica.other_voters() {
+            let (host, stop) = (Arc::clone(&self.host), self.stop.clone());
+            self.tasks.spawn(async move {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = host.greet(node) => {}
+                }
+            });
+        }
+    }
+
     /// Groups that prevent the log from being reclaimed.
     pub(crate) fn pressure(&self) -> watch::Receiver<Vec<GroupId>> {
         self.host.pressure()
@@ -441,7 +455,9 @@ impl DataService for Datanode {
     }
 
     async fn flush_partition(&self, partition: PartitionId) -> Result<(), Error> {
-        self.replica(partition)?.flush().await
+        let replica = self.replica(partition)?;
+        self.link_members(&replica);
+        replica.flush().await
     }
 
     async fn compact_partition(&self, partition: PartitionId) -> Result<(), Error> {

@@ -119,6 +119,8 @@ pub struct Fake {
     pub is_meta_silent: AtomicBool,
     /// Reports of who writes and reads, in order of arrival.
     pub causes: Mutex<Vec<BlameReport>>,
+    /// Nodes that were asked for their status, in order of arrival.
+    pub statuses: Mutex<Vec<NodeId>>,
     members: watch::Sender<Arc<Members>>,
 }
 
@@ -169,6 +171,7 @@ impl Fake {
             confirmations: AtomicU64::new(0),
             is_meta_silent: AtomicBool::new(false),
             causes: Mutex::default(),
+            statuses: Mutex::default(),
             members: watch::Sender::new(Arc::new((1..=nodes).map(member).collect())),
         })
     }
@@ -965,6 +968,7 @@ impl DataService for FakeNode {
     }
 
     async fn status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        self.0.statuses.lock().push(self.1);
         let catalog = Arc::clone(&self.0.catalog.borrow());
         let partitions = self.0.partitions.lock();
         let mut statuses = Vec::new();

@@ -431,6 +431,15 @@ impl Frontend {
         self.blame.tell(&stop).await;
     }
 
+    /// Contacts each node once when it becomes known, until it is stopped: the first write to a partition that was split
+    /// off to a node would otherwise wait for a connection.
+    pub async fn meet_nodes(self: Arc<Self>, stop: CancellationToken) {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.view.meet_nodes() => {}
+        }
+    }
+
     /// Load reports of meta.
     pub(crate) fn loads(&self) -> &Loads {
         &self.loads

@@ -61,8 +61,8 @@ pub use advice::{
     advise, buckets_for,
 };
 pub use facts::{
-    HashOf, NodeFacts, NodeId, PARTITION_BYTES, PARTITIONS_MAX, PartitionFacts, PartitionId, Remedy,
-    TableFacts, TableId, Tail,
+    HashOf, NodeFacts, NodeId, PARTITION_BYTES, PARTITIONS_MAX, PartitionFacts, PartitionId,
+    Remedy, TableFacts, TableId, Tail,
 };
 pub use offered::{Capacity, Offered, capacity, offered};
 pub use rotation::{Rotation, rotating, rotation};

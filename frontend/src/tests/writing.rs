@@ -8,6 +8,7 @@ use partita_proto::Error;
 use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::range::Bound;
 use partita_proto::value::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::Db;
 use crate::FrontendOptions;
@@ -24,6 +25,20 @@ async fn events(clause: &str) -> Db {
 fn values(users: std::ops::Range<u64>) -> String {
     let rows: Vec<_> = users.map(|user| format!("({user}, {}, {user}.5)", user * 10)).collect();
     rows.join(", ")
+}
+
+#[tokio::test]
+async fn each_node_is_contacted_once_before_rows_go_there() {
+    let db = Db::new();
+    let stop = CancellationToken::new();
+    let meeting = tokio::spawn(Arc::clone(&db.frontend).meet_nodes(stop.clone()));
+    let nodes: Vec<NodeId> = db.frontend.view().members().keys().copied().collect();
+    while db.fake.statuses.lock().len() < nodes.len() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(*db.fake.statuses.lock(), nodes);
+    stop.cancel();
+    meeting.await.unwrap();
 }
 
 #[tokio::test]

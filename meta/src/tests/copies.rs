@@ -304,7 +304,9 @@ fn a_lost_copy_stays_lost_until_another_table_replaces_it() {
     // The second time as the first, also while a partition of the copy is being split.
     assert!(lose(&mut world));
     let (partition, at) = (renewed.partitions[0], cut(&[Value::Timestamp(2)]));
-    world.command(&Command::Split { partition, at, reason: Reason::by_hand(), leader: None }).unwrap();
+    world
+        .command(&Command::Split { partition, at, reason: Reason::by_hand(), leader: None })
+        .unwrap();
     assert!(replace(&mut world, None));
     world.settle();
     world.settle_reshapings();
@@ -447,7 +449,8 @@ fn partitions_of_both_are_split_and_never_merged() {
     assert_eq!(refused(merge(&mut world, "c")), ("0A000".to_owned(), of_copy.to_owned()));
     for (name, at) in [("t", Value::Int(50)), ("c", Value::Timestamp(3))] {
         let partition = world.table(name).partitions[0];
-        let split = Command::Split { partition, at: cut(&[at]), reason: Reason::by_hand(), leader: None };
+        let split =
+            Command::Split { partition, at: cut(&[at]), reason: Reason::by_hand(), leader: None };
         world.command(&split).unwrap();
         world.settle_reshapings();
     }

@@ -48,11 +48,7 @@ impl Wire for BlameReport {
 
 fn stall_to_wire(stall: &Stall) -> pb::BlameStall {
     let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    pb::BlameStall {
-        partition: stall.partition.0,
-        time_us: us(stall.time),
-        ago_us: us(stall.ago),
-    }
+    pb::BlameStall { partition: stall.partition.0, time_us: us(stall.time), ago_us: us(stall.ago) }
 }
 
 fn stall(message: pb::BlameStall) -> Stall {
