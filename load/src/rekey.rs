@@ -8,6 +8,8 @@
 //!   one full key is written all the time    ──▶ nothing: it has one place
 //! ```
 //!
+//! How many buckets there are to be, and whether there are enough already, is not decided here.
+//!
 //! Invariants: pure. A row's place depends on its key alone, so all versions of a row have one place.
 
 use crate::facts::{HashOf, TableFacts};

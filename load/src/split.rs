@@ -30,6 +30,9 @@ pub(crate) const KEY_ALONE: f64 = 0.90;
 
 /// Number of parts of a single cut.
 const HALVES: usize = 2;
+/// A partition is cut at once into as many parts at most as there are buckets on so many nodes: eight. Each has a lane of
+/// its own, on however few nodes; what is too much is merged again.
+const NODES_WORTH: usize = 4;
 
 /// Progress of the isolation of a hot key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -174,7 +177,7 @@ fn planned(plan: &Plan) -> Option<Ruling> {
 
 /// Number of parts into which a hot partition is cut at once: two if it serves what it is offered, otherwise as many as
 /// carry that. Clients that wait do not ask for more, so where the lane is full four times its capacity are assumed.
-pub(crate) fn parts_needed(rates: &Rates, nodes: usize) -> usize {
+pub(crate) fn parts_needed(rates: &Rates) -> usize {
     let capacity = capacity([rates]);
     // Averages begin at zero and rise together for half a minute: whether a lane is full shows in single seconds, and its
     // averages are then as far from their final values as its busy share is from one.
@@ -189,7 +192,7 @@ pub(crate) fn parts_needed(rates: &Rates, nodes: usize) -> usize {
     if !capacity.is_measured || rows_per_s <= capacity.rows_per_s {
         return HALVES;
     }
-    let parts = buckets_for(rows_per_s, capacity.rows_per_s, nodes);
+    let parts = buckets_for(rows_per_s, capacity.rows_per_s, NODES_WORTH);
     usize::try_from(parts).unwrap_or(HALVES).max(HALVES)
 }
 
@@ -310,7 +313,7 @@ mod tests {
             hot_seconds: 10,
             ..Rates::default()
         };
-        assert_eq!(parts_needed(&busy, 3), 2);
+        assert_eq!(parts_needed(&busy), 2);
         // Its averages have only begun to rise, but each second is full, and clients wait.
         let full = Rates {
             write_rows: 120.0,
@@ -320,15 +323,14 @@ mod tests {
             hot_seconds: 8,
             ..Rates::default()
         };
-        assert_eq!(parts_needed(&full, 3), 6);
-        assert_eq!(parts_needed(&full, 100), 10);
-        assert_eq!(parts_needed(&Rates { hot_seconds: 7, ..full }, 3), 2);
-        assert_eq!(parts_needed(&Rates { queue_depth: 0, ..full }, 3), 2);
+        assert_eq!(parts_needed(&full), 8);
+        assert_eq!(parts_needed(&Rates { hot_seconds: 7, ..full }), 2);
+        assert_eq!(parts_needed(&Rates { queue_depth: 0, ..full }), 2);
         // Refused requests are offered, too.
-        assert_eq!(parts_needed(&Rates { turned_away: 0.7, ..busy }, 8), 5);
+        assert_eq!(parts_needed(&Rates { turned_away: 0.7, ..busy }), 5);
         let refusing = Rates { queue_depth: 0, turned_away: 0.24, ..full };
-        assert_eq!(parts_needed(&refusing, 8), 7, "0.6 of all, once the averages have risen");
-        assert_eq!(parts_needed(&Rates::default(), 3), 2);
+        assert_eq!(parts_needed(&refusing), 7, "0.6 of all, once the averages have risen");
+        assert_eq!(parts_needed(&Rates::default()), 2);
     }
 
     #[test]

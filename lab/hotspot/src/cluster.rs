@@ -32,7 +32,7 @@ use crate::metrics::Books;
 use crate::workload::TableLoad;
 use events::{Event, Events};
 pub use faults::{Fault, FaultKind};
-pub(crate) use orders::AFTERWARDS;
+pub(crate) use orders::afterwards;
 use parts::{Node, Partition};
 use policy::Pickers;
 pub use policy::Policy;

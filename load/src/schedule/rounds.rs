@@ -34,7 +34,6 @@ impl Scheduler {
     /// Splits hot partitions, where a split helps.
     pub(super) fn split_hot(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
         let slots: Vec<u32> = self.heat.keys().copied().collect();
-        let nodes = self.places.nodes.iter().filter(|node| node.open()).count();
         let no_plan = Plan::default();
         for slot in slots {
             let part = self.places.part(slot);
@@ -53,7 +52,7 @@ impl Scheduler {
                 verdict: heat.verdict.as_ref(),
                 isolation: &past.isolation,
                 plan: if is_planned { &past.plan } else { &no_plan },
-                parts: parts_needed(&part.window.rates(now_ms), nodes),
+                parts: parts_needed(&part.window.rates(now_ms)),
                 spreads: spreads(table, heat.verdict.as_ref(), now_ms),
                 partitions: table.count + table.splitting,
                 partitions_max: table.facts.partitions_max,
@@ -244,11 +243,11 @@ impl Scheduler {
             let buckets = buckets_for(rows, capacity, nodes);
             let Some(facts) = self.places.table(id).map(|table| &table.facts) else { continue };
             // A hash of more columns helps with as many buckets as before.
-            let buckets = match hash {
-                HashOf::Series => buckets,
-                HashOf::Key => buckets.max(facts.buckets),
+            let (buckets, helps) = match hash {
+                HashOf::Series => (buckets, buckets > facts.buckets),
+                HashOf::Key => (buckets.max(facts.buckets), true),
             };
-            if buckets > facts.buckets || facts.hash_of < Some(hash) {
+            if helps {
                 let step = Step::Rekey { table: id, buckets, hash, class };
                 actions.push(self.propose(now_ms, id, step, Vec::new()));
             }

@@ -16,8 +16,6 @@ use crate::streams::{Kind, Op, SECOND_US, prefix_ends};
 
 const TABLE: TableId = TableId(1);
 const NODE: NodeId = NodeId(1);
-/// Number of nodes: an overloaded partition is cut into twice as many parts at most.
-const NODES: u64 = 3;
 /// Share of the operations from which a table is relieved.
 const RELIEVED_MIN: f64 = 0.95;
 const FIRST: PartitionId = PartitionId(1);
@@ -69,9 +67,7 @@ impl World {
         let widths = kind.columns;
         let columns: Columns = Arc::new(move |key| prefix_ends(widths, key));
         let mut scheduler = Scheduler::new(Options { balance: false, ..Options::default() }, seed);
-        for node in 0..NODES {
-            scheduler.set_node(NodeId(NODE.0 + node), NodeFacts::default());
-        }
+        scheduler.set_node(NODE, NodeFacts::default());
         let facts = TableFacts {
             by_size: false,
             append_only: true,
