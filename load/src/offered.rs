@@ -9,15 +9,15 @@
 use crate::window::Rates;
 
 /// Busy share of a lane, with waiting requests, from which its clients wait for it ...
-pub(crate) const SATURATED_RHO: f64 = 0.9;
+const SATURATED_RHO: f64 = 0.9;
 /// ... or share of the time for which requests are held back ...
 const HELD_BACK_MIN: f64 = 0.5;
 /// ... and the assumed ratio of offered to served load then: the offered load cannot be measured, because waiting
 /// clients do not ask for more. Too few buckets would be full again, and stay so until load has split them; too many
 /// cost little.
-pub(crate) const SATURATED_TIMES: f64 = 4.0;
+const SATURATED_TIMES: f64 = 4.0;
 /// Maximum share of refused requests that is believed.
-pub(crate) const TURNED_AWAY_MAX: f64 = 0.99;
+const TURNED_AWAY_MAX: f64 = 0.99;
 /// Busy share below which rows over busy time is mostly the cost of being awake.
 const RHO_MIN: f64 = 0.02;
 /// Rows a second below which the same holds.

@@ -11,7 +11,7 @@
 use crate::action::{At, SplitWhy};
 use crate::advice::buckets_for;
 use crate::facts::Tail;
-use crate::offered::{SATURATED_RHO, SATURATED_TIMES, TURNED_AWAY_MAX, capacity, offered};
+use crate::offered::{capacity, offered};
 use crate::plan::Plan;
 use crate::verdict::{Class, Verdict};
 use crate::window::Rates;
@@ -176,24 +176,53 @@ fn planned(plan: &Plan) -> Option<Ruling> {
 }
 
 /// Number of parts into which a hot partition is cut at once: two if it serves what it is offered, otherwise as many as
-/// carry that. Clients that wait do not ask for more, so where the lane is full four times its capacity are assumed.
+/// carry that.
 pub(crate) fn parts_needed(rates: &Rates) -> usize {
-    let capacity = capacity([rates]);
-    // Averages begin at zero and rise together for half a minute: whether a lane is full shows in single seconds, and its
-    // averages are then as far from their final values as its busy share is from one.
-    let is_full = rates.hot_seconds >= HOT_SECONDS_MIN && rates.rho_max >= SATURATED_RHO;
-    let refused = rates.turned_away / rates.rho_10.max(f64::MIN_POSITIVE);
-    let times = match is_full {
-        true if rates.queue_depth > 0 => SATURATED_TIMES,
-        true => 1.0 / (1.0 - refused.min(TURNED_AWAY_MAX)),
-        false => 0.0,
-    };
-    let rows_per_s = offered(rates).rows_per_s.max(times * capacity.rows_per_s);
-    if !capacity.is_measured || rows_per_s <= capacity.rows_per_s {
+    let rates = settled(rates);
+    let (capacity, rows_per_s) = (capacity([&rates]), offered(&rates).rows_per_s);
+    let is_overloaded = capacity.is_measured && rows_per_s > capacity.rows_per_s;
+    if rates.hot_seconds < HOT_SECONDS_MIN || !is_overloaded {
         return HALVES;
     }
     let parts = buckets_for(rows_per_s, capacity.rows_per_s, NODES_WORTH);
     usize::try_from(parts).unwrap_or(HALVES).max(HALVES)
+}
+
+/// The rates that a hot partition will have if nothing changes. Averages begin at zero and rise together for half a
+/// minute, in which a full lane looks like a busy one.
+fn settled(rates: &Rates) -> Rates {
+    let risen = risen_share(rates);
+    let share = |value: f64| (value / risen).min(1.0);
+    Rates {
+        rho_10: share(rates.rho_10),
+        write_rows: rates.write_rows / risen,
+        write_batches: rates.write_batches / risen,
+        turned_away: share(rates.turned_away),
+        held_back: share(rates.held_back),
+        ..*rates
+    }
+}
+
+/// Share of their final values that the averages of 10 s of a hot partition have reached, if it was idle before. The
+/// average of 60 s, which rises more slowly, tells since when. One for a partition that was busy before.
+fn risen_share(rates: &Rates) -> f64 {
+    /// Half-lives of the averages, seconds.
+    const HALF_LIVES_S: [f64; 2] = [10.0, 60.0];
+    let shares =
+        |seconds: f64| HALF_LIVES_S.map(|half_life_s| 1.0 - (-seconds / half_life_s).exp2());
+    let ratio = rates.rho_60 / rates.rho_10.max(f64::MIN_POSITIVE);
+    // The ratio of both grows with time. A partition is hot for several seconds before anything is decided.
+    let (mut low_s, mut high_s) = (f64::from(HOT_SECONDS_MIN), 600.0);
+    for _ in 0..32 {
+        let middle_s = f64::midpoint(low_s, high_s);
+        let [share_10, share_60] = shares(middle_s);
+        if share_60 < ratio * share_10 {
+            low_s = middle_s;
+        } else {
+            high_s = middle_s;
+        }
+    }
+    shares(low_s)[0]
 }
 
 fn isolate(verdict: &Verdict, isolation: &Isolation) -> Result<Ruling, NoSplit> {
@@ -308,27 +337,25 @@ mod tests {
     fn only_a_partition_that_cannot_serve_its_load_is_cut_into_more_than_two() {
         let busy = Rates {
             write_rows: 600.0,
+            write_batches: 600.0,
             rho_10: 0.6,
-            rho_max: 0.7,
+            rho_60: 0.6,
+            queue_depth: 1,
             hot_seconds: 10,
             ..Rates::default()
         };
         assert_eq!(parts_needed(&busy), 2);
-        // Its averages have only begun to rise, but each second is full, and clients wait.
-        let full = Rates {
-            write_rows: 120.0,
-            rho_10: 0.4,
-            rho_max: 1.0,
-            queue_depth: 6,
-            hot_seconds: 8,
-            ..Rates::default()
-        };
+        // Its averages have only begun to rise, but it was full all the time, and clients wait.
+        let full =
+            Rates { write_rows: 128.0, rho_10: 0.426, rho_60: 0.0883, hot_seconds: 8, ..busy };
         assert_eq!(parts_needed(&full), 8);
         assert_eq!(parts_needed(&Rates { hot_seconds: 7, ..full }), 2);
         assert_eq!(parts_needed(&Rates { queue_depth: 0, ..full }), 2);
+        let half_full = Rates { rho_10: 0.255, rho_60: 0.053, ..full };
+        assert_eq!(parts_needed(&half_full), 2);
         // Refused requests are offered, too.
-        assert_eq!(parts_needed(&Rates { turned_away: 0.7, ..busy }), 5);
-        let refusing = Rates { queue_depth: 0, turned_away: 0.24, ..full };
+        assert_eq!(parts_needed(&Rates { queue_depth: 0, turned_away: 0.7, ..busy }), 5);
+        let refusing = Rates { queue_depth: 0, turned_away: 0.255, ..full };
         assert_eq!(parts_needed(&refusing), 7, "0.6 of all, once the averages have risen");
         assert_eq!(parts_needed(&Rates::default()), 2);
     }
