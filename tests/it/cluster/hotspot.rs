@@ -284,6 +284,57 @@ async fn a_hot_user_is_named_and_so_is_the_statement_that_writes_it() {
     assert!(server.stop());
 }
 
+/// Clients that write rows all over a table, several times what one partition takes, until they are stopped.
+async fn overload(server: &Server, stop: &Arc<AtomicBool>) -> JoinSet<()> {
+    /// Keys lie below this prime, and a factor gives them out in an order that knows no neighbours.
+    const KEYS: i64 = 1_000_003;
+    let next = Arc::new(AtomicI64::new(1));
+    let mut tasks = JoinSet::new();
+    for _ in 0..12 {
+        let client = server.connect().await;
+        let (next, stop) = (Arc::clone(&next), Arc::clone(stop));
+        tasks.spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let id = number * 7_919 % KEYS;
+                let sql = format!("INSERT INTO crowded VALUES ({id}, {number})");
+                // A write that is turned away is load, too.
+                client.batch_execute(&sql).await.ok();
+            }
+        });
+    }
+    tasks
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_overloaded_partition_is_in_several_parts_within_seconds() {
+    let _turn = turn().await;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::try_start(&dir.path().join("data"), &["--partition-rate", "150"])
+        .unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
+    let client = server.connect().await;
+    let made = "CREATE TABLE crowded (id BIGINT, v BIGINT, PRIMARY KEY (id))";
+    client.batch_execute(made).await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let tasks = overload(&server, &stop).await;
+    let parts = |least: u32| {
+        format!(
+            "SELECT count(*) FROM sys.partitions WHERE \"table\" = 'crowded' HAVING count(*) >= {least}"
+        )
+    };
+    first_row(&client, &parts(2)).await;
+    let first_cut = Instant::now();
+    first_row(&client, &parts(6)).await;
+    let took = first_cut.elapsed();
+    assert!(took <= Duration::from_secs(20), "six parts after {took:?}\n{}", server.log());
+    // Each was cut for the same reason, at once.
+    let cuts = "SELECT count(*) FROM sys.split_events WHERE \"table\" = 'crowded' AND why NOT LIKE 'load%'";
+    assert_eq!(one(&client, cuts).await, "0");
+    stop.store(true, Ordering::Relaxed);
+    tasks.join_all().await;
+    assert!(server.stop());
+}
+
 /// Clients that write rows of user 7, one after the other in time, until they are stopped; the numbers of the rows that
 /// were acknowledged.
 async fn visit(server: &Server, stop: &Arc<AtomicBool>) -> JoinSet<Vec<i64>> {
