@@ -17,8 +17,10 @@ use crate::verdict::Division;
 
 /// Time after which a plan is void: each round of its cuts takes a second or two.
 const KEPT_MS: u64 = 30_000;
-/// Maximum distance of a cut from its place, relative to the size of a part: no part has more than twice its share.
-const OFF_PLACE_MAX: f64 = 0.5;
+/// Maximum distance of a cut from its place, relative to the size of a part ...
+const OFF_PLACE_MAX: f64 = 0.4;
+/// ... and minimum distance of two cuts: of two parts beside each other, none has much more than three quarters of both.
+const GAP_MIN: f64 = 0.6;
 /// Among divisions about as far from the place, the shortest key: it keeps related rows together.
 const ABOUT: f64 = 0.02;
 
@@ -38,15 +40,17 @@ impl Plan {
         let mut cuts: Vec<Division> = Vec::new();
         for number in 1..parts {
             let place = number as f64 / parts as f64;
+            let (distance_max, gap_min) = (OFF_PLACE_MAX / parts as f64, GAP_MIN / parts as f64);
             let distance = |division: &Division| (division.left_share - place).abs();
             let is_above = |division: &&Division| {
                 cuts.last().is_none_or(|last| {
-                    division.key > last.key && division.left_share > last.left_share
+                    let gap = division.left_share - last.left_share;
+                    division.key > last.key && gap >= gap_min
                 })
             };
             let candidates = || divisions.iter().filter(is_above);
             let nearest = candidates().map(distance).fold(f64::INFINITY, f64::min);
-            if nearest * parts as f64 > OFF_PLACE_MAX {
+            if nearest > distance_max {
                 continue;
             }
             let nearby = candidates().filter(|division| distance(division) <= nearest + ABOUT);
@@ -125,8 +129,11 @@ mod tests {
         assert_eq!(keys(&Plan::of(&all, 4)), names(&["c", "m", "pp"]));
         assert_eq!(keys(&Plan::of(&all, 2)), names(&[]), "one cut needs no plan");
         assert_eq!(keys(&Plan::of(&all[..1], 4)), names(&[]));
+        // Two cuts beside each other would make a part of next to nothing.
+        let close = divisions(&[("b", 0.16), ("c", 0.17), ("d", 0.28), ("e", 0.5)]);
+        assert_eq!(keys(&Plan::of(&close, 8)), names(&["b", "d", "e"]));
         // Where a key has much of the load there is no place for some cuts.
-        let uneven = divisions(&[("b", 0.05), ("c", 0.12), ("d", 0.8), ("e", 0.9)]);
+        let uneven = divisions(&[("b", 0.05), ("c", 0.12), ("d", 0.79), ("e", 0.9)]);
         assert_eq!(keys(&Plan::of(&uneven, 8)), names(&["c", "d", "e"]));
     }
 
