@@ -464,7 +464,7 @@ impl Host {
     }
 
     /// Puts a group into the log that continues another group's state: its first entry is the mark's, its members are
-    /// the mark's, and the replica that proposed that entry leads. Completes when that is on disk. Returns false, and
+    /// the mark's, and the replica that the mark's position names leads. Completes when that is on disk. Returns false, and
     /// changes nothing, if the group is in the log already.
     ///
     /// # Errors

@@ -81,6 +81,10 @@ impl Wire for Command {
             }),
             Self::Schema(schema) => Kind::Schema(schema.to_wire()),
             Self::Truncate(id) => Kind::Truncate(id.to_wire()),
+            // A version that does not know leaders of splits stops here: it must not take this for a split of old.
+            Self::Reshape(Reshape::Split(split)) if split.leader.is_some() => {
+                Kind::LedSplit(split.to_wire())
+            }
             Self::Reshape(Reshape::Split(split)) => Kind::Split(split.to_wire()),
             Self::Reshape(Reshape::Freeze(freeze)) => Kind::Freeze(freeze.to_wire()),
             Self::Reshape(Reshape::Absorb(absorb)) => Kind::Absorb(absorb.to_wire()),
@@ -99,7 +103,9 @@ impl Wire for Command {
             }),
             Kind::Schema(schema) => Self::Schema(Arc::new(Wire::from_wire(schema)?)),
             Kind::Truncate(id) => Self::Truncate(Wire::from_wire(id)?),
-            Kind::Split(split) => Self::Reshape(Reshape::Split(Wire::from_wire(split)?)),
+            Kind::Split(split) | Kind::LedSplit(split) => {
+                Self::Reshape(Reshape::Split(Wire::from_wire(split)?))
+            }
             Kind::Freeze(freeze) => Self::Reshape(Reshape::Freeze(Wire::from_wire(freeze)?)),
             Kind::Absorb(absorb) => Self::Reshape(Reshape::Absorb(Wire::from_wire(absorb)?)),
             Kind::Capture(order) => Self::Copy(Wire::from_wire(order)?),

@@ -197,6 +197,24 @@ fn durable_forms_never_change() {
 }
 
 #[test]
+fn a_split_that_names_a_leader_is_of_a_kind_that_older_versions_refuse() {
+    let form = |leader| {
+        let split = Split {
+            partition: PartitionId(7),
+            epoch: Epoch(2),
+            at: bound(Some(9), vec![]),
+            child: PartitionId(8),
+            replicas: BTreeMap::from([(NodeId(1), ReplicaId(13))]),
+            leader,
+        };
+        let bytes = Command::Reshape(Reshape::Split(split)).encode();
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    assert_eq!(form(None), "2210080710021a02080920082a04080d1001");
+    assert_eq!(form(Some(NodeId(1))), "4212080710021a02080920082a04080d10013001");
+}
+
+#[test]
 fn a_schema_from_before_indexes_has_none() {
     let form = include_str!("durable.golden").lines().next().unwrap();
     let hex = form.strip_prefix("schema ").unwrap();
