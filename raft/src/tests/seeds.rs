@@ -131,6 +131,59 @@ async fn led_by_another(cluster: &mut Cluster) -> Result<(), String> {
     Ok(())
 }
 
+/// A parent of three, the node that leads it, another one, and the mark of a child that this one is to lead.
+async fn naming(seed: u64) -> (Cluster, usize, usize, Mark) {
+    let (cluster, _) = grown(seed).await;
+    let leader = cluster.leader(PARENT).await;
+    let named = (leader + 1) % 3;
+    let mark = cluster.nodes[leader].machine(PARENT).mark().unwrap();
+    let mark = mark.child(&children(3), Some(cluster.nodes[named].id)).unwrap();
+    (cluster, leader, named, mark)
+}
+
+/// Checks that all replicas have the rows before `end`, and were led in a higher term than the mark's.
+async fn check_elected(cluster: &Cluster, mark: &Mark, end: usize) {
+    cluster.converge(CHILD, &[0, 1, 2]).await;
+    for node in 0..3 {
+        assert_eq!(cluster.rows_of_child(node), rows(end));
+        let status = cluster.nodes[node].group(CHILD).status();
+        assert!(status.term > mark.position().term, "{status:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_a_mark_names_and_that_begins_late_overwrites_nothing() {
+    let (mut cluster, leader, named, mark) = naming(7).await;
+    // It is not there: the others elect one of them, and go on.
+    let others = [leader, (leader + 2) % 3];
+    for node in others {
+        cluster.bear(node, &mark).await;
+    }
+    for number in 10..20 {
+        cluster.propose_among(CHILD, &row(number), &others).await;
+    }
+    // By its mark it leads, but in a term that is over.
+    cluster.bear(named, &mark).await;
+    cluster.propose(CHILD, &row(20)).await;
+    check_elected(&cluster, &mark, 21).await;
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_a_mark_names_does_not_lead_by_it_once_more_after_a_crash() {
+    let (mut cluster, _, named, mark) = naming(8).await;
+    for node in 0..3 {
+        cluster.bear(node, &mark).await;
+    }
+    cluster.propose(CHILD, &row(10)).await;
+    cluster.kill(named, || false).await;
+    cluster.restart(named).await;
+    assert!(!cluster.seed(named, &mark).await.unwrap(), "it is there");
+    cluster.propose(CHILD, &row(11)).await;
+    check_elected(&cluster, &mark, 12).await;
+    cluster.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_of_one_is_seeded_and_leads() {
     let mut cluster = Cluster::new(1, 2).await;
