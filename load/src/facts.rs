@@ -75,6 +75,8 @@ pub struct TableFacts {
     pub keeps_together: bool,
     /// Remedy for hotspots.
     pub remedy: Remedy,
+    /// Time for which two neighbours must have been quiet before they are merged, milliseconds.
+    pub merge_after_ms: u64,
 }
 
 /// Default partition size, 512 MiB: such a partition moves in seconds over a gigabit link, and there are few enough of
@@ -83,6 +85,8 @@ pub const PARTITION_BYTES: u64 = 512 << 20;
 /// Default maximum number of partitions of a table. `YDB`'s 50 is reached too soon, by users and by splits in vain;
 /// those are limited by other means here.
 pub const PARTITIONS_MAX: usize = 4096;
+/// Default time of quiet before a merge, an hour: a lunch break keeps its partitions.
+pub const MERGE_AFTER_MS: u64 = 60 * 60 * 1_000;
 
 impl Default for TableFacts {
     fn default() -> Self {
@@ -98,6 +102,7 @@ impl Default for TableFacts {
             hash_of: None,
             keeps_together: false,
             remedy: Remedy::Advise,
+            merge_after_ms: MERGE_AFTER_MS,
         }
     }
 }
@@ -132,7 +137,7 @@ pub struct PartitionFacts {
     pub leader: Option<NodeId>,
     /// Time of its creation, milliseconds.
     pub born_ms: u64,
-    /// Time until which it must not be merged (it was split by hand), milliseconds.
+    /// Time until which it is not merged with its left neighbour (it was cut off by hand), milliseconds; 0: not pinned.
     pub pinned_until_ms: u64,
     /// True if it was split at the edge at which it grew, and is full: it may be larger than others.
     pub full: bool,

@@ -41,6 +41,7 @@ mod advice;
 mod balance;
 mod facts;
 mod feedback;
+mod forecast;
 mod merge;
 mod offered;
 mod plan;
@@ -61,8 +62,12 @@ pub use advice::{
     advise, buckets_for,
 };
 pub use facts::{
-    HashOf, NodeFacts, NodeId, PARTITION_BYTES, PARTITIONS_MAX, PartitionFacts, PartitionId,
-    Remedy, TableFacts, TableId, Tail,
+    HashOf, MERGE_AFTER_MS, NodeFacts, NodeId, PARTITION_BYTES, PARTITIONS_MAX, PartitionFacts,
+    PartitionId, Remedy, TableFacts, TableId, Tail,
+};
+pub use forecast::{
+    CELLS_MAX, DAY_SLOTS, DAYS_KEPT, Decided, FORECASTS_MAX, Forecast, Forecaster, Held, LEAD_MS,
+    LIKELY, PEAK_MIN, Planned, PlannedCut, SLOT_MS, STEP_MS, SavedCell, TABLES_MAX, demand,
 };
 pub use offered::{Capacity, Offered, capacity, offered};
 pub use rotation::{Rotation, rotating, rotation};

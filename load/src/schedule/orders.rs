@@ -232,7 +232,9 @@ impl Scheduler {
         let (load_share, size_share) = match watch.why {
             SplitWhy::RightEdge => (0.0, 1.0),
             SplitWhy::LeftEdge => (1.0, 0.0),
-            SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey => (0.5, 0.5),
+            SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey | SplitWhy::Forecast => {
+                (0.5, 0.5)
+            }
         };
         let window =
             self.places.change_window(left_slot, |window| window.cut(load_share, size_share));
@@ -257,7 +259,7 @@ impl Scheduler {
         match watch.why {
             SplitWhy::RightEdge => self.places.part_mut(left_slot).flags |= FULL,
             SplitWhy::LeftEdge => self.places.part_mut(right_slot).flags |= FULL,
-            SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey => {}
+            SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey | SplitWhy::Forecast => {}
         }
         *self.totals.splits.entry(watch.why).or_default() += 1;
         self.watches.insert(id, watch);
@@ -286,8 +288,11 @@ impl Scheduler {
     ) {
         let past = self.past(left_slot).cloned().unwrap_or_default();
         let mut child = past.inherited();
-        let rest_ms =
-            if why == SplitWhy::RightEdge || why == SplitWhy::LeftEdge { 0 } else { SPLIT_REST_MS };
+        // The next cuts ahead of a peak are known; any other waits for the load of the parts.
+        let rest_ms = match why {
+            SplitWhy::RightEdge | SplitWhy::LeftEdge | SplitWhy::Forecast => 0,
+            SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey => SPLIT_REST_MS,
+        };
         child.split_ready_ms = child.split_ready_ms.max(now_ms + rest_ms);
         if matches!(why, SplitWhy::Load | SplitWhy::IsolateKey) {
             child.hold_ms = hold_after_split(now_ms, past.merged_ms, past.hold_ms);

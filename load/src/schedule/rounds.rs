@@ -114,7 +114,7 @@ impl Scheduler {
         }
     }
 
-    fn splits_under_way(&self) -> usize {
+    pub(super) fn splits_under_way(&self) -> usize {
         self.orders.values().filter(|order| matches!(order.step, Step::Split { .. })).count()
     }
 
@@ -122,7 +122,7 @@ impl Scheduler {
         self.orders.values().filter(|order| which(&order.step)).count()
     }
 
-    fn take_split_token(&mut self, now_ms: u64, slot: u32, by_size: bool) -> bool {
+    pub(super) fn take_split_token(&mut self, now_ms: u64, slot: u32, by_size: bool) -> bool {
         let table = self.places.table_of_mut(slot);
         let a_minute = SPLITS_A_MINUTE.max(table.count as f64 * SPLITS_A_MINUTE_SHARE);
         let tokens = if by_size { &mut table.size_tokens } else { &mut table.load_tokens };
@@ -130,7 +130,7 @@ impl Scheduler {
         tokens.take_one()
     }
 
-    fn propose_split(&mut self, now_ms: u64, slot: u32, ruling: Ruling) -> Action {
+    pub(super) fn propose_split(&mut self, now_ms: u64, slot: u32, ruling: Ruling) -> Action {
         let Ruling { at: cut, why, predicted_share, plan } = ruling;
         let planned_share = plan.next_cut().map(|(_, right_share)| right_share);
         if planned_share.is_some() {
@@ -142,13 +142,17 @@ impl Scheduler {
         let right_share = match why {
             SplitWhy::RightEdge => 1.0,
             SplitWhy::LeftEdge => 0.0,
-            SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey => planned_share.unwrap_or(0.5),
+            SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey | SplitWhy::Forecast => {
+                planned_share.unwrap_or(0.5)
+            }
         };
         let moved = part.leadership_load() * right_share;
-        let target = if why == SplitWhy::RightEdge {
-            self.next_voter(slot, moved)
-        } else {
-            self.idle_voter(slot)
+        let target = match why {
+            SplitWhy::RightEdge => self.next_voter(slot, moved),
+            SplitWhy::Forecast => self.voter_ahead(slot),
+            SplitWhy::Load | SplitWhy::Size | SplitWhy::LeftEdge | SplitWhy::IsolateKey => {
+                self.idle_voter(slot)
+            }
         };
         let mut expected = Vec::new();
         if leader != NO_NODE && target != leader && target != NO_NODE {
@@ -287,6 +291,7 @@ impl Scheduler {
             partitions: table.count,
             partitions_min: table.facts.partitions_min,
             partition_bytes: table.facts.partition_bytes,
+            merge_after_ms: table.facts.merge_after_ms,
             merging: table.merging || now_ms < table.merge_ready_ms,
         };
         let sides = [left_slot, right_slot].map(|slot| {
@@ -294,7 +299,7 @@ impl Scheduler {
             Side {
                 rho_max: part.window.rho_max(now_ms),
                 size_bytes: part.window.size_bytes(),
-                born_ms: u64::from(part.born_s) * 1_000,
+                quiet_since_ms: u64::from(part.born_s.max(part.window.warm_s())) * 1_000,
                 seen_s: part.window.seen_s(),
                 busy: part.is(BUSY | WATCHED | HOT | LARGE) || self.failed.contains(&part.id),
                 not_before_ms: self.past(slot).map_or(0, |past| past.merge_ready_ms),
@@ -307,7 +312,8 @@ impl Scheduler {
             Tail::Right => self.places.part(right_slot).right == NONE,
             Tail::Left => self.places.part(left_slot).left == NONE,
         };
-        if tail || !may_merge(now_ms, &view, &sides[0], &sides[1]) {
+        let is_pinned = self.pins.get(&right_slot).is_some_and(|until_ms| now_ms < *until_ms);
+        if tail || is_pinned || !may_merge(now_ms, &view, &sides[0], &sides[1]) {
             return None;
         }
         Some(Step::Merge {

@@ -6,14 +6,17 @@
 //! ```text
 //!   nodes 1 2 3                    also: zone=1, capacity=4, draining=true
 //!   table 1                        also: by_load=false, by_size=false, split_mb=512, min=1, max=4096, tail=right,
-//!                                  append_only=true, remedy=auto, hashed=series (or key), buckets=8, together=true
+//!                                  append_only=true, remedy=auto, hashed=series (or key), buckets=8, together=true,
+//!                                  merge_after_min=60
 //!   partition 1 on 1 2 3 rho=0.6   appended to the table; the first node leads. rho: busy share of the write lane;
 //!                                  also: reads=0.1 (cores), refused=0.02 (share), rows=1000 (a second), mb=100,
-//!                                  grows=5 (MB a second), age_min=60, waiting=9 (requests), epoch=1, table=1
+//!                                  grows=5 (MB a second), age_min=60, waiting=9 (requests), epoch=1, table=1,
+//!                                  pinned_h=5 (hours for which it is not merged with its left neighbour)
 //!   load 1 rho=0.1                 changes the load of a partition
 //!   verdict 1 static_range cut=m share=0.6        what the detector says of a partition; also: actual=0.95,
 //!                                  divisions="c:0.25 m:0.5 t:0.75" (keys, with the share of the load before each)
 //!   verdict 1 hot_key key=m share=0.7             also: series=0.7, top=0.01 (shares of a series, and of a full key)
+//!   ahead 1 cut=m share=0.5        a peak is expected on a partition; also: load=1.6 (cores), min=90 (until its end)
 //!   rotating 1 true                the load of a table rotates over its partitions, or does no longer
 //!   fail 1                         splits of the partition find no place
 //!   run s=15                       the actions of the next seconds; also: min=10, h=2
@@ -26,8 +29,8 @@ use std::error::Error;
 use goldenscript::{ArgumentConsumer, Command, Context, Runner};
 use partita_load::{
     Action, At, Counters, Cut, Division, Done, Evidence, Failed, HashOf, MoveWhy, NoSplit,
-    NodeFacts, NodeId, Options, PartitionFacts, PartitionId, PartitionReport, Remedy, Rotation,
-    Scheduler, SplitWhy, Step, TableFacts, TableId, Tail, Verdict,
+    NodeFacts, NodeId, Options, PartitionFacts, PartitionId, PartitionReport, Planned, PlannedCut,
+    Remedy, Rotation, Scheduler, SplitWhy, Step, TableFacts, TableId, Tail, Verdict,
 };
 
 use crate::detector::{class, name};
@@ -62,6 +65,7 @@ struct Part {
     since_ms: u64,
     born_ms: u64,
     key_epoch: u16,
+    pinned_until_ms: u64,
     stuck: bool,
 }
 
@@ -78,6 +82,8 @@ struct Script {
     tables: BTreeMap<u32, TableFacts>,
     parts: Vec<Part>,
     verdicts: BTreeMap<u64, Judgement>,
+    /// What the forecast asks for, by table.
+    planned: BTreeMap<u32, Planned>,
 }
 
 /// Counts, of which the scripts have no fractions that matter.
@@ -98,6 +104,7 @@ impl Script {
             tables: BTreeMap::new(),
             parts: Vec::new(),
             verdicts: BTreeMap::new(),
+            planned: BTreeMap::new(),
         }
     }
 
@@ -129,6 +136,8 @@ impl Script {
             Some(other) => return Err(format!("no hash of {other}").into()),
             None => {}
         }
+        let minutes = run::take(arguments, "merge_after_min", facts.merge_after_ms / 60_000)?;
+        facts.merge_after_ms = minutes * 60_000;
         match arguments.take_key("tail") {
             Some("right") => facts.tail = Tail::Right,
             Some("left") => facts.tail = Tail::Left,
@@ -172,6 +181,9 @@ impl Script {
         let table = run::take(arguments, "table", 1)?;
         let age_min: u64 = run::take(arguments, "age_min", 60)?;
         let key_epoch = run::take(arguments, "epoch", 0)?;
+        let pinned_h: u64 = run::take(arguments, "pinned_h", 0)?;
+        let pinned_until_ms =
+            if pinned_h > 0 { self.now_ms + pinned_h * 3_600 * SECOND_MS } else { 0 };
         let leader = voters.first().copied().ok_or("no nodes")?;
         let load = load_of(&Load::default(), arguments)?;
         self.parts.push(Part {
@@ -184,6 +196,7 @@ impl Script {
             since_ms: self.now_ms,
             born_ms: self.now_ms - age_min * 60 * SECOND_MS,
             key_epoch,
+            pinned_until_ms,
             stuck: false,
         });
         let facts: Vec<PartitionFacts> = self
@@ -196,6 +209,7 @@ impl Script {
                 leader: Some(NodeId(part.leader)),
                 born_ms: part.born_ms,
                 key_epoch: part.key_epoch,
+                pinned_until_ms: part.pinned_until_ms,
                 ..PartitionFacts::default()
             })
             .collect();
@@ -223,6 +237,24 @@ impl Script {
         }
         let verdict = Verdict { class, cut, divisions, hot_key, evidence };
         self.verdicts.insert(id, Judgement { verdict, actual });
+        Ok(())
+    }
+
+    /// Adds to what the forecast asks for.
+    fn ahead(&mut self, arguments: &mut ArgumentConsumer<'_>) -> Result<(), Box<dyn Error>> {
+        let id = arguments.next_pos().ok_or("the partition is missing")?.parse()?;
+        let table = self.part(id)?.table;
+        let planned = self.planned.entry(table).or_default();
+        let partition = PartitionId(id);
+        let larger_share = run::take(arguments, "share", 0.5)?;
+        if let Some(key) = arguments.take_key("cut") {
+            let key = key.as_bytes().into();
+            planned.cuts.push(PlannedCut { partition, key, larger_share });
+        }
+        planned.expects.push((partition, run::take(arguments, "load", 1.0)?));
+        let minutes: u64 = run::take(arguments, "min", 0)?;
+        planned.holds.push((partition, self.now_ms + minutes * 60 * SECOND_MS));
+        self.scheduler.set_forecast(TableId(table), planned);
         Ok(())
     }
 
@@ -440,6 +472,7 @@ fn describe(step: &Step) -> String {
                 SplitWhy::RightEdge => "because it is large and grows at its right end",
                 SplitWhy::LeftEdge => "because it is large and grows at its left end",
                 SplitWhy::IsolateKey => "to isolate a hot key",
+                SplitWhy::Forecast => "ahead of a peak",
             };
             let share = predicted_share
                 .map_or_else(String::new, |share| format!(", predicted share {share:.2}"));
@@ -489,6 +522,7 @@ impl Runner for Script {
             "table" => self.table(&mut arguments)?,
             "partition" => self.partition(&mut arguments)?,
             "verdict" => self.verdict(&mut arguments)?,
+            "ahead" => self.ahead(&mut arguments)?,
             "load" => {
                 let id = arguments.next_pos().ok_or("the partition is missing")?.parse()?;
                 let part = self.part(id)?;

@@ -93,7 +93,7 @@ impl Core {
             Step::Split { partition, at: cut, why, verdict, predicted_share, right_leader } => {
                 let reason = Reason {
                     cause: match why {
-                        SplitWhy::Load | SplitWhy::IsolateKey => Cause::Load,
+                        SplitWhy::Load | SplitWhy::IsolateKey | SplitWhy::Forecast => Cause::Load,
                         SplitWhy::Size | SplitWhy::RightEdge | SplitWhy::LeftEdge => Cause::Size,
                     },
                     predicted_larger: predicted_share.map(per_mille),

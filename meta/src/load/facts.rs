@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use partita_load::{
-    HashOf, NodeFacts, NodeId as LoadNode, PartitionFacts, Remedy, TableFacts, Tail,
+    HashOf, MERGE_AFTER_MS, NodeFacts, NodeId as LoadNode, PartitionFacts, Remedy, TableFacts, Tail,
 };
 use partita_proto::history::{Cause, ReshapeEvent, ReshapeKind, ReshapeOutcome};
 use partita_proto::id::{NodeId, PartitionId, TableId};
@@ -45,6 +45,7 @@ pub(crate) fn table(record: &TableRecord, merges: bool) -> TableFacts {
         },
         hash_of: hash_of(&record.schema, &record.placement),
         keeps_together: partitioning.keep_together > 0,
+        merge_after_ms: MERGE_AFTER_MS,
     }
 }
 
