@@ -62,6 +62,8 @@ pub enum Command {
     Experiment(experiment::Experiment),
     /// Run a workload in a virtual cluster: the effect of a key design, under our split policy and others.
     Sim(Box<partita_hotspot::sim::Options>),
+    /// Run days with a peak at nine in a virtual cluster: cuts ahead of it, their use, and what was served.
+    Week(partita_hotspot::week::Options),
 }
 
 /// Runs a command.
@@ -80,5 +82,6 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Design(options) => Box::pin(design::run(&options)).await,
         Command::Experiment(experiment) => Box::pin(experiment::run(&experiment)).await,
         Command::Sim(options) => report::say(&partita_hotspot::sim::run(&options)?),
+        Command::Week(options) => report::say(&partita_hotspot::week::run(&options)),
     }
 }

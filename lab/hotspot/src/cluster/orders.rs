@@ -20,7 +20,8 @@ const FOREIGN: u64 = 1 << 40;
 
 impl Cluster {
     pub(super) fn on_tick(&mut self) {
-        self.events.add(self.now_ms + 1_000, Event::Tick);
+        self.events.add(self.now_ms + self.pace_ms, Event::Tick);
+        self.forecast();
         let actions = self.scheduler.tick(self.now_ms, &mut self.pickers);
         self.scheduler.take_outcomes();
         for action in actions {
@@ -81,6 +82,8 @@ impl Cluster {
             Err(failed) => self.scheduler.failed(id, failed, self.now_ms),
         }
         if let (Step::Rekey { table, .. }, true) = (&action.step, ended.is_ok()) {
+            // The keys mean something else now.
+            self.forecaster.retain(|kept| kept != *table);
             let table = table.0 as usize;
             self.scheduler.set_table(Self::table_id(table), self.tables[table].load.facts.clone());
             self.tell_partitions(table);
