@@ -169,6 +169,9 @@ pub(crate) struct PartitionRecord {
     pub(crate) reshaping: Option<Reshaping>,
     /// Node that led the partition when it was split off, where clients look for its leader first.
     pub(crate) first_leader: Option<NodeId>,
+    /// Time at which an operator chose the partition's first key, in CREATE TABLE or by a split: milliseconds since 1970,
+    /// 0 if unknown. `None`: chosen automatically, or recorded by an earlier version.
+    pub(crate) cut_by_hand_ms: Option<i64>,
 }
 
 impl PartitionRecord {

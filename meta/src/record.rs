@@ -187,6 +187,9 @@ struct PartitionForm {
     reshaping: Option<ReshapingForm>,
     #[prost(uint64, optional, tag = "12")]
     first_leader: Option<u64>,
+    /// Absent in records of earlier versions.
+    #[prost(sint64, optional, tag = "13")]
+    cut_by_hand_ms: Option<i64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -563,6 +566,7 @@ fn partition_form(record: &PartitionRecord) -> PartitionForm {
         }),
         reshaping: record.reshaping.as_ref().map(ReshapingForm::new),
         first_leader: record.first_leader.map(|node| node.0),
+        cut_by_hand_ms: record.cut_by_hand_ms,
     }
 }
 
@@ -625,5 +629,6 @@ fn partition(form: PartitionForm) -> Result<PartitionRecord, Error> {
         }),
         reshaping: form.reshaping.map(ReshapingForm::reshaping).transpose()?,
         first_leader: form.first_leader.map(NodeId),
+        cut_by_hand_ms: form.cut_by_hand_ms,
     })
 }

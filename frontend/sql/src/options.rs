@@ -72,8 +72,8 @@ impl OptionPair {
         .with_hint(
             "options are append_mode, merge_mode, ttl, time_window, replication_factor, comment, \
              advice_off, advice_thresholds, schema_on_write, time_index, primary_key, partition_by, \
-             partitions, partition_at_keys, uniform_partitions, keep_together, hotspot_remedy and auto_partitioning_by_load, _by_size, \
-             _partition_size_mb, _min_partitions_count, _max_partitions_count",
+             partitions, partition_at_keys, uniform_partitions, keep_together, hotspot_remedy, pin_expiry, forecast and \
+             auto_partitioning_by_load, _by_size, _partition_size_mb, _min_partitions_count, _max_partitions_count, _merge_after",
         )
     }
 

@@ -674,7 +674,7 @@ pub enum TableOption {
     AppendMode(bool),
     /// `'merge_mode'`: the way versions of a row are merged.
     MergeMode(MergeMode),
-    /// `'auto_partitioning_..'` and `'hotspot_remedy'`.
+    /// `'auto_partitioning_..'`, `'hotspot_remedy'`, `'keep_together'`, `'pin_expiry'` and `'forecast'`.
     Partitioning(PartitioningOption),
     /// `'advice_off'`: the rules of the advisor that are silent, in upper case, sorted.
     AdviceOff(Vec<String>),

@@ -59,7 +59,7 @@ impl Driver {
             let state = self.core.machine.state();
             let mut keeper = self.core.load.lock();
             let events = self.core.reshapes.all();
-            keeper.learn(&state, &events, |node| reports.is_live(node), now_ms);
+            keeper.learn(&state, |node| reports.is_live(node), now_ms);
             keeper.note_failed(reports.failed().into_keys());
             keeper.note_splits(&events, now_ms);
             (keeper.tick(now_ms), keeper.take_outcomes())
@@ -93,7 +93,8 @@ impl Core {
             Step::Split { partition, at: cut, why, verdict, predicted_share, right_leader } => {
                 let reason = Reason {
                     cause: match why {
-                        SplitWhy::Load | SplitWhy::IsolateKey | SplitWhy::Forecast => Cause::Load,
+                        SplitWhy::Load | SplitWhy::IsolateKey => Cause::Load,
+                        SplitWhy::Forecast => Cause::Forecast,
                         SplitWhy::Size | SplitWhy::RightEdge | SplitWhy::LeftEdge => Cause::Size,
                     },
                     predicted_larger: predicted_share.map(per_mille),

@@ -1,20 +1,14 @@
 //! Converts the catalog's records into the load scheduler's facts.
 
-use std::collections::BTreeMap;
-
 use partita_load::{
-    HashOf, MERGE_AFTER_MS, NodeFacts, NodeId as LoadNode, PartitionFacts, Remedy, TableFacts, Tail,
+    HashOf, NodeFacts, NodeId as LoadNode, PartitionFacts, Remedy, TableFacts, Tail,
 };
-use partita_proto::history::{Cause, ReshapeEvent, ReshapeKind, ReshapeOutcome};
 use partita_proto::id::{NodeId, PartitionId, TableId};
 use partita_proto::partitioning::HotspotRemedy;
 use partita_proto::placement::Placement;
 use partita_proto::schema::TableSchema;
 
 use crate::catalog::{NodeRecord, PartitionRecord, TableRecord};
-
-/// Time for which the parts of a split by hand are not merged automatically: as long as after a split by load.
-const PINNED_MS: u64 = 60 * 60 * 1_000;
 
 /// Partitioning options and shape of a table. `merges`: false if its partitions must stay apart.
 pub(crate) fn table(record: &TableRecord, merges: bool) -> TableFacts {
@@ -45,7 +39,7 @@ pub(crate) fn table(record: &TableRecord, merges: bool) -> TableFacts {
         },
         hash_of: hash_of(&record.schema, &record.placement),
         keeps_together: partitioning.keep_together > 0,
-        merge_after_ms: MERGE_AFTER_MS,
+        merge_after_ms: u64::from(partitioning.merge_after_s) * 1_000,
     }
 }
 
@@ -63,25 +57,21 @@ fn tail(schema: &TableSchema, placement: &Placement) -> Tail {
     if by_time && matches!(placement, Placement::Range) { Tail::Right } else { Tail::None }
 }
 
-/// Partitions that must not be merged yet because an operator split them, each with the time until which they are
-/// pinned. A split under way counts, because its parts appear before its event has ended.
-pub(crate) fn pins(events: &[ReshapeEvent], now_ms: u64) -> BTreeMap<PartitionId, u64> {
-    let is_pinning = |event: &&ReshapeEvent| {
-        event.kind == ReshapeKind::Split
-            && event.reason.cause == Cause::ByHand
-            && !matches!(event.outcome, ReshapeOutcome::GivenUp(_))
-    };
-    let mut pins = BTreeMap::new();
-    for event in events.iter().filter(is_pinning) {
-        let until_ms = u64::try_from(event.at_ms).unwrap_or(0).saturating_add(PINNED_MS);
-        if until_ms > now_ms {
-            for partition in [event.partition, event.other] {
-                let pin: &mut u64 = pins.entry(partition).or_default();
-                *pin = until_ms.max(*pin);
-            }
-        }
+/// Time until which a partition stays apart from its left neighbour because an operator chose its first key, milliseconds;
+/// 0: it need not.
+///
+/// `known_since_ms`: the begin where the time of the cut was not recorded. `expiry_s`: seconds; 0: never.
+pub(crate) fn pinned_until_ms(
+    cut_by_hand_ms: Option<i64>,
+    expiry_s: u32,
+    known_since_ms: u64,
+) -> u64 {
+    let Some(cut_ms) = cut_by_hand_ms else { return 0 };
+    let since_ms = u64::try_from(cut_ms).ok().filter(|since_ms| *since_ms > 0);
+    match expiry_s {
+        0 => u64::MAX,
+        seconds => since_ms.unwrap_or(known_since_ms).saturating_add(u64::from(seconds) * 1_000),
     }
-    pins
 }
 
 /// Facts of a partition that exists since `born_ms`; it is not pinned.
@@ -147,55 +137,16 @@ pub(crate) fn table_of(table: partita_load::TableId) -> TableId {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use partita_proto::history::Reason;
-    use partita_proto::range::Bound;
-
     use super::*;
 
-    fn event(kind: ReshapeKind, cause: Cause, parts: [u64; 2], at_ms: i64) -> ReshapeEvent {
-        let [partition, other] = parts.map(PartitionId);
-        ReshapeEvent {
-            id: 1,
-            at_ms,
-            table: TableId(1),
-            kind,
-            partition,
-            other,
-            key: Bound::default(),
-            reason: Reason { cause, ..Reason::by_hand() },
-            outcome: ReshapeOutcome::Done,
-            stall: Duration::ZERO,
-            duration: Duration::ZERO,
-            relief: None,
-            actual_larger: None,
-            in_vain: None,
-        }
-    }
-
     #[test]
-    fn splits_by_hand_pin_both_parts_for_an_hour() {
-        let now_ms = 10 * PINNED_MS;
-        let now = i64::try_from(now_ms).unwrap();
-        let hour = i64::try_from(PINNED_MS).unwrap();
-        let given_up = ReshapeEvent {
-            outcome: ReshapeOutcome::GivenUp("no quorum".to_owned()),
-            ..event(ReshapeKind::Split, Cause::ByHand, [8, 9], now)
-        };
-        let events = [
-            event(ReshapeKind::Split, Cause::ByHand, [1, 2], now - hour + 7),
-            event(ReshapeKind::Split, Cause::ByHand, [1, 3], now),
-            event(ReshapeKind::Split, Cause::ByHand, [4, 5], now - hour),
-            event(ReshapeKind::Split, Cause::Load, [6, 7], now),
-            event(ReshapeKind::Merge, Cause::ByHand, [6, 7], now),
-            event(ReshapeKind::Split, Cause::ByHand, [6, 7], -1),
-            given_up,
-        ];
-        let end_ms = now_ms + PINNED_MS;
-        let pinned = [(1, end_ms), (2, now_ms + 7), (3, end_ms)];
-        let pinned = pinned.map(|(partition, until_ms)| (PartitionId(partition), until_ms));
-        assert_eq!(pins(&events, now_ms), BTreeMap::from(pinned));
+    fn cuts_by_hand_are_pinned_for_ever_or_for_a_while() {
+        assert_eq!(pinned_until_ms(None, 0, 7), 0);
+        assert_eq!(pinned_until_ms(None, 60, 7), 0);
+        assert_eq!(pinned_until_ms(Some(5_000), 0, 7), u64::MAX);
+        assert_eq!(pinned_until_ms(Some(5_000), 60, 7), 65_000);
+        // In CREATE TABLE, where the time is not recorded.
+        assert_eq!(pinned_until_ms(Some(0), 60, 7_000), 67_000);
     }
 
     #[test]

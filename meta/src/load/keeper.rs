@@ -88,8 +88,6 @@ impl Keyed {
 struct Learnt {
     /// Birth of those that are new to the scheduler.
     born_ms: u64,
-    /// Times before which partitions must not be merged.
-    pins: BTreeMap<PartitionId, u64>,
     /// Tables that have materialized copies.
     sources: BTreeSet<TableId>,
 }
@@ -223,7 +221,7 @@ impl Keeper {
 
     /// Follows the catalog and events while another process decides.
     pub(crate) fn look_on(&mut self, state: &State, events: &[ReshapeEvent], now_ms: u64) {
-        self.learn(state, events, |_| true, now_ms);
+        self.learn(state, |_| true, now_ms);
         self.mark_reshapes(events);
         // The deciding process reports them to its scheduler.
         self.told = events.last().map_or(self.told, |event| event.id);
@@ -245,14 +243,8 @@ impl Keeper {
         self.tables.get(&table).map(|keyed| &keyed.codec)
     }
 
-    /// Learns the catalog, the splits that pin partitions, and the liveness of nodes.
-    pub(crate) fn learn(
-        &mut self,
-        state: &State,
-        events: &[ReshapeEvent],
-        is_live: impl Fn(NodeId) -> bool,
-        now_ms: u64,
-    ) {
+    /// Learns the catalog and the liveness of nodes.
+    pub(crate) fn learn(&mut self, state: &State, is_live: impl Fn(NodeId) -> bool, now_ms: u64) {
         let zones = Zones::new(state.nodes().map(|node| (node.id, zone_of(&node.labels))));
         for node in state.nodes() {
             let facts = facts::node(node, is_live(node.id), zones.number(node.id));
@@ -268,7 +260,7 @@ impl Keeper {
         // the earlier scheduler's rules against merging it are forgotten, and so is the load that it had.
         let copies = state.tables().filter(|table| table.is_named());
         let sources = copies.filter_map(|table| Some(table.copy.as_ref()?.source)).collect();
-        let learnt = Learnt { born_ms: now_ms, pins: facts::pins(events, now_ms), sources };
+        let learnt = Learnt { born_ms: now_ms, sources };
         self.version = state.version();
         let visible: Vec<_> = state.tables().filter(|table| table.is_visible()).collect();
         let visible_ids: BTreeSet<TableId> = visible.iter().map(|table| table.id).collect();
@@ -315,8 +307,15 @@ impl Keeper {
             key_epoch += u16::from(start.placement.is_some() && start.key.is_empty());
             let behind_tail = facts.tail == Tail::Right && Some(&record.id) != last;
             let full = behind_tail || self.full.contains(&record.id);
+            let watched = self.watched.get(&record.id);
+            let known_since_ms = watched.map_or(learnt.born_ms, |watched| watched.since_ms);
+            let expiry_s = table.schema.options.partitioning.pin_expiry_s;
             partitions.push(PartitionFacts {
-                pinned_until_ms: learnt.pins.get(&record.id).copied().unwrap_or_default(),
+                pinned_until_ms: facts::pinned_until_ms(
+                    record.cut_by_hand_ms,
+                    expiry_s,
+                    known_since_ms,
+                ),
                 ..facts::partition(record, learnt.born_ms, full, key_epoch)
             });
         }

@@ -21,7 +21,7 @@ fn keeper() -> (Keeper, Vec<PartitionId>) {
     let cuts = (1..16).map(|sensor| cut(&[Value::Int(sensor * 10)])).collect();
     world.done(create(NewTable { cuts, ..new_table("t") })).unwrap();
     let mut keeper = Keeper::new(1);
-    keeper.learn(&world.state, &[], |_| true, START_MS);
+    keeper.learn(&world.state, |_| true, START_MS);
     (keeper, world.state.partitions().map(|partition| partition.id).collect())
 }
 

@@ -258,6 +258,7 @@ fn created_replicas_and_new_numbers_keep_their_form() {
         target: Some(Target { replicas, step, created: BTreeSet::from([new.0]) }),
         reshaping: None,
         first_leader: None,
+        cut_by_hand_ms: None,
     }));
     let changes = record::changes(&[edit]);
     assert_eq!(

@@ -75,6 +75,7 @@ fn splits_and_merges_keep_their_form() {
             target: None,
             reshaping: Some(reshaping),
             first_leader: None,
+            cut_by_hand_ms: None,
         }))
     });
     let changes = record::changes(&records);

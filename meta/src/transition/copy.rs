@@ -214,7 +214,7 @@ impl Draft<'_> {
         };
         *places = remaining;
         let id = self.new_table();
-        let partitions = self.new_partitions(id, ranges, chosen)?;
+        let partitions = self.new_partitions(id, ranges, chosen, false)?;
         // The schema that its source has, or is about to have.
         let schema = match &record.phase {
             Phase::Altering(Work::Schema(next)) => Arc::clone(next),

@@ -76,7 +76,7 @@ pub(super) fn repartition(
     let ranges = check_partitions(&table.schema, placement, cuts)?;
     let mut draft = Draft::new(state);
     let id = draft.new_table();
-    let partitions = draft.new_partitions(id, ranges, places)?;
+    let partitions = draft.new_partitions(id, ranges, places, true)?;
     let successor = TableRecord {
         id,
         name: next,

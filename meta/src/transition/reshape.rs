@@ -110,16 +110,22 @@ pub(super) fn start_merge(
     Ok(draft.done())
 }
 
+/// Time of a cut by hand, 0 if it is unknown; `None` for other cuts.
+fn cut_by_hand(reason: &Reason) -> Option<i64> {
+    (reason.cause == Cause::ByHand).then(|| reason.at_ms.unwrap_or(0))
+}
+
 /// Checks that the table's options allow this number of partitions for such a reason. The options may change at any
 /// moment: a proposal was made with earlier ones.
 fn check_permitted(table: &TableRecord, reason: &Reason, partitions: usize) -> Result<(), Error> {
-    let Partitioning { by_load, by_size, min_partitions, max_partitions, .. } =
+    let Partitioning { by_load, by_size, min_partitions, max_partitions, forecast, .. } =
         table.schema.options.partitioning;
     let few_enough = max_partitions == 0 || partitions <= max_partitions as usize;
     let (allowed, bound) = match reason.cause {
         Cause::ByHand => return Ok(()),
         Cause::Load => (by_load, few_enough),
         Cause::Size => (by_size, few_enough),
+        Cause::Forecast => (by_load && forecast, few_enough),
         Cause::Idle => (by_load || by_size, partitions >= min_partitions as usize),
     };
     if !allowed {
@@ -240,6 +246,7 @@ fn advance_split(
                 target: None,
                 reshaping: None,
                 first_leader: split.leader,
+                cut_by_hand_ms: cut_by_hand(&split.reason),
             };
             let mut partitions = table.partitions.clone();
             let position = partitions.iter().position(|id| *id == record.id);

@@ -94,7 +94,7 @@ pub(super) fn create_table(
     // The table begins with all its partitions, and is published when its replicas are open.
     let mut draft = Draft::new(state);
     let id = draft.new_table();
-    let partitions = draft.new_partitions(id, ranges, places)?;
+    let partitions = draft.new_partitions(id, ranges, places, new.copy_of.is_none())?;
     let ordered_ttl = state.ttl(database.id, &schema);
     let table = TableRecord {
         id,
@@ -117,12 +117,14 @@ pub(super) fn create_table(
 }
 
 impl Draft<'_> {
-    /// The partitions of a new table, one for each range, on the nodes chosen for it.
+    /// The partitions of a new table, one for each range, on the nodes chosen for it. `by_hand`: an operator chose the
+    /// boundaries; those of buckets and rules are kept apart for what they are.
     pub(super) fn new_partitions(
         &mut self,
         table: TableId,
         ranges: Vec<TypedRange>,
         places: &[Vec<NodeId>],
+        by_hand: bool,
     ) -> Result<Vec<PartitionId>, Error> {
         if places.len() != ranges.len() {
             return Err(Error::Internal(format!(
@@ -138,6 +140,7 @@ impl Draft<'_> {
         }
         let mut partitions = Vec::with_capacity(ranges.len());
         for (range, nodes) in ranges.into_iter().zip(places) {
+            let is_cut_by_hand = by_hand && !range.start.key.is_empty();
             let partition = PartitionRecord {
                 id: self.new_partition(),
                 table,
@@ -147,6 +150,7 @@ impl Draft<'_> {
                 target: None,
                 reshaping: None,
                 first_leader: None,
+                cut_by_hand_ms: is_cut_by_hand.then_some(0),
             };
             partitions.push(partition.id);
             self.edits.push(Edit::Partition(Arc::new(partition)));

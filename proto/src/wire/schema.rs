@@ -3,6 +3,7 @@
 use super::{Wire, all, missing, narrow, pb, required};
 use crate::error::Error;
 use crate::id::{ColumnId, SchemaVersion};
+use crate::partitioning::MERGE_AFTER_S;
 use crate::schema::{
     Column, ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions,
     TableSchema, TextLength, Unit,
@@ -251,6 +252,10 @@ impl Wire for Partitioning {
             max_partitions: self.max_partitions,
             hotspot_remedy: remedy.into(),
             keep_together: self.keep_together,
+            // The default is absent, as in forms that were written before the field existed.
+            merge_after_s: Some(self.merge_after_s).filter(|seconds| *seconds != MERGE_AFTER_S),
+            pin_expiry_s: self.pin_expiry_s,
+            forecast_off: !self.forecast,
         }
     }
 
@@ -269,6 +274,9 @@ impl Wire for Partitioning {
             max_partitions: message.max_partitions,
             hotspot_remedy,
             keep_together: message.keep_together,
+            merge_after_s: message.merge_after_s.unwrap_or(MERGE_AFTER_S),
+            pin_expiry_s: message.pin_expiry_s,
+            forecast: !message.forecast_off,
         })
     }
 }

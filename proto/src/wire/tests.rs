@@ -135,10 +135,12 @@ fn partitioning() -> impl Strategy<Value = Partitioning> {
         Just(HotspotRemedy::Advise),
         Just(HotspotRemedy::Auto)
     ];
-    (any::<(bool, bool, u32, u32, u32, u32)>(), remedy).prop_map(
+    let later = any::<(u32, u32, bool)>();
+    (any::<(bool, bool, u32, u32, u32, u32)>(), remedy, later).prop_map(
         |(
             (by_load, by_size, partition_size_mb, min_partitions, max_partitions, keep_together),
             hotspot_remedy,
+            (merge_after_s, pin_expiry_s, forecast),
         )| {
             Partitioning {
                 by_load,
@@ -148,6 +150,9 @@ fn partitioning() -> impl Strategy<Value = Partitioning> {
                 max_partitions,
                 hotspot_remedy,
                 keep_together,
+                merge_after_s,
+                pin_expiry_s,
+                forecast,
             }
         },
     )

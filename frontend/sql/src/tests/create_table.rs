@@ -357,6 +357,21 @@ fn options_of_partitioning_are_checked() {
             "'off', 'advise' or 'auto'",
         ),
         (
+            "CREATE TABLE t (a INT PRIMARY KEY) WITH (auto_partitioning_merge_after = '0s')",
+            "22023",
+            "a time such as '1h'",
+        ),
+        (
+            "CREATE TABLE t (a INT PRIMARY KEY) WITH (pin_expiry = 'soon')",
+            "22023",
+            "a time such as '30d', or 'never'",
+        ),
+        (
+            "CREATE TABLE t (a INT PRIMARY KEY) WITH (forecast = 'rain')",
+            "22023",
+            "takes ENABLED or DISABLED",
+        ),
+        (
             "CREATE TABLE t (a INT PRIMARY KEY) WITH (MIN_PARTITIONS = 4, AUTO_PARTITIONING_MIN_PARTITIONS_COUNT = 4)",
             "42601",
             "more than once",
@@ -529,7 +544,8 @@ fn options_of_partitioning_are_read_in_long_and_short_words() {
     let (table, _) = new_table(
         "CREATE TABLE t (a BIGINT PRIMARY KEY) WITH (AUTO_PARTITIONING_BY_LOAD = DISABLED, \
          auto_partitioning_by_size = 'enabled', PARTITION_SIZE_MB = 64, MIN_PARTITIONS = 3, \
-         AUTO_PARTITIONING_MAX_PARTITIONS_COUNT = 9, hotspot_remedy = auto, keep_together = 1)",
+         AUTO_PARTITIONING_MAX_PARTITIONS_COUNT = 9, hotspot_remedy = auto, keep_together = 1, \
+         AUTO_PARTITIONING_MERGE_AFTER = '2 hours', pin_expiry = '30d', forecast = off)",
     )
     .unwrap();
     let expected = Partitioning {
@@ -540,8 +556,14 @@ fn options_of_partitioning_are_read_in_long_and_short_words() {
         max_partitions: 9,
         hotspot_remedy: HotspotRemedy::Auto,
         keep_together: 1,
+        merge_after_s: 7_200,
+        pin_expiry_s: 30 * 86_400,
+        forecast: false,
     };
     assert_eq!(table.schema.options.partitioning, expected);
+    let sql = "CREATE TABLE t (a INT PRIMARY KEY) WITH (pin_expiry = 'never', forecast = ENABLED)";
+    let (table, _) = new_table(sql).unwrap();
+    assert_eq!(table.schema.options.partitioning, Partitioning::default());
 }
 
 #[test]

@@ -200,13 +200,15 @@ fn partitioning() -> impl Strategy<Value = Partitioning> {
     let remedy =
         prop::sample::select(vec![HotspotRemedy::Off, HotspotRemedy::Advise, HotspotRemedy::Auto]);
     let numbers = (1_u32.., 1_u32..50, prop_oneof![Just(0_u32), 50_u32..]);
-    let some = (any::<bool>(), any::<bool>(), numbers, remedy, 0_u32..3).prop_map(
+    let later = (1_u32.., any::<u32>(), any::<bool>());
+    let some = (any::<bool>(), any::<bool>(), numbers, remedy, 0_u32..3, later).prop_map(
         |(
             by_load,
             by_size,
             (partition_size_mb, min_partitions, max_partitions),
             hotspot_remedy,
             keep_together,
+            (merge_after_s, pin_expiry_s, forecast),
         )| {
             Partitioning {
                 by_load,
@@ -216,6 +218,9 @@ fn partitioning() -> impl Strategy<Value = Partitioning> {
                 max_partitions,
                 hotspot_remedy,
                 keep_together,
+                merge_after_s,
+                pin_expiry_s,
+                forecast,
             }
         },
     );

@@ -46,6 +46,7 @@ fn schema() -> TableSchema {
                 max_partitions: 9,
                 hotspot_remedy: HotspotRemedy::Auto,
                 keep_together: 1,
+                ..Partitioning::default()
             },
             advice_off: Vec::new(),
             advice_thresholds: Vec::new(),
