@@ -31,6 +31,7 @@ mod rejoin;
 mod sql;
 mod standalone;
 mod storage;
+mod switch;
 
 use std::process::ExitCode;
 

@@ -276,9 +276,10 @@ type OfLoad = (
 );
 
 /// Tables that need only the present report and the catalog.
-const OF_LOAD: [OfLoad; 5] = [
+const OF_LOAD: [OfLoad; 6] = [
     ("partition_load", load::PARTITION_LOAD, load::partition_load),
     ("split_events", load::SPLIT_EVENTS, load::split_events),
+    ("forecasts", load::FORECASTS, load::forecasts),
     ("balance_events", load::BALANCE_EVENTS, load::balance_events),
     ("hot_keys", load::HOT_KEYS, load::hot_keys),
     ("node_load", load::NODE_LOAD, |report, _| load::node_load(report)),

@@ -67,6 +67,8 @@ pub struct MetaOptions {
     pub secrets: Secrets,
     /// Maximum age of a generation; then the next one is made.
     pub renew_every: Duration,
+    /// True if partitions are cut and placed ahead of peaks that come every day, where tables allow it.
+    pub forecast: bool,
 }
 
 impl fmt::Debug for MetaOptions {
@@ -100,6 +102,7 @@ impl MetaOptions {
             generations: None,
             secrets: Secrets::default(),
             renew_every: RENEW_INTERVAL,
+            forecast: true,
         }
     }
 

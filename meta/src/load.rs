@@ -3,7 +3,7 @@
 //! ```text
 //!   heartbeat ── heard ──▶ ┌────────┐                     catalog ── learn ──▶ (facts)
 //!   causes ── blamed ────▶ │ Keeper │ ── tick ──▶ proposals ──▶ driver: recorded, carried out, told back
-//!                          └───┬────┘ ── report ──▶ sys tables
+//!                          └───┬────┘ ── report, forecasts ──▶ sys tables
 //!                              └── draw ──▶ pictures ── view ──▶ heatmap
 //! ```
 //!
@@ -18,6 +18,7 @@ mod draw;
 mod driver;
 mod facts;
 mod followers;
+mod forecasts;
 mod history;
 mod keeper;
 mod key_text;

@@ -123,6 +123,24 @@ pub(crate) const SPLIT_EVENTS: &[(&str, Kind)] = &[
     ("outcome", Kind::Text),
 ];
 
+/// Columns of `sys.forecasts`.
+pub(crate) const FORECASTS: &[(&str, Kind)] = &[
+    ("at", Kind::Time),
+    ("database", Kind::Text),
+    ("table", Kind::Text),
+    ("start_key", Kind::Text),
+    ("end_key", Kind::Text),
+    ("expected_from", Kind::Time),
+    ("expected_until", Kind::Time),
+    ("expected_load", Kind::Float),
+    ("confidence", Kind::Float),
+    ("days", Kind::Count),
+    ("action", Kind::Text),
+    ("cuts", Kind::Count),
+    ("actual_load", Kind::Float),
+    ("useful", Kind::Flag),
+];
+
 /// Columns of `sys.balance_events`.
 pub(crate) const BALANCE_EVENTS: &[(&str, Kind)] = &[
     ("at", Kind::Time),
@@ -355,6 +373,32 @@ pub(crate) fn split_events(
         ]);
     }
     batch(&schema(SPLIT_EVENTS), rows)
+}
+
+/// Rows of `sys.forecasts`.
+pub(crate) fn forecasts(report: &LoadReport, catalog: &Catalog) -> Result<RecordBatch, SqlError> {
+    let names = Names::new(catalog);
+    let mut rows = Vec::new();
+    for forecast in &report.forecasts {
+        let Some(table) = names.table(forecast.table) else { continue };
+        rows.push(vec![
+            forecast.at.into(),
+            table.database.as_str().into(),
+            table.name.as_str().into(),
+            bound_text(table, &forecast.range.start).into(),
+            bound_text(table, &forecast.range.end).into(),
+            forecast.from.into(),
+            forecast.until.into(),
+            forecast.expected.into(),
+            forecast.confidence.into(),
+            u64::from(forecast.days).into(),
+            forecast.action.as_str().into(),
+            u64::from(forecast.cuts).into(),
+            forecast.actual.into(),
+            forecast.useful.into(),
+        ]);
+    }
+    batch(&schema(FORECASTS), rows)
 }
 
 /// Rows of `sys.balance_events`.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use partita_load::{Cause, Class, Standing};
 use partita_proto::id::NodeId;
 use partita_proto::load::{
-    BalanceEvent, BalanceKind, Busy, HotCause, HotKey, Instant, LoadHistory, LoadReport, NodeLoad,
-    PartitionLoad, Rates, SplitEvent, Verdict,
+    BalanceEvent, BalanceKind, Busy, ForecastEvent, HotCause, HotKey, Instant, LoadHistory,
+    LoadReport, NodeLoad, PartitionLoad, Rates, SplitEvent, Verdict,
 };
 use partita_proto::range::Bound;
 use partita_proto::task::{TaskStep, Window};
@@ -66,6 +66,7 @@ const TABLES: &[(&str, &str)] = &[
     ("baa--za-", "sys.partition_load"),
     ("baa--za-", "sys.hot_partitions"),
     ("baa--za-", "sys.split_events"),
+    ("baa--za-", "sys.forecasts"),
     ("baa--za-", "sys.balance_events"),
     ("baa--za-", "sys.hot_keys"),
     // Statements and clients of others.
@@ -118,6 +119,13 @@ fn report(db: &Db) -> LoadReport {
             partition: routes[0].partition,
             children: vec![partition],
             ..SplitEvent::default()
+        });
+        report.forecasts.push(ForecastEvent {
+            at: NOW,
+            table: table.id,
+            range: routes[1].range.clone(),
+            expected: 1.5,
+            ..ForecastEvent::default()
         });
         report.balances.push(BalanceEvent {
             at: NOW,

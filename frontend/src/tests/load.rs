@@ -8,9 +8,9 @@ use partita_proto::catalog::Table;
 use partita_proto::history::{Cause, ReshapeOutcome};
 use partita_proto::id::{Epoch, NodeId, PartitionId};
 use partita_proto::load::{
-    BalanceEvent, BalanceKind, Busy, Evidence, HotCause, HotKey, Instant, KeySample, Latency,
-    LoadHistory, LoadReport, NodeLoad, OfferedRows, PartitionLoad, Rates, ShownReason, SplitEvent,
-    TableRotation, Verdict,
+    BalanceEvent, BalanceKind, Busy, Evidence, ForecastEvent, HotCause, HotKey, Instant, KeySample,
+    Latency, LoadHistory, LoadReport, NodeLoad, OfferedRows, PartitionLoad, Rates, ShownReason,
+    SplitEvent, TableRotation, Verdict,
 };
 use partita_proto::range::Bound;
 use partita_proto::value::Value;
@@ -41,6 +41,22 @@ fn cause(table: &Table, partition: PartitionId) -> HotCause {
         },
         share: 0.625,
         samples: 240,
+    }
+}
+
+/// A peak that is expected on the last partition from now on.
+fn forecast(table: &Table) -> ForecastEvent {
+    ForecastEvent {
+        at: Instant(NOW.0 - 1_800_000),
+        table: table.id,
+        range: table.partitions.routes()[1].range.clone(),
+        from: NOW,
+        until: Instant(NOW.0 + 3_600_000),
+        expected: 1.5,
+        confidence: 0.75,
+        days: 6,
+        cuts: 3,
+        ..ForecastEvent::default()
     }
 }
 
@@ -142,6 +158,7 @@ pub(super) async fn hot(options: FrontendOptions) -> Db {
         }],
         hot_causes: vec![cause(&table, partition)],
         rotations: Vec::new(),
+        forecasts: vec![forecast(&table)],
     };
     db
 }
@@ -183,6 +200,14 @@ async fn the_tables_of_load_show_what_meta_says() {
         )
         .await,
         ["split|load: it is busy|0.53|0.9|true|12.0|NULL|done|('1970-01-01 00:00:01', 0)"]
+    );
+    assert_eq!(
+        db.lines(
+            "SELECT \"table\", end_key IS NULL, expected_from, expected_load, confidence, days, action, cuts, \
+             actual_load, useful FROM sys.forecasts"
+        )
+        .await,
+        ["events|true|2025-10-09T08:53:20|1.5|0.75|6|cut|3|NULL|NULL"]
     );
     assert_eq!(
         db.lines("SELECT \"table\", kind, from_node, to_node FROM sys.balance_events").await,

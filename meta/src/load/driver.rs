@@ -98,7 +98,10 @@ impl Core {
                         SplitWhy::Size | SplitWhy::RightEdge | SplitWhy::LeftEdge => Cause::Size,
                     },
                     predicted_larger: predicted_share.map(per_mille),
-                    note: note(*why, verdict.as_deref()),
+                    note: match why {
+                        SplitWhy::Forecast => self.forecast_note(*why, *partition),
+                        _ => note(*why, verdict.as_deref()),
+                    },
                     at_ms: Some(self.options.clock.now_ms()),
                 };
                 let (id, leader) = (partition_of(*partition), right_leader.map(node_of));
@@ -153,6 +156,11 @@ impl Core {
                 keeper.failed(id, if at_edge { Failed::AtEdge } else { Failed::Other }, now_ms);
             }
         }
+    }
+
+    /// Reason of a cut ahead of a peak, with the forecast.
+    fn forecast_note(&self, why: SplitWhy, partition: partita_load::PartitionId) -> String {
+        format!("{why}; {}", self.load.lock().forecast_text(partition_of(partition)))
     }
 
     /// Repartitions a table by hash for the rows written from now on.

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use partita_load::{
-    Action, ActionId, BlameBook, Class, Counters, DetectOptions, Done, Evidence, Failed, Judge,
-    Options, PartitionFacts, PartitionReport, Rotation, Scheduler, Standing, Tail, Tick, Verdict,
-    WINDOW_S, classify, confirm, of_reads, rotating, standing,
+    Action, ActionId, BlameBook, Class, Counters, DetectOptions, Done, Evidence, Failed,
+    Forecaster, Judge, Options, PartitionFacts, PartitionReport, Rotation, Scheduler, Standing,
+    Tail, Tick, Verdict, WINDOW_S, classify, confirm, of_reads, rotating, standing,
 };
 use partita_proto::beat::{FollowerReads, Latency, LoadBeat};
 use partita_proto::blame::BlameReport;
@@ -44,7 +44,7 @@ const SILENT_MS: u64 = 3_000;
 
 /// Load state of this process.
 pub(crate) struct Keeper {
-    scheduler: Scheduler,
+    pub(super) scheduler: Scheduler,
     pub(super) watched: BTreeMap<PartitionId, Watched>,
     tables: BTreeMap<TableId, Keyed>,
     /// Catalog version that was learnt last.
@@ -58,6 +58,13 @@ pub(crate) struct Keeper {
     pub(crate) pictures: Pictures,
     rotations: Rotations,
     pub(crate) blame: BlameBook,
+    pub(super) forecaster: Forecaster,
+    /// Tables whose load is forecast; true if they may be cut ahead of a peak.
+    pub(super) forecast_tables: BTreeMap<TableId, bool>,
+    /// Time of the next forecast, milliseconds.
+    pub(super) forecast_due_ms: u64,
+    /// True if the cluster forecasts the load of tables.
+    forecasts_load: bool,
 }
 
 /// Key codec and detection options of a table.
@@ -205,7 +212,16 @@ impl Keeper {
             pictures: Pictures::default(),
             rotations: Rotations::default(),
             blame: BlameBook::default(),
+            forecaster: Forecaster::default(),
+            forecast_tables: BTreeMap::new(),
+            forecast_due_ms: 0,
+            forecasts_load: true,
         }
+    }
+
+    /// The same, for a cluster that does not forecast the load of tables unless `forecasts` is true.
+    pub(crate) fn with_forecasts(self, forecasts: bool) -> Self {
+        Self { forecasts_load: forecasts, ..self }
     }
 
     /// This process begins to decide: the load state stays, but actions begun by this or another process are
@@ -268,6 +284,7 @@ impl Keeper {
             self.tables.keys().filter(|table| !visible_ids.contains(table)).copied().collect();
         for table in dropped {
             self.tables.remove(&table);
+            self.forecast_tables.remove(&table);
             self.scheduler.drop_table(facts::table_id(table));
         }
         self.pictures.retain(|table| visible_ids.contains(&table));
@@ -295,6 +312,11 @@ impl Keeper {
         let merges = table.copy.is_none() && !learnt.sources.contains(&table.id);
         let facts = facts::table(table, merges);
         self.scheduler.set_table(id, facts.clone());
+        if self.forecasts_load && table.schema.options.partitioning.forecast {
+            self.forecast_tables.insert(table.id, facts.by_load);
+        } else {
+            self.forecast_tables.remove(&table.id);
+        }
         let records = table.partitions.iter().filter_map(|id| state.partition(*id));
         let mut partitions = Vec::with_capacity(table.partitions.len());
         let mut key_epoch = 0;
@@ -518,6 +540,7 @@ impl Keeper {
         self.trim();
         self.note_rotations(now_ms);
         self.judge_some(now_ms);
+        self.note_forecasts(now_ms);
         self.note_history(now_ms);
         self.draw(now_ms);
     }
