@@ -181,6 +181,7 @@ async fn open(
         members: peers.keys().map(|node| (ReplicaId(node.0), *node)).collect(),
         replication_factor: options.replication_factor,
         tables_per_database: options.tables_per_database,
+        load_dir: Some(options.data_dir.join("meta").join("load")),
         forecast: options.forecast.is_on(),
         repair_after: Duration::from_secs(options.repair_after_s),
         nodes,

@@ -148,6 +148,7 @@ impl Roles {
                 incarnation: data_dir::random(),
                 secrets: data_dir::random_secrets()?,
                 tables_per_database: options.tables_per_database,
+                load_dir: Some(dir.join("meta").join("load")),
                 forecast: options.forecast.is_on(),
                 ..MetaOptions::alone(dir.join("meta"), Arc::new(SystemClock))
             },

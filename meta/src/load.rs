@@ -8,19 +8,21 @@
 //! ```
 //!
 //! Invariants: all of it is bounded soft state that every member of meta's group keeps: nodes send heartbeats to
-//! all members, so a newly elected leader knows the earlier load. Only the leader decides, and only it knows the
-//! actions under way and their latest results; these are lost when the leader changes. Decisions are recorded in
-//! meta's log before any order to a node.
+//! all members, so a newly elected leader knows the earlier load. Pictures, history and forecasts outlive a restart in
+//! files of each member (`files.rs`). Only the leader decides, and only it knows the actions under way and their latest
+//! results; these are lost when the leader changes. Decisions are recorded in meta's log before any order to a node.
 
 mod balances;
 mod causes;
 mod draw;
 mod driver;
 mod facts;
+mod files;
 mod followers;
 mod forecasts;
 mod history;
 mod keeper;
+mod kept;
 mod key_text;
 mod pictures;
 mod report;
@@ -29,4 +31,6 @@ mod rotations;
 mod view;
 
 pub(crate) use self::driver::Driver;
+pub(crate) use self::files::LoadFiles;
 pub(crate) use self::keeper::Keeper;
+pub(crate) use self::kept::restore;

@@ -4,6 +4,7 @@ mod access;
 mod changes;
 mod copies;
 mod ddl;
+mod forecasts;
 mod generations;
 mod group;
 mod groups;

@@ -109,7 +109,7 @@ pub fn days(count: u64, holidays: &[u64], forecast: bool, seed: u64) -> Vec<Day>
     let mut days = Vec::new();
     for day in 1..=count {
         let begin_s = midnight_s + (day - 1) * DAY_S;
-        let before = cluster.books.counts.clone();
+        let earlier = cluster.books.counts.clone();
         cluster.books.seconds.clear();
         cluster.pace_ms = QUIET_PACE_MS;
         cluster.run(begin_s + PEAK_S - 60);
@@ -133,10 +133,10 @@ pub fn days(count: u64, holidays: &[u64], forecast: bool, seed: u64) -> Vec<Day>
             day,
             is_holiday: holidays.contains(&day),
             partitions,
-            cuts_ahead: counts.splits_forecast - before.splits_forecast,
-            cuts_by_load: counts.splits_load - before.splits_load,
-            in_vain: counts.splits_in_vain - before.splits_in_vain,
-            merges: counts.merges - before.merges,
+            cuts_ahead: counts.splits_forecast - earlier.splits_forecast,
+            cuts_by_load: counts.splits_load - earlier.splits_load,
+            in_vain: counts.splits_in_vain - earlier.splits_in_vain,
+            merges: counts.merges - earlier.merges,
             served: if offered > 0.0 { served / offered } else { 1.0 },
             forecasts: cluster.forecaster.forecasts().filter(is_of_day).cloned().collect(),
         });

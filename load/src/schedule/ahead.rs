@@ -167,8 +167,8 @@ impl Scheduler {
             if from_use < PLACED_FROM {
                 continue;
             }
-            let others = part.voters().iter().copied().filter(|index| *index != part.leader);
-            let open = others.filter(|index| self.places.node(*index).open());
+            let followers = part.voters().iter().copied().filter(|index| *index != part.leader);
+            let open = followers.filter(|index| self.places.node(*index).open());
             let used = |index: u16| self.expected_use(&promised, index);
             let Some(target) = open.min_by(|a, b| used(*a).total_cmp(&used(*b))) else { continue };
             let to_use = used(target);

@@ -50,8 +50,10 @@ impl Keeper {
             let planned = self.forecaster.step(now_ms, table_id(table), &parts, may_cut);
             self.scheduler.set_forecast(table_id(table), &planned);
         }
-        let kept = &self.forecast_tables;
-        self.forecaster.retain(|table| kept.contains_key(&table_of(table)));
+        if self.knows_all_tables() {
+            let tables = &self.forecast_tables;
+            self.forecaster.retain(|table| tables.contains_key(&table_of(table)));
+        }
     }
 
     /// The forecast behind a cut of a partition, in words; empty if there is none.
@@ -62,7 +64,7 @@ impl Keeper {
     }
 
     /// The forecasts of one table or of all, the oldest first.
-    pub(super) fn forecasts(&self, table: Option<TableId>) -> Vec<ForecastEvent> {
+    pub(crate) fn forecasts(&self, table: Option<TableId>) -> Vec<ForecastEvent> {
         let shown = |forecast: &Forecast| {
             let id = table_of(forecast.table);
             let codec = self.codec(id).filter(|_| table.is_none_or(|table| table == id))?;

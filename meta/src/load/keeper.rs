@@ -49,6 +49,9 @@ pub(crate) struct Keeper {
     tables: BTreeMap<TableId, Keyed>,
     /// Catalog version that was learnt last.
     version: u64,
+    /// Catalog version that the content of files is about. An earlier one lacks tables that are in them: after a crash the
+    /// catalog is applied again.
+    pub(super) restored_version: u64,
     /// Newest event whose operator-ordered split was reported to the scheduler.
     told: u64,
     /// Partitions whose growing end was cut off: they are not split again for their size.
@@ -205,6 +208,7 @@ impl Keeper {
             watched: BTreeMap::new(),
             tables: BTreeMap::new(),
             version: 0,
+            restored_version: 0,
             told: 0,
             full: BTreeSet::new(),
             balances: Balances::default(),
@@ -259,6 +263,16 @@ impl Keeper {
         self.tables.get(&table).map(|keyed| &keyed.codec)
     }
 
+    /// Version of the catalog that the load is about.
+    pub(super) fn known_version(&self) -> u64 {
+        self.version.max(self.restored_version)
+    }
+
+    /// False while the catalog may lack tables that it will have when all of it is applied.
+    pub(super) fn knows_all_tables(&self) -> bool {
+        self.version >= self.restored_version
+    }
+
     /// Learns the catalog and the liveness of nodes.
     pub(crate) fn learn(&mut self, state: &State, is_live: impl Fn(NodeId) -> bool, now_ms: u64) {
         let zones = Zones::new(state.nodes().map(|node| (node.id, zone_of(&node.labels))));
@@ -287,7 +301,9 @@ impl Keeper {
             self.forecast_tables.remove(&table);
             self.scheduler.drop_table(facts::table_id(table));
         }
-        self.pictures.retain(|table| visible_ids.contains(&table));
+        if self.knows_all_tables() {
+            self.pictures.retain(|table| visible_ids.contains(&table));
+        }
         let mut ranges = BTreeMap::new();
         for table in visible {
             self.learn_table(state, table, &learnt, &mut ranges);

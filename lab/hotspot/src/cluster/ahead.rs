@@ -16,13 +16,13 @@ impl Cluster {
             if !entry.live {
                 continue;
             }
-            let held = |part: &u32| {
+            let load_of = |part: &u32| {
                 let partition = Self::partition_id(*part);
                 let rates = self.scheduler.rates(partition, self.now_ms).unwrap_or_default();
                 let start = &*self.parts[*part as usize].low;
                 Held { partition, start, load: demand(&rates) }
             };
-            let parts: Vec<Held<'_>> = entry.order.iter().map(held).collect();
+            let parts: Vec<Held<'_>> = entry.order.iter().map(load_of).collect();
             let (id, may_cut) = (Self::table_id(table), entry.load.facts.by_load);
             let planned = self.forecaster.step(self.now_ms, id, &parts, may_cut);
             self.scheduler.set_forecast(id, &planned);
