@@ -25,7 +25,7 @@ use partita_load::Class;
 use partita_proto::access::{Access, Identity, Need, Permit};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{NodeId, TableId, TaskId};
-use partita_proto::load::{HeatmapRequest, LoadReport};
+use partita_proto::load::{HeatmapRequest, LoadReport, PartitionLoad};
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_proto::task::{TaskChange, TaskStep};
 use partita_worker::{
@@ -45,6 +45,7 @@ use crate::access::viewer::{Viewer, VisibleCatalogs, check_all_rows};
 use crate::at_data::{AtDataOptions, RunAtData};
 use crate::audit::{Audit, AuditOptions, Description, Origin};
 use crate::blame::Blame;
+use crate::bound_text::bound_text;
 use crate::catalog::{CATALOG, Databases, check_database_name};
 use crate::comparisons::ExactComparisons;
 use crate::conditional::GuardedFilters;
@@ -357,6 +358,12 @@ impl Frontend {
     ) -> Option<String> {
         let shapes = self.statements().read_shapes(table);
         advice(&self.catalog(), table, report, &shapes, (partition, class))
+    }
+
+    /// The hot key of a partition of a table, or the leading part of one, as SQL values; `None` if it has none. Only for
+    /// those who may read all rows of the table.
+    pub fn hot_key_text(&self, table: &Table, load: &PartitionLoad) -> Option<String> {
+        bound_text(table, load.verdict.as_ref()?.hot_key.as_ref()?)
     }
 
     /// Receiver of catalog changes.
