@@ -1,6 +1,7 @@
 //! `partita lab experiment`: repeats published experiments on hot partitions with a Partita cluster.
 //!
 //! ```text
+//!   filed             CockroachDB's issues on hotspots, and YCSB's D and E: the classes that the store names
 //!   hash-index        CockroachDB's RFC: cost of a hash before the key for reads, and its benefit for writes
 //!   overloaded-shard  YDB's walk-through: one partition under load, before and after it is split
 //!   scaling           cockroachdb#38160: more writers on a key that only grows
@@ -18,6 +19,7 @@
 //! after an error; if it is interrupted, a message says that they may remain.
 
 mod clients;
+pub(crate) mod filed;
 mod hash_index;
 mod overloaded;
 mod read_hotspot;
@@ -28,10 +30,14 @@ mod told;
 use anyhow::bail;
 
 use crate::stop::stopped;
+pub(crate) use site::SiteOptions;
 
 /// The experiment to run.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum Experiment {
+    /// Hotspots that were filed with CockroachDB (#134561, #134563, #134566, #134576), and YCSB's D and E: which class
+    /// the store names, and after how long.
+    Filed(Box<filed::Options>),
     /// Cost of hashing a sequential key for point reads, where the bucket follows from the predicate and where it
     /// does not, and its benefit for writes (CockroachDB's RFC of hash-sharded indexes).
     HashIndex(Box<hash_index::Options>),
@@ -50,6 +56,7 @@ pub enum Experiment {
 pub(crate) async fn run(experiment: &Experiment) -> anyhow::Result<()> {
     let work = async {
         match experiment {
+            Experiment::Filed(options) => Box::pin(filed::run(options)).await,
             Experiment::HashIndex(options) => Box::pin(hash_index::run(options)).await,
             Experiment::OverloadedShard(options) => Box::pin(overloaded::run(options)).await,
             Experiment::Scaling(options) => Box::pin(scaling::run(options)).await,

@@ -10,13 +10,15 @@
 //! Invariants: no clock and no chance but the seed; splits and buckets are there at once, so times are those of
 //! decisions. A scan counts where it begins.
 
+mod matrix;
 mod world;
 
 use std::fmt::Write as _;
 
 use partita_load::{Class, Design, Question, Reads, SampledRow, advise};
 
-use crate::streams::{Kind, Op, SECOND_US, prefix_ends};
+use crate::streams::{Kind, Op, SECOND_US, all, prefix_ends};
+pub use matrix::{Judged, confusion};
 use world::World;
 
 /// Operations per second that each stream offers.
@@ -63,6 +65,38 @@ pub struct Score {
     pub served_after_advice: Option<f64>,
     /// Share that was served at the end, after all that the scheduler did by itself.
     pub served_after_auto: f64,
+}
+
+/// The streams to score, as options.
+#[derive(Clone, Debug, clap::Args)]
+pub struct StreamOptions {
+    /// Number of seeds of each stream.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub seeds: u64,
+    /// Only streams whose names contain this word.
+    #[arg(long, default_value = "")]
+    pub only: String,
+}
+
+/// A stream with its score.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scored {
+    /// Score of the stream.
+    pub score: Score,
+    /// Right classes; any is right where there are none.
+    pub expected: Vec<Class>,
+}
+
+/// Scores all streams that the options name, one after the other; `progress` gets the name of each before it runs.
+pub fn scoreboard(options: &StreamOptions, mut progress: impl FnMut(&str)) -> Vec<Scored> {
+    let mut scored = Vec::new();
+    for kind in all().iter().filter(|kind| kind.name.contains(&options.only)) {
+        progress(kind.name);
+        let expected = kind.classes.to_vec();
+        let scores = (0..options.seeds).map(|seed| score(kind, seed));
+        scored.extend(scores.map(|score| Scored { score, expected: expected.clone() }));
+    }
+    scored
 }
 
 /// Runs a stream that offers two and a half times what one partition serves.

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::clients::{Ask, Clients, Value, Work};
 use super::site::{Site, SiteOptions};
-use super::told::{Figure, Table, Told, heads};
+use super::told::{Figure, ReportOptions, Table, Told, heads};
 use crate::claim::{Claim, Unit};
 use crate::latency::Summary;
 use crate::meter::Meter;
@@ -49,6 +49,8 @@ const POLL: Duration = Duration::from_millis(200);
 pub struct Options {
     #[command(flatten)]
     site: SiteOptions,
+    #[command(flatten)]
+    report: ReportOptions,
     /// Clients, each in a closed loop.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=1_000))]
     clients: u32,
@@ -136,7 +138,7 @@ pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
     site.remove(&[TABLE]).await;
     let runs = site.checked(ran)?;
     drop(site);
-    told(options, runs).tell(&options.site)
+    told(options, runs).tell(&options.report)
 }
 
 async fn phases(options: &Options, site: &Site) -> anyhow::Result<Vec<Phase>> {
