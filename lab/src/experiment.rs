@@ -6,6 +6,7 @@
 //!   overloaded-shard  YDB's walk-through: one partition under load, before and after it is split
 //!   scaling           cockroachdb#38160: more writers on a key that only grows
 //!   read-hotspot      our own: reads of one partition, by its leader alone and by all its replicas
+//!   streams           the streams of the virtual scoreboard that write rows
 //!
 //!   site (a cluster) <── clients (closed loops) ── experiment ─▶ told: our figures beside the published ones, claims, JSON
 //!                                                      └─ claim: does the shape hold?
@@ -25,7 +26,9 @@ mod overloaded;
 mod read_hotspot;
 mod scaling;
 mod site;
+pub(crate) mod streams;
 mod told;
+pub(crate) mod trial;
 
 use anyhow::bail;
 
@@ -47,6 +50,9 @@ pub enum Experiment {
     Scaling(Box<scaling::Options>),
     /// Throughput of reads of one partition by CPU: of its leader alone, and of all its replicas.
     ReadHotspot(Box<read_hotspot::Options>),
+    /// Streams of the virtual scoreboard that write rows: which class the store names, after how long, and what it serves
+    /// at last.
+    Streams(Box<streams::Options>),
 }
 
 /// Runs an experiment, prints the results, and checks their shape.
@@ -61,6 +67,7 @@ pub(crate) async fn run(experiment: &Experiment) -> anyhow::Result<()> {
             Experiment::OverloadedShard(options) => Box::pin(overloaded::run(options)).await,
             Experiment::Scaling(options) => Box::pin(scaling::run(options)).await,
             Experiment::ReadHotspot(options) => Box::pin(read_hotspot::run(options)).await,
+            Experiment::Streams(options) => Box::pin(streams::run(options)).await,
         }
     };
     tokio::select! {

@@ -63,8 +63,8 @@ pub enum Command {
     Experiment(experiment::Experiment),
     /// Run a workload in a virtual cluster: the effect of a key design, under our split policy and others.
     Sim(Box<partita_hotspot::sim::Options>),
-    /// Score the detector, the scheduler and the advice on all streams in a virtual cluster, and on filed workloads in a
-    /// real one.
+    /// Score the detector, the scheduler and the advice on all streams in a virtual cluster, and the store on streams and
+    /// filed workloads in a real one.
     Score(Box<score::Options>),
     /// Run days with a peak at nine in a virtual cluster: cuts ahead of it, their use, and what was served.
     Week(partita_hotspot::week::Options),

@@ -1,5 +1,5 @@
-//! `partita lab score`: a page with the score of each stream of the catalogue in a virtual cluster, on request of filed
-//! workloads on a real one, and with the confusion matrix of all verdicts.
+//! `partita lab score`: a page with the score of each stream of the catalogue in a virtual cluster, on request of those that
+//! write rows and of filed workloads on a real one, and with the confusion matrix of all verdicts.
 //!
 //! Invariant: a workload without a hot partition has no verdict that could be judged, so the matrix does not count it.
 
@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use partita_hotspot::score::{Judged, Score, Scored, StreamOptions, confusion, page, scoreboard};
 
-use crate::experiment::SiteOptions;
-use crate::experiment::filed::{LoadOptions, Outcome, measure, table};
+use crate::experiment::trial::{LoadOptions, Outcome, SECONDS, measure, table};
+use crate::experiment::{SiteOptions, filed, streams};
 use crate::report::{progress, say};
 
 /// Options of `score`.
@@ -17,7 +17,7 @@ use crate::report::{progress, say};
 pub struct Options {
     #[command(flatten)]
     streams: StreamOptions,
-    /// Also run the workloads of `experiment filed` on a real cluster.
+    /// Also run these streams, those that write rows, and the workloads of `experiment filed` on a real cluster.
     #[arg(long)]
     real: bool,
     /// PostgreSQL addresses of a running cluster's frontends; by default a cluster of three datanodes is started
@@ -25,9 +25,9 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT", requires = "real")]
     connect: Vec<String>,
     /// Seconds of each workload on the real cluster.
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(5..=3_600), requires = "real")]
+    #[arg(long, default_value_t = SECONDS, value_parser = clap::value_parser!(u64).range(2..=3_600), requires = "real")]
     seconds: u64,
-    /// Workloads to run on the real cluster; all by default.
+    /// Cases of `experiment filed` to run; all by default.
     #[arg(long, value_delimiter = ',', requires = "real")]
     cases: Vec<String>,
     /// Write the page, in Markdown, to this file instead of standard output.
@@ -38,8 +38,10 @@ pub struct Options {
 /// Scores the streams and the workloads, and prints or writes the page.
 ///
 /// # Errors
-/// If no stream is chosen, the cluster cannot be started or reached, or the page cannot be written.
+/// If no stream is chosen, a case does not exist, the cluster cannot be started or reached, or the page cannot be written.
 pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
+    // A wrong name is told before the work begins.
+    let cases = filed::trials(&options.cases)?;
     let scored = scoreboard(&options.streams, progress);
     if scored.is_empty() {
         bail!("no stream's name contains {}", options.streams.only);
@@ -47,8 +49,10 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     let outcomes = match options.real {
         true => {
             let site = SiteOptions::at(options.connect.clone());
-            let load = LoadOptions::of(options.cases.clone(), options.seconds);
-            Some(Box::pin(measure(&site, &load)).await?)
+            let load = LoadOptions::of(options.seconds);
+            let mut trials = streams::trials(&options.streams.only, &site, &load);
+            trials.extend(cases);
+            Some(Box::pin(measure(&site, &load, trials)).await?)
         }
         false => None,
     };
@@ -74,7 +78,7 @@ fn scoreboard_page(scored: &[Scored], outcomes: Option<&[Outcome]>) -> String {
             expected: outcome.expected.to_vec(),
             verdict: outcome.class(),
         }));
-        text.push_str("\n## Filed workloads on a real cluster\n\n");
+        text.push_str("\n## Workloads on a real cluster\n\n");
         text.push_str(&markdown(&table(outcomes)));
     }
     text.push_str("\n## Expected classes and named ones\n\n");
@@ -135,6 +139,7 @@ mod tests {
             in_vain: 0.0,
             partitions: 1.0,
             per_s: 100.0,
+            served: Some(0.4),
             failed: 0,
             messages: Vec::new(),
         };
@@ -142,8 +147,8 @@ mod tests {
         let text = scoreboard_page(&[scored(Class::Sweep)], Some(&outcomes));
         for line in [
             "\n| one key 80 % | SWEEP | 9 |  | 0 | 0 |",
-            "\n|---|---|---|---|---|---|---|---|\n| crdb-134561 | MOVING_RIGHT | 12 | 0 | 0 | 1 | 100 | 0 |\n",
-            "\n| crdb-134561 | - | - | 0 | 0 | 1 | 100 | 0 |\n",
+            "\n|---|---|---|---|---|---|---|---|---|\n| crdb-134561 | MOVING_RIGHT | 12 | 0 | 0 | 1 | 100 | 0.40 | 0 |\n",
+            "\n| crdb-134561 | - | - | 0 | 0 | 1 | 100 | 0.40 | 0 |\n",
             "\n| expected \\ named | MOVING_RIGHT | SWEEP |\n",
             "\n1 of 2 classes are wrong.\n",
         ] {

@@ -1,37 +1,28 @@
 //! Hotspots that others have filed or published, on a real cluster: four workloads of CockroachDB's issues on hotspots,
 //! and YCSB's D and E.
 //!
-//! Each runs for a while against one partition of limited rate. Then the store is asked which class it names, after how
-//! long, what it cut, and what of that was in vain. What these issues ask of a store is that it shows the hotspot.
+//! Each is a trial against one partition of limited rate. What these issues ask of a store is that it shows the hotspot.
 //!
 //! An index on a column is to a store of ranges a table whose key begins with that column: so it stands here, too.
 //!
-//! Invariants: each case has a table of its own; a case that no partition was hot in stays open, because the machine may
-//! have served it.
+//! Invariant: reads ask for rows that exist.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use partita_load::Class;
-use serde::Serialize;
-use tokio::time::Instant;
 
-use super::clients::{Ask, Clients, Value, Work};
-use super::site::{Site, SiteOptions};
-use super::told::{ReportOptions, Table, Told, heads};
-use crate::claim::Claim;
+use super::clients::{Ask, Value, Work};
+use super::site::SiteOptions;
+use super::told::{ReportOptions, Told};
+use super::trial::{LoadOptions, TABLE, Trial, claims, description, measure, table};
 use crate::random::Random;
-use crate::report::{progress, short};
 
 const SOURCE: &str = "github.com/cockroachdb/cockroach/issues/134561, 134563, 134566 and 134576, which give schemas and statements, and \
      no figures; YCSB's core workloads D and E (95 % reads of the latest rows or short scans, 5 % inserts).";
-const TABLE: &str = "lab_experiment_filed";
-const CLIENTS: u32 = 32;
 /// Rows that are there before the clients come, where they read. A partition of limited rate is slow to fill.
 const ROWS: u64 = 500;
-/// Wait for the load of these rows to be forgotten.
-const SETTLE: Duration = Duration::from_secs(15);
 /// First time of existing rows, in the past.
 const PAST: Duration = Duration::from_secs(1_600_000_000);
 /// Countries of the small table, and the share of the statements that concern the first of them.
@@ -48,8 +39,6 @@ const SCAN_ROWS: u64 = 100;
 const UNREAD_ROWS: u64 = 200;
 /// Share of reads of YCSB's workloads.
 const READS: f64 = 0.95;
-/// Interval in which the verdict is looked at.
-const POLL: Duration = Duration::from_secs(1);
 
 /// Options of `filed`.
 #[derive(Clone, Debug, clap::Args)]
@@ -60,27 +49,9 @@ pub struct Options {
     report: ReportOptions,
     #[command(flatten)]
     load: LoadOptions,
-}
-
-/// Load of each case.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct LoadOptions {
-    /// Clients of each case, each in a closed loop.
-    #[arg(long, default_value_t = CLIENTS, value_parser = clap::value_parser!(u32).range(1..=100))]
-    clients: u32,
-    /// Seconds of each case.
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(5..=3_600))]
-    seconds: u64,
     /// Cases to run; all by default.
     #[arg(long, value_delimiter = ',')]
     cases: Vec<String>,
-}
-
-impl LoadOptions {
-    /// These cases, or all if none is named, each for so many seconds.
-    pub(crate) fn of(cases: Vec<String>, seconds: u64) -> Self {
-        Self { clients: CLIENTS, seconds, cases }
-    }
 }
 
 /// A workload that was filed.
@@ -88,7 +59,7 @@ impl LoadOptions {
 struct Case {
     name: &'static str,
     about: &'static str,
-    /// Columns, key and options of the table.
+    /// Columns and key of the table.
     table: &'static str,
     /// Number of rows before the clients come.
     rows: u64,
@@ -97,31 +68,6 @@ struct Case {
     work: fn() -> Work,
     /// Right classes, the usual one first.
     expected: &'static [Class],
-}
-
-/// Result of a case.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Outcome {
-    pub(crate) name: &'static str,
-    /// First class that was named, and the second in which it was.
-    pub(crate) verdict: Option<String>,
-    pub(crate) verdict_s: Option<f64>,
-    #[serde(skip)]
-    pub(crate) expected: &'static [Class],
-    /// Cuts by load, and those of them that did not help.
-    pub(crate) cuts: f64,
-    pub(crate) in_vain: f64,
-    pub(crate) partitions: f64,
-    pub(crate) per_s: f64,
-    pub(crate) failed: u64,
-    pub(crate) messages: Vec<String>,
-}
-
-impl Outcome {
-    /// The class that was named; [`Class::Unknown`] if none was.
-    pub(crate) fn class(&self) -> Class {
-        self.verdict.as_deref().and_then(Class::named).unwrap_or_default()
-    }
 }
 
 fn int(value: u64) -> Value {
@@ -294,157 +240,48 @@ fn published_cases() -> Vec<Case> {
 /// Runs the cases, prints the results, and checks what the store named.
 pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
     options.site.check()?;
-    let outcomes = Box::pin(measure(&options.site, &options.load)).await?;
-    let bound = options.site.bound();
-    let description = format!(
-        "Each case ran for {} s with {} clients in closed loops; {}.",
-        options.load.seconds,
-        options.load.clients,
-        match bound {
-            Some(bound) => format!("one partition is limited to {bound:.0} rows written/s"),
-            None => "the limit of one partition is unknown".to_owned(),
-        }
-    );
+    let trials = trials(&options.cases)?;
+    let outcomes = Box::pin(measure(&options.site, &options.load, trials)).await?;
     let (claims, table) = (claims(&outcomes), table(&outcomes));
-    Told::new("filed", description, SOURCE, &options.site, bound, outcomes)
-        .claims(claims)
-        .table(table)
-        .tell(&options.report)
+    Told::new(
+        "filed",
+        description(&options.site, &options.load),
+        SOURCE,
+        &options.site,
+        options.site.bound(),
+        outcomes,
+    )
+    .claims(claims)
+    .table(table)
+    .tell(&options.report)
 }
 
-/// Runs the cases that the options name, on the cluster of these options.
+/// The cases of these names, or all if none is named.
 ///
 /// # Errors
-/// If there is no such case, or the cluster cannot be started or reached, or refuses a statement for good.
-pub(crate) async fn measure(
-    site: &SiteOptions,
-    load: &LoadOptions,
-) -> anyhow::Result<Vec<Outcome>> {
+/// If there is no such case.
+pub(crate) fn trials(names: &[String]) -> anyhow::Result<Vec<Trial>> {
     let cases = cases();
-    if let Some(name) = load.cases.iter().find(|name| cases.iter().all(|case| case.name != **name))
-    {
+    if let Some(name) = names.iter().find(|name| cases.iter().all(|case| case.name != **name)) {
         let names: Vec<&str> = cases.iter().map(|case| case.name).collect();
         anyhow::bail!("there is no case {name}; there are {}", names.join(", "));
     }
-    let chosen =
-        |case: &&Case| load.cases.is_empty() || load.cases.iter().any(|name| name == case.name);
-    let seed = site.seed;
-    let mut site = Site::open(site, site.bound()).await?;
-    let mut outcomes = Vec::new();
-    for case in cases.iter().filter(chosen) {
-        progress(&format!("{}: {}", case.name, case.about));
-        let outcome = Box::pin(run_case(&site, case, load, seed)).await;
-        if outcome.is_err() {
-            site.remove(&[TABLE]).await;
-        }
-        outcomes.push(site.checked(outcome)?);
-    }
-    site.remove(&[TABLE]).await;
-    Ok(outcomes)
+    let chosen = |case: &Case| names.is_empty() || names.iter().any(|name| name == case.name);
+    Ok(cases.into_iter().filter(chosen).map(trial).collect())
 }
 
-async fn run_case(
-    site: &Site,
-    case: &Case,
-    load: &LoadOptions,
-    seed: u64,
-) -> anyhow::Result<Outcome> {
-    site.make(TABLE, &format!("CREATE TABLE {TABLE} ({})", case.table)).await?;
-    site.fill(TABLE, case.rows, case.row).await?;
-    tokio::time::sleep(SETTLE).await;
-    let mut clients = Clients::start(&site.servers, load.clients, &(case.work)(), seed).await?;
-    // The verdict is that of the hottest partition, when it is first named.
-    let verdicts = format!(
-        "SELECT verdict FROM sys.hot_partitions WHERE \"table\" = '{TABLE}' ORDER BY rho_10s DESC LIMIT 1"
-    );
-    let (start, time) = (Instant::now(), Duration::from_secs(load.seconds));
-    let (mut verdict, mut verdict_s) = (None, None);
-    clients.look()?;
-    while start.elapsed() < time {
-        tokio::time::sleep(POLL).await;
-        if verdict.is_none() {
-            verdict = text_of(site.ask(&verdicts).await?);
-            verdict_s = verdict.as_ref().map(|_| start.elapsed().as_secs_f64());
-        }
-    }
-    let span = clients.look()?;
-    clients.finish().await;
-    let count = |what: &str| {
-        format!(
-            "SELECT count(*) FROM sys.split_events WHERE \"table\" = '{TABLE}' AND kind = 'split' AND {what}"
-        )
-    };
-    let cuts = site.number(&count("why LIKE 'load%'")).await?.unwrap_or(0.0);
-    let in_vain = site.number(&count("in_vain")).await?.unwrap_or(0.0);
-    Ok(Outcome {
+fn trial(case: Case) -> Trial {
+    Trial {
         name: case.name,
-        verdict,
-        verdict_s,
+        about: case.about,
+        columns: case.table.to_owned(),
+        options: "",
+        rows: case.rows,
+        row: Box::new(case.row),
+        work: (case.work)(),
+        offered_per_s: None,
         expected: case.expected,
-        cuts,
-        in_vain,
-        partitions: site.partitions(TABLE).await?,
-        per_s: span.reads_per_s() + span.writes_per_s(),
-        failed: span.failed,
-        messages: span.messages,
-    })
-}
-
-/// The first cell of an answer.
-fn text_of(cells: Vec<Vec<Option<String>>>) -> Option<String> {
-    cells.into_iter().next()?.into_iter().next()?
-}
-
-fn claims(outcomes: &[Outcome]) -> Vec<Claim> {
-    let claim = |outcome: &Outcome| {
-        let names: Vec<&str> = outcome.expected.iter().map(|class| class.name()).collect();
-        let claim = format!("{} is {}", outcome.name, names.join(" or "));
-        match (&outcome.verdict, outcome.verdict_s) {
-            (Some(verdict), Some(second)) => Claim::judged(
-                &claim,
-                format!("{verdict} after {second:.0} s"),
-                outcome.expected.contains(&outcome.class()),
-            ),
-            _ => Claim::open(&claim, "no partition was hot"),
-        }
-    };
-    let mut claims: Vec<Claim> = outcomes.iter().map(claim).collect();
-    let (cuts, in_vain) = outcomes
-        .iter()
-        .fold((0.0, 0.0), |sums, outcome| (sums.0 + outcome.cuts, sums.1 + outcome.in_vain));
-    claims.push(Claim::judged(
-        "no cut is in vain",
-        format!("{in_vain:.0} of {cuts:.0}"),
-        in_vain == 0.0,
-    ));
-    claims
-}
-
-/// A line for each case, behind the heads.
-pub(crate) fn table(outcomes: &[Outcome]) -> Table {
-    let mut table = heads(&[
-        "case",
-        "verdict",
-        "after s",
-        "cuts",
-        "in vain",
-        "partitions",
-        "requests/s",
-        "failed",
-    ]);
-    for outcome in outcomes {
-        table.push(vec![
-            outcome.name.to_owned(),
-            outcome.verdict.clone().unwrap_or_else(|| "-".to_owned()),
-            outcome.verdict_s.map_or_else(|| "-".to_owned(), |second| format!("{second:.0}")),
-            format!("{:.0}", outcome.cuts),
-            format!("{:.0}", outcome.in_vain),
-            format!("{:.0}", outcome.partitions),
-            short(outcome.per_s),
-            outcome.failed.to_string(),
-        ]);
     }
-    table
 }
 
 #[cfg(test)]
@@ -452,21 +289,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    fn outcome(verdict: Option<&str>) -> Outcome {
-        Outcome {
-            name: "crdb-134566",
-            verdict: verdict.map(str::to_owned),
-            verdict_s: verdict.map(|_| 12.0),
-            expected: &[Class::HotKey],
-            cuts: 2.0,
-            in_vain: 0.0,
-            partitions: 3.0,
-            per_s: 100.0,
-            failed: 0,
-            messages: Vec::new(),
-        }
-    }
 
     #[test]
     fn cases_have_names_classes_and_statements_with_as_many_parameters_as_are_drawn() {
@@ -503,12 +325,17 @@ mod tests {
     }
 
     #[test]
-    fn a_case_without_a_hot_partition_stays_open() {
-        let verdict = |text| claims(&[outcome(text)])[0].verdict;
-        assert_eq!(verdict(Some("HOT_KEY")), crate::claim::Verdict::Holds);
-        assert_eq!(verdict(Some("SWEEP")), crate::claim::Verdict::Fails);
-        assert_eq!(verdict(None), crate::claim::Verdict::Open);
-        assert_eq!(outcome(None).class(), Class::Unknown);
-        assert_eq!(table(&[outcome(None)])[1][1], "-");
+    fn cases_are_chosen_by_name() {
+        let names = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            trials(&names).map(|trials| trials.iter().map(|trial| trial.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&["ycsb-e", "crdb-134561"]).unwrap(), ["crdb-134561", "ycsb-e"]);
+        assert_eq!(names(&[]).unwrap().len(), 6);
+        let unknown = names(&["ycsb-z"]).unwrap_err().to_string();
+        assert!(
+            unknown.starts_with("there is no case ycsb-z; there are crdb-134561, "),
+            "{unknown}"
+        );
     }
 }

@@ -127,3 +127,26 @@ async fn a_cluster_that_runs_is_asked_what_hashing_and_a_split_do_and_left_as_it
     let left = "SELECT count(*) FROM sys.partitions WHERE \"table\" LIKE 'lab_experiment%'";
     assert_eq!(client.query_one(left, &[]).await.unwrap().get::<_, i64>(0), 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn filed_hotspots_and_streams_write_and_read_what_they_are_to() {
+    let _turn = turn().await;
+    let dir = tempfile::tempdir().unwrap();
+    // Without a bound, so that the tables are filled at once.
+    let server = Server::start(&dir.path().join("data"));
+    let address = server.postgres.to_string();
+    let connect = ["--connect", &address, "--clients", "2"];
+    let filed = run(&[&["filed"][..], &connect[..]].concat(), dir.path()).await;
+    let streams = ["streams", "--only", "month names"];
+    let stream = run(&[&streams[..], &connect[..]].concat(), dir.path()).await;
+    let sweeps = ["streams", "--only", "sorted sweep"];
+    let sweep = run(&[&sweeps[..], &connect[..]].concat(), dir.path()).await;
+    for (told, count) in [(&filed, 6), (&stream, 1), (&sweep, 1)] {
+        let served = rates(told, "/runs", "per_s", |_| true);
+        assert!(served.len() == count && served.iter().all(|rate| *rate > 0.0), "{told:#}");
+    }
+    assert_eq!(filed["runs"][3]["failed"], 0, "every message that is read is there: {filed:#}");
+    let client = server.connect().await;
+    let left = "SELECT count(*) FROM sys.partitions WHERE \"table\" LIKE 'lab_experiment%'";
+    assert_eq!(client.query_one(left, &[]).await.unwrap().get::<_, i64>(0), 0);
+}
