@@ -15,6 +15,7 @@ mod aside;
 mod audit;
 mod capture;
 mod changes;
+mod closed;
 mod files;
 mod followed;
 pub mod generation;

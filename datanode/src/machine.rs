@@ -98,6 +98,11 @@ impl PartitionMachine {
         self.requests.lock().is_frozen()
     }
 
+    /// True if the partition refuses requests, because a copy is to take its place.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.requests.lock().captures().is_closed()
+    }
+
     /// Description of the known damage to another partition's files here; `None` if none is known.
     pub(crate) fn damage_of(&self, partition: PartitionId) -> Option<String> {
         let damage = self.near.partition(partition)?.damage();
@@ -169,8 +174,8 @@ impl PartitionMachine {
                     self.pass(index, &mark)?;
                     return Ok(Outcome::At(vec![first]));
                 }
-                if requests.is_frozen() {
-                    // The neighbour absorbs the state as of the freeze.
+                if requests.is_frozen() || requests.captures().is_closed() {
+                    // A neighbour or a copy takes over the state as of then.
                     self.pass(index, &mark)?;
                     return Ok(Outcome::Stale { current: self.partition.config().epoch });
                 }
@@ -213,8 +218,9 @@ impl PartitionMachine {
         write: WriteCommand,
         bytes: u64,
     ) -> Result<Outcome, MachineError> {
-        let frozen = requests.is_frozen().then(|| self.partition.config().epoch);
-        if let Some(current) = self.check_epoch(write.epoch)?.or(frozen) {
+        let refuses = requests.is_frozen() || requests.captures().is_closed();
+        let refused = refuses.then(|| self.partition.config().epoch);
+        if let Some(current) = self.check_epoch(write.epoch)?.or(refused) {
             self.pass(index, &mark)?;
             return Ok(Outcome::Stale { current });
         }
@@ -277,7 +283,12 @@ impl PartitionMachine {
         let begin = requests.captures().get(order.copy).map(|capture| capture.begin);
         Ok(Outcome::At(vec![match order.capture {
             Capture::Begin => begin.filter(|begin| *begin > 0),
-            Capture::Sync | Capture::Shipped(_) | Capture::End => Some(index),
+            Capture::Sync
+            | Capture::Shipped(_)
+            | Capture::Close
+            | Capture::End
+            | Capture::Reopen
+            | Capture::Detach => Some(index),
         }]))
     }
 

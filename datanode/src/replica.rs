@@ -35,6 +35,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::closed;
 use crate::group_error;
 use crate::lane::Lane;
 use crate::leadership;
@@ -93,6 +94,7 @@ impl Replica {
         let (writes, queue) = mpsc::channel(QUEUE_MAX);
         let writer = Writer {
             partition: partition.config().partition,
+            table: partition.config().table,
             group: Arc::clone(&group),
             requests: Arc::clone(&machine.requests),
             load: Arc::clone(&load),
@@ -141,6 +143,14 @@ impl Replica {
     /// Refuses requests while the partition is frozen for a merge.
     pub(crate) fn check_free(&self) -> Result<(), Error> {
         self.frozen_for().map_or(Ok(()), |time| Err(frozen(self.id(), time)))
+    }
+
+    /// Refuses scans while the partition is closed: the rows may have changed elsewhere.
+    fn check_open(&self) -> Result<(), Error> {
+        match self.machine.is_closed() {
+            true => Err(Error::StaleSchema { table: self.partition.config().table }),
+            false => Ok(()),
+        }
     }
 
     /// Time for which the partition has been seen frozen; `None` if it is not frozen.
@@ -219,6 +229,14 @@ impl Replica {
     }
 
     pub(crate) async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
+        let closed = {
+            let requests = self.machine.requests.lock();
+            let table = self.partition.config().table;
+            closed::answer(&requests, table, request.id, &request.earlier)
+        };
+        if let Some(answer) = closed {
+            return answer;
+        }
         self.check_epoch(request.epoch, self.partition.config().epoch)?;
         self.check_files()?;
         self.check_free()?;
@@ -299,6 +317,7 @@ impl Replica {
         // The epoch of the pinned version counts, not the one before the wait: the range may have changed meanwhile.
         self.check_epoch(request.epoch, scanned.epoch)?;
         self.check_free()?;
+        self.check_open()?;
         let stats = &scanned.stats;
         stats.by_followers.store(u64::from(read_by == ReadBy::Follower), Ordering::Relaxed);
         let work = self.load.recent_work(started);

@@ -24,7 +24,7 @@ use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 use partita_engine::Origin;
 use partita_proto::id::{NodeId, PartitionId, ReplicaId, TableId};
-use partita_proto::materialized::{CaptureOrder, Position, Ship};
+use partita_proto::materialized::{Capture, CaptureOrder, Position, Ship};
 use partita_proto::range::TypedRange;
 use partita_proto::reshape::{Freeze, Reshape, Split};
 use partita_proto::service::{PartitionSpec, RequestId, WriteKind};
@@ -83,6 +83,8 @@ pub struct Requests {
     captures: Captures,
     /// Position up to which the rows of each source partition were taken.
     ships: BTreeMap<PartitionId, Position>,
+    /// True if the partition takes no rows of a source any more: its table took the place of that source.
+    detached: bool,
     /// Index of the last entry that changed rows; 0 if none did since this is recorded.
     last_change: u64,
 }
@@ -203,6 +205,8 @@ struct Stored {
     ships: Vec<StoredShip>,
     #[prost(uint64, tag = "13")]
     last_change: u64,
+    #[prost(bool, tag = "14")]
+    detached: bool,
 }
 
 /// The stored form of the position up to which the rows of a source partition were taken.
@@ -291,8 +295,17 @@ impl Requests {
         later.filter_map(|child| Some((child.clone(), child.made_by(replica)?))).collect()
     }
 
+    /// Takes no rows of a source from now on: those that may still come were taken before.
+    fn detach(&mut self) {
+        self.ships.clear();
+        self.detached = true;
+    }
+
     /// Decides whether rows of a source partition take effect, and remembers that they did.
     pub(crate) fn ship(&mut self, ship: &Ship) -> Shipping {
+        if self.detached {
+            return Shipping::Taken;
+        }
         let stored = self.ships.entry(ship.source).or_default();
         if *stored >= ship.to {
             Shipping::Taken
@@ -349,12 +362,18 @@ impl Requests {
     pub(crate) fn truncate(&mut self, tail: &mut Tail, index: u64) {
         self.last_change = index;
         self.captures = Captures::default();
-        self.ships.clear();
+        if !self.ships.is_empty() {
+            self.detach();
+        }
         self.captures.trim(tail);
     }
 
     /// Applies an order about a capture from the log; false if it needs one that does not exist.
     pub(crate) fn capture(&mut self, tail: &mut Tail, order: CaptureOrder, index: u64) -> bool {
+        if order.capture == Capture::Detach {
+            self.detach();
+            return true;
+        }
         if self.captures.is_empty() {
             // Nothing was kept until now.
             tail.reopen(index, self.last_change);
@@ -391,6 +410,7 @@ impl Requests {
             captures: self.captures.stored(),
             ships: self.stored_ships(),
             last_change: self.last_change,
+            detached: self.detached,
             ..Stored::default()
         }
     }
@@ -450,7 +470,8 @@ impl Requests {
     /// and rows that were taken, and the captures, whose changes follow the parent's.
     pub fn encode_for_child(&self, parent: PartitionId, index: u64) -> Bytes {
         let captures = self.captures.of_child(parent, index).stored();
-        self.encode_onto(Stored { captures, ships: self.stored_ships(), ..Stored::default() })
+        let (ships, detached) = (self.stored_ships(), self.detached);
+        self.encode_onto(Stored { captures, ships, detached, ..Stored::default() })
     }
 
     /// Encodes the write requests, then `rest`: a decoder merges concatenated protobuf messages into one.
@@ -520,6 +541,7 @@ impl Requests {
             captures: Captures::from_stored(stored.captures),
             ships: stored.ships.into_iter().map(ship).collect(),
             last_change: stored.last_change,
+            detached: stored.detached,
             ..Self::default()
         };
         let (mut sequence, mut index) = (0i64, 0i64);
@@ -544,7 +566,6 @@ fn freezes(order: &Reshape) -> bool {
 #[cfg(test)]
 mod tests {
     use partita_proto::id::Epoch;
-    use partita_proto::materialized::Capture;
     use partita_proto::range::Bound;
 
     use super::*;
@@ -688,6 +709,23 @@ mod tests {
         assert_eq!((capture.begin, capture.floor(), capture.sync), (0, 0, true));
         assert_eq!(capture.parent(), Some((PartitionId(7), 42)));
         assert_eq!((child.last_change(), child.ship(&ship)), (0, Shipping::Taken));
+    }
+
+    #[test]
+    fn a_partition_that_was_one_of_a_copy_takes_no_late_rows_and_may_be_merged() {
+        let (mut requests, mut tail) = (Requests::default(), Tail::new(0, 0, 1 << 20));
+        let to = Position { index: 4, part: 1 };
+        let ship = Ship { source: PartitionId(1), from: Position::default(), to };
+        assert_eq!(requests.ship(&ship), Shipping::Take);
+        assert!(requests.is_bound());
+        let order = CaptureOrder { copy: TableId(5), capture: Capture::Detach };
+        assert!(requests.capture(&mut tail, order, 9));
+        let mut again = Requests::decode(&requests.encode()).unwrap();
+        let mut child = Requests::decode(&again.encode_for_child(PartitionId(7), 12)).unwrap();
+        for requests in [&mut requests, &mut again, &mut child] {
+            assert!(!requests.is_bound());
+            assert_eq!(requests.ship(&ship), Shipping::Taken);
+        }
     }
 
     #[test]

@@ -167,7 +167,7 @@ impl PartitionMachine {
     ) -> Result<Option<String>, MachineError> {
         let config = self.partition.config();
         let (left_half, right_half) = match self.partition.halves(&split.at) {
-            Some(halves) if !self.is_frozen() => halves,
+            Some(halves) if !self.is_frozen() && !self.is_closed() => halves,
             _ => {
                 return Ok(Some(format!(
                     "partition {} with {} cannot be split at {}",

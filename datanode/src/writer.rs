@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::closed;
 use crate::group_error;
 use crate::lane::Lane;
 use crate::load::Load;
@@ -65,6 +66,7 @@ pub(crate) struct Waiting {
 /// Takes writes from a queue and proposes them, until the queue closes or `stop` is cancelled.
 pub(crate) struct Writer {
     pub(crate) partition: PartitionId,
+    pub(crate) table: TableId,
     pub(crate) group: Arc<Group>,
     /// The machine's requests, which tell the copies for which writes wait.
     pub(crate) requests: Arc<Mutex<Requests>>,
@@ -106,7 +108,8 @@ impl Writer {
                         bytes_in_flight += bytes;
                         let (group, load) = (Arc::clone(&self.group), Arc::clone(&self.load));
                         let requests = Arc::clone(&self.requests);
-                        let proposed = propose(self.partition, group, requests, load, writes);
+                        let target = (self.partition, self.table);
+                        let proposed = propose(target, group, requests, load, writes);
                         in_flight.push(async move {
                             proposed.await;
                             bytes
@@ -220,7 +223,7 @@ fn encode(writes: &[Waiting]) -> Result<Command, Error> {
 }
 
 async fn propose(
-    partition: PartitionId,
+    (partition, table): (PartitionId, TableId),
     group: Arc<Group>,
     requests: Arc<Mutex<Requests>>,
     load: Arc<Load>,
@@ -249,7 +252,9 @@ async fn propose(
     for (position, write) in writes.into_iter().enumerate() {
         let result = match &outcome {
             Ok((entry, parts)) => result(parts.get(position).copied(), *entry, &owing),
-            Err(error) => Err(error.clone()),
+            // The entry may have been refused only because the partition was closed meanwhile.
+            Err(error) => closed::answer(&requests.lock(), table, write.id, &write.earlier)
+                .unwrap_or_else(|| Err(error.clone())),
         };
         if result.is_ok() {
             load.answered(write.since.elapsed());

@@ -256,7 +256,7 @@ impl Fake {
             partitions: Arc::new(PartitionMap::new(routes)?),
             former: None,
             succeeded_by: None,
-            copy: new.copy_of.map(copies::new_copy),
+            copy: new.copy_of.map(|source| copies::new_copy(source, new.rekeys)),
             owner: new.owner,
         };
         // A table that is created again starts with empty partitions.
@@ -346,6 +346,7 @@ impl Fake {
                     cuts,
                     owner: table.owner,
                     copy_of: None,
+                    rekeys: false,
                 };
                 let former = Table { name: format!("{}$former", table.name), ..changed };
                 self.create_table(catalog, new)?;
@@ -484,6 +485,12 @@ impl Fake {
         let partition = partitions
             .get_mut(&request.partition)
             .ok_or_else(|| none("partition", &request.partition.to_string()))?;
+        // A closed partition tells which writes it took.
+        let is_known = partition.seen.contains_key(&request.id)
+            || request.earlier.iter().any(|id| partition.seen.contains_key(id));
+        if partition.captures.is_closed() && !is_known {
+            return Err(Error::StaleSchema { table: partition.table.id });
+        }
         partition.check_epoch(request.partition, request.epoch)?;
         let reply = match &request.ship {
             Some(ship) => partition.take(ship, request.kind, &request.rows)?,
@@ -527,6 +534,9 @@ impl Fake {
             .get_mut(&request.partition)
             .ok_or_else(|| none("partition", &request.partition.to_string()))?;
         partition.check_epoch(request.partition, request.epoch)?;
+        if partition.captures.is_closed() {
+            return Err(Error::StaleSchema { table: partition.table.id });
+        }
         partition.scans += 1;
         let mut batches = Vec::new();
         for row in partition.rows.values().flatten() {

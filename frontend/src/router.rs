@@ -11,6 +11,8 @@
 //!   that is cut again, because its partition was split, becomes parts with ids of their own, which also name the
 //!   earlier id: both halves of a split remember the requests of the whole, and after a merge the requests of one half
 //!   are not taken for those of the other;
+//! - a part that may have taken effect in a partition that its table has no longer, because it was re-keyed, is sent
+//!   elsewhere only after that partition has said that it did not;
 //! - the bytes in flight are bounded, and further writes wait; so is the time for which a write is retried.
 //!
 //! Small parts of several writes may be sent together (`router/together.rs`).
@@ -484,8 +486,13 @@ impl Router {
                     rerouted = true;
                     self.view.metrics().write_retries.add(1);
                     self.view.newer_catalog(version, deadline).await;
+                    // A closed partition tells for certain that it did not take the part.
+                    let is_certain = matches!(cause, Error::StaleSchema { .. });
                     if Instant::now() >= deadline {
                         (partition, self.timed_out(&part, cause), false)
+                    } else if !is_certain && self.is_unsettled(&part) {
+                        parts.push(part);
+                        continue;
                     } else {
                         match self.cut_again(state, part) {
                             Ok(newer_parts) => {
@@ -511,6 +518,16 @@ impl Router {
         metrics.write_stall_us.add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
     }
 
+    /// True if a part may have taken effect in a partition that its table has no longer, because it was re-keyed.
+    fn is_unsettled(&self, part: &Part) -> bool {
+        let is_rekeyed = |newest: &Arc<Table>| {
+            let is_elsewhere = newest.partitions.route(part.route.partition).is_none();
+            is_elsewhere && !newest.has_layout_of(&part.table)
+        };
+        part.uncertain.load(Ordering::Relaxed)
+            && self.view.newest(&part.table).is_some_and(|newest| is_rekeyed(&newest))
+    }
+
     /// Cuts a part by the newest routes, and completes it for the newest schema.
     fn cut_again(&self, state: &Arc<SessionState>, part: Part) -> Result<Vec<Part>, SqlError> {
         let table = self
@@ -518,8 +535,10 @@ impl Router {
             .newest(&part.table)
             .ok_or_else(|| SqlError::undefined_table(&part.table.name))?;
         let plan = self.view.plan(state, &table)?;
-        // An unchanged schema needs no completion, only a new placement. Rows of a source are complete.
-        let is_complete = table.schema.version == part.table.schema.version || part.ship.is_some();
+        // Unchanged columns need no completion, only a new placement. Rows of a source are complete.
+        let is_complete = table.schema.version == part.table.schema.version
+            || table.schema.columns == part.table.schema.columns
+            || part.ship.is_some();
         let rows = if is_complete {
             without_placement(part.rows)?
         } else {
@@ -568,7 +587,8 @@ impl Router {
             };
             let absent = is_absent(&error);
             // The partition was merged, or its table dropped.
-            if absent && self.view.has_changed(&part.table, &part.route) {
+            if absent && self.view.has_changed(&part.table, &part.route) && !self.is_unsettled(part)
+            {
                 return Ok(Attempt::Stale(error));
             }
             // Without an answer, the write may have taken effect.

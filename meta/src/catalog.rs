@@ -30,7 +30,8 @@
 //!   node that was removed;
 //! - only tables that are ready or being altered are published, and copies that are being made anew;
 //! - owners, grants, memberships and tokens name roles, objects and organisations that exist;
-//! - a copy has a source in its database that is visible and no copy itself, and the source's key columns in some order;
+//! - a copy has a source in its database that is visible and no copy itself, and the source's key columns in some order,
+//!   unless it is retired and has only the partitions that the source had before it was re-keyed;
 //! - every task has one record of its definition and one of its progress, and a name of its own in a database that exists.
 
 mod check;
@@ -141,6 +142,16 @@ impl TableRecord {
     pub(crate) fn is_published(&self) -> bool {
         let is_renewed = self.copy.as_ref().is_some_and(|copy| copy.fills > 1);
         self.is_visible() || (self.phase == Phase::Creating && is_renewed)
+    }
+
+    /// True if the table is a copy that takes the place of its source, or has done so.
+    pub(crate) fn is_rekeying(&self) -> bool {
+        self.copy.as_ref().is_some_and(|copy| copy.is_rekeying())
+    }
+
+    /// True if the table has the former partitions of one that was re-keyed.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.copy.as_ref().is_some_and(|copy| copy.state == CopyState::Retired)
     }
 
     /// True if the table holds its name.
@@ -557,8 +568,13 @@ impl State {
         names.into_iter().flat_map(BTreeMap::values).filter_map(|id| self.tables.get(id))
     }
 
-    /// The copies of a table; never one that is being dropped.
+    /// The copies of a table; never one that is being dropped, or that is retired.
     pub(crate) fn copies_of(&self, source: TableId) -> impl Iterator<Item = &Arc<TableRecord>> {
+        self.dependents_of(source).filter(|table| !table.is_retired())
+    }
+
+    /// The copies of a table, and those that are retired; never one that is being dropped.
+    pub(crate) fn dependents_of(&self, source: TableId) -> impl Iterator<Item = &Arc<TableRecord>> {
         let is_copy = move |table: &&Arc<TableRecord>| {
             table.is_named() && table.copy.as_ref().is_some_and(|copy| copy.source == source)
         };

@@ -17,6 +17,7 @@ mod model;
 mod nodes;
 mod objects;
 mod quiet;
+mod rekey;
 mod repartition;
 mod reshape;
 mod reshape_forms;
@@ -125,6 +126,7 @@ fn new_table(name: &str) -> NewTable {
         cuts: vec![cut(&[Value::Int(100)]), cut(&[Value::Int(200), Value::Timestamp(5)])],
         owner: BOOTSTRAP_ROLE,
         copy_of: None,
+        rekeys: false,
     }
 }
 

@@ -13,6 +13,7 @@ mod generation;
 mod leadership;
 mod node;
 mod object;
+mod rekey;
 mod repartition;
 mod reshape;
 mod table;

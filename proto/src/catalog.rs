@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::access::Access;
 use crate::id::{DatabaseId, RoleId, TableId, TaskId};
-use crate::materialized::CopyOf;
+use crate::materialized::{CopyOf, CopyState};
 use crate::placement::Placement;
 use crate::route::PartitionMap;
 use crate::schema::TableSchema;
@@ -68,6 +68,12 @@ impl Table {
     pub fn reads_as(&self, other: &Self) -> bool {
         (self.former, self.succeeded_by) == (other.former, other.succeeded_by)
     }
+
+    /// True if both tables have one order of the key and one placement. Those of a table change when it is re-keyed.
+    #[must_use]
+    pub fn has_layout_of(&self, other: &Self) -> bool {
+        self.schema.key == other.schema.key && self.placement == other.placement
+    }
 }
 
 /// Snapshot of all databases and tables, and of who may do what with them.
@@ -111,9 +117,19 @@ impl Catalog {
         self.tables.values().flat_map(BTreeMap::values).find(|table| table.id == id)
     }
 
-    /// The materialized copies of a table, in the order of their names.
+    /// The materialized copies of a table, in the order of their names, without those that are retired: these have only
+    /// the partitions that the table had before it was re-keyed.
     pub fn copies_of(&self, source: TableId) -> impl Iterator<Item = &Arc<Table>> {
         let tables = self.tables.values().flat_map(BTreeMap::values);
-        tables.filter(move |table| table.copy.as_ref().is_some_and(|copy| copy.source == source))
+        tables.filter(move |table| {
+            let copy = table.copy.as_ref();
+            copy.is_some_and(|copy| copy.source == source && copy.state != CopyState::Retired)
+        })
+    }
+
+    /// The re-keying of a table that is under way: the copy that is to take its place.
+    pub fn rekeying_of(&self, source: TableId) -> Option<&Arc<Table>> {
+        self.copies_of(source)
+            .find(|table| table.copy.as_ref().is_some_and(|copy| copy.is_rekeying()))
     }
 }

@@ -342,9 +342,9 @@ pub trait DataService: Send + Sync {
     /// index of the change. Idempotent.
     ///
     /// # Errors
-    /// As [`DataService::write`]; [`Error::NotFound`] for [`Sync`](crate::materialized::Capture::Sync) and
-    /// [`Shipped`](crate::materialized::Capture::Shipped) without a capture; [`Error::Unsupported`] for a node of an
-    /// earlier version.
+    /// As [`DataService::write`]; [`Error::NotFound`] for [`Sync`](crate::materialized::Capture::Sync),
+    /// [`Shipped`](crate::materialized::Capture::Shipped) and [`Close`](crate::materialized::Capture::Close) without a
+    /// capture; [`Error::Unsupported`] for a node of an earlier version.
     async fn capture(
         &self,
         partition: PartitionId,
@@ -478,6 +478,8 @@ pub struct NewTable {
     pub owner: RoleId,
     /// Table of which it is to be a materialized copy: its columns and options are then those of that table.
     pub copy_of: Option<TableId>,
+    /// True if the copy is to take the place of that table when it is in step.
+    pub rekeys: bool,
 }
 
 /// Content of an ALTER TABLE.

@@ -201,6 +201,7 @@ impl Definition<'_> {
             cuts: Vec::new(),
             owner,
             copy_of: None,
+            rekeys: false,
         }
     }
 }

@@ -58,6 +58,7 @@ impl CreateCopy {
             cuts,
             owner: BOOTSTRAP_ROLE,
             copy_of: Some(source.id),
+            rekeys: false,
         })
     }
 

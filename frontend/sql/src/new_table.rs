@@ -67,6 +67,7 @@ impl CreateTable {
             cuts,
             owner: BOOTSTRAP_ROLE,
             copy_of: None,
+            rekeys: false,
         };
         Ok((table, notices))
     }

@@ -6,7 +6,7 @@
 use partita_proto::access::{AccessChange, Grantee, RoleEdit, Target, TokenEdit};
 use partita_proto::catalog::Catalog;
 use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, OrgId, RoleId, TaskId};
-use partita_proto::materialized::CopyChange;
+use partita_proto::materialized::{CopyChange, Steering};
 use partita_proto::service::{AdminOrder, Ddl, TableChange};
 use partita_proto::task::{TaskChange, TaskEdit};
 
@@ -63,6 +63,12 @@ impl Description {
                 Self::of_database("ALTER DATABASE", name).with_detail("EXPLICIT SCHEMA".to_owned())
             }
             Ddl::DropDatabase { name, .. } => Self::of_database("DROP DATABASE", name),
+            Ddl::CreateTable { table, .. } if table.rekeys => {
+                let source = table.copy_of.and_then(|source| catalog.table_by_id(source));
+                let name = source.map_or(&table.name, |source| &source.name);
+                Self::of_table("ALTER TABLE", &table.database, name)
+                    .with_detail("PRIMARY KEY".to_owned())
+            }
             Ddl::CreateTable { table, .. } => {
                 let is_copy = table.copy_of.is_some();
                 let action = if is_copy { "CREATE MATERIALIZED COPY" } else { "CREATE TABLE" };
@@ -229,14 +235,34 @@ fn of_task(catalog: &Catalog, change: &TaskChange) -> Description {
 
 /// A change of the state of a copy.
 fn of_copy(catalog: &Catalog, change: &CopyChange) -> Description {
+    let copy = catalog.table_by_id(change.copy());
+    if let CopyChange::Steer { steering, .. } = change {
+        let source = copy.and_then(|copy| catalog.table_by_id(copy.copy.as_ref()?.source));
+        let detail = match steering {
+            Steering::Pause => "PAUSE REKEYING".to_owned(),
+            Steering::Resume => "RESUME REKEYING".to_owned(),
+            Steering::Throttle(rows_per_second) => format!("THROTTLE REKEYING {rows_per_second}"),
+            Steering::Cancel => "CANCEL REKEYING".to_owned(),
+        };
+        let description = match source {
+            Some(table) => Description::of_table("ALTER TABLE", &table.database, &table.name),
+            None => Description::new(Event::Ddl, "ALTER TABLE", format!("table {}", change.copy())),
+        };
+        return description.with_detail(detail);
+    }
     let action = match change {
         CopyChange::Take { .. } | CopyChange::Beat { .. } | CopyChange::Finish { .. } => {
             "FILL MATERIALIZED COPY"
         }
         CopyChange::Lose { .. } => "LOSE MATERIALIZED COPY",
         CopyChange::Replace { .. } => "REPLACE MATERIALIZED COPY",
+        CopyChange::Steer { .. }
+        | CopyChange::Switch { .. }
+        | CopyChange::Exchange { .. }
+        | CopyChange::Reopened { .. }
+        | CopyChange::Discard { .. } => "SWITCH REKEYED TABLE",
     };
-    match catalog.table_by_id(change.copy()) {
+    match copy {
         Some(table) => Description::of_table(action, &table.database, &table.name),
         None => Description::new(Event::Ddl, action, format!("table {}", change.copy())),
     }

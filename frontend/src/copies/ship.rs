@@ -230,7 +230,10 @@ impl Copies {
     ) -> Result<(), SqlError> {
         let deadline = Instant::now() + COPY_WAIT;
         let reason = loop {
-            if self.is_lost(source.table, copy).await {
+            // The table has all changes of its former partitions.
+            if self.state_of(copy) == Some(CopyState::Retired)
+                || self.is_lost(source.table, copy).await
+            {
                 return Ok(());
             }
             match self.drain(source, copy, index, deadline).await {
@@ -250,9 +253,9 @@ impl Copies {
     /// nothing.
     async fn is_lost(&self, source: TableId, copy: TableId) -> bool {
         let is_lost = match self.state_of(copy) {
-            Some(state) => state == CopyState::Lost,
+            Some(state) => state.is_given_up(),
             None => match self.confirmations.states(&[copy]).await {
-                Ok(states) => states.get(&copy).is_none_or(|state| *state == CopyState::Lost),
+                Ok(states) => states.get(&copy).is_none_or(|state| state.is_given_up()),
                 Err(_) => false,
             },
         };
@@ -343,7 +346,9 @@ impl Copies {
                     return Err(NotShipped::Late(reason));
                 }
                 // Another frontend may have found it lost.
-                Some(NotShipped::Late(_)) if self.state_of(copy) == Some(CopyState::Lost) => {
+                Some(NotShipped::Late(_))
+                    if self.state_of(copy).is_some_and(CopyState::is_given_up) =>
+                {
                     return Err(NotShipped::Missing);
                 }
                 Some(NotShipped::Late(_)) => sleep(PAUSE).await,

@@ -236,6 +236,9 @@ impl State {
         let Some(source) = source else {
             return Err(format!("table {}, of which it is a copy, is gone", copy.source));
         };
+        if table.is_retired() {
+            return Ok(());
+        }
         let is_related = |table: &TableRecord| {
             table.former.is_some() || self.tables.values().any(|next| next.former == Some(table.id))
         };

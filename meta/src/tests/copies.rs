@@ -52,7 +52,7 @@ fn take(world: &mut World, filler: u64) -> bool {
 
 fn beat(world: &mut World, filler: u64, beat: u64) -> bool {
     let copy = world.table("c").id;
-    is_changed(world, CopyChange::Beat { copy, filler, beat })
+    is_changed(world, CopyChange::Beat { copy, filler, beat, rows: 0 })
 }
 
 fn finish(world: &mut World, filler: u64, partitions: Vec<PartitionId>) -> bool {
@@ -114,14 +114,7 @@ fn a_copy_has_the_columns_of_its_source_in_another_order() {
     assert_eq!(copy.dropped_names, source.dropped_names);
     assert!(copy.schema.key.iter().rev().eq(&source.schema.key));
     let published = world.catalog.table("public", "c").unwrap();
-    let expected = CopyOf {
-        source: source.id,
-        state: CopyState::Filling,
-        filler: 0,
-        beat: 0,
-        reason: None,
-        fills: 1,
-    };
+    let expected = CopyOf::new(source.id, None);
     assert_eq!(published.copy.as_deref(), Some(&expected));
     let copies: Vec<_> = world.catalog.copies_of(source.id).map(|copy| copy.id).collect();
     assert_eq!(copies, [id]);
@@ -538,7 +531,7 @@ fn entries_and_records_of_copies_keep_their_form() {
     let copy = TableId(300);
     let changes = [
         CopyChange::Take { copy, filler: 7 },
-        CopyChange::Beat { copy, filler: 7, beat: 300 },
+        CopyChange::Beat { copy, filler: 7, beat: 300, rows: 0 },
         CopyChange::Finish { copy, filler: 7, partitions: vec![PartitionId(5), PartitionId(300)] },
         CopyChange::Lose { copy, reason: "a gap".to_owned() },
         CopyChange::Replace { copy, beat: Some(0) },

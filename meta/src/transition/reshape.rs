@@ -16,6 +16,7 @@ use partita_proto::range::{Bound, TypedRange};
 use super::copy::check_merge;
 use super::draft::{Draft, Outcome, Progress, Reply};
 use super::node::{in_use, wanted_replicas};
+use super::rekey::check_not_switching;
 use super::repartition::being_fenced;
 use super::table::in_change;
 use crate::catalog::{Edit, PartitionRecord, Phase, State, Step, TableRecord, Target};
@@ -180,6 +181,7 @@ fn waits(
             )));
         }
     }
+    check_not_switching(state, table)?;
     Ok(if table.is_pending() { in_change(state, table) } else { being_fenced(state, table) })
 }
 

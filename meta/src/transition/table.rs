@@ -14,6 +14,7 @@ use partita_proto::service::{NewTable, TableChange};
 use super::copy::{CheckedNew, check_alter, check_copy, has_copies, is_copy};
 use super::database::database;
 use super::draft::{Draft, Outcome, Reply, check_owner, next_version};
+use super::rekey::{check_no_retired, check_not_switching};
 use super::repartition::{check_change, fencing, former, in_succession, repartition};
 use crate::alter::{Altered, altered};
 use crate::catalog::{DatabaseRecord, Edit, PartitionRecord, Phase, State, TableRecord, Work};
@@ -183,8 +184,13 @@ pub(super) fn drop_table(
     if let Some(busy) = in_succession(state, table).filter(|_| next.is_none()) {
         return Ok(busy);
     }
-    let copies: Vec<_> = state.copies_of(table.id).collect();
-    if !copies.is_empty() && !cascade {
+    // A retired copy goes by itself, when it has answered the last writes.
+    if table.copy.is_some() {
+        check_not_switching(state, table)?;
+    }
+    let copies: Vec<_> = state.dependents_of(table.id).collect();
+    // A re-keying is a part of the table.
+    if !copies.iter().all(|copy| copy.is_rekeying()) && !cascade {
         return Err(has_copies(table));
     }
     let mut draft = Draft::new(state);
@@ -212,6 +218,7 @@ pub(super) fn truncate_table(
     if table.copy.is_some() {
         return Err(is_copy(table));
     }
+    check_not_switching(state, table)?;
     let former = former(state, table);
     let waits = in_change(state, table).or_else(|| in_change(state, former?));
     if let Some(waits) = waits.or_else(|| in_succession(state, table)) {
@@ -252,6 +259,12 @@ pub(super) fn alter_table(
         return Ok(busy);
     }
     check_alter(state, table, change)?;
+    if !matches!(change, TableChange::Rename(_)) {
+        check_not_switching(state, table)?;
+    }
+    if matches!(change, TableChange::Repartition { .. }) {
+        check_no_retired(state, table)?;
+    }
     if let TableChange::Repartition { placement, cuts } = change {
         return repartition(state, table, placement, cuts, places);
     }

@@ -132,6 +132,7 @@ impl Wire for NewTable {
             cuts: self.cuts.iter().map(Wire::to_wire).collect(),
             owner: self.owner.0,
             copy_of: self.copy_of.unwrap_or_default().0,
+            rekeys: self.rekeys,
         }
     }
 
@@ -144,6 +145,7 @@ impl Wire for NewTable {
             cuts: all(message.cuts)?,
             owner: RoleId(message.owner),
             copy_of: optional_id(message.copy_of),
+            rekeys: message.rekeys,
         })
     }
 }

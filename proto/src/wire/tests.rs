@@ -18,7 +18,7 @@ use crate::id::{
 };
 use crate::index::{Analyzer, Backend, Blooms, Fulltext, Index, IndexKind, IndexOptions};
 use crate::key::KeyCodec;
-use crate::materialized::{CopyOf, CopyState, Position};
+use crate::materialized::{CopyOf, CopyState, Position, Rekeying};
 use crate::placement::Placement;
 use crate::range::{Bound, TypedRange};
 use crate::reshape::{Absorb, Freeze, Reshape, Split};
@@ -246,9 +246,9 @@ fn spec() -> impl Strategy<Value = PartitionSpec> {
 
 fn new_table() -> impl Strategy<Value = NewTable> {
     let cuts = vec(bound(), 0..3);
-    let ids = (any::<u32>(), option::of(1..=u32::MAX));
+    let ids = (any::<u32>(), option::of(1..=u32::MAX), any::<bool>());
     (name(), name(), schema(), placement(), cuts, ids).prop_map(
-        |(database, name, schema, placement, cuts, (owner, copy_of))| NewTable {
+        |(database, name, schema, placement, cuts, (owner, copy_of, rekeys))| NewTable {
             database,
             name,
             schema,
@@ -256,6 +256,7 @@ fn new_table() -> impl Strategy<Value = NewTable> {
             cuts,
             owner: RoleId(owner),
             copy_of: copy_of.map(TableId),
+            rekeys,
         },
     )
 }
@@ -526,6 +527,7 @@ proptest! {
                 beat: 5,
                 reason: Some("a reason".to_owned()),
                 fills: 6,
+                rekeying: Some(Rekeying { is_paused: true, rows_per_second: 7, rows: 8 }),
             })),
         };
         round_trip(&table, at, flip)?;

@@ -70,6 +70,7 @@ pub(crate) fn create(table: &str, replicas: u32, cuts: &[i64]) -> Ddl {
         cuts: cuts.iter().map(cut).collect(),
         owner: BOOTSTRAP_ROLE,
         copy_of: None,
+        rekeys: false,
     };
     Ddl::CreateTable { table: Box::new(table), if_not_exists: true }
 }

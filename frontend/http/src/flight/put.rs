@@ -243,6 +243,7 @@ fn new_table(
         cuts: Vec::new(),
         owner,
         copy_of: None,
+        rekeys: false,
     })
 }
 

@@ -346,6 +346,7 @@ fn tables() -> impl Strategy<Value = NewTable> {
                     cuts,
                     owner: BOOTSTRAP_ROLE,
                     copy_of: None,
+                    rekeys: false,
                 }
             })
         },

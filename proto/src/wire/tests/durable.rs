@@ -189,7 +189,16 @@ fn durable_forms_never_change() {
     let advice_thresholds = vec!["calls=5".to_owned()];
     let options = TableOptions { advice_thresholds, ..TableOptions::default() };
     line("options with thresholds", options.encode_wire());
-    for capture in [Capture::Begin, Capture::Sync, Capture::Shipped(300), Capture::End] {
+    let captures = [
+        Capture::Begin,
+        Capture::Sync,
+        Capture::Shipped(300),
+        Capture::End,
+        Capture::Close,
+        Capture::Detach,
+        Capture::Reopen,
+    ];
+    for capture in captures {
         let order = CaptureOrder { copy: TableId(9), capture };
         line("capture", Command::Copy(order).encode());
     }

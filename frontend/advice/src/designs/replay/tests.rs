@@ -133,12 +133,8 @@ fn a_table_that_keeps_every_row_is_placed_otherwise_where_it_is() {
 #[test]
 fn a_copy_is_only_cut() {
     let copy = partita_proto::materialized::CopyOf {
-        source: partita_proto::id::TableId(4),
         state: partita_proto::materialized::CopyState::InStep,
-        filler: 0,
-        beat: 0,
-        reason: None,
-        fills: 1,
+        ..partita_proto::materialized::CopyOf::new(partita_proto::id::TableId(4), None)
     };
     let sql = format!("{TIME_FIRST} WITH ('append_mode' = 'true')");
     let table = Table { copy: Some(Arc::new(copy)), ..made(&sql) };
