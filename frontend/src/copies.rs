@@ -25,6 +25,7 @@ mod fill;
 mod leader;
 mod pace;
 pub(crate) mod refused;
+pub(crate) mod rekeyings;
 mod ship;
 mod sweep;
 mod switch;

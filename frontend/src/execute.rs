@@ -12,6 +12,7 @@ mod permit;
 mod plan_lines;
 mod prepare;
 mod query;
+mod rekey;
 mod repartition;
 pub(crate) mod roles;
 mod series;
@@ -76,6 +77,7 @@ impl Session {
             Statement::CreateTable(create) => self.create_table(create, permit).await?,
             Statement::AlterTable(alter) => self.alter_table(alter, permit).await?,
             Statement::Repartition(repartition) => self.repartition(repartition, permit).await?,
+            Statement::Rekey(rekey) => self.rekey(rekey, permit).await?,
             Statement::DropTable(drop) => self.drop_table(drop, permit).await?,
             Statement::CreateCopy(create) => self.create_copy(create, permit).await?,
             Statement::DropCopy(drop) => self.drop_copy(drop, permit).await?,

@@ -23,7 +23,7 @@ use crate::audit::table as audit_table;
 use crate::bound_text::bound_text;
 use crate::cluster;
 use crate::columns;
-use crate::copies::table as copies;
+use crate::copies::{rekeyings, table as copies};
 use crate::error::SqlError;
 use crate::index_usage::INDEX_USAGE;
 use crate::load::{Names, balance, stats, tables as load};
@@ -183,6 +183,7 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         ("partitions", partitions),
         ("tables", tables),
         ("copies", copies),
+        ("rekeyings", of_access(rekeyings::REKEYINGS, rekeyings::rows)),
         ("series", series),
         ("series_tags", series_tags),
         ("query_log", query_log),
@@ -260,7 +261,7 @@ async fn index_usage(sources: &Sources, catalog: &Catalog) -> Result<RecordBatch
         .batch(catalog, |table, column, kind| sizes.get(&(table.id, column, kind)).copied())
 }
 
-/// A table of roles, rights, tasks or settings, which need no source but the viewer.
+/// A table of roles, rights, tasks, settings or re-keyings, which need no source but the viewer.
 fn of_access(
     columns: &'static [(&'static str, Kind)],
     rows: fn(&Viewer) -> Result<RecordBatch, SqlError>,

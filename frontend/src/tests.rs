@@ -23,6 +23,7 @@ mod near_end;
 mod newest;
 mod predicates;
 mod reading;
+mod rekey;
 mod reshaping;
 mod role_settings;
 mod routing;

@@ -108,7 +108,10 @@ impl Tokens<'_> {
             }
             return match self.repartition()? {
                 Some(repartition) => Ok(Statement::Repartition(repartition)),
-                None => self.alter_table().map(Statement::AlterTable),
+                None => match self.rekey()? {
+                    Some(rekey) => Ok(Statement::Rekey(rekey)),
+                    None => self.alter_table().map(Statement::AlterTable),
+                },
             };
         }
         if self.role_word().is_some() {

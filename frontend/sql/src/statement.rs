@@ -19,6 +19,7 @@ use datafusion::common::format::ExplainStatementOptions;
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::Expr;
 use partita_proto::index::{IndexKind, IndexOptions};
+use partita_proto::materialized::Steering;
 use partita_proto::schema::{ColumnType, MergeMode, TableOptions, TextLength};
 use partita_proto::service::AdminOrder;
 
@@ -61,6 +62,8 @@ pub enum Statement {
     AlterTable(AlterTable),
     /// ALTER TABLE ... SPLIT or MERGE.
     Repartition(Repartition),
+    /// ALTER TABLE ... PRIMARY KEY, and orders about such a change.
+    Rekey(Rekey),
     /// DROP TABLE of one or more tables.
     DropTable(DropTable),
     /// CREATE MATERIALIZED COPY of a table.
@@ -138,6 +141,8 @@ impl Statement {
                 | Self::CreateTable(_)
                 | Self::AlterTable(_)
                 | Self::Repartition(_)
+                | Self::Rekey(_)
+                | Self::Rekey(_)
                 | Self::DropTable(_)
                 | Self::CreateCopy(_)
                 | Self::DropCopy(_)
@@ -229,7 +234,7 @@ impl Statement {
             Self::AlterDatabase(_) => "ALTER DATABASE",
             Self::DropDatabase(_) => "DROP DATABASE",
             Self::CreateTable(_) => "CREATE TABLE",
-            Self::AlterTable(_) | Self::Repartition(_) => "ALTER TABLE",
+            Self::AlterTable(_) | Self::Repartition(_) | Self::Rekey(_) => "ALTER TABLE",
             Self::DropTable(_) => "DROP TABLE",
             Self::CreateCopy(_) => "CREATE MATERIALIZED COPY",
             Self::DropCopy(_) => "DROP MATERIALIZED COPY",
@@ -700,14 +705,41 @@ pub struct CreateCopy {
     pub name: TableName,
     /// The table whose rows it has.
     pub source: TableName,
+    /// Key and partitions of the copy.
+    pub layout: KeyLayout,
+    /// No error when it exists.
+    pub if_not_exists: bool,
+}
+
+/// PRIMARY KEY and the clauses that divide the rows in its order, as written.
+#[derive(Clone, Debug)]
+pub struct KeyLayout {
     /// The columns of PRIMARY KEY: those of the table's key, in another order.
     pub key: Vec<String>,
     /// The placement of rows.
     pub partitioning: Partitioning,
-    /// The initial partition boundaries, as in [`CreateTable::cuts`].
+    /// The initial partition boundaries; `None`: those of the partitioning.
     pub cuts: Option<Vec<CutTuple>>,
-    /// No error when it exists.
-    pub if_not_exists: bool,
+}
+
+/// ALTER TABLE ... PRIMARY KEY, or an order about such a change.
+#[derive(Clone, Debug)]
+pub struct Rekey {
+    /// The table that gets another key.
+    pub table: TableName,
+    /// No error when it does not exist.
+    pub if_exists: bool,
+    /// The new key, or the order.
+    pub change: RekeyChange,
+}
+
+/// A new key, or an order about the change to it.
+#[derive(Clone, Debug)]
+pub enum RekeyChange {
+    /// PRIMARY KEY with its clauses.
+    Begin(Box<KeyLayout>),
+    /// PAUSE, RESUME, THROTTLE or CANCEL REKEYING.
+    Steer(Steering),
 }
 
 /// DROP MATERIALIZED COPY of one or more copies.

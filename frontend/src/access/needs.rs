@@ -22,7 +22,8 @@ use std::sync::Arc;
 
 use partita_proto::access::{Action, Need, Object};
 use partita_proto::catalog::Table;
-use partita_sql::statement::{Admin, DropIndex, Show, Statement, TableName};
+use partita_sql::Repartition;
+use partita_sql::statement::{Admin, DropIndex, Rekey, Show, Statement, TableName};
 
 use super::viewer::Viewer;
 use crate::catalog::{INFORMATION, SYSTEM};
@@ -88,8 +89,9 @@ pub(crate) fn needs(
         Statement::AlterTable(alter) => {
             unless_missing(table(Action::Own, &alter.table), alter.if_exists)?
         }
-        Statement::Repartition(repartition) => {
-            unless_missing(table(Action::Own, &repartition.table), repartition.if_exists)?
+        Statement::Repartition(Repartition { table: name, if_exists, .. })
+        | Statement::Rekey(Rekey { table: name, if_exists, .. }) => {
+            unless_missing(table(Action::Own, name), *if_exists)?
         }
         Statement::DropTable(drop) => owned(&drop.tables, drop.if_exists)?,
         Statement::CreateCopy(create) => vec![table(Action::Own, &create.source)?],

@@ -112,6 +112,10 @@ impl Session {
         if !alter.changes.iter().all(is_rename) {
             check_no_copy(&self.catalog(), &table)?;
         }
+        if let Some(placement) = alter.moving_placement(&table)? {
+            let new = placement.to_rekeyed(&table, &self.rekeyed_name(&table))?;
+            return self.begin_rekeying(&table, new, permit).await;
+        }
         let (mut changes, notices) = alter.to_changes(&table)?;
         let state = self.frontend().state();
         for change in &mut changes {
@@ -210,6 +214,8 @@ impl Session {
         let catalog = self.frontend().catalog();
         let dependents: Vec<_> = catalog
             .copies_of(table.id)
+            // A re-keying is a part of the table.
+            .filter(|copy| !copy.copy.as_ref().is_some_and(|copy| copy.is_rekeying()))
             .map(|copy| format!("materialized copy \"{}\" depends on table \"{name}\"", copy.name))
             .collect();
         if dependents.is_empty() || cascade {
@@ -341,7 +347,7 @@ impl Session {
 
     /// Checks that a name means a table that the permit is for. Another one does not exist: the identity did not see it
     /// when it was checked, or the name was another table's.
-    fn check_covered(
+    pub(super) fn check_covered(
         &self,
         name: &TableName,
         action: Action,

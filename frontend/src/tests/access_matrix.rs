@@ -76,6 +76,13 @@ const MATRIX: &[(&str, &str)] = &[
     ("AADDDHDHE", "ALTER TABLE acme_t ADD COLUMN w INT"),
     ("AADDDADAE", "ALTER TABLE IF EXISTS acme_t RENAME TO fresh"),
     ("AADDDHDHE", "ALTER TABLE acme_t SPLIT AT ((5))"),
+    ("AADDDHDHE", "ALTER TABLE acme_t PRIMARY KEY (k) PARTITION BY HASH (k) PARTITIONS 2"),
+    ("AADDDHDHE", "ALTER TABLE acme_t PARTITION BY HASH (k) PARTITIONS 2"),
+    (
+        "AADDDADAE",
+        "ALTER TABLE IF EXISTS acme_t PRIMARY KEY (k) PARTITION BY HASH (k) PARTITIONS 2; \
+         ALTER TABLE IF EXISTS acme_t CANCEL REKEYING",
+    ),
     ("AADDDHDHE", "DROP TABLE acme_t"),
     ("AADDDADAE", "DROP TABLE IF EXISTS acme_t"),
     (
@@ -385,6 +392,7 @@ fn kind(statement: &Statement) -> &'static str {
         Statement::CreateTable(_) => "CreateTable",
         Statement::AlterTable(_) => "AlterTable",
         Statement::Repartition(_) => "Repartition",
+        Statement::Rekey(_) => "Rekey",
         Statement::DropTable(_) => "DropTable",
         Statement::CreateCopy(_) => "CreateCopy",
         Statement::DropCopy(_) => "DropCopy",

@@ -42,6 +42,7 @@ const TABLES: &[(&str, &str)] = &[
     ("baa--za-", "sys.partitions"),
     ("baaaaza-", "sys.tables"),
     ("baa--za-", "sys.copies"),
+    ("baa--za-", "sys.rekeyings"),
     ("baa--za-", "sys.series"),
     ("baa--za-", "sys.series_tags"),
     ("baa--za-", "sys.columns"),
@@ -202,6 +203,8 @@ async fn full_world() -> Db {
         db.tag(&format!("GRANT SELECT ON {table} TO {name}_staff")).await;
         let copy = format!("{name}.{name}_c OF {table} PRIMARY KEY (ts, k)");
         db.tag(&format!("CREATE MATERIALIZED COPY {copy}")).await;
+        let layout = "PRIMARY KEY (ts, k) PARTITION BY HASH (k) PARTITIONS 2";
+        db.tag(&format!("ALTER TABLE {table} {layout}")).await;
     }
     *db.fake.load.lock() = report(&db);
     run_tasks(&db).await;
