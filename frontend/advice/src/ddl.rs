@@ -49,7 +49,7 @@ impl Script {
         let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let sql = format!(
             "{create};\n\
-             -- The rows stay in \"{name}\": changing the key of a table under writes is not supported. \
+             -- The rows stay in \"{name}\": no statement moves them to such a table under writes. \
              Let the writers write to both tables, then copy old rows; \
              see docs/operations.md, \"Another key for a table\". {NOT_KEPT}"
         );
@@ -92,6 +92,17 @@ pub(crate) fn alter(table: &TableFacts, action: &str) -> String {
     format!("ALTER TABLE {} {action};", name_of(table))
 }
 
+/// Puts a key column of a table before the others, whose rows follow.
+pub(crate) fn lead_key(table: &TableFacts, column: &str) -> String {
+    alter(table, &format!("PRIMARY KEY ({})", led_by(table, column)))
+}
+
+/// The key columns of a table, this one first.
+fn led_by(table: &TableFacts, column: &str) -> String {
+    let others = table.key.iter().map(String::as_str).filter(|name| *name != column);
+    quote_list([column].into_iter().chain(others))
+}
+
 /// Gives a column an index of a kind; the old one of another kind goes first.
 pub(crate) fn set_index(
     table: &TableFacts,
@@ -117,12 +128,11 @@ pub(crate) fn drop_index(table: &TableFacts, name: &str) -> String {
 
 /// Creates a materialized copy of a table whose key begins with one of the table's key columns.
 pub(crate) fn copy_by(table: &TableFacts, column: &str) -> String {
-    let others = table.key.iter().map(String::as_str).filter(|name| *name != column);
     format!(
         "CREATE MATERIALIZED COPY {} OF {} PRIMARY KEY ({});",
         qualified(&table.database, &format!("{}_by_{column}", table.name)),
         name_of(table),
-        quote_list([column].into_iter().chain(others)),
+        led_by(table, column),
     )
 }
 

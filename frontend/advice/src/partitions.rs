@@ -4,7 +4,7 @@ use partita_proto::schema::TABLE_PARTITIONS_MAX;
 use partita_sql::identifier::quote;
 use serde_json::json;
 
-use crate::ddl::{Definition, HASH_PARTITIONS, alter};
+use crate::ddl::{Definition, HASH_PARTITIONS, alter, lead_key};
 use crate::finding::{Effect, Finding, Rule, Severity};
 use crate::measurements::{ColumnFacts, FilterClass, PartitionFacts, Placed};
 use crate::rates::whole;
@@ -51,9 +51,14 @@ fn sufficient(subject: &Subject<'_>) -> Option<u16> {
     u16::try_from(number).ok().filter(|number| *number > 1)
 }
 
-/// Statements that place new rows by hash of a column: where the table is, if every row is kept and no copy follows it.
+/// Statements that place rows by hash of a column: new ones, where the table is, if every row is kept and no copy follows
+/// it; all of them, if it keeps one row per key.
 fn placed_by_hash(subject: &Subject<'_>, column: &str, partitions: u16) -> Option<String> {
-    if subject.table.append_mode && subject.table.copies.is_empty() {
+    let in_place = match subject.table.append_mode {
+        true => subject.table.copies.is_empty(),
+        false => subject.is_key(column),
+    };
+    if in_place {
         let action = format!("PARTITION BY HASH ({}) PARTITIONS {partitions}", quote(column));
         return Some(alter(subject.table, &action));
     }
@@ -78,10 +83,7 @@ fn monotonic_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         Some(tag) if subject.table.append_mode => {
             placed_by_hash(subject, &tag.name, HASH_PARTITIONS)
         }
-        Some(tag) => Definition::of(subject.table).and_then(|mut definition| {
-            definition.lead_key(&tag.name);
-            definition.beside()
-        }),
+        Some(tag) => Some(lead_key(subject.table, &tag.name)),
         None => placed_by_hash(subject, &first.name, HASH_PARTITIONS),
     };
     let advice = match tag {
