@@ -13,6 +13,7 @@ mod hotspot;
 mod nodes;
 mod orphans;
 mod placed;
+mod rekeyed;
 mod rotated;
 mod splits;
 mod stalls;
