@@ -500,7 +500,7 @@ async fn a_closed_partition_gives_its_changes_and_tells_what_it_took() {
     assert!(capture(node, FIRST, Capture::Close).await.unwrap() > closed, "idempotent");
     // A write that was taken is answered, at any epoch; others have no effect.
     assert_eq!(put(node, FIRST, 1, &[(1, 1)]).await, Ok(reply.clone()));
-    assert_eq!(put(node, (PARTITION, Epoch(0)), 1, &[(1, 1)]).await, Ok(reply.clone()));
+    assert_eq!(put(node, (PARTITION, Epoch(0)), 1, &[(1, 1)]).await, Ok(reply));
     let refused = put(node, FIRST, 2, &[(2, 2)]).await;
     assert!(matches!(refused, Err(Error::StaleSchema { .. })), "{refused:?}");
     let unread = rows_of(node, FIRST).await;

@@ -110,12 +110,12 @@ impl Copies {
 
     /// Waits until all partitions of the source answer and have little left to ship.
     async fn until_close(self: &Arc<Self>, copy: TableId, source: TableId) -> Result<(), String> {
-        for within in CLOSE_WITHIN {
+        for limit in CLOSE_WITHIN {
             let began = Instant::now();
             let partitions = self.partitions_of(source);
             let rest = partitions.iter().map(|source| self.catch_up(copy, *source));
             try_join_all(rest).await?;
-            if began.elapsed() <= within {
+            if began.elapsed() <= limit {
                 return Ok(());
             }
             sleep(LOOK_PAUSE).await;

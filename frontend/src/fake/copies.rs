@@ -260,7 +260,13 @@ impl Fake {
                 return Ok(true);
             }
             CopyChange::Steer { steering, .. } => {
-                let Some(rekeying) = &mut next.rekeying else { return Ok(false) };
+                let is_late = matches!(
+                    copy.state,
+                    CopyState::Switching | CopyState::Reopening | CopyState::Retired
+                );
+                let Some(rekeying) = next.rekeying.as_mut().filter(|_| !is_late) else {
+                    return Ok(false);
+                };
                 match steering {
                     Steering::Pause => rekeying.is_paused = true,
                     Steering::Resume => rekeying.is_paused = false,

@@ -364,6 +364,13 @@ impl Keeper {
     /// range.
     fn learn_ranges(&mut self, ranges: BTreeMap<PartitionId, (TableId, KeyRange)>, now_ms: u64) {
         let mut previous = std::mem::take(&mut self.watched);
+        // A table and the copy that takes its place exchange their partitions, whose keys stay in the order that they
+        // have.
+        for (partition, watched) in &mut previous {
+            if let Some((table, _)) = ranges.get(partition) {
+                watched.table = *table;
+            }
+        }
         // Partitions that are new or have another range.
         let changed = |partition: &PartitionId, range: &KeyRange| {
             previous.get(partition).is_none_or(|watched| watched.range != *range)
