@@ -6,8 +6,8 @@
 //!                                                           partitions that took this one's place
 //! ```
 //!
-//! The answer is final on every replica that has applied the entry, leader or not, at any epoch: so a write whose first
-//! answer was lost takes effect once, wherever it is sent next.
+//! The leader gives the answer at any epoch, after every entry that is committed. It is final: a write whose first answer
+//! was lost takes effect once, wherever it is sent next.
 //!
 //! [`Capture::Close`]: partita_proto::materialized::Capture::Close
 

@@ -228,14 +228,19 @@ impl Replica {
         }
     }
 
+    /// Answer to a write while the partition is closed; `None` if it is open.
+    fn closed_answer(&self, request: &WriteRequest) -> Option<Result<WriteReply, Error>> {
+        let table = self.partition.config().table;
+        closed::answer(&self.machine.requests.lock(), table, request.id, &request.earlier)
+    }
+
     pub(crate) async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
-        let closed = {
-            let requests = self.machine.requests.lock();
-            let table = self.partition.config().table;
-            closed::answer(&requests, table, request.id, &request.earlier)
-        };
-        if let Some(answer) = closed {
-            return answer;
+        if self.closed_answer(&request).is_some() {
+            // This replica may lack the entry with which the partition was opened again.
+            self.read_barrier().await?;
+            if let Some(answer) = self.closed_answer(&request) {
+                return answer;
+            }
         }
         self.check_epoch(request.epoch, self.partition.config().epoch)?;
         self.check_files()?;

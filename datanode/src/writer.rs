@@ -238,6 +238,8 @@ async fn propose(
         }
         Err(error) => Err(error),
     };
+    // Without an outcome, the entry may still take effect if the partition is opened again.
+    let is_applied = applied.is_ok();
     // Each write gets its own result: the index at which it took effect, or why it had none.
     let outcome = applied.and_then(|applied| match Outcome::decode(&applied.reply)? {
         Outcome::At(indexes) => Ok((applied.index, indexes.into_iter().map(Ok).collect())),
@@ -253,7 +255,9 @@ async fn propose(
         let result = match &outcome {
             Ok((entry, parts)) => result(parts.get(position).copied(), *entry, &owing),
             // The entry may have been refused only because the partition was closed meanwhile.
-            Err(error) => closed::answer(&requests.lock(), table, write.id, &write.earlier)
+            Err(error) => is_applied
+                .then(|| closed::answer(&requests.lock(), table, write.id, &write.earlier))
+                .flatten()
                 .unwrap_or_else(|| Err(error.clone())),
         };
         if result.is_ok() {

@@ -520,9 +520,12 @@ impl Router {
 
     /// True if a part may have taken effect in a partition that its table has no longer, because it was re-keyed.
     fn is_unsettled(&self, part: &Part) -> bool {
-        let is_rekeyed = |newest: &Arc<Table>| {
+        let is_rekeyed = |newest: &Table| {
             let is_elsewhere = newest.partitions.route(part.route.partition).is_none();
-            is_elsewhere && !newest.has_layout_of(&part.table)
+            // After two re-keyings, the layout may be the same again.
+            let is_other =
+                || !newest.has_layout_of(&part.table) || self.view.catalog().was_rekeyed(newest.id);
+            is_elsewhere && is_other()
         };
         part.uncertain.load(Ordering::Relaxed)
             && self.view.newest(&part.table).is_some_and(|newest| is_rekeyed(&newest))

@@ -127,6 +127,17 @@ impl Catalog {
         })
     }
 
+    /// True if a table was re-keyed a short while ago: its former partitions, which a retired copy has, still tell which
+    /// writes they took.
+    #[must_use]
+    pub fn was_rekeyed(&self, source: TableId) -> bool {
+        let mut copies = self.tables.values().flat_map(BTreeMap::values);
+        copies.any(|table| {
+            let copy = table.copy.as_ref();
+            copy.is_some_and(|copy| copy.source == source && copy.state == CopyState::Retired)
+        })
+    }
+
     /// The re-keying of a table that is under way: the copy that is to take its place.
     pub fn rekeying_of(&self, source: TableId) -> Option<&Arc<Table>> {
         self.copies_of(source)

@@ -238,6 +238,7 @@ impl Copies {
             }
             match self.drain(source, copy, index, deadline).await {
                 Ok(()) => return Ok(()),
+                Err(_) if self.state_of(copy) == Some(CopyState::Retired) => return Ok(()),
                 Err(NotShipped::Missing) if Instant::now() < deadline => {
                     // The catalog is about to show the copy.
                     let version = self.view.catalog().version;
@@ -345,9 +346,11 @@ impl Copies {
                 Some(NotShipped::Late(reason)) if Instant::now() + PAUSE >= deadline => {
                     return Err(NotShipped::Late(reason));
                 }
-                // Another frontend may have found it lost.
+                // Another frontend may have found it lost, or had it take its source's place.
                 Some(NotShipped::Late(_))
-                    if self.state_of(copy).is_some_and(CopyState::is_given_up) =>
+                    if self.state_of(copy).is_some_and(|state| {
+                        state.is_given_up() || state == CopyState::Retired
+                    }) =>
                 {
                     return Err(NotShipped::Missing);
                 }

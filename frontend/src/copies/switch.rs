@@ -202,6 +202,10 @@ impl Copies {
             debug!(copy = %copy.name, %error, "former partitions are kept for now");
             return;
         }
+        // A partition that was split off before its parent knew does not know either: all are told at the next look.
+        if self.partitions_of(source) != partitions {
+            return;
+        }
         match self.meta.change(Ddl::Copy(CopyChange::Discard { copy: copy.id })).await {
             Ok(true) => debug!(copy = %copy.name, id = %copy.id, "dropping former partitions"),
             // Another frontend was faster.

@@ -119,6 +119,7 @@ async fn every_write_during_a_rekeying_takes_effect_once_and_in_order() {
                     let delete = "DELETE FROM events WHERE host = 'z' AND week = 40";
                     session.execute(delete).await.unwrap();
                 }
+                tokio::task::yield_now().await;
             }
             last
         };
