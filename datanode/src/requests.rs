@@ -424,6 +424,7 @@ impl Requests {
         let (local, remote) = (newest(self), newest(neighbour));
         let longest = local.len().max(remote.len());
         (self.order, self.index_of, self.listed) = <_>::default();
+        self.detached |= neighbour.detached;
         neighbour.forgotten.0.iter().for_each(|id| self.forgotten.add(*id));
         for (id, index) in (0..longest)
             .flat_map(|position| local.get(position).into_iter().chain(remote.get(position)))

@@ -285,7 +285,7 @@ impl Copies {
     ) -> Result<(), String> {
         for look in 0..LOOKS_MAX {
             let began = Instant::now();
-            self.catch_up(copy, source).await?;
+            self.catch_up(copy, source).await.map_err(NotShipped::reason)?;
             if began.elapsed() < caught_up(is_rekeying, look) {
                 break;
             }
@@ -293,7 +293,7 @@ impl Copies {
         let sync = self.capture(source, copy, Capture::Sync).await;
         sync.map_err(|error| error.to_string())?;
         // From here on a write is acknowledged only when the copy has it: what was written before is shipped now.
-        match self.catch_up(copy, source).await? {
+        match self.catch_up(copy, source).await.map_err(NotShipped::reason)? {
             true => Ok(()),
             false => Err("the writes of the source do not wait for the copy".to_owned()),
         }
@@ -304,14 +304,12 @@ impl Copies {
         self: &Arc<Self>,
         copy: TableId,
         source: SourcePartition,
-    ) -> Result<bool, String> {
-        let changes = self.changes(source, copy, (NO_CHANGES, 0)).await;
-        let changes = changes.map_err(|error| error.to_string())?;
+    ) -> Result<bool, NotShipped> {
+        let changes = self.changes(source, copy, (NO_CHANGES, 0)).await?;
         // Of a partition that was split off and has no changes yet, the parent ships all there is.
         if changes.shipped < changes.last {
             let deadline = Instant::now() + STEP_WAIT;
-            let drained = self.drain(source, copy, changes.last, deadline).await;
-            drained.map_err(NotShipped::reason)?;
+            self.drain(source, copy, changes.last, deadline).await?;
         }
         Ok(changes.sync)
     }

@@ -92,9 +92,19 @@ impl Copies {
     async fn try_switch(self: &Arc<Self>, copy: &Arc<Table>) -> Result<bool, String> {
         let Some(source) = copy.copy.as_ref().map(|state| state.source) else { return Ok(false) };
         if self.state_of(copy.id) == Some(CopyState::InStep) {
-            if let Err(reason) = self.until_close(copy.id, source).await {
-                debug!(copy = %copy.name, reason, "a table is not switched yet");
-                return Ok(false);
+            match self.may_close(copy.id, source).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    debug!(copy = %copy.name, "partitions do not answer soon enough for a switch");
+                    return Ok(false);
+                }
+                // The copy lacks changes for ever.
+                Err(NotShipped::Never(reason)) => return Err(reason),
+                Err(failure) => {
+                    let reason = failure.reason();
+                    debug!(copy = %copy.name, reason, "a table is not switched yet");
+                    return Ok(false);
+                }
             }
             match self.meta.change(Ddl::Copy(CopyChange::Switch { copy: copy.id })).await {
                 Ok(true) => {}
@@ -108,19 +118,23 @@ impl Copies {
         self.close_and_exchange(copy.id, source).await
     }
 
-    /// Waits until all partitions of the source answer and have little left to ship.
-    async fn until_close(self: &Arc<Self>, copy: TableId, source: TableId) -> Result<(), String> {
+    /// Waits until all partitions of the source answer and have little left to ship; false if that takes too long.
+    async fn may_close(
+        self: &Arc<Self>,
+        copy: TableId,
+        source: TableId,
+    ) -> Result<bool, NotShipped> {
         for limit in CLOSE_WITHIN {
             let began = Instant::now();
             let partitions = self.partitions_of(source);
             let rest = partitions.iter().map(|source| self.catch_up(copy, *source));
             try_join_all(rest).await?;
             if began.elapsed() <= limit {
-                return Ok(());
+                return Ok(true);
             }
             sleep(LOOK_PAUSE).await;
         }
-        Err("its partitions do not answer soon enough".to_owned())
+        Ok(false)
     }
 
     /// The source partitions of a table by the newest catalog.

@@ -96,6 +96,7 @@ async fn a_table_gets_another_key_and_keeps_its_rows_and_its_id() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(world.table().partitions.routes().len(), 2);
+    assert!(db.frontend.catalog().was_rekeyed(before.id));
     assert_eq!(db.lines(of_week).await, ["a|100", "k|12", "new|1", "x|12"]);
 }
 
