@@ -365,12 +365,17 @@ impl Keeper {
     fn learn_ranges(&mut self, ranges: BTreeMap<PartitionId, (TableId, KeyRange)>, now_ms: u64) {
         let mut previous = std::mem::take(&mut self.watched);
         // A table and the copy that takes its place exchange their partitions, whose keys stay in the order that they
-        // have.
+        // have. Pictures begin anew: those of a table have keys in one order.
+        let mut exchanged = BTreeSet::new();
         for (partition, watched) in &mut previous {
-            if let Some((table, _)) = ranges.get(partition) {
+            if let Some((table, _)) = ranges.get(partition)
+                && watched.table != *table
+            {
+                exchanged.extend([watched.table, *table]);
                 watched.table = *table;
             }
         }
+        self.pictures.retain(|table| !exchanged.contains(&table));
         // Partitions that are new or have another range.
         let changed = |partition: &PartitionId, range: &KeyRange| {
             previous.get(partition).is_none_or(|watched| watched.range != *range)

@@ -6,6 +6,7 @@ use partita_proto::range::TypedRange;
 
 use super::model::hex;
 use super::*;
+use crate::load::Keeper;
 
 const REKEYED: &str = "t$rekeyed";
 
@@ -281,6 +282,24 @@ fn former_partitions_are_dropped_before_rows_are_placed_otherwise() {
     assert!(changes(&mut world, |copy| CopyChange::Discard { copy }));
     world.settle();
     assert!(world.done(placed()).unwrap());
+}
+
+#[test]
+fn what_is_known_of_the_load_of_partitions_goes_with_them() {
+    let mut world = World::new();
+    world.done(create(NewTable { cuts: vec![], ..new_table("t") })).unwrap();
+    let new = NewTable { cuts: vec![], ..reversed(&world, REKEYED, true) };
+    world.done(create(new)).unwrap();
+    let (table, copy) = (world.table("t"), world.table(REKEYED));
+    let mut keeper = Keeper::new(1);
+    keeper.learn(&world.state, |_| true, 1_000);
+    fill(&mut world);
+    assert!(switch(&mut world) && exchange(&mut world, &table.partitions));
+    keeper.learn(&world.state, |_| true, 2_000);
+    // Both ranges are everything, and do not tell them apart.
+    let owner = |id: &PartitionId| keeper.watched(*id).unwrap().table;
+    assert_eq!(owner(&copy.partitions[0]), table.id);
+    assert_eq!(owner(&table.partitions[0]), copy.id);
 }
 
 /// Records and entries that are kept must stay readable.
