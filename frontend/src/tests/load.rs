@@ -369,7 +369,7 @@ async fn explain_hotspot_ranks_designs_by_replayed_keys() {
     assert_eq!((today[2].as_str(), today[7].as_str()), ("1.0", "NULL"), "{today:?}");
     assert!(today[1].contains("new rows all go to one partition"), "{today:?}");
     db.tag(&first[7]).await;
-    let shown = db.rows("SHOW CREATE TABLE events_new").await;
+    let shown = db.rows("SHOW CREATE TABLE \"events$rekeyed\"").await;
     assert!(shown[0][1].contains("(userid"), "{shown:?}");
 }
 
