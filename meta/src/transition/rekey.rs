@@ -213,8 +213,8 @@ impl Draft<'_> {
     /// Gives the partitions of a table to another one.
     fn give(&mut self, table: &TableRecord, owner: TableId) {
         for partition in self.state.partitions_of(table) {
-            let given = PartitionRecord { table: owner, ..PartitionRecord::clone(partition) };
-            self.edits.push(Edit::Partition(Arc::new(given)));
+            let record = PartitionRecord { table: owner, ..PartitionRecord::clone(partition) };
+            self.edits.push(Edit::Partition(Arc::new(record)));
         }
     }
 }
