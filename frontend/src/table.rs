@@ -59,6 +59,8 @@ pub(crate) struct PartitionedTable {
     companion: Option<Box<PartitionedTable>>,
     /// The table that is named, if this is a copy that is scanned in its place.
     source: Option<Arc<Table>>,
+    /// True if the table was re-keyed a short while ago.
+    was_rekeyed: bool,
     /// Rows that may be read; `None`: all of them.
     rows: Option<RowPredicate>,
     view: Arc<ClusterView>,
@@ -87,7 +89,11 @@ impl PartitionedTable {
             Self { rows: rows.clone(), ..table }
         };
         let companion = catalog.read_along(table);
-        Self { companion: companion.map(|table| Box::new(new(table))), ..new(table) }
+        Self {
+            companion: companion.map(|table| Box::new(new(table))),
+            was_rekeyed: catalog.was_rekeyed(table.id),
+            ..new(table)
+        }
     }
 
     /// Definition of the table.
@@ -112,6 +118,7 @@ impl PartitionedTable {
             constraints: Constraints::new_unverified(constraints),
             companion: None,
             source: None,
+            was_rekeyed: false,
             rows: None,
             table,
             view,
@@ -334,8 +341,9 @@ impl TableProvider for PartitionedTable {
         let parallelism = state.config().target_partitions();
         let reading = state.config().get_extension::<Reading>();
         let reading = reading.map_or_else(Reading::default, |reading| *reading);
-        // Rows of a copy, and of two placements of a table, are written again later than they were acknowledged.
-        let is_settled = self.companion.is_none() && self.table.copy.is_none();
+        // Rows of a copy, of two placements of a table, and of one that was a copy until a moment ago are written again
+        // later than they were acknowledged.
+        let is_settled = self.companion.is_none() && self.table.copy.is_none() && !self.was_rekeyed;
         let bounds = (parallelism, if is_settled { reading } else { reading.linearizable() });
         if let Some(readable) = state.config().get_extension::<Readable>()
             && let Some(copy) = self.nearer_copy(readable.of(&self.table), filters)?

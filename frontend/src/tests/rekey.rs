@@ -101,6 +101,19 @@ async fn a_table_gets_another_key_and_keeps_its_rows_and_its_id() {
 }
 
 #[tokio::test]
+async fn a_table_that_was_rekeyed_a_moment_ago_is_read_without_a_bound() {
+    let world = World::new(EVENTS).await;
+    let (db, count) = (&world.db, "SELECT count(*) FROM events");
+    db.tag("SET read_consistency = bounded").await;
+    assert!(db.explain(count).await.contains("max_staleness=5s"));
+    db.tag(BY_WEEK).await;
+    world.until(CopyState::Retired).await;
+    // Rows that are old to the table may be new to its partitions.
+    assert!(!db.explain(count).await.contains("max_staleness"));
+    assert_eq!(db.one(count).await, "78");
+}
+
+#[tokio::test]
 async fn every_write_during_a_rekeying_takes_effect_once_and_in_order() {
     for options in ["", " WITH ('merge_mode' = 'last_non_null')", " WITH ('append_mode' = 'true')"]
     {
