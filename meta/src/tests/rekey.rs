@@ -285,6 +285,18 @@ fn former_partitions_are_dropped_before_rows_are_placed_otherwise() {
 }
 
 #[test]
+fn boundaries_of_a_new_key_are_pinned_like_those_of_a_new_table() {
+    let mut world = rekeyed();
+    let before = world.table("t").partitions.clone();
+    fill(&mut world);
+    assert!(switch(&mut world) && exchange(&mut world, &before));
+    let table = world.table("t");
+    let partitions = world.state.partitions_of(&table);
+    let pins: Vec<_> = partitions.map(|partition| partition.cut_by_hand_ms).collect();
+    assert_eq!(pins, [None, Some(0)]);
+}
+
+#[test]
 fn what_is_known_of_the_load_of_partitions_goes_with_them() {
     let mut world = World::new();
     world.done(create(NewTable { cuts: vec![], ..new_table("t") })).unwrap();

@@ -95,7 +95,9 @@ pub(super) fn create_table(
     // The table begins with all its partitions, and is published when its replicas are open.
     let mut draft = Draft::new(state);
     let id = draft.new_table();
-    let partitions = draft.new_partitions(id, ranges, places, new.copy_of.is_none())?;
+    // A copy keeps its partitions, unless it takes the place of its source.
+    let by_hand = new.copy_of.is_none() || new.rekeys;
+    let partitions = draft.new_partitions(id, ranges, places, by_hand)?;
     let ordered_ttl = state.ttl(database.id, &schema);
     let table = TableRecord {
         id,
