@@ -261,6 +261,12 @@ impl Forecaster {
         self.profiles.retain(|table, _| is_kept(*table));
     }
 
+    /// Drops the profile and the forecasts of a table whose keys are in another order now.
+    pub fn forget(&mut self, table: TableId) {
+        self.profiles.remove(&table);
+        self.forecasts.retain(|forecast| forecast.table != table);
+    }
+
     /// The forecasts, the oldest first.
     pub fn forecasts(&self) -> impl Iterator<Item = &Forecast> {
         self.forecasts.iter()

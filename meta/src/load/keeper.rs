@@ -365,7 +365,7 @@ impl Keeper {
     fn learn_ranges(&mut self, ranges: BTreeMap<PartitionId, (TableId, KeyRange)>, now_ms: u64) {
         let mut previous = std::mem::take(&mut self.watched);
         // A table and the copy that takes its place exchange their partitions, whose keys stay in the order that they
-        // have. Pictures begin anew: those of a table have keys in one order.
+        // have. Pictures and forecasts begin anew: those of a table have keys in one order.
         let mut exchanged = BTreeSet::new();
         for (partition, watched) in &mut previous {
             if let Some((table, _)) = ranges.get(partition)
@@ -376,6 +376,9 @@ impl Keeper {
             }
         }
         self.pictures.retain(|table| !exchanged.contains(&table));
+        for table in exchanged {
+            self.forecaster.forget(facts::table_id(table));
+        }
         // Partitions that are new or have another range.
         let changed = |partition: &PartitionId, range: &KeyRange| {
             previous.get(partition).is_none_or(|watched| watched.range != *range)

@@ -83,7 +83,7 @@ impl Cluster {
         }
         if let (Step::Rekey { table, .. }, true) = (&action.step, ended.is_ok()) {
             // The keys mean something else now.
-            self.forecaster.retain(|candidate| candidate != *table);
+            self.forecaster.forget(*table);
             let table = table.0 as usize;
             self.scheduler.set_table(Self::table_id(table), self.tables[table].load.facts.clone());
             self.tell_partitions(table);

@@ -150,6 +150,20 @@ fn what_is_saved_comes_back() {
 }
 
 #[test]
+fn nothing_is_expected_of_a_table_whose_keys_are_in_another_order() {
+    let mut world = World::new();
+    for _ in 0..3 {
+        world.day(true);
+    }
+    world.forecaster.forget(TableId(2));
+    assert_eq!(world.forecaster.forecasts().count(), 1);
+    world.forecaster.forget(TABLE);
+    assert_eq!((world.forecaster.saved().count(), world.forecaster.forecasts().count()), (0, 0));
+    world.day(true);
+    assert_eq!(world.forecaster.forecasts().count(), 0, "one day is no habit");
+}
+
+#[test]
 fn the_quietest_profile_goes_for_a_table_that_bears_much_more() {
     let mut forecaster = Forecaster::default();
     let mut step = |table: usize, load: f64| {
