@@ -119,6 +119,7 @@ impl Replica {
             range: None,
             newest_only: false,
             probes: Vec::new(),
+            first_by_time: None,
         });
         let scanned = scanned.map_err(|error| self.scan_error(error))?;
         Ok((index, self.reply(scanned)))

@@ -317,6 +317,7 @@ impl Replica {
                 range: None,
                 newest_only: request.newest_only,
                 probes: request.probes,
+                first_by_time: request.first_by_time,
             })
             .map_err(|error| self.scan_error(error))?;
         // The epoch of the pinned version counts, not the one before the wait: the range may have changed meanwhile.

@@ -206,6 +206,7 @@ async fn scan_of(
         newest_only: false,
         probes: Vec::new(),
         read_from,
+        first_by_time: None,
     };
     let reply = node.scan(request).await?;
     let by_follower = reply.stats.by_followers.load(Ordering::Relaxed) > 0;

@@ -134,6 +134,18 @@ pub struct ScanRequest {
     pub probes: Vec<Probe>,
     /// Replicas that may answer.
     pub read_from: ReadFrom,
+    /// If set, rows may be left out that are not among these; not together with `limit`.
+    pub first_by_time: Option<FirstByTime>,
+}
+
+/// The first rows of a scan in order of the time index, with all rows of the same time as the last of them. Rows that
+/// are not in the domains do not count. The time index must be one of the columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstByTime {
+    /// Number of rows.
+    pub rows: usize,
+    /// True if the newest rows come first.
+    pub descending: bool,
 }
 
 /// A part of a query that runs on the node with a partition's rows.

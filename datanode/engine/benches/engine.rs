@@ -183,6 +183,7 @@ fn wanted(columns: &[&str], domains: Domains) -> Scan {
         range: None,
         newest_only: false,
         probes: Vec::new(),
+        first_by_time: None,
     }
 }
 

@@ -142,6 +142,7 @@ async fn read(partition: &Partition, names: &[&str], domains: Domains, paralleli
         range: None,
         newest_only: false,
         probes: Vec::new(),
+        first_by_time: None,
     };
     let scanned = partition.scan(scan).unwrap();
     let tasks: Vec<_> = scanned

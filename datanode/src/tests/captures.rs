@@ -92,6 +92,7 @@ async fn fill(node: &Datanode, target: Target) -> Result<(u64, Vec<Row>), Error>
         newest_only: false,
         probes: Vec::new(),
         read_from: ReadFrom::Leader,
+        first_by_time: None,
     };
     let (index, reply) = node.fill(COPY, scan).await?;
     assert_eq!(reply.streams.len(), 1);

@@ -254,6 +254,7 @@ impl Copies {
                     newest_only: false,
                     probes: Vec::new(),
                     read_from: ReadFrom::Leader,
+                    first_by_time: None,
                 };
                 service.fill(copy, scan).await
             }

@@ -267,6 +267,7 @@ impl Frontend {
                 newest_only: true,
                 probes: Vec::new(),
                 read_from: ReadFrom::Leader,
+                first_by_time: None,
             };
             for mut stream in self.scan_leader(route, &request).await?.streams {
                 while let Some(batch) = stream.next().await {

@@ -20,8 +20,8 @@ use crate::materialized::Ship;
 use crate::measure::PartitionMeasures;
 use crate::schema::ColumnType;
 use crate::service::{
-    FragmentRequest, ReadFrom, ReplicaStatus, RequestId, ScanRequest, ScanStats, WriteKind,
-    WriteReply, WriteRequest,
+    FirstByTime, FragmentRequest, ReadFrom, ReplicaStatus, RequestId, ScanRequest, ScanStats,
+    WriteKind, WriteReply, WriteRequest,
 };
 
 /// Maximum number of streams of a scan. More than any machine has threads for.
@@ -117,6 +117,7 @@ impl ScanRequest {
             newest_only: self.newest_only,
             probes: probes_to_wire(&self.probes),
             any_replica: any_replica_to_wire(self.read_from),
+            first_by_time: self.first_by_time.as_ref().map(Wire::to_wire),
         })
     }
 
@@ -141,6 +142,7 @@ impl ScanRequest {
             newest_only: message.newest_only,
             probes: probes_from_wire(message.probes)?,
             read_from: read_from_of_wire(message.any_replica),
+            first_by_time: message.first_by_time.map(FirstByTime::from_wire).transpose()?,
         })
     }
 }
@@ -160,6 +162,20 @@ fn read_from_of_wire(message: Option<pb::AnyReplica>) -> ReadFrom {
         staleness_max: Duration::from_micros(message.staleness_max_us),
         schema: SchemaVersion(message.schema),
     })
+}
+
+impl Wire for FirstByTime {
+    type Message = pb::FirstByTime;
+
+    fn to_wire(&self) -> pb::FirstByTime {
+        let rows = u64::try_from(self.rows).unwrap_or(u64::MAX);
+        pb::FirstByTime { rows, descending: self.descending }
+    }
+
+    fn from_wire(message: pb::FirstByTime) -> Result<Self, Error> {
+        let rows = usize::try_from(message.rows).unwrap_or(usize::MAX);
+        Ok(Self { rows, descending: message.descending })
+    }
 }
 
 impl FragmentRequest {

@@ -11,6 +11,7 @@ pub(crate) mod candidates;
 pub(crate) mod edges;
 pub(crate) mod indexed;
 pub(crate) mod measures;
+pub(crate) mod nearest;
 pub(crate) mod newest;
 pub(crate) mod plan;
 pub(crate) mod questions;

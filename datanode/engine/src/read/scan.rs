@@ -11,6 +11,9 @@
 //!
 //! Indexes on fields restrict a merge by another way: they tell the keys that may have a wanted row, and then all
 //! versions of these keys are read ([`crate::read::candidates`]).
+//!
+//! A scan for the first rows in order of time reads units by their times, and leaves out what cannot be among these rows
+//! ([`crate::read::nearest`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,12 +30,13 @@ use partita_proto::id::Epoch;
 use partita_proto::key::{KeyCodec, Keys};
 use partita_proto::probe::Probe;
 use partita_proto::range::KeyRange;
-use partita_proto::service::{RowStream, ScanStats};
+use partita_proto::service::{FirstByTime, RowStream, ScanStats};
 
 use crate::error::Result;
 use crate::file::footer::Counters;
 use crate::file::parts_within;
 use crate::read::candidates::{Found, Located};
+use crate::read::nearest::Nearest;
 use crate::read::plan::{Unit, plan};
 use crate::read::questions::Prepared;
 use crate::read::reader::{FileReader, Read};
@@ -63,6 +67,8 @@ pub struct Scan {
     /// what is returned: rows that fail a test may be returned, and of such rows older versions of fields may be
     /// missing. Not used for a scan of the newest rows.
     pub probes: Vec<Probe>,
+    /// If set, rows that are not among these may be left out. Not used for a scan of the newest rows.
+    pub first_by_time: Option<FirstByTime>,
 }
 
 /// Rows of one version of the partition.
@@ -167,6 +173,7 @@ impl Partition {
                 false => prepared(&request.probes, layout),
             },
             exact,
+            first_by_time: request.first_by_time.filter(|_| !request.newest_only),
             limit: request.limit,
             parallelism: request.parallelism.max(1),
             version,
@@ -232,6 +239,8 @@ pub(crate) struct Reading {
     pub(crate) probes: Arc<[Arc<Prepared>]>,
     /// Range of the keys to return.
     pub(crate) exact: KeyRange,
+    /// Rows outside of which none need to be returned.
+    pub(crate) first_by_time: Option<FirstByTime>,
     pub(crate) limit: Option<usize>,
     /// Maximum number of streams; at least 1.
     pub(crate) parallelism: usize,
@@ -240,11 +249,16 @@ pub(crate) struct Reading {
 impl Reading {
     /// The streams, and true if each is in key order.
     pub(crate) fn streams(&self) -> (Vec<RowStream>, bool) {
-        let plan = plan(&self.version, &self.domains, &self.exact, self.parallelism);
+        let mut plan = plan(&self.version, &self.domains, &self.exact, self.parallelism);
         let stats = &self.reader.counters.scan;
         stats.files_pruned.fetch_add(plan.files_pruned, Ordering::Relaxed);
         let count = self.parallelism.min(plan.units.len()).max(1);
         let layout = Arc::clone(&self.version.layout);
+        let nearest = Nearest::new(self.first_by_time, &layout, &self.columns);
+        if let Some(nearest) = &nearest {
+            nearest.sort(&mut plan.units);
+            plan.sorted = false;
+        }
         let on_key = self.probes.iter().filter(|probe| probe.is_on_key(&layout));
         let field_domains = self.domains.only(|name| !layout.is_key(name));
         // A file may still have a column that the table no longer has; its values do not count.
@@ -258,6 +272,7 @@ impl Reading {
             layout,
             queue: Mutex::new(plan.units.into()),
             left: AtomicUsize::new(self.limit.unwrap_or(usize::MAX)),
+            nearest,
             reading: self.clone(),
         });
         ((0..count).map(|_| stream(&task)).collect(), plan.sorted)
@@ -325,6 +340,8 @@ struct Task {
     queue: Mutex<VecDeque<Unit>>,
     /// Number of rows still to be returned.
     left: AtomicUsize,
+    /// Limits in time, for a scan of the first rows by time.
+    nearest: Option<Nearest>,
 }
 
 type Batches = BoxStream<'static, Result<RecordBatch>>;
@@ -359,7 +376,7 @@ impl Worker {
                 return Ok(None);
             }
             let Some(opened) = &mut self.opened else {
-                let Some(unit) = self.task.queue.lock().pop_front() else { return Ok(None) };
+                let Some(unit) = self.task.next_unit() else { return Ok(None) };
                 self.opened = Some(self.task.open(unit).await?);
                 continue;
             };
@@ -376,6 +393,25 @@ impl Worker {
 }
 
 impl Task {
+    /// The next unit that may have a wanted row.
+    fn next_unit(&self) -> Option<Unit> {
+        let mut queue = self.queue.lock();
+        loop {
+            let unit = queue.pop_front()?;
+            if self.nearest.as_ref().is_none_or(|nearest| nearest.may_have(unit.time())) {
+                return Some(unit);
+            }
+        }
+    }
+
+    /// Domains, restricted to times of rows that may be wanted.
+    fn needed(&self, domains: &Domains) -> Domains {
+        match &self.nearest {
+            Some(nearest) => nearest.restricted(domains),
+            None => domains.clone(),
+        }
+    }
+
     /// The rows of a unit: merged, without deleted ones, in the domains of the key's columns.
     async fn open(self: &Arc<Self>, unit: Unit) -> Result<Opened> {
         if unit.merge {
@@ -395,7 +431,7 @@ impl Task {
             // asked: other columns are decoded only for matching rows.
             let read = Read {
                 schema,
-                domains: domains.clone(),
+                domains: self.needed(domains),
                 ranges,
                 groups,
                 probes: Arc::clone(probes),
@@ -420,7 +456,8 @@ impl Task {
         };
         let schema = self.reading.schema(false, with_op);
         let counters = Some(reader.counters.clone());
-        let rows = piece.read(Arc::clone(&self.layout), schema, self.key_domains.clone(), counters);
+        let filter = self.needed(&self.key_domains);
+        let rows = piece.read(Arc::clone(&self.layout), schema, filter, counters);
         let batches = rows.and_then(|sorted| futures::future::ready(settle(sorted.batch))).boxed();
         Ok(Opened { batches, in_field_domains: false })
     }
@@ -433,7 +470,7 @@ impl Task {
         let schema = self.reading.schema(true, with_op);
         let read = Read {
             schema: Arc::clone(&schema),
-            domains: self.key_domains.clone(),
+            domains: self.needed(&self.key_domains),
             ranges: Arc::clone(&unit.ranges),
             groups: 0..0,
             probes: Arc::clone(&self.key_probes),
@@ -479,7 +516,7 @@ impl Task {
         }
         for piece in unit.runs {
             let piece = Piece { ranges: Arc::clone(&run_ranges), ..piece };
-            let (schema, filter) = (Arc::clone(&schema), self.key_domains.clone());
+            let (schema, filter) = (Arc::clone(&schema), read.domains.clone());
             let counters = Some(reader.counters.clone());
             inputs.push(piece.input(Arc::clone(&self.layout), schema, filter, counters));
         }
@@ -511,6 +548,9 @@ impl Task {
             && mask.true_count() < mask.len()
         {
             rows = filter_record_batch(&rows, &mask)?;
+        }
+        if let Some(nearest) = &self.nearest {
+            rows = nearest.reduced(rows)?;
         }
         if self.reading.limit.is_some() {
             let decrement = |remaining: usize| Some(remaining - remaining.min(rows.num_rows()));

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use futures::TryStreamExt;
 use partita_proto::rule::Comparison;
 use partita_proto::schema::TableSchema;
+use partita_proto::service::FirstByTime;
 
 use super::*;
 
@@ -464,6 +465,35 @@ async fn whoever_reads_a_partition_that_is_removed_does_not_take_its_files_for_d
     remove().unwrap();
     let refused = read().await.map(|found| found.rows);
     assert!(matches!(refused, Err(partita_proto::Error::Unavailable(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn the_first_rows_by_time_are_found_near_their_end() {
+    for options in [last_row(), append()] {
+        let mut fixture = Fixture::series(options).await;
+        for host in ["a", "b"] {
+            fixture.put(&ALL[..3], &minutes(host, 300));
+        }
+        fixture.flush().await.unwrap();
+        for (descending, minute) in [(true, 299), (false, 0)] {
+            let first_by_time = Some(FirstByTime { rows: 2, descending });
+            let scan = Scan { first_by_time, parallelism: 1, ..fixture.scan(&ALL, &[]) };
+            let found = collect(&fixture.partition, scan).await.unwrap();
+            for host in ["a", "b"] {
+                let first = vec![text(host), ts(minute * 60_000), int(minute), Value::Null];
+                assert!(found.rows.contains(&first), "{first:?} in {:?}", found.rows);
+            }
+            let scanned = found.stats.rows_scanned.load(Ordering::Relaxed);
+            assert!(scanned <= 60, "{scanned} of 600 rows were read");
+            assert!(found.rows.len() <= 4, "{:?}", found.rows);
+        }
+        // Rows that a domain on a field excludes do not count.
+        let early = [("a", Domain::compare(Comparison::Less, int(3)))];
+        let first_by_time = Some(FirstByTime { rows: 2, descending: true });
+        let scan = Scan { first_by_time, ..fixture.scan(&ALL, &early) };
+        let found = collect(&fixture.partition, scan).await.unwrap().rows;
+        assert_eq!(found.iter().filter(|row| row[2] == int(2)).count(), 2, "{found:?}");
+    }
 }
 
 #[tokio::test]

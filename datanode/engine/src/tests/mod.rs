@@ -213,6 +213,7 @@ impl Fixture {
             range: None,
             newest_only: false,
             probes: Vec::new(),
+            first_by_time: None,
         }
     }
 }

@@ -25,7 +25,8 @@ use crate::probe::{ColumnTest, PROBE_DEPTH_MAX, PROBE_NODES_MAX, Probe};
 use crate::route::Route;
 use crate::schema::ColumnType;
 use crate::service::{
-    AdminOrder, IndexUse, ReadFrom, ReplicaStatus, ScanRequest, ScanStats, WriteRequest,
+    AdminOrder, FirstByTime, IndexUse, ReadFrom, ReplicaStatus, ScanRequest, ScanStats,
+    WriteRequest,
 };
 
 fn any_domain() -> impl Strategy<Value = Domain> {
@@ -368,8 +369,11 @@ fn scan_request() -> impl Strategy<Value = ScanRequest> {
             schema: SchemaVersion(schema),
         })
     });
-    (numbers, vec(column, 0..4), domains(), vec(probe(), 0..3), read_from).prop_map(
-        |(numbers, columns, domains, probes, read_from)| {
+    let first = (any::<usize>(), any::<bool>())
+        .prop_map(|(rows, descending)| FirstByTime { rows, descending });
+    let kinds = (read_from, option::of(first));
+    (numbers, vec(column, 0..4), domains(), vec(probe(), 0..3), kinds).prop_map(
+        |(numbers, columns, domains, probes, (read_from, first_by_time))| {
             let (partition, epoch, limit, parallelism, newest_only) = numbers;
             ScanRequest {
                 partition: PartitionId(partition),
@@ -381,6 +385,7 @@ fn scan_request() -> impl Strategy<Value = ScanRequest> {
                 newest_only,
                 probes,
                 read_from,
+                first_by_time,
             }
         },
     )
@@ -431,6 +436,7 @@ proptest! {
         prop_assert_eq!(again.newest_only, request.newest_only);
         prop_assert_eq!(again.probes, request.probes);
         prop_assert_eq!(again.read_from, request.read_from);
+        prop_assert_eq!(again.first_by_time, request.first_by_time);
         if let Some(message) = damaged(&message, at, flip) {
             drop(ScanRequest::from_wire(message));
         }
@@ -532,6 +538,7 @@ fn probes_too_deep_or_too_many_are_left_out_by_the_sender_and_refused_by_the_rec
         newest_only: false,
         probes,
         read_from: ReadFrom::Leader,
+        first_by_time: None,
     };
     let deepest = deep_probe(PROBE_DEPTH_MAX - 1);
     let largest = Probe::All(vec![deep_probe(0); PROBE_NODES_MAX - 1]);

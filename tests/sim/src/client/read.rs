@@ -52,6 +52,7 @@ impl Client {
             newest_only: false,
             probes: Vec::new(),
             read_from,
+            first_by_time: None,
         };
         let node = match read_from {
             ReadFrom::Leader => self.ask_first(route),
