@@ -41,10 +41,12 @@ use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::route::{PartitionMap, Route};
 use partita_proto::schema::{MergeMode, Semantic, TableSchema};
 use partita_proto::service::{
-    AdminOrder, CheckedDdl, DataNodes, DataService, Ddl, FragmentRequest, FragmentService,
-    IndexUse, MetaService, NamedObject, NewTable, PartitionSpec, ReadFrom, ReplicaStatus,
-    RequestId, ScanReply, ScanRequest, ScanStats, TableChange, WriteKind, WriteReply, WriteRequest,
+    AdminOrder, CheckedDdl, DataNodes, DataService, Ddl, FirstByTime, FragmentRequest,
+    FragmentService, IndexUse, MetaService, NamedObject, NewTable, PartitionSpec, ReadFrom,
+    ReplicaStatus, RequestId, ScanReply, ScanRequest, ScanStats, TableChange, WriteKind,
+    WriteReply, WriteRequest,
 };
+use partita_proto::value::Value;
 use partita_worker::{MEMORY_BYTES, Worker};
 use tokio::runtime::Handle;
 use tokio::sync::{RwLock, watch};
@@ -553,6 +555,9 @@ impl Fake {
         }
         let skipped = stats.rows_scanned.load(Ordering::Relaxed) - batches.len() as u64;
         count_indexes(&stats, &partition.table.schema, request, skipped);
+        if let Some(first) = request.first_by_time {
+            keep_first(&mut batches, &partition.table.schema, first)?;
+        }
         batches.truncate(request.limit.unwrap_or(usize::MAX));
         let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
         stats.bytes_scanned.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -744,6 +749,30 @@ fn set_index(
         None => indexes.push(index),
     }
     Ok(true)
+}
+
+/// Keeps the rows, one in each batch, that are among the first by time.
+fn keep_first(
+    rows: &mut Vec<RecordBatch>,
+    schema: &TableSchema,
+    first: FirstByTime,
+) -> Result<(), Error> {
+    let Some(time) = schema.time_index() else { return Ok(()) };
+    let tick = |row: &RecordBatch| match row.column_by_name(&time.storage_name) {
+        Some(column) => Value::from_array(column.as_ref(), 0),
+        None => Ok(Value::Null),
+    };
+    let ticks = rows.iter().map(tick).collect::<Result<Vec<_>, Error>>()?;
+    let mut order = ticks.clone();
+    order.sort();
+    if first.descending {
+        order.reverse();
+    }
+    let Some(last) = order.get(first.rows.saturating_sub(1)) else { return Ok(()) };
+    let is_first = |tick: &Value| if first.descending { tick >= last } else { tick <= last };
+    let mut ticks = ticks.iter();
+    rows.retain(|_| ticks.next().is_some_and(is_first));
+    Ok(())
 }
 
 /// Counts the indexes that a node would ask about its rows: those that may answer what the request restricts.

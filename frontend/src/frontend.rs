@@ -53,6 +53,7 @@ use crate::copies::Copies;
 use crate::copies::refused::check_target;
 use crate::error::SqlError;
 use crate::filters::KeptFilters;
+use crate::first_by_time::FirstRows;
 use crate::guard::CheckedRule;
 use crate::home::HomeNodes;
 use crate::index_usage::IndexUsage;
@@ -621,8 +622,10 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     // These rules run first, while a scan is directly below the operators that need its rows.
     let mut rules = PhysicalOptimizer::new().rules;
     rules.insert(0, Arc::new(NewestRows));
-    rules.insert(1, Arc::new(NearEnd));
-    rules.insert(2, Arc::new(RunAtData::new(Arc::clone(&runtime))));
+    // Each span that is near an end has the restriction of the whole.
+    rules.insert(1, Arc::new(FirstRows));
+    rules.insert(2, Arc::new(NearEnd));
+    rules.insert(3, Arc::new(RunAtData::new(Arc::clone(&runtime))));
     // Limits are kept before orders are enforced.
     let orders = rules.iter().position(|rule| rule.name() == EnsureRequirements::new().name());
     rules.insert(orders.unwrap_or(rules.len()), Arc::new(KeptLimits));

@@ -43,6 +43,7 @@ mod conditional;
 mod copies;
 mod execute;
 mod filters;
+mod first_by_time;
 mod frontend;
 mod guard;
 mod home;

@@ -49,7 +49,7 @@ use partita_lanes::interrupt;
 use partita_proto::domain::Domain;
 use partita_proto::index::IndexKind;
 use partita_proto::key::KeyCodec;
-use partita_proto::service::{IndexKey, IndexUse};
+use partita_proto::service::{FirstByTime, IndexKey, IndexUse};
 use partita_worker::LeafExec;
 
 use self::opener::{Opener, Part};
@@ -161,6 +161,7 @@ impl PartitionScanExec {
             || schema.key.last() != Some(&time.id)
             || self.spec.limit.is_some()
             || self.spec.at_data.is_some()
+            || self.spec.first_by_time.is_some()
             || !self.keeps_newest(&time.storage_name)
         {
             return None;
@@ -194,6 +195,25 @@ impl PartitionScanExec {
                 schema.key.contains(&column.id) && (name != time || no_end(domain))
             })
         })
+    }
+
+    /// The scan restricted to its first rows by time; `None` if the column at that position is not the time index, or
+    /// the rows of the request are not those of the scan.
+    pub(crate) fn first_by_time(&self, column: usize, first: FirstByTime) -> Option<Self> {
+        let spec = &self.spec;
+        let time = spec.table.schema.time_index()?;
+        let field = spec.schema.fields().get(column)?;
+        let is_time = *field.name() == time.name && !time.nullable;
+        if !is_time
+            || spec.newest_only
+            || spec.row_filter.is_some()
+            || spec.at_data.is_some()
+            || spec.limit.is_some()
+        {
+            return None;
+        }
+        let spec = ScanSpec { first_by_time: Some(first), ..spec.clone() };
+        Some(Self::new(spec, Arc::clone(&self.view)))
     }
 
     /// Domain of the time index; `None`: all of it.
@@ -375,6 +395,10 @@ impl PartitionScanExec {
         if !spec.reading.staleness_max.is_zero() {
             text.push_str(&format!(", max_staleness={:?}", spec.reading.staleness_max));
         }
+        if let Some(FirstByTime { rows, descending }) = spec.first_by_time {
+            let direction = if descending { "DESC" } else { "ASC" };
+            text.push_str(&format!(", first_by_time={rows} {direction}"));
+        }
         if let Some(limit) = spec.limit {
             text.push_str(&format!(", fetch={limit}"));
         }
@@ -489,7 +513,8 @@ impl ExecutionPlan for PartitionScanExec {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
-        if self.spec.newest_only || self.spec.at_data.is_some() {
+        let spec = &self.spec;
+        if spec.newest_only || spec.at_data.is_some() || spec.first_by_time.is_some() {
             return None;
         }
         let spec = ScanSpec { limit, ..self.spec.clone() };

@@ -255,6 +255,7 @@ impl PartitionedTable {
             outputs: outputs.min(touched.len() * streams).max(1),
             newest_only: false,
             reading: Reading::default(),
+            first_by_time: None,
             at_data: None,
             streams,
             touched,

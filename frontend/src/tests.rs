@@ -13,6 +13,7 @@ mod comparisons;
 mod conditional;
 mod copies;
 mod defining;
+mod first_by_time;
 mod followers;
 mod indexes;
 mod intervals;

@@ -301,7 +301,7 @@ impl Opener {
             newest_only: self.spec.newest_only,
             probes: self.spec.probes.clone(),
             read_from: self.spec.read_from(target.is_picked),
-            first_by_time: None,
+            first_by_time: self.spec.first_by_time,
         };
         // Where other replicas may answer as well, none is waited for until the end.
         let (deadline, replica) = match self.spec.read_from(target.is_picked) {

@@ -15,7 +15,7 @@ use partita_proto::catalog::Table;
 use partita_proto::domain::Domains;
 use partita_proto::id::ColumnId;
 use partita_proto::probe::Probe;
-use partita_proto::service::ReadFrom;
+use partita_proto::service::{FirstByTime, ReadFrom};
 
 use super::row_filter::RowFilter;
 
@@ -52,6 +52,8 @@ pub(crate) struct ScanSpec {
     pub(crate) newest_only: bool,
     /// Replicas that may be read.
     pub(crate) reading: Reading,
+    /// If set, only these rows of each partition are needed.
+    pub(crate) first_by_time: Option<FirstByTime>,
     /// Operators pushed down to the partitions, if any.
     pub(crate) at_data: Option<AtData>,
 }
