@@ -38,6 +38,7 @@ impl Datanode {
                 newest_only: false,
                 probes: Vec::new(),
                 first_by_time: None,
+                order: None,
             };
             let scanned = engine.scan(scan).map_err(Error::from)?;
             // The applied index only grows, so a version pinned in between reflects this index too.

@@ -120,6 +120,7 @@ impl Replica {
             newest_only: false,
             probes: Vec::new(),
             first_by_time: None,
+            order: None,
         });
         let scanned = scanned.map_err(|error| self.scan_error(error))?;
         Ok((index, self.reply(scanned)))

@@ -318,6 +318,7 @@ impl Replica {
                 newest_only: request.newest_only,
                 probes: request.probes,
                 first_by_time: request.first_by_time,
+                order: request.order,
             })
             .map_err(|error| self.scan_error(error))?;
         // The epoch of the pinned version counts, not the one before the wait: the range may have changed meanwhile.
@@ -378,7 +379,7 @@ impl Replica {
         let meter = Meter::new(Arc::clone(&self.load), Arc::clone(&scanned.stats));
         let watched = |stream| meter.watch(self.watched(stream));
         let streams = scanned.streams.into_iter().map(watched).collect();
-        ScanReply { streams, sorted: scanned.sorted, stats: scanned.stats }
+        ScanReply { streams, order: scanned.order, stats: scanned.stats }
     }
 
     /// Waits until every acknowledged write is applied here.

@@ -207,6 +207,7 @@ async fn scan_of(
         probes: Vec::new(),
         read_from,
         first_by_time: None,
+        order: None,
     };
     let reply = node.scan(request).await?;
     let by_follower = reply.stats.by_followers.load(Ordering::Relaxed) > 0;

@@ -42,8 +42,8 @@ use partita_proto::route::{PartitionMap, Route};
 use partita_proto::schema::{MergeMode, Semantic, TableSchema};
 use partita_proto::service::{
     AdminOrder, CheckedDdl, DataNodes, DataService, Ddl, FirstByTime, FragmentRequest,
-    FragmentService, IndexUse, MetaService, NamedObject, NewTable, PartitionSpec, ReadFrom,
-    ReplicaStatus, RequestId, ScanReply, ScanRequest, ScanStats, TableChange, WriteKind,
+    FragmentService, IndexUse, KeyOrder, MetaService, NamedObject, NewTable, PartitionSpec,
+    ReadFrom, ReplicaStatus, RequestId, ScanReply, ScanRequest, ScanStats, TableChange, WriteKind,
     WriteReply, WriteRequest,
 };
 use partita_proto::value::Value;
@@ -558,11 +558,16 @@ impl Fake {
         if let Some(first) = request.first_by_time {
             keep_first(&mut batches, &partition.table.schema, first)?;
         }
+        let order = request.order.unwrap_or(KeyOrder::Ascending);
+        if order.is_descending() {
+            batches.reverse();
+        }
         batches.truncate(request.limit.unwrap_or(usize::MAX));
         let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
         stats.bytes_scanned.fetch_add(bytes as u64, Ordering::Relaxed);
         // Streams get consecutive runs of rows, so that each is in key order.
-        let per_stream = batches.len().div_ceil(request.parallelism.max(1)).max(1);
+        let parallelism = if request.order.is_some() { 1 } else { request.parallelism.max(1) };
+        let per_stream = batches.len().div_ceil(parallelism).max(1);
         let streams = batches
             .chunks(per_stream)
             .map(|rows| {
@@ -570,7 +575,7 @@ impl Fake {
                 Box::pin(futures::stream::iter([joined])) as _
             })
             .collect();
-        Ok(ScanReply { streams, sorted: true, stats })
+        Ok(ScanReply { streams, order: Some(order), stats })
     }
 }
 

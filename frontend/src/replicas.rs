@@ -299,6 +299,7 @@ mod tests {
     use futures::StreamExt;
     use partita_proto::id::{Epoch, ReplicaId};
     use partita_proto::range::{KeyRange, TypedRange};
+    use partita_proto::service::KeyOrder;
 
     use super::*;
 
@@ -328,7 +329,7 @@ mod tests {
             Box::pin(futures::stream::iter([Ok(batch)]))
         };
         let streams = (0..streams).map(|_| rows()).collect();
-        ScanReply { streams, sorted: true, stats: Arc::new(stats) }
+        ScanReply { streams, order: Some(KeyOrder::Ascending), stats: Arc::new(stats) }
     }
 
     /// Nodes of some picks in a row.

@@ -136,6 +136,30 @@ pub struct ScanRequest {
     pub read_from: ReadFrom,
     /// If set, rows may be left out that are not among these; not together with `limit`.
     pub first_by_time: Option<FirstByTime>,
+    /// If set, one stream of rows in order of their keys is wanted. A node that has another order cheaper returns it, as
+    /// the reply says.
+    pub order: Option<KeyOrder>,
+}
+
+/// Order of rows by their keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyOrder {
+    /// From the first key.
+    Ascending,
+    /// From the last key.
+    Descending,
+}
+
+impl KeyOrder {
+    /// The order from the last key, or from the first.
+    pub fn new(descending: bool) -> Self {
+        if descending { Self::Descending } else { Self::Ascending }
+    }
+
+    /// True for the order from the last key.
+    pub fn is_descending(self) -> bool {
+        self == Self::Descending
+    }
 }
 
 /// The first rows of a scan in order of the time index, with all rows of the same time as the last of them. Rows that
@@ -208,8 +232,8 @@ pub struct ScanStats {
 pub struct ScanReply {
     /// The streams; every row is in exactly one of them.
     pub streams: Vec<RowStream>,
-    /// True if each stream is in key order.
-    pub sorted: bool,
+    /// Order of each stream; `None`: none. One that was requested comes in one stream.
+    pub order: Option<KeyOrder>,
     /// Counters of the scan.
     pub stats: Arc<ScanStats>,
 }

@@ -184,6 +184,7 @@ fn wanted(columns: &[&str], domains: Domains) -> Scan {
         newest_only: false,
         probes: Vec::new(),
         first_by_time: None,
+        order: None,
     }
 }
 

@@ -143,6 +143,7 @@ async fn read(partition: &Partition, names: &[&str], domains: Domains, paralleli
         newest_only: false,
         probes: Vec::new(),
         first_by_time: None,
+        order: None,
     };
     let scanned = partition.scan(scan).unwrap();
     let tasks: Vec<_> = scanned
@@ -155,7 +156,7 @@ async fn read(partition: &Partition, names: &[&str], domains: Domains, paralleli
         let batches = task.await.unwrap().unwrap();
         streams.push(concat_batches(&columns, &batches).unwrap());
     }
-    Read { streams, stats: scanned.stats, sorted: scanned.sorted }
+    Read { streams, stats: scanned.stats, sorted: scanned.order.is_some() }
 }
 
 /// Every key is there once, with the value of its last round.

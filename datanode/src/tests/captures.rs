@@ -93,6 +93,7 @@ async fn fill(node: &Datanode, target: Target) -> Result<(u64, Vec<Row>), Error>
         probes: Vec::new(),
         read_from: ReadFrom::Leader,
         first_by_time: None,
+        order: None,
     };
     let (index, reply) = node.fill(COPY, scan).await?;
     assert_eq!(reply.streams.len(), 1);

@@ -255,6 +255,7 @@ impl Copies {
                     probes: Vec::new(),
                     read_from: ReadFrom::Leader,
                     first_by_time: None,
+                    order: None,
                 };
                 service.fill(copy, scan).await
             }

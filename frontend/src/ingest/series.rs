@@ -268,6 +268,7 @@ impl Frontend {
                 probes: Vec::new(),
                 read_from: ReadFrom::Leader,
                 first_by_time: None,
+                order: None,
             };
             for mut stream in self.scan_leader(route, &request).await?.streams {
                 while let Some(batch) = stream.next().await {

@@ -302,6 +302,7 @@ impl Opener {
             probes: self.spec.probes.clone(),
             read_from: self.spec.read_from(target.is_picked),
             first_by_time: self.spec.first_by_time,
+            order: None,
         };
         // Where other replicas may answer as well, none is waited for until the end.
         let (deadline, replica) = match self.spec.read_from(target.is_picked) {

@@ -16,8 +16,8 @@ use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{
-    DataService, FragmentRequest, FragmentService, PartitionSpec, ReplicaStatus, RequestId,
-    RowStream, ScanReply, ScanRequest, ScanStats, WriteReply, WriteRequest,
+    DataService, FragmentRequest, FragmentService, KeyOrder, PartitionSpec, ReplicaStatus,
+    RequestId, RowStream, ScanReply, ScanRequest, ScanStats, WriteReply, WriteRequest,
 };
 use partita_proto::wire::pb::data_client::DataClient as Generated;
 use partita_proto::wire::{Wire, pb};
@@ -135,7 +135,8 @@ impl DataClient {
                 Rows::new(source, Arc::clone(&stats), Arc::clone(&self.peer)).boxed()
             })
             .collect();
-        Ok((header.index, ScanReply { streams, sorted: header.sorted, stats }))
+        let order = header.sorted.then(|| KeyOrder::new(header.descending));
+        Ok((header.index, ScanReply { streams, order, stats }))
     }
 
     async fn header(&self, frames: &mut Streaming<pb::ScanFrame>) -> Result<pb::ScanHeader, Error> {

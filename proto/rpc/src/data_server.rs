@@ -13,7 +13,7 @@ use partita_proto::materialized::{CaptureOrder, ChangesRequest};
 use partita_proto::reshape::Reshape;
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{
-    DataService, FragmentRequest, FragmentService, PartitionSpec, RequestId, ScanReply,
+    DataService, FragmentRequest, FragmentService, KeyOrder, PartitionSpec, RequestId, ScanReply,
     ScanRequest, WriteRequest,
 };
 use partita_proto::wire::pb::data_server::{Data, DataServer as Generated};
@@ -110,8 +110,10 @@ impl DataServer {
         let mut streams = reply.streams.into_iter();
         let first = streams.next();
         let waiting = self.parked.park(streams.collect(), &reply.stats).map_err(to_status)?;
-        let (scan, sorted) = (waiting.scan(), reply.sorted);
-        let header = pb::ScanHeader { scan, streams: count, sorted, index };
+        let scan = waiting.scan();
+        let (sorted, descending) =
+            (reply.order.is_some(), reply.order == Some(KeyOrder::Descending));
+        let header = pb::ScanHeader { scan, streams: count, sorted, index, descending };
         Ok(Response::new(Frames::first(header, waiting, first, reply.stats).boxed()))
     }
 }

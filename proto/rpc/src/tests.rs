@@ -30,8 +30,8 @@ use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
 use partita_proto::service::{
-    DataService, FirstByTime, PartitionSpec, ReadFrom, ReplicaStatus, RequestId, ScanReply,
-    ScanRequest, WriteKind, WriteReply, WriteRequest,
+    DataService, FirstByTime, KeyOrder, PartitionSpec, ReadFrom, ReplicaStatus, RequestId,
+    ScanReply, ScanRequest, WriteKind, WriteReply, WriteRequest,
 };
 use partita_tls::Links;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -422,6 +422,7 @@ fn scan_request() -> ScanRequest {
             schema: SchemaVersion(3),
         },
         first_by_time: Some(FirstByTime { rows: 7, descending: true }),
+        order: Some(KeyOrder::Descending),
     }
 }
 

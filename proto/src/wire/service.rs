@@ -20,8 +20,8 @@ use crate::materialized::Ship;
 use crate::measure::PartitionMeasures;
 use crate::schema::ColumnType;
 use crate::service::{
-    FirstByTime, FragmentRequest, ReadFrom, ReplicaStatus, RequestId, ScanRequest, ScanStats,
-    WriteKind, WriteReply, WriteRequest,
+    FirstByTime, FragmentRequest, KeyOrder, ReadFrom, ReplicaStatus, RequestId, ScanRequest,
+    ScanStats, WriteKind, WriteReply, WriteRequest,
 };
 
 /// Maximum number of streams of a scan. More than any machine has threads for.
@@ -118,6 +118,7 @@ impl ScanRequest {
             probes: probes_to_wire(&self.probes),
             any_replica: any_replica_to_wire(self.read_from),
             first_by_time: self.first_by_time.as_ref().map(Wire::to_wire),
+            descending: self.order.map(KeyOrder::is_descending),
         })
     }
 
@@ -143,6 +144,7 @@ impl ScanRequest {
             probes: probes_from_wire(message.probes)?,
             read_from: read_from_of_wire(message.any_replica),
             first_by_time: message.first_by_time.map(FirstByTime::from_wire).transpose()?,
+            order: message.descending.map(KeyOrder::new),
         })
     }
 }

@@ -13,6 +13,7 @@ pub(crate) mod indexed;
 pub(crate) mod measures;
 pub(crate) mod nearest;
 pub(crate) mod newest;
+pub(crate) mod ordered;
 pub(crate) mod plan;
 pub(crate) mod questions;
 pub(crate) mod reader;

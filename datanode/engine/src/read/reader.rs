@@ -148,6 +148,33 @@ impl FileReader {
         self.start(file, &footer, read.schema, Rows { groups, selection, filters })
     }
 
+    /// Rows of a file that may be wanted, by row group: those of the wanted series, if these are known, else all of them;
+    /// and the domains that are still to be applied.
+    pub(crate) async fn rows_by_group(
+        &self,
+        file: &FileEntry,
+        read: &Read,
+    ) -> Result<(Vec<(usize, Range<usize>)>, Domains)> {
+        let selected = match &self.series {
+            Some(series) => series.wanted(self, file, read).await?,
+            None => None,
+        };
+        let footer = self.footer(file).await?;
+        let starts = group_starts(footer.metadata.metadata());
+        let mut rows = Vec::new();
+        for group in read.groups.clone().filter(|group| file.group_overlaps(*group, &read.ranges)) {
+            let whole = starts[group]..starts[group + 1];
+            match &selected {
+                None => rows.push((group, whole)),
+                Some(selected) => {
+                    let parts = intersect_ranges(&selected.rows, std::slice::from_ref(&whole));
+                    rows.extend(parts.into_iter().map(|part| (group, part)));
+                }
+            }
+        }
+        Ok((rows, selected.map_or_else(|| read.domains.clone(), |selected| selected.domains)))
+    }
+
     /// Opens a file for some rows, given by ascending row numbers.
     pub(crate) async fn open_rows(
         &self,

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use futures::TryStreamExt;
 use partita_proto::rule::Comparison;
 use partita_proto::schema::TableSchema;
-use partita_proto::service::FirstByTime;
+use partita_proto::service::{FirstByTime, KeyOrder};
 
 use super::*;
 
@@ -493,6 +493,46 @@ async fn the_first_rows_by_time_are_found_near_their_end() {
         let scan = Scan { first_by_time, ..fixture.scan(&ALL, &early) };
         let found = collect(&fixture.partition, scan).await.unwrap().rows;
         assert_eq!(found.iter().filter(|row| row[2] == int(2)).count(), 2, "{found:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_scan_in_key_order_reads_little_beyond_its_limit() {
+    for options in [last_row(), append()] {
+        let mut fixture = Fixture::series(options).await;
+        for host in ["a", "b", "c"] {
+            fixture.put(&ALL[..3], &minutes(host, 300));
+        }
+        fixture.flush().await.unwrap();
+        fixture.put(&ALL[..3], &[row("b", 300 * 60_000, 300)]);
+        let only_b = [("host", Domain::point(text("b")))];
+        for (order, ends) in [(KeyOrder::Ascending, ["a", "b"]), (KeyOrder::Descending, ["c", "b"])]
+        {
+            let ordered = |domains: &[(&str, Domain)], limit| Scan {
+                order: Some(order),
+                limit,
+                ..fixture.scan(&ALL, domains)
+            };
+            // One series lies in windows that follow each other.
+            let found = collect(&fixture.partition, ordered(&only_b, Some(2))).await.unwrap();
+            assert_eq!(found.order, Some(order));
+            let minutes = if order.is_descending() { [300, 299] } else { [0, 1] };
+            let expected = minutes.map(|minute| row("b", minute * 60_000, minute));
+            let stream: Vec<Row> = found.streams[0].iter().map(|row| row[..3].to_vec()).collect();
+            assert_eq!(stream, expected);
+            let scanned = found.stats.rows_scanned.load(Ordering::Relaxed);
+            assert!(scanned <= 60, "{scanned} of 901 rows were read");
+            // All series: windows are merged.
+            let found = collect(&fixture.partition, ordered(&[], None)).await.unwrap();
+            let stream = &found.streams[0];
+            assert_eq!((stream.len(), found.order), (901, Some(order)));
+            assert_eq!([&stream[0][0], &stream[300][0]], [&text(ends[0]), &text(ends[1])]);
+            let keys: Vec<&[Value]> = stream.iter().map(|row| &row[..2]).collect();
+            assert!(match order {
+                KeyOrder::Ascending => keys.is_sorted(),
+                KeyOrder::Descending => keys.iter().rev().is_sorted(),
+            });
+        }
     }
 }
 

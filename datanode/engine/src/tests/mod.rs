@@ -33,7 +33,7 @@ use partita_proto::range::TypedRange;
 use partita_proto::schema::{
     Column, ColumnType, MergeMode, Semantic, TableOptions, TableSchema, Unit,
 };
-use partita_proto::service::WriteKind;
+use partita_proto::service::{KeyOrder, WriteKind};
 use partita_proto::value::Value;
 
 use crate::{EngineError, EngineOptions, LocalStore, Partition, PartitionConfig, Scan};
@@ -214,6 +214,7 @@ impl Fixture {
             newest_only: false,
             probes: Vec::new(),
             first_by_time: None,
+            order: None,
         }
     }
 }
@@ -250,7 +251,7 @@ pub(super) struct Collected {
     /// Of all streams, sorted by value.
     pub(super) rows: Vec<Row>,
     pub(super) streams: Vec<Vec<Row>>,
-    pub(super) sorted: bool,
+    pub(super) order: Option<KeyOrder>,
     pub(super) stats: Arc<partita_proto::service::ScanStats>,
 }
 
@@ -273,7 +274,7 @@ pub(super) async fn collect(
     let streams = futures::future::try_join_all(streams).await?;
     let mut rows: Vec<Row> = streams.concat();
     rows.sort();
-    Ok(Collected { rows, streams, sorted: scanned.sorted, stats: scanned.stats })
+    Ok(Collected { rows, streams, order: scanned.order, stats: scanned.stats })
 }
 
 pub(super) fn rows_of(batch: &RecordBatch) -> Vec<Row> {

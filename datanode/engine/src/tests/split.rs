@@ -92,6 +92,7 @@ async fn read(partition: &Partition) -> Vec<Row> {
         newest_only: false,
         probes: Vec::new(),
         first_by_time: None,
+        order: None,
     };
     collect(partition, scan).await.unwrap().rows
 }

@@ -16,7 +16,8 @@ use partita_proto::Error;
 use partita_proto::id::PartitionId;
 use partita_proto::index::IndexKind;
 use partita_proto::service::{
-    DataService, FragmentRequest, FragmentService, IndexUse, RowStream, ScanReply, ScanStats,
+    DataService, FragmentRequest, FragmentService, IndexUse, KeyOrder, RowStream, ScanReply,
+    ScanStats,
 };
 use partita_proto::wire::pb;
 use partita_proto::wire::pb::data_client::DataClient as Generated;
@@ -38,7 +39,7 @@ fn stream_of(batches: Vec<Result<RecordBatch, Error>>) -> RowStream {
 }
 
 fn reply(streams: Vec<RowStream>) -> ScanReply {
-    ScanReply { streams, sorted: true, stats: Arc::default() }
+    ScanReply { streams, order: None, stats: Arc::default() }
 }
 
 /// Streams that never end; each counts as long as it lives, and the batches that were asked of it.
@@ -73,10 +74,10 @@ async fn every_stream_of_a_scan_arrives_with_what_was_counted() {
         stream_of(vec![Ok(rows(5..9, 1))]),
     ];
     let counted = Arc::clone(&stats);
-    node.scans.lock().push_back(ScanReply { streams, sorted: true, stats });
+    node.scans.lock().push_back(ScanReply { streams, order: Some(KeyOrder::Ascending), stats });
     let answer = client.scan(scan_request()).await.unwrap();
     assert_eq!(*node.asked.lock(), [format!("{:?}", scan_request())]);
-    assert!(answer.sorted);
+    assert_eq!(answer.order, Some(KeyOrder::Ascending));
     assert_eq!(answer.streams.len(), 3);
     counted.rows_scanned.store(9, Ordering::SeqCst);
     counted.files_pruned.store(4, Ordering::SeqCst);

@@ -25,7 +25,7 @@ use crate::probe::{ColumnTest, PROBE_DEPTH_MAX, PROBE_NODES_MAX, Probe};
 use crate::route::Route;
 use crate::schema::ColumnType;
 use crate::service::{
-    AdminOrder, FirstByTime, IndexUse, ReadFrom, ReplicaStatus, ScanRequest, ScanStats,
+    AdminOrder, FirstByTime, IndexUse, KeyOrder, ReadFrom, ReplicaStatus, ScanRequest, ScanStats,
     WriteRequest,
 };
 
@@ -371,9 +371,10 @@ fn scan_request() -> impl Strategy<Value = ScanRequest> {
     });
     let first = (any::<usize>(), any::<bool>())
         .prop_map(|(rows, descending)| FirstByTime { rows, descending });
-    let kinds = (read_from, option::of(first));
+    let order = option::of(any::<bool>().prop_map(KeyOrder::new));
+    let kinds = (read_from, option::of(first), order);
     (numbers, vec(column, 0..4), domains(), vec(probe(), 0..3), kinds).prop_map(
-        |(numbers, columns, domains, probes, (read_from, first_by_time))| {
+        |(numbers, columns, domains, probes, (read_from, first_by_time, order))| {
             let (partition, epoch, limit, parallelism, newest_only) = numbers;
             ScanRequest {
                 partition: PartitionId(partition),
@@ -386,6 +387,7 @@ fn scan_request() -> impl Strategy<Value = ScanRequest> {
                 probes,
                 read_from,
                 first_by_time,
+                order,
             }
         },
     )
@@ -437,6 +439,7 @@ proptest! {
         prop_assert_eq!(again.probes, request.probes);
         prop_assert_eq!(again.read_from, request.read_from);
         prop_assert_eq!(again.first_by_time, request.first_by_time);
+        prop_assert_eq!(again.order, request.order);
         if let Some(message) = damaged(&message, at, flip) {
             drop(ScanRequest::from_wire(message));
         }
@@ -539,6 +542,7 @@ fn probes_too_deep_or_too_many_are_left_out_by_the_sender_and_refused_by_the_rec
         probes,
         read_from: ReadFrom::Leader,
         first_by_time: None,
+        order: None,
     };
     let deepest = deep_probe(PROBE_DEPTH_MAX - 1);
     let largest = Probe::All(vec![deep_probe(0); PROBE_NODES_MAX - 1]);

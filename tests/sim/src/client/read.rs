@@ -53,6 +53,7 @@ impl Client {
             probes: Vec::new(),
             read_from,
             first_by_time: None,
+            order: None,
         };
         let node = match read_from {
             ReadFrom::Leader => self.ask_first(route),
