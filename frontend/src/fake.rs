@@ -93,6 +93,8 @@ pub struct Fake {
     pub read_from: Mutex<Vec<ReadFrom>>,
     /// Thousandths of a core that nodes report for reads.
     pub read_millicores: AtomicU64,
+    /// Nodes do not know that scans may have an order.
+    pub ignores_orders: AtomicBool,
     /// Errors of the next fragments, before they run.
     pub fragment_errors: Mutex<VecDeque<Error>>,
     /// Errors of the next fragments, in place of the rows of their last stream.
@@ -159,6 +161,7 @@ impl Fake {
             scan_errors: Mutex::new(VecDeque::new()),
             read_from: Mutex::default(),
             read_millicores: AtomicU64::new(0),
+            ignores_orders: AtomicBool::new(false),
             fragment_errors: Mutex::default(),
             late_fragment_errors: Mutex::default(),
             maintenance_errors: Mutex::default(),
@@ -558,7 +561,9 @@ impl Fake {
         if let Some(first) = request.first_by_time {
             keep_first(&mut batches, &partition.table.schema, first)?;
         }
-        let order = request.order.unwrap_or(KeyOrder::Ascending);
+        let requested_order =
+            request.order.filter(|_| !self.ignores_orders.load(Ordering::Relaxed));
+        let order = requested_order.unwrap_or(KeyOrder::Ascending);
         if order.is_descending() {
             batches.reverse();
         }

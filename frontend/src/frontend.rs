@@ -58,6 +58,7 @@ use crate::guard::CheckedRule;
 use crate::home::HomeNodes;
 use crate::index_usage::IndexUsage;
 use crate::ingest::series::SeriesLimits;
+use crate::key_order::KeyOrders;
 use crate::limits::{KeptLimits, LostLimits};
 use crate::load::Loads;
 use crate::load::advice::advice;
@@ -622,10 +623,12 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     // These rules run first, while a scan is directly below the operators that need its rows.
     let mut rules = PhysicalOptimizer::new().rules;
     rules.insert(0, Arc::new(NewestRows));
+    // A scan in the order of keys needs no other restriction.
+    rules.insert(1, Arc::new(KeyOrders));
     // Each span that is near an end has the restriction of the whole.
-    rules.insert(1, Arc::new(FirstRows));
-    rules.insert(2, Arc::new(NearEnd));
-    rules.insert(3, Arc::new(RunAtData::new(Arc::clone(&runtime))));
+    rules.insert(2, Arc::new(FirstRows));
+    rules.insert(3, Arc::new(NearEnd));
+    rules.insert(4, Arc::new(RunAtData::new(Arc::clone(&runtime))));
     // Limits are kept before orders are enforced.
     let orders = rules.iter().position(|rule| rule.name() == EnsureRequirements::new().name());
     rules.insert(orders.unwrap_or(rules.len()), Arc::new(KeptLimits));

@@ -51,6 +51,7 @@ mod hotspot;
 mod index_usage;
 mod information;
 mod ingest;
+mod key_order;
 mod leaders;
 mod limits;
 mod load;

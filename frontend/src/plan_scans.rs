@@ -23,7 +23,7 @@ use partita_proto::value::Value;
 
 use crate::error::SqlError;
 use crate::near_end::NearEndExec;
-use crate::scan::{PartitionScanExec, Usage};
+use crate::scan::{PartitionScanExec, ScanSpec, Usage};
 
 /// Cost of all scans of a plan so far.
 pub(crate) fn usage(plan: &Arc<dyn ExecutionPlan>) -> Usage {
@@ -92,7 +92,7 @@ impl ScanNote {
             is_measured,
             filters: if is_measured { spec.filters.clone() } else { Vec::new() },
             columns: columns.map(|column| column.id).collect(),
-            sorts: Vec::new(),
+            sorts: ordered_columns(spec),
             joins: Vec::new(),
             oldest_ms: scan
                 .time_domain()
@@ -103,6 +103,13 @@ impl ScanNote {
             indexes: scan.index_use(),
         }
     }
+}
+
+/// The columns by which a scan orders its rows, so that no operator sorts them.
+fn ordered_columns(spec: &ScanSpec) -> Vec<ColumnId> {
+    let keys = spec.order.iter().flat_map(|order| order.ordering.iter());
+    let names = keys.filter_map(|key| key.expr.downcast_ref::<PhysicalColumn>());
+    names.filter_map(|column| Some(spec.table.schema.column(column.name())?.id)).collect()
 }
 
 /// The least time in a domain of a time index, in milliseconds.

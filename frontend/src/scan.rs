@@ -11,6 +11,7 @@
 //! - a partition that moved or was split before it was opened is looked up again; one that fails after the first row
 //!   fails the statement;
 //! - with a limit, no output returns more rows than the limit;
+//! - with an order, each output returns its rows in it (`ordered.rs`);
 //! - with a row predicate ([`RowFilter`]), no other row leaves the scan, whether as a row, in a result of pushed-down
 //!   operators, or in a figure: neither statistics nor costs count the rows of others.
 //!
@@ -18,6 +19,7 @@
 //! returns their result for each stream.
 
 mod opener;
+mod ordered;
 mod row_filter;
 mod shape;
 mod spec;
@@ -29,12 +31,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow::datatypes::FieldRef;
+use arrow::record_batch::RecordBatch;
 use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput,
@@ -137,8 +140,15 @@ impl PartitionScanExec {
             .iter()
             .map(|position| Arc::new(Part::new(routes[*position].clone())))
             .collect();
+        let equivalences = match &spec.order {
+            Some(order) => EquivalenceProperties::new_with_orderings(
+                spec.output_schema(),
+                [order.ordering.clone()],
+            ),
+            None => EquivalenceProperties::new(spec.output_schema()),
+        };
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(spec.output_schema()),
+            equivalences,
             Partitioning::UnknownPartitioning(spec.outputs.max(1)),
             EmissionType::Incremental,
             Boundedness::Bounded,
@@ -162,6 +172,7 @@ impl PartitionScanExec {
             || self.spec.limit.is_some()
             || self.spec.at_data.is_some()
             || self.spec.first_by_time.is_some()
+            || self.spec.order.is_some()
             || !self.keeps_newest(&time.storage_name)
         {
             return None;
@@ -209,11 +220,29 @@ impl PartitionScanExec {
             || spec.row_filter.is_some()
             || spec.at_data.is_some()
             || spec.limit.is_some()
+            || spec.order.is_some()
         {
             return None;
         }
         let spec = ScanSpec { first_by_time: Some(first), ..spec.clone() };
         Some(Self::new(spec, Arc::clone(&self.view)))
+    }
+
+    /// The scan in an order of its columns, of which the first `fetch` rows are needed; `None` if keys do not give that
+    /// order, or the scan leaves out rows already.
+    ///
+    /// # Errors
+    /// Fails if the table's key is not valid.
+    pub(crate) fn in_order(
+        &self,
+        sort: &LexOrdering,
+        fetch: Option<usize>,
+    ) -> Result<Option<Self>, SqlError> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let spec = ordered::in_order(&self.spec, sort, fetch)?;
+        Ok(spec.map(|spec| Self::new(spec, Arc::clone(&self.view))))
     }
 
     /// Domain of the time index; `None`: all of it.
@@ -222,8 +251,8 @@ impl PartitionScanExec {
         self.spec.domains.get(&time.storage_name)
     }
 
-    /// The scan restricted to a domain of the time index; `None` if the scan has a limit, pushed-down operators or
-    /// reads newest rows only.
+    /// The scan restricted to a domain of the time index; `None` if the scan has a limit, an order, pushed-down
+    /// operators, or reads newest rows only.
     ///
     /// # Errors
     /// Fails if the table's key is not valid.
@@ -231,7 +260,11 @@ impl PartitionScanExec {
         let spec = &self.spec;
         let table = &spec.table;
         let Some(time) = table.schema.time_index() else { return Ok(None) };
-        if spec.newest_only || spec.at_data.is_some() || spec.limit.is_some() {
+        if spec.newest_only
+            || spec.at_data.is_some()
+            || spec.limit.is_some()
+            || spec.order.is_some()
+        {
             return Ok(None);
         }
         let mut domains = spec.domains.clone();
@@ -259,9 +292,10 @@ impl PartitionScanExec {
     }
 
     /// Returns true if operators may be pushed down to the partitions. Requests without a limit return more rows than
-    /// the scan, which operators below must not see.
+    /// the scan, which operators below must not see; results of operators there are in no order.
     pub(crate) fn accepts_operators(&self) -> bool {
-        self.spec.at_data.is_none() && self.spec.request_limit() == self.spec.limit
+        let spec = &self.spec;
+        spec.at_data.is_none() && spec.order.is_none() && spec.request_limit() == spec.limit
     }
 
     pub(crate) fn spec(&self) -> &ScanSpec {
@@ -350,6 +384,31 @@ impl PartitionScanExec {
         Opener { spec: self.spec.clone(), view: Arc::clone(&self.view) }
     }
 
+    /// The streams that an output reads, one after the other.
+    fn slots(&self, output: usize) -> Vec<(Arc<Part>, usize)> {
+        let spec = &self.spec;
+        if let Some(order) = &spec.order {
+            let parts = order.outputs.get(output).into_iter().flatten();
+            return parts.map(|position| (Arc::clone(&self.parts[*position]), 0)).collect();
+        }
+        // Streams of partitions are dealt round-robin to the outputs.
+        let streams = self
+            .parts
+            .iter()
+            .flat_map(|part| (0..spec.streams).map(move |stream| (Arc::clone(part), stream)));
+        streams.skip(output).step_by(spec.outputs.max(1)).collect()
+    }
+
+    /// Number of partitions that an output opens before it reads them.
+    fn open_ahead(&self) -> usize {
+        match &self.spec {
+            ScanSpec { at_data: Some(_), .. } => OPEN_AHEAD_AT_DATA,
+            // The first partition probably has enough rows.
+            ScanSpec { order: Some(_), limit: Some(_), .. } => 1,
+            _ => OPEN_AHEAD,
+        }
+    }
+
     fn describe(&self) -> String {
         let spec = &self.spec;
         let columns: Vec<_> =
@@ -398,6 +457,10 @@ impl PartitionScanExec {
         if let Some(FirstByTime { rows, descending }) = spec.first_by_time {
             let direction = if descending { "DESC" } else { "ASC" };
             text.push_str(&format!(", first_by_time={rows} {direction}"));
+        }
+        if let Some(order) = &spec.order {
+            let direction = if order.keys.is_descending() { "DESC" } else { "ASC" };
+            text.push_str(&format!(", key_order={direction}"));
         }
         if let Some(limit) = spec.limit {
             text.push_str(&format!(", fetch={limit}"));
@@ -521,36 +584,39 @@ impl ExecutionPlan for PartitionScanExec {
         Some(Arc::new(Self::new(spec, Arc::clone(&self.view))))
     }
 
-    fn execute(&self, output: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let outputs = self.spec.outputs.max(1);
+    fn execute(
+        &self,
+        output: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         let opener = Arc::new(self.opener());
-        // Streams of partitions are dealt round-robin to the outputs.
-        let slots: Vec<(Arc<Part>, usize)> = self
-            .parts
-            .iter()
-            .flat_map(|part| (0..self.spec.streams).map(move |stream| (Arc::clone(part), stream)))
-            .enumerate()
-            .filter(|(slot, _)| slot % outputs == output)
-            .map(|(_, slot)| slot)
-            .collect();
-        let shape = Shape::of(&self.spec);
-        let ahead = if self.spec.at_data.is_some() { OPEN_AHEAD_AT_DATA } else { OPEN_AHEAD };
+        let shape = Arc::new(Shape::of(&self.spec));
         let baseline = BaselineMetrics::new(&self.metrics, output);
+        let convert = move |batch: Result<RecordBatch>| -> Result<RecordBatch> {
+            let timer = baseline.elapsed_compute().timer();
+            interrupt::check().map_err(|reason| DataFusionError::External(Box::new(reason)))?;
+            let batch = shape.give(&batch?)?;
+            timer.done();
+            Ok(batch.record_output(&baseline))
+        };
         // Open some partitions ahead, and read their streams in order.
-        let rows = futures::stream::iter(slots)
+        let rows = futures::stream::iter(self.slots(output))
             .map(move |(part, stream)| {
-                let opener = Arc::clone(&opener);
-                async move { opener.stream(&part, stream).await }
+                let (opener, context) = (Arc::clone(&opener), Arc::clone(&context));
+                let convert = convert.clone();
+                async move {
+                    let (rows, in_order) = opener.stream(&part, stream).await?;
+                    let rows = rows.map(convert).boxed();
+                    match &opener.spec.order {
+                        Some(order) if !in_order => {
+                            ordered::sorted(rows, &opener.spec, order, &context)
+                        }
+                        _ => Ok(rows),
+                    }
+                }
             })
-            .buffered(ahead)
-            .try_flatten()
-            .map(move |batch| {
-                let timer = baseline.elapsed_compute().timer();
-                interrupt::check().map_err(|reason| DataFusionError::External(Box::new(reason)))?;
-                let batch = shape.give(&batch?)?;
-                timer.done();
-                Ok(batch.record_output(&baseline))
-            });
+            .buffered(self.open_ahead())
+            .try_flatten();
         let rows = limited(rows, self.fetch());
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.spec.output_schema(), rows)))
     }

@@ -256,6 +256,7 @@ impl PartitionedTable {
             newest_only: false,
             reading: Reading::default(),
             first_by_time: None,
+            order: None,
             at_data: None,
             streams,
             touched,

@@ -17,6 +17,7 @@ mod first_by_time;
 mod followers;
 mod indexes;
 mod intervals;
+mod key_order;
 mod listing;
 mod load;
 mod named;

@@ -3,6 +3,7 @@
 //!
 //! Invariants:
 //! - the reply of an attempt is used whole or not at all: after a split, the rows come from both halves, each once;
+//! - streams of a scan in an order follow each other in it, also those of both halves;
 //! - a fragment is retried until its first rows arrive, because most of its work is done by then; a later failure
 //!   fails the statement;
 //! - a follower that refuses, fails or is slow to open costs one more request: the leader is asked next.
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
+use bytes::Bytes;
 use datafusion::error::{DataFusionError, Result};
 use futures::future::try_join_all;
 use futures::{Stream, StreamExt, TryStreamExt};
@@ -20,7 +22,7 @@ use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::range::KeyRange;
 use partita_proto::route::Route;
 use partita_proto::service::{
-    DataService, FragmentRequest, ReadFrom, RowStream, ScanReply, ScanRequest, ScanStats,
+    DataService, FragmentRequest, KeyOrder, ReadFrom, RowStream, ScanReply, ScanRequest, ScanStats,
 };
 use partita_worker::Fragment;
 use tokio::sync::OnceCell;
@@ -65,7 +67,7 @@ struct Target {
 /// One partition of a scan.
 pub(super) struct Part {
     route: Route,
-    opened: OnceCell<Mutex<Vec<Option<RowStream>>>>,
+    opened: OnceCell<Opened>,
     pub(super) stats: Mutex<Vec<Arc<ScanStats>>>,
 }
 
@@ -75,6 +77,13 @@ impl Part {
     }
 }
 
+/// Streams of an open partition.
+pub(super) struct Opened {
+    streams: Mutex<Vec<Option<RowStream>>>,
+    /// False if the rows are not in the order of the scan.
+    in_order: bool,
+}
+
 /// Opens partitions.
 pub(super) struct Opener {
     pub(super) spec: ScanSpec,
@@ -82,16 +91,16 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    /// One stream of a partition; empty if the partition has fewer streams.
+    /// One stream of a partition, and true if it is in the order of the scan; empty if the partition has fewer streams.
     pub(super) async fn stream(
         &self,
         part: &Arc<Part>,
         stream: usize,
-    ) -> Result<impl Stream<Item = Result<RecordBatch>> + Send + use<>> {
+    ) -> Result<(impl Stream<Item = Result<RecordBatch>> + Send + use<>, bool)> {
         let opened = self.open(part).await?;
         // Streams beyond the requested number are dealt to the first ones again.
         let mine: Vec<RowStream> = {
-            let mut streams = opened.lock();
+            let mut streams = opened.streams.lock();
             let count = self.spec.streams;
             (stream..streams.len())
                 .step_by(count)
@@ -101,28 +110,29 @@ impl Opener {
         let table = Arc::clone(&self.spec.table);
         let partition = part.route.partition;
         let in_place = self.spec.in_place_of.is_some();
-        Ok(futures::stream::iter(mine).flatten().map_err(move |error| {
+        let rows = futures::stream::iter(mine).flatten().map_err(move |error| {
             let is_gone = matches!(error, Error::NotFound { .. } | Error::Unavailable(_));
             DataFusionError::from(match in_place && is_gone {
                 true => unreadable(&table.name, &error),
                 false => placed(error, &table.name, partition),
             })
-        }))
+        });
+        Ok((rows, opened.in_order))
     }
 
-    pub(super) async fn open<'a>(
-        &self,
-        part: &'a Arc<Part>,
-    ) -> Result<&'a Mutex<Vec<Option<RowStream>>>, SqlError> {
+    pub(super) async fn open<'a>(&self, part: &'a Arc<Part>) -> Result<&'a Opened, SqlError> {
+        let wanted_order = self.spec.key_order();
         part.opened
             .get_or_try_init(|| async {
                 let replies = self.scan(&part.route).await?;
                 let mut streams = Vec::new();
+                let mut in_order = true;
                 for reply in replies {
+                    in_order &= wanted_order.is_none() || reply.order == wanted_order;
                     part.stats.lock().push(reply.stats);
                     streams.extend(reply.streams.into_iter().map(Some));
                 }
-                Ok(Mutex::new(streams))
+                Ok(Opened { streams: Mutex::new(streams), in_order })
             })
             .await
     }
@@ -139,17 +149,19 @@ impl Opener {
         let mut deadline = Instant::now() + self.wait();
         let mut beginnings = 1;
         let mut place = Place::AtData;
-        let mut replies = Vec::new();
+        let mut replies: Vec<(Bytes, ScanReply)> = Vec::new();
         let mut routes = vec![route.clone()];
         // A split replaces a route by two, which are scanned in turn.
         while let Some(route) = routes.pop() {
             let version = self.view.catalog().version;
             match self.scan_route(&route, place, deadline).await? {
-                Ok((reply, _)) if self.spec.at_data.is_none() => replies.push(reply),
+                Ok((reply, _)) if self.spec.at_data.is_none() => {
+                    replies.push((route.keys.start, reply));
+                }
                 Ok((reply, node)) => match started(reply).await {
                     Ok(reply) => {
                         deadline = Instant::now() + self.wait();
-                        replies.push(reply);
+                        replies.push((route.keys.start, reply));
                     }
                     Err(error) if may_begin_again(&error) && beginnings < BEGINNINGS_MAX => {
                         self.view.metrics().scan_retries.add(1);
@@ -175,7 +187,11 @@ impl Opener {
                 }
             }
         }
-        Ok(replies)
+        replies.sort_by(|(a, _), (b, _)| a.cmp(b));
+        if self.spec.key_order().is_some_and(KeyOrder::is_descending) {
+            replies.reverse();
+        }
+        Ok(replies.into_iter().map(|(_, reply)| reply).collect())
     }
 
     /// The newest routes of a range of keys.
@@ -302,7 +318,7 @@ impl Opener {
             probes: self.spec.probes.clone(),
             read_from: self.spec.read_from(target.is_picked),
             first_by_time: self.spec.first_by_time,
-            order: None,
+            order: self.spec.key_order(),
         };
         // Where other replicas may answer as well, none is waited for until the end.
         let (deadline, replica) = match self.spec.read_from(target.is_picked) {
@@ -314,7 +330,7 @@ impl Opener {
         let answer = async {
             match &self.spec.at_data {
                 Some(at_data) => self.run(node, service.as_ref(), place, at_data, request).await,
-                None => service.scan(request).await,
+                None => plain(service.as_ref(), request).await,
             }
         };
         match tokio::time::timeout_at(deadline, answer).await {
@@ -346,6 +362,20 @@ impl Opener {
         let reply = service.scan(scan).await?;
         fragment.run(reply, &columns, Arc::clone(&at_data.runtime))
     }
+}
+
+/// Scans a partition. If its rows come in another order than that of the request, a limit has left out any of them: then
+/// all of them are requested.
+async fn plain(service: &dyn DataService, request: ScanRequest) -> Result<ScanReply, Error> {
+    if request.order.is_none() || request.limit.is_none() {
+        return service.scan(request).await;
+    }
+    let reply = service.scan(request.clone()).await?;
+    if reply.order == request.order {
+        return Ok(reply);
+    }
+    drop(reply);
+    service.scan(ScanRequest { order: None, limit: None, ..request }).await
 }
 
 /// A fragment's reply, once each of its streams has returned its first rows or has ended.

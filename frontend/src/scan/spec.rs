@@ -9,13 +9,14 @@ use std::time::Duration;
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use partita_advice::FilterClass;
 use partita_proto::catalog::Table;
 use partita_proto::domain::Domains;
 use partita_proto::id::ColumnId;
 use partita_proto::probe::Probe;
-use partita_proto::service::{FirstByTime, ReadFrom};
+use partita_proto::service::{FirstByTime, KeyOrder, ReadFrom};
 
 use super::row_filter::RowFilter;
 
@@ -54,6 +55,8 @@ pub(crate) struct ScanSpec {
     pub(crate) reading: Reading,
     /// If set, only these rows of each partition are needed.
     pub(crate) first_by_time: Option<FirstByTime>,
+    /// Order of the rows of each output, if any; each partition has one stream then.
+    pub(crate) order: Option<ScanOrder>,
     /// Operators pushed down to the partitions, if any.
     pub(crate) at_data: Option<AtData>,
 }
@@ -76,6 +79,11 @@ impl ScanSpec {
             return ReadFrom::Leader;
         }
         ReadFrom::AnyReplica { staleness_max, schema: self.table.schema.version }
+    }
+
+    /// Order of the requests' rows, if any.
+    pub(super) fn key_order(&self) -> Option<KeyOrder> {
+        self.order.as_ref().map(|order| order.keys)
     }
 
     /// Columns of the rows that the scan returns.
@@ -108,6 +116,17 @@ impl Default for Reading {
     fn default() -> Self {
         Self { staleness_max: Duration::ZERO, at_followers: true }
     }
+}
+
+/// Order of the rows of each output of a scan.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanOrder {
+    /// The order as columns of the scan.
+    pub(crate) ordering: LexOrdering,
+    /// The same order as one of keys.
+    pub(crate) keys: KeyOrder,
+    /// The partitions of each output, as positions among those that are touched, in the order in which they are read.
+    pub(super) outputs: Vec<Vec<usize>>,
 }
 
 /// Operators that run at the partitions of a scan.

@@ -35,7 +35,11 @@ async fn the_first_rows_are_the_same_for_every_placement() {
             for (sql, rows, shown) in [
                 ("SELECT * FROM cpu ORDER BY ts, host", 5, "5 ASC"),
                 ("SELECT host, ts FROM cpu ORDER BY ts DESC, host", 3, "3 DESC"),
-                ("SELECT ts AS t, usage FROM cpu WHERE host = 'h1' ORDER BY t DESC", 4, "4 DESC"),
+                (
+                    "SELECT ts AS t, host FROM cpu WHERE host > 'h1' ORDER BY t DESC, host",
+                    4,
+                    "4 DESC",
+                ),
                 ("SELECT * FROM cpu WHERE usage < 5 ORDER BY ts DESC, host", 3, "3 DESC"),
                 ("SELECT * FROM cpu ORDER BY ts DESC, usage, host", 2_000, "2000 DESC"),
             ] {
