@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use partita_proto::range::Bound;
+use partita_proto::value::Value;
 use proptest::prelude::*;
 
 use super::Db;
@@ -167,6 +169,34 @@ async fn partitions_in_another_order_are_sorted_here() {
         db.fake.ignores_orders.store(true, Ordering::Relaxed);
         for (sql, rows) in queries.into_iter().zip(expected) {
             assert_eq!(db.lines(sql).await, rows, "{sql} {placement}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn halves_of_partitions_that_are_split_meanwhile_follow_each_other() {
+    for direction in ["ASC NULLS FIRST", "DESC NULLS LAST"] {
+        for limit in ["", "LIMIT 1000"] {
+            let db = events(PLACEMENTS[1], "").await;
+            let keys = ["a", "n", "ts"].map(|column| format!("{column} {direction}")).join(", ");
+            let sql = format!("SELECT a, n, ts FROM e ORDER BY {keys} {limit}");
+            let expected = db.rows(&sql).await;
+            let output = db.try_run(&sql).await.unwrap();
+            let text = |text: &str| Value::String(text.to_owned());
+            let bounds = [
+                vec![text("q"), Value::Int(3)],
+                vec![text("m"), Value::Int(2)],
+                vec![text("k"), Value::Int(2)],
+                vec![text("c")],
+            ];
+            // From the last partition on, so that the others keep their positions.
+            for (position, key) in (0..4).rev().zip(bounds) {
+                let bound = Bound { placement: None, key };
+                db.fake.split("public", "e", position, bound).unwrap();
+            }
+            let rows = super::cells(&super::collect(output).await.unwrap());
+            assert_eq!(rows, expected, "{sql}");
+            assert_eq!(db.rows(&sql).await, expected, "{sql}");
         }
     }
 }
