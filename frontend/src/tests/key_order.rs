@@ -1,5 +1,6 @@
 //! Queries in the order of keys: which need no sort, and that results are those of a sort.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use partita_proto::range::Bound;
@@ -121,7 +122,10 @@ fn query() -> impl Strategy<Value = (String, String)> {
         (0_usize..30).prop_map(|rows| format!(" LIMIT {rows}")),
         (0_usize..9, 0_usize..9).prop_map(|(rows, skip)| format!(" LIMIT {rows} OFFSET {skip}")),
     ];
-    (keys, filter, limit).prop_map(|(keys, filter, limit)| {
+    (keys, filter, limit).prop_map(|(mut keys, filter, limit)| {
+        let column = |key: &String| key.split(' ').next().map(str::to_owned);
+        let mut columns = BTreeSet::new();
+        keys.retain(|key| columns.insert(column(key)));
         // Only the sort keys are selected: rows that are equal in them may come in any order.
         let columns: Vec<&str> =
             keys.iter().map(|key| key.split(' ').next().unwrap_or_default()).collect();
