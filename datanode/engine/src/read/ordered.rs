@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Units whose keys do not overlap follow each other. Of one series the units of different times do, too. What overlaps
-//! is merged; each source that is open buffers some rows, so that a scan with too many of them has no order.
+//! is merged. Each source that is open buffers some rows: if there are too many, a scan of few rows selects these from one
+//! source after the other, and one of many rows has no order.
 //!
 //! From the last key on, a file is read in chunks of rows, from its end, and each chunk is reversed: a scan that ends
 //! early has decoded little. A merge of versions is divided into parts of a few row groups, which are read whole. Keys
@@ -32,14 +33,16 @@ use crate::error::{EngineError, Result};
 use crate::file::FileEntry;
 use crate::read::plan::Unit;
 use crate::read::reader::Read;
-use crate::read::scan::{Opened, Task, cut};
+use crate::read::scan::{Opened, Reading, Task, cut};
 use crate::read::wanted::Wanted;
 use crate::rows::layout::Layout;
-use crate::rows::merge::{Input, Merge, Sorted};
+use crate::rows::merge::{Input, Merge, Sorted, merged};
 use crate::sizes::BATCH_ROWS;
 
-/// Maximum number of sources that overlap anywhere.
-const DEPTH_MAX: usize = 32;
+/// Maximum number of sources that overlap where they are merged.
+const DEPTH_MAX: usize = if cfg!(test) { 6 } else { 32 };
+/// Maximum limit of a scan that selects its rows from more sources.
+const SELECTED_MAX: usize = 10_000;
 /// Maximum rows of a chunk; the first chunk of a file has a batch, and each is twice as long as the one before.
 const CHUNK_ROWS_MAX: usize = 4 * BATCH_ROWS;
 
@@ -55,14 +58,15 @@ pub(crate) fn parts(order: KeyOrder) -> usize {
 /// many of them overlap.
 pub(crate) fn stages(
     units: &[Unit],
-    layout: &Layout,
-    domains: &Domains,
+    reading: &Reading,
     order: KeyOrder,
 ) -> Option<VecDeque<Vec<Unit>>> {
-    let by_time = if is_one_series(layout, domains) { by_time(units) } else { None };
+    let is_one_series = is_one_series(&reading.version.layout, &reading.domains);
+    let by_time = if is_one_series { by_time(units) } else { None };
     let clusters = by_time.unwrap_or_else(|| vec![units.to_vec()]);
     let mut stages: VecDeque<Vec<Unit>> = clusters.into_iter().flat_map(by_key).collect();
-    if stages.iter().any(|stage| depth(stage) > DEPTH_MAX) {
+    let selects = reading.limit.is_some_and(|limit| limit <= SELECTED_MAX);
+    if !selects && stages.iter().any(|stage| depth(stage) > DEPTH_MAX) {
         return None;
     }
     if order.is_descending() {
@@ -148,6 +152,14 @@ fn lower_bound(unit: &Unit) -> Bytes {
     wanted.max(unit.range.start.clone())
 }
 
+/// Lower bound of a unit's keys, or of their complements.
+fn first_bound(unit: &Unit, order: KeyOrder) -> Bytes {
+    match order {
+        KeyOrder::Ascending => lower_bound(unit),
+        KeyOrder::Descending => complement_bound(unit),
+    }
+}
+
 /// Lower bound of the complements of a unit's keys.
 fn complement_bound(unit: &Unit) -> Bytes {
     let ends = [unit.range.end.as_ref(), unit.ranges.last().and_then(|range| range.end.as_ref())];
@@ -188,7 +200,10 @@ impl Task {
     /// The rows of a stage, in the order of the scan.
     pub(crate) async fn open_stage(self: &Arc<Self>, mut stage: Vec<Unit>) -> Result<Opened> {
         if stage.len() > 1 {
-            return Ok(self.merged(stage));
+            return match self.reading.limit {
+                Some(limit) if depth(&stage) > DEPTH_MAX => self.selected(stage, limit).await,
+                _ => Ok(self.merged(stage)),
+            };
         }
         match (stage.pop(), self.order) {
             (Some(unit), Some(KeyOrder::Descending)) => {
@@ -216,21 +231,59 @@ impl Task {
 
     /// A unit as a source of a merge, which opens it when it gets there.
     fn input(self: &Arc<Self>, unit: Unit, schema: &SchemaRef, order: KeyOrder) -> Input {
-        let first = match order {
-            KeyOrder::Ascending => lower_bound(&unit),
-            KeyOrder::Descending => complement_bound(&unit),
-        };
+        let first = first_bound(&unit, order);
         let (task, schema) = (Arc::clone(self), Arc::clone(schema));
         let batches = async move {
-            let opened = match order {
-                KeyOrder::Ascending => task.open(unit, true).await?,
-                KeyOrder::Descending => Box::pin(task.open_backward(unit, true)).await?,
-            };
+            let opened = task.open_keyed(unit, order).await?;
             Ok::<_, EngineError>(opened.batches.and_then(move |batch| {
                 futures::future::ready(keyed(&task.layout, &batch, &schema, order))
             }))
         };
         Input { first, batches: futures::stream::once(batches).try_flatten().boxed() }
+    }
+
+    /// The first rows of units that overlap, up to a limit. Units are read one after the other, each as far as it may have
+    /// one of these rows.
+    async fn selected(self: &Arc<Self>, units: Vec<Unit>, limit: usize) -> Result<Opened> {
+        let order = self.order.unwrap_or(KeyOrder::Ascending);
+        let schema = self.reading.schema(true, false);
+        let batch = RecordBatch::new_empty(Arc::clone(&schema));
+        let mut best = Sorted { batch, keys: Keys::from_encoded(std::iter::empty::<&[u8]>()) };
+        for unit in units {
+            let bound = first_bound(&unit, order);
+            let is_full = best.keys.len() == limit;
+            if is_full && best.keys.last().is_some_and(|last| last <= &bound[..]) {
+                continue;
+            }
+            let Opened { mut batches, in_field_domains } = self.open_keyed(unit, order).await?;
+            while let Some(batch) = batches.next().await.transpose()? {
+                let batch = if in_field_domains { batch } else { self.in_field_domains(batch)? };
+                let rows = keyed(&self.layout, &batch, &schema, order)?;
+                let end = match best.keys.last() {
+                    Some(last) if best.keys.len() == limit => rows.keys.lower_bound(last),
+                    _ => rows.keys.len(),
+                };
+                if end > 0 {
+                    let sources = vec![best, rows.slice(0, end)];
+                    let joined = merged(&self.layout, &schema, sources)?;
+                    best = joined.slice(0, joined.keys.len().min(limit));
+                }
+                // All further rows of the unit come later.
+                if best.keys.len() == limit && best.keys.last() <= rows.keys.last() {
+                    break;
+                }
+            }
+        }
+        let batches = futures::stream::iter([Ok(best.batch)]).boxed();
+        Ok(Opened { batches, in_field_domains: true })
+    }
+
+    /// As [`Task::open`] with the columns of the key, in an order.
+    async fn open_keyed(self: &Arc<Self>, unit: Unit, order: KeyOrder) -> Result<Opened> {
+        match order {
+            KeyOrder::Ascending => Box::pin(self.open(unit, true)).await,
+            KeyOrder::Descending => Box::pin(self.open_backward(unit, true)).await,
+        }
     }
 
     /// As [`Task::open`], from the last row on.

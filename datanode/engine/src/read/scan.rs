@@ -267,7 +267,7 @@ impl Reading {
         stats.files_pruned.fetch_add(plan.files_pruned, Ordering::Relaxed);
         let mut units = plan.units;
         if let Some(order) = wanted_order
-            && let Some(stages) = ordered::stages(&units, layout, &self.domains, order)
+            && let Some(stages) = ordered::stages(&units, self, order)
         {
             let task = self.task(stages, wanted_order, None);
             return (vec![stream(&task)], wanted_order);
@@ -575,6 +575,14 @@ impl Task {
         }
         let (reader, domains) = (&self.reading.reader, &self.key_domains);
         Box::pin(candidates::keys(reader, &self.layout, unit, &self.tests, domains)).await
+    }
+
+    /// Rows in the domains on fields, of a batch that has their columns.
+    pub(crate) fn in_field_domains(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        match self.field_domains.mask(&batch)? {
+            Some(mask) if mask.true_count() < mask.len() => Ok(filter_record_batch(&batch, &mask)?),
+            _ => Ok(batch),
+        }
     }
 
     /// Applies domains that could not be applied to sources, converts rows to the requested form, and counts them

@@ -537,6 +537,47 @@ async fn a_scan_in_key_order_reads_little_beyond_its_limit() {
 }
 
 #[tokio::test]
+async fn of_many_windows_only_a_few_rows_are_in_key_order() {
+    let hour = Some(std::time::Duration::from_secs(3600));
+    for options in [last_row(), append()] {
+        let options = TableOptions { time_window: hour, ..options };
+        let mut fixture = Fixture::series(options).await;
+        for host in ["a", "b"] {
+            fixture.put(&ALL[..3], &minutes(host, 600));
+        }
+        fixture.flush().await.unwrap();
+        assert_eq!(fixture.partition.stats().files, 10);
+        let early = [("a", Domain::compare(Comparison::Less, int(3)))];
+        for (order, first, first_early) in [
+            (KeyOrder::Ascending, [("a", 0), ("a", 1)], [("a", 2), ("b", 0)]),
+            (KeyOrder::Descending, [("b", 599), ("b", 598)], [("b", 0), ("a", 2)]),
+        ] {
+            let ordered = |domains: &[(&str, Domain)], limit| Scan {
+                order: Some(order),
+                limit,
+                ..fixture.scan(&ALL, domains)
+            };
+            let rows = |rows: [(&str, i64); 2]| {
+                rows.map(|(host, minute)| row(host, minute * 60_000, minute)).to_vec()
+            };
+            let stream = |found: &super::Collected| -> Vec<Row> {
+                found.streams[0].iter().map(|row| row[..3].to_vec()).collect()
+            };
+            let found = collect(&fixture.partition, ordered(&[], Some(2))).await.unwrap();
+            assert_eq!(found.order, Some(order));
+            assert_eq!(stream(&found), rows(first));
+            // Rows that a domain on a field excludes do not count.
+            let found = collect(&fixture.partition, ordered(&early, Some(4))).await.unwrap();
+            assert_eq!(found.order, Some(order));
+            assert_eq!(stream(&found)[2..], rows(first_early));
+            // All rows would have to be merged from too many files.
+            let found = collect(&fixture.partition, ordered(&[], None)).await.unwrap();
+            assert_eq!((found.order, found.rows.len()), (None, 1200));
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_newest_rows_are_found_without_reading_the_others() {
     let mut fixture = Fixture::series(last_non_null()).await;
     for host in ["a", "b", "c"] {
