@@ -27,6 +27,7 @@ use partita_proto::array::array_of;
 use partita_proto::blame::BlameReport;
 use partita_proto::cardinality::SeriesSketch;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
+use partita_proto::domain::Domains;
 use partita_proto::id::{
     BOOTSTRAP_ROLE, ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId,
 };
@@ -563,8 +564,11 @@ impl Fake {
         }
         let requested_order =
             request.order.filter(|_| !self.ignores_orders.load(Ordering::Relaxed));
-        let order = requested_order.unwrap_or(KeyOrder::Ascending);
-        if order.is_descending() {
+        let order = requested_order.unwrap_or(KeyOrder::ASCENDING);
+        if order.nulls_apart {
+            nulls_last(&mut batches, &partition.table.schema, &request.domains);
+        }
+        if order.descending {
             batches.reverse();
         }
         batches.truncate(request.limit.unwrap_or(usize::MAX));
@@ -759,6 +763,21 @@ fn set_index(
         None => indexes.push(index),
     }
     Ok(true)
+}
+
+/// Moves rows, one in each batch, behind the others if the first column of the key that is not bound is NULL.
+fn nulls_last(rows: &mut [RecordBatch], schema: &TableSchema, domains: &Domains) {
+    let is_bound = |name: &str| {
+        let points = domains.get(name).and_then(|domain| domain.as_points(1));
+        points.is_some_and(|points| points.len() == 1)
+    };
+    let column = schema.key_columns().find(|column| !is_bound(&column.storage_name));
+    let name = column.map(|column| column.storage_name.as_str());
+    let is_null = |row: &RecordBatch| {
+        let column = name.and_then(|name| row.column_by_name(name));
+        column.is_some_and(|column| column.is_null(0))
+    };
+    rows.sort_by_key(is_null);
 }
 
 /// Keeps the rows, one in each batch, that are among the first by time.

@@ -459,8 +459,13 @@ impl PartitionScanExec {
             text.push_str(&format!(", first_by_time={rows} {direction}"));
         }
         if let Some(order) = &spec.order {
-            let direction = if order.keys.is_descending() { "DESC" } else { "ASC" };
-            text.push_str(&format!(", key_order={direction}"));
+            let direction = if order.keys.descending { "DESC" } else { "ASC" };
+            let nulls = match (order.keys.nulls_apart, order.keys.descending) {
+                (false, _) => "",
+                (true, false) => " NULLS LAST",
+                (true, true) => " NULLS FIRST",
+            };
+            text.push_str(&format!(", key_order={direction}{nulls}"));
         }
         if let Some(limit) = spec.limit {
             text.push_str(&format!(", fetch={limit}"));

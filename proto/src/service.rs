@@ -141,25 +141,21 @@ pub struct ScanRequest {
     pub order: Option<KeyOrder>,
 }
 
-/// Order of rows by their keys.
+/// Order of rows by their keys, in which NULL comes before all values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyOrder {
-    /// From the first key.
-    Ascending,
-    /// From the last key.
-    Descending,
+pub struct KeyOrder {
+    /// True if rows come from the last key on.
+    pub descending: bool,
+    /// True if NULLs come at the other end: those of the first column of the key that the domains do not bind to one
+    /// value.
+    pub nulls_apart: bool,
 }
 
 impl KeyOrder {
-    /// The order from the last key, or from the first.
-    pub fn new(descending: bool) -> Self {
-        if descending { Self::Descending } else { Self::Ascending }
-    }
-
-    /// True for the order from the last key.
-    pub fn is_descending(self) -> bool {
-        self == Self::Descending
-    }
+    /// From the first key on.
+    pub const ASCENDING: Self = Self { descending: false, nulls_apart: false };
+    /// From the last key on.
+    pub const DESCENDING: Self = Self { descending: true, nulls_apart: false };
 }
 
 /// The first rows of a scan in order of the time index, with all rows of the same time as the last of them. Rows that

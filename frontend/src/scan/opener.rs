@@ -22,7 +22,7 @@ use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::range::KeyRange;
 use partita_proto::route::Route;
 use partita_proto::service::{
-    DataService, FragmentRequest, KeyOrder, ReadFrom, RowStream, ScanReply, ScanRequest, ScanStats,
+    DataService, FragmentRequest, ReadFrom, RowStream, ScanReply, ScanRequest, ScanStats,
 };
 use partita_worker::Fragment;
 use tokio::sync::OnceCell;
@@ -126,7 +126,9 @@ impl Opener {
             .get_or_try_init(|| async {
                 let replies = self.scan(&part.route).await?;
                 let mut streams = Vec::new();
-                let mut in_order = true;
+                // NULLs of one half do not follow the rows of the other one.
+                let mut in_order =
+                    replies.len() <= 1 || !wanted_order.is_some_and(|order| order.nulls_apart);
                 for reply in replies {
                     in_order &= wanted_order.is_none() || reply.order == wanted_order;
                     part.stats.lock().push(reply.stats);
@@ -188,7 +190,7 @@ impl Opener {
             }
         }
         replies.sort_by(|(a, _), (b, _)| a.cmp(b));
-        if self.spec.key_order().is_some_and(KeyOrder::is_descending) {
+        if self.spec.key_order().is_some_and(|order| order.descending) {
             replies.reverse();
         }
         Ok(replies.into_iter().map(|(_, reply)| reply).collect())

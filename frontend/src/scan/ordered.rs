@@ -12,7 +12,8 @@
 //!
 //! Invariants:
 //! - a column of which a predicate allows one value orders nothing. Floats do: two zeros are equal, and apart in keys;
-//! - keys have NULL first: a column that may be NULL gives an order only where NULLs come first, or last if it descends;
+//! - keys have NULL first, or last if they descend. At the other end a node can put NULLs of the first column that orders
+//!   anything; then a partition that may have any is an output of its own, as its rows do not follow those of another one;
 //! - after all columns of a unique key, further columns order nothing.
 
 use std::fmt;
@@ -55,14 +56,10 @@ pub(super) fn key_order(
     domains: &Domains,
     columns: &[(ColumnId, SortOptions)],
 ) -> Option<KeyOrder> {
-    let is_bound = |column: &Column| {
-        let points = domains.get(&column.storage_name).and_then(|domain| domain.as_points(1));
-        !is_float(column) && points.is_some_and(|points| points.len() == 1)
-    };
-    let mut key = schema.key_columns().filter(|column| !is_bound(column));
-    let mut descending = None;
+    let mut key = schema.key_columns().filter(|column| !is_bound(column, domains));
+    let mut order: Option<KeyOrder> = None;
     for (id, options) in columns {
-        if is_bound(schema.column_by_id(*id)?) {
+        if is_bound(schema.column_by_id(*id)?, domains) {
             continue;
         }
         let Some(column) = key.next() else {
@@ -71,46 +68,64 @@ pub(super) fn key_order(
             }
             break;
         };
-        let domain = domains.get(&column.storage_name);
-        let may_be_null = column.nullable && domain.is_none_or(Domain::allows_null);
-        if column.id != *id
-            || is_float(column)
-            || (may_be_null && options.nulls_first == options.descending)
-            || *descending.get_or_insert(options.descending) != options.descending
-        {
+        if column.id != *id || is_float(column) {
             return None;
         }
+        let domain = domains.get(&column.storage_name);
+        let may_be_null = column.nullable && domain.is_none_or(Domain::allows_null);
+        let nulls_apart = may_be_null && options.nulls_first == options.descending;
+        match order {
+            None => order = Some(KeyOrder { descending: options.descending, nulls_apart }),
+            Some(order) if nulls_apart || order.descending != options.descending => return None,
+            Some(_) => {}
+        }
     }
-    descending.map(KeyOrder::new)
+    order
+}
+
+/// Returns true if a column has one value in all rows of some domains. Of floats it is not known: zeros are equal, and
+/// apart in keys.
+fn is_bound(column: &Column, domains: &Domains) -> bool {
+    let points = domains.get(&column.storage_name).and_then(|domain| domain.as_points(1));
+    !is_float(column) && points.is_some_and(|points| points.len() == 1)
+}
+
+/// The first column of the key that orders anything.
+fn first_unbound<'a>(schema: &'a TableSchema, domains: &Domains) -> Option<&'a Column> {
+    schema.key_columns().find(|column| !is_bound(column, domains))
 }
 
 fn is_float(column: &Column) -> bool {
     matches!(column.column_type, ColumnType::Float32 | ColumnType::Float64)
 }
 
-/// The outputs of a scan in an order of keys: partitions that follow each other, as positions in `touched`. `None` if
-/// the rows of a partition have several placements.
+/// The outputs of a scan in an order of keys: partitions that follow each other, as positions in `touched`; those that
+/// overlap `apart` follow none. `None` if the rows of a partition have several placements.
 fn outputs(
     table: &Table,
     touched: &[usize],
     ranges: &[KeyRange],
+    apart: &[KeyRange],
     order: KeyOrder,
 ) -> Option<Vec<Vec<usize>>> {
     let placed = !matches!(table.placement, Placement::Range);
     let routes = table.partitions.routes();
-    let mut outputs: Vec<(Option<u16>, Vec<usize>)> = Vec::new();
+    // Each output with its placement, and true if other partitions may follow.
+    let mut outputs: Vec<(Option<u16>, bool, Vec<usize>)> = Vec::new();
     for (position, route) in touched.iter().enumerate() {
+        let keys = &routes[*route].keys;
         let placement = match placed {
-            true => Some(only_placement(&routes[*route].keys, ranges)?),
+            true => Some(only_placement(keys, ranges)?),
             false => None,
         };
+        let joins = !apart.iter().any(|range| range.overlaps(keys));
         match outputs.last_mut() {
-            Some((last, output)) if *last == placement => output.push(position),
-            _ => outputs.push((placement, vec![position])),
+            Some((last, true, output)) if joins && *last == placement => output.push(position),
+            _ => outputs.push((placement, joins, vec![position])),
         }
     }
-    let in_order = |(_, mut output): (Option<u16>, Vec<usize>)| {
-        if order.is_descending() {
+    let in_order = |(_, _, mut output): (Option<u16>, bool, Vec<usize>)| {
+        if order.descending {
             output.reverse();
         }
         output
@@ -170,7 +185,16 @@ pub(super) fn in_order(
     let Some(keys) = keys else { return Ok(None) };
     let codec = KeyCodec::new(&table.schema, &table.placement)?;
     let ranges = codec.key_ranges(&table.schema, &table.placement, &spec.domains);
-    let Some(outputs) = outputs(table, &spec.touched, &ranges, keys) else { return Ok(None) };
+    let apart = match first_unbound(&table.schema, &spec.domains).filter(|_| keys.nulls_apart) {
+        Some(column) => {
+            let mut domains = spec.domains.clone();
+            domains.restrict(&column.storage_name, Domain::null_only());
+            codec.key_ranges(&table.schema, &table.placement, &domains)
+        }
+        None => Vec::new(),
+    };
+    let outputs = outputs(table, &spec.touched, &ranges, &apart, keys);
+    let Some(outputs) = outputs else { return Ok(None) };
     Ok(Some(ScanSpec {
         limit: fetch,
         outputs: outputs.len(),
@@ -292,7 +316,7 @@ mod tests {
 
     #[test]
     fn keys_order_their_first_columns() {
-        let (ascending, descending) = (Some(KeyOrder::Ascending), Some(KeyOrder::Descending));
+        let (ascending, descending) = (Some(KeyOrder::ASCENDING), Some(KeyOrder::DESCENDING));
         assert_eq!(order("a", &[], false), ascending);
         assert_eq!(order("a DESC", &[], true), descending);
         assert_eq!(order("a DESC NULLS LAST", &[], false), descending);
@@ -303,11 +327,21 @@ mod tests {
 
     #[test]
     fn null_comes_first_in_keys() {
-        let (ascending, descending) = (Some(KeyOrder::Ascending), Some(KeyOrder::Descending));
+        let (ascending, descending) = (Some(KeyOrder::ASCENDING), Some(KeyOrder::DESCENDING));
         assert_eq!(order("a, n NULLS FIRST", &[], false), ascending);
         assert_eq!(order("a DESC, n DESC NULLS LAST", &[], false), descending);
         assert_eq!(order("a, n", &[], false), None);
         assert_eq!(order("a DESC, n DESC", &[], false), None);
+        // Those of the first column that orders anything may be put at the other end.
+        let bound = [("a", Domain::point(Value::String("x".to_owned())))];
+        for (sort, descending, nulls_apart) in [
+            ("n", false, true),
+            ("n NULLS FIRST", false, false),
+            ("a, n DESC", true, true),
+            ("n DESC NULLS LAST", true, false),
+        ] {
+            assert_eq!(order(sort, &bound, false), Some(KeyOrder { descending, nulls_apart }));
+        }
         let some = [("n", Domain::compare(Comparison::Greater, Value::Int(3)))];
         assert_eq!(order("a, n", &some, false), ascending);
         assert_eq!(order("a DESC, n DESC", &some, false), descending);
@@ -316,10 +350,10 @@ mod tests {
     #[test]
     fn columns_of_one_value_order_nothing() {
         let bound = [("a", Domain::point(Value::String("x".to_owned()))), ("v", point(1))];
-        assert_eq!(order("n NULLS FIRST", &bound, false), Some(KeyOrder::Ascending));
+        assert_eq!(order("n NULLS FIRST", &bound, false), Some(KeyOrder::ASCENDING));
         assert_eq!(
             order("a DESC, v DESC, n NULLS FIRST", &bound, false),
-            Some(KeyOrder::Ascending)
+            Some(KeyOrder::ASCENDING)
         );
         assert_eq!(order("a", &bound, false), None, "nothing is to be ordered");
         // Zeros of both signs are equal, and have different keys.
@@ -339,10 +373,10 @@ mod tests {
         let options = SortOptions { descending: true, nulls_first: true };
         let columns = [1, 4, 5].map(|id| (ColumnId(id), options));
         let domains = Domains::default();
-        assert_eq!(key_order(&schema, &domains, &columns), Some(KeyOrder::Descending));
+        assert_eq!(key_order(&schema, &domains, &columns), Some(KeyOrder::DESCENDING));
         schema.options.append_mode = true;
         assert_eq!(key_order(&schema, &domains, &columns), None);
-        assert_eq!(key_order(&schema, &domains, &columns[..2]), Some(KeyOrder::Descending));
+        assert_eq!(key_order(&schema, &domains, &columns[..2]), Some(KeyOrder::DESCENDING));
     }
 
     #[test]

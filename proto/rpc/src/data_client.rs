@@ -135,7 +135,8 @@ impl DataClient {
                 Rows::new(source, Arc::clone(&stats), Arc::clone(&self.peer)).boxed()
             })
             .collect();
-        let order = header.sorted.then(|| KeyOrder::new(header.descending));
+        let (descending, nulls_apart) = (header.descending, header.nulls_apart);
+        let order = header.sorted.then_some(KeyOrder { descending, nulls_apart });
         Ok((header.index, ScanReply { streams, order, stats }))
     }
 

@@ -110,10 +110,15 @@ impl DataServer {
         let mut streams = reply.streams.into_iter();
         let first = streams.next();
         let waiting = self.parked.park(streams.collect(), &reply.stats).map_err(to_status)?;
-        let scan = waiting.scan();
-        let (sorted, descending) =
-            (reply.order.is_some(), reply.order == Some(KeyOrder::Descending));
-        let header = pb::ScanHeader { scan, streams: count, sorted, index, descending };
+        let order = reply.order.unwrap_or(KeyOrder::ASCENDING);
+        let header = pb::ScanHeader {
+            scan: waiting.scan(),
+            streams: count,
+            sorted: reply.order.is_some(),
+            index,
+            descending: order.descending,
+            nulls_apart: order.nulls_apart,
+        };
         Ok(Response::new(Frames::first(header, waiting, first, reply.stats).boxed()))
     }
 }

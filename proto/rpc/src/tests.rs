@@ -422,7 +422,7 @@ fn scan_request() -> ScanRequest {
             schema: SchemaVersion(3),
         },
         first_by_time: Some(FirstByTime { rows: 7, descending: true }),
-        order: Some(KeyOrder::Descending),
+        order: Some(KeyOrder { descending: true, nulls_apart: true }),
     }
 }
 

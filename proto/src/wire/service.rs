@@ -118,7 +118,8 @@ impl ScanRequest {
             probes: probes_to_wire(&self.probes),
             any_replica: any_replica_to_wire(self.read_from),
             first_by_time: self.first_by_time.as_ref().map(Wire::to_wire),
-            descending: self.order.map(KeyOrder::is_descending),
+            descending: self.order.map(|order| order.descending),
+            nulls_apart: self.order.is_some_and(|order| order.nulls_apart),
         })
     }
 
@@ -144,7 +145,9 @@ impl ScanRequest {
             probes: probes_from_wire(message.probes)?,
             read_from: read_from_of_wire(message.any_replica),
             first_by_time: message.first_by_time.map(FirstByTime::from_wire).transpose()?,
-            order: message.descending.map(KeyOrder::new),
+            order: message
+                .descending
+                .map(|descending| KeyOrder { descending, nulls_apart: message.nulls_apart }),
         })
     }
 }

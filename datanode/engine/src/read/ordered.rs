@@ -9,6 +9,9 @@
 //! is merged. Each source that is open buffers some rows: if there are too many, a scan of few rows selects these from one
 //! source after the other, and one of many rows has no order.
 //!
+//! Keys have NULL first. If NULLs of the first column that orders anything are wanted at the other end, the range of their
+//! keys is read before or behind that of all others.
+//!
 //! From the last key on, a file is read in chunks of rows, from its end, and each chunk is reversed: a scan that ends
 //! early has decoded little. A merge of versions is divided into parts of a few row groups, which are read whole. Keys
 //! of reversed rows are complemented: no key is a prefix of another, so complements are in the opposite order.
@@ -24,13 +27,13 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
-use partita_proto::domain::Domains;
+use partita_proto::domain::{Domain, Domains};
 use partita_proto::key::Keys;
 use partita_proto::range::KeyRange;
 use partita_proto::service::KeyOrder;
 
 use crate::error::{EngineError, Result};
-use crate::file::FileEntry;
+use crate::file::{FileEntry, parts_within};
 use crate::read::plan::Unit;
 use crate::read::reader::Read;
 use crate::read::scan::{Opened, Reading, Task, cut};
@@ -48,10 +51,7 @@ const CHUNK_ROWS_MAX: usize = 4 * BATCH_ROWS;
 
 /// Number of parts into which a merge of versions is divided at most: from the last key on, each is read whole.
 pub(crate) fn parts(order: KeyOrder) -> usize {
-    match order {
-        KeyOrder::Ascending => 1,
-        KeyOrder::Descending => usize::MAX,
-    }
+    if order.descending { usize::MAX } else { 1 }
 }
 
 /// The units of a scan in stages that follow each other in key order; units of one stage are to be merged. `None` if too
@@ -69,26 +69,50 @@ pub(crate) fn stages(
     if !selects && stages.iter().any(|stage| depth(stage) > DEPTH_MAX) {
         return None;
     }
-    if order.is_descending() {
+    if order.descending {
         stages.make_contiguous().reverse();
     }
     Some(stages)
 }
 
+/// The parts of a scan's range in which its rows come in an order, one after the other.
+pub(crate) fn ranges(reading: &Reading, order: KeyOrder) -> Option<Vec<KeyRange>> {
+    let Reading { version, domains, exact, .. } = reading;
+    let layout = &version.layout;
+    let unbound = |name: &&String| !is_bound(domains, name);
+    let first = layout.codec.key_columns().iter().find(unbound).filter(|_| order.nulls_apart);
+    let Some(first) = first else { return Some(vec![exact.clone()]) };
+    // Behind the values of the columns that are bound, all keys with NULL come before all others.
+    let mut domains = domains.clone();
+    domains.restrict(first, Domain::null_only());
+    let config = &layout.config;
+    let ranges = layout.codec.key_ranges(&config.schema, &config.placement, &domains);
+    let ranges: Vec<KeyRange> = parts_within(&ranges, exact).collect();
+    let (Some(start), Some(end)) = (ranges.first(), ranges.last()) else {
+        return Some(vec![exact.clone()]);
+    };
+    let (start, end) = (start.start.clone(), end.end.clone()?);
+    let others = KeyRange { start: end.clone(), end: exact.end.clone() };
+    let nulls = KeyRange { start, end: Some(end) };
+    Some(if order.descending { vec![nulls, others] } else { vec![others, nulls] })
+}
+
+/// Returns true if a column has one value in all wanted rows.
+fn is_bound(domains: &Domains, name: &str) -> bool {
+    let points = domains.get(name).and_then(|domain| domain.as_points(1));
+    points.is_some_and(|points| points.len() == 1)
+}
+
 /// Returns true if all wanted rows have the same placement and differ in the time index only, which is the last column
 /// of the key.
 fn is_one_series(layout: &Layout, domains: &Domains) -> bool {
-    let is_bound = |name: &str| {
-        let points = domains.get(name).and_then(|domain| domain.as_points(1));
-        points.is_some_and(|points| points.len() == 1)
-    };
     let config = &layout.config;
     let placed_alike = config.placement.columns().iter().all(|id| {
         let column = config.schema.column_by_id(*id);
-        column.is_some_and(|column| is_bound(&column.storage_name))
+        column.is_some_and(|column| is_bound(domains, &column.storage_name))
     });
     let tags = layout.codec.key_columns().split_last().map_or(&[][..], |(_, tags)| tags);
-    placed_alike && layout.time_tail().is_some() && tags.iter().all(|name| is_bound(name))
+    placed_alike && layout.time_tail().is_some() && tags.iter().all(|name| is_bound(domains, name))
 }
 
 /// Clusters of units that overlap in time, in order of time; `None` if a time is not known.
@@ -154,10 +178,7 @@ fn lower_bound(unit: &Unit) -> Bytes {
 
 /// Lower bound of a unit's keys, or of their complements.
 fn first_bound(unit: &Unit, order: KeyOrder) -> Bytes {
-    match order {
-        KeyOrder::Ascending => lower_bound(unit),
-        KeyOrder::Descending => complement_bound(unit),
-    }
+    if order.descending { complement_bound(unit) } else { lower_bound(unit) }
 }
 
 /// Lower bound of the complements of a unit's keys.
@@ -182,9 +203,9 @@ fn keyed(
 ) -> Result<Sorted> {
     let batch = layout.adapt(batch, schema)?;
     let keys = layout.codec.encode_ordered(&batch)?;
-    let keys = match order {
-        KeyOrder::Ascending => keys,
-        KeyOrder::Descending => Keys::from_encoded(keys.iter().map(complement)),
+    let keys = match order.descending {
+        false => keys,
+        true => Keys::from_encoded(keys.iter().map(complement)),
     };
     Ok(Sorted { batch, keys })
 }
@@ -205,21 +226,19 @@ impl Task {
                 _ => Ok(self.merged(stage)),
             };
         }
-        match (stage.pop(), self.order) {
-            (Some(unit), Some(KeyOrder::Descending)) => {
-                Box::pin(self.open_backward(unit, false)).await
-            }
-            (Some(unit), _) => self.open(unit, false).await,
-            (None, _) => {
-                let batches = futures::stream::empty().boxed();
-                Ok(Opened { batches, in_field_domains: true })
-            }
+        let Some(unit) = stage.pop() else {
+            let batches = futures::stream::empty().boxed();
+            return Ok(Opened { batches, in_field_domains: true });
+        };
+        if self.order.is_some_and(|order| order.descending) {
+            return Box::pin(self.open_backward(unit, false)).await;
         }
+        self.open(unit, false).await
     }
 
     /// The rows of units that overlap, and share no key that folds.
     fn merged(self: &Arc<Self>, units: Vec<Unit>) -> Opened {
-        let order = self.order.unwrap_or(KeyOrder::Ascending);
+        let order = self.order.unwrap_or(KeyOrder::ASCENDING);
         let schema = self.reading.schema(true, false);
         let inputs = units.into_iter().map(|unit| self.input(unit, &schema, order)).collect();
         let merge = Merge::new(&self.layout, schema, inputs, false);
@@ -245,7 +264,7 @@ impl Task {
     /// The first rows of units that overlap, up to a limit. Units are read one after the other, each as far as it may have
     /// one of these rows.
     async fn selected(self: &Arc<Self>, units: Vec<Unit>, limit: usize) -> Result<Opened> {
-        let order = self.order.unwrap_or(KeyOrder::Ascending);
+        let order = self.order.unwrap_or(KeyOrder::ASCENDING);
         let schema = self.reading.schema(true, false);
         let batch = RecordBatch::new_empty(Arc::clone(&schema));
         let mut best = Sorted { batch, keys: Keys::from_encoded(std::iter::empty::<&[u8]>()) };
@@ -280,9 +299,9 @@ impl Task {
 
     /// As [`Task::open`] with the columns of the key, in an order.
     async fn open_keyed(self: &Arc<Self>, unit: Unit, order: KeyOrder) -> Result<Opened> {
-        match order {
-            KeyOrder::Ascending => Box::pin(self.open(unit, true)).await,
-            KeyOrder::Descending => Box::pin(self.open_backward(unit, true)).await,
+        match order.descending {
+            false => Box::pin(self.open(unit, true)).await,
+            true => Box::pin(self.open_backward(unit, true)).await,
         }
     }
 

@@ -258,27 +258,45 @@ pub(crate) struct Reading {
 impl Reading {
     /// The streams, and the order of each.
     pub(crate) fn streams(&self) -> (Vec<RowStream>, Option<KeyOrder>) {
-        let layout = &self.version.layout;
-        let nearest = Nearest::new(self.first_by_time, layout, &self.columns);
-        let wanted_order = self.order.filter(|_| nearest.is_none());
-        let parallelism = wanted_order.map_or(self.parallelism, ordered::parts);
-        let plan = plan(&self.version, &self.domains, &self.exact, parallelism);
+        let nearest = Nearest::new(self.first_by_time, &self.version.layout, &self.columns);
+        if let Some(order) = self.order.filter(|_| nearest.is_none())
+            && let Some(rows) = self.ordered(order)
+        {
+            return (vec![rows], Some(order));
+        }
+        let plan = plan(&self.version, &self.domains, &self.exact, self.parallelism);
         let stats = &self.reader.counters.scan;
         stats.files_pruned.fetch_add(plan.files_pruned, Ordering::Relaxed);
         let mut units = plan.units;
-        if let Some(order) = wanted_order
-            && let Some(stages) = ordered::stages(&units, self, order)
-        {
-            let task = self.task(stages, wanted_order, None);
-            return (vec![stream(&task)], wanted_order);
-        }
         if let Some(nearest) = &nearest {
             nearest.sort(&mut units);
         }
-        let order = (plan.sorted && nearest.is_none()).then_some(KeyOrder::Ascending);
+        let order = (plan.sorted && nearest.is_none()).then_some(KeyOrder::ASCENDING);
         let count = self.parallelism.min(units.len()).max(1);
-        let task = self.task(units.into_iter().map(|unit| vec![unit]).collect(), None, nearest);
+        let stages = units.into_iter().map(|unit| vec![unit]).collect();
+        let task = self.task(stages, None, nearest, &self.remaining());
         ((0..count).map(|_| stream(&task)).collect(), order)
+    }
+
+    /// One stream in an order; `None` if too much would have to be merged.
+    fn ordered(&self, order: KeyOrder) -> Option<RowStream> {
+        let remaining = self.remaining();
+        let (mut streams, mut files_pruned) = (Vec::new(), u64::MAX);
+        for exact in ordered::ranges(self, order)? {
+            let part = Self { exact, ..self.clone() };
+            let plan = plan(&part.version, &part.domains, &part.exact, ordered::parts(order));
+            let stages = ordered::stages(&plan.units, &part, order)?;
+            streams.push(stream(&part.task(stages, Some(order), None, &remaining)));
+            files_pruned = files_pruned.min(plan.files_pruned);
+        }
+        let stats = &self.reader.counters.scan;
+        stats.files_pruned.fetch_add(files_pruned, Ordering::Relaxed);
+        Some(futures::stream::iter(streams).flatten().boxed())
+    }
+
+    /// Number of rows to be returned.
+    fn remaining(&self) -> Arc<AtomicUsize> {
+        Arc::new(AtomicUsize::new(self.limit.unwrap_or(usize::MAX)))
     }
 
     /// The state of a scan that reads some stages.
@@ -287,6 +305,7 @@ impl Reading {
         stages: VecDeque<Vec<Unit>>,
         order: Option<KeyOrder>,
         nearest: Option<Nearest>,
+        remaining: &Arc<AtomicUsize>,
     ) -> Arc<Task> {
         let layout = Arc::clone(&self.version.layout);
         let on_key = self.probes.iter().filter(|probe| probe.is_on_key(&layout));
@@ -301,7 +320,7 @@ impl Reading {
             files_apply_all,
             layout,
             queue: Mutex::new(stages),
-            left: AtomicUsize::new(self.limit.unwrap_or(usize::MAX)),
+            left: Arc::clone(remaining),
             order,
             nearest,
             reading: self.clone(),
@@ -370,7 +389,7 @@ pub(crate) struct Task {
     /// Stages to be read: units, of which several are merged in the order of the scan.
     queue: Mutex<VecDeque<Vec<Unit>>>,
     /// Number of rows still to be returned.
-    left: AtomicUsize,
+    left: Arc<AtomicUsize>,
     /// Limits in time, for a scan of the first rows by time.
     nearest: Option<Nearest>,
     /// Order of the one stream, if it has one.

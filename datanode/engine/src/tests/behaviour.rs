@@ -506,7 +506,7 @@ async fn a_scan_in_key_order_reads_little_beyond_its_limit() {
         fixture.flush().await.unwrap();
         fixture.put(&ALL[..3], &[row("b", 300 * 60_000, 300)]);
         let only_b = [("host", Domain::point(text("b")))];
-        for (order, ends) in [(KeyOrder::Ascending, ["a", "b"]), (KeyOrder::Descending, ["c", "b"])]
+        for (order, ends) in [(KeyOrder::ASCENDING, ["a", "b"]), (KeyOrder::DESCENDING, ["c", "b"])]
         {
             let ordered = |domains: &[(&str, Domain)], limit| Scan {
                 order: Some(order),
@@ -516,7 +516,7 @@ async fn a_scan_in_key_order_reads_little_beyond_its_limit() {
             // One series lies in windows that follow each other.
             let found = collect(&fixture.partition, ordered(&only_b, Some(2))).await.unwrap();
             assert_eq!(found.order, Some(order));
-            let minutes = if order.is_descending() { [300, 299] } else { [0, 1] };
+            let minutes = if order.descending { [300, 299] } else { [0, 1] };
             let expected = minutes.map(|minute| row("b", minute * 60_000, minute));
             let stream: Vec<Row> = found.streams[0].iter().map(|row| row[..3].to_vec()).collect();
             assert_eq!(stream, expected);
@@ -528,9 +528,9 @@ async fn a_scan_in_key_order_reads_little_beyond_its_limit() {
             assert_eq!((stream.len(), found.order), (901, Some(order)));
             assert_eq!([&stream[0][0], &stream[300][0]], [&text(ends[0]), &text(ends[1])]);
             let keys: Vec<&[Value]> = stream.iter().map(|row| &row[..2]).collect();
-            assert!(match order {
-                KeyOrder::Ascending => keys.is_sorted(),
-                KeyOrder::Descending => keys.iter().rev().is_sorted(),
+            assert!(match order.descending {
+                false => keys.is_sorted(),
+                true => keys.iter().rev().is_sorted(),
             });
         }
     }
@@ -549,8 +549,8 @@ async fn of_many_windows_only_a_few_rows_are_in_key_order() {
         assert_eq!(fixture.partition.stats().files, 10);
         let early = [("a", Domain::compare(Comparison::Less, int(3)))];
         for (order, first, first_early) in [
-            (KeyOrder::Ascending, [("a", 0), ("a", 1)], [("a", 2), ("b", 0)]),
-            (KeyOrder::Descending, [("b", 599), ("b", 598)], [("b", 0), ("a", 2)]),
+            (KeyOrder::ASCENDING, [("a", 0), ("a", 1)], [("a", 2), ("b", 0)]),
+            (KeyOrder::DESCENDING, [("b", 599), ("b", 598)], [("b", 0), ("a", 2)]),
         ] {
             let ordered = |domains: &[(&str, Domain)], limit| Scan {
                 order: Some(order),
@@ -560,7 +560,7 @@ async fn of_many_windows_only_a_few_rows_are_in_key_order() {
             let rows = |rows: [(&str, i64); 2]| {
                 rows.map(|(host, minute)| row(host, minute * 60_000, minute)).to_vec()
             };
-            let stream = |found: &super::Collected| -> Vec<Row> {
+            let stream = |found: &Collected| -> Vec<Row> {
                 found.streams[0].iter().map(|row| row[..3].to_vec()).collect()
             };
             let found = collect(&fixture.partition, ordered(&[], Some(2))).await.unwrap();

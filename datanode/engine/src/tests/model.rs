@@ -532,7 +532,10 @@ impl Test {
         for descending in [false, true] {
             let first = FirstByTime { rows: limit.unwrap_or(2).max(1), descending };
             self.compare_first(domains, first, parallelism).await;
-            self.compare_ordered(domains, KeyOrder::new(descending), limit).await;
+            for nulls_apart in [false, true] {
+                let order = KeyOrder { descending, nulls_apart };
+                self.compare_ordered(domains, order, limit).await;
+            }
         }
     }
 
@@ -552,6 +555,7 @@ impl Test {
         let rows = self.model().rows().filter(contains);
         let mut all: Vec<Row> =
             rows.map(|row| columns.iter().map(|column| row[*column].clone()).collect()).collect();
+        let named_domains = named.clone();
         let named: Vec<_> = named.into_iter().collect();
         let mut scan = self.fixture.scan(&names, &named);
         (scan.order, scan.limit) = (Some(order), limit);
@@ -568,10 +572,20 @@ impl Test {
         if self.shape.hash {
             return;
         }
+        // NULLs of the first column that is not bound come last, if they are apart.
+        let is_bound = |column: &usize| {
+            let points = named_domains.get(NAMES[*column]).and_then(|domain| domain.as_points(1));
+            points.is_some_and(|points| points.len() == 1)
+        };
+        let key_columns = columns.iter().filter(|column| **column < 3);
+        let apart = key_columns.clone().position(|column| !is_bound(column));
+        if let Some(position) = apart.filter(|_| order.nulls_apart) {
+            all.sort_by_key(|row| row[position].is_null());
+        }
         let key_length = columns.iter().filter(|column| **column < 3).count();
         let key = |row: &Row| row[..key_length].to_vec();
         let mut keys: Vec<Vec<Value>> = all.iter().map(key).collect();
-        if order.is_descending() {
+        if order.descending {
             keys.reverse();
         }
         keys.truncate(limit.unwrap_or(usize::MAX));

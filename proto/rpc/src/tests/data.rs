@@ -114,12 +114,12 @@ async fn calls_about_copies_arrive_as_they_were_made() {
     };
     assert_eq!(client.changes(request).await, Ok(changes()));
     let stream = stream::iter([Ok(rows(0..3, 20)), Ok(rows(3..5, 20))]).boxed();
-    let order_of_rows = Some(KeyOrder::Descending);
+    let order_of_rows = Some(KeyOrder::DESCENDING);
     let reply = ScanReply { streams: vec![stream], order: order_of_rows, stats: Arc::default() };
     node.scans.lock().push_back(reply);
     let (index, filled) = client.fill(TableId(3), scan_request()).await.unwrap();
     assert_eq!((index, filled.streams.len()), (22, 1));
-    assert_eq!(filled.order, Some(KeyOrder::Descending));
+    assert_eq!(filled.order, Some(KeyOrder::DESCENDING));
     let streams = stream::iter(filled.streams).flatten();
     let batches: Vec<RecordBatch> = streams.try_collect().await.unwrap();
     assert_eq!(batches, [rows(0..3, 20), rows(3..5, 20)]);

@@ -74,10 +74,10 @@ async fn every_stream_of_a_scan_arrives_with_what_was_counted() {
         stream_of(vec![Ok(rows(5..9, 1))]),
     ];
     let counted = Arc::clone(&stats);
-    node.scans.lock().push_back(ScanReply { streams, order: Some(KeyOrder::Ascending), stats });
+    node.scans.lock().push_back(ScanReply { streams, order: Some(KeyOrder::ASCENDING), stats });
     let answer = client.scan(scan_request()).await.unwrap();
     assert_eq!(*node.asked.lock(), [format!("{:?}", scan_request())]);
-    assert_eq!(answer.order, Some(KeyOrder::Ascending));
+    assert_eq!(answer.order, Some(KeyOrder::ASCENDING));
     assert_eq!(answer.streams.len(), 3);
     counted.rows_scanned.store(9, Ordering::SeqCst);
     counted.files_pruned.store(4, Ordering::SeqCst);

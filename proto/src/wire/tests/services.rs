@@ -371,8 +371,9 @@ fn scan_request() -> impl Strategy<Value = ScanRequest> {
     });
     let first = (any::<usize>(), any::<bool>())
         .prop_map(|(rows, descending)| FirstByTime { rows, descending });
-    let order = option::of(any::<bool>().prop_map(KeyOrder::new));
-    let kinds = (read_from, option::of(first), order);
+    let order = (any::<bool>(), any::<bool>())
+        .prop_map(|(descending, nulls_apart)| KeyOrder { descending, nulls_apart });
+    let kinds = (read_from, option::of(first), option::of(order));
     (numbers, vec(column, 0..4), domains(), vec(probe(), 0..3), kinds).prop_map(
         |(numbers, columns, domains, probes, (read_from, first_by_time, order))| {
             let (partition, epoch, limit, parallelism, newest_only) = numbers;
