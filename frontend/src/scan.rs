@@ -596,7 +596,7 @@ impl ExecutionPlan for PartitionScanExec {
     ) -> Result<SendableRecordBatchStream> {
         let opener = Arc::new(self.opener());
         let shape = Arc::new(Shape::of(&self.spec));
-        let baseline = BaselineMetrics::new(&self.metrics, output);
+        let baseline = Arc::new(BaselineMetrics::new(&self.metrics, output));
         let convert = move |batch: Result<RecordBatch>| -> Result<RecordBatch> {
             let timer = baseline.elapsed_compute().timer();
             interrupt::check().map_err(|reason| DataFusionError::External(Box::new(reason)))?;
