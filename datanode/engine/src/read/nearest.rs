@@ -52,6 +52,31 @@ impl Nearest {
         Some(Self { time, request, ranks: Mutex::new(BinaryHeap::new()) })
     }
 
+    /// The same without any recorded time, for a look at rows before they are returned.
+    pub(crate) fn anew(&self) -> Self {
+        let (time, request) = (self.time.clone(), self.request);
+        Self { time, request, ranks: Mutex::new(BinaryHeap::new()) }
+    }
+
+    /// Name of the time index.
+    pub(crate) fn time_name(&self) -> &str {
+        &self.time.name
+    }
+
+    /// Returns true if as many times are recorded as rows are wanted.
+    pub(crate) fn is_full(&self) -> bool {
+        self.last_rank().is_some()
+    }
+
+    /// Records the times of some rows.
+    pub(crate) fn see(&self, rows: &RecordBatch) -> Result<()> {
+        let ticks = ticks(rows, &self.time)?;
+        if ticks.null_count() == 0 {
+            self.record(ticks.values());
+        }
+        Ok(())
+    }
+
     /// Sorts units so that those with the first times are read first. Of units of one file, whose times are not known
     /// separately, those with the last keys come first if the newest rows do: their rows may be the newest.
     pub(crate) fn sort(&self, units: &mut [Unit]) {

@@ -50,6 +50,9 @@ use crate::rows::merge::{Merge, settle};
 use crate::state::partition::{Partition, PartitionConfig};
 use crate::state::version::Version;
 
+/// A scan for the first rows by time looks at times alone first if it has more columns than this.
+const AHEAD_COLUMNS: usize = 2;
+
 /// Request of a scan.
 #[derive(Clone, Debug)]
 pub struct Scan {
@@ -492,6 +495,34 @@ impl Task {
         (read, bounds)
     }
 
+    /// Domains of a read of a file, restricted by a look at its times alone. The first rows of a scan are read before any
+    /// time is known that would restrict them: so few of their other columns are decoded.
+    async fn domains_ahead(
+        &self,
+        nearest: &Nearest,
+        file: &FileEntry,
+        read: &Read,
+    ) -> Result<Domains> {
+        // All rows that are seen must be returned: none may be a delete, or outside of a domain that is applied later.
+        // Indexes would be asked, and counted, twice.
+        let is_exact = !file.meta().has_op && self.files_apply_all && self.tests.is_empty();
+        let time = self.layout.field(nearest.time_name());
+        let (true, Some(time)) = (is_exact && read.schema.fields().len() > AHEAD_COLUMNS, time)
+        else {
+            return Ok(read.domains.clone());
+        };
+        if nearest.is_full() {
+            return Ok(read.domains.clone());
+        }
+        let ahead = nearest.anew();
+        let times = Read { schema: Arc::new(Schema::new(vec![time])), ..read.clone() };
+        let mut batches = self.reading.reader.open(file, times).await?;
+        while let Some(batch) = batches.next().await.transpose()? {
+            ahead.see(&batch)?;
+        }
+        Ok(ahead.restricted(&read.domains))
+    }
+
     /// The rows of a unit: merged, without deleted ones, in the domains of the key's columns; with `keyed`, with the
     /// columns of the key.
     pub(crate) async fn open(self: &Arc<Self>, unit: Unit, keyed: bool) -> Result<Opened> {
@@ -500,7 +531,12 @@ impl Task {
         }
         let Unit { mut files, mut runs, ranges, .. } = unit;
         if let Some((file, groups)) = files.pop() {
-            let (read, bounds) = self.file_read(&file, (groups, ranges), keyed);
+            let (mut read, bounds) = self.file_read(&file, (groups, ranges), keyed);
+            if bounds.is_none()
+                && let Some(nearest) = &self.nearest
+            {
+                read.domains = Box::pin(self.domains_ahead(nearest, &file, &read)).await?;
+            }
             let batches = self.reading.reader.open(&file, read).await?;
             let layout = Arc::clone(&self.layout);
             let batches = batches.and_then(move |batch| {
