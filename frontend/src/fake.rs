@@ -245,7 +245,10 @@ impl Fake {
         }
         let codec = KeyCodec::new(&new.schema, &new.placement)?;
         let ids = std::iter::repeat_with(|| PartitionId(self.next_id()));
-        let map = PartitionMap::from_cuts(&codec, &new.cuts, ids, Epoch(1))?;
+        let map = match &new.schema.view {
+            Some(_) => PartitionMap::none(),
+            None => PartitionMap::from_cuts(&codec, &new.cuts, ids, Epoch(1))?,
+        };
         // Partitions are assigned to nodes round-robin, with one replica each.
         let mut routes = map.routes().to_vec();
         for (number, route) in (0_u64..).zip(&mut routes) {
@@ -259,7 +262,10 @@ impl Fake {
             name: new.name,
             schema: Arc::new(new.schema),
             placement: new.placement,
-            partitions: Arc::new(PartitionMap::new(routes)?),
+            partitions: Arc::new(match routes.is_empty() {
+                true => map,
+                false => PartitionMap::new(routes)?,
+            }),
             former: None,
             succeeded_by: None,
             copy: new.copy_of.map(|source| copies::new_copy(source, new.rekeys)),
@@ -343,6 +349,14 @@ impl Fake {
                 indexes.remove(position.ok_or_else(|| none("index", &name))?);
             }
             TableChange::SetOptions(options) => schema.options = options,
+            TableChange::SetView { columns, definition } => {
+                schema.columns = columns;
+                schema.view = Some(*definition);
+            }
+            TableChange::SetComment { column, comment } => {
+                let matching = schema.columns.iter_mut().filter(|c| c.name == column);
+                matching.for_each(|c| c.comment.clone_from(&comment));
+            }
             TableChange::Repartition { placement, cuts } => {
                 let new = NewTable {
                     database: table.database.clone(),

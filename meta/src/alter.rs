@@ -16,10 +16,14 @@ use partita_proto::schema::{
     Column, MergeMode, Semantic, TableOptions, TableSchema, validate_name,
 };
 use partita_proto::service::TableChange;
+use partita_proto::stored_view::ViewDefinition;
 
 use crate::catalog::TableRecord;
 use crate::create::check_options;
 use crate::expression::mentions;
+
+/// SQLSTATE of a definition that does not fit what is there.
+const INVALID_TABLE_DEFINITION: &str = "42P16";
 
 /// A table's columns after a change.
 #[derive(Debug)]
@@ -58,6 +62,12 @@ pub(crate) fn altered(table: &TableRecord, change: &TableChange) -> Result<Optio
         }
         TableChange::DropIndex { column, kind } => drop_index(&mut schema, column, *kind)?,
         TableChange::SetOptions(options) => set_options(&mut schema, options)?,
+        TableChange::SetView { columns, definition } => set_view(&mut schema, columns, definition)?,
+        TableChange::SetComment { column, comment } => {
+            let position = position(&schema, column)?;
+            let previous = &mut schema.columns[position].comment;
+            std::mem::replace(previous, comment.clone()) != *comment
+        }
         TableChange::Rename(_) | TableChange::Repartition { .. } => false,
     };
     if !changed {
@@ -277,6 +287,53 @@ fn set_options(schema: &mut TableSchema, options: &TableOptions) -> Result<bool,
     }
     schema.options.clone_from(options);
     Ok(true)
+}
+
+/// Replaces the query of a view. As in PostgreSQL, its columns keep their names, types and order, because others may
+/// use them; more may follow.
+fn set_view(
+    schema: &mut TableSchema,
+    columns: &[Column],
+    definition: &ViewDefinition,
+) -> Result<bool, Error> {
+    let invalid = |message: String| {
+        Err(Error::Query { sqlstate: INVALID_TABLE_DEFINITION.to_owned(), message, hint: None })
+    };
+    if columns.len() < schema.columns.len() {
+        return invalid("cannot drop columns from view".to_owned());
+    }
+    let mut replaced = Vec::with_capacity(columns.len());
+    for (position, column) in columns.iter().enumerate() {
+        let Some(present) = schema.columns.get(position) else {
+            let id = schema.next_column;
+            schema.next_column = ColumnId(id.0.saturating_add(1));
+            replaced.push(Column { id, ..column.clone() });
+            continue;
+        };
+        if present.name != column.name {
+            return invalid(format!(
+                "cannot change name of view column \"{}\" to \"{}\"",
+                present.name, column.name
+            ));
+        }
+        if (present.column_type, present.length) != (column.column_type, column.length) {
+            return invalid(format!(
+                "cannot change data type of view column \"{}\" from {} to {}",
+                present.name,
+                present.type_sql(),
+                column.type_sql()
+            ));
+        }
+        replaced.push(Column {
+            id: present.id,
+            comment: present.comment.clone(),
+            ..column.clone()
+        });
+    }
+    let is_same = schema.columns == replaced && schema.view.as_ref() == Some(definition);
+    schema.columns = replaced;
+    schema.view = Some(definition.clone());
+    Ok(!is_same)
 }
 
 /// Adds an index to a column, or replaces the column's index of that kind.

@@ -184,6 +184,9 @@ pub(crate) fn partition_map(
     placement: &Placement,
     partitions: impl IntoIterator<Item = impl Borrow<PartitionRecord>>,
 ) -> Result<PartitionMap, Error> {
+    if schema.view.is_some() {
+        return Ok(PartitionMap::none());
+    }
     let codec = KeyCodec::new(schema, placement)?;
     let routes = partitions.into_iter().map(|partition| route(&codec, partition.borrow()));
     PartitionMap::new(routes.collect::<Result<_, _>>()?)

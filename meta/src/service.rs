@@ -426,6 +426,7 @@ impl Core {
 /// Number of partitions that a change creates, and of replicas of each.
 fn new_partitions(state: &State, ddl: &Ddl, options: &MetaOptions) -> (usize, usize) {
     let (cuts, table_options) = match ddl.body() {
+        Ddl::CreateTable { table, .. } if table.schema.view.is_some() => return (0, 0),
         Ddl::CreateTable { table, .. } => (table.cuts.len(), table.schema.options.clone()),
         Ddl::AlterTable { database, name, change: TableChange::Repartition { cuts, .. } } => {
             let database = state.database_named(database);

@@ -29,6 +29,7 @@ mod site;
 mod stores;
 mod tasks;
 mod trio;
+mod views;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -105,6 +106,7 @@ fn schema(columns: Vec<Column>) -> TableSchema {
         options: TableOptions::default(),
         next_column: next,
         schema_on_write: false,
+        view: None,
     }
 }
 

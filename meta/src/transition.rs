@@ -18,6 +18,7 @@ mod repartition;
 mod reshape;
 mod table;
 mod task;
+mod view;
 
 use std::sync::Arc;
 

@@ -143,4 +143,16 @@ impl Catalog {
         self.copies_of(source)
             .find(|table| table.copy.as_ref().is_some_and(|copy| copy.is_rekeying()))
     }
+
+    /// The views whose queries name a table or view, in the order of their names.
+    pub fn views_of<'a>(
+        &'a self,
+        database: &'a str,
+        name: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<Table>> {
+        let tables = self.tables.values().flat_map(BTreeMap::values);
+        tables.filter(move |table| {
+            table.schema.view.as_ref().is_some_and(|view| view.reads(database, name))
+        })
+    }
 }

@@ -57,6 +57,7 @@ mod samples;
 pub mod schema;
 pub mod service;
 pub mod size;
+pub mod stored_view;
 pub mod task;
 pub mod text;
 pub mod value;

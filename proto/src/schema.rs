@@ -6,7 +6,8 @@
 //! - the key names existing columns, each once, and ends with the time index when the table has one and its owner has
 //!   not placed it elsewhere;
 //! - index names are unique and valid; a column has at most one index of each kind, and it fits the column's type;
-//! - an append-mode table has no merge mode other than the default.
+//! - an append-mode table has no merge mode other than the default;
+//! - a view has no key, and is in append mode: its rows may be equal.
 //!
 //! A column's `storage_name` is its name in files, logs and memtables. It never changes, and the name of a dropped
 //! column is never reused, so that old files cannot bring dropped values back.
@@ -24,6 +25,7 @@ use crate::index::Index;
 pub use crate::partitioning::{
     HotspotRemedy, PARTITION_SIZE_MB, PARTITIONS_MAX, Partitioning, TABLE_PARTITIONS_MAX,
 };
+use crate::stored_view::ViewDefinition;
 use crate::value::Value;
 
 /// Maximum bytes of the name of a database, table, column or index.
@@ -353,6 +355,9 @@ pub struct TableSchema {
     pub next_column: ColumnId,
     /// If true, rows with unknown columns add them (line protocol); if false, they fail (SQL's default).
     pub schema_on_write: bool,
+    /// Query of a view, which has no rows of its own; `None`: a table.
+    #[serde(default)]
+    pub view: Option<ViewDefinition>,
 }
 
 impl TableSchema {
@@ -482,6 +487,9 @@ impl TableSchema {
         }
         if self.options.ttl.is_some() && self.time_index().is_none() {
             return invalid("'ttl' needs a TIME INDEX".to_owned());
+        }
+        if self.view.is_some() && !(self.key.is_empty() && self.options.append_mode) {
+            return invalid("a view has no key".to_owned());
         }
         Ok(())
     }

@@ -37,6 +37,7 @@ use crate::probe::Probe;
 use crate::range::{Bound, TypedRange};
 use crate::reshape::{Reshape, Reshaped};
 use crate::schema::{Column, TableOptions, TableSchema};
+use crate::stored_view::ViewDefinition;
 use crate::task::TaskChange;
 
 /// Identity of a write: repeated under the same identity, it takes effect once. Rows that are sent again in several
@@ -569,6 +570,20 @@ pub enum TableChange {
         column: String,
         /// Kind of the index.
         kind: IndexKind,
+    },
+    /// Replaces the query of a view. Its columns stay; more may follow them.
+    SetView {
+        /// All columns of the view.
+        columns: Vec<Column>,
+        /// The new query.
+        definition: Box<ViewDefinition>,
+    },
+    /// Sets or removes the comment of a column.
+    SetComment {
+        /// Column name.
+        column: String,
+        /// The text; `None` to remove it.
+        comment: Option<String>,
     },
 }
 

@@ -92,6 +92,9 @@ impl Purpose {
         if source.copy.is_some() {
             return Err(SqlError::unsupported(format!("{action} a materialized copy")));
         }
+        if source.schema.view.is_some() {
+            return Err(SqlError::unsupported(format!("{action} a view")));
+        }
         if source.former.is_some() || source.succeeded_by.is_some() {
             let feature = format!("{action} table \"{}\", which was repartitioned,", source.name);
             return Err(SqlError::unsupported(feature));

@@ -124,6 +124,7 @@ impl CreateTable {
             options: self.options.clone(),
             next_column: column_id(self.columns.len())?,
             schema_on_write: self.schema_on_write,
+            view: None,
         };
         schema.validate().map_err(|error| SqlError::new(INVALID_TABLE, error.to_string()))?;
         Ok(schema)

@@ -70,14 +70,20 @@ impl Description {
                     .with_detail("PRIMARY KEY".to_owned())
             }
             Ddl::CreateTable { table, .. } => {
-                let is_copy = table.copy_of.is_some();
-                let action = if is_copy { "CREATE MATERIALIZED COPY" } else { "CREATE TABLE" };
+                let action = match (table.copy_of, &table.schema.view) {
+                    (Some(_), _) => "CREATE MATERIALIZED COPY",
+                    (None, Some(_)) => "CREATE VIEW",
+                    (None, None) => "CREATE TABLE",
+                };
                 Self::of_table(action, &table.database, &table.name)
             }
             Ddl::DropTable { database, name, .. } => {
                 let table = catalog.table(database, name);
-                let is_copy = table.is_some_and(|table| table.copy.is_some());
-                let action = if is_copy { "DROP MATERIALIZED COPY" } else { "DROP TABLE" };
+                let action = match table {
+                    Some(table) if table.copy.is_some() => "DROP MATERIALIZED COPY",
+                    Some(table) if table.schema.view.is_some() => "DROP VIEW",
+                    _ => "DROP TABLE",
+                };
                 Self::of_table(action, database, name)
             }
             Ddl::TruncateTable { database, name, .. } => {
@@ -139,6 +145,8 @@ fn table_change(change: &TableChange) -> String {
             format!("ALTER COLUMN {column} UNSET {} INDEX", kind.sql())
         }
         TableChange::SetOptions(_) => "SET options".to_owned(),
+        TableChange::SetView { .. } => "AS query".to_owned(),
+        TableChange::SetComment { column, .. } => format!("COMMENT ON COLUMN {column}"),
         TableChange::Rename(name) => format!("RENAME TO {name}"),
         TableChange::Repartition { .. } => "PARTITION BY".to_owned(),
     }

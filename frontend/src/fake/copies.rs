@@ -365,7 +365,7 @@ pub(super) fn copies_of(catalog: &Catalog, table: &Table) -> Vec<Arc<Table>> {
     catalog.copies_of(table.id).map(Arc::clone).collect()
 }
 
-/// Drops a table, with its copies if it may have any.
+/// Drops a table, with its copies and the views that read it if it may have any.
 pub(super) fn drop_table(
     catalog: &mut Catalog,
     table: &Table,
@@ -374,10 +374,15 @@ pub(super) fn drop_table(
     let copies = copies_of(catalog, table);
     let is_rekeying =
         |table: &Arc<Table>| table.copy.as_ref().is_some_and(|copy| copy.is_rekeying());
-    if !copies.iter().all(is_rekeying) && !cascade {
+    let views = catalog.views_of(&table.database, &table.name);
+    let views: Vec<_> = views.map(|view| (view.database.clone(), view.name.clone())).collect();
+    if !(copies.iter().all(is_rekeying) && views.is_empty()) && !cascade {
         let name = &table.name;
         let message = format!("cannot drop table \"{name}\" because other objects depend on it");
         return Err(Error::Dependents { message, hint: String::new() });
+    }
+    for (database, name) in views {
+        catalog.tables.entry(database).or_default().remove(&name);
     }
     let tables = catalog.tables.entry(table.database.clone()).or_default();
     copies.iter().for_each(|copy| drop(tables.remove(&copy.name)));

@@ -69,6 +69,9 @@ pub(super) fn check_copy(
         let action = if new.rekeys { "re-keying" } else { "a copy of" };
         return Err(Error::Unsupported(format!("{action} a materialized copy")));
     }
+    if record.schema.view.is_some() {
+        return Err(Error::Unsupported("a materialized copy of a view".to_owned()));
+    }
     let follows = |table: &Arc<TableRecord>| table.is_named() && table.former == Some(source);
     if record.former.is_some() || state.tables().any(follows) {
         let action = if new.rekeys { "re-keying" } else { "a copy of" };

@@ -11,6 +11,7 @@ use partita_proto::id::RoleId;
 use partita_proto::schema::validate_name;
 
 use super::draft::{Draft, Outcome, Reply, check_owner};
+use super::view::{has_views, views_of};
 use crate::catalog::{DatabaseRecord, Edit, Phase, State, TableRecord};
 use crate::create::check_ttl;
 
@@ -106,6 +107,12 @@ pub(super) fn drop_database(state: &State, name: &str, if_exists: bool) -> Resul
         }
         Err(error) => return Err(error),
     };
+    // The views of other databases would read what is gone.
+    for table in state.tables_of(record.id) {
+        if let Some(view) = views_of(state, table).find(|view| view.database != record.id) {
+            return Err(has_views("drop", &format!("\"{}\"", table.name), view));
+        }
+    }
     let mut draft = Draft::new(state);
     for table in state.tables_of(record.id) {
         draft.enter(TableRecord::clone(table), Phase::Dropping);

@@ -16,6 +16,7 @@ use super::database::database;
 use super::draft::{Draft, Outcome, Reply, check_owner, next_version};
 use super::rekey::{check_no_retired, check_not_switching};
 use super::repartition::{check_change, fencing, former, in_succession, repartition};
+use super::view;
 use crate::alter::{Altered, altered};
 use crate::catalog::{DatabaseRecord, Edit, PartitionRecord, Phase, State, TableRecord, Work};
 use crate::create::{CheckedTable, check_table};
@@ -88,6 +89,13 @@ pub(super) fn create_table(
             let CheckedTable { schema, ranges } = check_table(new)?;
             CheckedNew { schema, dropped_names: BTreeSet::new(), ranges, copy: None }
         }
+    };
+    let places: &[Vec<NodeId>] = match &schema.view {
+        Some(definition) => {
+            view::check_reads(state, definition, None)?;
+            &[]
+        }
+        None => places,
     };
     check_room(state)?;
     check_count(state, database, tables_max)?;
@@ -195,6 +203,13 @@ pub(super) fn drop_table(
     if !copies.iter().all(|copy| copy.is_rekeying()) && !cascade {
         return Err(has_copies(table));
     }
+    let views = view::dependent_views(state, table);
+    if let Some(view) = views.first().filter(|_| !cascade) {
+        return Err(view::has_views("drop", &format!("\"{}\"", table.name), view));
+    }
+    if let Some(pending) = views.iter().find(|view| view.is_pending()) {
+        return Ok(busy(pending));
+    }
     let mut draft = Draft::new(state);
     draft.forget_former(table.id);
     draft.enter(TableRecord { former: None, ..TableRecord::clone(table) }, Phase::Dropping);
@@ -204,8 +219,8 @@ pub(super) fn drop_table(
     if let Some(next) = next {
         draft.enter(TableRecord { former: None, ..TableRecord::clone(next) }, Phase::Dropping);
     }
-    for copy in copies {
-        draft.enter(TableRecord::clone(copy), Phase::Dropping);
+    for dependent in copies.into_iter().chain(views) {
+        draft.enter(TableRecord::clone(dependent), Phase::Dropping);
     }
     Ok(draft.done())
 }
@@ -221,6 +236,9 @@ pub(super) fn truncate_table(
         return Err(is_copy(table));
     }
     check_not_switching(state, table)?;
+    if table.schema.view.is_some() {
+        return Err(Error::InvalidInput(format!("\"{}\" is not a table", table.name)));
+    }
     let former = former(state, table);
     let waits = in_change(state, table).or_else(|| in_change(state, former?));
     if let Some(waits) = waits.or_else(|| in_succession(state, table)) {
@@ -267,6 +285,7 @@ pub(super) fn alter_table(
     if matches!(change, TableChange::Repartition { .. }) {
         check_no_retired(state, table)?;
     }
+    view::check_change(state, table, change)?;
     if let TableChange::Repartition { placement, cuts } = change {
         return repartition(state, table, placement, cuts, places);
     }
@@ -334,6 +353,8 @@ fn schema_of_former(former: &TableRecord, change: &TableChange) -> Option<TableS
         | TableChange::DropColumn(_)
         | TableChange::RenameColumn { .. }
         | TableChange::SetDefault { .. }
+        | TableChange::SetView { .. }
+        | TableChange::SetComment { .. }
         | TableChange::Rename(_)
         | TableChange::Repartition { .. } => None,
     }

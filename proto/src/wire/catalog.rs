@@ -103,7 +103,10 @@ impl Wire for Table {
         let codec = KeyCodec::new(&schema, &placement).map_err(corrupted)?;
         let routes = message.routes.into_iter().map(|route| decode_route(route, &codec));
         let routes = routes.collect::<Result<Vec<_>, _>>()?;
-        let partitions = Arc::new(PartitionMap::new(routes).map_err(corrupted)?);
+        let partitions = match &schema.view {
+            Some(_) => PartitionMap::none(),
+            None => PartitionMap::new(routes).map_err(corrupted)?,
+        };
         let copy = message.copy.map(CopyOf::from_wire).transpose()?;
         Ok(Self {
             id: TableId(message.id),
@@ -111,7 +114,7 @@ impl Wire for Table {
             name: message.name,
             schema: Arc::new(schema),
             placement,
-            partitions,
+            partitions: Arc::new(partitions),
             former: optional_id(message.former),
             succeeded_by: optional_id(message.succeeded_by),
             owner: RoleId(message.owner),
@@ -185,6 +188,14 @@ impl Wire for TableChange {
             Self::DropIndex { column, kind } => {
                 Kind::DropIndex(pb::DropIndex { column: column.clone(), kind: kind.to_wire() })
             }
+            Self::SetView { columns, definition } => Kind::SetView(pb::SetView {
+                columns: columns.iter().map(Wire::to_wire).collect(),
+                definition: Some(definition.to_wire()),
+            }),
+            Self::SetComment { column, comment } => Kind::SetComment(pb::SetComment {
+                column: column.clone(),
+                comment: comment.clone(),
+            }),
         };
         pb::TableChange { kind: Some(kind) }
     }
@@ -212,6 +223,11 @@ impl Wire for TableChange {
             Kind::DropIndex(drop) => {
                 Self::DropIndex { column: drop.column, kind: Wire::from_wire(drop.kind)? }
             }
+            Kind::SetView(set) => Self::SetView {
+                columns: all(set.columns)?,
+                definition: Box::new(required(set.definition, "definition")?),
+            },
+            Kind::SetComment(set) => Self::SetComment { column: set.column, comment: set.comment },
         })
     }
 }

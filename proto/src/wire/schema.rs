@@ -8,6 +8,7 @@ use crate::schema::{
     Column, ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions,
     TableSchema, TextLength, Unit,
 };
+use crate::stored_view::{RelationName, ViewDefinition};
 use crate::value::Value;
 
 impl Wire for Value {
@@ -292,6 +293,7 @@ impl Wire for TableSchema {
             options: Some(self.options.to_wire()),
             next_column: self.next_column.0,
             schema_on_write: self.schema_on_write,
+            view: self.view.as_ref().map(Wire::to_wire),
         }
     }
 
@@ -303,6 +305,33 @@ impl Wire for TableSchema {
             options: required(message.options, "options")?,
             next_column: ColumnId(message.next_column),
             schema_on_write: message.schema_on_write,
+            view: message.view.map(Wire::from_wire).transpose()?,
+        })
+    }
+}
+
+impl Wire for ViewDefinition {
+    type Message = pb::ViewDefinition;
+
+    fn to_wire(&self) -> pb::ViewDefinition {
+        let relation = |read: &RelationName| pb::RelationName {
+            database: read.database.clone(),
+            name: read.name.clone(),
+        };
+        pb::ViewDefinition {
+            query: self.query.clone(),
+            database: self.database.clone(),
+            reads: self.reads.iter().map(relation).collect(),
+        }
+    }
+
+    fn from_wire(message: pb::ViewDefinition) -> Result<Self, Error> {
+        let relation =
+            |read: pb::RelationName| RelationName { database: read.database, name: read.name };
+        Ok(Self {
+            query: message.query,
+            database: message.database,
+            reads: message.reads.into_iter().map(relation).collect(),
         })
     }
 }

@@ -32,6 +32,7 @@ use crate::schema::{
 use crate::service::{
     Ddl, NamedObject, NewTable, PartitionSpec, RequestId, TableChange, WriteKind,
 };
+use crate::stored_view::{RelationName, ViewDefinition};
 use crate::value::Value;
 
 fn name() -> impl Strategy<Value = String> {
@@ -160,16 +161,26 @@ fn partitioning() -> impl Strategy<Value = Partitioning> {
 
 fn schema() -> impl Strategy<Value = TableSchema> {
     let numbers = (any::<u32>(), vec(any::<u32>(), 0..3), any::<u32>(), any::<bool>());
-    (vec(column(), 0..4), options(), numbers).prop_map(
-        |(columns, options, (version, key, next_column, schema_on_write))| TableSchema {
+    (vec(column(), 0..4), options(), numbers, option::of(view())).prop_map(
+        |(columns, options, (version, key, next_column, schema_on_write), view)| TableSchema {
             version: SchemaVersion(version),
             columns,
             key: key.into_iter().map(ColumnId).collect(),
             options,
             next_column: ColumnId(next_column),
             schema_on_write,
+            view,
         },
     )
+}
+
+fn view() -> impl Strategy<Value = ViewDefinition> {
+    let read = (name(), name()).prop_map(|(database, name)| RelationName { database, name });
+    (name(), name(), vec(read, 0..3)).prop_map(|(query, database, reads)| ViewDefinition {
+        query,
+        database,
+        reads,
+    })
 }
 
 fn comparison() -> impl Strategy<Value = Comparison> {
@@ -278,6 +289,10 @@ fn change() -> impl Strategy<Value = TableChange> {
             TableChange::SetIndex { column, index, if_not_exists }
         }),
         (name(), index_kind()).prop_map(|(column, kind)| TableChange::DropIndex { column, kind }),
+        (vec(column(), 0..3), view().prop_map(Box::new))
+            .prop_map(|(columns, definition)| TableChange::SetView { columns, definition }),
+        (name(), option::of(name()))
+            .prop_map(|(column, comment)| TableChange::SetComment { column, comment }),
     ]
 }
 
