@@ -1,6 +1,7 @@
 //! Runs statements: dispatches each kind to its module.
 
 mod advise;
+mod comment;
 pub(crate) mod cursor;
 mod define;
 mod delete;
@@ -19,6 +20,8 @@ mod series;
 mod set;
 mod show;
 pub(crate) mod tasks;
+mod view_plans;
+mod views;
 
 use std::sync::Arc;
 
@@ -81,6 +84,9 @@ impl Session {
             Statement::DropTable(drop) => self.drop_table(drop, permit).await?,
             Statement::CreateCopy(create) => self.create_copy(create, permit).await?,
             Statement::DropCopy(drop) => self.drop_copy(drop, permit).await?,
+            Statement::CreateView(create) => Box::pin(self.create_view(create, permit)).await?,
+            Statement::DropView(drop) => self.drop_view(drop, permit).await?,
+            Statement::Comment(comment) => self.comment(comment, permit).await?,
             Statement::CreateIndex(create) => self.create_index(create, permit).await?,
             Statement::DropIndex(drop) => self.drop_index(drop, permit).await?,
             Statement::Truncate(tables) => self.truncate(tables, permit).await?,

@@ -37,6 +37,21 @@ const TABLES: &[(&str, Kind)] = &[
     ("table_comment", Kind::Text),
 ];
 
+const VIEWS: &[(&str, Kind)] = &[
+    ("table_catalog", Kind::Text),
+    ("table_schema", Kind::Text),
+    ("table_name", Kind::Text),
+    ("view_definition", Kind::Text),
+    ("check_option", Kind::Text),
+    ("is_updatable", Kind::Text),
+    ("is_insertable_into", Kind::Text),
+    ("is_trigger_updatable", Kind::Text),
+    ("is_trigger_deletable", Kind::Text),
+    ("is_trigger_insertable_into", Kind::Text),
+    ("table_id", Kind::Count),
+    ("table_comment", Kind::Text),
+];
+
 const COLUMNS: &[(&str, Kind)] = &[
     ("table_catalog", Kind::Text),
     ("table_schema", Kind::Text),
@@ -176,7 +191,7 @@ pub(crate) fn tables(_: &Sources) -> BTreeMap<&'static str, Arc<VirtualTable>> {
     BTreeMap::from([
         ("schemata", table(SCHEMATA, schemata)),
         ("tables", table(TABLES, table_rows)),
-        ("views", table(TABLES, |_| Vec::new())),
+        ("views", table(VIEWS, views)),
         ("columns", table(COLUMNS, columns)),
         ("key_column_usage", table(KEY_COLUMN_USAGE, key_column_usage)),
         ("table_constraints", table(TABLE_CONSTRAINTS, table_constraints)),
@@ -216,12 +231,29 @@ fn table_rows(viewer: &Viewer) -> Vec<Vec<Cell>> {
     let catalog = viewer.catalog();
     let row = |table: &Arc<Table>| {
         let mut row = names(table);
-        row.push("BASE TABLE".into());
+        let kind = if table.schema.view.is_some() { "VIEW" } else { "BASE TABLE" };
+        row.push(kind.into());
         row.push(u64::from(table.id.0).into());
         row.push(table.schema.options.comment.clone().into());
         row
     };
     all_tables(&catalog).map(row).collect()
+}
+
+fn views(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    let catalog = viewer.catalog();
+    let mut rows = Vec::new();
+    for table in all_tables(&catalog) {
+        let Some(view) = &table.schema.view else { continue };
+        let mut row = names(table);
+        row.extend([view.query.as_str().into(), "NONE".into()]);
+        // Rows are written to tables only.
+        row.extend(std::iter::repeat_with(|| Cell::from(yes_or_no(false))).take(5));
+        row.push(u64::from(table.id.0).into());
+        row.push(table.schema.options.comment.clone().into());
+        rows.push(row);
+    }
+    rows
 }
 
 fn columns(viewer: &Viewer) -> Vec<Vec<Cell>> {

@@ -156,11 +156,14 @@ impl Session {
         // Names resolve in what the identity sees, and system tables find it in the configuration.
         let state = frontend.context().state();
         let config = state.config().clone().with_extension(Arc::clone(&viewer));
+        let planner = Self::view_planner();
+        let names = frontend.databases().of_viewer(&viewer, Arc::clone(&planner) as _);
         let state = SessionStateBuilder::new_from_existing(state)
             .with_config(config)
-            .with_catalog_list(frontend.databases().of_viewer(&viewer))
+            .with_catalog_list(names)
             .build();
         let context = SessionContext::new_with_state(state);
+        planner.begin(context.state_weak_ref());
         let timeout = frontend.options().statement_timeout;
         frontend.metrics().sessions_opened.add(1);
         let session = Arc::new(Self {

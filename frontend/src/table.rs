@@ -37,6 +37,7 @@ use partita_proto::access::RowPredicate;
 use partita_proto::array::array_of;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::domain::Domains;
+use partita_proto::id::{RoleId, TableId};
 use partita_proto::schema::{Column, Semantic};
 use partita_proto::value::Value;
 
@@ -52,6 +53,17 @@ const ROWS_PER_OUTPUT: usize = 64 * 1024;
 /// Assumed number of values of a key's first column.
 const LEADING_VALUES: usize = 64;
 
+/// View through which a table or another view is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Through {
+    /// Owner of the view that names the table: by the rights of this role it is read.
+    pub(crate) owner: RoleId,
+    /// View that the statement names, which may read the table through others.
+    pub(crate) view: TableId,
+    /// Number of views between the statement and the table.
+    pub(crate) depth: usize,
+}
+
 /// A table at one schema version and one partition map.
 pub(crate) struct PartitionedTable {
     table: Arc<Table>,
@@ -63,6 +75,8 @@ pub(crate) struct PartitionedTable {
     was_rekeyed: bool,
     /// Rows that may be read; `None`: all of them.
     rows: Option<RowPredicate>,
+    /// View through which the table is read.
+    through: Option<Through>,
     view: Arc<ClusterView>,
     state: Arc<SessionState>,
     schema: SchemaRef,
@@ -96,6 +110,16 @@ impl PartitionedTable {
         }
     }
 
+    /// The table as a view reads it.
+    pub(crate) fn read_through(self, through: Option<Through>) -> Self {
+        Self { through, ..self }
+    }
+
+    /// View through which the table is read; `None`: the statement names the table itself.
+    pub(crate) fn through(&self) -> Option<Through> {
+        self.through
+    }
+
     /// Definition of the table.
     pub(crate) fn table(&self) -> &Arc<Table> {
         &self.table
@@ -120,6 +144,7 @@ impl PartitionedTable {
             source: None,
             was_rekeyed: false,
             rows: None,
+            through: None,
             table,
             view,
             state,

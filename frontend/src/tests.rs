@@ -37,6 +37,7 @@ mod subqueries;
 mod tasks;
 mod together;
 mod unnested;
+mod views;
 mod writing;
 
 use std::sync::Arc;

@@ -93,10 +93,19 @@ impl Tokens<'_> {
         if self.take(&["materialized", "copy"]) {
             return self.create_copy();
         }
-        if self.at("or") && self.at_nth(1, "replace") {
-            return Err(self.unsupported("CREATE OR REPLACE"));
+        if self.take(&["view"]) {
+            return self.create_view(false);
         }
-        Err(self.foreign_object("CREATE", "TABLE, INDEX, DATABASE, ROLE, TOKEN or TASK"))
+        if self.take(&["or", "replace"]) {
+            if self.take(&["view"]) {
+                return self.create_view(true);
+            }
+            return Err(self.unsupported("CREATE OR REPLACE of anything but a view"));
+        }
+        if self.at("recursive") {
+            return Err(self.unsupported("CREATE RECURSIVE VIEW"));
+        }
+        Err(self.foreign_object("CREATE", "TABLE, VIEW, INDEX, DATABASE, ROLE, TOKEN or TASK"))
     }
 
     /// Takes an ALTER statement.
@@ -180,6 +189,9 @@ impl Tokens<'_> {
             }
             return Ok(Statement::DropTable(DropTable { tables, if_exists, cascade }));
         }
+        if self.take(&["view"]) {
+            return self.drop_view();
+        }
         if self.take(&["index"]) {
             return self.drop_index();
         }
@@ -212,7 +224,7 @@ impl Tokens<'_> {
         if self.take(&["materialized", "copy"]) {
             return self.drop_copy();
         }
-        Err(self.foreign_object("DROP", "TABLE, INDEX, DATABASE, ROLE, OWNED, TOKEN or TASK"))
+        Err(self.foreign_object("DROP", "TABLE, VIEW, INDEX, DATABASE, ROLE, OWNED, TOKEN or TASK"))
     }
 
     /// Takes TRUNCATE [TABLE] and tables.

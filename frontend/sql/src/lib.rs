@@ -82,6 +82,7 @@ mod tokens;
 mod types;
 mod unique_names;
 mod values;
+mod view_grammar;
 mod weight;
 
 use partita_worker::error;

@@ -1,4 +1,4 @@
-//! SHOW CREATE TABLE: the statement that creates a table, or a materialized copy, like a given one.
+//! SHOW CREATE TABLE: the statement that creates a table, a materialized copy or a view like a given one.
 //!
 //! Invariant: the statement parses, and creates a table with the same columns, key, options, placement and partition
 //! boundaries (column ids aside, which count from zero again). Boundaries are printed where they differ from those of
@@ -40,6 +40,12 @@ pub fn create_copy_sql(copy: &Table, source: &str, is_placed: bool) -> String {
         write_division(&mut sql, copy);
     }
     sql
+}
+
+/// The CREATE VIEW statement for a view; `query` is its query.
+pub fn create_view_sql(view: &Table, query: &str) -> String {
+    let columns = quote_list(view.schema.columns.iter().map(|column| column.name.as_str()));
+    format!("CREATE VIEW {} ({columns}) AS\n{query}", quote(&view.name))
 }
 
 fn write_division(sql: &mut String, table: &Table) {

@@ -52,8 +52,11 @@ impl Tokens<'_> {
         if self.take(&["create", "table"]) {
             return Ok(Show::CreateTable(self.table_name()?));
         }
+        if self.take(&["create", "view"]) {
+            return Ok(Show::CreateView(self.table_name()?));
+        }
         if self.at("create") {
-            return Err(self.unsupported("SHOW CREATE of anything but a table"));
+            return Err(self.unsupported("SHOW CREATE of anything but a table or a view"));
         }
         if self.take(&["columns"]) || self.take(&["fields"]) {
             return Ok(Show::Columns(self.described_table("SHOW COLUMNS")?));

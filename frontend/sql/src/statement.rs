@@ -70,6 +70,12 @@ pub enum Statement {
     CreateCopy(Box<CreateCopy>),
     /// DROP MATERIALIZED COPY of one or more copies.
     DropCopy(DropCopy),
+    /// CREATE VIEW.
+    CreateView(Box<CreateView>),
+    /// DROP VIEW of one or more views.
+    DropView(DropView),
+    /// COMMENT ON a table, a view or a column.
+    Comment(Comment),
     /// CREATE INDEX on one column.
     CreateIndex(CreateIndex),
     /// DROP INDEX, by name.
@@ -145,6 +151,9 @@ impl Statement {
                 | Self::DropTable(_)
                 | Self::CreateCopy(_)
                 | Self::DropCopy(_)
+                | Self::CreateView(_)
+                | Self::DropView(_)
+                | Self::Comment(_)
                 | Self::CreateIndex(_)
                 | Self::DropIndex(_)
                 | Self::Truncate(_)
@@ -185,6 +194,7 @@ impl Statement {
             | Self::CopyTo(_)
             | Self::CreateTable(_)
             | Self::CreateCopy(_)
+            | Self::CreateView(_)
             | Self::AlterTable(_)
             | Self::Repartition(_)
             | Self::Rekey(_)
@@ -201,6 +211,8 @@ impl Statement {
             | Self::DropDatabase(_)
             | Self::DropTable(_)
             | Self::DropCopy(_)
+            | Self::DropView(_)
+            | Self::Comment(_)
             | Self::CreateIndex(_)
             | Self::DropIndex(_)
             | Self::Truncate(_)
@@ -238,6 +250,9 @@ impl Statement {
             Self::DropTable(_) => "DROP TABLE",
             Self::CreateCopy(_) => "CREATE MATERIALIZED COPY",
             Self::DropCopy(_) => "DROP MATERIALIZED COPY",
+            Self::CreateView(_) => "CREATE VIEW",
+            Self::DropView(_) => "DROP VIEW",
+            Self::Comment(_) => "COMMENT",
             Self::CreateIndex(_) => "CREATE INDEX",
             Self::DropIndex(_) => "DROP INDEX",
             Self::Truncate(_) => "TRUNCATE TABLE",
@@ -694,7 +709,7 @@ pub struct DropTable {
     pub tables: Vec<TableName>,
     /// No error when one does not exist.
     pub if_exists: bool,
-    /// CASCADE: the materialized copies of the tables are dropped too.
+    /// CASCADE: the materialized copies of the tables, and the views that read them, are dropped too.
     pub cascade: bool,
 }
 
@@ -751,6 +766,66 @@ pub struct DropCopy {
     pub if_exists: bool,
 }
 
+/// CREATE VIEW.
+#[derive(Clone, Debug)]
+pub struct CreateView {
+    /// The view to create.
+    pub name: TableName,
+    /// Names of its first columns; the others have those of the query.
+    pub columns: Vec<String>,
+    /// True to replace the query of a view that exists.
+    pub or_replace: bool,
+    /// No error when it exists.
+    pub if_not_exists: bool,
+    /// The query whose rows it has.
+    pub query: Query,
+}
+
+/// DROP VIEW of one or more views.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropView {
+    /// The views to drop.
+    pub names: Vec<TableName>,
+    /// No error when one does not exist.
+    pub if_exists: bool,
+    /// CASCADE: the views that read them are dropped too.
+    pub cascade: bool,
+}
+
+/// COMMENT ON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comment {
+    /// What the comment is of.
+    pub object: CommentObject,
+    /// The text; `None`: the comment is removed.
+    pub text: Option<String>,
+}
+
+/// Object of a COMMENT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommentObject {
+    /// A table.
+    Table(TableName),
+    /// A view.
+    View(TableName),
+    /// A column of a table or a view.
+    Column {
+        /// The table or view.
+        table: TableName,
+        /// Column name, folded.
+        column: String,
+    },
+}
+
+impl CommentObject {
+    /// The table or view.
+    pub fn relation(&self) -> &TableName {
+        match self {
+            Self::Table(name) | Self::View(name) | Self::Column { table: name, .. } => name,
+        }
+    }
+}
+
 /// `SHOW SERIES CARDINALITY [EXACT] [ON database] [FROM table]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeriesCardinality {
@@ -781,6 +856,8 @@ pub enum Show {
     },
     /// SHOW CREATE TABLE.
     CreateTable(TableName),
+    /// SHOW CREATE VIEW.
+    CreateView(TableName),
     /// SHOW COLUMNS FROM.
     Columns(TableName),
     /// SHOW PARTITIONS FROM.

@@ -13,6 +13,8 @@
 //! - DELETE with a predicate needs SELECT on its table too, as in PostgreSQL, except for tokens and a predicate that
 //!   compares key columns with literals: to InfluxDB's clients such a delete is a write;
 //! - to read a materialized copy is to read its source: SELECT is needed on that (`Viewer::check`);
+//! - to read a view, SELECT on the view is needed, and its owner needs SELECT on what the view reads: `catalog.rs` checks
+//!   the one, `execute/query.rs` the other;
 //! - a database may be used as soon as anything in it is visible;
 //! - SHOW PARTITIONS and EXPLAIN HOTSPOT show keys of all rows: they need SELECT without a row predicate.
 //!
@@ -96,6 +98,13 @@ pub(crate) fn needs(
         Statement::DropTable(drop) => owned(&drop.tables, drop.if_exists)?,
         Statement::CreateCopy(create) => vec![table(Action::Own, &create.source)?],
         Statement::DropCopy(drop) => owned(&drop.names, drop.if_exists)?,
+        // What the query reads is checked when the view is read.
+        Statement::CreateView(create) => match table(Action::Own, &create.name) {
+            Ok(need) if create.or_replace => vec![need],
+            _ => vec![on_database(Action::Create, create.name.database_or(database))?],
+        },
+        Statement::DropView(drop) => owned(&drop.names, drop.if_exists)?,
+        Statement::Comment(comment) => vec![table(Action::Own, comment.object.relation())?],
         Statement::CreateIndex(create) => vec![table(Action::Own, &create.table)?],
         Statement::DropIndex(drop) => match &drop.table {
             Some(name) => unless_missing(table(Action::Own, name), drop.if_exists)?,
@@ -111,6 +120,7 @@ pub(crate) fn needs(
             Show::Databases { .. }
             | Show::Tables { .. }
             | Show::CreateTable(_)
+            | Show::CreateView(_)
             | Show::Columns(_)
             | Show::Indexes(_)
             | Show::TagKeys(_)

@@ -29,7 +29,8 @@ use datafusion::catalog::Session;
 use parking_lot::Mutex;
 use partita_proto::Error;
 use partita_proto::access::{
-    Access, Action, Denied, Identity, Need, Object, Permit, Sight, check, sight, sights, visible,
+    Access, Action, Denied, Identity, Need, Object, Permit, RowPredicate, Sight, check,
+    check_through, sight, sight_through, sights, visible,
 };
 use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::id::{RoleId, TableId};
@@ -278,6 +279,29 @@ impl Viewer {
         check(&catalog.access, &self.identity(), now_ms(), &needs)
             .map(|permit| permit.at_peer(self.peer))
             .map_err(|refusal| Error::from(self.shown(refusal, &needs)).into())
+    }
+
+    /// The part of a table that the identity sees through a view of `owner`.
+    pub(crate) fn sight_through(&self, owner: RoleId, database: &Database, table: &Table) -> Sight {
+        let catalog = self.view.catalog();
+        let Some(table) = source_of(&catalog, table) else { return Sight::None };
+        sight_through(&catalog.access, &self.identity(), now_ms(), owner, database, table)
+    }
+
+    /// Checks that the identity may do these things through a view of `owner`, and returns the predicates that the reads
+    /// must apply, by table.
+    ///
+    /// # Errors
+    /// 42501 when the owner may not, and 28000 when the identity is no longer valid.
+    pub(crate) fn check_through(
+        &self,
+        owner: RoleId,
+        needs: &[Need],
+    ) -> Result<BTreeMap<TableId, RowPredicate>, SqlError> {
+        let catalog = self.view.catalog();
+        let needs = with_sources(&catalog, needs)?;
+        check_through(&catalog.access, &self.identity(), now_ms(), owner, &needs)
+            .map_err(|refusal| Error::from(refusal).into())
     }
 
     /// The refusal, with the name of a database in which the identity sees a table: it is not hidden then. Neither is a

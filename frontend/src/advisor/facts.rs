@@ -42,12 +42,15 @@ struct Reports {
     sampled: Option<Arc<LoadReport>>,
 }
 
-/// Tables of a catalog of which a viewer sees all rows, without those that only keep the rows of another one from before a
-/// change of its placement.
+/// Tables of a catalog of which a viewer sees all rows, without views, and without those that only keep the rows of another
+/// one from before a change of its placement.
 fn tables<'c>(viewer: &Viewer, catalog: &'c Catalog) -> Vec<&'c Arc<Table>> {
     let all_tables = || catalog.tables.values().flat_map(BTreeMap::values);
     let former: HashSet<TableId> = all_tables().filter_map(|table| table.former).collect();
-    let is_shown = |table: &&Arc<Table>| !former.contains(&table.id) && sees_all(viewer, table.id);
+    let is_shown = |table: &&Arc<Table>| {
+        let is_stored = !former.contains(&table.id) && table.schema.view.is_none();
+        is_stored && sees_all(viewer, table.id)
+    };
     all_tables().filter(is_shown).collect()
 }
 

@@ -23,7 +23,7 @@ use crate::output::Output;
 use crate::session::Session;
 
 /// SQLSTATE of an object of another kind than the statement is for.
-const WRONG_OBJECT_TYPE: &str = "42809";
+pub(super) const WRONG_OBJECT_TYPE: &str = "42809";
 /// SQLSTATE of an object that another one needs.
 const DEPENDENT_OBJECTS: &str = "2BP01";
 
@@ -191,6 +191,7 @@ impl Session {
             }
             if is_covered && let Some(table) = self.catalog().table(&database, &name) {
                 self.check_droppable(table, drop.cascade)?;
+                notices.extend(self.dependent_views(table, "table", drop.cascade)?);
             }
             let DropTable { if_exists, cascade, .. } = *drop;
             let ddl = Ddl::DropTable { database, name: name.clone(), if_exists, cascade };
@@ -210,6 +211,10 @@ impl Session {
                 error.with_hint("Use DROP MATERIALIZED COPY to remove a materialized copy.")
             );
         }
+        if table.schema.view.is_some() {
+            let error = SqlError::new(WRONG_OBJECT_TYPE, format!("\"{name}\" is not a table"));
+            return Err(error.with_hint("Use DROP VIEW to remove a view."));
+        }
         // A copy that the client does not see is named too: it keeps the table.
         let catalog = self.frontend().catalog();
         let dependents: Vec<_> = catalog
@@ -221,10 +226,31 @@ impl Session {
         if dependents.is_empty() || cascade {
             return Ok(());
         }
-        let message = format!("cannot drop table \"{name}\" because other objects depend on it");
-        Err(SqlError::new(DEPENDENT_OBJECTS, message)
-            .with_detail(dependents.join("\n"))
-            .with_hint("Use DROP ... CASCADE to drop the dependent objects too."))
+        Err(has_dependents("table", name, &dependents))
+    }
+
+    /// Refuses to drop a table or a view that views read without CASCADE; with it, returns notices that name the views. A
+    /// view that the client does not see is named too: it keeps what it reads.
+    pub(super) fn dependent_views(
+        &self,
+        table: &Table,
+        kind: &str,
+        cascade: bool,
+    ) -> Result<Vec<Notice>, SqlError> {
+        let catalog = self.frontend().catalog();
+        let views = catalog.views_of(&table.database, &table.name);
+        let names: Vec<&str> = views.map(|view| view.name.as_str()).collect();
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        if !cascade {
+            let depends =
+                |view: &&str| format!("view \"{view}\" depends on {kind} \"{}\"", table.name);
+            let dependents: Vec<_> = names.iter().map(depends).collect();
+            return Err(has_dependents(kind, &table.name, &dependents));
+        }
+        let cascades = |view: &str| Notice::notice(format!("drop cascades to view {view}"));
+        Ok(names.into_iter().map(cascades).collect())
     }
 
     pub(super) async fn create_copy(
@@ -360,7 +386,7 @@ impl Session {
         }
     }
 
-    fn named(&self, table: &TableName) -> (String, String) {
+    pub(super) fn named(&self, table: &TableName) -> (String, String) {
         (table.database_or(&self.database()).to_owned(), table.name.clone())
     }
 }
@@ -380,6 +406,14 @@ fn table_with_key<'a>(
     })
 }
 
+/// Error for an object that is to be dropped without those that depend on it.
+fn has_dependents(kind: &str, name: &str, dependents: &[String]) -> SqlError {
+    let message = format!("cannot drop {kind} \"{name}\" because other objects depend on it");
+    SqlError::new(DEPENDENT_OBJECTS, message)
+        .with_detail(dependents.join("\n"))
+        .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}
+
 fn of_key(name: &str, table: &Table) -> SqlError {
     let message = format!(
         "cannot drop index {name} because constraint {name} on table {} requires it",
@@ -388,11 +422,11 @@ fn of_key(name: &str, table: &Table) -> SqlError {
     SqlError::new(DEPENDENT_OBJECTS, message)
 }
 
-fn skipping(object: &str, state: &str) -> Notice {
+pub(super) fn skipping(object: &str, state: &str) -> Notice {
     Notice::notice(format!("{object} {state}, skipping"))
 }
 
-fn exists_already(changed: bool, tag: &str, object: &str) -> Output {
+pub(super) fn exists_already(changed: bool, tag: &str, object: &str) -> Output {
     let notices = if changed { Vec::new() } else { vec![skipping(object, "already exists")] };
     Output::done_with(tag, notices)
 }

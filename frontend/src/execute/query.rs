@@ -1,7 +1,7 @@
 //! Queries: DataFusion plans them and they run over the partitions; a query is planned again if its partitions
 //! changed before its first row.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use datafusion::sql::sqlparser::ast::ObjectName;
 use futures::StreamExt;
 use partita_proto::access::{Action, Need, RowPredicate};
 use partita_proto::catalog::Table;
-use partita_proto::id::TableId;
+use partita_proto::id::{RoleId, TableId};
 use partita_sql::adapted::adapt;
 use partita_sql::merged::{self, Tables};
 use partita_sql::qualifiers;
@@ -49,7 +49,7 @@ use crate::plan_scans::pin_scans;
 use crate::privileges::sees_all;
 use crate::scan::{Reading, Usage};
 use crate::session::{PlanContext, Planned, Prepared, Session};
-use crate::table::PartitionedTable;
+use crate::table::{PartitionedTable, Through};
 
 /// Maximum levels of types within each other. Arrow's readers refuse messages with 64 nested tables, of which each level
 /// takes one and the message itself some.
@@ -95,8 +95,24 @@ pub(super) struct Running {
     pub(super) plan: Arc<dyn ExecutionPlan>,
     pub(super) schema: SchemaRef,
     pub(super) stream: RowStream,
-    /// Stored tables that it reads.
+    /// Stored tables and views that it names.
     pub(super) tables: Vec<TableId>,
+}
+
+/// A stored table that a plan reads.
+struct Scanned {
+    table: Arc<Table>,
+    /// Rows that its scan is restricted to.
+    rows: Option<RowPredicate>,
+    /// View through which it is read.
+    through: Option<Through>,
+}
+
+impl Scanned {
+    /// Role by whose rights it is read; `None`: the identity of the session.
+    fn owner(&self) -> Option<RoleId> {
+        self.through.map(|through| through.owner)
+    }
 }
 
 impl Session {
@@ -194,16 +210,48 @@ impl Session {
     }
 
     /// Checks that the identity may read every stored table of a plan, and that the plan reads no other rows of them,
-    /// and returns these tables.
+    /// and returns the tables and views that the statement names. What a view reads is checked for its owner.
     fn check_tables(
         &self,
-        scans: &[(Arc<Table>, Option<RowPredicate>)],
+        scans: &[Scanned],
         unread: Option<TableId>,
     ) -> Result<Vec<TableId>, SqlError> {
+        let is_read = |scan: &&Scanned| scan.through.is_some() || Some(scan.table.id) != unread;
+        let read: Vec<&Scanned> = scans.iter().filter(is_read).collect();
+        let owners: BTreeSet<Option<RoleId>> = read.iter().map(|scan| scan.owner()).collect();
+        for owner in owners {
+            let of_owner = || read.iter().filter(move |scan| scan.owner() == owner);
+            let needs = self.needs_of(of_owner().map(|scan| &scan.table))?;
+            let rows = match owner {
+                Some(owner) => self.viewer().check_through(owner, &needs)?,
+                None => {
+                    let permit = self.viewer().check(&needs)?;
+                    let tables = of_owner().map(|scan| readable_as(&scan.table));
+                    tables.filter_map(|id| Some((id, permit.rows(id)?.clone()))).collect()
+                }
+            };
+            for Scanned { table, rows: planned, .. } in of_owner() {
+                // The rights have changed since the plan was made: another plan has the rows of now.
+                if rows.get(&readable_as(table)) != planned.as_ref() {
+                    let message = format!("the rights on table {} have changed", table.name);
+                    return Err(SqlError::new(STALE, message));
+                }
+            }
+        }
+        let named = |scan: &Scanned| scan.through.map_or(scan.table.id, |through| through.view);
+        let named: BTreeSet<TableId> = scans.iter().map(named).collect();
+        Ok(named.into_iter().collect())
+    }
+
+    /// The needs to read these tables, each once.
+    fn needs_of<'a>(
+        &self,
+        tables: impl Iterator<Item = &'a Arc<Table>>,
+    ) -> Result<Vec<Need>, SqlError> {
         let tables: BTreeMap<TableId, &Arc<Table>> =
-            scans.iter().map(|(table, _)| (table.id, table)).collect();
+            tables.map(|table| (table.id, table)).collect();
         let mut needs = Vec::with_capacity(tables.len());
-        for table in tables.values().filter(|table| Some(table.id) != unread) {
+        for table in tables.values() {
             // The owner may be another one since the plan was made.
             let newest = self.frontend().view().newest(table);
             let newest = newest.ok_or_else(|| match table.copy {
@@ -213,17 +261,7 @@ impl Session {
             })?;
             needs.push(Need::new(Action::Select, self.viewer().object(&newest)?));
         }
-        if !needs.is_empty() {
-            let permit = self.viewer().check(&needs)?;
-            for (table, planned) in scans.iter().filter(|(table, _)| Some(table.id) != unread) {
-                // The rights have changed since the plan was made: another plan has the rows of now.
-                if permit.rows(readable_as(table)) != planned.as_ref() {
-                    let message = format!("the rights on table {} have changed", table.name);
-                    return Err(SqlError::new(STALE, message));
-                }
-            }
-        }
-        Ok(tables.into_keys().collect())
+        Ok(needs)
     }
 
     /// The copies, of those that the statement would read in place of their sources, that are in step by meta's word. Asks
@@ -233,10 +271,10 @@ impl Session {
     /// 55000 if the statement names a copy that is not in step.
     async fn confirmed(
         &self,
-        scans: &[(Arc<Table>, Option<RowPredicate>)],
+        scans: &[Scanned],
         nearer: Vec<Arc<Table>>,
     ) -> Result<Readable, SqlError> {
-        let named = || scans.iter().map(|(table, _)| table).filter(|table| table.copy.is_some());
+        let named = || scans.iter().map(|scan| &scan.table).filter(|table| table.copy.is_some());
         let copies: Vec<TableId> = nearer.iter().chain(named()).map(|copy| copy.id).collect();
         if copies.is_empty() {
             return Ok(Readable::default());
@@ -766,14 +804,18 @@ fn nearer_copies(
     Ok(nearer.into_values().collect())
 }
 
-/// Stored tables that a plan reads, subqueries included, each with the rows that its scan is restricted to.
-fn scans_of(logical: &LogicalPlan) -> Result<Vec<(Arc<Table>, Option<RowPredicate>)>, SqlError> {
-    let mut scans: Vec<(Arc<Table>, Option<RowPredicate>)> = Vec::new();
+/// Stored tables that a plan reads, subqueries and views included.
+fn scans_of(logical: &LogicalPlan) -> Result<Vec<Scanned>, SqlError> {
+    let mut scans = Vec::new();
     logical.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node {
             let provider = source_as_provider(&scan.source)?;
             if let Some(stored) = provider.downcast_ref::<PartitionedTable>() {
-                scans.push((Arc::clone(stored.table()), stored.rows().cloned()));
+                scans.push(Scanned {
+                    table: Arc::clone(stored.table()),
+                    rows: stored.rows().cloned(),
+                    through: stored.through(),
+                });
             }
         }
         Ok(TreeNodeRecursion::Continue)

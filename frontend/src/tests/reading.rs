@@ -161,7 +161,7 @@ async fn errors_have_the_sqlstate_that_clients_expect() {
         ("COPY (SELECT 1) TO '/tmp/x.csv'", "0A000"),
         ("SELECT * FROM '/etc/passwd'", "42P01"),
         ("UPDATE by_user SET v = 1", "0A000"),
-        ("CREATE VIEW w AS SELECT 1", "0A000"),
+        ("CREATE VIEW w AS SELECT $1::INT", "42P02"),
         ("CREATE FUNCTION f(INT) RETURNS INT RETURN $1", "0A000"),
     ] {
         let error = db.error(sql).await;

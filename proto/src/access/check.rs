@@ -17,7 +17,8 @@
 //! - ADMIN includes MONITOR;
 //! - an object on which an identity has no right at all does not exist for it, and neither does an object that is owned
 //!   in another organisation;
-//! - a token that is restricted to rows of databases may do nothing else, whatever its owner may.
+//! - a token that is restricted to rows of databases may do nothing else, whatever its owner may;
+//! - a view is read by the rights of its owner, within the token of who reads it ([`check_through`]).
 //!
 //! Invariants: a [`Permit`] is made here only; a pair of action and object that is not named here is refused.
 
@@ -447,7 +448,7 @@ pub fn check(
         match &need.object {
             Object::Table { database, table } => {
                 permit.tables.insert((table.id, need.action));
-                if let Some(predicate) = subject.rows(database.id) {
+                if let Some(predicate) = subject.rows_of(database.id, table) {
                     permit.rows.insert(table.id, predicate);
                 }
             }
@@ -458,6 +459,52 @@ pub fn check(
         }
     }
     Ok(permit)
+}
+
+/// Checks that the owner of a view may do these things for an identity that reads the view, and returns the predicates
+/// that the reads must apply, by table. The rights are those of the owner; a token of the reader limits them as it limits
+/// those of its own owner.
+///
+/// # Errors
+/// [`Denied`] for the first need that is refused, or when the identity is no longer valid. Nothing is hidden: who reads
+/// the view may know what it reads.
+pub fn check_through(
+    access: &Access,
+    identity: &Identity,
+    now_ms: i64,
+    owner: RoleId,
+    needs: &[Need],
+) -> Result<BTreeMap<TableId, RowPredicate>, Denied> {
+    let reader = Subject::of(access, identity, now_ms).map_err(Denied::Ended)?;
+    let subject = reader.through(owner);
+    let mut rows = BTreeMap::new();
+    for need in needs {
+        let decision = subject.as_ref().map(|subject| subject.decide(need.action, &need.object));
+        let Some((subject, Decision::Allowed)) = subject.as_ref().zip(decision) else {
+            return Err(refusal(need.action, &need.object));
+        };
+        if let Object::Table { database, table } = &need.object
+            && let Some(predicate) = subject.rows_of(database.id, table)
+        {
+            rows.insert(table.id, predicate);
+        }
+    }
+    Ok(rows)
+}
+
+/// The part of a table that an identity sees through a view of `owner`, as [`check_through`] decides.
+#[must_use]
+pub fn sight_through(
+    access: &Access,
+    identity: &Identity,
+    now_ms: i64,
+    owner: RoleId,
+    database: &Database,
+    table: &Table,
+) -> Sight {
+    let reader = Subject::of(access, identity, now_ms).ok();
+    let subject = reader.and_then(|reader| reader.through(owner));
+    subject.map_or(Sight::None, |subject| subject.sight(database, table))
 }
 
 /// The part of a table that an identity sees; nothing when the identity is no longer valid.
@@ -678,6 +725,19 @@ impl<'a> Subject<'a> {
         Ok(Self { access, login, role, roles, token, org })
     }
 
+    /// The owner of a view, limited by the token of this reader of the view. The owner need not be able to log in.
+    fn through(&self, owner: RoleId) -> Option<Self> {
+        let role: &'a Role = self.access.role(owner)?;
+        Some(Self {
+            access: self.access,
+            login: role,
+            role,
+            roles: role::inherited(self.access.roles(), role.id),
+            token: self.token,
+            org: self.token.map_or(role.org, |token| token.org),
+        })
+    }
+
     /// True if every check passes.
     fn is_unlimited(&self) -> bool {
         let is_whole = |token: &Token| token.is_unrestricted() && token.org.is_none();
@@ -732,6 +792,11 @@ impl<'a> Subject<'a> {
         self.token.and_then(|token| token.rows(database))
     }
 
+    /// Predicate for the rows of a table; none for a view, whose tables are restricted instead.
+    fn rows_of(&self, database: DatabaseId, table: &Table) -> Option<RowPredicate> {
+        self.rows(database).filter(|_| table.schema.view.is_none())
+    }
+
     fn database_actions(&self, database: &Database) -> Actions {
         if self.is_foreign_role(database.owner) {
             return Actions::NONE;
@@ -758,7 +823,7 @@ impl<'a> Subject<'a> {
         let actions = actions.intersection(self.limit(database.id));
         // A predicate that says nothing about this table allows none of its rows.
         let fits = |rows: &RowPredicate| rows.domains(&table.schema).is_ok();
-        if self.rows(database.id).as_ref().is_none_or(fits) {
+        if self.rows_of(database.id, table).as_ref().is_none_or(fits) {
             actions
         } else {
             actions.without(Actions::of(&[Action::Select]))
@@ -792,7 +857,7 @@ impl<'a> Subject<'a> {
         if actions.is_empty() {
             Sight::None
         } else if actions.contains(Action::Select) {
-            self.rows(database.id).map_or(Sight::All, Sight::Rows)
+            self.rows_of(database.id, table).map_or(Sight::All, Sight::Rows)
         } else {
             Sight::Names
         }

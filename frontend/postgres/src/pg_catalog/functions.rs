@@ -24,7 +24,7 @@ use super::arguments::{ViewerContext, bool, number, string, text};
 use super::objects::{Object, Objects, attribute, key_columns};
 use super::privileges;
 use super::roles::role_by_oid;
-use super::tables::{index_definition, key_definition};
+use super::tables::{index_definition, key_definition, view_definition};
 use crate::types;
 
 /// The context of a call.
@@ -75,7 +75,6 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     (NO_OID, Returns::Oid, null_oid),
     (NO_OIDS, Returns::Oids, null_oids),
     (NO_TEXTS, Returns::Texts, null_texts),
-    ("pg_get_viewdef", Returns::Text, null_text),
     ("pg_get_ruledef", Returns::Text, null_text),
     ("pg_get_triggerdef", Returns::Text, null_text),
     ("pg_get_serial_sequence", Returns::Text, null_text),
@@ -101,6 +100,7 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
 const OF_VIEWER: &[(&str, Returns, EvaluateOfViewer)] = &[
     ("pg_table_is_visible", Returns::Bool, table_is_visible),
     ("pg_get_indexdef", Returns::Text, indexdef),
+    ("pg_get_viewdef", Returns::Text, viewdef),
     (INDEX_COLUMNS, Returns::Texts, index_columns),
     ("pg_get_constraintdef", Returns::Text, constraintdef),
     (COLUMN_DEFAULT, Returns::Text, column_default),
@@ -368,6 +368,13 @@ fn index_columns(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<
 fn constraintdef(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
     Ok(match context.object(values, 0) {
         Some(Object::Key(table)) => text(Some(format!("PRIMARY KEY ({})", key_columns(&table)))),
+        _ => text(None),
+    })
+}
+
+fn viewdef(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    Ok(match context.object(values, 0) {
+        Some(Object::Table(table)) => text(view_definition(&table)),
         _ => text(None),
     })
 }

@@ -179,6 +179,9 @@ const PG_TABLES: Columns = &[
     ("rowsecurity", Bool),
 ];
 
+const PG_VIEWS: Columns =
+    &[("schemaname", Text), ("viewname", Text), ("viewowner", Text), ("definition", Text)];
+
 const PG_INDEXES: Columns = &[
     ("schemaname", Text),
     ("tablename", Text),
@@ -226,6 +229,7 @@ pub(super) fn all(objects: &Arc<Objects>) -> BTreeMap<&'static str, Arc<Computed
             table(roles::PG_DB_ROLE_SETTING, |_, viewer| roles::settings(viewer)),
         ),
         ("pg_tables", table(PG_TABLES, tables)),
+        ("pg_views", table(PG_VIEWS, views)),
         ("pg_extension", table(PG_EXTENSION, |_, _| Vec::new())),
         ("pg_indexes", table(PG_INDEXES, index_definitions)),
         ("pg_am", table(PG_AM, |_, _| access_methods())),
@@ -330,8 +334,8 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
             oid: table_oid(table),
             name: table.name.clone(),
             schema,
-            kind: "r",
-            method: HEAP,
+            kind: if table.schema.view.is_some() { "v" } else { "r" },
+            method: if table.schema.view.is_some() { 0 } else { HEAP },
             columns,
             indexed: is_indexed(table),
             tuples,
@@ -663,7 +667,24 @@ fn tables(_: &Objects, viewer: &Viewer) -> Vec<Row> {
             ("rowsecurity", false.into()),
         ]
     };
-    stored(&viewer.catalog()).map(row).collect()
+    stored(&viewer.catalog()).filter(|table| table.schema.view.is_none()).map(row).collect()
+}
+
+fn views(_: &Objects, viewer: &Viewer) -> Vec<Row> {
+    let row = |table: &Arc<Table>| -> Option<Row> {
+        Some(vec![
+            ("schemaname", table.database.as_str().into()),
+            ("viewname", table.name.as_str().into()),
+            ("viewowner", shown_role_name(viewer, table.owner).into()),
+            ("definition", view_definition(table)?.into()),
+        ])
+    };
+    stored(&viewer.catalog()).filter_map(row).collect()
+}
+
+/// The query of a view, as PostgreSQL shows it: with a semicolon.
+pub(super) fn view_definition(table: &Table) -> Option<String> {
+    table.schema.view.as_ref().map(|view| format!("{};", view.query))
 }
 
 /// The statement with which PostgreSQL would create the index of a table's key.

@@ -280,6 +280,7 @@ const TABLES: &[(&str, &str)] = &[
     ("---a-aa", "pg_group"),
     ("-------", "pg_db_role_setting"),
     ("aaaazab", "pg_tables"),
+    ("-------", "pg_views"),
     ("-------", "pg_extension"),
     ("aaaazab", "pg_indexes"),
     // The own name.

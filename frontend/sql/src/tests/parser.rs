@@ -118,14 +118,17 @@ fn what_is_not_done_is_refused_by_name() {
         ("GRANT EXECUTE ON FUNCTION f TO u", "a privilege on a FUNCTION"),
         ("LISTEN x", "LISTEN"),
         ("VACUUM", "VACUUM"),
-        ("CREATE VIEW v AS SELECT 1", "CREATE VIEW"),
+        ("CREATE VIEW v AS SELECT 1 WITH CHECK OPTION", "WITH CHECK OPTION"),
+        ("CREATE RECURSIVE VIEW v (a) AS SELECT 1", "CREATE RECURSIVE VIEW"),
+        ("CREATE VIEW v WITH (security_barrier) AS SELECT 1", "CREATE VIEW ... WITH"),
+        ("COMMENT ON DATABASE d IS 'x'", "COMMENT ON DATABASE"),
         ("CREATE INDEX i ON t (a)", "CREATE INDEX without USING"),
         ("ALTER INDEX i RENAME TO j", "ALTER INDEX"),
         ("CREATE EXTERNAL TABLE t (a INT) STORED AS CSV LOCATION '/etc'", "CREATE EXTERNAL TABLE"),
         ("CREATE TEMPORARY TABLE t (a INT)", "CREATE TEMPORARY TABLE"),
         ("CREATE OR REPLACE TABLE t (a INT)", "CREATE OR REPLACE"),
         ("CREATE FUNCTION f() RETURNS INT AS 'x'", "CREATE FUNCTION"),
-        ("DROP VIEW v", "DROP VIEW"),
+        ("ALTER VIEW v RENAME TO w", "ALTER VIEW"),
         ("COPY t TO '/tmp/x'", "COPY TO a file"),
         ("COPY t FROM '/etc/passwd'", "COPY FROM a file"),
         ("COPY t FROM PROGRAM 'ls'", "COPY FROM a file"),
@@ -154,6 +157,35 @@ fn what_is_not_done_is_refused_by_name() {
     }
     let update = parse("UPDATE t SET a = 1").unwrap_err();
     assert!(update.hint.unwrap().contains("INSERT"));
+}
+
+#[test]
+fn views_and_comments_are_read() {
+    let Statement::CreateView(view) =
+        one("CREATE OR REPLACE VIEW d.v (a, \"B\") AS SELECT 1, 2;").unwrap()
+    else {
+        panic!()
+    };
+    assert!(view.or_replace && !view.if_not_exists);
+    assert_eq!(view.name, TableName { database: Some("d".to_owned()), name: "v".to_owned() });
+    assert_eq!((view.columns.join(" "), &*view.query.text), ("a B".to_owned(), "SELECT 1, 2"));
+    let Statement::DropView(drop) = one("DROP VIEW IF EXISTS v, d.w CASCADE").unwrap() else {
+        panic!()
+    };
+    assert!(drop.if_exists && drop.cascade && drop.names.len() == 2);
+    let comment = |sql: &str| match one(sql).unwrap() {
+        Statement::Comment(comment) => comment,
+        other => panic!("{other:?}"),
+    };
+    let of_column = comment("COMMENT ON COLUMN d.t.c IS 'x'");
+    let table = TableName { database: Some("d".to_owned()), name: "t".to_owned() };
+    let object = CommentObject::Column { table, column: "c".to_owned() };
+    assert_eq!(of_column, Comment { object, text: Some("x".to_owned()) });
+    assert_eq!(comment("COMMENT ON TABLE t IS ''").text, None);
+    assert_eq!(comment("COMMENT ON VIEW t IS NULL").text, None);
+    refused("COMMENT ON COLUMN c IS 'x'", "42601", "qualified");
+    refused("CREATE OR REPLACE VIEW IF NOT EXISTS v AS SELECT 1", "42601", "exclude");
+    refused("CREATE VIEW v AS DELETE FROM t", "42601", "");
 }
 
 #[test]
@@ -244,6 +276,7 @@ fn show_shows_many_things() {
             Show::Tables { database: d(), like: Some("x".into()), full: true },
         ),
         ("SHOW CREATE TABLE t", Show::CreateTable(t())),
+        ("SHOW CREATE VIEW t", Show::CreateView(t())),
         ("SHOW COLUMNS FROM t", Show::Columns(t())),
         (
             "SHOW COLUMNS FROM t FROM d",
