@@ -73,6 +73,7 @@ pub(crate) fn schema(append_mode: bool) -> TableSchema {
         options: TableOptions { append_mode, ..TableOptions::default() },
         next_column: ColumnId(3),
         schema_on_write: false,
+        checks: Vec::new(),
         view: None,
     }
 }

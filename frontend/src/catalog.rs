@@ -2,7 +2,7 @@
 //! with the databases and tables that its identity sees.
 //!
 //! The query of a view is planned where its name is looked up, in names of its own: those of its database, all of which
-//! are there. What it reads is by the rights of its owner ([`Through`]).
+//! are there. What it reads is by the rights of its owner (`Through`).
 //!
 //! Beside the databases there are `sys` (system tables of the frontend and the nodes) and `information_schema`; a
 //! door may add more (`pg_catalog`).

@@ -353,6 +353,8 @@ impl Fake {
                 schema.columns = columns;
                 schema.view = Some(*definition);
             }
+            TableChange::AddCheck(check) => schema.checks.push(check),
+            TableChange::DropCheck(name) => schema.checks.retain(|check| check.name != name),
             TableChange::SetComment { column, comment } => {
                 let matching = schema.columns.iter_mut().filter(|c| c.name == column);
                 matching.for_each(|c| c.comment.clone_from(&comment));

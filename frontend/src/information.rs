@@ -104,6 +104,13 @@ const TABLE_CONSTRAINTS: &[(&str, Kind)] = &[
     ("nulls_distinct", Kind::Text),
 ];
 
+const CHECK_CONSTRAINTS: &[(&str, Kind)] = &[
+    ("constraint_catalog", Kind::Text),
+    ("constraint_schema", Kind::Text),
+    ("constraint_name", Kind::Text),
+    ("check_clause", Kind::Text),
+];
+
 const CONSTRAINT_TABLE_USAGE: &[(&str, Kind)] = &[
     ("table_catalog", Kind::Text),
     ("table_schema", Kind::Text),
@@ -195,6 +202,7 @@ pub(crate) fn tables(_: &Sources) -> BTreeMap<&'static str, Arc<VirtualTable>> {
         ("columns", table(COLUMNS, columns)),
         ("key_column_usage", table(KEY_COLUMN_USAGE, key_column_usage)),
         ("table_constraints", table(TABLE_CONSTRAINTS, table_constraints)),
+        ("check_constraints", table(CHECK_CONSTRAINTS, check_constraints)),
         ("constraint_table_usage", table(CONSTRAINT_TABLE_USAGE, constraint_table_usage)),
         ("constraint_column_usage", table(CONSTRAINT_COLUMN_USAGE, constraint_column_usage)),
         // Foreign keys do not exist.
@@ -331,7 +339,12 @@ fn yes_or_no(yes: bool) -> &'static str {
 
 /// Cells that name the constraint of a table's key: catalog, database and constraint.
 fn constraint(table: &Table) -> Vec<Cell> {
-    vec![CATALOG.into(), table.database.as_str().into(), key_name(table).into()]
+    named_constraint(table, &key_name(table))
+}
+
+/// Cells that name a constraint of a table: catalog, database and constraint.
+fn named_constraint(table: &Table, name: &str) -> Vec<Cell> {
+    vec![CATALOG.into(), table.database.as_str().into(), name.into()]
 }
 
 fn key_column_usage(viewer: &Viewer) -> Vec<Vec<Cell>> {
@@ -351,11 +364,11 @@ fn key_column_usage(viewer: &Viewer) -> Vec<Vec<Cell>> {
 
 fn table_constraints(viewer: &Viewer) -> Vec<Vec<Cell>> {
     let catalog = viewer.catalog();
-    let row = |table: &Arc<Table>| {
-        let mut row = constraint(table);
+    let row = |table: &Table, name: &str, kind: &str| {
+        let mut row = named_constraint(table, name);
         row.extend(names(table));
         row.extend([
-            "PRIMARY KEY".into(),
+            kind.into(),
             yes_or_no(false).into(),
             yes_or_no(false).into(),
             yes_or_no(true).into(),
@@ -364,7 +377,27 @@ fn table_constraints(viewer: &Viewer) -> Vec<Vec<Cell>> {
         ]);
         row
     };
-    all_tables(&catalog).filter(|table| has_key(table)).map(row).collect()
+    let mut rows = Vec::new();
+    for table in all_tables(&catalog) {
+        if has_key(table) {
+            rows.push(row(table, &key_name(table), "PRIMARY KEY"));
+        }
+        rows.extend(table.schema.checks.iter().map(|check| row(table, &check.name, "CHECK")));
+    }
+    rows
+}
+
+fn check_constraints(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    let catalog = viewer.catalog();
+    let mut rows = Vec::new();
+    for table in all_tables(&catalog) {
+        rows.extend(table.schema.checks.iter().map(|check| {
+            let mut row = named_constraint(table, &check.name);
+            row.push(format!("({})", check.expression).into());
+            row
+        }));
+    }
+    rows
 }
 
 fn constraint_table_usage(viewer: &Viewer) -> Vec<Vec<Cell>> {

@@ -63,6 +63,15 @@ pub(crate) fn altered(table: &TableRecord, change: &TableChange) -> Result<Optio
         TableChange::DropIndex { column, kind } => drop_index(&mut schema, column, *kind)?,
         TableChange::SetOptions(options) => set_options(&mut schema, options)?,
         TableChange::SetView { columns, definition } => set_view(&mut schema, columns, definition)?,
+        TableChange::AddCheck(check) => {
+            if schema.checks.iter().any(|present| present.name == check.name) {
+                let name = check.name.clone();
+                return Err(Error::AlreadyExists { kind: "constraint", name });
+            }
+            schema.checks.push(check.clone());
+            true
+        }
+        TableChange::DropCheck(name) => drop_check(&mut schema, name)?,
         TableChange::SetComment { column, comment } => {
             let position = position(&schema, column)?;
             let previous = &mut schema.columns[position].comment;
@@ -220,7 +229,7 @@ fn drop_column(
             "column \"{name}\" decides in which partition a row is and cannot be dropped"
         )));
     }
-    refuse_if_generated_from(schema, name, "dropped")?;
+    refuse_if_used(schema, name, "dropped")?;
     Ok(schema.columns.remove(index).storage_name)
 }
 
@@ -233,13 +242,28 @@ fn rename_column(schema: &mut TableSchema, old_name: &str, new_name: &str) -> Re
     if schema.column(new_name).is_some() {
         return Err(Error::AlreadyExists { kind: "column", name: new_name.to_owned() });
     }
-    // The expression is SQL text: it would name a column that no longer exists.
-    refuse_if_generated_from(schema, old_name, "renamed")?;
+    refuse_if_used(schema, old_name, "renamed")?;
     new_name.clone_into(&mut schema.columns[index].name);
     Ok(true)
 }
 
-fn refuse_if_generated_from(schema: &TableSchema, name: &str, change: &str) -> Result<(), Error> {
+fn drop_check(schema: &mut TableSchema, name: &str) -> Result<bool, Error> {
+    let position = schema.checks.iter().position(|check| check.name == name);
+    let position =
+        position.ok_or_else(|| Error::NotFound { kind: "constraint", name: name.to_owned() })?;
+    schema.checks.remove(position);
+    Ok(true)
+}
+
+/// Refuses a change of a column that a generated column or a constraint needs: their expressions are SQL texts, which
+/// would name a column that no longer exists.
+fn refuse_if_used(schema: &TableSchema, name: &str, change: &str) -> Result<(), Error> {
+    if let Some(check) = schema.checks.iter().find(|check| mentions(&check.expression, name)) {
+        return Err(Error::InvalidInput(format!(
+            "column \"{name}\" cannot be {change}, because constraint \"{}\" uses it",
+            check.name
+        )));
+    }
     let user = schema.columns.iter().find(|column| {
         column.name != name
             && column.generated.as_deref().is_some_and(|expression| mentions(expression, name))

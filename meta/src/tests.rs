@@ -106,6 +106,7 @@ fn schema(columns: Vec<Column>) -> TableSchema {
         options: TableOptions::default(),
         next_column: next,
         schema_on_write: false,
+        checks: Vec::new(),
         view: None,
     }
 }

@@ -129,6 +129,7 @@ pub(crate) fn table(types: &[ColumnType]) -> TableSchema {
         columns,
         options: TableOptions::default(),
         schema_on_write: false,
+        checks: Vec::new(),
         view: None,
     }
 }

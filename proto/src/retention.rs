@@ -51,6 +51,7 @@ mod tests {
             options: TableOptions::default(),
             next_column: ColumnId(2),
             schema_on_write: false,
+            checks: Vec::new(),
             view: None,
         }
     }

@@ -117,6 +117,7 @@ pub(crate) fn schema(types: &[ColumnType]) -> TableSchema {
         options: TableOptions::default(),
         next_column: ColumnId(next + 1),
         schema_on_write: false,
+        checks: Vec::new(),
         view: None,
     }
 }

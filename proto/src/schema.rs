@@ -5,6 +5,7 @@
 //! - at most one time index; it is a timestamp and NOT NULL;
 //! - the key names existing columns, each once, and ends with the time index when the table has one and its owner has
 //!   not placed it elsewhere;
+//! - names of CHECK constraints are unique and valid;
 //! - index names are unique and valid; a column has at most one index of each kind, and it fits the column's type;
 //! - an append-mode table has no merge mode other than the default;
 //! - a view has no key, and is in append mode: its rows may be equal.
@@ -339,6 +340,15 @@ pub struct TableOptions {
     pub advice_thresholds: Vec<String>,
 }
 
+/// A CHECK constraint. A row passes when the condition is true or NULL.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// Name, unique in the table.
+    pub name: String,
+    /// SQL text of the condition.
+    pub expression: String,
+}
+
 /// A table's columns, key and options at one version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSchema {
@@ -355,6 +365,9 @@ pub struct TableSchema {
     pub next_column: ColumnId,
     /// If true, rows with unknown columns add them (line protocol); if false, they fail (SQL's default).
     pub schema_on_write: bool,
+    /// CHECK constraints: conditions that no written row fails.
+    #[serde(default)]
+    pub checks: Vec<Check>,
     /// Query of a view, which has no rows of its own; `None`: a table.
     #[serde(default)]
     pub view: Option<ViewDefinition>,
@@ -434,6 +447,13 @@ impl TableSchema {
             }
         }
         self.validate_indexes()?;
+        let mut constraints = BTreeSet::new();
+        for check in &self.checks {
+            validate_name("constraint", &check.name)?;
+            if !constraints.insert(check.name.as_str()) {
+                return invalid(format!("constraint \"{}\" specified more than once", check.name));
+            }
+        }
         // The time index.
         let time_indexes: Vec<_> =
             self.columns.iter().filter(|c| c.semantic == Semantic::TimeIndex).collect();

@@ -36,7 +36,7 @@ use crate::placement::Placement;
 use crate::probe::Probe;
 use crate::range::{Bound, TypedRange};
 use crate::reshape::{Reshape, Reshaped};
-use crate::schema::{Column, TableOptions, TableSchema};
+use crate::schema::{Check, Column, TableOptions, TableSchema};
 use crate::stored_view::ViewDefinition;
 use crate::task::TaskChange;
 
@@ -578,6 +578,10 @@ pub enum TableChange {
         /// The new query.
         definition: Box<ViewDefinition>,
     },
+    /// Adds a CHECK constraint, which later rows have to pass.
+    AddCheck(Check),
+    /// Drops a CHECK constraint, by name.
+    DropCheck(String),
     /// Sets or removes the comment of a column.
     SetComment {
         /// Column name.

@@ -66,6 +66,7 @@ fn config(append_mode: bool) -> PartitionConfig {
         options: TableOptions { append_mode, ..TableOptions::default() },
         next_column: ColumnId(4),
         schema_on_write: false,
+        checks: Vec::new(),
         view: None,
     };
     PartitionConfig {

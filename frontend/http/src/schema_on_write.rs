@@ -192,6 +192,7 @@ impl Definition<'_> {
             options: self.options,
             next_column: ColumnId(next),
             schema_on_write: self.schema_on_write,
+            checks: Vec::new(),
             view: None,
         };
         NewTable {

@@ -7,6 +7,7 @@ use partita_proto::index::{Index, IndexKind};
 use partita_proto::schema::{Column, Semantic, TableSchema};
 use partita_proto::service::TableChange;
 
+use super::check_constraint::{named_check, using};
 use super::column::{columns_of, default_text};
 use super::index_statement::{IndexNames, index_notice, of_kind};
 use super::options::{OptionPair, OptionValue};
@@ -49,8 +50,17 @@ impl Tokens<'_> {
         }
         if self.take(&["drop"]) {
             self.take(&["column"]);
+            if self.at("constraint") && !matches!(self.peek_nth(1).token, Token::EOF | Token::Comma)
+            {
+                self.next();
+                let if_exists = self.if_exists();
+                let name = self.name("a constraint's name")?;
+                let _ = self.take(&["cascade"]) || self.take(&["restrict"]);
+                changes.push(AlterChange::DropConstraint { name, if_exists });
+                return Ok(());
+            }
             let if_exists = self.if_exists();
-            for kind in ["constraint", "primary", "index"] {
+            for kind in ["primary", "index"] {
                 if self.at(kind) && !matches!(self.peek_nth(1).token, Token::EOF | Token::Comma) {
                     return Err(self.foreign_part("DROP", kind));
                 }
@@ -143,6 +153,16 @@ impl Tokens<'_> {
         changes: &mut Vec<AlterChange>,
         notices: &mut Vec<Notice>,
     ) -> Result<(), SqlError> {
+        if self.at("check") && matches!(self.peek_nth(1).token, Token::LParen) {
+            changes.push(AlterChange::AddCheck(self.check_constraint(None, None)?));
+            return Ok(());
+        }
+        if self.at("constraint") && self.at_nth(2, "check") {
+            self.next();
+            let name = Some(self.name("a constraint's name")?);
+            changes.push(AlterChange::AddCheck(self.check_constraint(name, None)?));
+            return Ok(());
+        }
         for kind in ["constraint", "primary", "unique", "check", "foreign", "index"] {
             if self.at(kind) {
                 return Err(self.foreign_part("ALTER TABLE ADD", kind));
@@ -200,6 +220,12 @@ impl Tokens<'_> {
                 "the default of key column \"{}\" applies to new rows; in existing rows it is NULL",
                 column.name
             )));
+        }
+        if !clause.checks.is_empty() {
+            return error(
+                SqlError::unsupported(format!("adding column \"{}\" with CHECK", column.name))
+                    .with_hint("add the column, then the constraint"),
+            );
         }
         let column = Box::new(column);
         Ok(AlterChange::AddColumn { column, tag: clause.primary_key, if_not_exists })
@@ -302,6 +328,7 @@ impl AlterTable {
         let mut notices = self.notices.clone();
         let mut options = table.schema.options.clone();
         let mut index_names = IndexNames::of(table);
+        let mut checks = table.schema.checks.clone();
         let mut changes: Vec<TableChange> = Vec::new();
         for change in &self.changes {
             match change {
@@ -335,15 +362,47 @@ impl AlterTable {
                     }
                     known_column(table, name)?;
                     check_unused(&table.schema, name, "drop")?;
+                    // As in PostgreSQL, the constraints of a column go with it.
+                    for check in using(&checks, name)? {
+                        checks.retain(|present| present.name != check);
+                        changes.push(TableChange::DropCheck(check));
+                    }
                     changes.push(TableChange::DropColumn(name.clone()));
                 }
                 AlterChange::RenameColumn { from: old_name, to: new_name } => {
                     known_column(table, old_name)?;
                     check_unused(&table.schema, old_name, "rename")?;
+                    if let Some(check) = using(&checks, old_name)?.first() {
+                        let message = format!(
+                            "cannot rename column \"{old_name}\" because constraint \"{check}\" uses it"
+                        );
+                        return Err(SqlError::new("2BP01", message)
+                            .with_hint("drop the constraint, and add it again after the change"));
+                    }
                     changes.push(TableChange::RenameColumn {
                         from: old_name.clone(),
                         to: new_name.clone(),
                     });
+                }
+                AlterChange::AddCheck(definition) => {
+                    let check = named_check(&table.name, definition, &checks)?;
+                    checks.push(check.clone());
+                    changes.push(TableChange::AddCheck(check));
+                }
+                AlterChange::DropConstraint { name, if_exists } => {
+                    if checks.iter().any(|check| check.name == *name) {
+                        checks.retain(|check| check.name != *name);
+                        changes.push(TableChange::DropCheck(name.clone()));
+                        continue;
+                    }
+                    let message = format!(
+                        "constraint \"{name}\" of relation \"{}\" does not exist",
+                        table.name
+                    );
+                    if !*if_exists {
+                        return Err(SqlError::new(UNDEFINED_OBJECT, message));
+                    }
+                    notices.push(Notice::notice(format!("{message}, skipping")));
                 }
                 AlterChange::SetDefault { column, default } => {
                     let existing = known_column(table, column)?;

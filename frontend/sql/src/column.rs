@@ -15,7 +15,7 @@ use partita_proto::schema::ColumnType;
 
 use super::identifier::fold;
 use super::literal::{literal, typed};
-use super::statement::ColumnDefinition;
+use super::statement::{CheckDefinition, ColumnDefinition};
 use super::tokens::Tokens;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError, UNDEFINED_COLUMN};
 use crate::notice::Notice;
@@ -47,6 +47,8 @@ pub(super) struct ColumnClause {
     pub(super) primary_key: bool,
     /// True if it is declared TIME INDEX.
     pub(super) time_index: bool,
+    /// Its CHECK constraints.
+    pub(super) checks: Vec<CheckDefinition>,
 }
 
 impl Tokens<'_> {
@@ -67,7 +69,8 @@ impl Tokens<'_> {
             indexes: Vec::new(),
             comment: None,
         };
-        let mut clause = ColumnClause { definition, primary_key: false, time_index: false };
+        let checks = Vec::new();
+        let mut clause = ColumnClause { definition, primary_key: false, time_index: false, checks };
         while self.column_option(&mut clause)? {}
         if clause.definition.generated.is_some() && clause.definition.default.is_some() {
             return Err(self.located(SqlError::syntax(format!(
@@ -80,9 +83,17 @@ impl Tokens<'_> {
 
     /// Takes one option of a column; false when none comes next.
     fn column_option(&mut self, clause: &mut ColumnClause) -> Result<bool, SqlError> {
+        // The name of any other constraint is accepted and not stored.
+        let name = match self.take(&["constraint"]) {
+            true => Some(self.name("a constraint's name")?),
+            false => None,
+        };
         let column = &mut clause.definition;
         // Options that Partita stores.
-        if self.take(&["not", "null"]) {
+        if self.at("check") {
+            let column = Some(column.name.clone());
+            clause.checks.push(self.check_constraint(name, column)?);
+        } else if self.take(&["not", "null"]) {
             self.nullability(column, false)?;
         } else if self.take(&["null"]) {
             self.nullability(column, true)?;
@@ -109,6 +120,7 @@ impl Tokens<'_> {
             // Options of other databases are refused by name.
             return match self.foreign_option() {
                 Some(option) => Err(self.unsupported(option)),
+                None if name.is_some() => Err(self.unexpected("a constraint")),
                 None => Ok(false),
             };
         }
@@ -130,7 +142,6 @@ impl Tokens<'_> {
     fn foreign_option(&self) -> Option<&'static str> {
         [
             ("unique", "UNIQUE"),
-            ("check", "CHECK"),
             ("references", "REFERENCES"),
             ("collate", "COLLATE"),
             ("auto_increment", "AUTO_INCREMENT"),
@@ -312,6 +323,11 @@ pub(super) fn check_generated(
 /// # Errors
 /// When the text does not parse, or holds what a stored column cannot be computed from.
 pub(super) fn columns_of(text: &str) -> Result<Vec<String>, SqlError> {
+    columns_within(text, "a generated column's expression")
+}
+
+/// The same for an expression of another kind, which errors name.
+pub(super) fn columns_within(text: &str, kind: &str) -> Result<Vec<String>, SqlError> {
     // The text is parsed whole: nothing may follow the expression.
     let mut tokens = Tokens::new(text, 0)?;
     let expression = tokens.expression()?;
@@ -352,9 +368,8 @@ pub(super) fn columns_of(text: &str) -> Result<Vec<String>, SqlError> {
     });
     match refused {
         ControlFlow::Continue(()) => Ok(columns),
-        ControlFlow::Break(part) => Err(SqlError::new(
-            "42P17",
-            format!("{part} cannot be part of a generated column's expression"),
-        )),
+        ControlFlow::Break(part) => {
+            Err(SqlError::new("42P17", format!("{part} cannot be part of {kind}")))
+        }
     }
 }

@@ -19,7 +19,7 @@ use partita_proto::schema::TableOptions;
 
 use super::bound_words::CutTuple;
 use super::options::{OptionPair, OptionValue};
-use super::statement::{ColumnDefinition, CreateTable, Partitioning, TableOption};
+use super::statement::{CheckDefinition, ColumnDefinition, CreateTable, Partitioning, TableOption};
 use super::tokens::Tokens;
 use crate::error::{SqlError, UNDEFINED_COLUMN};
 use crate::notice::Notice;
@@ -28,6 +28,7 @@ use crate::notice::Notice;
 #[derive(Default)]
 struct Draft {
     columns: Vec<ColumnDefinition>,
+    checks: Vec<CheckDefinition>,
     primary_key: Option<Vec<String>>,
     time_index: Option<String>,
     partitioning: Option<Partitioning>,
@@ -87,6 +88,7 @@ impl Tokens<'_> {
             table,
             if_not_exists,
             columns: draft.columns,
+            checks: draft.checks,
             primary_key: draft.primary_key,
             time_index: draft.time_index,
             partitioning: draft.partitioning.unwrap_or(Partitioning::Range { columns: Vec::new() }),
@@ -149,17 +151,22 @@ impl Tokens<'_> {
 
     /// Takes a column or a constraint.
     fn create_item(&mut self, draft: &mut Draft) -> Result<(), SqlError> {
-        // A constraint's name is accepted and not stored.
+        // The name of another constraint than CHECK is accepted and not stored.
+        let mut name = None;
         if self.at("constraint") && !matches!(self.peek_nth(2).token, Token::Comma | Token::RParen)
         {
             self.next();
-            self.name("a constraint's name")?;
+            name = Some(self.name("a constraint's name")?);
         }
         if self.at("like") {
             return Err(self.unsupported("CREATE TABLE (LIKE ...)"));
         }
         let parenthesis = |tokens: &Self, n| matches!(tokens.peek_nth(n).token, Token::LParen);
         // Constraints that Partita has.
+        if self.at("check") && parenthesis(self, 1) {
+            draft.checks.push(self.check_constraint(name, None)?);
+            return Ok(());
+        }
         if self.at("primary") && self.at_nth(1, "key") {
             let position = self.position();
             self.take(&["primary", "key"]);
@@ -192,7 +199,6 @@ impl Tokens<'_> {
         // Constraints of other databases are refused; a column may have one of these names.
         for (word, kind) in [
             ("unique", "UNIQUE"),
-            ("check", "CHECK"),
             ("foreign", "FOREIGN KEY"),
             ("exclude", "EXCLUDE"),
             ("index", "INDEX"),
@@ -208,6 +214,7 @@ impl Tokens<'_> {
         let clause = self.column_clause(&mut draft.notices)?;
         let name = clause.definition.name.clone();
         draft.columns.push(clause.definition);
+        draft.checks.extend(clause.checks);
         if clause.primary_key {
             set_primary_key(draft, vec![name.clone()]).map_err(|e| e.with_position(position))?;
         }

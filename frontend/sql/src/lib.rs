@@ -18,6 +18,7 @@ mod advise_grammar;
 pub mod advise_statement;
 mod alter_table;
 pub mod bound_words;
+mod check_constraint;
 mod collations;
 mod column;
 mod column_builder;

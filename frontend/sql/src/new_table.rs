@@ -19,6 +19,7 @@ use partita_proto::service::NewTable;
 use partita_proto::value::Value;
 
 use super::bound_words::{CutTuple, directly_above};
+use super::check_constraint::{check_columns, named_check};
 use super::column::check_generated;
 use super::index_statement::{IndexNames, index_notice};
 use super::literal::typed;
@@ -116,6 +117,11 @@ impl CreateTable {
                 comment: column.comment.clone(),
             })
         });
+        let mut checks = Vec::with_capacity(self.checks.len());
+        for definition in &self.checks {
+            check_columns(definition, &self.columns)?;
+            checks.push(named_check(&self.table.name, definition, &checks)?);
+        }
         // Columns are numbered from 0; later columns continue from `next_column`.
         let schema = TableSchema {
             version: SchemaVersion(1),
@@ -124,6 +130,7 @@ impl CreateTable {
             options: self.options.clone(),
             next_column: column_id(self.columns.len())?,
             schema_on_write: self.schema_on_write,
+            checks,
             view: None,
         };
         schema.validate().map_err(|error| SqlError::new(INVALID_TABLE, error.to_string()))?;

@@ -68,6 +68,12 @@ fn written(table: &Table, is_placed: bool) -> String {
     if let Some(time) = time_index {
         items.push(format!("TIME INDEX ({})", quote(&time.name)));
     }
+    items.extend(
+        schema
+            .checks
+            .iter()
+            .map(|check| format!("CONSTRAINT {} CHECK ({})", quote(&check.name), check.expression)),
+    );
     let mut sql = format!("CREATE TABLE {} (\n  {}\n)", quote(&table.name), items.join(",\n  "));
     if is_placed {
         write_division(&mut sql, table);

@@ -521,6 +521,8 @@ pub struct CreateTable {
     pub if_not_exists: bool,
     /// The columns in order.
     pub columns: Vec<ColumnDefinition>,
+    /// CHECK constraints, of columns and of the table.
+    pub checks: Vec<CheckDefinition>,
     /// The columns of PRIMARY KEY, as a clause or as an option.
     pub primary_key: Option<Vec<String>>,
     /// The column of TIME INDEX, as a clause or as an option.
@@ -559,6 +561,19 @@ pub struct ColumnDefinition {
     pub indexes: Vec<(Option<String>, IndexOptions)>,
     /// COMMENT text of the column.
     pub comment: Option<String>,
+}
+
+/// A CHECK constraint as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckDefinition {
+    /// Name, if specified.
+    pub name: Option<String>,
+    /// The column whose definition has it.
+    pub column: Option<String>,
+    /// The condition, as SQL text.
+    pub expression: String,
+    /// True for NOT VALID: rows that exist are not looked at.
+    pub not_valid: bool,
 }
 
 /// The PARTITION clause.
@@ -613,6 +628,15 @@ pub enum AlterChange {
     /// DROP COLUMN, by name.
     DropColumn {
         /// The column.
+        name: String,
+        /// No error when it does not exist.
+        if_exists: bool,
+    },
+    /// ADD [CONSTRAINT name] CHECK.
+    AddCheck(CheckDefinition),
+    /// DROP CONSTRAINT, of a CHECK constraint.
+    DropConstraint {
+        /// Name of the constraint.
         name: String,
         /// No error when it does not exist.
         if_exists: bool,

@@ -146,6 +146,8 @@ fn table_change(change: &TableChange) -> String {
         }
         TableChange::SetOptions(_) => "SET options".to_owned(),
         TableChange::SetView { .. } => "AS query".to_owned(),
+        TableChange::AddCheck(check) => format!("ADD CONSTRAINT {} CHECK", check.name),
+        TableChange::DropCheck(name) => format!("DROP CONSTRAINT {name}"),
         TableChange::SetComment { column, .. } => format!("COMMENT ON COLUMN {column}"),
         TableChange::Rename(name) => format!("RENAME TO {name}"),
         TableChange::Repartition { .. } => "PARTITION BY".to_owned(),

@@ -18,7 +18,7 @@ use crate::advisor::thresholds;
 use crate::copies::refused::check_no_copy;
 use crate::error::{SqlError, UNDEFINED_TABLE};
 use crate::information::{has_key, key_name};
-use crate::ingest::expression::{DefaultValue, Generated};
+use crate::ingest::expression::{Condition, DefaultValue, Generated};
 use crate::output::Output;
 use crate::session::Session;
 
@@ -80,6 +80,9 @@ impl Session {
             DefaultValue::new(state, column)?;
             Generated::new(state, &table.schema, position)?;
         }
+        for check in &table.schema.checks {
+            Condition::new(state, &table.schema, check)?;
+        }
         thresholds::check(&table.schema.options)?;
         thresholds::check_rules(&table.schema.options)?;
         let name = table.name.clone();
@@ -134,6 +137,7 @@ impl Session {
                         }
                     }
                 }
+                TableChange::AddCheck(check) => drop(Condition::new(state, &table.schema, check)?),
                 TableChange::SetDefault { column, default: Some(default) } => {
                     if let Some(column) = table.schema.column(column) {
                         let mut column = column.clone();
@@ -156,7 +160,16 @@ impl Session {
         }
         let database = table.database.clone();
         let mut name = table.name.clone();
+        let mut unchecked = alter.changes.iter().filter_map(|change| match change {
+            AlterChange::AddCheck(check) => Some(check.not_valid),
+            _ => None,
+        });
         for change in changes {
+            if let TableChange::AddCheck(check) = change {
+                let is_valid = unchecked.next() != Some(true);
+                self.add_check((&database, &name), check, is_valid, permit).await?;
+                continue;
+            }
             let renamed = match &change {
                 TableChange::Rename(new_name) => Some(new_name.clone()),
                 _ => None,

@@ -68,7 +68,7 @@ impl ViewPlanner for SessionPlanner {
 }
 
 impl Session {
-    /// A planner for a new session, which [`SessionPlanner::begin`] gives its state.
+    /// A planner for a new session, which `SessionPlanner::begin` gives its state.
     pub(crate) fn view_planner() -> Arc<SessionPlanner> {
         Arc::default()
     }

@@ -107,6 +107,7 @@ impl Session {
             key: Vec::new(),
             options: TableOptions { append_mode: true, ..TableOptions::default() },
             schema_on_write: false,
+            checks: Vec::new(),
             view: Some(view),
         };
         schema.validate()?;

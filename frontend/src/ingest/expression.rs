@@ -1,4 +1,4 @@
-//! Defaults and generated columns: compiles SQL texts of the schema to compute columns with.
+//! Defaults, generated columns and constraints: compiles SQL texts of the schema to compute columns with.
 //!
 //! Invariants:
 //! - a generated column depends only on ordinary columns of its row, so that the same row always gets the same key;
@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use arrow::array::{ArrayRef, RecordBatchOptions, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatchOptions, new_null_array};
 use arrow::datatypes::{DataType, Schema};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -20,11 +20,11 @@ use datafusion::logical_expr::{ColumnarValue, Expr, Volatility};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
-use partita_proto::schema::{Column, TableSchema};
+use partita_proto::schema::{Check, Column, TableSchema};
 use partita_worker::{BoundedConcatenation, Checked, CheckedDivision, OneNan};
 
 use super::cast::assign;
-use crate::error::SqlError;
+use crate::error::{DATATYPE_MISMATCH, SqlError};
 
 /// SQLSTATE of an expression that a generated column must not have.
 const INVALID_OBJECT_DEFINITION: &str = "42P17";
@@ -234,5 +234,55 @@ impl Generated {
     ) -> Result<ArrayRef, SqlError> {
         let value = self.expression.evaluate(rows)?.into_array(rows.num_rows())?;
         assign(&value, &schema.columns[self.column])
+    }
+}
+
+/// A CHECK constraint: a condition that no row of a table may fail.
+#[derive(Clone, Debug)]
+pub(crate) struct Condition {
+    /// Name of the constraint.
+    pub(crate) name: String,
+    expression: Arc<dyn PhysicalExpr>,
+}
+
+impl Condition {
+    /// Compiles a constraint.
+    ///
+    /// # Errors
+    /// 42804 unless the condition is a boolean, 42P17 if its value changes from call to call, and errors of the
+    /// expression.
+    pub(crate) fn new(
+        state: &SessionState,
+        schema: &TableSchema,
+        check: &Check,
+    ) -> Result<Self, SqlError> {
+        let read = || -> Result<Self, SqlError> {
+            let columns = DFSchema::try_from(schema.arrow())?;
+            let expression = state.create_logical_expr(&check.expression, &columns)?;
+            if volatility(&expression)? != Volatility::Immutable {
+                let message = "the condition is not immutable";
+                return Err(SqlError::new(INVALID_OBJECT_DEFINITION, message));
+            }
+            let expression = compile(state, expression, &columns)?;
+            let data_type = expression.data_type(&schema.arrow())?;
+            if !matches!(data_type, DataType::Boolean | DataType::Null) {
+                let message =
+                    format!("argument of CHECK must be type boolean, not type {data_type}");
+                return Err(SqlError::new(DATATYPE_MISMATCH, message));
+            }
+            Ok(Self { name: check.name.clone(), expression })
+        };
+        read().map_err(|error| SqlError {
+            message: format!("check constraint \"{}\": {}", check.name, error.message),
+            ..error
+        })
+    }
+
+    /// Position of the first row for which the condition is false. `rows` has all columns of the table by SQL name and
+    /// position.
+    pub(crate) fn failing_row(&self, rows: &RecordBatch) -> Result<Option<usize>, SqlError> {
+        let values = self.expression.evaluate(rows)?.into_array(rows.num_rows())?;
+        let Some(values) = values.as_boolean_opt() else { return Ok(None) };
+        Ok((0..values.len()).find(|row| values.is_valid(*row) && !values.value(*row)))
     }
 }

@@ -5,7 +5,7 @@
 //! - all key columns are present, and so is every other column that is not entirely NULL or in which older rows have
 //!   a default;
 //! - generated columns are computed, never taken from the client;
-//! - NOT NULL columns have no NULL.
+//! - NOT NULL columns have no NULL, and no CHECK constraint is false.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -25,10 +25,12 @@ use partita_proto::value::Value;
 
 use super::calendar;
 use super::cast::assign;
-use super::expression::{DefaultValue, Generated};
+use super::expression::{Condition, DefaultValue, Generated};
 use super::size::{larger_rows, longer_than, oversized_row};
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, PROGRAM_LIMIT_EXCEEDED, SqlError};
 
+/// SQLSTATE of a row that a constraint does not allow.
+pub(crate) const CHECK_VIOLATION: &str = "23514";
 /// Maximum bytes of a row.
 pub(crate) const ROW_BYTES_MAX: usize = 16 << 20;
 /// Larger rows are counted as a warning, since a batch of few rows then takes much memory.
@@ -47,6 +49,7 @@ pub(crate) struct TablePlan {
     /// By column position.
     defaults: Vec<DefaultValue>,
     generated: Vec<Generated>,
+    checks: Vec<Condition>,
     /// By column position, under storage names.
     fields: Vec<FieldRef>,
 }
@@ -72,6 +75,8 @@ impl TablePlan {
         let generated = (0..schema.columns.len())
             .filter_map(|position| Generated::new(state, &schema, position).transpose())
             .collect::<Result<_, _>>()?;
+        let new_check = |check| Condition::new(state, &schema, check);
+        let checks = schema.checks.iter().map(new_check).collect::<Result<_, _>>()?;
         let fields = schema.columns.iter().map(|column| Arc::new(column.storage_field())).collect();
         Ok(Self {
             codec: KeyCodec::new(&schema, &table.placement)?,
@@ -80,6 +85,7 @@ impl TablePlan {
             table: table.name.clone(),
             defaults,
             generated,
+            checks,
             fields,
         })
     }
@@ -120,6 +126,7 @@ impl TablePlan {
         self.generate(&mut columns, rows.num_rows())?;
         self.check_not_null(&columns, rows.num_rows())?;
         self.check_some_field(&columns, rows.num_rows())?;
+        self.check_conditions(&columns, rows.num_rows())?;
         self.finish(columns, rows.num_rows(), |_| true)
     }
 
@@ -255,12 +262,34 @@ impl TablePlan {
         }
         if all_null.is_none_or(|mask| mask.true_count() > 0) {
             return Err(SqlError::new(
-                "23514",
+                CHECK_VIOLATION,
                 format!(
                     "a row of relation \"{}\" must have at least one field that is not null",
                     self.table
                 ),
             ));
+        }
+        Ok(())
+    }
+
+    /// Refuses rows that fail a CHECK constraint.
+    fn check_conditions(&self, columns: &[Option<ArrayRef>], rows: usize) -> Result<(), SqlError> {
+        if self.checks.is_empty() || rows == 0 {
+            return Ok(());
+        }
+        let columns_by_name = self.by_sql_name(columns, rows)?;
+        for check in &self.checks {
+            if let Some(row) = check.failing_row(&columns_by_name)? {
+                let message = format!(
+                    "new row for relation \"{}\" violates check constraint \"{}\"",
+                    self.table, check.name
+                );
+                let error = SqlError::new(CHECK_VIOLATION, message);
+                return Err(match rows {
+                    1 => error,
+                    _ => error.with_detail(format!("in row {}", row + 1)),
+                });
+            }
         }
         Ok(())
     }

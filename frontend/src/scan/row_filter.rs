@@ -204,6 +204,7 @@ mod tests {
             options: TableOptions::default(),
             next_column: ColumnId(4),
             schema_on_write: false,
+            checks: Vec::new(),
             view: None,
         }
     }

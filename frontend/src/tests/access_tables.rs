@@ -83,6 +83,7 @@ const TABLES: &[(&str, &str)] = &[
     ("baaaaza-", "information_schema.columns"),
     ("baaaaza-", "information_schema.key_column_usage"),
     ("baaaaza-", "information_schema.table_constraints"),
+    ("--------", "information_schema.check_constraints"),
     ("baaaaza-", "information_schema.constraint_table_usage"),
     ("baaaaza-", "information_schema.constraint_column_usage"),
     ("--------", "information_schema.referential_constraints"),

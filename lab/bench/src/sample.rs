@@ -131,6 +131,7 @@ pub fn schema() -> TableSchema {
         options: TableOptions::default(),
         next_column,
         schema_on_write: false,
+        checks: Vec::new(),
         view: None,
     }
 }

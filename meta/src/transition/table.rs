@@ -355,6 +355,8 @@ fn schema_of_former(former: &TableRecord, change: &TableChange) -> Option<TableS
         | TableChange::SetDefault { .. }
         | TableChange::SetView { .. }
         | TableChange::SetComment { .. }
+        | TableChange::AddCheck(_)
+        | TableChange::DropCheck(_)
         | TableChange::Rename(_)
         | TableChange::Repartition { .. } => None,
     }

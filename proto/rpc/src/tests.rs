@@ -368,6 +368,7 @@ fn schema() -> TableSchema {
         options: TableOptions::default(),
         next_column: ColumnId(3),
         schema_on_write: false,
+        checks: Vec::new(),
         view: None,
     }
 }

@@ -399,6 +399,7 @@ mod tests {
             options: TableOptions::default(),
             next_column: ColumnId(6),
             schema_on_write: true,
+            checks: Vec::new(),
             view: None,
         }
     }

@@ -192,6 +192,8 @@ impl Wire for TableChange {
                 columns: columns.iter().map(Wire::to_wire).collect(),
                 definition: Some(definition.to_wire()),
             }),
+            Self::AddCheck(check) => Kind::AddCheck(check.to_wire()),
+            Self::DropCheck(name) => Kind::DropCheck(name.clone()),
             Self::SetComment { column, comment } => Kind::SetComment(pb::SetComment {
                 column: column.clone(),
                 comment: comment.clone(),
@@ -227,6 +229,8 @@ impl Wire for TableChange {
                 columns: all(set.columns)?,
                 definition: Box::new(required(set.definition, "definition")?),
             },
+            Kind::AddCheck(check) => Self::AddCheck(Wire::from_wire(check)?),
+            Kind::DropCheck(name) => Self::DropCheck(name),
             Kind::SetComment(set) => Self::SetComment { column: set.column, comment: set.comment },
         })
     }

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::id::{ColumnId, SchemaVersion};
 use crate::partitioning::MERGE_AFTER_S;
 use crate::schema::{
-    Column, ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions,
+    Check, Column, ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions,
     TableSchema, TextLength, Unit,
 };
 use crate::stored_view::{RelationName, ViewDefinition};
@@ -294,6 +294,7 @@ impl Wire for TableSchema {
             next_column: self.next_column.0,
             schema_on_write: self.schema_on_write,
             view: self.view.as_ref().map(Wire::to_wire),
+            checks: self.checks.iter().map(Wire::to_wire).collect(),
         }
     }
 
@@ -306,7 +307,20 @@ impl Wire for TableSchema {
             next_column: ColumnId(message.next_column),
             schema_on_write: message.schema_on_write,
             view: message.view.map(Wire::from_wire).transpose()?,
+            checks: all(message.checks)?,
         })
+    }
+}
+
+impl Wire for Check {
+    type Message = pb::Check;
+
+    fn to_wire(&self) -> pb::Check {
+        pb::Check { name: self.name.clone(), expression: self.expression.clone() }
+    }
+
+    fn from_wire(message: pb::Check) -> Result<Self, Error> {
+        Ok(Self { name: message.name, expression: message.expression })
     }
 }
 

@@ -26,7 +26,7 @@ use crate::route::PartitionMap;
 use crate::rule::{Comparison, Rule};
 use crate::samples;
 use crate::schema::{
-    Column, ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions,
+    Check, Column, ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions,
     TableSchema, TextLength, Unit,
 };
 use crate::service::{
@@ -161,17 +161,25 @@ fn partitioning() -> impl Strategy<Value = Partitioning> {
 
 fn schema() -> impl Strategy<Value = TableSchema> {
     let numbers = (any::<u32>(), vec(any::<u32>(), 0..3), any::<u32>(), any::<bool>());
-    (vec(column(), 0..4), options(), numbers, option::of(view())).prop_map(
-        |(columns, options, (version, key, next_column, schema_on_write), view)| TableSchema {
-            version: SchemaVersion(version),
-            columns,
-            key: key.into_iter().map(ColumnId).collect(),
-            options,
-            next_column: ColumnId(next_column),
-            schema_on_write,
-            view,
+    let more = (option::of(view()), vec(check(), 0..3));
+    (vec(column(), 0..4), options(), numbers, more).prop_map(
+        |(columns, options, (version, key, next_column, schema_on_write), (view, checks))| {
+            TableSchema {
+                version: SchemaVersion(version),
+                columns,
+                key: key.into_iter().map(ColumnId).collect(),
+                options,
+                next_column: ColumnId(next_column),
+                schema_on_write,
+                checks,
+                view,
+            }
         },
     )
+}
+
+fn check() -> impl Strategy<Value = Check> {
+    (name(), name()).prop_map(|(name, expression)| Check { name, expression })
 }
 
 fn view() -> impl Strategy<Value = ViewDefinition> {
@@ -293,6 +301,8 @@ fn change() -> impl Strategy<Value = TableChange> {
             .prop_map(|(columns, definition)| TableChange::SetView { columns, definition }),
         (name(), option::of(name()))
             .prop_map(|(column, comment)| TableChange::SetComment { column, comment }),
+        check().prop_map(TableChange::AddCheck),
+        name().prop_map(TableChange::DropCheck),
     ]
 }
 

@@ -60,6 +60,7 @@ pub(crate) fn create(table: &str, replicas: u32, cuts: &[i64]) -> Ddl {
         options: options(table, replicas),
         next_column: ColumnId(4),
         schema_on_write: false,
+        checks: Vec::new(),
         view: None,
     };
     let cut = |key: &i64| Bound { placement: None, key: vec![Value::Int(*key)] };

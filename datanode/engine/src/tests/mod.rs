@@ -82,6 +82,7 @@ pub(super) fn series_schema(options: TableOptions) -> TableSchema {
         options,
         next_column: ColumnId(5),
         schema_on_write: false,
+        checks: Vec::new(),
         view: None,
     }
 }

@@ -83,6 +83,7 @@ async fn check(column_type: ColumnType, values: &[Value], domain: Domain, in_key
         options: last_row(),
         next_column: ColumnId(3),
         schema_on_write: false,
+        checks: Vec::new(),
         view: None,
     };
     let mut fixture = Fixture::new(config(schema, Placement::Range)).await;

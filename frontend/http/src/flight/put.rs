@@ -238,6 +238,7 @@ fn new_table(
             options: TableOptions { append_mode: true, ..TableOptions::default() },
             next_column: ColumnId(next),
             schema_on_write: false,
+            checks: Vec::new(),
             view: None,
         },
         placement: Placement::Range,

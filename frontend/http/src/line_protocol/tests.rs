@@ -449,6 +449,7 @@ mod with_a_table {
             key,
             options: TableOptions::default(),
             schema_on_write,
+            checks: Vec::new(),
             view: None,
         };
         schema.validate().unwrap();

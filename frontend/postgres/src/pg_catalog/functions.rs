@@ -344,7 +344,9 @@ fn indexdef(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<Scala
                 _ => None,
             }));
         }
-        Some(Object::Table(_) | Object::Fixed(_)) | None => return Ok(text(None)),
+        Some(Object::Table(_) | Object::Check { .. } | Object::Fixed(_)) | None => {
+            return Ok(text(None));
+        }
     };
     if column == 0 {
         return Ok(text(Some(key_definition(&table))));
@@ -368,6 +370,7 @@ fn index_columns(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<
 fn constraintdef(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
     Ok(match context.object(values, 0) {
         Some(Object::Key(table)) => text(Some(format!("PRIMARY KEY ({})", key_columns(&table)))),
+        Some(Object::Check { check, .. }) => text(Some(format!("CHECK (({}))", check.expression))),
         _ => text(None),
     })
 }

@@ -143,7 +143,12 @@ fn of_table(
 ) -> Result<ScalarValue> {
     let catalog = context.viewer.catalog();
     let table: Arc<Table> = match table_of(context, &catalog, values)? {
-        Some(Object::Table(table) | Object::Key(table) | Object::Index { table, .. }) => table,
+        Some(
+            Object::Table(table)
+            | Object::Key(table)
+            | Object::Index { table, .. }
+            | Object::Check { table, .. },
+        ) => table,
         // Tables of the system are read-only, and everybody reads them.
         Some(Object::Fixed(_)) => {
             let mut is_held = false;

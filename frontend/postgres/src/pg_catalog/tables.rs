@@ -16,8 +16,8 @@ use partita_proto::schema::TextLength;
 use super::cells::Kind::{Bool, Char, Float4, Int2, Int2s, Int4, Oid, Oids, Text, Texts};
 use super::cells::{Cell, Columns, ComputedTable, Row};
 use super::objects::{
-    BTREE, HEAP, Objects, PG_CATALOG, PG_CLASS, attribute, database_oid, has_key, indexes_of,
-    key_attributes, key_columns, key_name, key_oid, method_oid, role_oid, table_oid,
+    BTREE, HEAP, Objects, PG_CATALOG, PG_CLASS, attribute, check_oid, database_oid, has_key,
+    indexes_of, key_attributes, key_columns, key_name, key_oid, method_oid, role_oid, table_oid,
 };
 use super::roles;
 use crate::types;
@@ -273,6 +273,8 @@ struct Class<'a> {
     /// Object id of the access method; 0 for none.
     method: i32,
     columns: usize,
+    /// Number of CHECK constraints.
+    checks: usize,
     indexed: bool,
     tuples: f32,
     owner: RoleId,
@@ -280,7 +282,8 @@ struct Class<'a> {
 }
 
 fn class(relation: Class<'_>) -> Row {
-    let Class { oid, name, schema, kind, method, columns, indexed, tuples, owner, acl } = relation;
+    let Class { oid, name, schema, kind, method, columns, checks, indexed, tuples, owner, acl } =
+        relation;
     vec![
         ("oid", oid.into()),
         ("relname", name.into()),
@@ -300,7 +303,7 @@ fn class(relation: Class<'_>) -> Row {
         ("relpersistence", "p".into()),
         ("relkind", kind.into()),
         ("relnatts", i32::try_from(columns).unwrap_or(i32::MAX).into()),
-        ("relchecks", 0.into()),
+        ("relchecks", i32::try_from(checks).unwrap_or(i32::MAX).into()),
         ("relhasrules", false.into()),
         ("relhastriggers", false.into()),
         ("relhassubclass", false.into()),
@@ -337,6 +340,7 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
             kind: if table.schema.view.is_some() { "v" } else { "r" },
             method: if table.schema.view.is_some() { 0 } else { HEAP },
             columns,
+            checks: table.schema.checks.len(),
             indexed: is_indexed(table),
             tuples,
             owner: table.owner,
@@ -351,6 +355,7 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
                 kind: "i",
                 method,
                 columns,
+                checks: 0,
                 indexed: false,
                 tuples,
                 owner: table.owner,
@@ -376,6 +381,7 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
             kind,
             method: if kind == "r" { HEAP } else { 0 },
             columns: fixed.columns.len(),
+            checks: 0,
             indexed: false,
             tuples: NOT_COUNTED,
             owner: BOOTSTRAP_ROLE,
@@ -515,20 +521,32 @@ fn defaults(_: &Objects, viewer: &Viewer) -> Vec<Row> {
     rows
 }
 
+/// Cells of `pg_constraint` that constraints differ in.
+struct Constraint<'a> {
+    oid: i32,
+    name: String,
+    kind: &'a str,
+    /// Object id of the index; 0 for none.
+    index: i32,
+    columns: Option<Vec<i32>>,
+    expression: Option<&'a str>,
+}
+
 fn constraints(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
     let catalog = viewer.catalog();
-    let row = |table: &Arc<Table>| -> Row {
+    let row = |table: &Table, constraint: Constraint<'_>| -> Row {
+        let Constraint { oid, name, kind, index, columns, expression } = constraint;
         vec![
-            ("oid", key_oid(table).into()),
-            ("conname", key_name(table).into()),
+            ("oid", oid.into()),
+            ("conname", name.into()),
             ("connamespace", objects.schema_oid(&catalog, &table.database).into()),
-            ("contype", "p".into()),
+            ("contype", kind.into()),
             ("condeferrable", false.into()),
             ("condeferred", false.into()),
             ("convalidated", true.into()),
             ("conrelid", table_oid(table).into()),
             ("contypid", 0.into()),
-            ("conindid", key_oid(table).into()),
+            ("conindid", index.into()),
             ("conparentid", 0.into()),
             ("confrelid", 0.into()),
             ("confupdtype", " ".into()),
@@ -536,11 +554,34 @@ fn constraints(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
             ("confmatchtype", " ".into()),
             ("conislocal", true.into()),
             ("coninhcount", 0.into()),
-            ("connoinherit", true.into()),
-            ("conkey", key_attributes(table).into()),
+            ("connoinherit", (kind == "p").into()),
+            ("conkey", columns.into()),
+            ("conbin", expression.into()),
         ]
     };
-    stored(&catalog).filter(|table| has_key(table)).map(row).collect()
+    let mut rows = Vec::new();
+    for table in stored(&catalog) {
+        if has_key(table) {
+            let (oid, name) = (key_oid(table), key_name(table));
+            let columns = Some(key_attributes(table));
+            let key = Constraint { oid, name, kind: "p", index: oid, columns, expression: None };
+            rows.push(row(table, key));
+        }
+        for check in &table.schema.checks {
+            rows.push(row(
+                table,
+                Constraint {
+                    oid: check_oid(table, check),
+                    name: check.name.clone(),
+                    kind: "c",
+                    index: 0,
+                    columns: None,
+                    expression: Some(&check.expression),
+                },
+            ));
+        }
+    }
+    rows
 }
 
 fn indexes(_: &Objects, viewer: &Viewer) -> Vec<Row> {

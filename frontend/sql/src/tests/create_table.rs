@@ -311,7 +311,18 @@ fn contradictions_are_refused() {
         ("CREATE TABLE t (a INT PRIMARY KEY) WITH (hash_buckets = 4)", "0A000", "'hash_buckets'"),
         ("CREATE TABLE t (a INT PRIMARY KEY) ENGINE=innodb", "0A000", "ENGINE = innodb"),
         ("CREATE TABLE t (a INT UNIQUE, PRIMARY KEY (a))", "0A000", "UNIQUE"),
-        ("CREATE TABLE t (a INT PRIMARY KEY, CHECK (a > 1))", "0A000", "CHECK"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, CHECK (b > 1))", "42703", "\"b\""),
+        (
+            "CREATE TABLE t (a INT PRIMARY KEY CHECK (a IN (SELECT 1)))",
+            "42P17",
+            "a subquery cannot be part of a check constraint",
+        ),
+        (
+            "CREATE TABLE t (a INT PRIMARY KEY, CONSTRAINT c CHECK (a > 1), CONSTRAINT c CHECK (a > 2))",
+            "42710",
+            "constraint \"c\"",
+        ),
+        ("CREATE TABLE t (a INT PRIMARY KEY, CHECK (a > 1) NO INHERIT)", "0A000", "NO INHERIT"),
         (
             "CREATE TABLE t (a INT PRIMARY KEY, FOREIGN KEY (a) REFERENCES u (a))",
             "0A000",

@@ -387,6 +387,7 @@ fn alter_table_takes_several_changes() {
     refused(key, "0A000", "NOT NULL key column");
     refused("ALTER TABLE t ADD COLUMN a INT TIME INDEX", "0A000", "TIME INDEX");
     refused("ALTER TABLE t ADD CONSTRAINT x UNIQUE (a)", "0A000", "ADD CONSTRAINT");
+    refused("ALTER TABLE t ADD COLUMN a INT CHECK (a > 1)", "0A000", "CHECK");
     refused("ALTER TABLE t ALTER COLUMN a TYPE INT", "0A000", "TYPE");
     refused("ALTER TABLE t MODIFY COLUMN a BIGINT", "0A000", "type");
     refused("ALTER TABLE t ADD INDEX (a)", "0A000", "ADD INDEX");

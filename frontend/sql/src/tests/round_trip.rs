@@ -267,6 +267,7 @@ fn schemas() -> impl Strategy<Value = TableSchema> {
                 options,
                 next_column,
                 schema_on_write,
+                checks: Vec::new(),
                 view: None,
             }
         },

@@ -53,6 +53,7 @@ fn schema() -> TableSchema {
         },
         next_column: ColumnId(4),
         schema_on_write: true,
+        checks: Vec::new(),
         view: None,
     }
 }
