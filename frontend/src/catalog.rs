@@ -11,15 +11,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::array::{ArrayRef, UInt32Array};
+use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
-use datafusion::datasource::ViewTable;
+use datafusion::datasource::{MemTable, ViewTable};
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use parking_lot::RwLock;
 use partita_proto::access::{Action, Need, Sight};
-use partita_proto::catalog::{Catalog, Database, Table};
+use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::stored_view::ViewDefinition;
 
 use crate::access::viewer::Viewer;
@@ -35,6 +37,8 @@ pub use crate::error::CATALOG;
 pub use crate::information::INFORMATION;
 pub use crate::system::SYSTEM;
 
+/// Table of the default database that is computed.
+const NUMBERS: &str = "numbers";
 /// Maximum number of views that read each other, from the statement to a table.
 const VIEW_LEVELS_MAX: usize = 16;
 /// Schema of PostgreSQL's system catalog; a door registers it.
@@ -247,7 +251,8 @@ impl SchemaProvider for Tables {
         let catalog = self.scope.catalog();
         let database = catalog.databases.get(&self.database);
         let Some((database, table)) = database.zip(catalog.table(&self.database, name)) else {
-            return Ok(None);
+            let is_numbers = self.database == DEFAULT_DATABASE && name == NUMBERS;
+            return if is_numbers { numbers().map(Some) } else { Ok(None) };
         };
         if let Some(definition) = &table.schema.view {
             let view = Box::pin(self.scope.view(table, definition)).await?;
@@ -266,6 +271,13 @@ impl SchemaProvider for Tables {
     fn table_exist(&self, name: &str) -> bool {
         self.scope.catalog().table(&self.database, name).is_some()
     }
+}
+
+/// The table `numbers` of GreptimeDB: 0 to 99. A table of that name hides it.
+fn numbers() -> Result<Arc<dyn TableProvider>> {
+    let numbers: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..100));
+    let rows = RecordBatch::try_from_iter([("number", numbers)])?;
+    Ok(Arc::new(MemTable::try_new(rows.schema(), vec![vec![rows]])?))
 }
 
 /// Built-in virtual tables.

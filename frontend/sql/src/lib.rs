@@ -51,6 +51,7 @@ pub mod notice;
 mod options;
 mod ordered_aggregates;
 mod org_statement;
+mod other_dialects;
 pub mod parser;
 mod partitioning;
 pub mod qualifiers;

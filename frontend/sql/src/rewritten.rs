@@ -14,6 +14,7 @@
 //! - `date_bin` gets an interval as first argument, and its origin in nanoseconds.
 //! - `LIKE .. ESCAPE`, `SIMILAR TO`, `OVERLAPS`, `|/`, `~`, `^@`, `@@` and `&&`, `age` of one time and `make_interval`
 //!   with named arguments become plain function calls.
+//! - Functions and types of other databases get their names of PostgreSQL (`other_dialects.rs`).
 //! - The text of an interval may have any of the forms that PostgreSQL accepts: the planner knows numbers with units.
 //!
 //! Invariant: a rewritten expression has the type it had, and is NULL where it is NULL in PostgreSQL.
@@ -30,6 +31,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use partita_worker::interval_text;
 
+use super::other_dialects::{known_type, spelled_out};
 use crate::error::{STATEMENT_TOO_COMPLEX, SqlError};
 
 /// Maximum number of columns of rows that are compared; each adds a level to the expression.
@@ -111,6 +113,16 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
     {
         return Ok(Some(call(function, vec![*left.clone(), *right.clone()])));
     }
+    // Types by the names of other databases.
+    if let Expr::Cast { data_type, .. } = expression
+        && let Some(known) = known_type(data_type)
+    {
+        let mut cast = expression.clone();
+        if let Expr::Cast { data_type, .. } = &mut cast {
+            *data_type = known;
+        }
+        return Ok(Some(rewritten(&cast)?.unwrap_or(cast)));
+    }
     // Times and intervals.
     match expression {
         Expr::AtTimeZone { timestamp, time_zone } => {
@@ -160,7 +172,8 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
             .or_else(|| ordered_by_constant(function))
             .or_else(|| aged(function))
             .or_else(|| made_interval(function))
-            .or_else(|| read_by_pattern(function))),
+            .or_else(|| read_by_pattern(function))
+            .or_else(|| spelled_out(function))),
         // Prefix operators that are functions here.
         Expr::UnaryOp { op: UnaryOperator::PGSquareRoot, expr } => {
             Ok(Some(call("sqrt", vec![*expr.clone()])))

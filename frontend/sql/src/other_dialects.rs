@@ -1,0 +1,152 @@
+//! Functions and names of types that PostgreSQL does not have, and users of GreptimeDB and MySQL know.
+//!
+//! - `isnull(x)` is `x IS NULL`, and `if(c, a, b)` is `CASE WHEN c THEN a ELSE b END`;
+//! - `date_add(t, i)` and `date_sub(t, i)` are `t + i` and `t - i`; the interval may be a text;
+//! - casts know the types by their width in bits (`Int64`, `UInt8`, `Float32`) and by their unit (`TIMESTAMP_MS`).
+//!
+//! Invariant: a quoted name is the user's own, and stays.
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, CaseWhen, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArguments, ObjectName, ObjectNamePart, TimezoneInfo, Value,
+    helpers::attached_token::AttachedToken,
+};
+
+/// The call of one of these functions in PostgreSQL's words; `None` for other calls.
+pub(super) fn spelled_out(function: &Function) -> Option<Expr> {
+    let name = unquoted(&function.name)?;
+    let args = plain_arguments(function)?;
+    let spelled = match (name.as_str(), args.as_slice()) {
+        ("isnull", [value]) => Expr::IsNull(nested(value)),
+        ("if", [condition, result, otherwise]) => Expr::Case {
+            case_token: AttachedToken::empty(),
+            end_token: AttachedToken::empty(),
+            operand: None,
+            conditions: vec![CaseWhen {
+                condition: Expr::clone(condition),
+                result: Expr::clone(result),
+            }],
+            else_result: Some(Box::new(Expr::clone(otherwise))),
+        },
+        ("date_add", [time, interval]) => moved(time, BinaryOperator::Plus, interval),
+        ("date_sub", [time, interval]) => moved(time, BinaryOperator::Minus, interval),
+        _ => return None,
+    };
+    Some(Expr::Nested(Box::new(spelled)))
+}
+
+/// The type that one of these names means, as the planner knows it; `None` for other types.
+pub(super) fn known_type(data_type: &DataType) -> Option<DataType> {
+    let timestamp = |digits| Some(DataType::Timestamp(Some(digits), TimezoneInfo::None));
+    match data_type {
+        DataType::Int16 => Some(DataType::SmallInt(None)),
+        DataType::Int32 => Some(DataType::Int(None)),
+        DataType::Int64 => Some(DataType::BigInt(None)),
+        DataType::UInt8 => Some(DataType::TinyIntUnsigned(None)),
+        DataType::UInt16 => Some(DataType::SmallIntUnsigned(None)),
+        DataType::UInt32 => Some(DataType::IntUnsigned(None)),
+        DataType::UInt64 => Some(DataType::BigIntUnsigned(None)),
+        DataType::Float32 => Some(DataType::Real),
+        DataType::Float64 => Some(DataType::Double(ExactNumberInfo::None)),
+        DataType::Custom(name, modifiers) if modifiers.is_empty() => {
+            match unquoted(name)?.as_str() {
+                "timestamp_s" | "timestamp_sec" => timestamp(0),
+                "timestamp_ms" => timestamp(3),
+                "timestamp_us" => timestamp(6),
+                "timestamp_ns" => timestamp(9),
+                "utinyint" => Some(DataType::TinyIntUnsigned(None)),
+                "usmallint" => Some(DataType::SmallIntUnsigned(None)),
+                "uint" => Some(DataType::IntUnsigned(None)),
+                "ubigint" => Some(DataType::BigIntUnsigned(None)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// A name of one part without quotes, in lower case.
+fn unquoted(name: &ObjectName) -> Option<String> {
+    let [part] = name.0.as_slice() else { return None };
+    let name = ObjectNamePart::as_ident(part).filter(|name| name.quote_style.is_none())?;
+    Some(name.value.to_ascii_lowercase())
+}
+
+/// The arguments of a call that has nothing else.
+fn plain_arguments(function: &Function) -> Option<Vec<&Expr>> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let has_more = function.over.is_some()
+        || function.filter.is_some()
+        || list.duplicate_treatment.is_some()
+        || !list.clauses.is_empty()
+        || !function.within_group.is_empty();
+    if has_more {
+        return None;
+    }
+    list.args.iter().map(unnamed).collect()
+}
+
+fn unnamed(argument: &FunctionArg) -> Option<&Expr> {
+    match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value),
+        _ => None,
+    }
+}
+
+/// A time moved by an interval.
+fn moved(time: &Expr, op: BinaryOperator, interval: &Expr) -> Expr {
+    let is_text = matches!(interval, Expr::Value(value)
+        if matches!(value.value, Value::SingleQuotedString(_)));
+    let interval = match is_text {
+        true => Box::new(Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(interval.clone()),
+            data_type: DataType::Interval { fields: None, precision: None },
+            array: false,
+            format: None,
+        }),
+        false => nested(interval),
+    };
+    Expr::BinaryOp { left: nested(time), op, right: interval }
+}
+
+fn nested(inner: &Expr) -> Box<Expr> {
+    Box::new(Expr::Nested(Box::new(inner.clone())))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::parser::parse;
+    use crate::statement::Statement;
+
+    fn rewritten(expression: &str) -> String {
+        let parsed = parse(&format!("SELECT {expression}")).unwrap().pop();
+        let Some(Statement::Query(query)) = parsed else { panic!("{expression}") };
+        query.statement.to_string().replacen("SELECT ", "", 1)
+    }
+
+    #[test]
+    fn functions_are_spelled_out() {
+        assert_eq!(rewritten("isnull(a + 1)"), "((a + 1) IS NULL)");
+        assert_eq!(rewritten("IF(a > 1, 'x', b)"), "(CASE WHEN a > 1 THEN 'x' ELSE b END)");
+        assert_eq!(rewritten("date_add(t, INTERVAL '1 day')"), "((t) + (INTERVAL '1 day'))");
+        let text = rewritten("date_sub(t, '2 hours')");
+        assert!(text.starts_with("((t) - CAST(") && text.ends_with(" AS INTERVAL))"), "{text}");
+        // Names and calls of others stay.
+        assert_eq!(rewritten("\"isnull\"(a)"), "\"isnull\"(a)");
+        assert_eq!(rewritten("isnull(a, b)"), "isnull(a, b)");
+    }
+
+    #[test]
+    fn types_are_those_of_casts() {
+        for (cast, known) in [
+            ("a::Int64", "a::BIGINT"),
+            ("CAST(a AS UInt8)", "CAST(a AS TINYINT UNSIGNED)"),
+            ("a::Float32", "a::REAL"),
+            ("a::timestamp_ms", "a::TIMESTAMP(3)"),
+            ("a::\"timestamp_ms\"", "a::\"timestamp_ms\""),
+        ] {
+            assert_eq!(rewritten(cast), known, "{cast}");
+        }
+    }
+}
