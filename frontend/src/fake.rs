@@ -353,6 +353,17 @@ impl Fake {
                 schema.columns = columns;
                 schema.view = Some(*definition);
             }
+            TableChange::MoveColumn { column, after } => {
+                let position = |name: &str| {
+                    let position = schema.columns.iter().position(|column| column.name == name);
+                    position.ok_or_else(|| none("column", name))
+                };
+                let taken = position(&column)?;
+                let previous = after.as_deref().map(position).transpose()?;
+                let moved = schema.columns.remove(taken);
+                let target = previous.map_or(0, |place| place + usize::from(place < taken));
+                schema.columns.insert(target, moved);
+            }
             TableChange::AddCheck(check) => schema.checks.push(check),
             TableChange::DropCheck(name) => schema.checks.retain(|check| check.name != name),
             TableChange::SetComment { column, comment } => {

@@ -578,6 +578,13 @@ pub enum TableChange {
         /// The new query.
         definition: Box<ViewDefinition>,
     },
+    /// Moves a column in SQL's order, in which `SELECT *` and INSERT without names have the columns.
+    MoveColumn {
+        /// Column name.
+        column: String,
+        /// Column before it; `None`: it becomes the first one.
+        after: Option<String>,
+    },
     /// Adds a CHECK constraint, which later rows have to pass.
     AddCheck(Check),
     /// Drops a CHECK constraint, by name.

@@ -12,7 +12,7 @@ use super::column::{columns_of, default_text};
 use super::index_statement::{IndexNames, index_notice, of_kind};
 use super::options::{OptionPair, OptionValue};
 use super::statement::{
-    AlterChange, AlterTable, ColumnDefinition, NewPlacement, TableName, TableOption,
+    AlterChange, AlterTable, ColumnDefinition, ColumnPlace, NewPlacement, TableName, TableOption,
 };
 use super::tokens::Tokens;
 use crate::error::{SqlError, UNDEFINED_OBJECT};
@@ -182,6 +182,13 @@ impl Tokens<'_> {
         let if_not_exists = self.if_not_exists();
         let position = self.position();
         let clause = self.column_clause(notices)?;
+        let place = if self.take(&["first"]) {
+            Some(ColumnPlace::First)
+        } else if self.take(&["after"]) {
+            Some(ColumnPlace::After(self.name("a column name")?))
+        } else {
+            None
+        };
         let error = |error: SqlError| Err(error.with_position(position));
         let column = clause.definition;
         // Changes that would leave existing rows without a valid value are refused.
@@ -228,7 +235,7 @@ impl Tokens<'_> {
             );
         }
         let column = Box::new(column);
-        Ok(AlterChange::AddColumn { column, tag: clause.primary_key, if_not_exists })
+        Ok(AlterChange::AddColumn { column, tag: clause.primary_key, if_not_exists, place })
     }
 
     /// The error of a part of a table that is not changed by ALTER TABLE.
@@ -332,13 +339,15 @@ impl AlterTable {
         let mut changes: Vec<TableChange> = Vec::new();
         for change in &self.changes {
             match change {
-                AlterChange::AddColumn { column, tag, if_not_exists } => {
+                AlterChange::AddColumn { column, tag, if_not_exists, place } => {
                     let existing = table.schema.column(&column.name).filter(|_| *if_not_exists);
                     let indexes = match existing {
                         Some(existing) => existing.indexes.clone(),
                         None => new_indexes(column, &mut index_names)?,
                     };
+                    let is_new = existing.is_none();
                     let column = added_column(column, *tag, indexes);
+                    let name = column.name.clone();
                     // Consecutive additions that treat existing columns alike become one change.
                     match changes.last_mut() {
                         Some(TableChange::AddColumns { columns, if_not_exists: same })
@@ -350,6 +359,14 @@ impl AlterTable {
                             columns: vec![column],
                             if_not_exists: *if_not_exists,
                         }),
+                    }
+                    if let Some(place) = place.as_ref().filter(|_| is_new) {
+                        let after = match place {
+                            ColumnPlace::First => None,
+                            ColumnPlace::After(previous) => Some(previous.clone()),
+                        };
+                        check_place(table, &changes, after.as_deref())?;
+                        changes.push(TableChange::MoveColumn { column: name, after });
                     }
                 }
                 AlterChange::DropColumn { name, if_exists } => {
@@ -449,6 +466,23 @@ impl AlterTable {
         }
         Ok((changes, notices))
     }
+}
+
+/// Checks that the column after which another one is added exists, or is added before it.
+fn check_place(
+    table: &Table,
+    changes: &[TableChange],
+    after: Option<&str>,
+) -> Result<(), SqlError> {
+    let Some(name) = after else { return Ok(()) };
+    let is_added = changes.iter().any(|change| match change {
+        TableChange::AddColumns { columns, .. } => columns.iter().any(|column| column.name == name),
+        _ => false,
+    });
+    if !is_added {
+        known_column(table, name)?;
+    }
+    Ok(())
 }
 
 /// A column for meta, which assigns the id and the storage name.

@@ -147,8 +147,6 @@ impl Tokens<'_> {
             ("auto_increment", "AUTO_INCREMENT"),
             ("autoincrement", "AUTOINCREMENT"),
             ("identity", "IDENTITY"),
-            ("first", "FIRST"),
-            ("after", "AFTER"),
             ("family", "FAMILY"),
             ("encode", "ENCODE"),
             ("codec", "CODEC"),

@@ -613,10 +613,19 @@ pub struct AlterTable {
     pub notices: Vec<Notice>,
 }
 
+/// Place of a column that is added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ColumnPlace {
+    /// FIRST.
+    First,
+    /// AFTER another column.
+    After(String),
+}
+
 /// One change of ALTER TABLE.
 #[derive(Clone, Debug)]
 pub enum AlterChange {
-    /// ADD COLUMN, at the end.
+    /// ADD COLUMN, at the end unless a place is given.
     AddColumn {
         /// Definition of the new column.
         column: Box<ColumnDefinition>,
@@ -624,6 +633,8 @@ pub enum AlterChange {
         tag: bool,
         /// No error when it exists with the same type and meaning.
         if_not_exists: bool,
+        /// Place among the columns; `None`: the end.
+        place: Option<ColumnPlace>,
     },
     /// DROP COLUMN, by name.
     DropColumn {

@@ -355,6 +355,7 @@ fn schema_of_former(former: &TableRecord, change: &TableChange) -> Option<TableS
         | TableChange::SetDefault { .. }
         | TableChange::SetView { .. }
         | TableChange::SetComment { .. }
+        | TableChange::MoveColumn { .. }
         | TableChange::AddCheck(_)
         | TableChange::DropCheck(_)
         | TableChange::Rename(_)

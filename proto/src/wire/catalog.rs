@@ -192,6 +192,9 @@ impl Wire for TableChange {
                 columns: columns.iter().map(Wire::to_wire).collect(),
                 definition: Some(definition.to_wire()),
             }),
+            Self::MoveColumn { column, after } => {
+                Kind::MoveColumn(pb::MoveColumn { column: column.clone(), after: after.clone() })
+            }
             Self::AddCheck(check) => Kind::AddCheck(check.to_wire()),
             Self::DropCheck(name) => Kind::DropCheck(name.clone()),
             Self::SetComment { column, comment } => Kind::SetComment(pb::SetComment {
@@ -229,6 +232,9 @@ impl Wire for TableChange {
                 columns: all(set.columns)?,
                 definition: Box::new(required(set.definition, "definition")?),
             },
+            Kind::MoveColumn(place) => {
+                Self::MoveColumn { column: place.column, after: place.after }
+            }
             Kind::AddCheck(check) => Self::AddCheck(Wire::from_wire(check)?),
             Kind::DropCheck(name) => Self::DropCheck(name),
             Kind::SetComment(set) => Self::SetComment { column: set.column, comment: set.comment },

@@ -301,6 +301,8 @@ fn change() -> impl Strategy<Value = TableChange> {
             .prop_map(|(columns, definition)| TableChange::SetView { columns, definition }),
         (name(), option::of(name()))
             .prop_map(|(column, comment)| TableChange::SetComment { column, comment }),
+        (name(), option::of(name()))
+            .prop_map(|(column, after)| TableChange::MoveColumn { column, after }),
         check().prop_map(TableChange::AddCheck),
         name().prop_map(TableChange::DropCheck),
     ]
