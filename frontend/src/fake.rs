@@ -358,10 +358,10 @@ impl Fake {
                     let position = schema.columns.iter().position(|column| column.name == name);
                     position.ok_or_else(|| none("column", name))
                 };
-                let taken = position(&column)?;
+                let old_position = position(&column)?;
                 let previous = after.as_deref().map(position).transpose()?;
-                let moved = schema.columns.remove(taken);
-                let target = previous.map_or(0, |place| place + usize::from(place < taken));
+                let moved = schema.columns.remove(old_position);
+                let target = previous.map_or(0, |place| place + usize::from(place < old_position));
                 schema.columns.insert(target, moved);
             }
             TableChange::AddCheck(check) => schema.checks.push(check),

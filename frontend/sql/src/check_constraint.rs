@@ -14,7 +14,7 @@ use super::statement::{CheckDefinition, ColumnDefinition};
 use super::tokens::Tokens;
 use crate::error::{SqlError, UNDEFINED_COLUMN};
 
-/// What errors call a condition.
+/// Name of a condition in errors.
 const KIND: &str = "a check constraint";
 
 impl Tokens<'_> {

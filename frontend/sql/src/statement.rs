@@ -830,7 +830,7 @@ pub struct DropView {
 /// COMMENT ON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comment {
-    /// What the comment is of.
+    /// Object that gets the comment.
     pub object: CommentObject,
     /// The text; `None`: the comment is removed.
     pub text: Option<String>,

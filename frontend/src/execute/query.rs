@@ -238,9 +238,9 @@ impl Session {
                 }
             }
         }
-        let named = |scan: &Scanned| scan.through.map_or(scan.table.id, |through| through.view);
-        let named: BTreeSet<TableId> = scans.iter().map(named).collect();
-        Ok(named.into_iter().collect())
+        let relation = |scan: &Scanned| scan.through.map_or(scan.table.id, |through| through.view);
+        let relations: BTreeSet<TableId> = scans.iter().map(relation).collect();
+        Ok(relations.into_iter().collect())
     }
 
     /// The needs to read these tables, each once.

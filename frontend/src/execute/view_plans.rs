@@ -92,7 +92,7 @@ pub(super) fn output_names(schema: &DFSchema) -> Vec<String> {
 /// The plan of a view's query, with the columns of the view.
 fn with_columns(view: &Table, logical: LogicalPlan) -> Result<LogicalPlan, SqlError> {
     let names = output_names(logical.schema());
-    let mut shown = Vec::with_capacity(view.schema.columns.len());
+    let mut projections = Vec::with_capacity(view.schema.columns.len());
     for column in &view.schema.columns {
         let position = names.iter().position(|name| *name == column.storage_name);
         let position =
@@ -101,9 +101,9 @@ fn with_columns(view: &Table, logical: LogicalPlan) -> Result<LogicalPlan, SqlEr
         let value = Expr::Column(PlanColumn::from((qualifier, field)));
         let keeps_type = ColumnType::from_arrow(field.data_type()) == Some(column.column_type);
         let value = if keeps_type { value } else { cast(value, column.column_type.arrow()) };
-        shown.push(value.alias(&column.name));
+        projections.push(value.alias(&column.name));
     }
-    Ok(LogicalPlanBuilder::from(logical).project(shown)?.build()?)
+    Ok(LogicalPlanBuilder::from(logical).project(projections)?.build()?)
 }
 
 /// Refuses a query that reads too many tables.

@@ -77,16 +77,16 @@ impl Session {
         check_size(&create.name.name, &logical)?;
         // Types are known when the plan is analyzed.
         let optimized = with_bounded_folding(|| state.optimize(&logical))?;
-        let shown = with_shown_names(statement, Arc::clone(optimized.schema().inner()));
+        let schema = with_shown_names(statement, Arc::clone(optimized.schema().inner()));
         let sources = output_names(logical.schema());
         if create.columns.len() > sources.len() {
             let message = "CREATE VIEW specifies more column names than columns";
             return Err(SqlError::new(SYNTAX_ERROR, message));
         }
         let mut columns: Vec<Column> = Vec::with_capacity(sources.len());
-        for (field, source) in shown.fields().iter().zip(sources) {
-            let given = create.columns.get(columns.len()).map(String::as_str);
-            let name = given.unwrap_or_else(|| shown_name(field));
+        for (field, source) in schema.fields().iter().zip(sources) {
+            let new_name = create.columns.get(columns.len()).map(String::as_str);
+            let name = new_name.unwrap_or_else(|| shown_name(field));
             if columns.iter().any(|column| column.name == name) {
                 let message = format!("column \"{name}\" specified more than once");
                 return Err(SqlError::new(DUPLICATE_COLUMN, message));
@@ -164,9 +164,9 @@ impl Session {
         }
         for view in &drop.names {
             let (database, name) = self.named(view);
-            let named = self.catalog().table(&database, &name).map(Arc::clone);
-            let covered = named.as_ref().filter(|named| permit.covers(named.id, Action::Own));
-            if named.is_some() && covered.is_none() && !drop.if_exists {
+            let holder = self.catalog().table(&database, &name).map(Arc::clone);
+            let covered = holder.as_ref().filter(|holder| permit.covers(holder.id, Action::Own));
+            if holder.is_some() && covered.is_none() && !drop.if_exists {
                 return Err(SqlError::undefined_table(&name));
             }
             if let Some(view) = covered {

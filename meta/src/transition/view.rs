@@ -72,18 +72,18 @@ pub(super) fn dependent_views<'a>(
     state: &'a State,
     table: &'a Arc<TableRecord>,
 ) -> Vec<&'a Arc<TableRecord>> {
-    let mut found: Vec<&Arc<TableRecord>> = Vec::new();
+    let mut views: Vec<&Arc<TableRecord>> = Vec::new();
     let mut ids: BTreeSet<TableId> = BTreeSet::from([table.id]);
     let mut pending = vec![table];
     while let Some(next) = pending.pop() {
         for view in views_of(state, next) {
             if ids.insert(view.id) {
-                found.push(view);
+                views.push(view);
                 pending.push(view);
             }
         }
     }
-    found
+    views
 }
 
 /// Error for a table or view that is to be changed in a way that its views do not allow.
