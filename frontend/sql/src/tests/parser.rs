@@ -8,8 +8,8 @@ use partita_proto::service::{AdminOrder, TableChange};
 use super::{made, one};
 use crate::parse;
 use crate::statement::{
-    Admin, AlterChange, AlterTable, CopyColumns, CopyFormat, CopyHeader, Fetch, InsertSource,
-    SeriesCardinality, Set, SetValue, Show, Statement, TableName, Transaction,
+    Admin, AlterChange, AlterTable, Comment, CommentObject, CopyColumns, CopyFormat, CopyHeader,
+    Fetch, InsertSource, SeriesCardinality, Set, SetValue, Show, Statement, TableName, Transaction,
 };
 
 #[track_caller]
@@ -185,7 +185,7 @@ fn views_and_comments_are_read() {
     assert_eq!(comment("COMMENT ON VIEW t IS NULL").text, None);
     refused("COMMENT ON COLUMN c IS 'x'", "42601", "qualified");
     refused("CREATE OR REPLACE VIEW IF NOT EXISTS v AS SELECT 1", "42601", "exclude");
-    refused("CREATE VIEW v AS DELETE FROM t", "42601", "");
+    refused("CREATE VIEW v AS DELETE FROM t", "0A000", "writes inside");
 }
 
 #[test]
