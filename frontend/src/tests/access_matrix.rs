@@ -98,11 +98,14 @@ const MATRIX: &[(&str, &str)] = &[
     ("AADDAHDHE", "CREATE VIEW fresh AS SELECT k, v FROM acme_t"),
     (
         "AADDDHDHE",
-        "CREATE VIEW fresh AS SELECT k FROM acme_t; CREATE OR REPLACE VIEW fresh AS SELECT k FROM acme_t",
+        "CREATE VIEW IF NOT EXISTS fresh AS SELECT k FROM acme_t; CREATE OR REPLACE VIEW fresh AS SELECT k FROM acme_t",
     ),
-    ("AADDDHDHE", "CREATE VIEW fresh AS SELECT k FROM acme_t; SELECT * FROM fresh"),
-    ("AADDDHDHE", "CREATE VIEW fresh AS SELECT k FROM acme_t; DROP VIEW fresh"),
-    ("AADDAHDHE", "CREATE VIEW fresh AS SELECT k FROM acme_t; SHOW CREATE VIEW fresh"),
+    ("AADDDHDHE", "CREATE VIEW IF NOT EXISTS fresh AS SELECT k FROM acme_t; SELECT * FROM fresh"),
+    ("AADDDHDHE", "CREATE VIEW IF NOT EXISTS fresh AS SELECT k FROM acme_t; DROP VIEW fresh"),
+    (
+        "AADDAHDHE",
+        "CREATE VIEW IF NOT EXISTS fresh AS SELECT k FROM acme_t; SHOW CREATE VIEW fresh",
+    ),
     ("AAAAAAAAE", "DROP VIEW IF EXISTS fresh"),
     ("AADDDHDHE", "COMMENT ON TABLE acme_t IS 'x'"),
     ("AADDDHDHE", "COMMENT ON COLUMN acme_t.v IS 'x'"),
