@@ -33,6 +33,7 @@ mod dialect;
 mod effort;
 pub mod fingerprint;
 mod from_functions;
+mod gap_filled;
 mod given_names;
 mod grants;
 mod grouped_casts;

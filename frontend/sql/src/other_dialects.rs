@@ -65,6 +65,15 @@ pub(super) fn known_type(data_type: &DataType) -> Option<DataType> {
     }
 }
 
+/// The arguments of a call of the named function, which has nothing else; `None` for other expressions.
+pub(super) fn arguments_of<'a>(expr: &'a Expr, name: &str) -> Option<Vec<&'a Expr>> {
+    let Expr::Function(function) = expr else { return None };
+    if unquoted(&function.name)? != name {
+        return None;
+    }
+    plain_arguments(function)
+}
+
 /// A name of one part without quotes, in lower case.
 fn unquoted(name: &ObjectName) -> Option<String> {
     let [part] = name.0.as_slice() else { return None };

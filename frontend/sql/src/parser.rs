@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::counts;
 use super::effort;
+use super::gap_filled;
 use super::grouped_casts;
 use super::joined_subqueries;
 use super::refused::{check_expression, check_query};
@@ -178,6 +179,8 @@ impl Tokens<'_> {
         let offset = self.offset();
         let mut query = self.bounded(Parser::parse_query)?;
         let end = self.offset();
+        gap_filled::rewrite(&self.text[offset..end], &mut query)
+            .map_err(|error| error.with_position(position))?;
         sort_keys::drop_repeated(&mut query);
         grouped_casts::keep_apart(&mut query);
         check_query(&query)
