@@ -106,7 +106,8 @@ pub(crate) async fn columns(
 ) -> Result<RecordBatch, SqlError> {
     let statuses = measured_statuses(view.nodes().as_ref()).await;
     let mut rows = Vec::new();
-    for table in catalog.tables.values().flat_map(BTreeMap::values) {
+    let tables = catalog.tables.values().flat_map(BTreeMap::values);
+    for table in tables.filter(|table| table.schema.view.is_none()) {
         let (report, unknown_partitions) = merged(table, &statuses);
         let cells = |column| column_cells(table, column, &report, unknown_partitions);
         rows.extend(table.schema.columns.iter().map(cells));

@@ -427,7 +427,8 @@ async fn table_rows(view: &ClusterView, viewer: &Viewer) -> Result<RecordBatch, 
     let statuses = statuses(view.nodes().as_ref()).await;
     let catalog = viewer.catalog();
     let mut rows = Vec::new();
-    for table in catalog.tables.values().flat_map(BTreeMap::values) {
+    let tables = catalog.tables.values().flat_map(BTreeMap::values);
+    for table in tables.filter(|table| table.schema.view.is_none()) {
         // Partitions follow from rows, so those who do not see all rows see no figure.
         let is_measured = sees_all(viewer, table.id);
         let routes = table.partitions.routes();
