@@ -9,13 +9,14 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement as PlannerStatement;
 use partita_proto::access::{Action, Permit};
+use partita_proto::catalog::Table;
 use partita_proto::id::{BOOTSTRAP_ROLE, ColumnId, SchemaVersion};
 use partita_proto::placement::Placement;
 use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
 use partita_proto::service::{Ddl, NewTable, TableChange};
 use partita_proto::stored_view::{RelationName, ViewDefinition};
 use partita_sql::shown_names::shown_name;
-use partita_sql::statement::{CreateView, DropView};
+use partita_sql::statement::{CreateView, DropView, TableName};
 use partita_sql::with_shown_names;
 use partita_worker::with_bounded_folding;
 
@@ -162,7 +163,9 @@ impl Session {
                 Ok(_) => {}
             }
         }
-        for view in &drop.names {
+        let mut remaining: Vec<&TableName> = drop.names.iter().collect();
+        while !remaining.is_empty() {
+            let view = remaining.remove(self.next_to_drop(&remaining));
             let (database, name) = self.named(view);
             let holder = self.catalog().table(&database, &name).map(Arc::clone);
             let covered = holder.as_ref().filter(|holder| permit.covers(holder.id, Action::Own));
@@ -180,6 +183,21 @@ impl Session {
             }
         }
         Ok(Output::done_with("DROP VIEW", notices))
+    }
+
+    /// Position of a view that none of the others reads.
+    fn next_to_drop(&self, views: &[&TableName]) -> usize {
+        let catalog = self.frontend().catalog();
+        let names: Vec<(String, String)> = views.iter().map(|view| self.named(view)).collect();
+        let is_free = |(database, name): &(String, String)| {
+            let is_named = |view: &Arc<Table>| {
+                names
+                    .iter()
+                    .any(|(database, name)| (database, name) == (&view.database, &view.name))
+            };
+            !catalog.views_of(database, name).any(is_named)
+        };
+        names.iter().position(is_free).unwrap_or(0)
     }
 }
 
