@@ -443,6 +443,12 @@ impl Fake {
                 .ttl = ttl;
                 true
             }
+            Ddl::CommentDatabase { name, comment } => {
+                let database = catalog.databases.get_mut(&name);
+                let database = Arc::make_mut(database.ok_or_else(|| none("database", &name))?);
+                database.comment = comment;
+                true
+            }
             Ddl::MakeExplicit { name } => {
                 let database = catalog.databases.get_mut(&name);
                 let database = Arc::make_mut(database.ok_or_else(|| none("database", &name))?);
@@ -752,6 +758,7 @@ fn check_object(catalog: &Catalog, checked: &CheckedDdl) -> Result<(), Error> {
         | Ddl::Checked(_) => return Ok(()),
         Ddl::AlterDatabase { name, .. }
         | Ddl::MakeExplicit { name }
+        | Ddl::CommentDatabase { name, .. }
         | Ddl::DropDatabase { name, .. } => ("database", name, catalog.databases.get(name)),
         Ddl::CreateTable { table, .. } => {
             ("database", &table.database, catalog.databases.get(&table.database))
@@ -854,7 +861,8 @@ fn count_indexes(stats: &ScanStats, schema: &TableSchema, request: &ScanRequest,
 }
 
 fn add_database(catalog: &mut Catalog, name: &str, id: DatabaseId, owner: RoleId) {
-    let database = Database { id, name: name.to_owned(), ttl: None, owner, explicit: false };
+    let database =
+        Database { id, name: name.to_owned(), ttl: None, owner, explicit: false, comment: None };
     catalog.databases.insert(name.to_owned(), Arc::new(database));
 }
 

@@ -493,6 +493,7 @@ impl Frontend {
             }
             Ddl::AlterDatabase { .. }
             | Ddl::MakeExplicit { .. }
+            | Ddl::CommentDatabase { .. }
             | Ddl::DropDatabase { .. }
             | Ddl::DropTable { .. }
             | Ddl::TruncateTable { .. }

@@ -476,6 +476,7 @@ mod tests {
             ttl: None,
             owner: BOOTSTRAP_ROLE,
             explicit: false,
+            comment: None,
         };
         let databases = BTreeMap::from([("d".to_owned(), Arc::new(database))]);
         let catalog = Catalog { databases, ..Catalog::default() };

@@ -100,6 +100,8 @@ pub(crate) struct DatabaseRecord {
     pub(crate) owner: RoleId,
     /// True if line protocol creates neither tables nor columns.
     pub(crate) explicit: bool,
+    /// Owner's comment.
+    pub(crate) comment: Option<String>,
 }
 
 /// A table as recorded in the catalog.
@@ -419,6 +421,7 @@ impl State {
             ttl: None,
             owner: BOOTSTRAP_ROLE,
             explicit: false,
+            comment: None,
         };
         counters.version = 1;
         counters.database = DatabaseId(public.id.0 + 1);

@@ -130,8 +130,8 @@ impl Touched {
 }
 
 fn put_database(catalog: &mut Catalog, record: &DatabaseRecord) {
-    let DatabaseRecord { id, name, ttl, owner, explicit } = record.clone();
-    let database = Database { id, name, ttl, owner, explicit };
+    let DatabaseRecord { id, name, ttl, owner, explicit, comment } = record.clone();
+    let database = Database { id, name, ttl, owner, explicit, comment };
     catalog.databases.insert(record.name.clone(), Arc::new(database));
 }
 

@@ -111,6 +111,8 @@ struct DatabaseForm {
     /// False in records of earlier versions.
     #[prost(bool, tag = "10")]
     explicit: bool,
+    #[prost(string, optional, tag = "11")]
+    comment: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -485,13 +487,15 @@ fn database_form(record: &DatabaseRecord) -> DatabaseForm {
         ttl: record.ttl.map(|ttl| ttl.to_wire()),
         owner: record.owner.0,
         explicit: record.explicit,
+        comment: record.comment.clone(),
     }
 }
 
 fn database(form: DatabaseForm) -> Result<DatabaseRecord, Error> {
     let ttl = form.ttl.map(Duration::from_wire).transpose()?;
     let (id, owner) = (DatabaseId(form.id), RoleId(form.owner));
-    Ok(DatabaseRecord { id, name: form.name, ttl, owner, explicit: form.explicit })
+    let (explicit, comment) = (form.explicit, form.comment);
+    Ok(DatabaseRecord { id, name: form.name, ttl, owner, explicit, comment })
 }
 
 fn table_form(record: &TableRecord) -> TableForm {

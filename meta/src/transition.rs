@@ -34,7 +34,9 @@ use partita_proto::service::{Ddl, RequestId};
 use self::access::{bootstrap, change_access};
 pub(crate) use self::copy::renewed_partitions;
 use self::copy::{change_copy, unmade};
-use self::database::{alter_database, create_database, drop_database, make_explicit};
+use self::database::{
+    alter_database, comment_database, create_database, drop_database, make_explicit,
+};
 use self::draft::Draft;
 pub(crate) use self::draft::{Outcome, Progress, Reply};
 use self::generation::{renew, renew_meta};
@@ -294,6 +296,7 @@ fn change(state: &State, wish: Wish<'_>) -> Result<Outcome, Error> {
         }
         Ddl::AlterDatabase { name, ttl } => alter_database(state, name, *ttl),
         Ddl::MakeExplicit { name } => make_explicit(state, name),
+        Ddl::CommentDatabase { name, comment } => comment_database(state, name, comment.as_deref()),
         Ddl::DropDatabase { name, if_exists } => drop_database(state, name, *if_exists),
         Ddl::CreateTable { table, if_not_exists } => {
             create_table(state, table, *if_not_exists, places, tables_max)

@@ -32,6 +32,8 @@ pub struct Database {
     /// True if the tables are made ahead, as InfluxDB's explicit schemas: line protocol creates neither tables nor
     /// columns. Never changes back.
     pub explicit: bool,
+    /// Owner's comment.
+    pub comment: Option<String>,
 }
 
 /// A table, ready for use.

@@ -619,6 +619,13 @@ pub enum Ddl {
         /// Default `ttl` of its tables.
         ttl: Option<Duration>,
     },
+    /// COMMENT ON DATABASE.
+    CommentDatabase {
+        /// Database name.
+        name: String,
+        /// The text; `None` to remove it.
+        comment: Option<String>,
+    },
     /// Gives a database without tables an explicit schema, for good.
     MakeExplicit {
         /// Database name.

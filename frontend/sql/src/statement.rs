@@ -843,6 +843,8 @@ pub enum CommentObject {
     Table(TableName),
     /// A view.
     View(TableName),
+    /// A database, which PostgreSQL calls a schema, folded.
+    Database(String),
     /// A column of a table or a view.
     Column {
         /// The table or view.
@@ -850,15 +852,6 @@ pub enum CommentObject {
         /// Column name, folded.
         column: String,
     },
-}
-
-impl CommentObject {
-    /// The table or view.
-    pub fn relation(&self) -> &TableName {
-        match self {
-            Self::Table(name) | Self::View(name) | Self::Column { table: name, .. } => name,
-        }
-    }
 }
 
 /// `SHOW SERIES CARDINALITY [EXACT] [ON database] [FROM table]`.

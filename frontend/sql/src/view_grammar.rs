@@ -5,6 +5,7 @@
 //! DROP VIEW [IF EXISTS] [database.]name, .. [CASCADE | RESTRICT]
 //! COMMENT ON {TABLE | VIEW} [database.]name IS {'text' | NULL}
 //! COMMENT ON COLUMN [database.]table.column IS {'text' | NULL}
+//! COMMENT ON {DATABASE | SCHEMA} name IS {'text' | NULL}
 //! ```
 
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -63,11 +64,13 @@ impl Tokens<'_> {
             CommentObject::View(self.table_name()?)
         } else if self.take(&["column"]) {
             self.commented_column()?
+        } else if self.take(&["database"]) || self.take(&["schema"]) {
+            CommentObject::Database(self.name("a database's name")?)
         } else if matches!(self.peek().token, Token::Word(_)) {
             let kind = self.peek().token.to_string().to_ascii_uppercase();
             return Err(self.unsupported(format!("COMMENT ON {kind}")));
         } else {
-            return Err(self.unexpected("TABLE, VIEW or COLUMN"));
+            return Err(self.unexpected("TABLE, VIEW, COLUMN or DATABASE"));
         };
         self.expect("is")?;
         // As in PostgreSQL, an empty text is none.

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use partita_proto::access::{Action, Need, Object};
 use partita_proto::catalog::Table;
 use partita_sql::Repartition;
-use partita_sql::statement::{Admin, DropIndex, Rekey, Show, Statement, TableName};
+use partita_sql::statement::{Admin, CommentObject, DropIndex, Rekey, Show, Statement, TableName};
 
 use super::viewer::Viewer;
 use crate::catalog::{INFORMATION, SYSTEM};
@@ -104,7 +104,12 @@ pub(crate) fn needs(
             _ => vec![on_database(Action::Create, create.name.database_or(database))?],
         },
         Statement::DropView(drop) => owned(&drop.names, drop.if_exists)?,
-        Statement::Comment(comment) => vec![table(Action::Own, comment.object.relation())?],
+        Statement::Comment(comment) => vec![match &comment.object {
+            CommentObject::Database(name) => on_database(Action::Own, name)?,
+            CommentObject::Table(name)
+            | CommentObject::View(name)
+            | CommentObject::Column { table: name, .. } => table(Action::Own, name)?,
+        }],
         Statement::CreateIndex(create) => vec![table(Action::Own, &create.table)?],
         Statement::DropIndex(drop) => match &drop.table {
             Some(name) => unless_missing(table(Action::Own, name), drop.if_exists)?,

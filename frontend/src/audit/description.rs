@@ -59,6 +59,7 @@ impl Description {
         match ddl {
             Ddl::CreateDatabase { name, .. } => Self::of_database("CREATE DATABASE", name),
             Ddl::AlterDatabase { name, .. } => Self::of_database("ALTER DATABASE", name),
+            Ddl::CommentDatabase { name, .. } => Self::of_database("COMMENT ON DATABASE", name),
             Ddl::MakeExplicit { name } => {
                 Self::of_database("ALTER DATABASE", name).with_detail("EXPLICIT SCHEMA".to_owned())
             }

@@ -1,4 +1,4 @@
-//! COMMENT ON tables, views and columns.
+//! COMMENT ON databases, tables, views and columns.
 
 use partita_proto::access::{Action, Permit};
 use partita_proto::service::{Ddl, TableChange};
@@ -15,7 +15,16 @@ impl Session {
         comment: &Comment,
         permit: &Permit,
     ) -> Result<Output, SqlError> {
-        let relation = comment.object.relation();
+        let relation = match &comment.object {
+            CommentObject::Table(name)
+            | CommentObject::View(name)
+            | CommentObject::Column { table: name, .. } => name,
+            CommentObject::Database(name) => {
+                let (name, comment) = (name.clone(), comment.text.clone());
+                self.frontend().change(permit, Ddl::CommentDatabase { name, comment }).await?;
+                return Ok(Output::done("COMMENT"));
+            }
+        };
         self.check_covered(relation, Action::Own, permit)?;
         let table = self.table(relation)?;
         let (database, name) = (table.database.clone(), table.name.clone());
@@ -23,14 +32,14 @@ impl Session {
         let other_kind = match &comment.object {
             CommentObject::Table(_) => is_view.then_some("a table"),
             CommentObject::View(_) => (!is_view).then_some("a view"),
-            CommentObject::Column { .. } => None,
+            CommentObject::Column { .. } | CommentObject::Database(_) => None,
         };
         if let Some(kind) = other_kind {
             return Err(SqlError::new(WRONG_OBJECT_TYPE, format!("\"{name}\" is not {kind}")));
         }
         let text = comment.text.clone();
         let change = match &comment.object {
-            CommentObject::Table(_) | CommentObject::View(_) => {
+            CommentObject::Table(_) | CommentObject::View(_) | CommentObject::Database(_) => {
                 let mut options = table.schema.options.clone();
                 options.comment = text;
                 TableChange::SetOptions(options)

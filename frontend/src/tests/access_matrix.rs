@@ -109,6 +109,7 @@ const MATRIX: &[(&str, &str)] = &[
     ("AAAAAAAAE", "DROP VIEW IF EXISTS fresh"),
     ("AADDDHDHE", "COMMENT ON TABLE acme_t IS 'x'"),
     ("AADDDHDHE", "COMMENT ON COLUMN acme_t.v IS 'x'"),
+    ("AADDDHDHE", "COMMENT ON DATABASE acme IS 'x'"),
     ("AADDDHDHE", "CREATE INDEX ON acme_t USING inverted (v)"),
     ("AADDDHDHE", "CREATE INDEX IF NOT EXISTS acme_i ON acme_t USING skipping (v)"),
     ("AADDDHDHE", "ALTER TABLE acme_t ALTER COLUMN v UNSET SKIPPING INDEX"),

@@ -168,7 +168,8 @@ pub fn table(partitions: u16) -> Table {
 pub fn catalog(table: Table) -> Catalog {
     let name = table.database.clone();
     let (id, owner) = (DatabaseId(1), BOOTSTRAP_ROLE);
-    let database = Database { id, name: name.clone(), ttl: None, owner, explicit: false };
+    let database =
+        Database { id, name: name.clone(), ttl: None, owner, explicit: false, comment: None };
     let tables = [(table.name.clone(), Arc::new(table))];
     Catalog {
         version: 1,

@@ -46,7 +46,8 @@ pub(super) fn create_database(
     check_owner(state, owner)?;
     let mut draft = Draft::new(state);
     let id = draft.new_database();
-    let record = DatabaseRecord { id, name: name.to_owned(), ttl, owner, explicit: false };
+    let name = name.to_owned();
+    let record = DatabaseRecord { id, name, ttl, owner, explicit: false, comment: None };
     draft.edits.push(Edit::Database(Arc::new(record)));
     Ok(draft.done())
 }
@@ -74,6 +75,23 @@ pub(super) fn alter_database(
     for table in altered.tables_of(old.id).filter(free) {
         draft.retell(table);
     }
+    Ok(draft.done())
+}
+
+/// Sets or removes the comment of a database.
+pub(super) fn comment_database(
+    state: &State,
+    name: &str,
+    comment: Option<&str>,
+) -> Result<Outcome, Error> {
+    let old = database(state, name)?;
+    if old.comment.as_deref() == comment {
+        return Ok(Outcome::without_edits(Reply::Unchanged));
+    }
+    let mut draft = Draft::new(state);
+    let comment = comment.map(str::to_owned);
+    let record = DatabaseRecord { comment, ..DatabaseRecord::clone(old) };
+    draft.edits.push(Edit::Database(Arc::new(record)));
     Ok(draft.done())
 }
 

@@ -53,7 +53,7 @@ fn session(login: RoleId) -> Identity {
 
 fn database(id: u32, owner: RoleId) -> Arc<Database> {
     let (id, name) = (DatabaseId(id), format!("d{id}"));
-    Arc::new(Database { id, name, ttl: None, owner, explicit: false })
+    Arc::new(Database { id, name, ttl: None, owner, explicit: false, comment: None })
 }
 
 /// A table with an integer key column `k0`.

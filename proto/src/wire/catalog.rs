@@ -26,6 +26,7 @@ impl Wire for Database {
             ttl: self.ttl.as_ref().map(Wire::to_wire),
             owner: self.owner.0,
             explicit: self.explicit,
+            comment: self.comment.clone(),
         }
     }
 
@@ -36,6 +37,7 @@ impl Wire for Database {
             ttl: message.ttl.map(Wire::from_wire).transpose()?,
             owner: RoleId(message.owner),
             explicit: message.explicit,
+            comment: message.comment,
         })
     }
 }
@@ -265,6 +267,9 @@ impl Wire for Ddl {
                 Kind::AlterDatabase(pb::AlterDatabase { name, ttl })
             }
             Self::MakeExplicit { name } => Kind::MakeExplicit(pb::MakeExplicit { name }),
+            Self::CommentDatabase { name, comment } => {
+                Kind::CommentDatabase(pb::CommentDatabase { name, comment })
+            }
             Self::DropDatabase { name, if_exists } => {
                 Kind::DropDatabase(pb::DropDatabase { name, if_exists })
             }
@@ -306,6 +311,9 @@ impl Wire for Ddl {
                 ttl: alter.ttl.map(Wire::from_wire).transpose()?,
             },
             Kind::MakeExplicit(explicit) => Self::MakeExplicit { name: explicit.name },
+            Kind::CommentDatabase(change) => {
+                Self::CommentDatabase { name: change.name, comment: change.comment }
+            }
             Kind::DropDatabase(drop) => {
                 Self::DropDatabase { name: drop.name, if_exists: drop.if_exists }
             }

@@ -330,6 +330,8 @@ fn body() -> impl Strategy<Value = Ddl> {
         task::change().prop_map(|change| Ddl::Task(Box::new(change))),
         (name(), option::of(duration())).prop_map(|(name, ttl)| Ddl::AlterDatabase { name, ttl }),
         name().prop_map(|name| Ddl::MakeExplicit { name }),
+        (name(), option::of(name()))
+            .prop_map(|(name, comment)| Ddl::CommentDatabase { name, comment }),
         (name(), any::<bool>()).prop_map(|(name, if_exists)| Ddl::DropDatabase { name, if_exists }),
         (new_table(), any::<bool>()).prop_map(|(table, if_not_exists)| Ddl::CreateTable {
             table: Box::new(table),
@@ -446,10 +448,11 @@ fn command() -> impl Strategy<Value = Command> {
 }
 
 fn database() -> impl Strategy<Value = Database> {
-    (any::<u32>(), name(), option::of(duration()), any::<u32>(), any::<bool>()).prop_map(
-        |(id, name, ttl, owner, explicit)| {
+    let texts = (name(), option::of(name()));
+    (any::<u32>(), texts, option::of(duration()), any::<u32>(), any::<bool>()).prop_map(
+        |(id, (name, comment), ttl, owner, explicit)| {
             let (id, owner) = (DatabaseId(id), RoleId(owner));
-            Database { id, name, ttl, owner, explicit }
+            Database { id, name, ttl, owner, explicit, comment }
         },
     )
 }

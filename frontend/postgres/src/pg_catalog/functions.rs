@@ -21,7 +21,7 @@ use partita_frontend::privileges::shows_role;
 use pgwire::api::Type;
 
 use super::arguments::{ViewerContext, bool, number, string, text};
-use super::objects::{Object, Objects, attribute, key_columns};
+use super::objects::{Object, Objects, attribute, database_oid, key_columns};
 use super::privileges;
 use super::roles::role_by_oid;
 use super::tables::{index_definition, key_definition, view_definition};
@@ -85,7 +85,6 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     ("pg_get_function_sqlbody", Returns::Text, null_text),
     ("pg_get_statisticsobjdef", Returns::Text, null_text),
     ("pg_tablespace_location", Returns::Text, null_text),
-    ("shobj_description", Returns::Text, null_text),
     ("to_regtype", Returns::Oid, to_regtype),
     ("pg_typeof", Returns::Text, typeof_value),
     ("parse_ident", Returns::Texts, parse_ident),
@@ -108,6 +107,7 @@ const OF_VIEWER: &[(&str, Returns, EvaluateOfViewer)] = &[
     ("pg_get_userbyid", Returns::Text, user_by_id),
     ("obj_description", Returns::Text, obj_description),
     ("col_description", Returns::Text, col_description),
+    ("shobj_description", Returns::Text, obj_description),
     ("to_regclass", Returns::Oid, to_regclass),
     ("has_table_privilege", Returns::Bool, privileges::on_table),
     ("has_any_column_privilege", Returns::Bool, privileges::on_table),
@@ -385,7 +385,14 @@ fn viewdef(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<Scalar
 fn obj_description(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
     Ok(match context.object(values, 0) {
         Some(Object::Table(table)) => text(table.schema.options.comment.clone()),
-        _ => text(None),
+        Some(_) => text(None),
+        None => {
+            // A database, which is a schema here.
+            let (catalog, oid) = (context.viewer.catalog(), number(values, 0));
+            let mut databases = catalog.databases.values();
+            let database = databases.find(|database| Some(database_oid(database)) == oid);
+            text(database.and_then(|database| database.comment.clone()))
+        }
     })
 }
 

@@ -261,6 +261,8 @@ fn namespaces(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
     rows
 }
 
+/// PostgreSQL's id of `pg_namespace`.
+const PG_NAMESPACE_CLASS: i32 = 2_615;
 /// PostgreSQL's value of `reltuples` for a table without statistics.
 const NOT_COUNTED: f32 = -1.0;
 
@@ -653,19 +655,23 @@ fn access_methods() -> Vec<Row> {
 fn descriptions(_: &Objects, viewer: &Viewer) -> Vec<Row> {
     let catalog = viewer.catalog();
     let mut rows = Vec::new();
-    let mut add = |table: &Table, column: i32, text: Option<&String>| {
+    let mut add = |(oid, class): (i32, i32), column: i32, text: Option<&String>| {
         let Some(text) = text else { return };
         rows.push(vec![
-            ("objoid", table_oid(table).into()),
-            ("classoid", PG_CLASS.into()),
+            ("objoid", oid.into()),
+            ("classoid", class.into()),
             ("objsubid", column.into()),
             ("description", text.as_str().into()),
         ]);
     };
+    for database in catalog.databases.values() {
+        add((database_oid(database), PG_NAMESPACE_CLASS), 0, database.comment.as_ref());
+    }
     for table in stored(&catalog) {
-        add(table, 0, table.schema.options.comment.as_ref());
+        let object = (table_oid(table), PG_CLASS);
+        add(object, 0, table.schema.options.comment.as_ref());
         for (position, column) in table.schema.columns.iter().enumerate() {
-            add(table, attribute(position), column.comment.as_ref());
+            add(object, attribute(position), column.comment.as_ref());
         }
     }
     rows

@@ -121,7 +121,7 @@ fn what_is_not_done_is_refused_by_name() {
         ("CREATE VIEW v AS SELECT 1 WITH CHECK OPTION", "WITH CHECK OPTION"),
         ("CREATE RECURSIVE VIEW v (a) AS SELECT 1", "CREATE RECURSIVE VIEW"),
         ("CREATE VIEW v WITH (security_barrier) AS SELECT 1", "CREATE VIEW ... WITH"),
-        ("COMMENT ON DATABASE d IS 'x'", "COMMENT ON DATABASE"),
+        ("COMMENT ON ROLE d IS 'x'", "COMMENT ON ROLE"),
         ("CREATE INDEX i ON t (a)", "CREATE INDEX without USING"),
         ("ALTER INDEX i RENAME TO j", "ALTER INDEX"),
         ("CREATE EXTERNAL TABLE t (a INT) STORED AS CSV LOCATION '/etc'", "CREATE EXTERNAL TABLE"),
@@ -183,6 +183,8 @@ fn views_and_comments_are_read() {
     assert_eq!(of_column, Comment { object, text: Some("x".to_owned()) });
     assert_eq!(comment("COMMENT ON TABLE t IS ''").text, None);
     assert_eq!(comment("COMMENT ON VIEW t IS NULL").text, None);
+    let of_database = comment("COMMENT ON SCHEMA d IS 'x'").object;
+    assert_eq!(of_database, CommentObject::Database("d".to_owned()));
     refused("COMMENT ON COLUMN c IS 'x'", "42601", "qualified");
     refused("CREATE OR REPLACE VIEW IF NOT EXISTS v AS SELECT 1", "42601", "exclude");
     refused("CREATE VIEW v AS DELETE FROM t", "0A000", "writes inside");

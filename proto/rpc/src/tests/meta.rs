@@ -73,7 +73,8 @@ fn catalog(version: u64, databases: &[&str]) -> Catalog {
     let database = |name: &&str| {
         let (id, name) = (DatabaseId(1), (*name).to_owned());
         let owner = BOOTSTRAP_ROLE;
-        let database = Database { id, name: name.clone(), ttl: None, owner, explicit: false };
+        let database =
+            Database { id, name: name.clone(), ttl: None, owner, explicit: false, comment: None };
         (name, Arc::new(database))
     };
     Catalog { version, databases: databases.iter().map(database).collect(), ..Catalog::default() }

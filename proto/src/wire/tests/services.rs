@@ -647,7 +647,7 @@ fn make(catalog: &mut Catalog, change: &Change) {
         Change::Database { database, ttl } => {
             let id = DatabaseId(u32::try_from(database).unwrap());
             let (owner, explicit) = (BOOTSTRAP_ROLE, false);
-            let made = Database { id, name: name(database), ttl, owner, explicit };
+            let made = Database { id, name: name(database), ttl, owner, explicit, comment: None };
             catalog.databases.insert(name(database), Arc::new(made));
         }
         Change::DropDatabase { database } => {
