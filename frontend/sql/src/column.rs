@@ -47,7 +47,7 @@ pub(super) struct ColumnClause {
     pub(super) primary_key: bool,
     /// True if it is declared TIME INDEX.
     pub(super) time_index: bool,
-    /// Its CHECK constraints.
+    /// CHECK constraints in its definition.
     pub(super) checks: Vec<CheckDefinition>,
 }
 

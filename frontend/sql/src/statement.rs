@@ -70,7 +70,7 @@ pub enum Statement {
     CreateCopy(Box<CreateCopy>),
     /// DROP MATERIALIZED COPY of one or more copies.
     DropCopy(DropCopy),
-    /// CREATE VIEW.
+    /// CREATE VIEW with its query.
     CreateView(Box<CreateView>),
     /// DROP VIEW of one or more views.
     DropView(DropView),
@@ -616,7 +616,7 @@ pub struct AlterTable {
 /// Place of a column that is added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ColumnPlace {
-    /// FIRST.
+    /// Before all other columns.
     First,
     /// AFTER another column.
     After(String),
@@ -801,7 +801,7 @@ pub struct DropCopy {
     pub if_exists: bool,
 }
 
-/// CREATE VIEW.
+/// CREATE [OR REPLACE] VIEW, with the query as a syntax tree.
 #[derive(Clone, Debug)]
 pub struct CreateView {
     /// The view to create.
@@ -839,9 +839,9 @@ pub struct Comment {
 /// Object of a COMMENT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommentObject {
-    /// A table.
+    /// A stored table, by name.
     Table(TableName),
-    /// A view.
+    /// A view, by name.
     View(TableName),
     /// A database, which PostgreSQL calls a schema, folded.
     Database(String),
