@@ -361,12 +361,12 @@ impl AlterTable {
                         }),
                     }
                     if let Some(place) = place.as_ref().filter(|_| is_new) {
-                        let after = match place {
+                        let predecessor = match place {
                             ColumnPlace::First => None,
                             ColumnPlace::After(previous) => Some(previous.clone()),
                         };
-                        check_place(table, &changes, after.as_deref())?;
-                        changes.push(TableChange::MoveColumn { column: name, after });
+                        check_place(table, &changes, predecessor.as_deref())?;
+                        changes.push(TableChange::MoveColumn { column: name, after: predecessor });
                     }
                 }
                 AlterChange::DropColumn { name, if_exists } => {

@@ -168,7 +168,7 @@ impl Gaps {
                 };
                 is_alias || expr.to_string() == text
             };
-            let meant = select
+            let matching = select
                 .projection
                 .iter()
                 .map(expression_of)
@@ -296,8 +296,8 @@ impl Gaps {
         let last = match &self.end {
             Some((end, true)) => self.steps_to(&self.binned(&bound(end))),
             Some((end, false)) => {
-                let before = format!("{} - INTERVAL '1 microsecond'", bound(end));
-                self.steps_to(&self.binned(&before))
+                let last_moment = format!("{} - INTERVAL '1 microsecond'", bound(end));
+                self.steps_to(&self.binned(&last_moment))
             }
             None => "0".to_owned(),
         };
