@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::statement::{Comment, CommentObject, CreateView, DropView, Statement, TableName};
 use super::tokens::Tokens;
-use crate::error::SqlError;
+use crate::error::{CATALOG, SqlError};
 
 impl Tokens<'_> {
     /// Takes what follows CREATE [OR REPLACE] VIEW.
@@ -93,7 +93,12 @@ impl Tokens<'_> {
             let error = SqlError::syntax("column name must be qualified");
             return Err(error.with_position(position));
         };
-        let table = TableName { database: parts.pop(), name };
+        let database = parts.pop();
+        if !parts.is_empty() && parts != [CATALOG] {
+            let feature = format!("a table of another catalog (\"{}\")", parts.join("."));
+            return Err(self.unsupported(feature));
+        }
+        let table = TableName { database, name };
         Ok(CommentObject::Column { table, column })
     }
 }

@@ -186,6 +186,8 @@ fn views_and_comments_are_read() {
     let of_database = comment("COMMENT ON SCHEMA d IS 'x'").object;
     assert_eq!(of_database, CommentObject::Database("d".to_owned()));
     refused("COMMENT ON COLUMN c IS 'x'", "42601", "qualified");
+    refused("COMMENT ON COLUMN other.d.t.c IS 'x'", "0A000", "another catalog");
+    assert_eq!(comment("COMMENT ON COLUMN partita.d.t.c IS 'x'"), of_column);
     refused("CREATE OR REPLACE VIEW IF NOT EXISTS v AS SELECT 1", "42601", "exclude");
     refused("CREATE VIEW v AS DELETE FROM t", "0A000", "writes inside");
 }
