@@ -246,6 +246,10 @@ impl Replica {
         self.check_files()?;
         self.check_free()?;
         self.check_columns(&request.rows)?;
+        if request.condition.is_some() {
+            // The keys are looked at when the entry is applied, and must not fail there.
+            self.partition.check(request.kind, &request.rows)?;
+        }
         self.requests.fetch_add(1, Ordering::Relaxed);
         let (answer, response) = oneshot::channel();
         let waiting = Waiting {
@@ -255,6 +259,7 @@ impl Replica {
             kind: request.kind,
             rows: request.rows,
             ship: request.ship,
+            condition: request.condition,
             since: Instant::now(),
             answer,
         };
@@ -305,6 +310,9 @@ impl Replica {
             self.check_epoch(request.epoch, current)?;
         }
         self.give_way_if_damaged().await?;
+        if request.for_update {
+            self.track().await?;
+        }
         let read_by = self.wait_for_writes(&request).await?;
         let ranges = self.partition.key_ranges(&request.domains)?;
         let scanned = self
@@ -379,7 +387,18 @@ impl Replica {
         let meter = Meter::new(Arc::clone(&self.load), Arc::clone(&scanned.stats));
         let watched = |stream| meter.watch(self.watched(stream));
         let streams = scanned.streams.into_iter().map(watched).collect();
-        ScanReply { streams, order: scanned.order, stats: scanned.stats }
+        let index = scanned.applied;
+        ScanReply { streams, order: scanned.order, stats: scanned.stats, index }
+    }
+
+    /// Has the partition keep the keys of its writes from now on, if it does not yet.
+    async fn track(&self) -> Result<(), Error> {
+        self.check_files()?;
+        self.check_free()?;
+        match self.machine.tracks() {
+            true => Ok(()),
+            false => self.propose(Command::Track).await,
+        }
     }
 
     /// Waits until every acknowledged write is applied here.

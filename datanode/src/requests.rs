@@ -1,6 +1,7 @@
 //! The requests that a partition has accepted recently, so that a repeated one takes effect once: writes, and the last
 //! order that changed its range; whether the partition is frozen; the partitions that were split off from it; the
-//! captures of its changes for copies (`capture.rs`); and, if it is a partition of a copy, the rows that it took.
+//! captures of its changes for copies (`capture.rs`); the keys of the newest writes, while conditions are in use
+//! (`tracked.rs`); and, if it is a partition of a copy, the rows that it took.
 //!
 //! Part of the replicated state: every replica sees the same requests in the same order. It is saved with each sealed
 //! memtable and read back at start.
@@ -23,15 +24,17 @@ use std::sync::OnceLock;
 use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 use partita_engine::Origin;
-use partita_proto::id::{NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::key::Keys;
 use partita_proto::materialized::{Capture, CaptureOrder, Position, Ship};
 use partita_proto::range::TypedRange;
 use partita_proto::reshape::{Freeze, Reshape, Split};
-use partita_proto::service::{PartitionSpec, RequestId, WriteKind};
+use partita_proto::service::{Condition, PartitionSpec, RequestId, WriteKind};
 use partita_proto::wire::Wire;
 use prost::Message;
 
 use crate::capture::{Captures, StoredCapture, Tail};
+use crate::tracked::{StoredTracked, Tracked};
 
 /// Minimum number of requests that a partition remembers. A frontend gives up on a write after half a minute; at 2,000
 /// writes a second that is 60,000. About 3 MiB of memory when full.
@@ -87,6 +90,8 @@ pub struct Requests {
     detached: bool,
     /// Index of the last entry that changed rows; 0 if none did since this is recorded.
     last_change: u64,
+    /// Keys of the newest writes; `None` while no conditions are in use.
+    tracked: Option<Tracked>,
 }
 
 /// A partition that was split off. Each replica of the parent makes the child's replica on its node by applying the
@@ -207,6 +212,8 @@ struct Stored {
     last_change: u64,
     #[prost(bool, tag = "14")]
     detached: bool,
+    #[prost(message, optional, tag = "15")]
+    tracked: Option<StoredTracked>,
 }
 
 /// The stored form of the position up to which the rows of a source partition were taken.
@@ -278,6 +285,51 @@ impl Requests {
     pub fn record_reshape(&mut self, order: &Reshape, index: u64) {
         self.frozen = freezes(order);
         self.last = Some((order.clone(), index));
+        // Conditions name the epoch before.
+        self.tracked = None;
+    }
+
+    /// True if the keys of writes are kept.
+    pub(crate) fn tracks(&self) -> bool {
+        self.tracked.is_some()
+    }
+
+    /// Keeps the keys of the writes after an entry, if that has not begun before.
+    pub(crate) fn track(&mut self, index: u64) {
+        self.tracked.get_or_insert_with(|| Tracked::since(index)).used();
+    }
+
+    /// Notes that the form of keys has changed, or all rows are gone.
+    pub(crate) fn forget_keys(&mut self, index: u64) {
+        if self.tracked.is_some() {
+            self.tracked = Some(Tracked::since(index));
+        }
+    }
+
+    /// Notes the keys of rows that an entry wrote without a condition.
+    pub(crate) fn wrote(&mut self, index: u64, keys: &Keys) {
+        let Some(tracked) = &mut self.tracked else { return };
+        tracked.plain(index, keys.iter());
+        if !tracked.is_used() {
+            self.tracked = None;
+        }
+    }
+
+    /// True if a condition of a write holds; then notes the keys of its rows. `epoch` is that of the partition.
+    pub(crate) fn wrote_if(
+        &mut self,
+        index: u64,
+        epoch: Epoch,
+        condition: &Condition,
+        keys: &Keys,
+    ) -> bool {
+        let Some(tracked) = &mut self.tracked else { return false };
+        tracked.used();
+        let holds = condition.epoch == epoch && tracked.holds(condition, keys.iter());
+        if holds {
+            tracked.conditional(index, condition, keys.iter());
+        }
+        holds
     }
 
     /// Records that a partition was split off.
@@ -361,6 +413,7 @@ impl Requests {
     /// Notes that all rows were removed, with which all captures end, and what was taken counts no longer.
     pub(crate) fn truncate(&mut self, tail: &mut Tail, index: u64) {
         self.last_change = index;
+        self.forget_keys(index);
         self.captures = Captures::default();
         if !self.ships.is_empty() {
             self.detach();
@@ -458,7 +511,8 @@ impl Requests {
             None => (None, 0),
         };
         let frozen = self.frozen;
-        self.encode_onto(Stored { frozen, last, last_index, ..self.stored_rest() })
+        let tracked = self.tracked.as_ref().map(Tracked::stored);
+        self.encode_onto(Stored { frozen, last, last_index, tracked, ..self.stored_rest() })
     }
 
     /// Encodes the requests as they will be once an order has taken effect at an index.
@@ -543,6 +597,10 @@ impl Requests {
             ships: stored.ships.into_iter().map(ship).collect(),
             last_change: stored.last_change,
             detached: stored.detached,
+            tracked: match stored.tracked {
+                Some(tracked) => Some(Tracked::from_stored(tracked)?),
+                None => None,
+            },
             ..Self::default()
         };
         let (mut sequence, mut index) = (0i64, 0i64);
@@ -566,7 +624,6 @@ fn freezes(order: &Reshape) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use partita_proto::id::Epoch;
     use partita_proto::range::Bound;
 
     use super::*;
@@ -605,6 +662,42 @@ mod tests {
             "0a100807060504030201020000000000000012030001011a05d804d504102203140438420803000000000000004a014d"
         );
         assert_eq!(Requests::decode(&requests.encode()).unwrap().encode(), requests.encode());
+    }
+
+    #[test]
+    fn conditions_are_decided_by_the_keys_since_the_first_scan_for_an_update() {
+        let keys = |key: &str| Keys::from_encoded([key]);
+        let read_at = |index| Condition { epoch: Epoch(2), index, bulk: None };
+        let mut requests = Requests::default();
+        assert!(!requests.wrote_if(5, Epoch(2), &read_at(4), &keys("a")), "nothing is tracked");
+        requests.track(6);
+        requests.wrote(7, &keys("a"));
+        assert!(!requests.wrote_if(8, Epoch(2), &read_at(6), &keys("a")));
+        assert!(requests.wrote_if(8, Epoch(2), &read_at(6), &keys("b")));
+        assert!(!requests.wrote_if(9, Epoch(2), &read_at(7), &keys("b")), "written by entry 8");
+        assert!(!requests.wrote_if(9, Epoch(3), &read_at(8), &keys("c")), "of an earlier range");
+        let mut restarted = Requests::decode(&requests.encode()).unwrap();
+        assert!(!restarted.wrote_if(9, Epoch(2), &read_at(7), &keys("b")));
+        assert!(restarted.wrote_if(9, Epoch(2), &read_at(8), &keys("b")));
+        // A scan for an update does not begin anew.
+        requests.track(10);
+        assert!(requests.wrote_if(11, Epoch(2), &read_at(8), &keys("b")));
+        requests.forget_keys(12);
+        assert!(!requests.wrote_if(13, Epoch(2), &read_at(11), &keys("d")));
+        assert!(requests.wrote_if(13, Epoch(2), &read_at(12), &keys("d")));
+    }
+
+    #[test]
+    fn a_change_of_the_range_ends_tracking_in_both_halves() {
+        let mut requests = Requests::default();
+        requests.track(1);
+        let order = Reshape::Split(child(8, 20).split);
+        let parent = Requests::decode(&requests.encode_after(&order, 20)).unwrap();
+        let half = requests.encode_for_child(PartitionId(7), 20);
+        assert!(!parent.tracks() && !Requests::decode(&half).unwrap().tracks());
+        assert!(requests.tracks());
+        requests.record_reshape(&order, 20);
+        assert!(!requests.tracks());
     }
 
     /// A split of partition 7 at an index, on nodes 1 and 2, of its replicas 71 and 72.

@@ -2,6 +2,7 @@
 
 mod captures;
 mod cluster;
+mod conditions;
 mod crash;
 mod damage;
 mod followers;
@@ -179,7 +180,8 @@ async fn write_part(
     rows: &[(i64, i64)],
 ) -> Result<u64, Error> {
     let (kind, rows) = (WriteKind::Put, batch(rows));
-    let request = WriteRequest { partition, epoch, id, earlier, kind, rows, ship: None };
+    let request =
+        WriteRequest { partition, epoch, id, earlier, kind, rows, ship: None, condition: None };
     node.write(request).await.map(|reply| reply.index)
 }
 
@@ -210,6 +212,7 @@ async fn scan_of(
         read_from,
         first_by_time: None,
         order: None,
+        for_update: false,
     };
     let reply = node.scan(request).await?;
     let by_follower = reply.stats.by_followers.load(Ordering::Relaxed) > 0;

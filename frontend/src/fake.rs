@@ -617,7 +617,7 @@ impl Fake {
                 Box::pin(futures::stream::iter([joined])) as _
             })
             .collect();
-        Ok(ScanReply { streams, order: Some(order), stats })
+        Ok(ScanReply { streams, order: Some(order), stats, index: 0 })
     }
 }
 

@@ -329,7 +329,7 @@ mod tests {
             Box::pin(futures::stream::iter([Ok(batch)]))
         };
         let streams = (0..streams).map(|_| rows()).collect();
-        ScanReply { streams, order: Some(KeyOrder::ASCENDING), stats: Arc::new(stats) }
+        ScanReply { streams, order: Some(KeyOrder::ASCENDING), stats: Arc::new(stats), index: 0 }
     }
 
     /// Nodes of some picks in a row.

@@ -576,6 +576,7 @@ impl Router {
                 kind: part.kind,
                 rows: part.rows.clone(),
                 ship: part.ship,
+                condition: None,
             };
             let error = match self.send_once(node, request, deadline).await {
                 Ok(reply) => {

@@ -68,6 +68,11 @@ pub fn hash_values(values: &[Value]) -> u64 {
     xxh3_64(&bytes)
 }
 
+/// The hash of an encoded key. Partitions keep such hashes beside their files.
+pub fn hash_bytes(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes)
+}
+
 /// The bucket of a hash: its top 16 bits, so that buckets are ranges of hashes.
 pub fn bucket(hash: u64) -> u16 {
     let [first, second, ..] = hash.to_be_bytes();

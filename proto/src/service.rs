@@ -61,6 +61,26 @@ pub enum WriteKind {
     Delete,
 }
 
+/// Column of a conditional put, after its other columns: true for each row whose key is deleted. Boolean, without NULLs;
+/// left out if no key is deleted.
+pub const REMOVED_COLUMN: &str = "__removed";
+
+/// Condition of a write: it takes effect as a whole if the partition has not written any of its keys since the sender
+/// read them, and otherwise not at all.
+///
+/// A partition knows the keys of its newest writes only, and only since the first scan for an update. It also refuses
+/// what it cannot decide. A refusal is final: repeated with the same condition, the write is refused again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Condition {
+    /// Epoch of the partition when the keys were read.
+    pub epoch: Epoch,
+    /// Raft index up to which the sender saw all writes.
+    pub index: u64,
+    /// Random number of a statement that writes many rows: the partition does not keep the keys of its writes one by
+    /// one. They count as a write of every key for all other statements, and of none for this one.
+    pub bulk: Option<u64>,
+}
+
 /// Rows for one partition.
 #[derive(Clone, Debug)]
 pub struct WriteRequest {
@@ -81,6 +101,9 @@ pub struct WriteRequest {
     /// Origin of the rows, for a partition of a copy: they take effect by their position, not by the request's
     /// identity.
     pub ship: Option<Ship>,
+    /// Condition without which the rows have no effect. The rows of a conditional put replace whole rows, also where
+    /// fields keep their newest value, and may have the [`REMOVED_COLUMN`].
+    pub condition: Option<Condition>,
 }
 
 /// Result of a write that has taken effect: on a quorum's disks, and applied.
@@ -140,6 +163,9 @@ pub struct ScanRequest {
     /// If set, one stream of rows in order of their keys is wanted. A node that has another order cheaper returns it, as
     /// the reply says.
     pub order: Option<KeyOrder>,
+    /// True if the rows are read to be written under a [`Condition`]: the partition keeps the keys of its writes from
+    /// before the scan on.
+    pub for_update: bool,
 }
 
 /// Order of rows by their keys, in which NULL comes before all values of a column.
@@ -233,6 +259,8 @@ pub struct ScanReply {
     pub order: Option<KeyOrder>,
     /// Counters of the scan.
     pub stats: Arc<ScanStats>,
+    /// Raft index up to which the rows include all writes; 0 from a node of an earlier version.
+    pub index: u64,
 }
 
 /// Specification of a replica that a node is to hold.
@@ -316,6 +344,9 @@ pub struct ReplicaStatus {
 #[async_trait]
 pub trait DataService: Send + Sync {
     /// Writes rows; returns when a quorum has them on disk and the leader has applied them.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] when a condition does not hold; the rows have no effect then.
     async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error>;
 
     /// Reads rows, linearizably: every write acknowledged before the call is seen, or every one that

@@ -34,7 +34,8 @@ async fn changes(node: &Datanode, target: Target, after: u64) -> Result<Changes,
 fn request(target: Target, sequence: u64, kind: WriteKind, rows: RecordBatch) -> WriteRequest {
     let (partition, epoch) = target;
     let id = RequestId { client: 1, sequence };
-    WriteRequest { partition, epoch, id, earlier: Vec::new(), kind, rows, ship: None }
+    let earlier = Vec::new();
+    WriteRequest { partition, epoch, id, earlier, kind, rows, ship: None, condition: None }
 }
 
 async fn put(
@@ -94,6 +95,7 @@ async fn fill(node: &Datanode, target: Target) -> Result<(u64, Vec<Row>), Error>
         read_from: ReadFrom::Leader,
         first_by_time: None,
         order: None,
+        for_update: false,
     };
     let (index, reply) = node.fill(COPY, scan).await?;
     assert_eq!(reply.streams.len(), 1);
@@ -126,6 +128,7 @@ async fn captured_are_the_writes_that_took_effect_and_no_others() {
         kind: WriteKind::Put,
         rows: 1,
         ship: None,
+        condition: None,
     };
     let stale = WriteCommand {
         epoch: Epoch(0),

@@ -256,6 +256,7 @@ impl Copies {
                     read_from: ReadFrom::Leader,
                     first_by_time: None,
                     order: None,
+                    for_update: false,
                 };
                 service.fill(copy, scan).await
             }

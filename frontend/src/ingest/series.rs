@@ -269,6 +269,7 @@ impl Frontend {
                 read_from: ReadFrom::Leader,
                 first_by_time: None,
                 order: None,
+                for_update: false,
             };
             for mut stream in self.scan_leader(route, &request).await?.streams {
                 while let Some(batch) = stream.next().await {

@@ -321,6 +321,7 @@ impl Opener {
             read_from: self.spec.read_from(target.is_picked),
             first_by_time: self.spec.first_by_time,
             order: self.spec.key_order(),
+            for_update: false,
         };
         // Where other replicas may answer as well, none is waited for until the end.
         let (deadline, replica) = match self.spec.read_from(target.is_picked) {

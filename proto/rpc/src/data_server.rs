@@ -101,11 +101,6 @@ fn catalog_history<T>(request: &Request<T>) -> Result<Option<CatalogHistory>, Er
 impl DataServer {
     /// The frames that answer a request for rows.
     fn frames(&self, reply: ScanReply) -> Answer<FrameStream> {
-        self.indexed_frames(0, reply)
-    }
-
-    /// As [`DataServer::frames`], with a Raft index in the header.
-    fn indexed_frames(&self, index: u64, reply: ScanReply) -> Answer<FrameStream> {
         let count = u32::try_from(reply.streams.len()).unwrap_or(u32::MAX);
         let mut streams = reply.streams.into_iter();
         let first = streams.next();
@@ -115,7 +110,7 @@ impl DataServer {
             scan: waiting.scan(),
             streams: count,
             sorted: reply.order.is_some(),
-            index,
+            index: reply.index,
             descending: order.descending,
             nulls_apart: order.nulls_apart,
         };
@@ -234,7 +229,7 @@ impl Data for DataServer {
         let scan = ScanRequest::from_wire(request.scan.ok_or_else(missing)?).map_err(to_status)?;
         let filled = self.service.fill(TableId(request.copy), scan).await;
         let (index, reply) = filled.map_err(to_status)?;
-        self.indexed_frames(index, reply)
+        self.frames(ScanReply { index, ..reply })
     }
 
     async fn truncate_partition(&self, request: Request<pb::TruncateOrder>) -> Answer<pb::Done> {

@@ -30,8 +30,8 @@ use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
 use partita_proto::service::{
-    DataService, FirstByTime, KeyOrder, PartitionSpec, ReadFrom, ReplicaStatus, RequestId,
-    ScanReply, ScanRequest, WriteKind, WriteReply, WriteRequest,
+    Condition, DataService, FirstByTime, KeyOrder, PartitionSpec, ReadFrom, ReplicaStatus,
+    RequestId, ScanReply, ScanRequest, WriteKind, WriteReply, WriteRequest,
 };
 use partita_tls::Links;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -403,6 +403,7 @@ fn write_request(rows: RecordBatch) -> WriteRequest {
             from: Position { index: 4, part: 5 },
             to: Position { index: 6, part: 7 },
         }),
+        condition: Some(Condition { epoch: Epoch(8), index: 9, bulk: None }),
     }
 }
 
@@ -425,6 +426,7 @@ fn scan_request() -> ScanRequest {
         },
         first_by_time: Some(FirstByTime { rows: 7, descending: true }),
         order: Some(KeyOrder { descending: true, nulls_apart: true }),
+        for_update: true,
     }
 }
 

@@ -20,8 +20,8 @@ use crate::materialized::Ship;
 use crate::measure::PartitionMeasures;
 use crate::schema::ColumnType;
 use crate::service::{
-    FirstByTime, FragmentRequest, KeyOrder, ReadFrom, ReplicaStatus, RequestId, ScanRequest,
-    ScanStats, WriteKind, WriteReply, WriteRequest,
+    Condition, FirstByTime, FragmentRequest, KeyOrder, ReadFrom, ReplicaStatus, RequestId,
+    ScanRequest, ScanStats, WriteKind, WriteReply, WriteRequest,
 };
 
 /// Maximum number of streams of a scan. More than any machine has threads for.
@@ -42,8 +42,44 @@ impl Wire for WriteKind {
         Ok(match pb::WriteKind::try_from(message) {
             Ok(pb::WriteKind::Put) => Self::Put,
             Ok(pb::WriteKind::Delete) => Self::Delete,
-            Ok(pb::WriteKind::Unspecified) | Err(_) => return Err(missing("kind of write")),
+            Ok(pb::WriteKind::Unspecified | pb::WriteKind::PutIf | pb::WriteKind::DeleteIf)
+            | Err(_) => return Err(missing("kind of write")),
         })
+    }
+}
+
+/// The number of a kind of write, with a condition or without.
+pub(super) fn kind_to_wire(kind: WriteKind, condition: Option<&Condition>) -> i32 {
+    match (kind, condition) {
+        (kind, None) => kind.to_wire(),
+        (WriteKind::Put, Some(_)) => pb::WriteKind::PutIf.into(),
+        (WriteKind::Delete, Some(_)) => pb::WriteKind::DeleteIf.into(),
+    }
+}
+
+/// A kind of write by its number, with the condition of such a write.
+pub(super) fn kind_from_wire(
+    kind: i32,
+    condition: Option<pb::Condition>,
+) -> Result<(WriteKind, Option<Condition>), Error> {
+    let condition = condition.map(Condition::from_wire).transpose()?;
+    match (pb::WriteKind::try_from(kind), condition) {
+        (Ok(pb::WriteKind::PutIf), Some(condition)) => Ok((WriteKind::Put, Some(condition))),
+        (Ok(pb::WriteKind::DeleteIf), Some(condition)) => Ok((WriteKind::Delete, Some(condition))),
+        (_, None) => Ok((WriteKind::from_wire(kind)?, None)),
+        (_, Some(_)) => Err(missing("kind of a write with a condition")),
+    }
+}
+
+impl Wire for Condition {
+    type Message = pb::Condition;
+
+    fn to_wire(&self) -> pb::Condition {
+        pb::Condition { epoch: self.epoch.0, index: self.index, bulk: self.bulk }
+    }
+
+    fn from_wire(message: pb::Condition) -> Result<Self, Error> {
+        Ok(Self { epoch: Epoch(message.epoch), index: message.index, bulk: message.bulk })
     }
 }
 
@@ -57,10 +93,11 @@ impl WriteRequest {
             partition: self.partition.0,
             epoch: self.epoch.0,
             id: Some(self.id.to_wire()),
-            kind: self.kind.to_wire(),
+            kind: kind_to_wire(self.kind, self.condition.as_ref()),
             rows: ipc::encode(std::slice::from_ref(&self.rows))?,
             earlier: self.earlier.iter().map(Wire::to_wire).collect(),
             ship: self.ship.as_ref().map(Wire::to_wire),
+            condition: self.condition.as_ref().map(Wire::to_wire),
         })
     }
 
@@ -75,14 +112,16 @@ impl WriteRequest {
                 batches.len()
             ))
         })?;
+        let (kind, condition) = kind_from_wire(message.kind, message.condition)?;
         Ok(Self {
             partition: PartitionId(message.partition),
             epoch: Epoch(message.epoch),
             id: required::<RequestId>(message.id, "request id")?,
             earlier: all(message.earlier)?,
-            kind: Wire::from_wire(message.kind)?,
+            kind,
             rows,
             ship: message.ship.map(Ship::from_wire).transpose()?,
+            condition,
         })
     }
 }
@@ -120,6 +159,7 @@ impl ScanRequest {
             first_by_time: self.first_by_time.as_ref().map(Wire::to_wire),
             descending: self.order.map(|order| order.descending),
             nulls_apart: self.order.is_some_and(|order| order.nulls_apart),
+            for_update: self.for_update,
         })
     }
 
@@ -148,6 +188,7 @@ impl ScanRequest {
             order: message
                 .descending
                 .map(|descending| KeyOrder { descending, nulls_apart: message.nulls_apart }),
+            for_update: message.for_update,
         })
     }
 }

@@ -30,7 +30,7 @@ use crate::schema::{
     TableSchema, TextLength, Unit,
 };
 use crate::service::{
-    Ddl, NamedObject, NewTable, PartitionSpec, RequestId, TableChange, WriteKind,
+    Condition, Ddl, NamedObject, NewTable, PartitionSpec, RequestId, TableChange, WriteKind,
 };
 use crate::stored_view::{RelationName, ViewDefinition};
 use crate::value::Value;
@@ -374,6 +374,7 @@ fn error() -> impl Strategy<Value = Error> {
         ),
         any::<u32>().prop_map(|table| Error::StaleSchema { table: TableId(table) }),
         partition.clone().prop_map(|partition| Error::Gap { partition }),
+        partition.clone().prop_map(|partition| Error::Changed { partition }),
         any::<(u64, u64)>()
             .prop_map(|(index, part)| Error::ShipAhead { stored: Position { index, part } }),
         (name(), name()).prop_map(|(message, hint)| Error::Dependents { message, hint }),
@@ -429,12 +430,25 @@ fn reshape() -> impl Strategy<Value = Reshape> {
     ]
 }
 
+fn condition() -> impl Strategy<Value = Condition> {
+    (any::<u64>(), any::<u64>(), option::of(any::<u64>()))
+        .prop_map(|(epoch, index, bulk)| Condition { epoch: Epoch(epoch), index, bulk })
+}
+
 fn command() -> impl Strategy<Value = Command> {
     let kind = prop_oneof![Just(WriteKind::Put), Just(WriteKind::Delete)];
     let ids = (request_id(), vec(request_id(), 0..3));
     let ship = option::of(materialized::ship());
-    let part = (ids, kind, any::<u32>(), ship)
-        .prop_map(|((id, earlier), kind, rows, ship)| WritePart { id, earlier, kind, rows, ship });
+    let part = (ids, kind, any::<u32>(), ship, option::of(condition())).prop_map(
+        |((id, earlier), kind, rows, ship, condition)| WritePart {
+            id,
+            earlier,
+            kind,
+            rows,
+            ship,
+            condition,
+        },
+    );
     let write = (any::<u64>(), vec(part, 0..4), vec(any::<u8>(), 0..20)).prop_map(
         |(epoch, parts, rows)| WriteCommand { epoch: Epoch(epoch), parts, rows: rows.into() },
     );
@@ -444,6 +458,7 @@ fn command() -> impl Strategy<Value = Command> {
         request_id().prop_map(Command::Truncate),
         reshape().prop_map(Command::Reshape),
         materialized::capture_order().prop_map(Command::Copy),
+        Just(Command::Track),
     ]
 }
 
@@ -654,6 +669,7 @@ fn the_bytes_of_a_command_do_not_change_between_versions() {
             kind: WriteKind::Delete,
             rows: 2,
             ship: None,
+            condition: None,
         }],
         rows: Bytes::from_static(b"rows"),
     });

@@ -129,7 +129,8 @@ impl DataService for Remote {
     async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
         let rows = self.rows(request).await?;
         let stream = futures::stream::iter(rows.into_iter().map(Ok)).boxed();
-        Ok(ScanReply { streams: vec![stream], order: None, stats: Arc::default() })
+        let stats = Arc::default();
+        Ok(ScanReply { streams: vec![stream], order: None, stats, index: 0 })
     }
 
     async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error> {

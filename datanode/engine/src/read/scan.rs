@@ -90,6 +90,8 @@ pub struct Scanned {
     pub stats: Arc<ScanStats>,
     /// Epoch of the version that is read, which identifies its range.
     pub epoch: Epoch,
+    /// Index of the last applied entry of the version: the rows include all writes up to it, and no later one.
+    pub applied: u64,
 }
 
 /// Rows of a partition at one moment, not read yet. Its files stay as long as this value lives.
@@ -154,7 +156,7 @@ impl Partition {
         let layout = &version.layout;
         let counters = Counters::new(&self.rows_scanned);
         let stats = Arc::clone(&counters.scan);
-        let epoch = layout.config.epoch;
+        let (epoch, applied) = (layout.config.epoch, version.applied.index);
         // Everything that the streams read by is fixed here: the layout, the domains in the types of their columns, and
         // the part of the range that the partition owns.
         let domains = self.domains(layout, &request.domains)?;
@@ -192,10 +194,10 @@ impl Partition {
         if request.newest_only
             && let Some(stream) = newest::stream(&reading, &self.series)
         {
-            return Ok(Scanned { streams: vec![stream], order: None, stats, epoch });
+            return Ok(Scanned { streams: vec![stream], order: None, stats, epoch, applied });
         }
         let (streams, order) = reading.streams();
-        Ok(Scanned { streams, order, stats, epoch })
+        Ok(Scanned { streams, order, stats, epoch, applied })
     }
 
     /// The key ranges, within the partition's own range, of rows that match the domains, in order.

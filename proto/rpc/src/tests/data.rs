@@ -115,7 +115,8 @@ async fn calls_about_copies_arrive_as_they_were_made() {
     assert_eq!(client.changes(request).await, Ok(changes()));
     let stream = stream::iter([Ok(rows(0..3, 20)), Ok(rows(3..5, 20))]).boxed();
     let order_of_rows = Some(KeyOrder::DESCENDING);
-    let reply = ScanReply { streams: vec![stream], order: order_of_rows, stats: Arc::default() };
+    let stats = Arc::default();
+    let reply = ScanReply { streams: vec![stream], order: order_of_rows, stats, index: 0 };
     node.scans.lock().push_back(reply);
     let (index, filled) = client.fill(TableId(3), scan_request()).await.unwrap();
     assert_eq!((index, filled.streams.len()), (22, 1));

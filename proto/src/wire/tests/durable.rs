@@ -94,7 +94,7 @@ fn bound(placement: Option<u16>, key: Vec<Value>) -> Bound {
 }
 
 fn part(id: RequestId, earlier: Vec<RequestId>, kind: WriteKind, rows: u32) -> WritePart {
-    WritePart { id, earlier, kind, rows, ship: None }
+    WritePart { id, earlier, kind, rows, ship: None, condition: None }
 }
 
 /// Rows for a copy, in one write.
@@ -107,6 +107,17 @@ fn shipped(id: RequestId) -> Command {
     Command::Write(WriteCommand {
         epoch: Epoch(300),
         parts: vec![WritePart { ship: Some(ship), ..part(id, vec![], WriteKind::Put, 2) }],
+        rows: Bytes::from_static(b"an Arrow stream"),
+    })
+}
+
+/// Rows under a condition, in one write.
+fn conditional(id: RequestId) -> Command {
+    let bulk = Some(0x0102_0304_0506_0708);
+    let condition = Some(Condition { epoch: Epoch(300), index: 301, bulk });
+    Command::Write(WriteCommand {
+        epoch: Epoch(300),
+        parts: vec![WritePart { condition, ..part(id, vec![], WriteKind::Put, 2) }],
         rows: Bytes::from_static(b"an Arrow stream"),
     })
 }
@@ -205,6 +216,8 @@ fn durable_forms_never_change() {
         line("capture", Command::Copy(order).encode());
     }
     line("write to a copy", shipped(id(1)).encode());
+    line("write with a condition", conditional(id(1)).encode());
+    line("track", Command::Track.encode());
     assert_eq!(forms, include_str!("durable.golden"), "got:\n{forms}");
 }
 

@@ -359,8 +359,8 @@ fn probe() -> impl Strategy<Value = Probe> {
 }
 
 fn scan_request() -> impl Strategy<Value = ScanRequest> {
-    let numbers =
-        (any::<u64>(), any::<u64>(), option::of(any::<usize>()), 0..1024_usize, any::<bool>());
+    let flags = (any::<bool>(), any::<bool>());
+    let numbers = (any::<u64>(), any::<u64>(), option::of(any::<usize>()), 0..1024_usize, flags);
     let column = (name(), arbitrary::column_type(), any::<bool>())
         .prop_map(|(name, kind, nullable)| Field::new(name, kind.arrow(), nullable));
     let read_from = option::of((any::<u64>(), any::<u32>())).prop_map(|any_replica| {
@@ -376,7 +376,7 @@ fn scan_request() -> impl Strategy<Value = ScanRequest> {
     let kinds = (read_from, option::of(first), option::of(order));
     (numbers, vec(column, 0..4), domains(), vec(probe(), 0..3), kinds).prop_map(
         |(numbers, columns, domains, probes, (read_from, first_by_time, order))| {
-            let (partition, epoch, limit, parallelism, newest_only) = numbers;
+            let (partition, epoch, limit, parallelism, (newest_only, for_update)) = numbers;
             ScanRequest {
                 partition: PartitionId(partition),
                 epoch: Epoch(epoch),
@@ -389,6 +389,7 @@ fn scan_request() -> impl Strategy<Value = ScanRequest> {
                 read_from,
                 first_by_time,
                 order,
+                for_update,
             }
         },
     )
@@ -397,8 +398,8 @@ fn scan_request() -> impl Strategy<Value = ScanRequest> {
 fn write_request() -> impl Strategy<Value = WriteRequest> {
     let kind = prop_oneof![Just(WriteKind::Put), Just(WriteKind::Delete)];
     let ids = (any::<u64>(), any::<u64>(), (request_id(), vec(request_id(), 0..3)), kind);
-    (ids, arbitrary::table_and_rows(), option::of(ship())).prop_map(
-        |((partition, epoch, ids, kind), (schema, rows), ship)| WriteRequest {
+    (ids, arbitrary::table_and_rows(), option::of(ship()), option::of(condition())).prop_map(
+        |((partition, epoch, ids, kind), (schema, rows), ship, condition)| WriteRequest {
             partition: PartitionId(partition),
             epoch: Epoch(epoch),
             id: ids.0,
@@ -406,6 +407,7 @@ fn write_request() -> impl Strategy<Value = WriteRequest> {
             kind,
             rows: arbitrary::batch(&schema, &rows),
             ship,
+            condition,
         },
     )
 }
@@ -544,6 +546,7 @@ fn probes_too_deep_or_too_many_are_left_out_by_the_sender_and_refused_by_the_rec
         read_from: ReadFrom::Leader,
         first_by_time: None,
         order: None,
+        for_update: false,
     };
     let deepest = deep_probe(PROBE_DEPTH_MAX - 1);
     let largest = Probe::All(vec![deep_probe(0); PROBE_NODES_MAX - 1]);

@@ -54,6 +54,7 @@ impl Client {
             read_from,
             first_by_time: None,
             order: None,
+            for_update: false,
         };
         let node = match read_from {
             ReadFrom::Leader => self.ask_first(route),

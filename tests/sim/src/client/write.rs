@@ -72,6 +72,7 @@ impl Client {
                 kind,
                 rows: part.rows.clone(),
                 ship: None,
+                condition: None,
             };
             let error = match self.ask_first(&route) {
                 Some(node) => match self.service(node).write(request).await {
