@@ -4,6 +4,7 @@
 //! correct. Tests inject faults by queueing errors, and can split a partition while a statement runs.
 
 mod access;
+mod conditions;
 mod copies;
 mod replicas;
 mod reshape;
@@ -64,6 +65,8 @@ struct Partition {
     codec: KeyCodec,
     epoch: Epoch,
     rows: BTreeMap<Vec<u8>, Versions>,
+    /// Index of the last write of each key.
+    written: HashMap<Vec<u8>, u64>,
     /// Indexes of the writes, by identity.
     seen: HashMap<RequestId, u64>,
     /// Index of the last entry.
@@ -280,6 +283,7 @@ impl Fake {
                     codec: codec.clone(),
                     epoch: route.epoch,
                     rows: BTreeMap::new(),
+                    written: HashMap::new(),
                     seen: HashMap::new(),
                     writes: 0,
                     captures: Captures::default(),
@@ -484,6 +488,7 @@ impl Fake {
                 for route in table.partitions.routes() {
                     if let Some(partition) = self.partitions.lock().get_mut(&route.partition) {
                         partition.rows.clear();
+                        partition.written.clear();
                         partition.captures = Captures::default();
                     }
                 }
@@ -617,7 +622,9 @@ impl Fake {
                 Box::pin(futures::stream::iter([joined])) as _
             })
             .collect();
-        Ok(ScanReply { streams, order: Some(order), stats, index: 0 })
+        // No entry has index 0.
+        let index = partition.writes.max(1);
+        Ok(ScanReply { streams, order: Some(order), stats, index })
     }
 }
 
@@ -636,10 +643,15 @@ impl Partition {
         let index = match first {
             Some(index) => index,
             None => {
+                if !self.admits(request)? {
+                    return Err(Error::Changed { partition: request.partition });
+                }
                 self.writes += 1;
                 self.seen.insert(request.id, self.writes);
-                self.apply(request.kind, &request.rows)?;
-                self.captures.push(self.writes, request.kind, &request.rows);
+                for (kind, rows) in self.effects(request)? {
+                    self.apply(kind, &rows)?;
+                    self.captures.push(self.writes, kind, &rows);
+                }
                 self.writes
             }
         };
@@ -681,6 +693,7 @@ impl Partition {
         let keys = self.codec.encode(rows)?;
         for (position, key) in keys.iter().enumerate() {
             let row = rows.slice(position, 1);
+            self.written.insert(key.to_vec(), self.writes);
             match kind {
                 WriteKind::Delete => {
                     self.rows.remove(key);

@@ -72,7 +72,8 @@ impl Frontend {
         let count = rows.num_rows() as u64;
         drop(rows);
         self.blame().wrote(&table, &plan, &completed.rows, cause);
-        let write = self.router().write(self.state(), &table, &plan, WriteKind::Put, completed);
+        let write =
+            self.router().write(self.state(), &table, &plan, WriteKind::Put.into(), completed);
         let partitions_touched = self.settled(Box::pin(write).await).await?;
         self.view().metrics().rows_written.add(count);
         let partitions_total = table.partitions.routes().len() as u64;
@@ -97,7 +98,8 @@ impl Frontend {
         let count = keys.num_rows() as u64;
         drop(keys);
         self.blame().wrote(&table, &plan, &completed.rows, cause);
-        let write = self.router().write(self.state(), &table, &plan, WriteKind::Delete, completed);
+        let write =
+            self.router().write(self.state(), &table, &plan, WriteKind::Delete.into(), completed);
         self.settled(Box::pin(write).await).await?;
         self.view().metrics().rows_deleted.add(count);
         Ok(count)

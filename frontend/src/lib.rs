@@ -31,6 +31,7 @@ pub mod output;
 pub mod privileges;
 pub mod query_log;
 mod quorum;
+mod reads;
 pub mod rejected_points;
 
 #[cfg(any(test, feature = "fake"))]

@@ -23,6 +23,7 @@ use partita_proto::value::Value;
 
 use crate::error::SqlError;
 use crate::near_end::NearEndExec;
+use crate::reads::Reads;
 use crate::scan::{PartitionScanExec, ScanSpec, Usage};
 
 /// Cost of all scans of a plan so far.
@@ -246,10 +247,12 @@ fn nodes(plan: &Arc<dyn ExecutionPlan>) -> Vec<Node> {
     nodes
 }
 
-/// Opens all scans of a table and of its copies in a plan, so that they do not see later writes.
+/// Opens all scans of a table and of its copies in a plan, so that they do not see later writes. Notes in `reads` what was
+/// read of the table.
 pub(crate) async fn pin_scans(
     plan: &Arc<dyn ExecutionPlan>,
     table: &Table,
+    reads: Option<&Reads>,
 ) -> Result<(), SqlError> {
     for scan in scans(plan, NearEndExec::spans) {
         let Some(scan) = as_scan(&scan) else { continue };
@@ -257,7 +260,7 @@ pub(crate) async fn pin_scans(
         let read = &scan.spec().table;
         let is_copy = read.copy.as_ref().is_some_and(|copy| copy.source == table.id);
         if read.id == table.id || is_copy {
-            scan.pin().await?;
+            scan.pin(reads.filter(|_| !is_copy)).await?;
         }
     }
     Ok(())

@@ -15,6 +15,9 @@
 //!   elsewhere only after that partition has said that it did not;
 //! - the bytes in flight are bounded, and further writes wait; so is the time for which a write is retried.
 //!
+//! Rows that were read to be changed carry the condition that follows from their [`Reads`]. A part that a node refuses by
+//! its condition has no effect; its rows go back to the statement, which reads them again.
+//!
 //! Small parts of several writes may be sent together (`router/together.rs`).
 //!
 //! A node may answer that materialized copies lack the rows of a part: these [`Debt`]s go to the caller, who must not
@@ -57,6 +60,7 @@ use crate::ingest::plan::{Completed, TablePlan};
 use crate::ingest::size::slices;
 use crate::leaders::is_absent;
 use crate::load::{Loads, overload};
+use crate::reads::Reads;
 use crate::stalls::Stalls;
 use crate::view::ClusterView;
 use together::{SMALL_BYTES, Together};
@@ -92,6 +96,21 @@ pub(crate) struct Router {
     together: Together,
 }
 
+/// Effect and condition of rows.
+#[derive(Clone)]
+pub(crate) struct WriteMode {
+    pub(crate) kind: WriteKind,
+    /// What was read of the rows: they take effect only where they have not changed since, and a put replaces whole
+    /// rows.
+    pub(crate) reads: Option<Arc<Reads>>,
+}
+
+impl From<WriteKind> for WriteMode {
+    fn from(kind: WriteKind) -> Self {
+        Self { kind, reads: None }
+    }
+}
+
 /// Rows of one partition, under one identity.
 struct Part {
     table: Arc<Table>,
@@ -99,7 +118,7 @@ struct Part {
     id: RequestId,
     /// Earlier ids of the part's rows, shared with other rows.
     earlier: Vec<RequestId>,
-    kind: WriteKind,
+    mode: WriteMode,
     rows: RecordBatch,
     /// Origin of rows for a copy.
     ship: Option<Ship>,
@@ -178,6 +197,8 @@ enum Identities {
 /// Outcome of an attempt.
 enum Attempt {
     Done(Option<Debt>),
+    /// The rows may have changed since they were read.
+    Refused,
     /// A partition of a copy has some of the rows already.
     Ahead(Error),
     /// The route or the schema is out of date: look up the new one and cut again.
@@ -216,7 +237,7 @@ impl Router {
         state: &Arc<SessionState>,
         table: &Arc<Table>,
         plan: &Arc<TablePlan>,
-        kind: WriteKind,
+        mode: WriteMode,
         completed: Completed,
     ) -> Written {
         let (router, state) = (Arc::clone(self), Arc::clone(state));
@@ -224,7 +245,7 @@ impl Router {
         let written = at_home(self.view.home(), async move {
             let mut debts = Vec::new();
             let partitions =
-                router.write_here(&state, &table, &plan, kind, completed, &mut debts).await;
+                router.write_here(&state, &table, &plan, mode, completed, &mut debts).await;
             Ok::<_, SqlError>(Written { partitions, debts })
         });
         match written.await {
@@ -238,7 +259,7 @@ impl Router {
         state: &Arc<SessionState>,
         table: &Arc<Table>,
         plan: &Arc<TablePlan>,
-        kind: WriteKind,
+        mode: WriteMode,
         completed: Completed,
         debts: &mut Vec<Debt>,
     ) -> Result<u64, SqlError> {
@@ -266,7 +287,7 @@ impl Router {
             }
         };
         // One part per partition, or several for a large one.
-        let parts = self.cut(table, plan, kind, completed.rows, Identities::New)?;
+        let parts = self.cut(table, plan, &mode, completed.rows, Identities::New)?;
         self.view.metrics().long_keys.add(completed.long_keys);
         self.view.metrics().large_rows.add(completed.large_rows);
         if completed.large_rows > 0 {
@@ -295,7 +316,7 @@ impl Router {
         &self,
         table: &Arc<Table>,
         plan: &Arc<TablePlan>,
-        kind: WriteKind,
+        mode: &WriteMode,
         rows: RecordBatch,
         identities: Identities,
     ) -> Result<Vec<Part>, SqlError> {
@@ -338,7 +359,7 @@ impl Router {
             route: routes[position].clone(),
             id: last_id.unwrap_or_else(|| self.next_id()),
             earlier: earlier.clone(),
-            kind,
+            mode: mode.clone(),
             rows,
             ship,
             uncertain: AtomicBool::new(false),
@@ -351,9 +372,14 @@ impl Router {
                 parts.push(part(position, rows));
                 continue;
             }
-            parts.extend(
-                slices(rows, REQUEST_BYTES_MAX).into_iter().map(|rows| part(position, rows)),
-            );
+            for rows in slices(rows, REQUEST_BYTES_MAX) {
+                match &mode.reads {
+                    None => parts.push(part(position, rows)),
+                    Some(reads) => {
+                        parts.extend(runs(&rows, reads.rows_max()).map(|rows| part(position, rows)))
+                    }
+                }
+            }
         }
         Ok(parts)
     }
@@ -373,7 +399,8 @@ impl Router {
         if parts.len() == 1
             && let Some(part) = parts.pop()
         {
-            let result = match bytes <= SMALL_BYTES {
+            // Rows of others must not be refused with those of this write.
+            let result = match bytes <= SMALL_BYTES && part.mode.reads.is_none() {
                 true => self.send_small(state, part, bytes, deadline).await,
                 false => self.send(state, part, deadline).await,
             };
@@ -481,6 +508,13 @@ impl Router {
                     }
                     continue;
                 }
+                Ok(Attempt::Refused) => {
+                    self.view.metrics().write_retries.add(1);
+                    if let Some(reads) = &part.mode.reads {
+                        reads.refuse(part.rows);
+                    }
+                    continue;
+                }
                 Ok(Attempt::Ahead(error)) => (partition, error.into(), true),
                 Ok(Attempt::Stale(cause)) => {
                     rerouted = true;
@@ -538,14 +572,16 @@ impl Router {
             .newest(&part.table)
             .ok_or_else(|| SqlError::undefined_table(&part.table.name))?;
         let plan = self.view.plan(state, &table)?;
-        // Unchanged columns need no completion, only a new placement. Rows of a source are complete.
+        // Unchanged columns need no completion, only a new placement. Rows of a source are complete, and rows under a
+        // condition are refused if the schema has changed since they were read.
         let is_complete = table.schema.version == part.table.schema.version
             || table.schema.columns == part.table.schema.columns
-            || part.ship.is_some();
+            || part.ship.is_some()
+            || part.mode.reads.is_some();
         let rows = if is_complete {
             without_placement(part.rows)?
         } else {
-            let keys = part.kind == WriteKind::Delete;
+            let keys = part.mode.kind == WriteKind::Delete;
             plan.complete_again(&part.rows, keys)?.rows
         };
         let uncertain = part.uncertain.load(Ordering::Relaxed);
@@ -553,7 +589,7 @@ impl Router {
             Some(ship) => Identities::Shipped(ship),
             None => Identities::Sent(part.id, part.earlier),
         };
-        let parts = self.cut(&table, &plan, part.kind, rows, identities)?;
+        let parts = self.cut(&table, &plan, &part.mode, rows, identities)?;
         for part in &parts {
             part.uncertain.store(uncertain, Ordering::Relaxed);
         }
@@ -573,15 +609,18 @@ impl Router {
                 epoch: part.route.epoch,
                 id: part.id,
                 earlier: part.earlier.clone(),
-                kind: part.kind,
+                kind: part.mode.kind,
                 rows: part.rows.clone(),
                 ship: part.ship,
-                condition: None,
+                condition: part.mode.reads.as_ref().map(|reads| reads.condition(&part.route)),
             };
             let error = match self.send_once(node, request, deadline).await {
                 Ok(reply) => {
                     self.view.leaders().answered(part.route.partition, node);
                     return Ok(Attempt::Done(part.debt(reply)));
+                }
+                Err(Error::Changed { .. }) if part.mode.reads.is_some() => {
+                    return Ok(Attempt::Refused);
                 }
                 Err(error @ Error::ShipAhead { .. }) => return Ok(Attempt::Ahead(error)),
                 Err(error @ (Error::StaleRoute { .. } | Error::StaleSchema { .. })) => {
@@ -701,6 +740,12 @@ impl Router {
         };
         named(table, route, SqlError { message, retryable: true, ..error }.with_hint(hint))
     }
+}
+
+/// Consecutive rows of a batch, so many at a time.
+fn runs(rows: &RecordBatch, rows_max: usize) -> impl Iterator<Item = RecordBatch> {
+    let starts = (0..rows.num_rows()).step_by(rows_max);
+    starts.map(move |start| rows.slice(start, rows_max.min(rows.num_rows() - start)))
 }
 
 fn named(table: &Table, route: &Route, error: SqlError) -> SqlError {

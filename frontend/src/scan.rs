@@ -62,6 +62,7 @@ pub(crate) use self::spec::{AtData, Reading, ScanSpec, Within};
 use crate::error::SqlError;
 use crate::predicate;
 use crate::query_log::kind_bit;
+use crate::reads::Reads;
 use crate::view::ClusterView;
 
 /// Partitions that one output opens before it reads them.
@@ -371,17 +372,30 @@ impl PartitionScanExec {
         self.metrics.clone_inner().output_rows().map_or(0, |rows| rows as u64)
     }
 
-    /// Opens all partitions, so that the scan does not see later writes.
-    pub(crate) async fn pin(&self) -> Result<(), SqlError> {
-        let opener = self.opener();
+    /// Opens all partitions, so that the scan does not see later writes. With `reads`, the rows are read to be written
+    /// under a condition.
+    ///
+    /// # Errors
+    /// As of reading; 0A000 if a node of an earlier version has to be read for an update.
+    pub(crate) async fn pin(&self, reads: Option<&Reads>) -> Result<(), SqlError> {
+        let opener = Opener { for_update: reads.is_some(), ..self.opener() };
         for part in &self.parts {
             opener.open(part).await?;
+            let Some(reads) = reads else { continue };
+            for (partition, epoch, index) in part.positions.lock().iter() {
+                if *index == 0 {
+                    return Err(SqlError::unsupported(format!(
+                        "UPDATE of partition {partition}, whose node has an earlier version,"
+                    )));
+                }
+                reads.note(*partition, *epoch, *index);
+            }
         }
         Ok(())
     }
 
     fn opener(&self) -> Opener {
-        Opener { spec: self.spec.clone(), view: Arc::clone(&self.view) }
+        Opener { spec: self.spec.clone(), view: Arc::clone(&self.view), for_update: false }
     }
 
     /// The streams that an output reads, one after the other.

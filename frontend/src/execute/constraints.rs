@@ -11,7 +11,7 @@ use partita_sql::identifier::quote;
 use partita_sql::parser;
 use partita_sql::statement::Statement;
 
-use super::query::Source;
+use super::query::{Source, Target};
 use crate::error::SqlError;
 use crate::ingest::plan::CHECK_VIOLATION;
 use crate::session::Session;
@@ -63,7 +63,8 @@ impl Session {
         let Some(Statement::Query(query)) = parser::parse(&text)?.pop() else {
             return Err(SqlError::internal("the query of a constraint is no query"));
         };
-        let mut running = self.start(&Source::Statement(&query.statement), None, None).await?;
+        let source = Source::Statement(&query.statement);
+        let mut running = self.start(&source, Target::default()).await?;
         while let Some(batch) = running.stream.next().await {
             if batch?.num_rows() > 0 {
                 return Ok(true);

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use partita_proto::id::TableId;
 use partita_sql::statement::{Declare, Fetch};
 
-use super::query::Source;
+use super::query::{Source, Target};
 use crate::error::SqlError;
 use crate::output::{Output, RowStream};
 use crate::session::Session;
@@ -73,7 +73,7 @@ impl Session {
             Some(parameters) => Source::WithParameters(statement, parameters),
             None => Source::Statement(statement),
         };
-        let running = self.start(&source, None, None).await?;
+        let running = self.start(&source, Target::default()).await?;
         let cursor = Cursor {
             schema: running.schema,
             hold: declare.hold,

@@ -19,7 +19,7 @@ use partita_sql::parser;
 use partita_sql::statement::{Delete, Query, Statement};
 
 use super::executed::Executed;
-use super::query::Source;
+use super::query::{Source, Target};
 use crate::copies::refused::check_no_copy;
 use crate::error::SqlError;
 use crate::ingest::check_delete;
@@ -41,7 +41,8 @@ impl Session {
             None => Source::Statement(&query.statement),
         };
         let unread = self.unread_by(delete, &table);
-        let mut running = self.start(&source, Some(&table), unread).await?;
+        let target = Target { pinned: Some(&table), reads: None, unread };
+        let mut running = self.start(&source, target).await?;
         let mut deleted = 0;
         while let Some(keys) = running.stream.next().await {
             let cause = || self.cause("DELETE", &delete.text);

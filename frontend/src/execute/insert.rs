@@ -19,7 +19,7 @@ use partita_worker::{Zone, bytes_of, cast_texts, zoned};
 
 use super::delete::after;
 use super::executed::Executed;
-use super::query::Source;
+use super::query::{Source, Target};
 use crate::copies::refused::check_no_copy;
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, SYNTAX_ERROR, SqlError};
 use crate::ingest::expression::now_ns;
@@ -236,7 +236,8 @@ impl Session {
             Some(parameters) => Source::WithParameters(&statement, parameters),
             None => Source::Statement(&statement),
         };
-        let mut running = self.start(&source, Some(table), None).await?;
+        let target = Target { pinned: Some(table), ..Target::default() };
+        let mut running = self.start(&source, target).await?;
         let count = running.schema.fields().len();
         if count > columns.len() {
             let message = "INSERT has more expressions than target columns";

@@ -20,7 +20,7 @@ use partita_sql::task_statement::TaskStatement;
 use partita_sql::with_shown_names;
 
 use super::executed::Executed;
-use super::query::{Source, plan, with_parameters};
+use super::query::{Source, Target, plan, with_parameters};
 use super::roles::schema_of;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::hotspot::shown::EXPLAIN_HOTSPOT;
@@ -149,10 +149,12 @@ impl Session {
         let some_parameters = || (!parameters.is_empty()).then_some(parameters.as_slice());
         match &prepared.statement {
             Statement::Query(_) => {
-                Ok(self.start(&Source::Prepared(prepared, &parameters), None, None).await?.into())
+                let source = Source::Prepared(prepared, &parameters);
+                Ok(self.start(&source, Target::default()).await?.into())
             }
             Statement::Explain(_) if !parameters.is_empty() => {
-                Ok(self.start(&Source::Prepared(prepared, &parameters), None, None).await?.into())
+                let source = Source::Prepared(prepared, &parameters);
+                Ok(self.start(&source, Target::default()).await?.into())
             }
             Statement::Insert(insert) => self.insert(insert, some_parameters(), permit).await,
             Statement::Delete(delete) => self.delete(delete, some_parameters(), permit).await,

@@ -47,6 +47,7 @@ use crate::guard::guarded;
 use crate::output::{Output, RowStream};
 use crate::plan_scans::pin_scans;
 use crate::privileges::sees_all;
+use crate::reads::Reads;
 use crate::scan::{Reading, Usage};
 use crate::session::{PlanContext, Planned, Prepared, Session};
 use crate::table::{PartitionedTable, Through};
@@ -90,6 +91,17 @@ impl Source<'_> {
     }
 }
 
+/// What a statement writes to and reads besides.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Target<'a> {
+    /// Table that the statement writes to: all scans of it are opened before the first row is read.
+    pub(super) pinned: Option<&'a Table>,
+    /// Notes what was read of it, if its rows are written under conditions.
+    pub(super) reads: Option<&'a Reads>,
+    /// Table for which SELECT is not needed.
+    pub(super) unread: Option<TableId>,
+}
+
 /// A running query.
 pub(super) struct Running {
     pub(super) plan: Arc<dyn ExecutionPlan>,
@@ -117,17 +129,16 @@ impl Scanned {
 
 impl Session {
     pub(super) async fn query(&self, query: &Query) -> Result<Executed, SqlError> {
-        let running = self.start(&Source::Statement(&query.statement), None, None).await?;
+        let source = Source::Statement(&query.statement);
+        let running = self.start(&source, Target::default()).await?;
         Ok(running.into())
     }
 
-    /// Plans and starts a query. Waits for its first batch, so that most errors are returned here. Opens all scans of
-    /// `pinned` before it reads. SELECT is checked for all tables that it reads but `unread`.
+    /// Plans and starts a query. Waits for its first batch, so that most errors are returned here.
     pub(super) async fn start(
         &self,
         source: &Source<'_>,
-        pinned: Option<&Table>,
-        unread: Option<TableId>,
+        target: Target<'_>,
     ) -> Result<Running, SqlError> {
         let view = self.frontend().view();
         let mut plans = 1;
@@ -135,7 +146,7 @@ impl Session {
             let version = view.catalog().version;
             // A copy may be replaced at any time; its source has the same rows.
             let with_copies = plans == 1;
-            match self.start_once(source, (pinned, unread), with_copies).await {
+            match self.start_once(source, target, with_copies).await {
                 Err(error) if error.sqlstate == STALE && plans < PLANS_MAX => {
                     plans += 1;
                     view.newer_catalog(version, Instant::now() + NEWS).await;
@@ -148,7 +159,7 @@ impl Session {
     async fn start_once(
         &self,
         source: &Source<'_>,
-        (pinned, unread): (Option<&Table>, Option<TableId>),
+        Target { pinned, reads, unread }: Target<'_>,
         with_copies: bool,
     ) -> Result<Running, SqlError> {
         let mut state = self.statement_state();
@@ -184,7 +195,7 @@ impl Session {
         let physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
         // The statement writes to this table, and must not read its own rows.
         if let Some(table) = pinned {
-            pin_scans(&physical, table).await?;
+            pin_scans(&physical, table, reads).await?;
         }
         let physical = guarded(physical)?;
         let rows = execute_stream(Arc::clone(&physical), state.task_ctx())?;
@@ -339,7 +350,8 @@ impl Session {
                 };
                 // The plan of a DELETE has figures of the rows, and needs SELECT like any other.
                 let source = Source::Statement(&statement);
-                Ok(self.start(&source, target.as_deref(), None).await?.into())
+                let target = Target { pinned: target.as_deref(), ..Target::default() };
+                Ok(self.start(&source, target).await?.into())
             }
             None => self.explain_values(explain),
         }

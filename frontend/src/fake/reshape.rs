@@ -101,6 +101,7 @@ impl Fake {
             codec,
             epoch,
             rows: moved,
+            written: HashMap::new(),
             seen: old.seen.clone(),
             writes: 0,
             captures: old.captures.of_child(parent.partition, old.writes),

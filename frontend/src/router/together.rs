@@ -266,7 +266,7 @@ impl Router {
             partition,
             epoch: part.route.epoch,
             schema: part.table.schema.version,
-            kind: part.kind,
+            kind: part.mode.kind,
         };
         let (table, route) = (Arc::clone(&part.table), part.route.clone());
         match self.together.enter(target, part, bytes, deadline) {
@@ -322,10 +322,10 @@ fn joined(
     first: &Waiting,
     parts: &[Waiting],
 ) -> Option<Part> {
-    let Part { table, route, kind, rows, .. } = &first.part;
+    let Part { table, route, mode, rows, .. } = &first.part;
     let batches = parts.iter().map(|waiting| &waiting.part.rows);
     let mut rows = concat_batches(rows.schema_ref(), batches).ok()?;
-    if replaces(&table.schema.options, *kind) {
+    if replaces(&table.schema.options, mode.kind) {
         let plan = router.view.plan(state, table).ok()?;
         if let Some(last_rows) = last_rows(&plan.codec, &rows).ok()? {
             let replaced = rows.num_rows() - last_rows.num_rows();
@@ -338,7 +338,7 @@ fn joined(
         route: route.clone(),
         id: router.next_id(),
         earlier: Vec::new(),
-        kind: *kind,
+        mode: mode.clone(),
         rows,
         ship: None,
         uncertain: AtomicBool::new(false),

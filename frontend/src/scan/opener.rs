@@ -12,13 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
-use bytes::Bytes;
 use datafusion::error::{DataFusionError, Result};
 use futures::future::try_join_all;
 use futures::{Stream, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use partita_proto::Error;
-use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::id::{Epoch, NodeId, PartitionId};
 use partita_proto::range::KeyRange;
 use partita_proto::route::Route;
 use partita_proto::service::{
@@ -69,11 +68,14 @@ pub(super) struct Part {
     route: Route,
     opened: OnceCell<Opened>,
     pub(super) stats: Mutex<Vec<Arc<ScanStats>>>,
+    /// Partitions that were read for it, each with its epoch and the Raft index of its rows.
+    pub(super) positions: Mutex<Vec<(PartitionId, Epoch, u64)>>,
 }
 
 impl Part {
     pub(super) fn new(route: Route) -> Self {
-        Self { route, opened: OnceCell::new(), stats: Mutex::new(Vec::new()) }
+        let (stats, positions) = (Mutex::default(), Mutex::default());
+        Self { route, opened: OnceCell::new(), stats, positions }
     }
 }
 
@@ -88,6 +90,8 @@ pub(super) struct Opened {
 pub(super) struct Opener {
     pub(super) spec: ScanSpec,
     pub(super) view: Arc<ClusterView>,
+    /// True if the rows are read to be written under a condition.
+    pub(super) for_update: bool,
 }
 
 impl Opener {
@@ -129,8 +133,9 @@ impl Opener {
                 // NULLs of one half do not follow the rows of the other one.
                 let mut in_order =
                     replies.len() <= 1 || !wanted_order.is_some_and(|order| order.nulls_apart);
-                for reply in replies {
+                for (route, reply) in replies {
                     in_order &= wanted_order.is_none() || reply.order == wanted_order;
+                    part.positions.lock().push((route.partition, route.epoch, reply.index));
                     part.stats.lock().push(reply.stats);
                     streams.extend(reply.streams.into_iter().map(Some));
                 }
@@ -146,24 +151,22 @@ impl Opener {
     }
 
     /// Scans the partition of a route, or its successors if the route is out of date.
-    async fn scan(&self, route: &Route) -> Result<Vec<ScanReply>, SqlError> {
+    async fn scan(&self, route: &Route) -> Result<Vec<(Route, ScanReply)>, SqlError> {
         // The deadline is renewed for each request: a fragment may compute for longer than one may take.
         let mut deadline = Instant::now() + self.wait();
         let mut beginnings = 1;
         let mut place = Place::AtData;
-        let mut replies: Vec<(Bytes, ScanReply)> = Vec::new();
+        let mut replies = Vec::new();
         let mut routes = vec![route.clone()];
         // A split replaces a route by two, which are scanned in turn.
         while let Some(route) = routes.pop() {
             let version = self.view.catalog().version;
             match self.scan_route(&route, place, deadline).await? {
-                Ok((reply, _)) if self.spec.at_data.is_none() => {
-                    replies.push((route.keys.start, reply));
-                }
+                Ok((reply, _)) if self.spec.at_data.is_none() => replies.push((route, reply)),
                 Ok((reply, node)) => match started(reply).await {
                     Ok(reply) => {
                         deadline = Instant::now() + self.wait();
-                        replies.push((route.keys.start, reply));
+                        replies.push((route, reply));
                     }
                     Err(error) if may_begin_again(&error) && beginnings < BEGINNINGS_MAX => {
                         self.view.metrics().scan_retries.add(1);
@@ -189,11 +192,11 @@ impl Opener {
                 }
             }
         }
-        replies.sort_by(|(a, _), (b, _)| a.cmp(b));
+        replies.sort_by(|(a, _), (b, _)| a.keys.start.cmp(&b.keys.start));
         if self.spec.key_order().is_some_and(|order| order.descending) {
             replies.reverse();
         }
-        Ok(replies.into_iter().map(|(_, reply)| reply).collect())
+        Ok(replies)
     }
 
     /// The newest routes of a range of keys.
@@ -231,7 +234,8 @@ impl Opener {
         deadline: Instant,
     ) -> Result<Result<(ScanReply, NodeId), Error>, SqlError> {
         let leaders = self.view.leaders();
-        let mut picked = match self.spec.reading.at_followers {
+        // Conditions are about the log of the leader, which knows its end.
+        let mut picked = match self.spec.reading.at_followers && !self.for_update {
             true => self.view.replicas().pick(route, leaders.known(route)),
             false => None,
         };
@@ -321,7 +325,7 @@ impl Opener {
             read_from: self.spec.read_from(target.is_picked),
             first_by_time: self.spec.first_by_time,
             order: self.spec.key_order(),
-            for_update: false,
+            for_update: self.for_update,
         };
         // Where other replicas may answer as well, none is waited for until the end.
         let (deadline, replica) = match self.spec.read_from(target.is_picked) {
