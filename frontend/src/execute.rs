@@ -9,6 +9,7 @@ mod delete;
 pub(crate) mod executed;
 mod insert;
 mod maintain;
+mod moves;
 pub(crate) mod observe;
 mod permit;
 mod plan_lines;
@@ -17,10 +18,12 @@ mod query;
 mod rekey;
 mod repartition;
 pub(crate) mod roles;
+mod round;
 mod series;
 mod set;
 mod show;
 pub(crate) mod tasks;
+mod update;
 mod view_plans;
 mod views;
 
@@ -64,6 +67,9 @@ impl Session {
             Statement::ExplainHotspot(table) => self.explain_hotspot(table, permit).await?,
             Statement::Insert(insert) => return self.insert(insert, None, permit).await,
             Statement::Delete(delete) => return self.delete(delete, None, permit).await,
+            Statement::Update(update) => {
+                return Box::pin(self.update(update, None, permit)).await;
+            }
             Statement::CopyFrom(copy) => self.copy_from(copy)?,
             Statement::CopyTo(copy) => {
                 let executed = self.query(&copy.query).await?;

@@ -69,6 +69,7 @@ use crate::near_end::NearEnd;
 use crate::newest::NewestRows;
 use crate::projections::KeptProjections;
 use crate::query_log::QueryLog;
+use crate::reads::Turns;
 use crate::rejected_points::RejectedPoints;
 use crate::router::Router;
 use crate::set_operations::CountedSetOperations;
@@ -166,6 +167,7 @@ pub struct Frontend {
     authenticator: Authenticator,
     series_limits: SeriesLimits,
     spill: Option<SpillDirectory>,
+    turns: Turns,
 }
 
 impl Frontend {
@@ -255,6 +257,7 @@ impl Frontend {
             authenticator,
             series_limits: SeriesLimits::default(),
             spill,
+            turns: Turns::default(),
         }))
     }
 
@@ -263,6 +266,11 @@ impl Frontend {
         if let Some(spill) = &self.spill {
             spill.close(&self.state.runtime_env().disk_manager.temp_dir_paths());
         }
+    }
+
+    /// Turns of statements that change the same rows.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// Limits of series of organisations.

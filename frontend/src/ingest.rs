@@ -23,7 +23,8 @@ use crate::blame::cause_of;
 use crate::copies::refused::check_no_copy;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::frontend::Frontend;
-use crate::router::Written;
+use crate::reads::Reads;
+use crate::router::{WriteMode, Written};
 use crate::scan::Usage;
 
 impl Frontend {
@@ -105,6 +106,28 @@ impl Frontend {
         Ok(count)
     }
 
+    /// Writes rows that were read, where nobody has written them since; `reads` gets those that were refused. Puts
+    /// replace whole rows. `_permit` is the proof that the client may change the table's rows.
+    ///
+    /// # Errors
+    /// Fails if the rows could not be written within the write timeout.
+    pub(crate) async fn ingest_if(
+        &self,
+        _permit: &Permit,
+        (table, plan): (&Arc<Table>, &Arc<plan::TablePlan>),
+        (kind, completed): (WriteKind, plan::Completed),
+        reads: &Arc<Reads>,
+        cause: impl FnOnce() -> Cause + Send,
+    ) -> Result<(), SqlError> {
+        check_no_copy(&self.catalog(), table)?;
+        reads.sent(completed.rows.num_rows());
+        self.blame().wrote(table, plan, &completed.rows, cause);
+        let mode = WriteMode { kind, reads: Some(Arc::clone(reads)) };
+        let write = self.router().write(self.state(), table, plan, mode, completed);
+        self.settled(Box::pin(write).await).await?;
+        Ok(())
+    }
+
     /// Waits until the copies of a table have the rows that were written to it. Returns the number of partitions that
     /// stored the rows.
     async fn settled(&self, written: Written) -> Result<u64, SqlError> {
@@ -153,6 +176,18 @@ pub(crate) fn check_delete(table: &Table) -> Result<(), SqlError> {
             format!("DELETE is not supported on append-mode table \"{}\"", table.name),
         )
         .with_hint("set a 'ttl' to expire old rows, or TRUNCATE the table"));
+    }
+    Ok(())
+}
+
+/// Refuses updates in append mode, where rows have no identity.
+pub(crate) fn check_update(table: &Table) -> Result<(), SqlError> {
+    if table.schema.options.append_mode {
+        return Err(SqlError::new(
+            FEATURE_NOT_SUPPORTED,
+            format!("UPDATE is not supported on append-mode table \"{}\"", table.name),
+        )
+        .with_hint("rows of an append-mode table are kept as they were written"));
     }
     Ok(())
 }

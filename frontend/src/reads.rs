@@ -17,10 +17,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::record_batch::RecordBatch;
 use parking_lot::Mutex;
+use partita_proto::hash::hash_bytes;
 use partita_proto::id::{Epoch, PartitionId};
 use partita_proto::route::Route;
 use partita_proto::service::Condition;
+use tokio::sync::MutexGuard;
 
+/// Number of turns; keys that share one wait for each other in vain.
+const TURNS: usize = 256;
 /// Rows of a statement whose keys a partition keeps one by one; those of later writes count as one.
 const SINGLE_ROWS_MAX: u64 = 4_096;
 
@@ -29,6 +33,8 @@ const SINGLE_ROWS_MAX: u64 = 4_096;
 pub(crate) struct Reads {
     positions: Mutex<HashMap<PartitionId, (Epoch, u64)>>,
     refused: Mutex<Vec<RecordBatch>>,
+    /// Entries by which the partitions took rows.
+    stored: Mutex<HashMap<PartitionId, (Epoch, u64)>>,
     /// Random number of the statement.
     statement: u64,
     /// Rows that were written.
@@ -44,6 +50,7 @@ impl Reads {
         Self {
             positions: Mutex::default(),
             refused: Mutex::default(),
+            stored: Mutex::default(),
             // The standard library's hashers are seeded with random keys.
             statement: RandomState::new().build_hasher().finish(),
             written: AtomicU64::new(0),
@@ -51,11 +58,35 @@ impl Reads {
         }
     }
 
+    /// The same reads, for writes whose refused rows are kept apart and that are sent whole.
+    pub(crate) fn fork(&self) -> Self {
+        Self::of(self.positions.lock().clone(), self)
+    }
+
+    /// The state after the writes: conditions hold for rows that nobody has written since.
+    pub(crate) fn after_writes(&self) -> Self {
+        Self::of(self.stored.lock().clone(), self)
+    }
+
+    fn of(positions: HashMap<PartitionId, (Epoch, u64)>, reads: &Self) -> Self {
+        Self {
+            positions: Mutex::new(positions),
+            refused: Mutex::default(),
+            stored: Mutex::default(),
+            statement: reads.statement,
+            written: AtomicU64::new(reads.written.load(Ordering::Relaxed)),
+            rows_max: usize::MAX,
+        }
+    }
+
     /// Notes that a partition was read as of an entry of its log.
     pub(crate) fn note(&self, partition: PartitionId, epoch: Epoch, index: u64) {
-        let mut positions = self.positions.lock();
-        let position = positions.entry(partition).or_insert((epoch, index));
-        *position = (*position).min((epoch, index));
+        keep_first(&mut self.positions.lock(), partition, (epoch, index));
+    }
+
+    /// Notes that a partition took rows by an entry of its log.
+    pub(crate) fn store(&self, partition: PartitionId, epoch: Epoch, index: u64) {
+        keep_first(&mut self.stored.lock(), partition, (epoch, index));
     }
 
     /// Condition of rows for the partition of a route. It does not hold for one that was not read.
@@ -84,6 +115,39 @@ impl Reads {
     /// The rows that were refused since the last call.
     pub(crate) fn take_refused(&self) -> Vec<RecordBatch> {
         std::mem::take(&mut *self.refused.lock())
+    }
+}
+
+/// Keeps the earliest position of each partition.
+fn keep_first(
+    positions: &mut HashMap<PartitionId, (Epoch, u64)>,
+    partition: PartitionId,
+    position: (Epoch, u64),
+) {
+    let first = positions.entry(partition).or_insert(position);
+    *first = (*first).min(position);
+}
+
+/// Turns of statements that had rows refused: of those that change the same rows, one at a time reads and writes. Without
+/// turns all of them would read the same state, and all but one would do so in vain.
+#[derive(Debug)]
+pub(crate) struct Turns(Vec<tokio::sync::Mutex<()>>);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self((0..TURNS).map(|_| tokio::sync::Mutex::default()).collect())
+    }
+}
+
+impl Turns {
+    /// Waits for the turn of statements that change a key. The statement gives up its place meanwhile.
+    pub(crate) async fn take<'t>(&'t self, key: &[u8]) -> MutexGuard<'t, ()> {
+        let number = hash_bytes(key) % self.0.len() as u64;
+        let turn = &self.0[usize::try_from(number).unwrap_or_default()];
+        let pause = partita_lanes::pause();
+        let guard = turn.lock().await;
+        pause.end().await;
+        guard
     }
 }
 
@@ -116,5 +180,22 @@ mod tests {
         reads.sent(5_000);
         assert!(reads.condition(&route(1)).bulk.is_some());
         assert_eq!(reads.rows_max(), 1);
+        let fork = reads.fork();
+        assert_eq!(fork.condition(&route(1)).index, 10);
+        fork.store(PartitionId(2), Epoch(3), 40);
+        let after = fork.after_writes();
+        assert_eq!((after.condition(&route(2)).index, after.condition(&route(1)).index), (40, 0));
+    }
+
+    #[tokio::test]
+    async fn statements_that_change_one_key_take_turns() {
+        let turns = Turns::default();
+        let first = turns.take(b"a").await;
+        let second = turns.take(b"a");
+        tokio::pin!(second);
+        let waits = tokio::time::timeout(std::time::Duration::from_millis(20), &mut second).await;
+        assert!(waits.is_err());
+        drop(first);
+        drop(second.await);
     }
 }

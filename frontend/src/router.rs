@@ -617,6 +617,13 @@ impl Router {
             let error = match self.send_once(node, request, deadline).await {
                 Ok(reply) => {
                     self.view.leaders().answered(part.route.partition, node);
+                    // A part that was sent before may have taken effect by an entry of another log.
+                    if let Some(reads) = &part.mode.reads
+                        && part.earlier.is_empty()
+                        && !part.uncertain.load(Ordering::Relaxed)
+                    {
+                        reads.store(part.route.partition, part.route.epoch, reply.index);
+                    }
                     return Ok(Attempt::Done(part.debt(reply)));
                 }
                 Err(Error::Changed { .. }) if part.mode.reads.is_some() => {

@@ -255,7 +255,9 @@ impl Shape {
     /// The shape as a read of a table; `None` if it does not read it.
     #[expect(clippy::cast_precision_loss, reason = "counts of statements and rows")]
     fn read_shape(&self, table: &Table) -> Option<ReadShape> {
-        if !["SELECT", "DELETE"].contains(&self.kind) || !self.tables.contains_key(&table.id) {
+        if !["SELECT", "UPDATE", "DELETE"].contains(&self.kind)
+            || !self.tables.contains_key(&table.id)
+        {
             return None;
         }
         let mut bounds: BTreeMap<usize, ShapeBound> = BTreeMap::new();

@@ -37,6 +37,7 @@ mod subqueries;
 mod tasks;
 mod together;
 mod unnested;
+mod updating;
 mod views;
 mod writing;
 

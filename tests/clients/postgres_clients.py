@@ -301,7 +301,7 @@ def errors_have_their_classes():
             (e.UndefinedFunction, "SELECT there_is_none(1)", ()),
             (e.InvalidTextRepresentation, f"INSERT INTO {table} VALUES ('2024-01-01', 'x')", ()),
             (e.DuplicateTable, f"CREATE TABLE {table} (ts TIMESTAMP TIME INDEX)", ()),
-            (e.FeatureNotSupported, f"UPDATE {table} SET n = 1", ()),
+            (e.FeatureNotSupported, f"CREATE TRIGGER x AFTER INSERT ON {table} EXECUTE FUNCTION f()", ()),
         ]
         for error, sql, parameters in cases:
             raised = raises(error, lambda: c.execute(sql, parameters or None))

@@ -84,6 +84,8 @@ mod token_statement;
 mod tokens;
 mod types;
 mod unique_names;
+mod update_grammar;
+pub mod update_rows;
 mod values;
 mod view_grammar;
 mod weight;

@@ -50,7 +50,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("tql", ""),
     ("unload", ""),
     ("unlock", ""),
-    ("update", "INSERT the row again: it replaces the one of the same key"),
     ("vacuum", "ADMIN compact_table('t') merges a table's files"),
 ];
 
@@ -138,6 +137,7 @@ impl Tokens<'_> {
             }
             "explain" => self.explain().map(Statement::Explain),
             "delete" => self.delete().map(Statement::Delete),
+            "update" => self.update().map(Statement::Update),
             "copy" => self.copy(),
             "comment" => self.comment(),
             "create" => self.create(),
@@ -233,7 +233,7 @@ impl Tokens<'_> {
         let text = &self.text[offset..];
         // Positions inside count from the whole text too: the first character is 1.
         let statement = parse_one(text, position - 1)?;
-        if !matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Delete(_)) {
+        if !statement.is_planned() {
             return Err(SqlError::unsupported(format!("EXPLAIN {}", statement.tag()))
                 .with_position(position));
         }
@@ -301,7 +301,7 @@ impl Tokens<'_> {
 
 impl Explain {
     /// A query under this EXPLAIN, as DataFusion plans it: the explained one, or the one that finds the rows of an
-    /// INSERT or a DELETE.
+    /// INSERT, an UPDATE or a DELETE.
     pub fn planned(&self, query: &Query) -> PlannerStatement {
         PlannerStatement::Explain(datafusion::sql::parser::ExplainStatement {
             options: self.options.clone(),

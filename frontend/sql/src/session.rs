@@ -267,7 +267,7 @@ impl Tokens<'_> {
         self.expect("as")?;
         let position = self.position();
         let statement = parse_one(&self.text[self.offset()..], position - 1)?;
-        if !matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Delete(_)) {
+        if !statement.is_planned() {
             return Err(self.unsupported(format!("PREPARE ... AS {}", statement.tag())));
         }
         self.skip_all();

@@ -17,7 +17,7 @@ use std::time::Duration;
 use arrow::datatypes::DataType;
 use datafusion::common::format::ExplainStatementOptions;
 use datafusion::sql::parser::Statement as PlannerStatement;
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{self, Expr};
 use partita_proto::index::{IndexKind, IndexOptions};
 use partita_proto::materialized::Steering;
 use partita_proto::schema::{ColumnType, MergeMode, TableOptions, TextLength};
@@ -38,7 +38,7 @@ pub use crate::table_name::TableName;
 pub enum Statement {
     /// SELECT, VALUES, TABLE, WITH: planned and run by DataFusion.
     Query(Query),
-    /// EXPLAIN of a query, an INSERT or a DELETE.
+    /// EXPLAIN of a query, an INSERT, an UPDATE or a DELETE.
     Explain(Explain),
     /// EXPLAIN HOTSPOT: the reason why a table is hot.
     ExplainHotspot(TableName),
@@ -46,6 +46,8 @@ pub enum Statement {
     Insert(Insert),
     /// DELETE FROM.
     Delete(Delete),
+    /// UPDATE.
+    Update(Update),
     /// COPY ... FROM STDIN.
     CopyFrom(CopyFrom),
     /// COPY ... TO STDOUT.
@@ -140,6 +142,7 @@ impl Statement {
             self,
             Self::Insert(_)
                 | Self::Delete(_)
+                | Self::Update(_)
                 | Self::CopyFrom(_)
                 | Self::CreateDatabase(_)
                 | Self::AlterDatabase(_)
@@ -179,6 +182,11 @@ impl Statement {
         }
     }
 
+    /// Returns true if it may be explained and prepared.
+    pub fn is_planned(&self) -> bool {
+        matches!(self, Self::Query(_) | Self::Insert(_) | Self::Update(_) | Self::Delete(_))
+    }
+
     /// Returns true if it needs planning, or work on expressions or rows that may take long: then it runs on the lanes'
     /// threads. All others end within microseconds, or only wait for another process. An INSERT of few literals does
     /// not need a lane either ([`Insert::is_light`]).
@@ -191,6 +199,7 @@ impl Statement {
             | Self::SeriesCardinality(_)
             | Self::Insert(_)
             | Self::Delete(_)
+            | Self::Update(_)
             | Self::CopyTo(_)
             | Self::CreateTable(_)
             | Self::CreateCopy(_)
@@ -241,6 +250,7 @@ impl Statement {
             Self::Explain(_) | Self::ExplainHotspot(_) => "EXPLAIN",
             Self::Insert(_) => "INSERT",
             Self::Delete(_) => "DELETE",
+            Self::Update(_) => "UPDATE",
             Self::CopyFrom(_) | Self::CopyTo(_) => "COPY",
             Self::CreateDatabase(_) => "CREATE DATABASE",
             Self::AlterDatabase(_) => "ALTER DATABASE",
@@ -294,6 +304,7 @@ impl Statement {
             Self::Explain(explain) => Some(&explain.text),
             Self::Insert(insert) => Some(&insert.text),
             Self::Delete(delete) => Some(&delete.text),
+            Self::Update(update) => Some(&update.text),
             Self::CopyFrom(copy) => Some(&copy.text),
             Self::CopyTo(copy) => Some(&copy.query.text),
             Self::Declare(declare) => Some(&declare.query.text),
@@ -318,7 +329,7 @@ pub struct Explain {
     pub text: Arc<str>,
     /// ANALYZE, VERBOSE, FORMAT and the rest, in DataFusion's form.
     pub options: ExplainStatementOptions,
-    /// A query, an INSERT or a DELETE.
+    /// A query, an INSERT, an UPDATE or a DELETE.
     pub statement: Box<Statement>,
 }
 
@@ -372,6 +383,23 @@ pub struct Delete {
     pub alias: Option<String>,
     /// The rows to delete; `None` means all.
     pub predicate: Option<Expr>,
+}
+
+/// UPDATE.
+#[derive(Clone, Debug)]
+pub struct Update {
+    /// The statement's text.
+    pub text: Arc<str>,
+    /// The table whose rows change.
+    pub table: TableName,
+    /// The table's alias in expressions.
+    pub alias: Option<String>,
+    /// The columns that are set, each once.
+    pub columns: Vec<String>,
+    /// For each of them the position of its new value among the items of `source`; `None` means DEFAULT.
+    pub values: Vec<Option<usize>>,
+    /// A SELECT of the new values from the tables of FROM, with the predicate. It lacks the table that changes.
+    pub source: Box<ast::Query>,
 }
 
 /// COPY ... FROM STDIN.

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Words by which a statement begins that is a query or has one.
-const FIRST: [Keyword; 8] = [
+const FIRST: [Keyword; 9] = [
     Keyword::SELECT,
     Keyword::WITH,
     Keyword::VALUES,
@@ -17,6 +17,7 @@ const FIRST: [Keyword; 8] = [
     Keyword::COPY,
     Keyword::DECLARE,
     Keyword::DELETE,
+    Keyword::UPDATE,
 ];
 /// Words that may follow the name of the table.
 const BEHIND: [Keyword; 10] = [

@@ -12,6 +12,7 @@
 //! - INSERT needs INSERT although a row replaces the one with its key; UPSERT, which keeps columns of it, UPDATE too;
 //! - DELETE with a predicate needs SELECT on its table too, as in PostgreSQL, except for tokens and a predicate that
 //!   compares key columns with literals: to InfluxDB's clients such a delete is a write;
+//! - UPDATE needs SELECT on its table too, as in PostgreSQL, unless it sets all rows to constants;
 //! - to read a materialized copy is to read its source: SELECT is needed on that (`Viewer::check`);
 //! - to read a view, SELECT on the view is needed, and its owner needs SELECT on what the view reads: `catalog.rs` checks
 //!   the one, `execute/query.rs` the other;
@@ -78,6 +79,7 @@ pub(crate) fn needs(
             list
         }
         Statement::Delete(delete) => vec![table(Action::Delete, &delete.table)?],
+        Statement::Update(update) => vec![table(Action::Update, &update.table)?],
         Statement::CopyFrom(copy) => vec![table(Action::Insert, &copy.table)?],
         Statement::CreateDatabase(_) => vec![Need::new(Action::Create, Object::Cluster)],
         Statement::AlterDatabase(alter) => vec![on_database(Action::Own, &alter.name)?],

@@ -81,7 +81,7 @@ fn with_bytes(values: &[ArrayRef], columns: &[&Column]) -> Result<Vec<ArrayRef>,
 
 /// Columns of a batch, ready for assignment: texts for BINARY columns are decoded, and local times of the session's
 /// zone become instants for columns WITH TIME ZONE.
-fn assignable(
+pub(super) fn assignable(
     values: &[ArrayRef],
     columns: &[&Column],
     zone: Zone,

@@ -53,6 +53,10 @@ impl Session {
                 let query = self.delete_query(delete)?;
                 (self.types_in(query.statement, declared).await?, None)
             }
+            Statement::Update(update) => {
+                let query = self.update_query(update)?;
+                (self.types_in(query.statement, declared).await?, None)
+            }
             Statement::Explain(explain) => self.explain_types(explain, declared).await?,
             Statement::ExplainHotspot(_) => (Vec::new(), Some(schema(EXPLAIN_HOTSPOT))),
             Statement::Declare(declare) => {
@@ -158,6 +162,9 @@ impl Session {
             }
             Statement::Insert(insert) => self.insert(insert, some_parameters(), permit).await,
             Statement::Delete(delete) => self.delete(delete, some_parameters(), permit).await,
+            Statement::Update(update) => {
+                Box::pin(self.update(update, some_parameters(), permit)).await
+            }
             Statement::Declare(declare) => {
                 Ok(self.declare(declare, some_parameters()).await?.into())
             }

@@ -346,6 +346,7 @@ impl Session {
                 let target = match explain.statement.as_ref() {
                     Statement::Insert(insert) => Some(self.table(&insert.table)?),
                     Statement::Delete(delete) => Some(self.table(&delete.table)?),
+                    Statement::Update(update) => Some(self.table(&update.table)?),
                     _ => None,
                 };
                 // The plan of a DELETE has figures of the rows, and needs SELECT like any other.
@@ -371,6 +372,10 @@ impl Session {
             Statement::Delete(delete) => {
                 let query = self.delete_query(delete)?;
                 Some((explain.planned(&query), "DELETE"))
+            }
+            Statement::Update(update) => {
+                let query = self.update_query(update)?;
+                Some((explain.planned(&query), "UPDATE"))
             }
             statement => {
                 return Err(SqlError::unsupported(format!("EXPLAIN of {}", statement.tag())));

@@ -190,6 +190,8 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("DDDAHDA", "INSERT INTO acme.acme_t SELECT 3, 3, max(acme_n) FROM acme.acme_t"),
     ("DDAAHDA", "DELETE FROM acme.acme_t WHERE k = 1"),
     ("DDDAHDA", "DELETE FROM acme.acme_t WHERE acme_v = 20"),
+    ("DDAAHDA", "UPDATE acme.acme_t SET acme_v = 1"),
+    ("DDDAHDA", "UPDATE acme.acme_t SET acme_v = acme_v + 1 WHERE k = 2"),
     ("DDAAHDA", "CREATE TABLE IF NOT EXISTS acme.fresh (k INT PRIMARY KEY)"),
     ("DDDDDDA", "CREATE DATABASE IF NOT EXISTS fresh"),
     ("DDDAHDA", "ADMIN flush_table('acme.acme_t')"),

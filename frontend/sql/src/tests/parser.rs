@@ -57,6 +57,12 @@ fn every_statement_has_its_tag() {
         ("ALTER DATABASE d UNSET 'ttl'", "ALTER DATABASE"),
         ("DROP SCHEMA IF EXISTS d CASCADE", "DROP DATABASE"),
         ("DROP TABLE IF EXISTS a, b.c", "DROP TABLE"),
+        (
+            "UPDATE ONLY d.t AS a SET v = a.v + 1, (w, x) = (1, DEFAULT) FROM u WHERE a.k = u.k",
+            "UPDATE",
+        ),
+        ("EXPLAIN UPDATE t SET a = 1", "EXPLAIN"),
+        ("PREPARE p AS UPDATE t SET a = $1", "PREPARE"),
         ("DROP TABLE a CASCADE", "DROP TABLE"),
         ("CREATE MATERIALIZED COPY c OF t PRIMARY KEY (b, a)", "CREATE MATERIALIZED COPY"),
         ("DROP MATERIALIZED COPY IF EXISTS c, d.e", "DROP MATERIALIZED COPY"),
@@ -112,7 +118,10 @@ fn several_statements_come_in_order() {
 #[test]
 fn what_is_not_done_is_refused_by_name() {
     for (sql, says) in [
-        ("UPDATE t SET a = 1", "UPDATE"),
+        ("UPDATE t SET a = 1 RETURNING a", "UPDATE ... RETURNING"),
+        ("UPDATE t SET (a, b) = (SELECT 1, 2)", "UPDATE ... SET (...) = (SELECT ...)"),
+        ("UPDATE t SET a = 1 WHERE CURRENT OF c", "WHERE CURRENT OF"),
+        ("UPDATE t SET a = 1 ORDER BY a LIMIT 1", "UPDATE ... ORDER BY"),
         ("MERGE INTO t USING u ON a = b WHEN MATCHED THEN DELETE", "MERGE"),
         ("GRANT SELECT (a) ON t TO u", "a privilege on columns"),
         ("GRANT EXECUTE ON FUNCTION f TO u", "a privilege on a FUNCTION"),
@@ -145,18 +154,17 @@ fn what_is_not_done_is_refused_by_name() {
         ("DELETE FROM t RETURNING a", "RETURNING"),
         ("DELETE FROM t USING u WHERE a = b", "USING"),
         ("EXPLAIN CREATE TABLE t (a INT PRIMARY KEY)", "EXPLAIN CREATE TABLE"),
-        ("EXPLAIN UPDATE t SET a = 1", "UPDATE"),
         ("SET SESSION AUTHORIZATION x", "SET SESSION AUTHORIZATION"),
         ("FETCH PRIOR FROM c", "FETCH PRIOR"),
         ("DECLARE c SCROLL CURSOR FOR SELECT 1", "SCROLL"),
         ("SHOW PROCESSLIST", "SHOW PROCESSLIST"),
         ("ADMIN reboot('t')", "ADMIN reboot"),
-        ("SELECT * FROM t; UPDATE t SET a = 1", "UPDATE"),
+        ("SELECT * FROM t; MERGE INTO t USING u ON a = b", "MERGE"),
     ] {
         refused(sql, "0A000", says);
     }
-    let update = parse("UPDATE t SET a = 1").unwrap_err();
-    assert!(update.hint.unwrap().contains("INSERT"));
+    let merge = parse("MERGE INTO t USING u ON a = b").unwrap_err();
+    assert!(merge.hint.unwrap().contains("INSERT"));
 }
 
 #[test]
@@ -205,6 +213,10 @@ fn syntax_errors_point_at_what_is_wrong() {
         ("INSERT t VALUES (1)", 8),
         ("INSERT INTO t FOO", 15),
         ("DROP TABLE", 11),
+        ("UPDATE t SET", 13),
+        ("UPDATE t SET a = 1, a = 2", 21),
+        ("UPDATE t SET (a, b) = (1, 2, 3)", 14),
+        ("UPDATE t SET a.b = 1", 15),
         ("USE", 4),
     ] {
         let error = parse(sql).expect_err(sql);

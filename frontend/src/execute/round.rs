@@ -1,0 +1,264 @@
+//! One pass of an UPDATE over its rows: which rows it changes, what they become, and which it has to read again.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{Field, Schema};
+use arrow::record_batch::RecordBatch;
+use partita_proto::access::Permit;
+use partita_proto::catalog::Table;
+use partita_proto::key::{Keys, PLACEMENT_COLUMN};
+use partita_proto::schema::Column;
+use partita_proto::value::Value;
+use partita_sql::statement::Update;
+use partita_sql::update_rows::key_condition;
+use partita_worker::Zone;
+
+use super::insert::assignable;
+use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
+use crate::ingest::plan::TablePlan;
+use crate::reads::Reads;
+use crate::router::place;
+
+/// Maximum rows that a statement keeps to read them again.
+const REFUSED_MAX: usize = 1 << 20;
+/// Maximum rows that a statement may change which reads other tables too.
+const JOINED_MAX: usize = 1 << 22;
+/// Maximum keys by which a query is restricted; one of more keys reads all rows.
+pub(super) const NAMED_KEYS_MAX: usize = 64;
+/// SQLSTATE of rows that others keep changing.
+const SERIALIZATION_FAILURE: &str = "40001";
+
+/// Encoded keys.
+type KeySet = HashSet<Box<[u8]>>;
+
+/// Rows that a statement has still to change.
+pub(super) struct Pending {
+    keys: KeySet,
+    /// Condition that these rows satisfy, in SQL, if there are few.
+    condition: Option<String>,
+}
+
+impl Pending {
+    /// One of the keys.
+    pub(super) fn first(&self) -> Option<&[u8]> {
+        self.keys.iter().next().map(AsRef::as_ref)
+    }
+}
+
+/// One pass over the rows.
+pub(super) struct Round<'a> {
+    pub(super) update: &'a Update,
+    pub(super) permit: &'a Permit,
+    pub(super) table: Arc<Table>,
+    pub(super) plan: Arc<TablePlan>,
+    /// Columns that the statement sets, by their positions.
+    targets: Vec<usize>,
+    pub(super) reads: Arc<Reads>,
+    /// Rows that are left to change; `None`: all.
+    wanted: Option<Pending>,
+    /// Keys that were changed, if the query may return a row several times.
+    seen: Option<KeySet>,
+    /// Number of rows that were changed.
+    pub(super) changed: u64,
+    /// Keys of the rows to read again.
+    refused: KeySet,
+    /// Values of these keys, as long as they are few.
+    named: Vec<Vec<Value>>,
+}
+
+/// Refuses to change rows that others keep changing.
+pub(super) fn contended(table: &Table) -> SqlError {
+    let error =
+        SqlError::new(SERIALIZATION_FAILURE, "could not serialize access due to concurrent update");
+    SqlError { retryable: true, ..error }.with_detail(format!(
+        "other statements keep changing the same rows of table \"{}\"",
+        table.name
+    ))
+}
+
+/// The columns of a table that are given when a row is written.
+pub(super) fn stored(table: &Table) -> Vec<&Column> {
+    table.schema.columns.iter().filter(|column| column.generated.is_none()).collect()
+}
+
+/// The columns of a batch of the query as they are now, by their SQL names.
+pub(super) fn present(columns: &[&Column], batch: &RecordBatch) -> Result<RecordBatch, SqlError> {
+    let values = columns.iter().copied().zip(batch.columns().iter().map(Arc::clone));
+    named(values, batch.num_rows())
+}
+
+/// A batch of columns by their SQL names.
+fn named<'c>(
+    values: impl Iterator<Item = (&'c Column, ArrayRef)>,
+    rows: usize,
+) -> Result<RecordBatch, SqlError> {
+    let field = |(column, values): (&Column, ArrayRef)| {
+        (Field::new(&column.name, values.data_type().clone(), true), values)
+    };
+    let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = values.map(field).unzip();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?)
+}
+
+impl<'a> Round<'a> {
+    /// A pass over the pending rows, or over all.
+    ///
+    /// # Errors
+    /// As [`Update::targets`].
+    pub(super) fn new(
+        update: &'a Update,
+        permit: &'a Permit,
+        (table, plan): (Arc<Table>, Arc<TablePlan>),
+        wanted: Option<Pending>,
+        reads: Reads,
+    ) -> Result<Self, SqlError> {
+        Ok(Self {
+            update,
+            permit,
+            targets: update.targets(&table.schema)?,
+            reads: Arc::new(reads),
+            seen: (update.has_from() && wanted.is_none()).then(KeySet::new),
+            wanted,
+            changed: 0,
+            refused: KeySet::new(),
+            named: Vec::new(),
+            table,
+            plan,
+        })
+    }
+
+    /// Condition of the rows that are left to change, if there are few.
+    pub(super) fn condition(&self) -> Option<&str> {
+        self.wanted.as_ref()?.condition.as_deref()
+    }
+
+    /// True if no row has to be read again.
+    pub(super) fn is_complete(&self) -> bool {
+        self.refused.is_empty()
+    }
+
+    /// True if the statement sets a column that the key depends on.
+    pub(super) fn may_move(&self) -> bool {
+        let of_key = self.plan.delete_columns();
+        let columns = &self.table.schema.columns;
+        self.targets.iter().any(|target| of_key.contains(&columns[*target].name))
+    }
+
+    /// Encoded keys of rows with columns by storage name, with their placement or without.
+    pub(super) fn keys(&self, rows: &RecordBatch) -> Result<Keys, SqlError> {
+        if rows.column_by_name(PLACEMENT_COLUMN).is_some() {
+            return Ok(self.plan.codec.encode(rows)?);
+        }
+        Ok(self.plan.codec.encode(&place(&self.table, rows.clone())?)?)
+    }
+
+    /// The columns of rows, by storage name, that identify them.
+    pub(super) fn key_columns(&self, rows: &RecordBatch) -> Result<RecordBatch, SqlError> {
+        let schema = rows.schema_ref();
+        let key = self.table.schema.key_columns();
+        let positions = key.map(|column| schema.index_of(&column.storage_name));
+        Ok(rows.project(&positions.collect::<Result<Vec<_>, _>>()?)?)
+    }
+
+    /// The rows of a batch that are to be changed in this pass, each once; `None` if there are none.
+    pub(super) fn select(
+        &mut self,
+        columns: &[&Column],
+        batch: RecordBatch,
+    ) -> Result<Option<RecordBatch>, SqlError> {
+        if self.wanted.is_none() && self.seen.is_none() {
+            return Ok(Some(batch));
+        }
+        let old = self.plan.complete_keys(&present(columns, &batch)?)?.rows;
+        let keys = self.keys(&old)?;
+        let is_new = |key: &[u8]| match (&mut self.wanted, &mut self.seen) {
+            (Some(wanted), _) => wanted.keys.remove(key),
+            (None, Some(seen)) => seen.insert(key.into()),
+            (None, None) => true,
+        };
+        let mask: Vec<bool> = keys.iter().map(is_new).collect();
+        if self.seen.as_ref().is_some_and(|seen| seen.len() > JOINED_MAX) {
+            let message = format!("UPDATE ... FROM cannot change more than {JOINED_MAX} rows");
+            return Err(SqlError::new(PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        let mask = BooleanArray::from(mask);
+        let rows = match mask.true_count() {
+            0 => return Ok(None),
+            count if count == mask.len() => batch,
+            _ => filter_record_batch(&batch, &mask)?,
+        };
+        Ok(Some(rows))
+    }
+
+    /// The rows of a batch with their new values, by SQL name; columns that are set to DEFAULT are left out.
+    pub(super) fn new_rows(
+        &self,
+        columns: &[&Column],
+        batch: &RecordBatch,
+        zone: Zone,
+    ) -> Result<RecordBatch, SqlError> {
+        let schema = &self.table.schema;
+        let mut values: Vec<(&Column, ArrayRef)> = Vec::with_capacity(columns.len());
+        for (position, column) in columns.iter().copied().enumerate() {
+            let mut set = self.targets.iter().zip(&self.update.values);
+            let set = set.find(|(target, _)| schema.columns[**target].id == column.id);
+            match set {
+                None => values.push((column, Arc::clone(batch.column(position)))),
+                Some((_, None)) => {}
+                Some((_, Some(item))) => {
+                    let value = Arc::clone(batch.column(columns.len() + item));
+                    let assigned = assignable(&[value], &[column], zone)?;
+                    values.extend(assigned.into_iter().map(|value| (column, value)));
+                }
+            }
+        }
+        named(values.into_iter(), batch.num_rows())
+    }
+
+    /// Keeps the keys of rows, with columns by storage name, to read them again.
+    pub(super) fn refuse(&mut self, rows: &RecordBatch) -> Result<(), SqlError> {
+        let keys = self.keys(rows)?;
+        self.refused.extend(keys.iter().map(Box::from));
+        if self.refused.len() > REFUSED_MAX {
+            return Err(contended(&self.table));
+        }
+        if self.named.len() <= NAMED_KEYS_MAX {
+            let few = rows.slice(0, rows.num_rows().min(NAMED_KEYS_MAX + 1));
+            self.named.extend(key_values(&given_keys(&self.table), &few)?);
+        }
+        Ok(())
+    }
+
+    /// The rows for the next pass.
+    pub(super) fn into_pending(self) -> Pending {
+        let name = self.update.alias.as_ref().unwrap_or(&self.table.name);
+        let condition = match self.named.len() <= NAMED_KEYS_MAX {
+            true => key_condition(name, &given_keys(&self.table), &self.named),
+            false => None,
+        };
+        Pending { keys: self.refused, condition }
+    }
+}
+
+/// Values of columns, for each of some rows with columns by storage name.
+pub(super) fn key_values(
+    columns: &[&Column],
+    rows: &RecordBatch,
+) -> Result<Vec<Vec<Value>>, SqlError> {
+    let row = |row: usize| {
+        let value = |column: &&Column| match rows.column_by_name(&column.storage_name) {
+            Some(array) => Value::from_array(array, row),
+            None => Ok(Value::Null),
+        };
+        Ok(columns.iter().map(value).collect::<Result<Vec<_>, _>>()?)
+    };
+    (0..rows.num_rows()).map(row).collect()
+}
+
+/// The columns of a table's key that are given when a row is written.
+pub(super) fn given_keys(table: &Table) -> Vec<&Column> {
+    table.schema.key_columns().filter(|column| column.generated.is_none()).collect()
+}
