@@ -582,6 +582,10 @@ impl Fake {
             return Err(Error::StaleSchema { table: partition.table.id });
         }
         partition.scans += 1;
+        if request.for_update {
+            // As the entry with which a partition begins to track keys: no entry has index 0.
+            partition.writes = partition.writes.max(1);
+        }
         let mut batches = Vec::new();
         for row in partition.rows.values().flatten() {
             stats.rows_scanned.fetch_add(1, Ordering::Relaxed);
@@ -622,8 +626,7 @@ impl Fake {
                 Box::pin(futures::stream::iter([joined])) as _
             })
             .collect();
-        // No entry has index 0.
-        let index = partition.writes.max(1);
+        let index = partition.writes;
         Ok(ScanReply { streams, order: Some(order), stats, index })
     }
 }

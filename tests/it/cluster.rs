@@ -18,6 +18,7 @@ mod rotated;
 mod splits;
 mod stalls;
 mod strangers;
+mod updated;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

@@ -17,6 +17,7 @@ use partita_proto::value::Value;
 
 use super::identifier::quote;
 use super::parser::parse_query;
+use super::rewritten::exact_rows;
 use super::statement::{Query, Update};
 use crate::error::{GENERATED_ALWAYS, SqlError};
 
@@ -162,10 +163,10 @@ impl Update {
             let condition = select_of(&mut restricted)?.selection.take();
             select.selection = both(select.selection.take(), condition);
         }
-        Ok(Query {
-            text: Arc::clone(&self.text),
-            statement: PlannerStatement::Statement(Box::new(ast::Statement::Query(query))),
-        })
+        let mut statement = ast::Statement::Query(query);
+        exact_rows(&mut statement);
+        let statement = PlannerStatement::Statement(Box::new(statement));
+        Ok(Query { text: Arc::clone(&self.text), statement })
     }
 }
 

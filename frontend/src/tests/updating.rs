@@ -47,7 +47,7 @@ async fn fields_are_set_and_the_others_kept() {
     assert_eq!(db.tag("UPDATE stock SET n = 1 WHERE id = 9").await, "UPDATE 0");
     // A new value sees the row as it was.
     db.tag("UPDATE stock SET n = id, name = n::TEXT WHERE id = 1").await;
-    assert_eq!(db.one("SELECT n || coalesce(name, '-') FROM stock WHERE id = 1").await, "1-");
+    assert_eq!(db.one("SELECT n::TEXT || coalesce(name, '-') FROM stock WHERE id = 1").await, "1-");
     assert_eq!(db.one("SELECT at FROM stock WHERE id = 1").await, "2024-01-01T00:00:00");
 }
 
@@ -122,13 +122,11 @@ async fn a_row_moves_with_its_key() {
             "UPDATE 3"
         );
         assert_eq!(all(&db).await, ["4|c|1|3.50", "11|a|1|1.50", "12|b|1|2.50"], "{clause}");
-        for sql in ["UPDATE stock SET id = 4 WHERE id = 11", "UPDATE stock SET id = 5"] {
-            let error = db.error(sql).await;
-            assert_eq!(error.sqlstate, "23505", "{sql}: {error:?}");
-            assert!(error.message.contains("stock_pkey"), "{error:?}");
-        }
         let taken = db.error("UPDATE stock SET id = 4 WHERE id = 11").await;
+        assert_eq!(taken.sqlstate, "23505", "{taken:?}");
+        assert!(taken.message.contains("stock_pkey"), "{taken:?}");
         assert_eq!(taken.detail.unwrap(), "Key (id)=(4) already exists.");
+        assert_eq!(db.error("UPDATE stock SET id = 5").await.sqlstate, "23505");
         assert_eq!(db.one("SELECT count(*) FROM stock").await, "3", "{clause}");
     }
 }
@@ -184,9 +182,9 @@ async fn updates_are_prepared_and_explained() {
     let db = stock("").await;
     db.tag("PREPARE p AS UPDATE stock SET n = $1, name = $2 WHERE id = $3").await;
     assert_eq!(db.tag("EXECUTE p (5, 'z', 2)").await, "UPDATE 1");
-    assert_eq!(db.one("SELECT n || name FROM stock WHERE id = 2").await, "5z");
+    assert_eq!(db.one("SELECT n::TEXT || name FROM stock WHERE id = 2").await, "5z");
     let plan = db.explain("UPDATE stock SET n = 1 WHERE id = 2").await;
-    assert!(plan.contains("PartitionScanExec"), "{plan}");
+    assert!(plan.contains("table=public.stock"), "{plan}");
     assert_eq!(db.error("EXPLAIN ANALYZE UPDATE stock SET n = 1").await.sqlstate, "0A000");
     assert_eq!(db.one("SELECT n FROM stock WHERE id = 2").await, "5");
 }
