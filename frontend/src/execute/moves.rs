@@ -244,7 +244,7 @@ fn without(keys: &Keys, set: &HashSet<Box<[u8]>>) -> BooleanArray {
 fn keys_of(round: &Round<'_>, refused: &[RecordBatch]) -> Result<HashSet<Box<[u8]>>, SqlError> {
     let mut keys = HashSet::new();
     for rows in refused {
-        keys.extend(round.keys(rows)?.iter().map(Box::from));
+        keys.extend(round.keys(rows)?.iter().map(Box::<[u8]>::from));
     }
     Ok(keys)
 }

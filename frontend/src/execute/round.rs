@@ -221,7 +221,7 @@ impl<'a> Round<'a> {
     /// Keeps the keys of rows, with columns by storage name, to read them again.
     pub(super) fn refuse(&mut self, rows: &RecordBatch) -> Result<(), SqlError> {
         let keys = self.keys(rows)?;
-        self.refused.extend(keys.iter().map(Box::from));
+        self.refused.extend(keys.iter().map(Box::<[u8]>::from));
         if self.refused.len() > REFUSED_MAX {
             return Err(contended(&self.table));
         }
