@@ -23,6 +23,7 @@ use parking_lot::RwLock;
 use partita_proto::access::{Action, Need, Sight};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::stored_view::ViewDefinition;
+use partita_sql::hidden::WITH_HIDDEN;
 
 use crate::access::viewer::Viewer;
 use crate::error::{STATEMENT_TOO_COMPLEX, SqlError};
@@ -249,6 +250,10 @@ impl SchemaProvider for Tables {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let catalog = self.scope.catalog();
+        let (name, with_hidden) = match name.strip_suffix(WITH_HIDDEN) {
+            Some(name) => (name, true),
+            None => (name, false),
+        };
         let database = catalog.databases.get(&self.database);
         let Some((database, table)) = database.zip(catalog.table(&self.database, name)) else {
             let is_numbers = self.database == DEFAULT_DATABASE && name == NUMBERS;
@@ -265,10 +270,12 @@ impl SchemaProvider for Tables {
         };
         let (view, state) = (&self.scope.databases.view, &self.scope.databases.state);
         let stored = PartitionedTable::of(&catalog, table, view, state, rows);
-        Ok(Some(Arc::new(stored.read_through(self.scope.through))))
+        let stored = stored.read_through(self.scope.through);
+        Ok(Some(Arc::new(if with_hidden { stored.with_hidden() } else { stored })))
     }
 
     fn table_exist(&self, name: &str) -> bool {
+        let name = name.strip_suffix(WITH_HIDDEN).unwrap_or(name);
         self.scope.catalog().table(&self.database, name).is_some()
     }
 }

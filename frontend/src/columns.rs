@@ -110,7 +110,7 @@ pub(crate) async fn columns(
     for table in tables.filter(|table| table.schema.view.is_none()) {
         let (report, unknown_partitions) = merged(table, &statuses);
         let cells = |column| column_cells(table, column, &report, unknown_partitions);
-        rows.extend(table.schema.columns.iter().map(cells));
+        rows.extend(table.schema.shown().map(cells));
     }
     batch(&schema(COLUMNS), rows)
 }

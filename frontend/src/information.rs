@@ -268,7 +268,8 @@ fn columns(viewer: &Viewer) -> Vec<Vec<Cell>> {
     let catalog = viewer.catalog();
     let mut rows = Vec::new();
     for table in all_tables(&catalog) {
-        for (position, column) in (1_i64..).zip(&table.schema.columns) {
+        let columns = (1_i64..).zip(&table.schema.columns);
+        for (position, column) in columns.filter(|(_, column)| !column.is_hidden()) {
             let (precision, scale) = match column.column_type {
                 ColumnType::Decimal(precision, scale) => {
                     (Some(i64::from(precision)), Some(i64::from(scale)))
@@ -424,9 +425,10 @@ fn constraint_column_usage(viewer: &Viewer) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Rows in append mode may share a key, so their key is not a constraint.
+/// Rows in append mode may share a key, so their key is not a constraint; nor is a hidden one.
 pub(crate) fn has_key(table: &Table) -> bool {
-    !table.schema.options.append_mode && !table.schema.key.is_empty()
+    let schema = &table.schema;
+    !schema.options.append_mode && !schema.key.is_empty() && !schema.is_keyless()
 }
 
 fn partitions(viewer: &Viewer) -> Vec<Vec<Cell>> {

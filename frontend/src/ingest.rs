@@ -8,6 +8,7 @@ pub(crate) mod cast;
 pub(crate) mod expression;
 mod length;
 pub(crate) mod plan;
+mod row_ids;
 pub(crate) mod series;
 pub(crate) mod size;
 
@@ -17,6 +18,7 @@ use arrow::record_batch::RecordBatch;
 use partita_load::Cause;
 use partita_proto::access::{Door, Permit};
 use partita_proto::catalog::Table;
+use partita_proto::schema::ROW_COLUMN;
 use partita_proto::service::WriteKind;
 
 use crate::blame::cause_of;
@@ -69,6 +71,9 @@ impl Frontend {
         cause: impl FnOnce() -> Cause + Send,
     ) -> Result<(u64, Usage), SqlError> {
         let (table, plan) = self.table_plan(table)?;
+        if rows.column_by_name(ROW_COLUMN).is_some() {
+            return Err(SqlError::undefined_column(ROW_COLUMN, &table.name));
+        }
         let completed = plan.complete(&rows)?;
         let count = rows.num_rows() as u64;
         drop(rows);

@@ -80,6 +80,8 @@ pub(crate) struct PartitionedTable {
     view: Arc<ClusterView>,
     state: Arc<SessionState>,
     schema: SchemaRef,
+    /// Positions of these columns among those of the table.
+    shown: Vec<usize>,
     constraints: Constraints,
 }
 
@@ -120,6 +122,13 @@ impl PartitionedTable {
         self.through
     }
 
+    /// The table with its hidden columns, for statements that change rows.
+    pub(crate) fn with_hidden(self) -> Self {
+        let columns = &self.table.schema.columns;
+        let (schema, shown) = (self.table.schema.arrow(), (0..columns.len()).collect());
+        Self { schema, shown, ..self }
+    }
+
     /// Definition of the table.
     pub(crate) fn table(&self) -> &Arc<Table> {
         &self.table
@@ -135,10 +144,13 @@ impl PartitionedTable {
         // Rows in append mode may share a key, so it is no constraint.
         let key: Vec<usize> =
             schema.key_columns().filter_map(|column| schema.index_of(&column.name)).collect();
-        let unique = !schema.options.append_mode && !key.is_empty();
+        let unique = !schema.options.append_mode && !key.is_empty() && !schema.is_keyless();
         let constraints = if unique { vec![Constraint::PrimaryKey(key)] } else { Vec::new() };
         Self {
-            schema: schema.arrow(),
+            schema: schema.shown_arrow(),
+            shown: (0..schema.columns.len())
+                .filter(|position| !schema.columns[*position].is_hidden())
+                .collect(),
             constraints: Constraints::new_unverified(constraints),
             companion: None,
             source: None,
@@ -189,7 +201,7 @@ impl PartitionedTable {
         Ok(self.table.partitions.prune(&ranges).len())
     }
 
-    /// Columns to request; for no column, one that is cheap to read and counts the rows, unless others follow.
+    /// Columns to request, by their positions in the schema; for no column, one that is cheap to read and counts the rows, unless others follow.
     fn columns(&self, projection: &[usize], others_follow: bool) -> SchemaRef {
         let columns = &self.table.schema.columns;
         let fields_at = |positions: &[usize]| -> SchemaRef {
@@ -198,7 +210,9 @@ impl PartitionedTable {
             Arc::new(Schema::new(fields))
         };
         if !projection.is_empty() || others_follow {
-            return fields_at(projection);
+            let positions: Vec<usize> =
+                projection.iter().map(|position| self.shown[*position]).collect();
+            return fields_at(&positions);
         }
         let cost = |column: &Column| {
             let width = match column.column_type.arrow() {
@@ -244,7 +258,7 @@ impl PartitionedTable {
         parallelism: usize,
     ) -> Result<ScanSpec, SqlError> {
         let schema = &self.table.schema;
-        let all_columns: Vec<usize> = (0..schema.columns.len()).collect();
+        let all_columns: Vec<usize> = (0..self.shown.len()).collect();
         let projection = projection.unwrap_or(&all_columns);
         let output: SchemaRef = Arc::new(self.schema.project(projection)?);
         let mut domains = self.domains(filters)?;

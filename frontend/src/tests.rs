@@ -18,6 +18,7 @@ mod followers;
 mod indexes;
 mod intervals;
 mod key_order;
+mod keyless;
 mod listing;
 mod load;
 mod named;

@@ -6,6 +6,7 @@
 //! - the key names existing columns, each once, and ends with the time index when the table has one and its owner has
 //!   not placed it elsewhere;
 //! - names of CHECK constraints are unique and valid;
+//! - the hidden column [`ROW_COLUMN`] is the whole key of its table;
 //! - index names are unique and valid; a column has at most one index of each kind, and it fits the column's type;
 //! - an append-mode table has no merge mode other than the default;
 //! - a view has no key, and is in append mode: its rows may be equal.
@@ -349,6 +350,37 @@ pub struct Check {
     pub expression: String,
 }
 
+/// Name of the column that is the key of a table without a key of its own: 16 bytes of each row, in the order in which
+/// frontends write rows. Nobody names or sees it; rows are placed by its hash, so that none of the partitions takes all
+/// new ones.
+pub const ROW_COLUMN: &str = "__row";
+
+impl Column {
+    /// The key of a table without a key of its own.
+    #[must_use]
+    pub fn of_rows(id: ColumnId) -> Self {
+        Self {
+            id,
+            name: ROW_COLUMN.to_owned(),
+            storage_name: ROW_COLUMN.to_owned(),
+            column_type: ColumnType::Binary,
+            nullable: false,
+            semantic: Semantic::Tag,
+            default: None,
+            generated: None,
+            missing: None,
+            length: None,
+            indexes: Vec::new(),
+            comment: None,
+        }
+    }
+
+    /// True if nobody sees the column.
+    pub fn is_hidden(&self) -> bool {
+        self.name == ROW_COLUMN
+    }
+}
+
 /// A table's columns, key and options at one version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSchema {
@@ -374,12 +406,22 @@ pub struct TableSchema {
 }
 
 impl TableSchema {
-    /// The column with a SQL name, by exact match.
+    /// The column with a SQL name, by exact match; a hidden one has none.
     pub fn column(&self, name: &str) -> Option<&Column> {
-        self.columns.iter().find(|column| column.name == name)
+        self.shown().find(|column| column.name == name)
     }
 
-    /// The position of the column with a SQL name, by exact match.
+    /// The columns that clients see, in SQL's order.
+    pub fn shown(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().filter(|column| !column.is_hidden())
+    }
+
+    /// True if rows have a hidden key, so that equal rows are kept.
+    pub fn is_keyless(&self) -> bool {
+        self.key_columns().any(Column::is_hidden)
+    }
+
+    /// The position of the column with a SQL name, by exact match, hidden or not.
     pub fn index_of(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
     }
@@ -404,7 +446,12 @@ impl TableSchema {
         self.columns.iter().find(|column| column.semantic == Semantic::TimeIndex)
     }
 
-    /// The columns under their SQL names.
+    /// The columns that clients see, under their SQL names.
+    pub fn shown_arrow(&self) -> SchemaRef {
+        Arc::new(Schema::new(self.shown().map(Column::field).collect::<Vec<_>>()))
+    }
+
+    /// The columns under their SQL names, hidden ones included.
     pub fn arrow(&self) -> SchemaRef {
         Arc::new(Schema::new(self.columns.iter().map(Column::field).collect::<Vec<_>>()))
     }
@@ -434,7 +481,14 @@ impl TableSchema {
         let mut storage_names = BTreeSet::new();
         for column in &self.columns {
             validate_name("column", &column.name)?;
-            if column.name.starts_with("__") {
+            if column.is_hidden() {
+                if self.key != [column.id] || *column != Column::of_rows(column.id) {
+                    return invalid(format!(
+                        "column \"{ROW_COLUMN}\" is the key of tables without a key of their own, \
+                         and of no others"
+                    ));
+                }
+            } else if column.name.starts_with("__") {
                 return invalid(format!(
                     "column \"{}\" starts with two underscores, which are for internal columns",
                     column.name
@@ -497,7 +551,7 @@ impl TableSchema {
         // Options that exclude each other.
         if self.key.is_empty() && !self.options.append_mode {
             return invalid(
-                "a table needs a PRIMARY KEY or a TIME INDEX, or 'append_mode' = 'true'".to_owned(),
+                "a table needs a key, of its own or hidden, or 'append_mode' = 'true'".to_owned(),
             );
         }
         if self.options.append_mode && self.options.merge_mode != MergeMode::LastRow {

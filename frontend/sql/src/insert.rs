@@ -259,7 +259,7 @@ impl Insert {
     /// When a column is listed twice or does not exist.
     pub fn target<'a>(&self, schema: &'a TableSchema) -> Result<Target<'a>, SqlError> {
         let Some(names) = &self.columns else {
-            return Ok(Target { columns: schema.columns.iter().collect(), listed: false });
+            return Ok(Target { columns: schema.shown().collect(), listed: false });
         };
         let mut columns = Vec::with_capacity(names.len());
         for (index, name) in names.iter().enumerate() {

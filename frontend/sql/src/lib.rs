@@ -37,6 +37,7 @@ mod gap_filled;
 mod given_names;
 mod grants;
 mod grouped_casts;
+pub mod hidden;
 pub mod identifier;
 mod index_grammar;
 pub mod index_statement;

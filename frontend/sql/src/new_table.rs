@@ -1,7 +1,7 @@
 //! Turns a parsed CREATE TABLE into the table that meta creates: ids, key, placement, bounds of partitions.
 //!
 //! The key is the primary key's columns, followed by the time index unless it is one of them; without a primary key it
-//! is the time index alone. Key columns are tags, also in a table without a time index, and nullable unless declared
+//! is the time index alone, and without both a hidden column, by whose hash rows are placed. Key columns are tags, also in a table without a time index, and nullable unless declared
 //! NOT NULL.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use partita_proto::range::Bound;
 use partita_proto::route::{hash_cuts, ranges_between, rule_cuts};
 use partita_proto::rule::check_cover;
 use partita_proto::schema::{
-    Column, ColumnType, Semantic, TABLE_PARTITIONS_MAX, TableSchema, validate_name,
+    Column, ColumnType, ROW_COLUMN, Semantic, TABLE_PARTITIONS_MAX, TableSchema, validate_name,
 };
 use partita_proto::service::NewTable;
 use partita_proto::value::Value;
@@ -51,7 +51,10 @@ impl CreateTable {
             cuts: self.cuts.as_deref(),
             uniform: self.uniform,
         };
-        let placement = division.placement(&schema, &mut notices)?;
+        let placement = match schema.is_keyless() {
+            true => division.by_rows(&schema)?,
+            false => division.placement(&schema, &mut notices)?,
+        };
         if notices.len() == written_notices {
             notices.extend(tail::notice(&self.table.name, &schema, &placement));
         }
@@ -82,6 +85,11 @@ impl CreateTable {
                     DUPLICATE_COLUMN,
                     format!("column \"{}\" specified more than once", column.name),
                 ));
+            }
+            if column.name == ROW_COLUMN {
+                let message = format!("column \"{ROW_COLUMN}\" starts with two underscores");
+                return Err(SqlError::new(INVALID_TABLE, message)
+                    .with_detail("such names are for internal columns"));
             }
             check_generated(column, &self.columns)?;
         }
@@ -123,7 +131,7 @@ impl CreateTable {
             checks.push(named_check(&self.table.name, definition, &checks)?);
         }
         // Columns are numbered from 0; later columns continue from `next_column`.
-        let schema = TableSchema {
+        let mut schema = TableSchema {
             version: SchemaVersion(1),
             columns: columns.collect::<Result<_, SqlError>>()?,
             key: key.iter().map(|position| column_id(*position)).collect::<Result<_, _>>()?,
@@ -133,6 +141,13 @@ impl CreateTable {
             checks,
             view: None,
         };
+        // Equal rows of a table without a key are kept, and told apart by a column of their own.
+        if schema.key.is_empty() && !schema.options.append_mode {
+            let row = Column::of_rows(schema.next_column);
+            schema.key.push(row.id);
+            schema.columns.push(row);
+            schema.next_column = column_id(self.columns.len() + 1)?;
+        }
         schema.validate().map_err(|error| SqlError::new(INVALID_TABLE, error.to_string()))?;
         Ok(schema)
     }
@@ -200,6 +215,21 @@ pub(super) struct Division<'a> {
 }
 
 impl Division<'_> {
+    /// The placement of rows with a hidden key: by its hash, since new keys follow each other.
+    fn by_rows(&self, schema: &TableSchema) -> Result<Placement, SqlError> {
+        let is_plain =
+            matches!(self.partitioning, Partitioning::Range { columns } if columns.is_empty());
+        if !is_plain || self.cuts.is_some() || self.uniform.is_some() {
+            return Err(SqlError::new(
+                INVALID_TABLE,
+                "a table without a key cannot be partitioned by its columns",
+            )
+            .with_detail("its rows are placed by the hash of a hidden key")
+            .with_hint("name a PRIMARY KEY, or keep every row WITH ('append_mode' = 'true')"));
+        }
+        Ok(Placement::Hash { columns: schema.key.clone() })
+    }
+
     /// The placement in a table with this schema, with warnings for the client.
     ///
     /// # Errors

@@ -57,10 +57,10 @@ fn write_division(sql: &mut String, table: &Table) {
 fn written(table: &Table, is_placed: bool) -> String {
     let schema = table.schema.as_ref();
     let mut items: Vec<String> =
-        schema.columns.iter().map(|column| column_sql(&table.name, column)).collect();
+        schema.shown().map(|column| column_sql(&table.name, column)).collect();
     let time_index = schema.time_index();
     // A time index at the end of the key is implied, unless it is the only column of a primary key.
-    let mut key: Vec<_> = schema.key_columns().collect();
+    let mut key: Vec<_> = schema.key_columns().filter(|column| !column.is_hidden()).collect();
     key.pop_if(|last| Some(last.id) == time_index.map(|time| time.id));
     if !key.is_empty() {
         items.push(format!("PRIMARY KEY ({})", names(&key)));
@@ -75,7 +75,8 @@ fn written(table: &Table, is_placed: bool) -> String {
             .map(|check| format!("CONSTRAINT {} CHECK ({})", quote(&check.name), check.expression)),
     );
     let mut sql = format!("CREATE TABLE {} (\n  {}\n)", quote(&table.name), items.join(",\n  "));
-    if is_placed {
+    // Rows with a hidden key are placed by it.
+    if is_placed && !schema.is_keyless() {
         write_division(&mut sql, table);
     }
     let options = options_of(schema);

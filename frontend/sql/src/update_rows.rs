@@ -15,6 +15,7 @@ use partita_proto::catalog::Table;
 use partita_proto::schema::{Column, ColumnType, TableSchema};
 use partita_proto::value::Value;
 
+use super::hidden::show_hidden;
 use super::identifier::quote;
 use super::parser::parse_query;
 use super::rewritten::exact_rows;
@@ -100,6 +101,7 @@ impl Update {
         let target = |(name, value): (&String, &Option<usize>)| {
             let position = schema
                 .index_of(name)
+                .filter(|position| !schema.columns[*position].is_hidden())
                 .ok_or_else(|| SqlError::undefined_column(name, &self.table.name))?;
             if schema.columns[position].generated.is_some() && value.is_some() {
                 return Err(SqlError::new(
@@ -131,7 +133,10 @@ impl Update {
             named.push_str(" AS ");
             named.push_str(&quote(alias));
         }
-        if let Some(named) = select_of(parsed(&named)?.as_mut())?.from.pop() {
+        if let Some(mut named) = select_of(parsed(&named)?.as_mut())?.from.pop() {
+            if table.schema.is_keyless() {
+                show_hidden(&mut named);
+            }
             select.from.insert(0, named);
         }
         let qualifier = Ident::with_quote('"', self.alias.as_ref().unwrap_or(&table.name));

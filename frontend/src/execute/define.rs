@@ -86,7 +86,11 @@ impl Session {
         thresholds::check(&table.schema.options)?;
         thresholds::check_rules(&table.schema.options)?;
         let name = table.name.clone();
-        let advice = crate::advisor::notices::of_new_table(&table);
+        let advice = match table.schema.is_keyless() {
+            // Rules about the key mean one that somebody has chosen.
+            true => Vec::new(),
+            false => crate::advisor::notices::of_new_table(&table),
+        };
         let ddl = Ddl::CreateTable { table: Box::new(table), if_not_exists: create.if_not_exists };
         let changed = self.frontend().change(permit, ddl).await?;
         if !changed {

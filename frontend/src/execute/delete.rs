@@ -14,6 +14,7 @@ use futures::StreamExt;
 use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
 use partita_proto::id::TableId;
+use partita_sql::hidden::show_hidden;
 use partita_sql::identifier::quote;
 use partita_sql::parser;
 use partita_sql::statement::{Delete, Query, Statement};
@@ -96,6 +97,9 @@ impl Session {
             && let SetExpr::Select(select) = ast.body.as_mut()
         {
             select.selection.clone_from(&delete.predicate);
+            if table.schema.is_keyless() {
+                select.from.iter_mut().for_each(show_hidden);
+            }
         } else {
             return Err(SqlError::internal("the query of a DELETE is no SELECT"));
         }

@@ -41,7 +41,7 @@ pub(super) fn target_columns<'a>(
     names: Option<&[String]>,
 ) -> Result<Vec<&'a Column>, SqlError> {
     let Some(names) = names else {
-        return Ok(table.schema.columns.iter().filter(|c| c.generated.is_none()).collect());
+        return Ok(table.schema.shown().filter(|c| c.generated.is_none()).collect());
     };
     let mut columns: Vec<&Column> = Vec::with_capacity(names.len());
     for name in names {

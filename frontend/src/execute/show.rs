@@ -79,7 +79,7 @@ impl Session {
                         shown_default(column),
                     ]
                 };
-                let rows: Vec<_> = table.schema.columns.iter().map(row).collect();
+                let rows: Vec<_> = table.schema.shown().map(row).collect();
                 Output::text(&["Field", "Type", "Null", "Key", "Default"], &rows)
             }
             Show::Indexes(name) => {
@@ -205,7 +205,7 @@ impl Session {
         };
         let mut rows = Vec::new();
         for table in tables {
-            for column in table.schema.columns.iter().filter(|column| is_shown(column)) {
+            for column in table.schema.shown().filter(|column| is_shown(column)) {
                 rows.push(vec![
                     Some(table.name.clone()),
                     Some(column.name.clone()),
@@ -228,7 +228,7 @@ impl Session {
                 Some(semantic(column).to_owned()),
             ]
         };
-        let rows: Vec<_> = table.schema.columns.iter().map(row).collect();
+        let rows: Vec<_> = table.schema.shown().map(row).collect();
         Output::text(&["Column", "Type", "Key", "Null", "Default", "Semantic Type"], &rows)
     }
 }

@@ -5,6 +5,7 @@
 //! - all key columns are present, and so is every other column that is not entirely NULL or in which older rows have
 //!   a default;
 //! - generated columns are computed, never taken from the client;
+//! - rows of a table without a key have the hidden one that they were given first (`row_ids.rs`);
 //! - NOT NULL columns have no NULL, and no CHECK constraint is false.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -26,6 +27,7 @@ use partita_proto::value::Value;
 use super::calendar;
 use super::cast::assign;
 use super::expression::{Condition, DefaultValue, Generated};
+use super::row_ids;
 use super::size::{larger_rows, longer_than, oversized_row};
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, PROGRAM_LIMIT_EXCEEDED, SqlError};
 
@@ -115,6 +117,9 @@ impl TablePlan {
         for (position, column) in self.schema.columns.iter().enumerate() {
             if let Some(values) = &columns[position] {
                 calendar::check(values, &column.name)?;
+            }
+            if columns[position].is_none() && column.is_hidden() {
+                columns[position] = Some(Arc::new(row_ids::next(rows.num_rows())));
             }
             let default = &self.defaults[position];
             // Without an explicit NULL, readers would fill a later column with the value for older rows.

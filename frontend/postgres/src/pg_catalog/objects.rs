@@ -181,9 +181,10 @@ pub(super) fn key_name(table: &Table) -> String {
     format!("{}_pkey", table.name)
 }
 
-/// Returns true if a table has a key; rows in append mode may share one, so there it is none.
+/// Returns true if a table has a key; rows in append mode may share one, so there it is none, and a hidden one is none.
 pub(super) fn has_key(table: &Table) -> bool {
-    !table.schema.options.append_mode && !table.schema.key.is_empty()
+    let schema = &table.schema;
+    !schema.options.append_mode && !schema.key.is_empty() && !schema.is_keyless()
 }
 
 /// The number of a column, from 1, for an index from 0.

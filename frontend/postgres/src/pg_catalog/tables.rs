@@ -329,7 +329,7 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
     // Stored tables, each with the index of its key and those of its columns.
     for table in stored(&catalog) {
         let schema = objects.schema_oid(&catalog, &table.database);
-        let columns = table.schema.columns.len();
+        let columns = table.schema.shown().count();
         // The estimate counts all rows, so only those who see all of them see it.
         let measured = frontend.as_ref().filter(|_| sees_all(viewer, table.id));
         let counted = measured.and_then(|frontend| frontend.about_rows(table));
@@ -348,7 +348,11 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
             owner: table.owner,
             acl: table_acl(viewer, table),
         };
-        rows.push(class(relation));
+        let mut row = class(relation);
+        if table.schema.is_keyless() {
+            row.push(("reloptions", vec!["hidden_key=true".to_owned()].into()));
+        }
+        rows.push(row);
         let index = |oid: i32, name: String, method: i32, columns: usize| {
             class(Class {
                 oid,
@@ -453,7 +457,8 @@ fn attributes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
     let mut rows = Vec::new();
     // The columns of stored tables, and those of their indexes.
     for table in stored(&catalog) {
-        for (position, column) in table.schema.columns.iter().enumerate() {
+        let columns = table.schema.columns.iter().enumerate();
+        for (position, column) in columns.filter(|(_, column)| !column.is_hidden()) {
             let attribute = Attribute {
                 relation: table_oid(table),
                 name: &column.name,

@@ -271,7 +271,10 @@ fn contradictions_are_refused() {
         ),
         ("CREATE TABLE t (a INT TIME INDEX)", "42P16", "must be a TIMESTAMP"),
         ("CREATE TABLE t (a TIMESTAMP NULL TIME INDEX)", "42P16", "NOT NULL"),
-        ("CREATE TABLE t (a INT)", "42P16", "PRIMARY KEY or a TIME INDEX"),
+        ("CREATE TABLE t (a INT, __row BYTEA)", "42P16", "two underscores"),
+        ("CREATE TABLE t (__row BYTEA PRIMARY KEY)", "42P16", "two underscores"),
+        ("CREATE TABLE t (a INT) PARTITION BY HASH (a) PARTITIONS 2", "42P16", "without a key"),
+        ("CREATE TABLE t (a INT) SPLIT AT ((1))", "42P16", "without a key"),
         ("CREATE TABLE t (a INT, PRIMARY KEY (b))", "42703", "\"b\" named in PRIMARY KEY"),
         ("CREATE TABLE t (a INT, TIME INDEX (b))", "42703", "\"b\" named in TIME INDEX"),
         (

@@ -1,0 +1,48 @@
+//! Tables with their hidden columns, as the queries of statements that change rows read them.
+//!
+//! The name of such a table ends in a character that no name of a client's has.
+
+use datafusion::sql::sqlparser::ast::{
+    Ident, ObjectNamePart, TableAlias, TableFactor, TableWithJoins,
+};
+
+/// End of the name of a table with its hidden columns.
+pub const WITH_HIDDEN: &str = "\u{1}";
+
+/// Has a query read a table with its hidden columns, under the name or alias that it had.
+pub fn show_hidden(table: &mut TableWithJoins) {
+    let TableFactor::Table { name, alias, .. } = &mut table.relation else { return };
+    let Some(ObjectNamePart::Identifier(ident)) = name.0.last_mut() else { return };
+    if alias.is_none() {
+        let name = Ident::with_quote('"', &ident.value);
+        *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+    }
+    ident.value.push_str(WITH_HIDDEN);
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::parser::Statement as PlannerStatement;
+    use datafusion::sql::sqlparser::ast::{SetExpr, Statement as Ast};
+
+    use super::*;
+    use crate::statement::Statement;
+
+    #[test]
+    fn a_table_keeps_the_name_by_which_its_columns_are_called() {
+        for (text, expected) in [
+            ("SELECT 1 FROM a.t", "\"t\""),
+            ("SELECT 1 FROM \"a\".\"T\"", "\"T\""),
+            ("SELECT 1 FROM a.t AS x", "x"),
+        ] {
+            let Some(Statement::Query(query)) = crate::parse(text).unwrap().pop() else { panic!() };
+            let PlannerStatement::Statement(mut statement) = query.statement else { panic!() };
+            let Ast::Query(query) = statement.as_mut() else { panic!() };
+            let SetExpr::Select(select) = query.body.as_mut() else { panic!() };
+            show_hidden(&mut select.from[0]);
+            let TableFactor::Table { name, alias, .. } = &select.from[0].relation else { panic!() };
+            assert!(name.to_string().contains(WITH_HIDDEN), "{name}");
+            assert_eq!(alias.as_ref().unwrap().name.to_string(), expected);
+        }
+    }
+}
