@@ -23,12 +23,13 @@ use parking_lot::RwLock;
 use partita_proto::access::{Action, Need, Sight};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::stored_view::ViewDefinition;
-use partita_sql::hidden::WITH_HIDDEN;
+use partita_sql::hidden::{SUPPLIED, WITH_HIDDEN};
 
 use crate::access::viewer::Viewer;
 use crate::error::{STATEMENT_TOO_COMPLEX, SqlError};
 use crate::information;
 use crate::sources::Sources;
+use crate::supplied::SuppliedTable;
 use crate::system;
 use crate::table::{PartitionedTable, Through};
 use crate::view::ClusterView;
@@ -250,6 +251,13 @@ impl SchemaProvider for Tables {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let catalog = self.scope.catalog();
+        if let Some(name) = name.strip_suffix(SUPPLIED) {
+            let table = catalog.table(&self.database, name);
+            return Ok(table.map(|table| {
+                let supplied = SuppliedTable::new(table.schema.shown_arrow());
+                Arc::new(supplied) as Arc<dyn TableProvider>
+            }));
+        }
         let (name, with_hidden) = match name.strip_suffix(WITH_HIDDEN) {
             Some(name) => (name, true),
             None => (name, false),
@@ -276,6 +284,7 @@ impl SchemaProvider for Tables {
 
     fn table_exist(&self, name: &str) -> bool {
         let name = name.strip_suffix(WITH_HIDDEN).unwrap_or(name);
+        let name = name.strip_suffix(SUPPLIED).unwrap_or(name);
         self.scope.catalog().table(&self.database, name).is_some()
     }
 }

@@ -17,6 +17,7 @@ mod prepare;
 mod query;
 mod rekey;
 mod repartition;
+mod returning;
 pub(crate) mod roles;
 mod round;
 mod series;
@@ -66,6 +67,9 @@ impl Session {
             Statement::Explain(explain) => return self.explain(explain).await,
             Statement::ExplainHotspot(table) => self.explain_hotspot(table, permit).await?,
             Statement::Insert(insert) => return self.insert(insert, None, permit).await,
+            Statement::Delete(delete) if delete.returning.is_some() => {
+                return Box::pin(self.delete_returning(delete, None, permit)).await;
+            }
             Statement::Delete(delete) => return self.delete(delete, None, permit).await,
             Statement::Update(update) => {
                 return Box::pin(self.update(update, None, permit)).await;

@@ -65,25 +65,38 @@ impl Frontend {
     /// writes.
     pub(crate) async fn ingest_counted(
         &self,
-        _permit: &Permit,
+        permit: &Permit,
         table: &Arc<Table>,
         rows: RecordBatch,
         cause: impl FnOnce() -> Cause + Send,
     ) -> Result<(u64, Usage), SqlError> {
+        let (_, rows, usage) = self.ingest_kept(permit, table, rows, cause).await?;
+        Ok((rows.num_rows() as u64, usage))
+    }
+
+    /// As [`Frontend::ingest_counted`]; returns the rows as they were written, with the table's columns by storage name.
+    pub(crate) async fn ingest_kept(
+        &self,
+        _permit: &Permit,
+        table: &Arc<Table>,
+        rows: RecordBatch,
+        cause: impl FnOnce() -> Cause + Send,
+    ) -> Result<(Arc<Table>, RecordBatch, Usage), SqlError> {
         let (table, plan) = self.table_plan(table)?;
         if rows.column_by_name(ROW_COLUMN).is_some() {
             return Err(SqlError::undefined_column(ROW_COLUMN, &table.name));
         }
         let completed = plan.complete(&rows)?;
-        let count = rows.num_rows() as u64;
         drop(rows);
         self.blame().wrote(&table, &plan, &completed.rows, cause);
+        let written = completed.rows.clone();
         let write =
             self.router().write(self.state(), &table, &plan, WriteKind::Put.into(), completed);
         let partitions_touched = self.settled(Box::pin(write).await).await?;
-        self.view().metrics().rows_written.add(count);
+        self.view().metrics().rows_written.add(written.num_rows() as u64);
         let partitions_total = table.partitions.routes().len() as u64;
-        Ok((count, Usage { partitions_total, partitions_touched, ..Usage::default() }))
+        let usage = Usage { partitions_total, partitions_touched, ..Usage::default() };
+        Ok((table, written, usage))
     }
 
     /// Deletes rows by key; `keys` has the key columns under their SQL names. Returns the number of keys.

@@ -75,6 +75,7 @@ mod stalls;
 mod statements;
 mod statuses;
 mod subqueries;
+mod supplied;
 mod system;
 mod table;
 mod tasks;

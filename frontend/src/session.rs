@@ -490,7 +490,9 @@ impl Session {
         prepared: &Arc<Prepared>,
         rows: Vec<Vec<ScalarValue>>,
     ) -> Result<Vec<Output>, SqlError> {
-        if let Statement::Insert(insert) = &prepared.statement {
+        if let Statement::Insert(insert) = &prepared.statement
+            && insert.returning.is_none()
+        {
             let limits = self.begin();
             let permit = match self.permitted(&prepared.statement) {
                 Ok(permit) => permit,

@@ -28,6 +28,7 @@ mod predicates;
 mod reading;
 mod rekey;
 mod reshaping;
+mod returning;
 mod role_settings;
 mod routing;
 mod rows;

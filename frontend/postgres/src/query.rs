@@ -65,8 +65,11 @@ impl Connection {
             // Rows are encoded as they are fetched.
             Output::Rows { schema, stream } => {
                 let mut response = encode::response(&schema, stream, format, self.zone()?)?;
-                if !matches!(statement, Statement::Query(_) | Statement::Execute(_)) {
-                    response.set_command_tag(statement.tag());
+                match statement {
+                    Statement::Query(_) | Statement::Execute(_) => {}
+                    // The number of rows follows; the first one is that of an object id.
+                    Statement::Insert(_) => response.set_command_tag("INSERT 0"),
+                    statement => response.set_command_tag(statement.tag()),
                 }
                 Ok(Response::Query(response))
             }

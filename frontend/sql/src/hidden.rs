@@ -1,4 +1,5 @@
-//! Tables with their hidden columns, as the queries of statements that change rows read them.
+//! Tables that the queries of statements that change rows read in place of a stored one: with its hidden columns, or with
+//! rows that the statement itself supplies.
 //!
 //! The name of such a table ends in a character that no name of a client's has.
 
@@ -8,16 +9,27 @@ use datafusion::sql::sqlparser::ast::{
 
 /// End of the name of a table with its hidden columns.
 pub const WITH_HIDDEN: &str = "\u{1}";
+/// End of the name of a table with the rows that the statement supplies.
+pub const SUPPLIED: &str = "\u{2}";
 
 /// Has a query read a table with its hidden columns, under the name or alias that it had.
 pub fn show_hidden(table: &mut TableWithJoins) {
+    replace(table, WITH_HIDDEN);
+}
+
+/// Has a query read the rows that the statement supplies, under the name or alias that the table had.
+pub(super) fn supply(table: &mut TableWithJoins) {
+    replace(table, SUPPLIED);
+}
+
+fn replace(table: &mut TableWithJoins, end: &str) {
     let TableFactor::Table { name, alias, .. } = &mut table.relation else { return };
     let Some(ObjectNamePart::Identifier(ident)) = name.0.last_mut() else { return };
     if alias.is_none() {
         let name = Ident::with_quote('"', &ident.value);
         *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
     }
-    ident.value.push_str(WITH_HIDDEN);
+    ident.value.push_str(end);
 }
 
 #[cfg(test)]

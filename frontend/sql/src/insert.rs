@@ -17,12 +17,15 @@ use partita_proto::schema::{MergeMode, TableSchema};
 
 use super::cursor::Cursor;
 use super::parser::parse_query;
-use super::statement::{Insert, InsertSource, Query, TableName};
+use super::statement::{Insert, InsertSource, Query, Returning, TableName};
 use super::tokens::Tokens;
 use super::values::{
     Rows, StatementTime, Stop, Target, default_beside_expressions, on_conflict, parameters,
 };
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, SqlError, UNDEFINED_COLUMN};
+
+/// Maximum bytes of what follows the rows of VALUES.
+const CLAUSE_BYTES_MAX: usize = 16 << 10;
 
 /// Parses a statement that begins with INSERT, REPLACE or UPSERT; `None` for any other.
 pub(super) fn parse(text: &str, start: usize) -> Result<Option<Insert>, SqlError> {
@@ -32,6 +35,74 @@ pub(super) fn parse(text: &str, start: usize) -> Result<Option<Insert>, SqlError
         return Ok(None);
     }
     reader.insert(keeps).map(Some)
+}
+
+/// Offset of RETURNING after the rows of VALUES, which begin at `start`. Rows without that word near the end of the text are
+/// not looked through.
+fn clause_after(text: &str, start: usize) -> Option<usize> {
+    const WORD: &[u8] = b"returning";
+    let bytes = text.as_bytes();
+    let tail = &bytes[start.max(bytes.len().saturating_sub(CLAUSE_BYTES_MAX))..];
+    if !tail.windows(WORD.len()).any(|word| word.eq_ignore_ascii_case(WORD)) {
+        return None;
+    }
+    // Skip the rows, with their texts and comments.
+    let mut cursor = Cursor::new(text);
+    let mut depth = 0_usize;
+    while cursor.offset() < start {
+        cursor.advance();
+    }
+    loop {
+        cursor.skip_blank();
+        let begin = cursor.offset();
+        match cursor.peek()? {
+            b'\'' => drop(cursor.string()?),
+            b'"' | b'`' => drop(cursor.name()?),
+            b'(' => {
+                depth += 1;
+                cursor.advance();
+            }
+            b')' => {
+                depth = depth.checked_sub(1)?;
+                cursor.advance();
+            }
+            // Texts of other forms: the rows are taken for all of the text, and refused by their own parser.
+            b'$' if text[begin..].starts_with("$$") => return None,
+            byte if byte.is_ascii_alphabetic() || byte == b'_' || !byte.is_ascii() => {
+                if matches!(byte, b'e' | b'E') && bytes.get(begin + 1) == Some(&b'\'') {
+                    skip_escaped(&mut cursor)?;
+                    continue;
+                }
+                let word = cursor.name()?;
+                if depth == 0 && word == "returning" {
+                    return Some(begin);
+                }
+            }
+            _ => cursor.advance(),
+        }
+    }
+}
+
+/// Moves past `E'..'`, in which a backslash escapes a quote; none when it is not closed.
+fn skip_escaped(cursor: &mut Cursor<'_>) -> Option<()> {
+    cursor.advance();
+    cursor.advance();
+    loop {
+        match cursor.peek()? {
+            b'\\' => {
+                cursor.advance();
+                cursor.peek()?;
+                cursor.advance();
+            }
+            b'\'' => {
+                cursor.advance();
+                if !cursor.take(b'\'') {
+                    return Some(());
+                }
+            }
+            _ => cursor.advance(),
+        }
+    }
 }
 
 struct Reader<'t> {
@@ -52,9 +123,10 @@ impl Reader<'_> {
         }
         self.take("table");
         let table = self.table()?;
-        if self.take("as") {
-            self.name("an alias")?;
-        }
+        let alias = match self.take("as") {
+            true => Some(self.name("an alias")?),
+            false => None,
+        };
         let columns = self.columns()?;
         if self.at("overriding") {
             return Err(self.unsupported("INSERT ... OVERRIDING"));
@@ -65,23 +137,37 @@ impl Reader<'_> {
         if self.at("partition") {
             return Err(self.unsupported("INSERT ... PARTITION"));
         }
-        let source = self.source()?;
+        let (source, returning) = self.source()?;
         let (text, position) = (Arc::from(self.text), self.start);
-        Ok(Insert { text, position, table, columns, keeps, source })
+        Ok(Insert { text, position, table, columns, alias, keeps, source, returning })
     }
 
-    fn source(&mut self) -> Result<InsertSource, SqlError> {
+    fn source(&mut self) -> Result<(InsertSource, Option<Returning>), SqlError> {
         self.cursor.skip_blank();
         if self.take("values") || self.take("value") {
             self.cursor.skip_blank();
-            return Ok(InsertSource::Values(self.cursor.offset()..self.text.len()));
+            let start = self.cursor.offset();
+            let Some(end) = clause_after(self.text, start) else {
+                return Ok((InsertSource::Values(start..self.text.len()), None));
+            };
+            let position = self.start + self.text[..end].chars().count();
+            let mut tokens = Tokens::new(&self.text[end..], position)?;
+            let returning = tokens.returning()?;
+            tokens.expect_end()?;
+            return Ok((InsertSource::Values(start..end), returning));
         }
         if self.take("default") {
             if !self.take("values") {
                 return Err(self.unexpected("VALUES"));
             }
+            if self.at("returning") {
+                let mut tokens = Tokens::new(self.cursor.rest(), self.position() - 1)?;
+                let returning = tokens.returning()?;
+                tokens.expect_end()?;
+                return Ok((InsertSource::Default, returning));
+            }
             self.end()?;
-            return Ok(InsertSource::Default);
+            return Ok((InsertSource::Default, None));
         }
         let query = ["select", "with", "table"].iter().any(|word| self.at(word))
             || self.cursor.peek() == Some(b'(');
@@ -94,11 +180,9 @@ impl Reader<'_> {
         if tokens.at("on") || tokens.at("conflict") || tokens.at("duplicate") {
             return Err(tokens.located(on_conflict()));
         }
-        if tokens.at("returning") {
-            return Err(tokens.unsupported("INSERT ... RETURNING"));
-        }
+        let returning = tokens.returning()?;
         tokens.expect_end()?;
-        Ok(InsertSource::Query(Box::new(query)))
+        Ok((InsertSource::Query(Box::new(query)), returning))
     }
 
     fn table(&mut self) -> Result<TableName, SqlError> {
@@ -177,9 +261,6 @@ impl Reader<'_> {
         self.cursor.skip_blank();
         if self.at("on") {
             return Err(on_conflict().with_position(self.position()));
-        }
-        if self.at("returning") {
-            return Err(self.unsupported("INSERT ... RETURNING"));
         }
         if self.cursor.at_end() { Ok(()) } else { Err(self.unexpected("the end of the statement")) }
     }

@@ -61,6 +61,7 @@ mod redacted;
 mod refused;
 mod rekey;
 mod repartition;
+mod returning;
 pub mod rewritten;
 mod roles;
 mod rule;

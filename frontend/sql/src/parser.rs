@@ -241,7 +241,7 @@ impl Tokens<'_> {
         Ok(Explain { text: Arc::from(self.text), options, statement: Box::new(statement) })
     }
 
-    /// Takes DELETE FROM table [AS alias] [WHERE predicate].
+    /// Takes DELETE FROM table [AS alias] [WHERE predicate] [RETURNING item, ..].
     fn delete(&mut self) -> Result<Delete, SqlError> {
         self.expect("delete")?;
         self.expect("from")?;
@@ -279,16 +279,13 @@ impl Tokens<'_> {
             None
         };
         // Clauses after the predicate are refused by name.
-        for (word, clause) in [
-            ("returning", "DELETE ... RETURNING"),
-            ("limit", "DELETE ... LIMIT"),
-            ("order", "DELETE ... ORDER BY"),
-        ] {
+        for (word, clause) in [("limit", "DELETE ... LIMIT"), ("order", "DELETE ... ORDER BY")] {
             if self.at(word) {
                 return Err(self.unsupported(clause));
             }
         }
-        Ok(Delete { text: Arc::from(self.text), table, alias, predicate })
+        let returning = self.returning()?;
+        Ok(Delete { text: Arc::from(self.text), table, alias, predicate, returning })
     }
 
     /// Takes all remaining tokens.

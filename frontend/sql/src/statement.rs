@@ -182,6 +182,16 @@ impl Statement {
         }
     }
 
+    /// RETURNING of the statement.
+    pub fn returning(&self) -> Option<&Returning> {
+        match self {
+            Self::Insert(insert) => insert.returning.as_ref(),
+            Self::Update(update) => update.returning.as_ref(),
+            Self::Delete(delete) => delete.returning.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Returns true if it may be explained and prepared.
     pub fn is_planned(&self) -> bool {
         matches!(self, Self::Query(_) | Self::Insert(_) | Self::Update(_) | Self::Delete(_))
@@ -344,10 +354,14 @@ pub struct Insert {
     pub table: TableName,
     /// The columns in the order of the values; `None`: all, in the table's order.
     pub columns: Option<Vec<String>>,
+    /// The table's alias in RETURNING.
+    pub alias: Option<String>,
     /// True for UPSERT: an existing row keeps the columns that the statement does not name.
     pub keeps: bool,
     /// The source of the rows.
     pub source: InsertSource,
+    /// What is returned of the rows.
+    pub returning: Option<Returning>,
 }
 
 /// Longest text of an INSERT whose literals are scanned on the thread that received it, in bytes: a fraction of a
@@ -355,9 +369,11 @@ pub struct Insert {
 const LIGHT_BYTES_MAX: usize = 64 << 10;
 
 impl Insert {
-    /// Returns true if its rows are a short text.
+    /// Returns true if its rows are a short text, and nothing is returned of them.
     pub fn is_light(&self) -> bool {
-        !matches!(self.source, InsertSource::Query(_)) && self.text.len() <= LIGHT_BYTES_MAX
+        !matches!(self.source, InsertSource::Query(_))
+            && self.returning.is_none()
+            && self.text.len() <= LIGHT_BYTES_MAX
     }
 }
 
@@ -383,6 +399,8 @@ pub struct Delete {
     pub alias: Option<String>,
     /// The rows to delete; `None` means all.
     pub predicate: Option<Expr>,
+    /// What is returned of the deleted rows.
+    pub returning: Option<Returning>,
 }
 
 /// UPDATE.
@@ -399,6 +417,15 @@ pub struct Update {
     /// For each of them the position of its new value among the items of `source`; `None` means DEFAULT.
     pub values: Vec<Option<usize>>,
     /// A SELECT of the new values from the tables of FROM, with the predicate. It lacks the table that changes.
+    pub source: Box<ast::Query>,
+    /// What is returned of the rows that change.
+    pub returning: Option<Returning>,
+}
+
+/// RETURNING of a statement that writes.
+#[derive(Clone, Debug)]
+pub struct Returning {
+    /// A SELECT of the items. It lacks the table.
     pub source: Box<ast::Query>,
 }
 

@@ -1,13 +1,13 @@
 //! Grammar of UPDATE.
 //!
 //! ```text
-//! UPDATE [ONLY] table [[AS] alias] SET assignment, .. [FROM table, ..] [WHERE condition]
+//! UPDATE [ONLY] table [[AS] alias] SET assignment, .. [FROM table, ..] [WHERE condition] [RETURNING item, ..]
 //!   assignment: column = {value | DEFAULT} | (column, ..) = [ROW] ({value | DEFAULT}, ..)
 //! ```
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{Expr, SelectItem};
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -62,17 +62,15 @@ impl Tokens<'_> {
         } else {
             None
         };
-        for (word, clause) in [
-            ("returning", "UPDATE ... RETURNING"),
-            ("limit", "UPDATE ... LIMIT"),
-            ("order", "UPDATE ... ORDER BY"),
-        ] {
+        for (word, clause) in [("limit", "UPDATE ... LIMIT"), ("order", "UPDATE ... ORDER BY")] {
             if self.at(word) {
                 return Err(self.unsupported(clause));
             }
         }
+        let returning = self.returning()?;
         // Checked and rewritten as any query is.
-        let mut source = source(set.items, from, predicate)?;
+        let items = set.items.into_iter().map(SelectItem::UnnamedExpr).collect();
+        let mut source = source(items, from, predicate)?;
         sort_keys::drop_repeated(&mut source);
         grouped_casts::keep_apart(&mut source);
         check_query(&source)
@@ -82,7 +80,8 @@ impl Tokens<'_> {
             .and_then(|()| weight::check(&source))
             .map_err(|error| error.with_position(position))?;
         let (columns, values) = (set.columns, set.values);
-        Ok(Update { text: Arc::from(self.text), table, alias, columns, values, source })
+        let text = Arc::from(self.text);
+        Ok(Update { text, table, alias, columns, values, source, returning })
     }
 
     /// Takes an assignment to one column or to several.

@@ -19,11 +19,11 @@ use super::hidden::show_hidden;
 use super::identifier::quote;
 use super::parser::parse_query;
 use super::rewritten::exact_rows;
-use super::statement::{Query, Update};
+use super::statement::{Delete, Query, Update};
 use crate::error::{GENERATED_ALWAYS, SqlError};
 
-/// A SELECT that was taken apart.
-fn select_of(query: &mut ast::Query) -> Result<&mut ast::Select, SqlError> {
+/// The SELECT of a query that has nothing else.
+pub(super) fn select_of(query: &mut ast::Query) -> Result<&mut ast::Select, SqlError> {
     match query.body.as_mut() {
         SetExpr::Select(select) => Ok(select.as_mut()),
         _ => Err(SqlError::internal("the query of an UPDATE is no SELECT")),
@@ -31,7 +31,7 @@ fn select_of(query: &mut ast::Query) -> Result<&mut ast::Select, SqlError> {
 }
 
 /// Parses a SELECT that the program has written.
-fn parsed(text: &str) -> Result<Box<ast::Query>, SqlError> {
+pub(super) fn parsed(text: &str) -> Result<Box<ast::Query>, SqlError> {
     match parse_query(text, 0)?.statement {
         PlannerStatement::Statement(statement) => match *statement {
             ast::Statement::Query(query) => Ok(query),
@@ -41,15 +41,26 @@ fn parsed(text: &str) -> Result<Box<ast::Query>, SqlError> {
     }
 }
 
+/// A table in FROM, under its name or an alias.
+pub(super) fn from_item(table: &Table, alias: Option<&str>) -> Result<TableWithJoins, SqlError> {
+    let mut text = format!("SELECT 1 FROM {}.{}", quote(&table.database), quote(&table.name));
+    if let Some(alias) = alias {
+        text.push_str(" AS ");
+        text.push_str(&quote(alias));
+    }
+    let item = select_of(parsed(&text)?.as_mut())?.from.pop();
+    item.ok_or_else(|| SqlError::internal("a table in FROM was not parsed"))
+}
+
 /// A SELECT with these items, tables and predicate.
 pub(super) fn source(
-    items: Vec<Expr>,
+    items: Vec<SelectItem>,
     from: Vec<TableWithJoins>,
     predicate: Option<Expr>,
 ) -> Result<Box<ast::Query>, SqlError> {
     let mut query = parsed("SELECT 1")?;
     let select = select_of(&mut query)?;
-    select.projection = items.into_iter().map(SelectItem::UnnamedExpr).collect();
+    select.projection = items;
     select.from = from;
     select.selection = predicate;
     Ok(query)
@@ -74,13 +85,32 @@ fn parameter_type(column_type: ColumnType) -> Option<String> {
     }
 }
 
+impl Delete {
+    /// The rows to remove, as an UPDATE that sets nothing finds them.
+    ///
+    /// # Errors
+    /// Errors of the parser, which do not occur.
+    pub fn as_update(&self) -> Result<Update, SqlError> {
+        Ok(Update {
+            text: Arc::clone(&self.text),
+            table: self.table.clone(),
+            alias: self.alias.clone(),
+            columns: Vec::new(),
+            values: Vec::new(),
+            source: source(Vec::new(), Vec::new(), self.predicate.clone())?,
+            returning: self.returning.clone(),
+        })
+    }
+}
+
 impl Update {
     /// True if the statement tells nothing about rows but their number: it sets all of them to constants.
     pub fn reads_nothing(&self) -> bool {
         let SetExpr::Select(select) = self.source.body.as_ref() else { return false };
         let is_constant_item =
             |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(expr) if is_constant(expr));
-        select.selection.is_none()
+        self.returning.is_none()
+            && select.selection.is_none()
             && select.from.is_empty()
             && select.projection.iter().all(is_constant_item)
     }
@@ -128,17 +158,11 @@ impl Update {
     ) -> Result<Query, SqlError> {
         let mut query = self.source.clone();
         let select = select_of(&mut query)?;
-        let mut named = format!("SELECT 1 FROM {}.{}", quote(&table.database), quote(&table.name));
-        if let Some(alias) = &self.alias {
-            named.push_str(" AS ");
-            named.push_str(&quote(alias));
+        let mut named = from_item(table, self.alias.as_deref())?;
+        if table.schema.is_keyless() {
+            show_hidden(&mut named);
         }
-        if let Some(mut named) = select_of(parsed(&named)?.as_mut())?.from.pop() {
-            if table.schema.is_keyless() {
-                show_hidden(&mut named);
-            }
-            select.from.insert(0, named);
-        }
+        select.from.insert(0, named);
         let qualifier = Ident::with_quote('"', self.alias.as_ref().unwrap_or(&table.name));
         let present = columns.iter().enumerate().map(|(position, column)| {
             let name = Ident::with_quote('"', &column.name);

@@ -20,6 +20,7 @@ use partita_worker::{Zone, bytes_of, cast_texts, zoned};
 use super::delete::after;
 use super::executed::Executed;
 use super::query::{Source, Target};
+use super::returning::{Returned, ReturningOf};
 use crate::copies::refused::check_no_copy;
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, SYNTAX_ERROR, SqlError};
 use crate::ingest::expression::now_ns;
@@ -138,8 +139,15 @@ impl Session {
             schema.fields().iter().map(|field| field.name().as_str()),
         )?;
         let cause = || self.cause(INSERT, &insert.text);
-        let (count, usage) = self.frontend().ingest_counted(permit, table, rows, cause).await?;
-        Ok(Executed { output: Output::affected("INSERT 0", count), plan: None, usage })
+        let frontend = self.frontend();
+        let Some(of) = returning(insert) else {
+            let (count, usage) = frontend.ingest_counted(permit, table, rows, cause).await?;
+            return Ok(Executed { output: Output::affected("INSERT 0", count), plan: None, usage });
+        };
+        let (table, rows, usage) = frontend.ingest_kept(permit, table, rows, cause).await?;
+        let mut returned = Returned::default();
+        returned.keep(&table, &rows)?;
+        Ok(Executed { output: Box::pin(self.returned(of, returned)).await?, plan: None, usage })
     }
 
     /// An INSERT of nothing but literals and parameters; `None` if its values need a plan.
@@ -152,6 +160,9 @@ impl Session {
         let table = self.table(&insert.table)?;
         check_no_copy(&self.catalog(), &table)?;
         let target = insert.target(&table.schema)?;
+        if insert.returning.is_some() {
+            return Ok(None);
+        }
         match insert.scan(&target, self.statement_time()?, parameters)? {
             Some(rows) => Ok(Some(self.insert_rows(insert, &table, rows, permit).await?)),
             None => Ok(None),
@@ -263,6 +274,7 @@ impl Session {
             .collect();
         let schema = Arc::new(Schema::new(fields));
         let mut count = 0;
+        let mut returned = insert.returning.as_ref().map(|_| Returned::default());
         // The usage reported is that of the write with the most partitions.
         let mut usage = Usage::default();
         let mut waiting: Vec<RecordBatch> = Vec::new();
@@ -290,9 +302,15 @@ impl Session {
                 (rows, bytes) = (0, 0);
                 self.check_fence().map_err(|error| after(error, count, "inserted"))?;
                 let cause = || self.cause(INSERT, &insert.text);
-                let written = self.frontend().ingest_counted(permit, table, joined, cause).await;
-                let (rows, touched) = written.map_err(|error| after(error, count, "inserted"))?;
-                count += rows;
+                let written = self.frontend().ingest_kept(permit, table, joined, cause).await;
+                let (table, written, touched) =
+                    written.map_err(|error| after(error, count, "inserted"))?;
+                count += written.num_rows() as u64;
+                if let Some(returned) = &mut returned {
+                    returned
+                        .keep(&table, &written)
+                        .map_err(|error| after(error, count, "inserted"))?;
+                }
                 usage.partitions_total = touched.partitions_total;
                 usage.partitions_touched = usage.partitions_touched.max(touched.partitions_touched);
             }
@@ -300,10 +318,17 @@ impl Session {
                 break;
             }
         }
-        Ok(Executed {
-            output: Output::affected("INSERT 0", count),
-            plan: Some(running.plan),
-            usage,
-        })
+        let output = match returning(insert).zip(returned) {
+            Some((of, returned)) => Box::pin(self.returned(of, returned)).await?,
+            None => Output::affected("INSERT 0", count),
+        };
+        Ok(Executed { output, plan: Some(running.plan), usage })
     }
+}
+
+/// RETURNING of an INSERT, if it has one.
+fn returning(insert: &Insert) -> Option<ReturningOf<'_>> {
+    let returning = insert.returning.as_ref()?;
+    let (table, alias, text) = (&insert.table, insert.alias.as_deref(), &insert.text);
+    Some(ReturningOf { returning, table, alias, text })
 }

@@ -103,15 +103,17 @@ impl Session {
     async fn move_within(&self, round: &mut Round<'_>, moved: &Moved) -> Result<(), SqlError> {
         let reads = Arc::new(round.reads.fork());
         let refused = self.write_if(round, WriteKind::Put, with_removed(moved)?, &reads).await?;
-        round.changed += moved.new.num_rows() as u64;
+        let mut former = Vec::with_capacity(refused.len());
         for rows in refused {
             let removed = rows.column_by_name(REMOVED_COLUMN);
             let removed = removed.ok_or_else(|| SqlError::internal("moved rows without a mark"))?;
             let old = filter_record_batch(&rows, removed.as_boolean())?;
-            round.changed -= old.num_rows() as u64;
             round.refuse(&old)?;
+            former.push(old);
         }
-        Ok(())
+        let done = without(&round.keys(&moved.old)?, &keys_of(round, &former)?);
+        round.changed += done.true_count() as u64;
+        round.keep(&moved.new, &done)
     }
 
     /// Moves rows to other partitions.
@@ -129,6 +131,7 @@ impl Session {
         let refused = self.write_if(round, WriteKind::Delete, moved.old.clone(), &deletes).await?;
         let removed = without(&round.keys(&moved.old)?, &keys_of(round, &refused)?);
         round.changed += removed.true_count() as u64;
+        round.keep(&moved.new, &removed)?;
         if removed.false_count() == 0 {
             return Ok(());
         }
@@ -210,6 +213,7 @@ impl Session {
             reads: Some(&round.reads),
             // That a key exists is told by the error, as in PostgreSQL.
             unread: Some(table.id),
+            ..Target::default()
         };
         let source = Source::Statement(&query.statement);
         let mut running = Box::pin(self.start(&source, target)).await?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::Placeholder;
@@ -20,7 +20,8 @@ use partita_sql::task_statement::TaskStatement;
 use partita_sql::with_shown_names;
 
 use super::executed::Executed;
-use super::query::{Source, Target, plan, with_parameters};
+use super::query::{Source, Target, plan, result_schema};
+use super::returning::returning_of;
 use super::roles::schema_of;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::hotspot::shown::EXPLAIN_HOTSPOT;
@@ -48,14 +49,18 @@ impl Session {
                 cached = Some(Planned { catalog, context, plan: Arc::new(logical) });
                 (types, Some(schema))
             }
-            Statement::Insert(insert) => (self.insert_types(insert, declared).await?, None),
+            Statement::Insert(insert) => {
+                (self.insert_types(insert, declared).await?, self.returned_by(&statement).await?)
+            }
             Statement::Delete(delete) => {
                 let query = self.delete_query(delete)?;
-                (self.types_in(query.statement, declared).await?, None)
+                let types = self.types_in(query.statement, declared).await?;
+                (types, self.returned_by(&statement).await?)
             }
             Statement::Update(update) => {
                 let query = self.update_query(update)?;
-                (self.types_in(query.statement, declared).await?, None)
+                let types = self.types_in(query.statement, declared).await?;
+                (types, self.returned_by(&statement).await?)
             }
             Statement::Explain(explain) => self.explain_types(explain, declared).await?,
             Statement::ExplainHotspot(_) => (Vec::new(), Some(schema(EXPLAIN_HOTSPOT))),
@@ -89,6 +94,14 @@ impl Session {
             _ => (Vec::new(), None),
         };
         Ok(Prepared { statement, parameter_types: types, schema, plan: Mutex::new(cached) })
+    }
+
+    /// The columns of RETURNING.
+    async fn returned_by(&self, statement: &Statement) -> Result<Option<SchemaRef>, SqlError> {
+        match returning_of(statement) {
+            Some(of) => Box::pin(self.returning_schema(of)).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     async fn types_in(
@@ -161,6 +174,9 @@ impl Session {
                 Ok(self.start(&source, Target::default()).await?.into())
             }
             Statement::Insert(insert) => self.insert(insert, some_parameters(), permit).await,
+            Statement::Delete(delete) if delete.returning.is_some() => {
+                Box::pin(self.delete_returning(delete, some_parameters(), permit)).await
+            }
             Statement::Delete(delete) => self.delete(delete, some_parameters(), permit).await,
             Statement::Update(update) => {
                 Box::pin(self.update(update, some_parameters(), permit)).await
@@ -221,14 +237,6 @@ fn rows_of(output: &Output) -> Option<SchemaRef> {
         Output::Rows { schema, .. } => Some(Arc::clone(schema)),
         _ => None,
     }
-}
-
-/// Columns of a plan's rows, given the types of its parameters.
-fn result_schema(logical: &LogicalPlan, types: &[DataType]) -> Result<SchemaRef, SqlError> {
-    let nulls = types.iter().map(ScalarValue::try_from).collect::<Result<Vec<_>, _>>()?;
-    let typed = with_parameters(logical.clone(), &nulls)?;
-    let schema: &Schema = typed.schema().as_arrow();
-    Ok(Arc::new(schema.clone()))
 }
 
 /// Types of a plan's parameters: as the client declared them, otherwise as the plan needs them.

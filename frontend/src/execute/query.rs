@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{
     Column, DataFusionError, ExprSchema, ParamValues, ScalarValue, SchemaError,
@@ -50,6 +50,7 @@ use crate::privileges::sees_all;
 use crate::reads::Reads;
 use crate::scan::{Reading, Usage};
 use crate::session::{PlanContext, Planned, Prepared, Session};
+use crate::supplied::SuppliedRows;
 use crate::table::{PartitionedTable, Through};
 
 /// Maximum levels of types within each other. Arrow's readers refuse messages with 64 nested tables, of which each level
@@ -100,6 +101,8 @@ pub(super) struct Target<'a> {
     pub(super) reads: Option<&'a Reads>,
     /// Table for which SELECT is not needed.
     pub(super) unread: Option<TableId>,
+    /// Rows that the statement supplies itself.
+    pub(super) supplied: Option<&'a SuppliedRows>,
 }
 
 /// A running query.
@@ -159,7 +162,7 @@ impl Session {
     async fn start_once(
         &self,
         source: &Source<'_>,
-        Target { pinned, reads, unread }: Target<'_>,
+        Target { pinned, reads, unread, supplied }: Target<'_>,
         with_copies: bool,
     ) -> Result<Running, SqlError> {
         let mut state = self.statement_state();
@@ -192,6 +195,9 @@ impl Session {
             None => self.reading(),
         };
         state.config_mut().set_extension(Arc::new(reading));
+        if let Some(supplied) = supplied {
+            state.config_mut().set_extension(Arc::new(supplied.clone()));
+        }
         let physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
         // The statement writes to this table, and must not read its own rows.
         if let Some(table) = pinned {
@@ -467,6 +473,17 @@ impl From<Running> for Executed {
             usage: Usage::default(),
         }
     }
+}
+
+/// Columns of a plan's rows, given the types of its parameters.
+pub(super) fn result_schema(
+    logical: &LogicalPlan,
+    types: &[DataType],
+) -> Result<SchemaRef, SqlError> {
+    let nulls = types.iter().map(ScalarValue::try_from).collect::<Result<Vec<_>, _>>()?;
+    let typed = with_parameters(logical.clone(), &nulls)?;
+    let schema: &Schema = typed.schema().as_arrow();
+    Ok(Arc::new(schema.clone()))
 }
 
 /// Plans a query; refuses every other statement.

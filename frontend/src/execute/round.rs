@@ -17,6 +17,7 @@ use partita_sql::update_rows::key_condition;
 use partita_worker::Zone;
 
 use super::insert::assignable;
+use super::returning::Returned;
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::ingest::plan::TablePlan;
 use crate::reads::Reads;
@@ -48,12 +49,40 @@ impl Pending {
     }
 }
 
+/// What a statement does with its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Update,
+    Delete,
+}
+
+impl Action {
+    /// Name of the statement, in tags and in causes of load.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        }
+    }
+
+    /// What has been done to rows, in details of errors.
+    pub(super) const fn verb(self) -> &'static str {
+        match self {
+            Self::Update => "updated",
+            Self::Delete => "deleted",
+        }
+    }
+}
+
 /// One pass over the rows.
 pub(super) struct Round<'a> {
     pub(super) update: &'a Update,
     pub(super) permit: &'a Permit,
     pub(super) table: Arc<Table>,
     pub(super) plan: Arc<TablePlan>,
+    pub(super) action: Action,
+    /// The rows as they were written or removed, if they are returned.
+    pub(super) returned: Option<Returned>,
     /// Columns that the statement sets, by their positions.
     targets: Vec<usize>,
     pub(super) reads: Arc<Reads>,
@@ -118,6 +147,8 @@ impl<'a> Round<'a> {
         Ok(Self {
             update,
             permit,
+            action: Action::Update,
+            returned: None,
             targets: update.targets(&table.schema)?,
             reads: Arc::new(reads),
             seen: (update.has_from() && wanted.is_none()).then(KeySet::new),
@@ -230,6 +261,36 @@ impl<'a> Round<'a> {
             self.named.extend(key_values(&given_keys(&self.table), &few)?);
         }
         Ok(())
+    }
+
+    /// Notes that rows, with columns by storage name, were written or removed, except those that were refused, which are
+    /// read again.
+    pub(super) fn settle(
+        &mut self,
+        rows: &RecordBatch,
+        refused: &[RecordBatch],
+    ) -> Result<(), SqlError> {
+        self.changed += rows.num_rows() as u64;
+        let mut keys = KeySet::new();
+        for refused in refused {
+            self.changed -= refused.num_rows() as u64;
+            self.refuse(refused)?;
+            if self.returned.is_some() {
+                keys.extend(self.keys(refused)?.iter().map(Box::<[u8]>::from));
+            }
+        }
+        if self.returned.is_none() {
+            return Ok(());
+        }
+        let done: BooleanArray =
+            self.keys(rows)?.iter().map(|key| Some(!keys.contains(key))).collect();
+        self.keep(rows, &done)
+    }
+
+    /// Keeps the rows, by storage name, for which `done` is true, if rows are returned.
+    pub(super) fn keep(&mut self, rows: &RecordBatch, done: &BooleanArray) -> Result<(), SqlError> {
+        let Some(returned) = &mut self.returned else { return Ok(()) };
+        returned.keep(&self.table, &filter_record_batch(rows, done)?)
     }
 
     /// The rows for the next pass.

@@ -24,24 +24,23 @@ use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
 use partita_proto::schema::Column;
 use partita_proto::service::WriteKind;
-use partita_sql::statement::{Query, Update};
+use partita_sql::statement::{Delete, Query, Update};
 use tokio::time::Instant;
 
 use super::delete::after;
 use super::executed::Executed;
 use super::query::{Source, Target};
-use super::round::{Pending, Round, contended, present, stored};
+use super::returning::{Returned, ReturningOf};
+use super::round::{Action, Pending, Round, contended, present, stored};
 use crate::copies::refused::check_no_copy;
 use crate::error::SqlError;
-use crate::ingest::check_update;
 use crate::ingest::plan::Completed;
+use crate::ingest::{check_delete, check_update};
 use crate::output::Output;
 use crate::reads::Reads;
 use crate::scan::Usage;
 use crate::session::Session;
 
-/// Kind of the statement in causes of load.
-const UPDATE: &str = "UPDATE";
 /// Time after which a statement gives up that could not change any of its rows, because others change them.
 const CONTENDED_MAX: Duration = Duration::from_mins(1);
 /// Maximum rows of a request in the second round; a quarter of it in each further one.
@@ -55,8 +54,32 @@ impl Session {
         permit: &Permit,
     ) -> Result<Executed, SqlError> {
         let table = self.table(&update.table)?;
-        check_no_copy(&self.catalog(), &table)?;
         check_update(&table)?;
+        self.change(update, Action::Update, parameters, permit).await
+    }
+
+    /// A DELETE that returns rows: of each row its last version, which no other statement returns too.
+    pub(super) async fn delete_returning(
+        &self,
+        delete: &Delete,
+        parameters: Option<&[ScalarValue]>,
+        permit: &Permit,
+    ) -> Result<Executed, SqlError> {
+        let table = self.table(&delete.table)?;
+        check_delete(&table)?;
+        self.change(&delete.as_update()?, Action::Delete, parameters, permit).await
+    }
+
+    async fn change(
+        &self,
+        update: &Update,
+        action: Action,
+        parameters: Option<&[ScalarValue]>,
+        permit: &Permit,
+    ) -> Result<Executed, SqlError> {
+        let table = self.table(&update.table)?;
+        check_no_copy(&self.catalog(), &table)?;
+        let mut returned = update.returning.as_ref().map(|_| Returned::default());
         let mut pending: Option<Pending> = None;
         let mut updated = 0;
         let mut rows_max = usize::MAX;
@@ -69,18 +92,32 @@ impl Session {
                 None => None,
             };
             let mut round = self.round(update, permit, &table, pending.take(), rows_max)?;
+            (round.action, round.returned) = (action, returned.take());
             let ran = Box::pin(self.run_round(&mut round, parameters)).await;
             updated += round.changed;
-            let plan = ran.map_err(|error| after(error, updated, "updated"))?;
+            returned = round.returned.take();
+            let plan = ran.map_err(|error| after(error, updated, action.verb()))?;
             if round.is_complete() {
-                self.frontend().view().metrics().rows_written.add(updated);
-                let output = Output::affected(UPDATE, updated);
+                let metrics = self.frontend().view().metrics();
+                match action {
+                    Action::Update => metrics.rows_written.add(updated),
+                    Action::Delete => metrics.rows_deleted.add(updated),
+                }
+                let output = match (returned, &update.returning) {
+                    (Some(rows), Some(returning)) => {
+                        let (table, text) = (&update.table, &update.text);
+                        let alias = update.alias.as_deref();
+                        let of = ReturningOf { returning, table, alias, text };
+                        Box::pin(self.returned(of, rows)).await?
+                    }
+                    _ => Output::affected(action.name(), updated),
+                };
                 return Ok(Executed { output, plan: Some(plan), usage: Usage::default() });
             }
             if round.changed > 0 {
                 deadline = Instant::now() + CONTENDED_MAX;
             } else if Instant::now() >= deadline {
-                return Err(after(contended(&table), updated, "updated"));
+                return Err(after(contended(&table), updated, action.verb()));
             }
             rows_max = (rows_max / 4).clamp(1, RETRIED_ROWS);
             pending = Some(round.into_pending());
@@ -125,7 +162,8 @@ impl Session {
         };
         // Rows that are replaced by constants are not read, as in PostgreSQL.
         let unread = round.update.reads_nothing().then_some(table.id);
-        let target = Target { pinned: Some(&table), reads: Some(&reads), unread };
+        let target =
+            Target { pinned: Some(&table), reads: Some(&reads), unread, ..Target::default() };
         let mut running = self.start(&source, target).await?;
         while let Some(batch) = running.stream.next().await {
             let batch = batch?;
@@ -146,6 +184,9 @@ impl Session {
         batch: RecordBatch,
     ) -> Result<(), SqlError> {
         let Some(batch) = round.select(columns, batch)? else { return Ok(()) };
+        if round.action == Action::Delete {
+            return self.remove_rows(round, &present(columns, &batch)?).await;
+        }
         let new_rows = round.new_rows(columns, &batch, self.zone())?;
         let completed = round.plan.complete(&new_rows)?;
         if !round.may_move() {
@@ -161,14 +202,21 @@ impl Session {
         round: &mut Round<'_>,
         completed: Completed,
     ) -> Result<(), SqlError> {
-        let (rows, reads) = (completed.rows.num_rows() as u64, Arc::clone(&round.reads));
+        let (rows, reads) = (completed.rows.clone(), Arc::clone(&round.reads));
         self.write_under(round, WriteKind::Put, completed, &reads).await?;
-        round.changed += rows;
-        for refused in reads.take_refused() {
-            round.changed -= refused.num_rows() as u64;
-            round.refuse(&refused)?;
-        }
-        Ok(())
+        round.settle(&rows, &reads.take_refused())
+    }
+
+    /// Removes rows, with all their columns by SQL name.
+    async fn remove_rows(
+        &self,
+        round: &mut Round<'_>,
+        present: &RecordBatch,
+    ) -> Result<(), SqlError> {
+        let keys = round.plan.complete_keys(present)?;
+        let (rows, reads) = (round.plan.complete(present)?.rows, Arc::clone(&round.reads));
+        self.write_under(round, WriteKind::Delete, keys, &reads).await?;
+        round.settle(&rows, &reads.take_refused())
     }
 
     /// Writes rows under the conditions of reads, which get those that are refused.
@@ -179,7 +227,7 @@ impl Session {
         completed: Completed,
         reads: &Arc<Reads>,
     ) -> Result<(), SqlError> {
-        let cause = || self.cause(UPDATE, &round.update.text);
+        let cause = || self.cause(round.action.name(), &round.update.text);
         let place = (&round.table, &round.plan);
         self.frontend().ingest_if(round.permit, place, (kind, completed), reads, cause).await
     }

@@ -72,6 +72,9 @@ const MATRIX: &[(&str, &str)] = &[
     ("AADDDHDHE", "UPDATE acme_t SET v = 1 WHERE k = 1"),
     ("AADDDHDHE", "UPDATE acme_t SET v = (SELECT max(v) FROM acme_t)"),
     ("AADDAHDHE", "PREPARE q AS UPDATE acme_t SET v = $1; EXECUTE q(3)"),
+    ("AADDDHDHE", "INSERT INTO acme_t VALUES (3, 3) RETURNING v"),
+    ("AADDDHDHE", "UPDATE acme_t SET v = 1 RETURNING k"),
+    ("AADDDHDHE", "DELETE FROM acme_t RETURNING k"),
     ("AADDAHDHE", "COPY acme_t FROM STDIN"),
     ("AADDAHDHE", "TRUNCATE acme_t"),
     // Definitions.

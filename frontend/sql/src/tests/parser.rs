@@ -61,6 +61,10 @@ fn every_statement_has_its_tag() {
             "UPDATE ONLY d.t AS a SET v = a.v + 1, (w, x) = (1, DEFAULT) FROM u WHERE a.k = u.k",
             "UPDATE",
         ),
+        ("UPDATE t SET a = 1 WHERE b = 2 RETURNING *, a + 1 AS next", "UPDATE"),
+        ("DELETE FROM t AS x WHERE a = 1 RETURNING x.a", "DELETE"),
+        ("INSERT INTO t SELECT 1 RETURNING a", "INSERT"),
+        ("INSERT INTO t DEFAULT VALUES RETURNING a", "INSERT"),
         ("EXPLAIN UPDATE t SET a = 1", "EXPLAIN"),
         ("PREPARE p AS UPDATE t SET a = $1", "PREPARE"),
         ("DROP TABLE a CASCADE", "DROP TABLE"),
@@ -118,7 +122,6 @@ fn several_statements_come_in_order() {
 #[test]
 fn what_is_not_done_is_refused_by_name() {
     for (sql, says) in [
-        ("UPDATE t SET a = 1 RETURNING a", "UPDATE ... RETURNING"),
         ("UPDATE t SET (a, b) = (SELECT 1, 2)", "UPDATE ... SET (...) = (SELECT ...)"),
         ("UPDATE t SET a = 1 WHERE CURRENT OF c", "WHERE CURRENT OF"),
         ("UPDATE t SET a = 1 ORDER BY a LIMIT 1", "UPDATE ... ORDER BY"),
@@ -149,9 +152,7 @@ fn what_is_not_done_is_refused_by_name() {
         ("DELETE FROM t WHERE a IN (SELECT b FROM u TABLESAMPLE SYSTEM (1))", "TABLESAMPLE"),
         ("WITH a AS (DELETE FROM t) SELECT 1", "writes inside"),
         ("INSERT INTO t SELECT 1 ON CONFLICT DO NOTHING", "ON CONFLICT"),
-        ("INSERT INTO t SELECT 1 RETURNING a", "RETURNING"),
-        ("INSERT INTO t DEFAULT VALUES RETURNING a", "RETURNING"),
-        ("DELETE FROM t RETURNING a", "RETURNING"),
+        ("INSERT INTO t VALUES (1) RETURNING $1", "a parameter in RETURNING"),
         ("DELETE FROM t USING u WHERE a = b", "USING"),
         ("EXPLAIN CREATE TABLE t (a INT PRIMARY KEY)", "EXPLAIN CREATE TABLE"),
         ("SET SESSION AUTHORIZATION x", "SET SESSION AUTHORIZATION"),
@@ -248,6 +249,24 @@ fn inserts_keep_their_rows_as_text() {
         let Statement::Insert(insert) = one(sql).unwrap() else { panic!() };
         assert!(matches!(insert.source, InsertSource::Query(_)), "{sql}");
     }
+}
+
+#[test]
+fn rows_end_where_returning_begins_and_not_at_that_word_in_a_text() {
+    for (sql, rows, returns) in [
+        ("INSERT INTO t VALUES (1) RETURNING a", "(1) ", true),
+        ("INSERT INTO t VALUES ('returning'), (\"x\")", "('returning'), (\"x\")", false),
+        ("INSERT INTO t VALUES (E'it\\'s returning') returning *", "(E'it\\'s returning') ", true),
+        ("INSERT INTO t VALUES ('a''b') /* returning */", "('a''b') /* returning */", false),
+        ("INSERT INTO t VALUES (f(returning)), (2)\nRETURNING a, b", "(f(returning)), (2)\n", true),
+        ("INSERT INTO t VALUES ('ä'), ('é') RETURNING a", "('ä'), ('é') ", true),
+    ] {
+        let Statement::Insert(insert) = one(sql).unwrap() else { panic!() };
+        let InsertSource::Values(range) = insert.source else { panic!() };
+        assert_eq!((&insert.text[range], insert.returning.is_some()), (rows, returns), "{sql}");
+    }
+    let error = parse("INSERT INTO t VALUES (1) RETURNING a FOO BAR").unwrap_err();
+    assert_eq!((error.sqlstate.as_str(), error.position), ("42601", Some(42)));
 }
 
 #[test]
