@@ -2,6 +2,7 @@
 
 mod advise;
 mod comment;
+mod conflict;
 mod constraints;
 pub(crate) mod cursor;
 mod define;

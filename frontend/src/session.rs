@@ -491,7 +491,7 @@ impl Session {
         rows: Vec<Vec<ScalarValue>>,
     ) -> Result<Vec<Output>, SqlError> {
         if let Statement::Insert(insert) = &prepared.statement
-            && insert.returning.is_none()
+            && insert.only_stores()
         {
             let limits = self.begin();
             let permit = match self.permitted(&prepared.statement) {

@@ -11,6 +11,7 @@ mod audit;
 mod blame;
 mod comparisons;
 mod conditional;
+mod conflicts;
 mod copies;
 mod defining;
 mod first_by_time;

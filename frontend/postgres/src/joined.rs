@@ -48,7 +48,7 @@ pub(crate) fn joins(prepared: &Prepared) -> bool {
     matches!(
         &prepared.statement,
         Statement::Insert(insert)
-            if matches!(insert.source, InsertSource::Values(_)) && insert.returning.is_none()
+            if matches!(insert.source, InsertSource::Values(_)) && insert.only_stores()
     )
 }
 

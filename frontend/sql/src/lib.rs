@@ -22,6 +22,7 @@ mod check_constraint;
 mod collations;
 mod column;
 mod column_builder;
+mod conflict;
 pub mod copy;
 mod copy_statement;
 mod counts;

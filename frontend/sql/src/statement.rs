@@ -360,6 +360,8 @@ pub struct Insert {
     pub keeps: bool,
     /// The source of the rows.
     pub source: InsertSource,
+    /// What happens to rows whose key exists; `None`: they replace the others.
+    pub conflict: Option<OnConflict>,
     /// What is returned of the rows.
     pub returning: Option<Returning>,
 }
@@ -369,10 +371,16 @@ pub struct Insert {
 const LIGHT_BYTES_MAX: usize = 64 << 10;
 
 impl Insert {
-    /// Returns true if its rows are a short text, and nothing is returned of them.
+    /// Returns true if rows are only stored: nothing depends on those that exist, and nothing is returned.
+    pub fn only_stores(&self) -> bool {
+        self.returning.is_none() && self.conflict.is_none()
+    }
+
+    /// Returns true if its rows are a short text, and are only stored.
     pub fn is_light(&self) -> bool {
         !matches!(self.source, InsertSource::Query(_))
-            && self.returning.is_none()
+            && self.only_stores()
+            && !self.keeps
             && self.text.len() <= LIGHT_BYTES_MAX
     }
 }
@@ -420,6 +428,25 @@ pub struct Update {
     pub source: Box<ast::Query>,
     /// What is returned of the rows that change.
     pub returning: Option<Returning>,
+}
+
+/// ON CONFLICT of an INSERT.
+#[derive(Clone, Debug)]
+pub struct OnConflict {
+    /// What names the constraint whose violation is no error; `None`: any.
+    pub target: Option<ConflictTarget>,
+    /// DO UPDATE: the change of the row with the key, which may name the row that was to be inserted `excluded`; `None`: DO
+    /// NOTHING.
+    pub update: Option<Box<Update>>,
+}
+
+/// The constraint that ON CONFLICT names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConflictTarget {
+    /// Its columns.
+    Columns(Vec<String>),
+    /// Its name.
+    Constraint(String),
 }
 
 /// RETURNING of a statement that writes.

@@ -18,6 +18,7 @@ use super::refused::check_query;
 use super::rewritten::rewrite;
 use super::sort_keys;
 use super::statement::Update;
+use super::table_name::TableName;
 use super::tokens::Tokens;
 use super::update_rows::source;
 use super::weight;
@@ -40,6 +41,28 @@ impl Tokens<'_> {
         let has_alias =
             self.take(&["as"]) || (matches!(self.peek().token, Token::Word(_)) && !self.at("set"));
         let alias = has_alias.then(|| self.name("an alias")).transpose()?;
+        self.changes(table, alias, true)
+    }
+
+    /// Takes UPDATE SET .. of an ON CONFLICT; `text` is that of the INSERT.
+    pub(super) fn conflict_update(
+        &mut self,
+        text: &str,
+        table: &TableName,
+        alias: Option<&str>,
+    ) -> Result<Update, SqlError> {
+        self.expect("update")?;
+        let update = self.changes(table.clone(), alias.map(str::to_owned), false)?;
+        Ok(Update { text: Arc::from(text), ..update })
+    }
+
+    /// Takes SET and what follows; FROM and RETURNING only of a statement of its own.
+    fn changes(
+        &mut self,
+        table: TableName,
+        alias: Option<String>,
+        is_statement: bool,
+    ) -> Result<Update, SqlError> {
         self.expect("set")?;
         let mut set = Assignments::default();
         loop {
@@ -48,7 +71,7 @@ impl Tokens<'_> {
                 break;
             }
         }
-        let from = if self.take(&["from"]) {
+        let from = if is_statement && self.take(&["from"]) {
             self.bounded(|parser| parser.parse_comma_separated(Parser::parse_table_and_joins))?
         } else {
             Vec::new()
@@ -67,7 +90,7 @@ impl Tokens<'_> {
                 return Err(self.unsupported(clause));
             }
         }
-        let returning = self.returning()?;
+        let returning = if is_statement { self.returning()? } else { None };
         // Checked and rewritten as any query is.
         let items = set.items.into_iter().map(SelectItem::UnnamedExpr).collect();
         let mut source = source(items, from, predicate)?;

@@ -274,16 +274,15 @@ fn after_rows(cursor: &mut Cursor<'_>) -> Stop {
     cursor.skip_blank();
     let next = cursor.word().map(str::to_ascii_lowercase);
     match (word.as_deref(), next.as_deref()) {
-        (Some("on"), Some("conflict" | "duplicate")) => Stop::wrong(on_conflict(), begin),
-        (Some("returning"), _) => Stop::wrong(SqlError::unsupported("INSERT ... RETURNING"), begin),
+        (Some("on"), Some("duplicate")) => Stop::wrong(on_duplicate(), begin),
         _ => Stop::NotSimple,
     }
 }
 
-/// The error of all forms of ON CONFLICT.
-pub(super) fn on_conflict() -> SqlError {
-    SqlError::unsupported("INSERT ... ON CONFLICT")
-        .with_hint("INSERT replaces the row of the same key, unless the table is append-only")
+/// The error of MySQL's form of ON CONFLICT.
+pub(super) fn on_duplicate() -> SqlError {
+    SqlError::unsupported("INSERT ... ON DUPLICATE KEY UPDATE")
+        .with_hint("INSERT replaces the row of the same key; ON CONFLICT DO UPDATE changes it")
 }
 
 /// Appends a value to a column.

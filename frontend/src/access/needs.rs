@@ -13,7 +13,7 @@
 //! - DELETE with a predicate needs SELECT on its table too, as in PostgreSQL, except for tokens and a predicate that
 //!   compares key columns with literals: to InfluxDB's clients such a delete is a write;
 //! - UPDATE needs SELECT on its table too, as in PostgreSQL, unless it sets all rows to constants;
-//! - RETURNING needs SELECT on the table;
+//! - RETURNING needs SELECT on the table, and so does ON CONFLICT that names the key; DO UPDATE needs UPDATE too;
 //! - to read a materialized copy is to read its source: SELECT is needed on that (`Viewer::check`);
 //! - to read a view, SELECT on the view is needed, and its owner needs SELECT on what the view reads: `catalog.rs` checks
 //!   the one, `execute/query.rs` the other;
@@ -77,7 +77,12 @@ pub(crate) fn needs(
             if insert.keeps {
                 list.push(table(Action::Update, &insert.table)?);
             }
-            if insert.returning.is_some() {
+            let changes = insert.conflict.as_ref().is_some_and(|clause| clause.update.is_some());
+            let names_key = insert.conflict.as_ref().is_some_and(|clause| clause.target.is_some());
+            if changes {
+                list.push(table(Action::Update, &insert.table)?);
+            }
+            if changes || names_key || insert.returning.is_some() {
                 list.push(table(Action::Select, &insert.table)?);
             }
             list

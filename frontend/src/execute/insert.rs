@@ -14,9 +14,10 @@ use partita_proto::schema::{Column, ColumnType};
 use partita_proto::size::batch_bytes;
 use partita_sql::StatementTime;
 use partita_sql::rewritten::exact_rows;
-use partita_sql::statement::{Insert, InsertSource, Query, Statement};
+use partita_sql::statement::{Insert, InsertSource, OnConflict, Query, Statement};
 use partita_worker::{Zone, bytes_of, cast_texts, zoned};
 
+use super::conflict::Conflicts;
 use super::delete::after;
 use super::executed::Executed;
 use super::query::{Source, Target};
@@ -107,7 +108,7 @@ impl Session {
         check_no_copy(&self.catalog(), &table)?;
         let target = insert.target(&table.schema)?;
         if let Some(rows) = insert.scan(&target, self.statement_time()?, parameters)? {
-            return self.insert_rows(insert, &table, rows, permit).await;
+            return self.insert_rows(insert, &table, rows, (permit, parameters)).await;
         }
         if let Some(query) = insert.values_query(&target)? {
             let target_columns = (target.columns.as_slice(), false);
@@ -131,13 +132,16 @@ impl Session {
         insert: &Insert,
         table: &Arc<Table>,
         rows: RecordBatch,
-        permit: &Permit,
+        (permit, parameters): (&Permit, Option<&[ScalarValue]>),
     ) -> Result<Executed, SqlError> {
         let schema = rows.schema();
-        insert.check_keeps(
-            &table.schema,
-            schema.fields().iter().map(|field| field.name().as_str()),
-        )?;
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        if let Some(on_conflict) = conflict_of(insert, table, &names)? {
+            let mut conflicts = Conflicts::new(insert, on_conflict, parameters, permit);
+            Box::pin(self.insert_or(&mut conflicts, table, &rows)).await?;
+            let Conflicts { written, returned, .. } = conflicts;
+            return Ok(self.inserted(insert, written, returned).await?.into());
+        }
         let cause = || self.cause(INSERT, &insert.text);
         let frontend = self.frontend();
         let Some(of) = returning(insert) else {
@@ -160,11 +164,14 @@ impl Session {
         let table = self.table(&insert.table)?;
         check_no_copy(&self.catalog(), &table)?;
         let target = insert.target(&table.schema)?;
-        if insert.returning.is_some() {
+        if !insert.only_stores() {
             return Ok(None);
         }
         match insert.scan(&target, self.statement_time()?, parameters)? {
-            Some(rows) => Ok(Some(self.insert_rows(insert, &table, rows, permit).await?)),
+            Some(rows) => {
+                let by = (permit, parameters);
+                Ok(Some(self.insert_rows(insert, &table, rows, by).await?))
+            }
             None => Ok(None),
         }
     }
@@ -198,7 +205,9 @@ impl Session {
         let target = insert.target(&table.schema)?;
         let sets = rows.iter().map(Vec::as_slice);
         match insert.scan_many(&target, self.statement_time()?, sets)? {
-            Some(joined) => Ok(Some(self.insert_rows(insert, &table, joined, permit).await?)),
+            Some(joined) => {
+                Ok(Some(self.insert_rows(insert, &table, joined, (permit, None)).await?))
+            }
             None => Ok(None),
         }
     }
@@ -258,8 +267,10 @@ impl Session {
             let message = "INSERT has more target columns than expressions";
             return Err(SqlError::new(SYNTAX_ERROR, message));
         }
-        let names = columns.iter().take(count).map(|column| column.name.as_str());
-        insert.check_keeps(&table.schema, names)?;
+        let names: Vec<&str> =
+            columns.iter().take(count).map(|column| column.name.as_str()).collect();
+        let mut conflicts = conflict_of(insert, table, &names)?
+            .map(|on_conflict| Conflicts::new(insert, on_conflict, parameters, permit));
         // The schema of writes follows from an empty batch.
         let empty: Vec<ArrayRef> = running
             .schema
@@ -301,6 +312,15 @@ impl Session {
                 waiting.clear();
                 (rows, bytes) = (0, 0);
                 self.check_fence().map_err(|error| after(error, count, "inserted"))?;
+                if let Some(conflicts) = &mut conflicts {
+                    let written = Box::pin(self.insert_or(conflicts, table, &joined)).await;
+                    count = conflicts.written;
+                    written.map_err(|error| after(error, count, "inserted"))?;
+                    if ended {
+                        break;
+                    }
+                    continue;
+                }
                 let cause = || self.cause(INSERT, &insert.text);
                 let written = self.frontend().ingest_kept(permit, table, joined, cause).await;
                 let (table, written, touched) =
@@ -318,12 +338,46 @@ impl Session {
                 break;
             }
         }
-        let output = match returning(insert).zip(returned) {
-            Some((of, returned)) => Box::pin(self.returned(of, returned)).await?,
-            None => Output::affected("INSERT 0", count),
+        let returned = match conflicts {
+            Some(conflicts) => conflicts.returned,
+            None => returned,
         };
+        let output = self.inserted(insert, count, returned).await?;
         Ok(Executed { output, plan: Some(running.plan), usage })
     }
+
+    /// The output of an INSERT that has written rows.
+    async fn inserted(
+        &self,
+        insert: &Insert,
+        count: u64,
+        returned: Option<Returned>,
+    ) -> Result<Output, SqlError> {
+        match returning(insert).zip(returned) {
+            Some((of, returned)) => Box::pin(self.returned(of, returned)).await,
+            None => Ok(Output::affected("INSERT 0", count)),
+        }
+    }
+}
+
+/// What happens to rows whose key exists; `None`: they replace the others. `names` are the columns of the rows.
+fn conflict_of(
+    insert: &Insert,
+    table: &Table,
+    names: &[&str],
+) -> Result<Option<OnConflict>, SqlError> {
+    if insert.conflict.is_some() {
+        return Ok(insert.conflict.clone());
+    }
+    if insert.keeps && table.schema.options.append_mode {
+        return Err(SqlError::unsupported("UPSERT into an append-mode table"));
+    }
+    if !insert.loses(&table.schema, names) {
+        return Ok(None);
+    }
+    let listed = insert.columns.as_ref();
+    let listed = listed.map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
+    insert.upsert(table, listed.as_deref().unwrap_or(names)).map(Some)
 }
 
 /// RETURNING of an INSERT, if it has one.

@@ -28,7 +28,7 @@ use partita_sql::statement::Statement;
 use partita_sql::update_rows::key_condition;
 
 use super::query::{Source, Target};
-use super::round::{NAMED_KEYS_MAX, Round, contended, given_keys, key_values};
+use super::round::{NAMED_KEYS_MAX, Pass, Round, contended, given_keys, key_values};
 use crate::error::SqlError;
 use crate::ingest::plan::Completed;
 use crate::ingest::size::slices;
@@ -174,7 +174,7 @@ impl Session {
             let rows = new.slice(start, NAMED_KEYS_MAX.min(new.num_rows() - start));
             let values = key_values(&columns, &rows)?;
             let condition = key_condition(&round.table.name, &columns, &values);
-            for found in self.keys_where(round, condition.as_deref()).await? {
+            for found in self.keys_where(round.pass(), condition.as_deref()).await? {
                 let found = found.iter().find(|key| wanted.contains(key));
                 if let Some(key) = found {
                     let row = keys.iter().position(|new_key| new_key == key);
@@ -190,13 +190,13 @@ impl Session {
     }
 
     /// Keys of the rows that satisfy a condition on the key, or of all rows; noted as read.
-    async fn keys_where(
+    pub(super) async fn keys_where(
         &self,
-        round: &Round<'_>,
+        pass: Pass<'_>,
         condition: Option<&str>,
     ) -> Result<Vec<Keys>, SqlError> {
-        let table = &round.table;
-        let columns = round.plan.delete_columns();
+        let table = pass.table;
+        let columns = pass.plan.delete_columns();
         let columns: Vec<_> = columns.iter().map(|name| quote(name)).collect();
         let columns = columns.join(", ");
         let mut text =
@@ -210,7 +210,7 @@ impl Session {
         };
         let target = Target {
             pinned: Some(table),
-            reads: Some(&round.reads),
+            reads: Some(pass.reads),
             // That a key exists is told by the error, as in PostgreSQL.
             unread: Some(table.id),
             ..Target::default()
@@ -219,7 +219,7 @@ impl Session {
         let mut running = Box::pin(self.start(&source, target)).await?;
         let mut keys = Vec::new();
         while let Some(batch) = running.stream.next().await {
-            keys.push(round.keys(&round.plan.complete_keys(&batch?)?.rows)?);
+            keys.push(pass.keys(&pass.plan.complete_keys(&batch?)?.rows)?);
         }
         Ok(keys)
     }

@@ -23,6 +23,7 @@ use super::executed::Executed;
 use super::query::{Source, Target, plan, result_schema};
 use super::returning::returning_of;
 use super::roles::schema_of;
+use super::round::stored;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::hotspot::shown::EXPLAIN_HOTSPOT;
 use crate::output::Output;
@@ -113,6 +114,24 @@ impl Session {
     }
 
     async fn insert_types(
+        &self,
+        insert: &Insert,
+        declared: &[Option<DataType>],
+    ) -> Result<Vec<DataType>, SqlError> {
+        let mut types = self.row_types(insert, declared).await?;
+        // Parameters that only the change of existing rows has follow those of the rows.
+        if let Some(update) = insert.conflict.as_ref().and_then(|clause| clause.update.as_ref()) {
+            let table = self.table(&insert.table)?;
+            let update = update.beside_excluded(&table)?;
+            let query = update.rows_query(&table, &stored(&table), None)?;
+            let of_change = Box::pin(self.types_in(query.statement, declared)).await?;
+            types.extend(of_change.into_iter().skip(types.len()));
+        }
+        Ok(types)
+    }
+
+    /// Types of the parameters in the rows of an INSERT.
+    async fn row_types(
         &self,
         insert: &Insert,
         declared: &[Option<DataType>],

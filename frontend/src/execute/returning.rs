@@ -53,6 +53,13 @@ impl Returned {
     }
 }
 
+impl Returned {
+    /// The rows, in the columns that clients see.
+    pub(super) fn into_rows(self) -> Vec<RecordBatch> {
+        self.rows
+    }
+}
+
 /// RETURNING of a statement, with what its query needs.
 #[derive(Clone, Copy)]
 pub(super) struct ReturningOf<'a> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
@@ -22,7 +23,10 @@ use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::ingest::plan::TablePlan;
 use crate::reads::Reads;
 use crate::router::place;
+use crate::supplied::SuppliedRows;
 
+/// Time after which a statement gives up that could not change any of its rows, because others change them.
+pub(super) const CONTENDED_MAX: Duration = Duration::from_mins(1);
 /// Maximum rows that a statement keeps to read them again.
 const REFUSED_MAX: usize = 1 << 20;
 /// Maximum rows that a statement may change which reads other tables too.
@@ -33,7 +37,7 @@ pub(super) const NAMED_KEYS_MAX: usize = 64;
 const SERIALIZATION_FAILURE: &str = "40001";
 
 /// Encoded keys.
-type KeySet = HashSet<Box<[u8]>>;
+pub(super) type KeySet = HashSet<Box<[u8]>>;
 
 /// Rows that a statement has still to change.
 pub(super) struct Pending {
@@ -74,6 +78,34 @@ impl Action {
     }
 }
 
+/// A table as it is read and written once.
+#[derive(Clone, Copy)]
+pub(super) struct Pass<'a> {
+    pub(super) table: &'a Arc<Table>,
+    pub(super) plan: &'a Arc<TablePlan>,
+    pub(super) reads: &'a Arc<Reads>,
+}
+
+impl Pass<'_> {
+    /// Encoded keys of rows with columns by storage name, with their placement or without.
+    pub(super) fn keys(self, rows: &RecordBatch) -> Result<Keys, SqlError> {
+        if rows.column_by_name(PLACEMENT_COLUMN).is_some() {
+            return Ok(self.plan.codec.encode(rows)?);
+        }
+        Ok(self.plan.codec.encode(&place(self.table, rows.clone())?)?)
+    }
+}
+
+/// What a statement adds to the query of an UPDATE.
+pub(super) struct Addition {
+    /// Condition in SQL.
+    pub(super) condition: String,
+    /// Rows that stand in FROM.
+    pub(super) supplied: SuppliedRows,
+    /// True if SELECT is not needed.
+    pub(super) is_unread: bool,
+}
+
 /// One pass over the rows.
 pub(super) struct Round<'a> {
     pub(super) update: &'a Update,
@@ -81,6 +113,7 @@ pub(super) struct Round<'a> {
     pub(super) table: Arc<Table>,
     pub(super) plan: Arc<TablePlan>,
     pub(super) action: Action,
+    pub(super) addition: Option<Addition>,
     /// The rows as they were written or removed, if they are returned.
     pub(super) returned: Option<Returned>,
     /// Columns that the statement sets, by their positions.
@@ -148,6 +181,7 @@ impl<'a> Round<'a> {
             update,
             permit,
             action: Action::Update,
+            addition: None,
             returned: None,
             targets: update.targets(&table.schema)?,
             reads: Arc::new(reads),
@@ -161,9 +195,27 @@ impl<'a> Round<'a> {
         })
     }
 
-    /// Condition of the rows that are left to change, if there are few.
+    /// The table, as it is read and written in this pass.
+    pub(super) fn pass(&self) -> Pass<'_> {
+        Pass { table: &self.table, plan: &self.plan, reads: &self.reads }
+    }
+
+    /// Condition of the rows that are left to change, if there are few, or the one that was added.
     pub(super) fn condition(&self) -> Option<&str> {
-        self.wanted.as_ref()?.condition.as_deref()
+        match &self.addition {
+            Some(addition) => Some(&addition.condition),
+            None => self.wanted.as_ref()?.condition.as_deref(),
+        }
+    }
+
+    /// Keys of the rows to read again.
+    pub(super) fn take_refused(&mut self) -> KeySet {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Keys of the rows that the query has found, if it reads other tables too.
+    pub(super) fn take_seen(&mut self) -> KeySet {
+        self.seen.take().unwrap_or_default()
     }
 
     /// True if no row has to be read again.
@@ -178,12 +230,9 @@ impl<'a> Round<'a> {
         self.targets.iter().any(|target| of_key.contains(&columns[*target].name))
     }
 
-    /// Encoded keys of rows with columns by storage name, with their placement or without.
+    /// As [`Pass::keys`].
     pub(super) fn keys(&self, rows: &RecordBatch) -> Result<Keys, SqlError> {
-        if rows.column_by_name(PLACEMENT_COLUMN).is_some() {
-            return Ok(self.plan.codec.encode(rows)?);
-        }
-        Ok(self.plan.codec.encode(&place(&self.table, rows.clone())?)?)
+        self.pass().keys(rows)
     }
 
     /// The columns of rows, by storage name, that identify them.

@@ -14,7 +14,6 @@
 //! All scans of the table are opened before the first row is written, as for a DELETE.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
@@ -31,7 +30,7 @@ use super::delete::after;
 use super::executed::Executed;
 use super::query::{Source, Target};
 use super::returning::{Returned, ReturningOf};
-use super::round::{Action, Pending, Round, contended, present, stored};
+use super::round::{Action, CONTENDED_MAX, Pending, Round, contended, present, stored};
 use crate::copies::refused::check_no_copy;
 use crate::error::SqlError;
 use crate::ingest::plan::Completed;
@@ -41,8 +40,6 @@ use crate::reads::Reads;
 use crate::scan::Usage;
 use crate::session::Session;
 
-/// Time after which a statement gives up that could not change any of its rows, because others change them.
-const CONTENDED_MAX: Duration = Duration::from_mins(1);
 /// Maximum rows of a request in the second round; a quarter of it in each further one.
 const RETRIED_ROWS: usize = 1_024;
 
@@ -148,7 +145,7 @@ impl Session {
     }
 
     /// Reads the rows and writes what they become. Returns the plan of the query.
-    async fn run_round(
+    pub(super) async fn run_round(
         &self,
         round: &mut Round<'_>,
         parameters: Option<&[ScalarValue]>,
@@ -161,9 +158,15 @@ impl Session {
             None => Source::Statement(&query.statement),
         };
         // Rows that are replaced by constants are not read, as in PostgreSQL.
-        let unread = round.update.reads_nothing().then_some(table.id);
-        let target =
-            Target { pinned: Some(&table), reads: Some(&reads), unread, ..Target::default() };
+        let supplied = round.addition.as_ref().map(|addition| addition.supplied.clone());
+        let is_unread = round.addition.as_ref().is_some_and(|addition| addition.is_unread);
+        let unread = (is_unread || round.update.reads_nothing()).then_some(table.id);
+        let target = Target {
+            pinned: Some(&table),
+            reads: Some(&reads),
+            unread,
+            supplied: supplied.as_ref(),
+        };
         let mut running = self.start(&source, target).await?;
         while let Some(batch) = running.stream.next().await {
             let batch = batch?;

@@ -408,23 +408,30 @@ async fn tables_of_line_protocol_need_a_field_in_every_row() {
 }
 
 #[tokio::test]
-async fn upsert_is_refused_where_a_row_would_lose_a_value() {
+async fn upsert_keeps_the_columns_that_it_does_not_name() {
     let db = Db::new();
-    db.tag("CREATE TABLE whole (k INT PRIMARY KEY, a INT, b INT)").await;
-    db.tag("UPSERT INTO whole VALUES (1, 10, 100)").await;
-    for sql in [
-        "UPSERT INTO whole (k, a) VALUES (1, 11)",
-        "UPSERT INTO whole VALUES (1, 11)",
-        "UPSERT INTO whole (k, b) SELECT k, a FROM whole",
+    db.tag("CREATE TABLE whole (k INT PRIMARY KEY, a INT, b INT DEFAULT 7)").await;
+    assert_eq!(db.tag("UPSERT INTO whole VALUES (1, 10, 100)").await, "INSERT 0 1");
+    for (sql, row) in [
+        ("UPSERT INTO whole (k, a) VALUES (1, 11)", "1|11|100"),
+        ("UPSERT INTO whole VALUES (1, 12)", "1|12|100"),
+        ("UPSERT INTO whole (k, b) SELECT k, a FROM whole", "1|12|12"),
+        ("UPSERT INTO whole (b, k, a) VALUES (200, 1, 20)", "1|20|200"),
+        ("UPSERT INTO whole (k, a) VALUES (1, 21), (1, 22)", "1|22|200"),
+        ("REPLACE INTO whole (k, a) VALUES (1, 30)", "1|30|7"),
+        ("UPSERT INTO whole (k, a) VALUES (1, NULL)", "1||7"),
     ] {
-        assert_eq!(db.error(sql).await.sqlstate, "0A000", "{sql}");
+        db.tag(sql).await;
+        assert_eq!(db.lines("SELECT * FROM whole").await, [row], "{sql}");
     }
-    db.tag("UPSERT INTO whole (b, k, a) VALUES (200, 1, 20)").await;
-    assert_eq!(db.lines("SELECT * FROM whole").await, ["1|20|200"]);
+    // A new row has the defaults.
+    db.tag("UPSERT INTO whole (k, a) VALUES (2, 5)").await;
+    assert_eq!(db.lines("SELECT * FROM whole WHERE k = 2").await, ["2|5|7"]);
     db.tag("CREATE TABLE parts (k INT PRIMARY KEY, a INT, b INT DEFAULT 7) WITH ('merge_mode' = 'last_non_null')")
         .await;
     db.tag("UPSERT INTO parts (k, b) VALUES (1, 1)").await;
-    assert_eq!(db.error("UPSERT INTO parts (k, a) VALUES (1, 1)").await.sqlstate, "0A000");
+    db.tag("UPSERT INTO parts (k, a) VALUES (1, 2)").await;
+    assert_eq!(db.lines("SELECT * FROM parts").await, ["1|2|1"]);
     db.tag("CREATE TABLE log (ts TIMESTAMP(3) TIME INDEX, v INT) WITH ('append_mode' = 'true')")
         .await;
     assert_eq!(db.error("UPSERT INTO log VALUES (1, 1)").await.sqlstate, "0A000");

@@ -64,6 +64,13 @@ fn every_statement_has_its_tag() {
         ("UPDATE t SET a = 1 WHERE b = 2 RETURNING *, a + 1 AS next", "UPDATE"),
         ("DELETE FROM t AS x WHERE a = 1 RETURNING x.a", "DELETE"),
         ("INSERT INTO t SELECT 1 RETURNING a", "INSERT"),
+        ("INSERT INTO t SELECT a FROM u ON CONFLICT DO NOTHING", "INSERT"),
+        ("INSERT INTO t DEFAULT VALUES ON CONFLICT ON CONSTRAINT t_pkey DO NOTHING", "INSERT"),
+        (
+            "INSERT INTO t AS x (k, v) VALUES (1, 2) ON CONFLICT (k) \
+             DO UPDATE SET v = x.v + excluded.v WHERE x.v < 9 RETURNING v",
+            "INSERT",
+        ),
         ("INSERT INTO t DEFAULT VALUES RETURNING a", "INSERT"),
         ("EXPLAIN UPDATE t SET a = 1", "EXPLAIN"),
         ("PREPARE p AS UPDATE t SET a = $1", "PREPARE"),
@@ -151,7 +158,8 @@ fn what_is_not_done_is_refused_by_name() {
         ("SELECT a FROM u FETCH FIRST 3 PERCENT ROWS ONLY", "PERCENT"),
         ("DELETE FROM t WHERE a IN (SELECT b FROM u TABLESAMPLE SYSTEM (1))", "TABLESAMPLE"),
         ("WITH a AS (DELETE FROM t) SELECT 1", "writes inside"),
-        ("INSERT INTO t SELECT 1 ON CONFLICT DO NOTHING", "ON CONFLICT"),
+        ("INSERT INTO t SELECT 1 ON DUPLICATE KEY UPDATE a = 1", "ON DUPLICATE KEY"),
+        ("INSERT INTO t VALUES (1) ON CONFLICT (a) WHERE b DO NOTHING", "ON CONFLICT (...) WHERE"),
         ("INSERT INTO t VALUES (1) RETURNING $1", "a parameter in RETURNING"),
         ("DELETE FROM t USING u WHERE a = b", "USING"),
         ("EXPLAIN CREATE TABLE t (a INT PRIMARY KEY)", "EXPLAIN CREATE TABLE"),
