@@ -201,7 +201,8 @@ impl PartitionedTable {
         Ok(self.table.partitions.prune(&ranges).len())
     }
 
-    /// Columns to request, by their positions in the schema; for no column, one that is cheap to read and counts the rows, unless others follow.
+    /// Columns to request, by their positions in the schema; for no column, one that is cheap to read and counts the
+    /// rows, unless others follow.
     fn columns(&self, projection: &[usize], others_follow: bool) -> SchemaRef {
         let columns = &self.table.schema.columns;
         let fields_at = |positions: &[usize]| -> SchemaRef {

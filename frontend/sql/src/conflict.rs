@@ -166,7 +166,7 @@ impl Insert {
     pub fn upsert(&self, table: &Table, given: &[&str]) -> Result<OnConflict, SqlError> {
         let is_key = |name: &str| table.schema.key_columns().any(|column| column.name == name);
         let columns: Vec<String> =
-            given.iter().filter(|name| !is_key(name)).map(|name| (*name).to_owned()).collect();
+            given.iter().copied().filter(|name| !is_key(name)).map(str::to_owned).collect();
         let excluded = |name: &String| {
             let parts = [EXCLUDED, name.as_str()].map(|part| Ident::with_quote('"', part));
             SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts.to_vec()))

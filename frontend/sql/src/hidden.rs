@@ -1,7 +1,8 @@
 //! Tables that the queries of statements that change rows read in place of a stored one: with its hidden columns, or with
 //! rows that the statement itself supplies.
 //!
-//! The name of such a table ends in a character that no name of a client's has.
+//! The name of such a table ends in a character that no table's name has, and a client's query that has it is refused
+//! (`refused.rs`).
 
 use datafusion::sql::sqlparser::ast::{
     Ident, ObjectNamePart, TableAlias, TableFactor, TableWithJoins,
@@ -55,6 +56,18 @@ mod tests {
             let TableFactor::Table { name, alias, .. } = &select.from[0].relation else { panic!() };
             assert!(name.to_string().contains(WITH_HIDDEN), "{name}");
             assert_eq!(alias.as_ref().unwrap().name.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn no_client_names_such_a_table() {
+        for end in [WITH_HIDDEN, SUPPLIED] {
+            for text in
+                ["SELECT 1 FROM \"t{}\"", "DELETE FROM u WHERE k IN (SELECT k FROM a.\"t{}\")"]
+            {
+                let error = crate::parse(&text.replace("{}", end)).unwrap_err();
+                assert_eq!(error.sqlstate, "42P01", "{text}");
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Turns a parsed CREATE TABLE into the table that meta creates: ids, key, placement, bounds of partitions.
 //!
 //! The key is the primary key's columns, followed by the time index unless it is one of them; without a primary key it
-//! is the time index alone, and without both a hidden column, by whose hash rows are placed. Key columns are tags, also in a table without a time index, and nullable unless declared
-//! NOT NULL.
+//! is the time index alone, and without both a hidden column, by whose hash rows are placed. Key columns are tags, also
+//! in a table without a time index, and nullable unless declared NOT NULL.
 
 use std::collections::BTreeSet;
 

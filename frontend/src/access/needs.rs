@@ -27,7 +27,9 @@ use std::sync::Arc;
 use partita_proto::access::{Action, Need, Object};
 use partita_proto::catalog::Table;
 use partita_sql::Repartition;
-use partita_sql::statement::{Admin, CommentObject, DropIndex, Rekey, Show, Statement, TableName};
+use partita_sql::statement::{
+    Admin, CommentObject, DropIndex, Insert, Rekey, Show, Statement, TableName,
+};
 
 use super::viewer::Viewer;
 use crate::catalog::{INFORMATION, SYSTEM};
@@ -72,21 +74,9 @@ pub(crate) fn needs(
         Statement::Prepare(_) => Vec::new(),
         Statement::Explain(explain) => needs(viewer, database, &explain.statement)?,
         Statement::ExplainHotspot(name) => vec![table(Action::Select, name)?],
-        Statement::Insert(insert) => {
-            let mut list = vec![table(Action::Insert, &insert.table)?];
-            if insert.keeps {
-                list.push(table(Action::Update, &insert.table)?);
-            }
-            let changes = insert.conflict.as_ref().is_some_and(|clause| clause.update.is_some());
-            let names_key = insert.conflict.as_ref().is_some_and(|clause| clause.target.is_some());
-            if changes {
-                list.push(table(Action::Update, &insert.table)?);
-            }
-            if changes || names_key || insert.returning.is_some() {
-                list.push(table(Action::Select, &insert.table)?);
-            }
-            list
-        }
+        Statement::Insert(insert) => actions_of(insert)
+            .map(|action| table(action, &insert.table))
+            .collect::<Result<_, _>>()?,
         Statement::Delete(delete) => vec![table(Action::Delete, &delete.table)?],
         Statement::Update(update) => vec![table(Action::Update, &update.table)?],
         Statement::CopyFrom(copy) => vec![table(Action::Insert, &copy.table)?],
@@ -172,6 +162,20 @@ pub(crate) fn needs(
         | Statement::Unlisten
         | Statement::Empty => Vec::new(),
     })
+}
+
+/// What an INSERT does with its table.
+fn actions_of(insert: &Insert) -> impl Iterator<Item = Action> {
+    let (conflict, returns) = (insert.conflict.as_ref(), insert.returning.is_some());
+    let changes = conflict.is_some_and(|clause| clause.update.is_some());
+    let names_key = conflict.is_some_and(|clause| clause.target.is_some());
+    [
+        (true, Action::Insert),
+        (insert.keeps || changes, Action::Update),
+        (changes || names_key || returns, Action::Select),
+    ]
+    .into_iter()
+    .filter_map(|(is_done, action)| is_done.then_some(action))
 }
 
 /// The table that a name in a statement means; `database` is that of the session.

@@ -124,7 +124,7 @@ impl Session {
             let mut again = KeySet::new();
             if is_taken.false_count() > 0 {
                 let free = filter_record_batch(&rows, &not(&is_taken)?)?;
-                again.extend(self.store(conflicts, pass, free).await?);
+                again.extend(self.store(conflicts, pass, &free).await?);
             }
             if is_taken.true_count() > 0
                 && let Some(update) = conflicts.on_conflict.update.clone()
@@ -160,7 +160,7 @@ impl Session {
         &self,
         conflicts: &mut Conflicts<'_>,
         pass: Pass<'_>,
-        rows: RecordBatch,
+        rows: &RecordBatch,
     ) -> Result<KeySet, SqlError> {
         let cause = || self.cause(INSERT, &conflicts.insert.text);
         let completed = Completed { rows: rows.clone(), long_keys: 0 };
@@ -171,11 +171,11 @@ impl Session {
         for rows in pass.reads.take_refused() {
             refused.extend(pass.keys(&rows)?.iter().map(Box::<[u8]>::from));
         }
-        let stored = mask(pass, &rows, |key| !refused.contains(key))?;
+        let stored = mask(pass, rows, |key| !refused.contains(key))?;
         conflicts.written += stored.true_count() as u64;
         frontend.view().metrics().rows_written.add(stored.true_count() as u64);
         if let Some(returned) = &mut conflicts.returned {
-            returned.keep(pass.table, &filter_record_batch(&rows, &stored)?)?;
+            returned.keep(pass.table, &filter_record_batch(rows, &stored)?)?;
         }
         Ok(refused)
     }

@@ -259,14 +259,7 @@ impl Session {
         let target = Target { pinned: Some(table), ..Target::default() };
         let mut running = self.start(&source, target).await?;
         let count = running.schema.fields().len();
-        if count > columns.len() {
-            let message = "INSERT has more expressions than target columns";
-            return Err(SqlError::new(SYNTAX_ERROR, message));
-        }
-        if listed && count < columns.len() {
-            let message = "INSERT has more target columns than expressions";
-            return Err(SqlError::new(SYNTAX_ERROR, message));
-        }
+        check_width(count, columns, listed)?;
         let names: Vec<&str> =
             columns.iter().take(count).map(|column| column.name.as_str()).collect();
         let mut conflicts = conflict_of(insert, table, &names)?
@@ -358,6 +351,19 @@ impl Session {
             None => Ok(Output::affected("INSERT 0", count)),
         }
     }
+}
+
+/// Checks that a query has as many columns as the statement names; without a list it may have fewer.
+fn check_width(count: usize, columns: &[&Column], listed: bool) -> Result<(), SqlError> {
+    if count > columns.len() {
+        let message = "INSERT has more expressions than target columns";
+        return Err(SqlError::new(SYNTAX_ERROR, message));
+    }
+    if listed && count < columns.len() {
+        let message = "INSERT has more target columns than expressions";
+        return Err(SqlError::new(SYNTAX_ERROR, message));
+    }
+    Ok(())
 }
 
 /// What happens to rows whose key exists; `None`: they replace the others. `names` are the columns of the rows.
