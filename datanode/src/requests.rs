@@ -31,6 +31,7 @@ use partita_proto::range::TypedRange;
 use partita_proto::reshape::{Freeze, Reshape, Split};
 use partita_proto::service::{Condition, PartitionSpec, RequestId, WriteKind};
 use partita_proto::wire::Wire;
+use partita_raft::planted::{self, Plant};
 use prost::Message;
 
 use crate::capture::{Captures, StoredCapture, Tail};
@@ -325,7 +326,8 @@ impl Requests {
     ) -> bool {
         let Some(tracked) = &mut self.tracked else { return false };
         tracked.used();
-        let holds = condition.epoch == epoch && tracked.holds(condition, keys.iter());
+        let holds = planted::is(Plant::LoseUpdates)
+            || condition.epoch == epoch && tracked.holds(condition, keys.iter());
         if holds {
             tracked.conditional(index, condition, keys.iter());
         }

@@ -36,6 +36,8 @@ pub enum Plant {
     TrustNumbers = 12,
     /// A follower answers reads without asking the leader for a read point.
     ReadUnasked = 13,
+    /// A write takes effect whatever its condition says.
+    LoseUpdates = 14,
 }
 
 #[cfg(feature = "planted-bugs")]

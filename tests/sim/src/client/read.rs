@@ -9,11 +9,11 @@ use std::time::Duration;
 use partita_proto::catalog::Table;
 use partita_proto::domain::{Domain, Domains};
 use partita_proto::error::Error;
-use partita_proto::id::NodeId;
+use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::key::KeyCodec;
 use partita_proto::range::{Bound, KeyRange};
 use partita_proto::route::Route;
-use partita_proto::service::{ReadFrom, ScanRequest};
+use partita_proto::service::{Condition, ReadFrom, ScanRequest};
 use partita_proto::value::Value;
 use tokio::time::Instant;
 
@@ -22,9 +22,34 @@ use crate::history::Action;
 use crate::invariants::rows;
 use crate::tables::{self, EVENTS, KEYED};
 
+/// What rows are read for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To be seen as of at most `age_max` ago.
+    Look { age_max: Duration },
+    /// To be changed.
+    Update,
+}
+
+/// Reads all acknowledged writes.
+const LOOK: Purpose = Purpose::Look { age_max: Duration::ZERO };
+
+/// The rows of one partition, and the index of its log up to which they have all writes.
+struct Rows {
+    pairs: Vec<(i64, i64)>,
+    index: u64,
+}
+
+/// The values of a key, and the condition under which a write of it replaces these.
+pub(super) struct Values {
+    pub(super) values: Vec<i64>,
+    pub(super) condition: (PartitionId, Condition),
+}
+
 impl Client {
-    /// Replicas to ask for rows that may be so old. Half of the reads that may not be old go to the leader.
-    fn read_from(&self, table: &Table, age_max: Duration) -> ReadFrom {
+    /// Replicas to ask for rows. Half of the reads that may not be old go to the leader.
+    fn read_from(&self, table: &Table, purpose: Purpose) -> ReadFrom {
+        let Purpose::Look { age_max } = purpose else { return ReadFrom::Leader };
         if age_max.is_zero() && self.below(2) == 0 {
             return ReadFrom::Leader;
         }
@@ -37,11 +62,10 @@ impl Client {
         &self,
         table: &Table,
         route: &Route,
-        domains: &Domains,
-        age_max: Duration,
+        (domains, purpose): (&Domains, Purpose),
         deadline: Instant,
-    ) -> Result<Option<Vec<(i64, i64)>>, Error> {
-        let read_from = self.read_from(table, age_max);
+    ) -> Result<Option<Rows>, Error> {
+        let read_from = self.read_from(table, purpose);
         let request = ScanRequest {
             partition: route.partition,
             epoch: route.epoch,
@@ -54,7 +78,7 @@ impl Client {
             read_from,
             first_by_time: None,
             order: None,
-            for_update: false,
+            for_update: purpose == Purpose::Update,
         };
         let node = match read_from {
             ReadFrom::Leader => self.ask_first(route),
@@ -62,7 +86,7 @@ impl Client {
         };
         let node = node.unwrap_or(NodeId(1));
         let error = match self.service(node).rows(request).await {
-            Ok(rows) => return Ok(Some(tables::pairs(&rows))),
+            Ok((rows, index)) => return Ok(Some(Rows { pairs: tables::pairs(&rows), index })),
             Err(error) => error,
         };
         self.check_error("scan", &error);
@@ -74,7 +98,12 @@ impl Client {
     }
 
     /// The values of a key: at most one if the cluster works correctly.
-    async fn values(&self, key: i64, patience: Duration) -> Result<Vec<i64>, Error> {
+    pub(super) async fn values(
+        &self,
+        key: i64,
+        purpose: Purpose,
+        patience: Duration,
+    ) -> Result<Values, Error> {
         let deadline = Instant::now() + patience;
         let mut domains = Domains::default();
         domains.restrict("id", Domain::point(Value::Int(key)));
@@ -83,10 +112,15 @@ impl Client {
             let codec = KeyCodec::new(&table.schema, &table.placement)?;
             let bound = Bound { placement: None, key: vec![Value::Int(key)] };
             let route = table.partitions.find(&codec.encode_bound(&bound)?).clone();
-            let rows = self.scan(&table, &route, &domains, Duration::ZERO, deadline).await?;
-            if let Some(rows) = rows {
-                return Ok(rows.iter().filter(|row| row.0 == key).map(|row| row.1).collect());
+            let what = (&domains, purpose);
+            let Some(rows) = self.scan(&table, &route, what, deadline).await? else { continue };
+            let values: Vec<i64> =
+                rows.pairs.iter().filter(|row| row.0 == key).map(|row| row.1).collect();
+            if values.len() > 1 {
+                self.cluster.history.violation(format!("key {key} has {} rows", values.len()));
             }
+            let condition = Condition { epoch: route.epoch, index: rows.index, bulk: None };
+            return Ok(Values { values, condition: (route.partition, condition) });
         }
     }
 
@@ -120,9 +154,9 @@ impl Client {
                 }
                 for position in positions {
                     let route = &routes[position];
-                    let domains = Domains::default();
-                    match self.scan(&table, route, &domains, age_max, deadline).await? {
-                        Some(pairs) => rows.extend(pairs),
+                    let what = (&Domains::default(), Purpose::Look { age_max });
+                    match self.scan(&table, route, what, deadline).await? {
+                        Some(found) => rows.extend(found.pairs),
                         None => unread.push(route.keys.clone()),
                     }
                 }
@@ -135,11 +169,8 @@ impl Client {
     /// Reads a key's value and records it in the history.
     pub(crate) async fn get(&self, key: i64, patience: Duration) -> bool {
         let place = self.cluster.history.begin(self.number, key, Action::Read(None));
-        let values = self.values(key, patience).await;
+        let values = self.values(key, LOOK, patience).await.map(|read| read.values);
         if let Ok(values) = &values {
-            if values.len() > 1 {
-                self.cluster.history.violation(format!("key {key} has {} rows", values.len()));
-            }
             self.cluster.history.end(place, Action::Read(values.first().copied()));
         }
         self.cluster.history.note(format_args!("client {} get {key}: {values:?}", self.number));
