@@ -21,7 +21,7 @@ use crate::rows::Rows;
 /// Effect of an entry of writes.
 #[derive(Default)]
 pub(crate) struct Effect {
-    /// What the engine is given, in order.
+    /// Writes for the engine, in order.
     pub(crate) writes: Vec<(WriteKind, RecordBatch)>,
     /// Result of each part.
     pub(crate) results: Vec<PartResult>,
@@ -147,7 +147,7 @@ fn keys(codec: &KeyCodec, batch: &RecordBatch) -> Result<Keys, MachineError> {
     codec.encode(batch).map_err(|error| MachineError(error.to_string()))
 }
 
-/// What the engine is given for a conditional write that takes effect: first the keys that are deleted, then the rows.
+/// Writes for the engine of a conditional write that takes effect: first the keys that are deleted, then the rows.
 /// Where fields keep their newest value, a whole row replaces another one after a delete.
 fn replaced(
     config: &PartitionConfig,

@@ -243,14 +243,14 @@ mod tests {
     #[test]
     fn the_writes_of_a_large_statement_refuse_others_and_not_itself() {
         let mut tracked = Tracked::since(0);
-        let none = || std::iter::empty::<&[u8]>();
-        tracked.conditional(5, &bulk(1, 77), none());
+        let no_keys = || std::iter::empty::<&[u8]>();
+        tracked.conditional(5, &bulk(1, 77), no_keys());
         assert!(holds(&tracked, bulk(1, 77), &[9]));
         assert!(!holds(&tracked, bulk(1, 78), &[9]));
         assert!(!holds(&tracked, read_at(4), &[9]));
         assert!(holds(&tracked, read_at(5), &[9]));
         for statement in 100..100 + STATEMENTS_MAX as u64 {
-            tracked.conditional(statement, &bulk(1, statement), none());
+            tracked.conditional(statement, &bulk(1, statement), no_keys());
         }
         assert_eq!(tracked.floor, 5, "the oldest is forgotten");
     }

@@ -28,7 +28,7 @@ const TURNS: usize = 256;
 /// Rows of a statement whose keys a partition keeps one by one; those of later writes count as one.
 const SINGLE_ROWS_MAX: u64 = 4_096;
 
-/// What a statement has read, and the rows that it must read again.
+/// Positions as of which a statement has read, and the rows that it must read again.
 #[derive(Debug)]
 pub(crate) struct Reads {
     positions: Mutex<HashMap<PartitionId, (Epoch, u64)>>,
@@ -183,8 +183,8 @@ mod tests {
         let fork = reads.fork();
         assert_eq!(fork.condition(&route(1)).index, 10);
         fork.store(PartitionId(2), Epoch(3), 40);
-        let after = fork.after_writes();
-        assert_eq!((after.condition(&route(2)).index, after.condition(&route(1)).index), (40, 0));
+        let back = fork.after_writes();
+        assert_eq!((back.condition(&route(2)).index, back.condition(&route(1)).index), (40, 0));
     }
 
     #[tokio::test]

@@ -100,7 +100,7 @@ pub(crate) struct Router {
 #[derive(Clone)]
 pub(crate) struct WriteMode {
     pub(crate) kind: WriteKind,
-    /// What was read of the rows: they take effect only where they have not changed since, and a put replaces whole
+    /// Reads of the rows: they take effect only where they have not changed since, and a put replaces whole
     /// rows.
     pub(crate) reads: Option<Arc<Reads>>,
 }

@@ -125,8 +125,8 @@ impl PartitionedTable {
     /// The table with its hidden columns, for statements that change rows.
     pub(crate) fn with_hidden(self) -> Self {
         let columns = &self.table.schema.columns;
-        let (schema, shown) = (self.table.schema.arrow(), (0..columns.len()).collect());
-        Self { schema, shown, ..self }
+        let (schema, positions) = (self.table.schema.arrow(), (0..columns.len()).collect());
+        Self { schema, shown: positions, ..self }
     }
 
     /// Definition of the table.

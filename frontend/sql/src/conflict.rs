@@ -107,10 +107,10 @@ impl OnConflict {
                 }
                 let mut key: Vec<&str> =
                     schema.key_columns().map(|column| column.name.as_str()).collect();
-                let mut named: Vec<&str> = columns.iter().map(String::as_str).collect();
+                let mut listed: Vec<&str> = columns.iter().map(String::as_str).collect();
                 key.sort_unstable();
-                named.sort_unstable();
-                if has_key && key == named {
+                listed.sort_unstable();
+                if has_key && key == listed {
                     return Ok(());
                 }
                 let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";

@@ -51,13 +51,13 @@ impl Tokens<'_> {
 }
 
 fn has_parameter(query: &ast::Query) -> bool {
-    let found = visit_expressions(query, |expr| match expr {
+    let flow = visit_expressions(query, |expr| match expr {
         Expr::Value(value) if matches!(value.value, Value::Placeholder(_)) => {
             ControlFlow::Break(())
         }
         _ => ControlFlow::Continue(()),
     });
-    found.is_break()
+    flow.is_break()
 }
 
 impl Returning {

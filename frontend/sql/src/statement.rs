@@ -46,7 +46,7 @@ pub enum Statement {
     Insert(Insert),
     /// DELETE FROM.
     Delete(Delete),
-    /// UPDATE.
+    /// UPDATE ... SET.
     Update(Update),
     /// COPY ... FROM STDIN.
     CopyFrom(CopyFrom),
@@ -360,9 +360,9 @@ pub struct Insert {
     pub keeps: bool,
     /// The source of the rows.
     pub source: InsertSource,
-    /// What happens to rows whose key exists; `None`: they replace the others.
+    /// ON CONFLICT, for rows whose key exists; `None`: they replace the others.
     pub conflict: Option<OnConflict>,
-    /// What is returned of the rows.
+    /// RETURNING, of the written rows.
     pub returning: Option<Returning>,
 }
 
@@ -407,11 +407,11 @@ pub struct Delete {
     pub alias: Option<String>,
     /// The rows to delete; `None` means all.
     pub predicate: Option<Expr>,
-    /// What is returned of the deleted rows.
+    /// RETURNING, of the deleted rows.
     pub returning: Option<Returning>,
 }
 
-/// UPDATE.
+/// UPDATE ... SET.
 #[derive(Clone, Debug)]
 pub struct Update {
     /// The statement's text.
@@ -426,14 +426,14 @@ pub struct Update {
     pub values: Vec<Option<usize>>,
     /// A SELECT of the new values from the tables of FROM, with the predicate. It lacks the table that changes.
     pub source: Box<ast::Query>,
-    /// What is returned of the rows that change.
+    /// RETURNING, of the rows that change.
     pub returning: Option<Returning>,
 }
 
 /// ON CONFLICT of an INSERT.
 #[derive(Clone, Debug)]
 pub struct OnConflict {
-    /// What names the constraint whose violation is no error; `None`: any.
+    /// The constraint whose violation is no error; `None`: any.
     pub target: Option<ConflictTarget>,
     /// DO UPDATE: the change of the row with the key, which may name the row that was to be inserted `excluded`; `None`: DO
     /// NOTHING.
@@ -443,9 +443,9 @@ pub struct OnConflict {
 /// The constraint that ON CONFLICT names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConflictTarget {
-    /// Its columns.
+    /// The columns of the key.
     Columns(Vec<String>),
-    /// Its name.
+    /// By name.
     Constraint(String),
 }
 

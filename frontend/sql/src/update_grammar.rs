@@ -71,7 +71,7 @@ impl Tokens<'_> {
                 break;
             }
         }
-        let from = if is_statement && self.take(&["from"]) {
+        let tables = if is_statement && self.take(&["from"]) {
             self.bounded(|parser| parser.parse_comma_separated(Parser::parse_table_and_joins))?
         } else {
             Vec::new()
@@ -93,7 +93,7 @@ impl Tokens<'_> {
         let returning = if is_statement { self.returning()? } else { None };
         // Checked and rewritten as any query is.
         let items = set.items.into_iter().map(SelectItem::UnnamedExpr).collect();
-        let mut source = source(items, from, predicate)?;
+        let mut source = source(items, tables, predicate)?;
         sort_keys::drop_repeated(&mut source);
         grouped_casts::keep_apart(&mut source);
         check_query(&source)

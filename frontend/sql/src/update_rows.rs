@@ -158,11 +158,11 @@ impl Update {
     ) -> Result<Query, SqlError> {
         let mut query = self.source.clone();
         let select = select_of(&mut query)?;
-        let mut named = from_item(table, self.alias.as_deref())?;
+        let mut target_table = from_item(table, self.alias.as_deref())?;
         if table.schema.is_keyless() {
-            show_hidden(&mut named);
+            show_hidden(&mut target_table);
         }
-        select.from.insert(0, named);
+        select.from.insert(0, target_table);
         let qualifier = Ident::with_quote('"', self.alias.as_ref().unwrap_or(&table.name));
         let present = columns.iter().enumerate().map(|(position, column)| {
             let name = Ident::with_quote('"', &column.name);
@@ -203,9 +203,9 @@ impl Update {
 fn both(first: Option<Expr>, second: Option<Expr>) -> Option<Expr> {
     let nested = |expr: Expr| Box::new(Expr::Nested(Box::new(expr)));
     match (first, second) {
-        (Some(left), Some(right)) => {
-            let (left, right) = (nested(left), nested(right));
-            Some(Expr::BinaryOp { left, op: BinaryOperator::And, right })
+        (Some(first), Some(second)) => {
+            let op = BinaryOperator::And;
+            Some(Expr::BinaryOp { left: nested(first), op, right: nested(second) })
         }
         (first, second) => first.or(second),
     }

@@ -164,7 +164,7 @@ pub(crate) fn needs(
     })
 }
 
-/// What an INSERT does with its table.
+/// The actions of an INSERT on its table.
 fn actions_of(insert: &Insert) -> impl Iterator<Item = Action> {
     let (conflict, returns) = (insert.conflict.as_ref(), insert.returning.is_some());
     let changes = conflict.is_some_and(|clause| clause.update.is_some());

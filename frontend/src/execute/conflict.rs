@@ -119,26 +119,26 @@ impl Session {
         loop {
             let reads = Arc::new(Reads::new(usize::MAX));
             let pass = Pass { table, plan, reads: &reads };
-            let taken = self.taken(pass, &rows).await?;
-            let is_taken = mask(pass, &rows, |key| taken.contains(key))?;
-            let mut again = KeySet::new();
+            let taken_keys = self.taken(pass, &rows).await?;
+            let is_taken = mask(pass, &rows, |key| taken_keys.contains(key))?;
+            let mut refused = KeySet::new();
             if is_taken.false_count() > 0 {
                 let free = filter_record_batch(&rows, &not(&is_taken)?)?;
-                again.extend(self.store(conflicts, pass, &free).await?);
+                refused.extend(self.store(conflicts, pass, &free).await?);
             }
             if is_taken.true_count() > 0
                 && let Some(update) = conflicts.on_conflict.update.clone()
             {
                 let rows = filter_record_batch(&rows, &is_taken)?;
-                again.extend(self.change_taken(conflicts, pass, &update, &rows).await?);
+                refused.extend(self.change_taken(conflicts, pass, &update, &rows).await?);
             }
-            if again.is_empty() {
+            if refused.is_empty() {
                 return Ok(());
             }
             if Instant::now() >= deadline {
                 return Err(contended(table));
             }
-            let is_left = mask(pass, &rows, |key| again.contains(key))?;
+            let is_left = mask(pass, &rows, |key| refused.contains(key))?;
             rows = filter_record_batch(&rows, &is_left)?;
         }
     }
@@ -148,11 +148,11 @@ impl Session {
         let columns = given_keys(pass.table);
         let values = key_values(&columns, rows)?;
         let condition = key_condition(&pass.table.name, &columns, &values);
-        let mut taken = KeySet::new();
+        let mut taken_keys = KeySet::new();
         for keys in self.keys_where(pass, condition.as_deref()).await? {
-            taken.extend(keys.iter().map(Box::<[u8]>::from));
+            taken_keys.extend(keys.iter().map(Box::<[u8]>::from));
         }
-        Ok(taken)
+        Ok(taken_keys)
     }
 
     /// Stores rows whose keys were free; returns the keys of those that no longer are, or may not be.
@@ -214,17 +214,19 @@ impl Session {
         conflicts.written += round.changed;
         ran?;
         self.frontend().view().metrics().rows_written.add(round.changed);
-        let mut again = round.take_refused();
+        let mut refused = round.take_refused();
         // A row that the query did not find either fails the condition, or is gone.
-        let seen = round.take_seen();
-        let unseen = mask(pass, rows, |key| !seen.contains(key))?;
+        let seen_keys = round.take_seen();
+        let unseen = mask(pass, rows, |key| !seen_keys.contains(key))?;
         if unseen.true_count() > 0 {
             let unseen = filter_record_batch(rows, &unseen)?;
-            let taken = self.taken(pass, &unseen).await?;
+            let taken_keys = self.taken(pass, &unseen).await?;
             let keys = pass.keys(&unseen)?;
-            again.extend(keys.iter().filter(|key| !taken.contains(*key)).map(Box::<[u8]>::from));
+            refused.extend(
+                keys.iter().filter(|key| !taken_keys.contains(*key)).map(Box::<[u8]>::from),
+            );
         }
-        Ok(again)
+        Ok(refused)
     }
 }
 

@@ -144,14 +144,14 @@ impl Session {
         }
         let cause = || self.cause(INSERT, &insert.text);
         let frontend = self.frontend();
-        let Some(of) = returning(insert) else {
+        let Some(clause) = returning(insert) else {
             let (count, usage) = frontend.ingest_counted(permit, table, rows, cause).await?;
             return Ok(Executed { output: Output::affected("INSERT 0", count), plan: None, usage });
         };
         let (table, rows, usage) = frontend.ingest_kept(permit, table, rows, cause).await?;
         let mut returned = Returned::default();
         returned.keep(&table, &rows)?;
-        Ok(Executed { output: Box::pin(self.returned(of, returned)).await?, plan: None, usage })
+        Ok(Executed { output: Box::pin(self.returned(clause, returned)).await?, plan: None, usage })
     }
 
     /// An INSERT of nothing but literals and parameters; `None` if its values need a plan.
@@ -169,8 +169,8 @@ impl Session {
         }
         match insert.scan(&target, self.statement_time()?, parameters)? {
             Some(rows) => {
-                let by = (permit, parameters);
-                Ok(Some(self.insert_rows(insert, &table, rows, by).await?))
+                let context = (permit, parameters);
+                Ok(Some(self.insert_rows(insert, &table, rows, context).await?))
             }
             None => Ok(None),
         }
@@ -347,7 +347,7 @@ impl Session {
         returned: Option<Returned>,
     ) -> Result<Output, SqlError> {
         match returning(insert).zip(returned) {
-            Some((of, returned)) => Box::pin(self.returned(of, returned)).await,
+            Some((clause, returned)) => Box::pin(self.returned(clause, returned)).await,
             None => Ok(Output::affected("INSERT 0", count)),
         }
     }
@@ -366,7 +366,7 @@ fn check_width(count: usize, columns: &[&Column], listed: bool) -> Result<(), Sq
     Ok(())
 }
 
-/// What happens to rows whose key exists; `None`: they replace the others. `names` are the columns of the rows.
+/// The change of rows whose key exists; `None`: the new ones replace them. `names` are the columns of the rows.
 fn conflict_of(
     insert: &Insert,
     table: &Table,

@@ -85,15 +85,15 @@ impl Session {
 
     async fn move_some(&self, round: &mut Round<'_>, moved: &Moved) -> Result<(), SqlError> {
         self.check_unused(round, &moved.new).await?;
-        let from = positions(round, &round.keys(&moved.old)?);
-        let to = positions(round, &round.keys(&moved.new)?);
-        let within: BooleanArray =
-            from.iter().zip(&to).map(|(from, to)| Some(from == to)).collect();
-        if within.true_count() > 0 {
-            self.move_within(round, &moved.filter(&within)?).await?;
+        let old_positions = positions(round, &round.keys(&moved.old)?);
+        let new_positions = positions(round, &round.keys(&moved.new)?);
+        let stays_within: BooleanArray =
+            old_positions.iter().zip(&new_positions).map(|(old, new)| Some(old == new)).collect();
+        if stays_within.true_count() > 0 {
+            self.move_within(round, &moved.filter(&stays_within)?).await?;
         }
-        if within.false_count() > 0 {
-            let across = moved.filter(&not(&within)?)?;
+        if stays_within.false_count() > 0 {
+            let across = moved.filter(&not(&stays_within)?)?;
             self.move_across(round, across).await.map_err(|error| error.with_hint(BOTH_KEYS))?;
         }
         Ok(())
@@ -111,9 +111,9 @@ impl Session {
             round.refuse(&old)?;
             former.push(old);
         }
-        let done = without(&round.keys(&moved.old)?, &keys_of(round, &former)?);
-        round.changed += done.true_count() as u64;
-        round.keep(&moved.new, &done)
+        let is_done = without(&round.keys(&moved.old)?, &keys_of(round, &former)?);
+        round.changed += is_done.true_count() as u64;
+        round.keep(&moved.new, &is_done)
     }
 
     /// Moves rows to other partitions.
@@ -165,8 +165,8 @@ impl Session {
     /// 23505 with the key.
     async fn check_unused(&self, round: &Round<'_>, new: &RecordBatch) -> Result<(), SqlError> {
         let keys = round.keys(new)?;
-        let mut wanted: HashSet<&[u8]> = HashSet::with_capacity(keys.len());
-        if let Some(row) = (0..keys.len()).find(|row| !wanted.insert(keys.get(*row))) {
+        let mut new_key_set: HashSet<&[u8]> = HashSet::with_capacity(keys.len());
+        if let Some(row) = (0..keys.len()).find(|row| !new_key_set.insert(keys.get(*row))) {
             return Err(taken(round, new, row)?);
         }
         let columns = given_keys(&round.table);
@@ -174,9 +174,9 @@ impl Session {
             let rows = new.slice(start, NAMED_KEYS_MAX.min(new.num_rows() - start));
             let values = key_values(&columns, &rows)?;
             let condition = key_condition(&round.table.name, &columns, &values);
-            for found in self.keys_where(round.pass(), condition.as_deref()).await? {
-                let found = found.iter().find(|key| wanted.contains(key));
-                if let Some(key) = found {
+            for existing in self.keys_where(round.pass(), condition.as_deref()).await? {
+                let existing = existing.iter().find(|key| new_key_set.contains(key));
+                if let Some(key) = existing {
                     let row = keys.iter().position(|new_key| new_key == key);
                     return Err(taken(round, new, row.unwrap_or_default())?);
                 }
@@ -270,10 +270,10 @@ fn with_removed(moved: &Moved) -> Result<RecordBatch, SqlError> {
     old.push(removed(true));
     let new = RecordBatch::try_new(Arc::clone(&schema), new)?;
     let old = RecordBatch::try_new(Arc::clone(&schema), old)?;
-    let both = concat_batches(&schema, [&new, &old])?;
+    let rows_of_both = concat_batches(&schema, [&new, &old])?;
     let count = u32::try_from(rows).map_err(|_| SqlError::internal("too many moved rows"))?;
     let order = UInt32Array::from_iter_values((0..count).flat_map(|row| [row, count + row]));
-    Ok(take_record_batch(&both, &order)?)
+    Ok(take_record_batch(&rows_of_both, &order)?)
 }
 
 /// The error of a key that exists.
@@ -281,7 +281,7 @@ fn taken(round: &Round<'_>, new: &RecordBatch, row: usize) -> Result<SqlError, S
     let columns: Vec<_> = round.table.schema.key_columns().collect();
     let values = key_values(&columns, &new.slice(row, 1))?;
     let values = values.into_iter().next().unwrap_or_default();
-    let shown: Vec<String> = columns
+    let texts: Vec<String> = columns
         .iter()
         .zip(&values)
         .map(|(column, value)| match value {
@@ -295,6 +295,6 @@ fn taken(round: &Round<'_>, new: &RecordBatch, row: usize) -> Result<SqlError, S
     Ok(SqlError::new(UNIQUE_VIOLATION, message).with_detail(format!(
         "Key ({})=({}) already exists.",
         names.join(", "),
-        shown.join(", ")
+        texts.join(", ")
     )))
 }

@@ -100,7 +100,7 @@ impl Session {
     /// The columns of RETURNING.
     async fn returned_by(&self, statement: &Statement) -> Result<Option<SchemaRef>, SqlError> {
         match returning_of(statement) {
-            Some(of) => Box::pin(self.returning_schema(of)).await.map(Some),
+            Some(clause) => Box::pin(self.returning_schema(clause)).await.map(Some),
             None => Ok(None),
         }
     }

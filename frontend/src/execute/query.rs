@@ -92,7 +92,7 @@ impl Source<'_> {
     }
 }
 
-/// What a statement writes to and reads besides.
+/// The table that a statement writes to, and reads beside its query.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Target<'a> {
     /// Table that the statement writes to: all scans of it are opened before the first row is read.

@@ -38,13 +38,13 @@ impl Returned {
             stored.map_or_else(null, Arc::clone)
         });
         let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-        let shown = RecordBatch::try_new_with_options(
+        let shown_rows = RecordBatch::try_new_with_options(
             table.schema.shown_arrow(),
             columns.collect(),
             &options,
         )?;
-        self.bytes += batch_bytes(&shown);
-        self.rows.push(shown);
+        self.bytes += batch_bytes(&shown_rows);
+        self.rows.push(shown_rows);
         if self.bytes > RETURNED_BYTES_MAX {
             let message = format!("RETURNING exceeds the limit of {RETURNED_BYTES_MAX} bytes");
             return Err(SqlError::new(PROGRAM_LIMIT_EXCEEDED, message));

@@ -53,7 +53,7 @@ impl Pending {
     }
 }
 
-/// What a statement does with its rows.
+/// Effect of a statement on its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Update,
@@ -69,7 +69,7 @@ impl Action {
         }
     }
 
-    /// What has been done to rows, in details of errors.
+    /// A participle for rows that are done, in details of errors.
     pub(super) const fn verb(self) -> &'static str {
         match self {
             Self::Update => "updated",
@@ -96,7 +96,7 @@ impl Pass<'_> {
     }
 }
 
-/// What a statement adds to the query of an UPDATE.
+/// Additions to the query of an UPDATE.
 pub(super) struct Addition {
     /// Condition in SQL.
     pub(super) condition: String,
@@ -255,12 +255,12 @@ impl<'a> Round<'a> {
         let old = self.plan.complete_keys(&present(columns, &batch)?)?.rows;
         let keys = self.keys(&old)?;
         let is_new = |key: &[u8]| match (&mut self.wanted, &mut self.seen) {
-            (Some(wanted), _) => wanted.keys.remove(key),
-            (None, Some(seen)) => seen.insert(key.into()),
+            (Some(pending), _) => pending.keys.remove(key),
+            (None, Some(seen_keys)) => seen_keys.insert(key.into()),
             (None, None) => true,
         };
         let mask: Vec<bool> = keys.iter().map(is_new).collect();
-        if self.seen.as_ref().is_some_and(|seen| seen.len() > JOINED_MAX) {
+        if self.seen.as_ref().is_some_and(|keys| keys.len() > JOINED_MAX) {
             let message = format!("UPDATE ... FROM cannot change more than {JOINED_MAX} rows");
             return Err(SqlError::new(PROGRAM_LIMIT_EXCEEDED, message));
         }
@@ -331,15 +331,19 @@ impl<'a> Round<'a> {
         if self.returned.is_none() {
             return Ok(());
         }
-        let done: BooleanArray =
+        let is_done: BooleanArray =
             self.keys(rows)?.iter().map(|key| Some(!keys.contains(key))).collect();
-        self.keep(rows, &done)
+        self.keep(rows, &is_done)
     }
 
-    /// Keeps the rows, by storage name, for which `done` is true, if rows are returned.
-    pub(super) fn keep(&mut self, rows: &RecordBatch, done: &BooleanArray) -> Result<(), SqlError> {
+    /// Keeps the rows, by storage name, for which `is_done` is true, if rows are returned.
+    pub(super) fn keep(
+        &mut self,
+        rows: &RecordBatch,
+        is_done: &BooleanArray,
+    ) -> Result<(), SqlError> {
         let Some(returned) = &mut self.returned else { return Ok(()) };
-        returned.keep(&self.table, &filter_record_batch(rows, done)?)
+        returned.keep(&self.table, &filter_record_batch(rows, is_done)?)
     }
 
     /// The rows for the next pass.

@@ -104,8 +104,8 @@ impl Session {
                     (Some(rows), Some(returning)) => {
                         let (table, text) = (&update.table, &update.text);
                         let alias = update.alias.as_deref();
-                        let of = ReturningOf { returning, table, alias, text };
-                        Box::pin(self.returned(of, rows)).await?
+                        let clause = ReturningOf { returning, table, alias, text };
+                        Box::pin(self.returned(clause, rows)).await?
                     }
                     _ => Output::affected(action.name(), updated),
                 };

@@ -20,7 +20,7 @@ impl Partition {
         Ok(condition.epoch == self.epoch && keys.iter().all(is_older))
     }
 
-    /// What a write does, in order.
+    /// Effects of a write, in order.
     pub(super) fn effects(
         &self,
         request: &WriteRequest,
@@ -32,10 +32,10 @@ impl Partition {
         let mut effects = Vec::new();
         if let Ok(column) = rows.schema_ref().index_of(REMOVED_COLUMN) {
             let removed = rows.remove_column(column).as_boolean().clone();
-            let gone = filter_record_batch(&rows, &removed).map_err(internal)?;
-            effects.push((WriteKind::Delete, self.keys_of(&gone)?));
-            let kept = not(&removed).and_then(|kept| filter_record_batch(&rows, &kept));
-            rows = kept.map_err(internal)?;
+            let removed_rows = filter_record_batch(&rows, &removed).map_err(internal)?;
+            effects.push((WriteKind::Delete, self.keys_of(&removed_rows)?));
+            let mask = not(&removed).map_err(internal)?;
+            rows = filter_record_batch(&rows, &mask).map_err(internal)?;
         }
         if self.table.schema.options.merge_mode == MergeMode::LastNonNull {
             effects.push((WriteKind::Delete, self.keys_of(&rows)?));

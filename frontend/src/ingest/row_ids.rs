@@ -30,15 +30,15 @@ static ROW_IDS: LazyLock<RowIds> = LazyLock::new(|| RowIds {
 
 /// Keys of so many new rows.
 pub(super) fn next(rows: usize) -> BinaryViewArray {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    ROW_IDS.take(rows, u64::try_from(now.as_micros()).unwrap_or(u64::MAX / 2))
+    let age = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    ROW_IDS.take(rows, u64::try_from(age.as_micros()).unwrap_or(u64::MAX / 2))
 }
 
 impl RowIds {
     fn take(&self, rows: usize, now_us: u64) -> BinaryViewArray {
         let count = rows as u64;
-        let after = |next: u64| Some(next.max(now_us).saturating_add(count));
-        let next = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after);
+        let advanced = |next: u64| Some(next.max(now_us).saturating_add(count));
+        let next = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advanced);
         let first = next.unwrap_or_else(|next| next).max(now_us);
         let key = |number: u64| {
             let mut key = [0; 16];
@@ -67,24 +67,24 @@ mod tests {
     #[test]
     fn keys_ascend_also_when_the_clock_goes_back() {
         let ids = ids();
-        let mut all = Vec::new();
-        for (rows, now) in [(3, 100), (2, 101), (1, 50), (0, 60), (2, 1_000)] {
-            all.extend(keys(&ids.take(rows, now)));
+        let mut all_keys = Vec::new();
+        for (rows, now_us) in [(3, 100), (2, 101), (1, 50), (0, 60), (2, 1_000)] {
+            all_keys.extend(keys(&ids.take(rows, now_us)));
         }
-        assert_eq!(all.len(), 8);
-        assert!(all.is_sorted());
-        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 8);
-        assert_eq!(all[0], [0, 0, 0, 0, 0, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0, 7]);
+        assert_eq!(all_keys.len(), 8);
+        assert!(all_keys.is_sorted());
+        assert_eq!(all_keys.iter().collect::<BTreeSet<_>>().len(), 8);
+        assert_eq!(all_keys[0], [0, 0, 0, 0, 0, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0, 7]);
     }
 
     #[test]
     fn processes_and_threads_have_different_keys() {
-        let other = RowIds { process: 8, ..ids() };
-        assert_ne!(keys(&ids().take(1, 5)), keys(&other.take(1, 5)));
-        let made: Vec<_> = std::thread::scope(|scope| {
+        let other_process = RowIds { process: 8, ..ids() };
+        assert_ne!(keys(&ids().take(1, 5)), keys(&other_process.take(1, 5)));
+        let made_keys: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| keys(&next(1_000)))).collect();
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         });
-        assert_eq!(made.iter().collect::<BTreeSet<_>>().len(), 4_000);
+        assert_eq!(made_keys.iter().collect::<BTreeSet<_>>().len(), 4_000);
     }
 }
