@@ -1,6 +1,7 @@
 //! Runs statements: dispatches each kind to its module.
 
 mod advise;
+mod assigned;
 mod comment;
 mod conflict;
 mod constraints;

@@ -10,13 +10,13 @@ use datafusion::common::ScalarValue;
 use futures::StreamExt;
 use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
-use partita_proto::schema::{Column, ColumnType};
+use partita_proto::schema::Column;
 use partita_proto::size::batch_bytes;
 use partita_sql::StatementTime;
 use partita_sql::rewritten::exact_rows;
 use partita_sql::statement::{Insert, InsertSource, OnConflict, Query, Statement};
-use partita_worker::{Zone, bytes_of, cast_texts, zoned};
 
+use super::assigned::assignable;
 use super::conflict::Conflicts;
 use super::delete::after;
 use super::executed::Executed;
@@ -65,36 +65,6 @@ pub(super) fn target_columns<'a>(
         columns.push(column);
     }
     Ok(columns)
-}
-
-/// Columns of a batch; texts for BINARY columns are decoded.
-fn with_bytes(values: &[ArrayRef], columns: &[&Column]) -> Result<Vec<ArrayRef>, SqlError> {
-    let read = |(values, column): (&ArrayRef, &&Column)| {
-        if column.column_type != ColumnType::Binary || !values.data_type().is_string() {
-            return Ok(Arc::clone(values));
-        }
-        bytes_of(values).map_err(|error| {
-            let error = SqlError::from(error);
-            SqlError { message: format!("column \"{}\": {}", column.name, error.message), ..error }
-        })
-    };
-    values.iter().zip(columns).map(read).collect()
-}
-
-/// Columns of a batch, ready for assignment: texts for BINARY columns are decoded, and local times of the session's
-/// zone become instants for columns WITH TIME ZONE.
-pub(super) fn assignable(
-    values: &[ArrayRef],
-    columns: &[&Column],
-    zone: Zone,
-) -> Result<Vec<ArrayRef>, SqlError> {
-    let values = with_bytes(values, columns)?;
-    let instants = |(values, column): (&ArrayRef, &&Column)| match column.column_type {
-        ColumnType::Timestamp(_, true) if !zone.is_utc() => zoned::as_instants(values, zone),
-        ColumnType::String if !values.data_type().is_nested() => Ok(cast_texts(values, zone)?),
-        _ => Ok(Arc::clone(values)),
-    };
-    values.iter().zip(columns).map(instants).collect()
 }
 
 impl Session {

@@ -17,7 +17,7 @@ use partita_sql::statement::Update;
 use partita_sql::update_rows::key_condition;
 use partita_worker::Zone;
 
-use super::insert::assignable;
+use super::assigned::assignable;
 use super::returning::Returned;
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::ingest::plan::TablePlan;
