@@ -1,5 +1,6 @@
 //! The fake's splits and merges: they take effect at once, and the catalog shows them at return.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use partita_proto::catalog::Table;
