@@ -6,11 +6,10 @@
 //!
 //! The query is a SELECT over rows that the statement supplies, so expressions, names and types are those of any query.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::sql::parser::Statement as PlannerStatement;
-use datafusion::sql::sqlparser::ast::{self, Expr, Value, visit_expressions};
+use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::parser::Parser;
 use partita_proto::catalog::Table;
 
@@ -36,9 +35,6 @@ impl Tokens<'_> {
         let items =
             self.bounded(|parser| parser.parse_comma_separated(Parser::parse_select_item))?;
         let mut source = source(items, Vec::new(), None)?;
-        if has_parameter(&source) {
-            return Err(self.unsupported("a parameter in RETURNING"));
-        }
         grouped_casts::keep_apart(&mut source);
         check_query(&source)
             .and_then(|()| counts::check(&mut source))
@@ -48,16 +44,6 @@ impl Tokens<'_> {
             .map_err(|error| error.with_position(position))?;
         Ok(Some(Returning { source }))
     }
-}
-
-fn has_parameter(query: &ast::Query) -> bool {
-    let flow = visit_expressions(query, |expr| match expr {
-        Expr::Value(value) if matches!(value.value, Value::Placeholder(_)) => {
-            ControlFlow::Break(())
-        }
-        _ => ControlFlow::Continue(()),
-    });
-    flow.is_break()
 }
 
 impl Returning {

@@ -110,7 +110,7 @@ impl Session {
             let mut conflicts = Conflicts::new(insert, on_conflict, parameters, permit);
             Box::pin(self.insert_or(&mut conflicts, table, &rows)).await?;
             let Conflicts { written, returned, .. } = conflicts;
-            return Ok(self.inserted(insert, written, returned).await?.into());
+            return Ok(self.inserted(insert, written, returned, parameters).await?.into());
         }
         let cause = || self.cause(INSERT, &insert.text);
         let frontend = self.frontend();
@@ -121,7 +121,8 @@ impl Session {
         let (table, rows, usage) = frontend.ingest_kept(permit, table, rows, cause).await?;
         let mut returned = Returned::default();
         returned.keep(&table, &rows)?;
-        Ok(Executed { output: Box::pin(self.returned(clause, returned)).await?, plan: None, usage })
+        let output = Box::pin(self.returned(clause, returned, parameters)).await?;
+        Ok(Executed { output, plan: None, usage })
     }
 
     /// An INSERT of nothing but literals and parameters; `None` if its values need a plan.
@@ -305,7 +306,7 @@ impl Session {
             Some(conflicts) => conflicts.returned,
             None => returned,
         };
-        let output = self.inserted(insert, count, returned).await?;
+        let output = self.inserted(insert, count, returned, parameters).await?;
         Ok(Executed { output, plan: Some(running.plan), usage })
     }
 
@@ -315,9 +316,10 @@ impl Session {
         insert: &Insert,
         count: u64,
         returned: Option<Returned>,
+        parameters: Option<&[ScalarValue]>,
     ) -> Result<Output, SqlError> {
         match returning(insert).zip(returned) {
-            Some((clause, returned)) => Box::pin(self.returned(clause, returned)).await,
+            Some((clause, returned)) => Box::pin(self.returned(clause, returned, parameters)).await,
             None => Ok(Output::affected("INSERT 0", count)),
         }
     }

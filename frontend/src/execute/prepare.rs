@@ -51,17 +51,18 @@ impl Session {
                 (types, Some(schema))
             }
             Statement::Insert(insert) => {
-                (self.insert_types(insert, declared).await?, self.returned_by(&statement).await?)
+                let (inferred, declared) = self.insert_types(insert, declared).await?;
+                self.with_returned(&statement, inferred, &declared).await?
             }
             Statement::Delete(delete) => {
                 let query = self.delete_query(delete)?;
-                let types = self.types_in(query.statement, declared).await?;
-                (types, self.returned_by(&statement).await?)
+                let inferred = self.inferred_in(query.statement).await?;
+                self.with_returned(&statement, inferred, declared).await?
             }
             Statement::Update(update) => {
                 let query = self.update_query(update)?;
-                let types = self.types_in(query.statement, declared).await?;
-                (types, self.returned_by(&statement).await?)
+                let inferred = self.inferred_in(query.statement).await?;
+                self.with_returned(&statement, inferred, declared).await?
             }
             Statement::Explain(explain) => self.explain_types(explain, declared).await?,
             Statement::ExplainHotspot(_) => (Vec::new(), Some(schema(EXPLAIN_HOTSPOT))),
@@ -97,12 +98,22 @@ impl Session {
         Ok(Prepared { statement, parameter_types: types, schema, plan: Mutex::new(cached) })
     }
 
-    /// The columns of RETURNING.
-    async fn returned_by(&self, statement: &Statement) -> Result<Option<SchemaRef>, SqlError> {
-        match returning_of(statement) {
-            Some(clause) => Box::pin(self.returning_schema(clause)).await.map(Some),
-            None => Ok(None),
-        }
+    /// The types of a statement's parameters, with those that RETURNING has, and the columns of RETURNING.
+    async fn with_returned(
+        &self,
+        statement: &Statement,
+        mut inferred: Inferred,
+        declared: &[Option<DataType>],
+    ) -> Result<(Vec<DataType>, Option<SchemaRef>), SqlError> {
+        let Some(clause) = returning_of(statement) else {
+            return Ok((joined(inferred, declared)?, None));
+        };
+        let query = self.returning_query(clause)?;
+        let logical = Box::pin(plan(&self.statement_state(), query.statement.clone())).await?;
+        fill(&mut inferred, inferred_of(&logical)?);
+        let types = joined(inferred, declared)?;
+        let schema = with_shown_names(&query.statement, result_schema(&logical, &types)?);
+        Ok((types, Some(schema)))
     }
 
     async fn types_in(
@@ -110,51 +121,52 @@ impl Session {
         statement: PlannerStatement,
         declared: &[Option<DataType>],
     ) -> Result<Vec<DataType>, SqlError> {
-        types_of(&plan(&self.statement_state(), statement).await?, declared)
+        joined(self.inferred_in(statement).await?, declared)
     }
 
+    async fn inferred_in(&self, statement: PlannerStatement) -> Result<Inferred, SqlError> {
+        inferred_of(&plan(&self.statement_state(), statement).await?)
+    }
+
+    /// Types of an INSERT's parameters, and the declared ones that count.
     async fn insert_types(
         &self,
         insert: &Insert,
         declared: &[Option<DataType>],
-    ) -> Result<Vec<DataType>, SqlError> {
-        let mut types = self.row_types(insert, declared).await?;
-        // Parameters that only the change of existing rows has follow those of the rows.
+    ) -> Result<(Inferred, Vec<Option<DataType>>), SqlError> {
+        let mut inferred = self.row_types(insert).await?;
+        // The digits of a decimal are those of its column, not the declared ones.
+        let counts = |index: usize, data_type: &DataType| {
+            !(data_type.is_decimal() && inferred.contains_key(&index))
+        };
+        let declared = declared.iter().enumerate();
+        let declared = declared
+            .map(|(index, declared)| declared.clone().filter(|data_type| counts(index, data_type)))
+            .collect();
         if let Some(update) = insert.conflict.as_ref().and_then(|clause| clause.update.as_ref()) {
             let table = self.table(&insert.table)?;
             let update = update.beside_excluded(&table)?;
             let query = update.rows_query(&table, &stored(&table), None)?;
-            let of_change = Box::pin(self.types_in(query.statement, declared)).await?;
-            types.extend(of_change.into_iter().skip(types.len()));
+            fill(&mut inferred, Box::pin(self.inferred_in(query.statement)).await?);
         }
-        Ok(types)
+        Ok((inferred, declared))
     }
 
     /// Types of the parameters in the rows of an INSERT.
-    async fn row_types(
-        &self,
-        insert: &Insert,
-        declared: &[Option<DataType>],
-    ) -> Result<Vec<DataType>, SqlError> {
+    async fn row_types(&self, insert: &Insert) -> Result<Inferred, SqlError> {
         let table = self.table(&insert.table)?;
         let target = insert.target(&table.schema)?;
-        // The digits of a decimal are those of its column, not the declared ones.
-        let of_columns = |declared: &Option<DataType>| {
-            declared.clone().filter(|data_type| !data_type.is_decimal())
-        };
-        let declared: &[Option<DataType>] = &declared.iter().map(of_columns).collect::<Vec<_>>();
         if let Some(types) = insert.parameter_types(&target)? {
-            let inferred = types.into_iter().enumerate().collect();
-            return joined(inferred, declared);
+            return Ok(types.into_iter().enumerate().collect());
         }
         let query = match insert.values_query(&target)? {
             Some(query) => query,
             None => match &insert.source {
                 InsertSource::Query(query) => query.as_ref().clone(),
-                _ => return Ok(Vec::new()),
+                _ => return Ok(Inferred::new()),
             },
         };
-        self.types_in(query.statement, declared).await
+        self.inferred_in(query.statement).await
     }
 
     async fn explain_types(
@@ -258,12 +270,30 @@ fn rows_of(output: &Output) -> Option<SchemaRef> {
     }
 }
 
+/// Types of parameters, by their indexes, as far as they are known.
+type Inferred = HashMap<usize, Option<DataType>>;
+
+/// Adds types of parameters, of those that are not known yet.
+fn fill(inferred: &mut Inferred, more: Inferred) {
+    for (index, data_type) in more {
+        let known_type = inferred.entry(index).or_default();
+        if known_type.is_none() {
+            *known_type = data_type;
+        }
+    }
+}
+
 /// Types of a plan's parameters: as the client declared them, otherwise as the plan needs them.
 fn types_of(
     logical: &LogicalPlan,
     declared: &[Option<DataType>],
 ) -> Result<Vec<DataType>, SqlError> {
-    let mut inferred: HashMap<usize, Option<DataType>> = HashMap::new();
+    joined(inferred_of(logical)?, declared)
+}
+
+/// Types of a plan's parameters as the plan needs them.
+fn inferred_of(logical: &LogicalPlan) -> Result<Inferred, SqlError> {
+    let mut inferred = Inferred::new();
     for (name, data_type) in logical.get_parameter_types()? {
         inferred.insert(position(&name)?, data_type);
     }
@@ -296,7 +326,7 @@ fn types_of(
             })
         })
     })?;
-    joined(inferred, declared)
+    Ok(inferred)
 }
 
 /// A parameter whose type follows from its use, where the planner leaves it open: a cast parameter has the target
@@ -335,7 +365,7 @@ fn position(name: &str) -> Result<usize, SqlError> {
 }
 
 fn joined(
-    mut inferred: HashMap<usize, Option<DataType>>,
+    mut inferred: Inferred,
     declared: &[Option<DataType>],
 ) -> Result<Vec<DataType>, SqlError> {
     let count = inferred.keys().map(|index| index + 1).max().unwrap_or(0).max(declared.len());

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use arrow::array::new_null_array;
-use arrow::datatypes::SchemaRef;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use datafusion::common::ScalarValue;
 use partita_proto::catalog::Table;
 use partita_proto::size::batch_bytes;
 use partita_sql::statement::{Query, Returning, Statement, TableName};
-use partita_sql::with_shown_names;
 
-use super::query::{Source, Target, plan, result_schema};
+use super::query::{Source, Target};
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::output::Output;
 use crate::session::Session;
@@ -96,18 +95,9 @@ pub(super) fn returning_of(statement: &Statement) -> Option<ReturningOf<'_>> {
 }
 
 impl Session {
-    fn returning_query(&self, of: ReturningOf<'_>) -> Result<Query, SqlError> {
+    /// The query over the rows that a statement has written or removed.
+    pub(super) fn returning_query(&self, of: ReturningOf<'_>) -> Result<Query, SqlError> {
         of.returning.query(&self.table(of.table)?, of.alias, of.text)
-    }
-
-    /// The columns that a statement with RETURNING returns.
-    pub(super) async fn returning_schema(
-        &self,
-        of: ReturningOf<'_>,
-    ) -> Result<SchemaRef, SqlError> {
-        let query = self.returning_query(of)?;
-        let logical = plan(&self.statement_state(), query.statement.clone()).await?;
-        Ok(with_shown_names(&query.statement, result_schema(&logical, &[])?))
     }
 
     /// The output of a statement with RETURNING that has written or removed rows.
@@ -115,11 +105,16 @@ impl Session {
         &self,
         of: ReturningOf<'_>,
         rows: Returned,
+        parameters: Option<&[ScalarValue]>,
     ) -> Result<Output, SqlError> {
         let query = self.returning_query(of)?;
         let supplied = SuppliedRows(rows.rows);
         let target = Target { supplied: Some(&supplied), ..Target::default() };
-        let running = self.start(&Source::Statement(&query.statement), target).await?;
+        let source = match parameters {
+            Some(parameters) => Source::WithParameters(&query.statement, parameters),
+            None => Source::Statement(&query.statement),
+        };
+        let running = self.start(&source, target).await?;
         Ok(Output::Rows { schema: running.schema, stream: running.stream })
     }
 }

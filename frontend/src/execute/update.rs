@@ -105,7 +105,7 @@ impl Session {
                         let (table, text) = (&update.table, &update.text);
                         let alias = update.alias.as_deref();
                         let clause = ReturningOf { returning, table, alias, text };
-                        Box::pin(self.returned(clause, rows)).await?
+                        Box::pin(self.returned(clause, rows, parameters)).await?
                     }
                     _ => Output::affected(action.name(), updated),
                 };

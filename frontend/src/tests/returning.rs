@@ -26,6 +26,11 @@ async fn statements_return_what_they_wrote() {
     assert_eq!(db.error("PREPARE p AS DELETE FROM t RETURNING nothing").await.sqlstate, "42703");
     db.tag("PREPARE q AS UPDATE t SET v = $1 WHERE k = $2 RETURNING k, v").await;
     assert_eq!(db.lines("EXECUTE q (9, 2)").await, ["2|9"]);
+    // Parameters that only RETURNING has.
+    db.tag("PREPARE r AS INSERT INTO t VALUES ($1, $2) RETURNING k + $3, v").await;
+    assert_eq!(db.lines("EXECUTE r (7, 7, 100)").await, ["107|7"]);
+    db.tag("PREPARE s AS DELETE FROM t WHERE k = $1 RETURNING v * $2").await;
+    assert_eq!(db.lines("EXECUTE s (7, 2)").await, ["14"]);
 }
 
 #[tokio::test]
