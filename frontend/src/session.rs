@@ -500,7 +500,7 @@ impl Session {
                     return Ok(vec![self.observed(&prepared.statement, Err(error), limits)?]);
                 }
             };
-            if insert.is_light() && rows.len() <= LIGHT_ROWS_MAX {
+            if insert.is_light() && rows.len() <= LIGHT_ROWS_MAX && !self.is_change(insert) {
                 let work = self.insert_literals_many(insert, prepared, &rows, &permit);
                 if let Some(result) = limits.apply(work).await.transpose() {
                     return Ok(vec![self.observed(&prepared.statement, result, limits)?]);

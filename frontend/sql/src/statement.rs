@@ -380,7 +380,6 @@ impl Insert {
     pub fn is_light(&self) -> bool {
         !matches!(self.source, InsertSource::Query(_))
             && self.only_stores()
-            && !self.keeps
             && self.text.len() <= LIGHT_BYTES_MAX
     }
 }

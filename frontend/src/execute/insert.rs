@@ -125,7 +125,7 @@ impl Session {
         Ok(Executed { output, plan: None, usage })
     }
 
-    /// An INSERT of nothing but literals and parameters; `None` if its values need a plan.
+    /// An INSERT of nothing but literals and parameters; `None` if its values need a plan, or rows that exist matter.
     pub(crate) async fn insert_literals(
         &self,
         insert: &Insert,
@@ -135,7 +135,7 @@ impl Session {
         let table = self.table(&insert.table)?;
         check_no_copy(&self.catalog(), &table)?;
         let target = insert.target(&table.schema)?;
-        if !insert.only_stores() {
+        if !insert.only_stores() || is_change(insert, &table) {
             return Ok(None);
         }
         match insert.scan(&target, self.statement_time()?, parameters)? {
@@ -145,6 +145,11 @@ impl Session {
             }
             None => Ok(None),
         }
+    }
+
+    /// True for an UPSERT that keeps columns of existing rows, which have to be read.
+    pub(crate) fn is_change(&self, insert: &Insert) -> bool {
+        insert.keeps && self.table(&insert.table).is_ok_and(|table| is_change(insert, &table))
     }
 
     /// [`Session::insert_literals`] of a prepared INSERT.
@@ -356,6 +361,16 @@ fn conflict_of(
     let listed = insert.columns.as_ref();
     let listed = listed.map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
     insert.upsert(table, listed.as_deref().unwrap_or(names)).map(Some)
+}
+
+/// True for an UPSERT that keeps columns of existing rows.
+fn is_change(insert: &Insert, table: &Table) -> bool {
+    let loses = || {
+        let target = insert.target(&table.schema).ok()?;
+        let names: Vec<&str> = target.columns.iter().map(|column| column.name.as_str()).collect();
+        Some(insert.loses(&table.schema, &names))
+    };
+    insert.keeps && loses().unwrap_or_default()
 }
 
 /// RETURNING of an INSERT, if it has one.
