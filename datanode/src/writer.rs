@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn a_write_is_owed_to_the_copies_that_lack_it_also_when_it_was_taken_before() {
         let owing = [(TableId(5), 10), (TableId(6), 20)];
-        let result = |part, entry, owing: &[_]| super::result(PartitionId(3), part, entry, owing);
+        let result = |part, entry, owing: &[_]| result(PartitionId(3), part, entry, owing);
         let owed = |first, entry| result(Some(Ok(Some(first))), entry, &owing).unwrap();
         assert_eq!(owed(21, 21), WriteReply { index: 21, owed: vec![TableId(5), TableId(6)] });
         assert_eq!(owed(15, 30), WriteReply { index: 15, owed: vec![TableId(5)] });

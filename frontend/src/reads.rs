@@ -41,6 +41,8 @@ pub(crate) struct Reads {
     written: AtomicU64,
     /// Maximum rows of one request.
     rows_max: usize,
+    /// True if the rows for a partition are sent in one request, however large they are.
+    is_whole: bool,
 }
 
 impl Reads {
@@ -55,6 +57,7 @@ impl Reads {
             statement: RandomState::new().build_hasher().finish(),
             written: AtomicU64::new(0),
             rows_max: rows_max.max(1),
+            is_whole: false,
         }
     }
 
@@ -76,6 +79,7 @@ impl Reads {
             statement: reads.statement,
             written: AtomicU64::new(reads.written.load(Ordering::Relaxed)),
             rows_max: usize::MAX,
+            is_whole: true,
         }
     }
 
@@ -95,6 +99,11 @@ impl Reads {
         let (epoch, index) = position.unwrap_or((Epoch(0), 0));
         let is_bulk = self.written.load(Ordering::Relaxed) > SINGLE_ROWS_MAX;
         Condition { epoch, index, bulk: is_bulk.then_some(self.statement) }
+    }
+
+    /// True if the rows for a partition are sent in one request: a new row and its former key.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// Maximum rows of one request.
@@ -141,7 +150,7 @@ impl Default for Turns {
 
 impl Turns {
     /// Waits for the turn of statements that change a key. The statement gives up its place meanwhile.
-    pub(crate) async fn take<'t>(&'t self, key: &[u8]) -> MutexGuard<'t, ()> {
+    pub(crate) async fn take(&self, key: &[u8]) -> MutexGuard<'_, ()> {
         let number = hash_bytes(key) % self.0.len() as u64;
         let turn = &self.0[usize::try_from(number).unwrap_or_default()];
         let pause = partita_lanes::pause();
@@ -182,6 +191,7 @@ mod tests {
         assert_eq!(reads.rows_max(), 1);
         let fork = reads.fork();
         assert_eq!(fork.condition(&route(1)).index, 10);
+        assert!(fork.is_whole() && !reads.is_whole());
         fork.store(PartitionId(2), Epoch(3), 40);
         let back = fork.after_writes();
         assert_eq!((back.condition(&route(2)).index, back.condition(&route(1)).index), (40, 0));

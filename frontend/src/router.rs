@@ -286,14 +286,9 @@ impl Router {
                 return Err(self.with_load(full.into(), table, None).await);
             }
         };
+        self.count(table, &completed);
         // One part per partition, or several for a large one.
         let parts = self.cut(table, plan, &mode, completed.rows, Identities::New)?;
-        self.view.metrics().long_keys.add(completed.long_keys);
-        self.view.metrics().large_rows.add(completed.large_rows);
-        if completed.large_rows > 0 {
-            let (database, name, rows) = (&table.database, &table.name, completed.large_rows);
-            tracing::warn!(%database, table = %name, rows, "unusually large rows were written");
-        }
         // Slices of one partition are adjacent.
         let mut touched: Vec<PartitionId> = parts.iter().map(|part| part.route.partition).collect();
         touched.dedup();
@@ -308,6 +303,16 @@ impl Router {
             Err(_) => self.view.metrics().write_failures.add(1),
         }
         outcome.map(|()| touched.len() as u64)
+    }
+
+    /// Counts rows that are unusually large, and those with long keys.
+    pub(crate) fn count(&self, table: &Table, completed: &Completed) {
+        self.view.metrics().long_keys.add(completed.long_keys);
+        self.view.metrics().large_rows.add(completed.large_rows);
+        if completed.large_rows > 0 {
+            let (database, name, rows) = (&table.database, &table.name, completed.large_rows);
+            tracing::warn!(%database, table = %name, rows, "unusually large rows were written");
+        }
     }
 
     /// Places rows, encodes their keys and cuts them by the table's partitions. Of rows that were sent before, a single
@@ -367,8 +372,8 @@ impl Router {
         };
         let mut parts = Vec::with_capacity(cut.len());
         for (position, rows) in cut {
-            if is_whole {
-                // It was cut to size when it got its identity, or is taken whole by its position.
+            if is_whole || mode.reads.as_ref().is_some_and(|reads| reads.is_whole()) {
+                // It was cut to size when it got its identity, or is taken whole by its position or for its condition.
                 parts.push(part(position, rows));
                 continue;
             }

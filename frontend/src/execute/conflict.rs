@@ -80,8 +80,9 @@ impl Session {
             return self.insert_all(conflicts, &table, rows).await;
         }
         let plan = view.plan(self.frontend().state(), &table)?;
-        let completed = plan.complete(rows)?.rows;
-        let (completed, rows_max) = conflicts.distinct(&table, &plan, completed)?;
+        let completed = plan.complete(rows)?;
+        self.frontend().router().count(&table, &completed);
+        let (completed, rows_max) = conflicts.distinct(&table, &plan, completed.rows)?;
         for start in (0..completed.num_rows()).step_by(rows_max) {
             let rows = rows_max.min(completed.num_rows() - start);
             let rows = completed.slice(start, rows);
@@ -163,7 +164,7 @@ impl Session {
         rows: &RecordBatch,
     ) -> Result<KeySet, SqlError> {
         let cause = || self.cause(INSERT, &conflicts.insert.text);
-        let completed = Completed { rows: rows.clone(), long_keys: 0 };
+        let completed = Completed::counted(rows.clone());
         let frontend = self.frontend();
         let (place, write) = ((pass.table, pass.plan), (WriteKind::Put, completed));
         frontend.ingest_if(conflicts.permit, place, write, pass.reads, cause).await?;

@@ -63,13 +63,14 @@ impl Session {
         old: RecordBatch,
         completed: Completed,
     ) -> Result<(), SqlError> {
-        let Completed { rows: new, long_keys } = completed;
+        self.frontend().router().count(&round.table, &completed);
+        let new = completed.rows;
         let (old_keys, new_keys) = (round.keys(&old)?, round.keys(&new)?);
         let stays: BooleanArray =
             old_keys.iter().zip(new_keys.iter()).map(|(old, new)| Some(old == new)).collect();
         if stays.true_count() > 0 {
             let rows = filter_record_batch(&new, &stays)?;
-            self.write_rows(round, Completed { rows, long_keys }).await?;
+            self.write_rows(round, Completed::counted(rows)).await?;
         }
         let Moved { old, new } = Moved { old, new }.filter(&not(&stays)?)?;
         let mut start = 0;
@@ -154,8 +155,7 @@ impl Session {
         rows: RecordBatch,
         reads: &Arc<Reads>,
     ) -> Result<Vec<RecordBatch>, SqlError> {
-        let completed = Completed { rows, long_keys: 0 };
-        self.write_under(round, kind, completed, reads).await?;
+        self.write_under(round, kind, Completed::counted(rows), reads).await?;
         Ok(reads.take_refused())
     }
 

@@ -96,18 +96,18 @@ pub(super) fn returning_of(statement: &Statement) -> Option<ReturningOf<'_>> {
 
 impl Session {
     /// The query over the rows that a statement has written or removed.
-    pub(super) fn returning_query(&self, of: ReturningOf<'_>) -> Result<Query, SqlError> {
-        of.returning.query(&self.table(of.table)?, of.alias, of.text)
+    pub(super) fn returning_query(&self, clause: ReturningOf<'_>) -> Result<Query, SqlError> {
+        clause.returning.query(&self.table(clause.table)?, clause.alias, clause.text)
     }
 
     /// The output of a statement with RETURNING that has written or removed rows.
     pub(super) async fn returned(
         &self,
-        of: ReturningOf<'_>,
+        clause: ReturningOf<'_>,
         rows: Returned,
         parameters: Option<&[ScalarValue]>,
     ) -> Result<Output, SqlError> {
-        let query = self.returning_query(of)?;
+        let query = self.returning_query(clause)?;
         let supplied = SuppliedRows(rows.rows);
         let target = Target { supplied: Some(&supplied), ..Target::default() };
         let source = match parameters {

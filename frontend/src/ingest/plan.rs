@@ -66,6 +66,13 @@ pub(crate) struct Completed {
     pub(crate) large_rows: u64,
 }
 
+impl Completed {
+    /// Rows whose length was counted before.
+    pub(crate) fn counted(rows: RecordBatch) -> Self {
+        Self { rows, long_keys: 0, large_rows: 0 }
+    }
+}
+
 impl TablePlan {
     pub(crate) fn new(state: &Arc<SessionState>, table: &Table) -> Result<Self, SqlError> {
         let schema = Arc::clone(&table.schema);

@@ -38,8 +38,9 @@ impl RowIds {
     fn take(&self, rows: usize, now_us: u64) -> BinaryViewArray {
         let count = rows as u64;
         let advanced = |next: u64| Some(next.max(now_us).saturating_add(count));
-        let next = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advanced);
-        let first = next.unwrap_or_else(|next| next).max(now_us);
+        let (Ok(previous) | Err(previous)) =
+            self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advanced);
+        let first = previous.max(now_us);
         let key = |number: u64| {
             let mut key = [0; 16];
             key[..8].copy_from_slice(&number.to_be_bytes());

@@ -83,11 +83,9 @@ async fn add_to_cluster(entrance: Entrance, writer: usize, times: usize) {
 /// Adds so often, or until the process is killed.
 async fn add_to_process(client: Client, writer: usize, times: usize) {
     for addition in 1..=times {
-        while let Err(error) = add(&client, writer, addition).await {
-            if client.is_closed() {
-                return;
-            }
-            panic!("{error:?}");
+        if let Err(error) = add(&client, writer, addition).await {
+            assert!(client.is_closed(), "{error:?}");
+            return;
         }
     }
 }

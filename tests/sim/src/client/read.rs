@@ -112,8 +112,8 @@ impl Client {
             let codec = KeyCodec::new(&table.schema, &table.placement)?;
             let bound = Bound { placement: None, key: vec![Value::Int(key)] };
             let route = table.partitions.find(&codec.encode_bound(&bound)?).clone();
-            let what = (&domains, purpose);
-            let Some(rows) = self.scan(&table, &route, what, deadline).await? else { continue };
+            let scope = (&domains, purpose);
+            let Some(rows) = self.scan(&table, &route, scope, deadline).await? else { continue };
             let values: Vec<i64> =
                 rows.pairs.iter().filter(|row| row.0 == key).map(|row| row.1).collect();
             if values.len() > 1 {
@@ -154,8 +154,9 @@ impl Client {
                 }
                 for position in positions {
                     let route = &routes[position];
-                    let what = (&Domains::default(), Purpose::Look { age_max });
-                    match self.scan(&table, route, what, deadline).await? {
+                    let domains = Domains::default();
+                    let scope = (&domains, Purpose::Look { age_max });
+                    match self.scan(&table, route, scope, deadline).await? {
                         Some(found) => rows.extend(found.pairs),
                         None => unread.push(route.keys.clone()),
                     }

@@ -142,8 +142,8 @@ impl Client {
         let history = &self.cluster.history;
         let deadline = Instant::now() + patience;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(read) = self.values(key, Purpose::Update, left).await else { return false };
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            let Ok(read) = self.values(key, Purpose::Update, remaining).await else { return false };
             let id = self.identity();
             let Ok((value, kind, rows)) = self.any_value(id, key) else { return false };
             let (partition, mut condition) = read.condition;
@@ -153,8 +153,8 @@ impl Client {
             let action = Action::Exchange(previous, value);
             let place = history.begin(self.number, key, action);
             let write = Write { id, kind, rows, condition: Some((partition, condition)) };
-            let left = deadline.saturating_duration_since(Instant::now());
-            let outcome = self.write(KEYED, write, left, |_| ()).await;
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            let outcome = self.write(KEYED, write, remaining, |_| ()).await;
             history.note(format_args!(
                 "client {} exchange {key}: {previous:?} by {value:?}: {outcome:?}",
                 self.number

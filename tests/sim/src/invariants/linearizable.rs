@@ -105,7 +105,7 @@ fn relevant(operations: &[Operation]) -> Vec<Operation> {
     }
     // One that becomes relevant may itself have found the value of another.
     loop {
-        let before = relevant.len();
+        let count = relevant.len();
         unknown.retain(|(value, operation)| {
             let finders = relevant.iter().filter(|other| found(other.action) == Some(Some(*value)));
             let ends: Vec<Option<u64>> = finders.map(|other| other.ended).collect();
@@ -116,7 +116,7 @@ fn relevant(operations: &[Operation]) -> Vec<Operation> {
             relevant.push(Operation { ended: ends.into_iter().flatten().min(), ..*operation });
             false
         });
-        if relevant.len() == before {
+        if relevant.len() == count {
             break;
         }
     }
