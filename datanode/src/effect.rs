@@ -118,7 +118,8 @@ pub(crate) fn decide(
             (Known::New, Some(_)) if is_applied => Err(Refusal::Changed),
             (Known::New, Some(batch)) => {
                 let keys = keys(&codec, &batch)?;
-                if requests.wrote_if(index, config.epoch, condition, &keys) {
+                let current = (config.epoch, config.schema.version);
+                if requests.wrote_if(index, current, condition, &keys) {
                     requests.insert(part.id, index);
                     effect.rows += u64::from(part.rows);
                     effect.writes.extend(replaced(&config, part.kind, batch).map_err(arrow)?);

@@ -185,13 +185,13 @@ impl Tracked {
 
 #[cfg(test)]
 mod tests {
-    use partita_proto::id::Epoch;
+    use partita_proto::id::{Epoch, SchemaVersion};
     use proptest::prelude::*;
 
     use super::*;
 
     fn read_at(index: u64) -> Condition {
-        Condition { epoch: Epoch(1), index, bulk: None }
+        Condition { epoch: Epoch(1), index, bulk: None, schema: SchemaVersion(1) }
     }
 
     fn bulk(index: u64, statement: u64) -> Condition {

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow::record_batch::RecordBatch;
 use parking_lot::Mutex;
 use partita_proto::hash::hash_bytes;
-use partita_proto::id::{Epoch, PartitionId};
+use partita_proto::id::{Epoch, PartitionId, SchemaVersion};
 use partita_proto::route::Route;
 use partita_proto::service::Condition;
 use tokio::sync::MutexGuard;
@@ -35,6 +35,8 @@ pub(crate) struct Reads {
     refused: Mutex<Vec<RecordBatch>>,
     /// Entries by which the partitions took rows.
     stored: Mutex<HashMap<PartitionId, (Epoch, u64)>>,
+    /// Version of the schema by which it reads.
+    schema: SchemaVersion,
     /// Random number of the statement.
     statement: u64,
     /// Rows that were written.
@@ -48,11 +50,12 @@ pub(crate) struct Reads {
 impl Reads {
     /// `rows_max`: maximum rows of one request. A request is refused as a whole, so rows that others change too should
     /// travel in small ones.
-    pub(crate) fn new(rows_max: usize) -> Self {
+    pub(crate) fn new(schema: SchemaVersion, rows_max: usize) -> Self {
         Self {
             positions: Mutex::default(),
             refused: Mutex::default(),
             stored: Mutex::default(),
+            schema,
             // The standard library's hashers are seeded with random keys.
             statement: RandomState::new().build_hasher().finish(),
             written: AtomicU64::new(0),
@@ -76,6 +79,7 @@ impl Reads {
             positions: Mutex::new(positions),
             refused: Mutex::default(),
             stored: Mutex::default(),
+            schema: reads.schema,
             statement: reads.statement,
             written: AtomicU64::new(reads.written.load(Ordering::Relaxed)),
             rows_max: usize::MAX,
@@ -98,7 +102,8 @@ impl Reads {
         let position = self.positions.lock().get(&route.partition).copied();
         let (epoch, index) = position.unwrap_or((Epoch(0), 0));
         let is_bulk = self.written.load(Ordering::Relaxed) > SINGLE_ROWS_MAX;
-        Condition { epoch, index, bulk: is_bulk.then_some(self.statement) }
+        let bulk = is_bulk.then_some(self.statement);
+        Condition { epoch, index, bulk, schema: self.schema }
     }
 
     /// True if the rows for a partition are sent in one request: a new row and its former key.
@@ -178,12 +183,13 @@ mod tests {
             replicas: BTreeMap::new(),
             leader: None,
         };
-        let reads = Reads::new(0);
+        let reads = Reads::new(SchemaVersion(5), 0);
         reads.note(PartitionId(1), Epoch(3), 20);
         reads.note(PartitionId(1), Epoch(3), 10);
         reads.note(PartitionId(1), Epoch(3), 30);
         let condition = reads.condition(&route(1));
-        assert_eq!(condition, Condition { epoch: Epoch(3), index: 10, bulk: None });
+        let schema = SchemaVersion(5);
+        assert_eq!(condition, Condition { epoch: Epoch(3), index: 10, bulk: None, schema });
         let unread = reads.condition(&route(2));
         assert_eq!((unread.epoch, unread.index), (Epoch(0), 0));
         reads.sent(5_000);

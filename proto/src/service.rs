@@ -79,6 +79,9 @@ pub struct Condition {
     /// Random number of a statement that writes many rows: the partition does not keep the keys of its writes one by
     /// one. They count as a write of every key for all other statements, and of none for this one.
     pub bulk: Option<u64>,
+    /// Version of the schema by which the rows were read. A row that replaces a whole one would lose the columns of a
+    /// later version.
+    pub schema: SchemaVersion,
 }
 
 /// Rows for one partition.

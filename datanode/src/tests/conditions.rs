@@ -28,7 +28,7 @@ async fn read(node: &Datanode, (partition, epoch): (PartitionId, Epoch)) -> u64 
 }
 
 fn as_of(index: u64) -> Condition {
-    Condition { epoch: Epoch(1), index, bulk: None }
+    Condition { epoch: Epoch(1), index, bulk: None, schema: SchemaVersion(1) }
 }
 
 async fn write_if(

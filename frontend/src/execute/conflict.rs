@@ -24,7 +24,8 @@ use tokio::time::Instant;
 
 use super::returning::Returned;
 use super::round::{
-    Addition, CONTENDED_MAX, KeySet, NAMED_KEYS_MAX, Pass, Round, contended, given_keys, key_values,
+    Addition, CONTENDED_MAX, KeySet, NAMED_KEYS_MAX, Pass, Round, altered, contended, given_keys,
+    key_values,
 };
 use crate::copies::refused::check_no_copy;
 use crate::error::SqlError;
@@ -118,7 +119,7 @@ impl Session {
     ) -> Result<(), SqlError> {
         let deadline = Instant::now() + CONTENDED_MAX;
         loop {
-            let reads = Arc::new(Reads::new(usize::MAX));
+            let reads = Arc::new(Reads::new(table.schema.version, usize::MAX));
             let pass = Pass { table, plan, reads: &reads };
             let taken_keys = self.taken(pass, &rows).await?;
             let is_taken = mask(pass, &rows, |key| taken_keys.contains(key))?;
@@ -135,6 +136,10 @@ impl Session {
             }
             if refused.is_empty() {
                 return Ok(());
+            }
+            let newest = self.frontend().view().newest(table);
+            if newest.is_none_or(|newest| newest.schema.version != table.schema.version) {
+                return Err(altered(table));
             }
             if Instant::now() >= deadline {
                 return Err(contended(table));
@@ -202,7 +207,7 @@ impl Session {
             None => same_key,
         };
         let place = (Arc::clone(pass.table), Arc::clone(pass.plan));
-        let reads = Reads::new(usize::MAX);
+        let reads = Reads::new(pass.table.schema.version, usize::MAX);
         let mut round = Round::new(&update, conflicts.permit, place, None, reads)?;
         round.addition = Some(Addition {
             condition,
@@ -243,7 +248,7 @@ impl Conflicts<'_> {
         plan: &Arc<TablePlan>,
         rows: RecordBatch,
     ) -> Result<(RecordBatch, usize), SqlError> {
-        let reads = Arc::new(Reads::new(usize::MAX));
+        let reads = Arc::new(Reads::new(table.schema.version, usize::MAX));
         let pass = Pass { table, plan, reads: &reads };
         let keys = pass.keys(&rows)?;
         let is_new: Vec<bool> = keys.iter().map(|key| self.keys.insert(key.into())).collect();

@@ -141,6 +141,14 @@ pub(super) fn contended(table: &Table) -> SqlError {
     ))
 }
 
+/// Refuses to go on with rows that were made for an earlier schema.
+pub(super) fn altered(table: &Table) -> SqlError {
+    let message = "could not serialize access due to concurrent ALTER TABLE";
+    let error = SqlError::new(SERIALIZATION_FAILURE, message);
+    SqlError { retryable: true, ..error }
+        .with_detail(format!("the columns of table \"{}\" have changed", table.name))
+}
+
 /// The columns of a table that are given when a row is written.
 pub(super) fn stored(table: &Table) -> Vec<&Column> {
     table.schema.columns.iter().filter(|column| column.generated.is_none()).collect()

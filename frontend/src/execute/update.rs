@@ -141,7 +141,8 @@ impl Session {
         let view = self.frontend().view();
         let table = view.newest(table).ok_or_else(|| SqlError::undefined_table(&table.name))?;
         let plan = view.plan(self.frontend().state(), &table)?;
-        Round::new(update, permit, (table, plan), pending, Reads::new(rows_max))
+        let reads = Reads::new(table.schema.version, rows_max);
+        Round::new(update, permit, (table, plan), pending, reads)
     }
 
     /// Reads the rows and writes what they become. Returns the plan of the query.

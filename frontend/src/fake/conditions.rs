@@ -17,7 +17,9 @@ impl Partition {
         let keys = self.codec.encode(&request.rows)?;
         let is_older =
             |key: &[u8]| self.written.get(key).is_none_or(|index| *index <= condition.index);
-        Ok(condition.epoch == self.epoch && keys.iter().all(is_older))
+        let is_current =
+            condition.epoch == self.epoch && condition.schema >= self.table.schema.version;
+        Ok(is_current && keys.iter().all(is_older))
     }
 
     /// Effects of a write, in order.

@@ -403,7 +403,12 @@ fn write_request(rows: RecordBatch) -> WriteRequest {
             from: Position { index: 4, part: 5 },
             to: Position { index: 6, part: 7 },
         }),
-        condition: Some(Condition { epoch: Epoch(8), index: 9, bulk: None }),
+        condition: Some(Condition {
+            epoch: Epoch(8),
+            index: 9,
+            bulk: None,
+            schema: SchemaVersion(10),
+        }),
     }
 }
 

@@ -75,11 +75,21 @@ impl Wire for Condition {
     type Message = pb::Condition;
 
     fn to_wire(&self) -> pb::Condition {
-        pb::Condition { epoch: self.epoch.0, index: self.index, bulk: self.bulk }
+        pb::Condition {
+            epoch: self.epoch.0,
+            index: self.index,
+            bulk: self.bulk,
+            schema: self.schema.0,
+        }
     }
 
     fn from_wire(message: pb::Condition) -> Result<Self, Error> {
-        Ok(Self { epoch: Epoch(message.epoch), index: message.index, bulk: message.bulk })
+        Ok(Self {
+            epoch: Epoch(message.epoch),
+            index: message.index,
+            bulk: message.bulk,
+            schema: SchemaVersion(message.schema),
+        })
     }
 }
 

@@ -431,8 +431,14 @@ fn reshape() -> impl Strategy<Value = Reshape> {
 }
 
 fn condition() -> impl Strategy<Value = Condition> {
-    (any::<u64>(), any::<u64>(), option::of(any::<u64>()))
-        .prop_map(|(epoch, index, bulk)| Condition { epoch: Epoch(epoch), index, bulk })
+    (any::<u64>(), any::<u64>(), option::of(any::<u64>()), any::<u32>()).prop_map(
+        |(epoch, index, bulk, schema)| Condition {
+            epoch: Epoch(epoch),
+            index,
+            bulk,
+            schema: SchemaVersion(schema),
+        },
+    )
 }
 
 fn command() -> impl Strategy<Value = Command> {

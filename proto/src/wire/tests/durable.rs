@@ -114,7 +114,8 @@ fn shipped(id: RequestId) -> Command {
 /// Rows under a condition, in one write.
 fn conditional(id: RequestId) -> Command {
     let bulk = Some(0x0102_0304_0506_0708);
-    let condition = Some(Condition { epoch: Epoch(300), index: 301, bulk });
+    let schema = SchemaVersion(3);
+    let condition = Some(Condition { epoch: Epoch(300), index: 301, bulk, schema });
     Command::Write(WriteCommand {
         epoch: Epoch(300),
         parts: vec![WritePart { condition, ..part(id, vec![], WriteKind::Put, 2) }],

@@ -119,7 +119,8 @@ impl Client {
             if values.len() > 1 {
                 self.cluster.history.violation(format!("key {key} has {} rows", values.len()));
             }
-            let condition = Condition { epoch: route.epoch, index: rows.index, bulk: None };
+            let (epoch, schema) = (route.epoch, table.schema.version);
+            let condition = Condition { epoch, index: rows.index, bulk: None, schema };
             return Ok(Values { values, condition: (route.partition, condition) });
         }
     }
