@@ -25,7 +25,7 @@ async fn existing_rows_stay_or_are_changed() {
         "INSERT 0 0"
     );
     let sql = "INSERT INTO t (b, v) VALUES ('n', 5) ON CONFLICT (a, b) DO UPDATE SET v = excluded.v RETURNING a, v";
-    assert_eq!(db.lines(sql).await, ["|5"]);
+    assert_eq!(db.lines(sql).await, ["NULL|5"]);
     db.tag("PREPARE p AS INSERT INTO t VALUES ($1, $2, $3) ON CONFLICT (a, b) DO UPDATE SET v = t.v + $4").await;
     db.tag("EXECUTE p (1, 'new', 1, 10)").await;
     db.tag("EXECUTE p (1, 'new', 1, 10)").await;

@@ -419,7 +419,7 @@ async fn upsert_keeps_the_columns_that_it_does_not_name() {
         ("UPSERT INTO whole (b, k, a) VALUES (200, 1, 20)", "1|20|200"),
         ("UPSERT INTO whole (k, a) VALUES (1, 21), (1, 22)", "1|22|200"),
         ("REPLACE INTO whole (k, a) VALUES (1, 30)", "1|30|7"),
-        ("UPSERT INTO whole (k, a) VALUES (1, NULL)", "1||7"),
+        ("UPSERT INTO whole (k, a) VALUES (1, NULL)", "1|NULL|7"),
     ] {
         db.tag(sql).await;
         assert_eq!(db.lines("SELECT * FROM whole").await, [row], "{sql}");
