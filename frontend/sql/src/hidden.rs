@@ -4,9 +4,14 @@
 //! The name of such a table ends in a character that no table's name has, and a client's query that has it is refused
 //! (`refused.rs`).
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::sqlparser::ast::{
-    Ident, ObjectNamePart, TableAlias, TableFactor, TableWithJoins,
+    Expr, Ident, ObjectNamePart, TableAlias, TableFactor, TableWithJoins, Visit, visit_expressions,
 };
+use partita_proto::schema::ROW_COLUMN;
+
+use crate::error::SqlError;
 
 /// End of the name of a table with its hidden columns.
 pub const WITH_HIDDEN: &str = "\u{1}";
@@ -21,6 +26,33 @@ pub fn show_hidden(table: &mut TableWithJoins) {
 /// Has a query read the rows that the statement supplies, under the name or alias that the table had.
 pub(super) fn supply(table: &mut TableWithJoins) {
     replace(table, SUPPLIED);
+}
+
+/// Checks that no expression of a client names the hidden column, which the query of its statement can see.
+///
+/// # Errors
+/// 42703.
+pub fn check_unnamed(tree: &impl Visit, table: &str) -> Result<(), SqlError> {
+    let flow = visit_expressions(tree, |expr| {
+        let name = match expr {
+            Expr::Identifier(name) => Some(name),
+            Expr::CompoundIdentifier(parts) => parts.last(),
+            _ => None,
+        };
+        match name.is_some_and(|name| name.value.eq_ignore_ascii_case(ROW_COLUMN)) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    match flow {
+        ControlFlow::Break(()) => Err(SqlError::undefined_column(ROW_COLUMN, table)),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// The text of a plan, with the names of tables as clients know them.
+pub fn with_known_names(plan: &str) -> String {
+    plan.replace(WITH_HIDDEN, "").replace(SUPPLIED, "")
 }
 
 fn replace(table: &mut TableWithJoins, end: &str) {

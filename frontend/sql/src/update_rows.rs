@@ -15,7 +15,7 @@ use partita_proto::catalog::Table;
 use partita_proto::schema::{Column, ColumnType, TableSchema};
 use partita_proto::value::Value;
 
-use super::hidden::show_hidden;
+use super::hidden::{check_unnamed, show_hidden};
 use super::identifier::quote;
 use super::parser::parse_query;
 use super::rewritten::exact_rows;
@@ -149,7 +149,7 @@ impl Update {
     /// `source`. `condition` restricts it further, in SQL.
     ///
     /// # Errors
-    /// As [`Update::targets`].
+    /// As [`Update::targets`], and 42703 for an expression with a hidden column.
     pub fn rows_query(
         &self,
         table: &Table,
@@ -160,6 +160,7 @@ impl Update {
         let select = select_of(&mut query)?;
         let mut target_table = from_item(table, self.alias.as_deref())?;
         if table.schema.is_keyless() {
+            check_unnamed(self.source.as_ref(), &table.name)?;
             show_hidden(&mut target_table);
         }
         select.from.insert(0, target_table);

@@ -14,7 +14,7 @@ use futures::StreamExt;
 use partita_proto::access::Permit;
 use partita_proto::catalog::Table;
 use partita_proto::id::TableId;
-use partita_sql::hidden::show_hidden;
+use partita_sql::hidden::{check_unnamed, show_hidden};
 use partita_sql::identifier::quote;
 use partita_sql::parser;
 use partita_sql::statement::{Delete, Query, Statement};
@@ -98,6 +98,7 @@ impl Session {
         {
             select.selection.clone_from(&delete.predicate);
             if table.schema.is_keyless() {
+                check_unnamed(&delete.predicate, &table.name)?;
                 select.from.iter_mut().for_each(show_hidden);
             }
         } else {

@@ -48,7 +48,10 @@ async fn the_key_is_hidden_wherever_columns_are_shown() {
         "SELECT notes.__row FROM notes",
         "INSERT INTO notes (__row) VALUES ('a')",
         "UPDATE notes SET __row = 'a'",
+        "UPDATE notes SET text = 'x' WHERE notes.__row IS NOT NULL",
+        "UPDATE notes SET text = encode(__row, 'hex')",
         "DELETE FROM notes WHERE nothing = 1",
+        "DELETE FROM notes WHERE \"__row\" IS NOT NULL",
     ] {
         assert_eq!(db.error(sql).await.sqlstate, "42703", "{sql}");
     }
@@ -63,6 +66,10 @@ async fn the_key_is_hidden_wherever_columns_are_shown() {
     ] {
         let lines = db.lines(sql).await;
         assert!(lines.iter().all(|line| !line.contains("__row")), "{sql}: {lines:?}");
+    }
+    for sql in ["UPDATE notes SET n = 2 WHERE n = 1", "DELETE FROM notes WHERE n = 1"] {
+        let plan = db.explain(sql).await;
+        assert!(plan.chars().all(|letter| letter == '\n' || !letter.is_control()), "{plan:?}");
     }
     let created = db.lines("SHOW CREATE TABLE notes").await.join("\n");
     let again = created.replace("notes|CREATE TABLE notes", "CREATE TABLE again");
