@@ -423,6 +423,8 @@ fn drop_index(schema: &mut TableSchema, column: &str, kind: IndexKind) -> Result
     Ok(true)
 }
 
+/// Position of a column that clients see.
 fn position(schema: &TableSchema, name: &str) -> Result<usize, Error> {
-    schema.index_of(name).ok_or_else(|| Error::NotFound { kind: "column", name: name.to_owned() })
+    let position = schema.index_of(name).filter(|position| !schema.columns[*position].is_hidden());
+    position.ok_or_else(|| Error::NotFound { kind: "column", name: name.to_owned() })
 }
