@@ -84,6 +84,8 @@ async fn add_to_cluster(entrance: Entrance, writer: usize, times: usize) {
 async fn add_to_process(client: Client, writer: usize, times: usize) {
     for addition in 1..=times {
         if let Err(error) = add(&client, writer, addition).await {
+            // The connection is closed a moment after its statements have failed.
+            tokio::time::sleep(PAUSE).await;
             assert!(client.is_closed(), "{error:?}");
             return;
         }

@@ -158,7 +158,7 @@ impl Client {
                     let domains = Domains::default();
                     let scope = (&domains, Purpose::Look { age_max });
                     match self.scan(&table, route, scope, deadline).await? {
-                        Some(found) => rows.extend(found.pairs),
+                        Some(read) => rows.extend(read.pairs),
                         None => unread.push(route.keys.clone()),
                     }
                 }
