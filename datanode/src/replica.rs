@@ -246,9 +246,13 @@ impl Replica {
         self.check_files()?;
         self.check_free()?;
         self.check_columns(&request.rows)?;
-        if request.condition.is_some() {
-            // The keys are looked at when the entry is applied, and must not fail there.
-            self.partition.check(request.kind, &request.rows)?;
+        // The keys are looked at when the entry is applied, and must not fail there.
+        if request.condition.is_some()
+            && let Err(error) = self.partition.check(request.kind, &request.rows)
+        {
+            // The range may have changed since the epoch was compared.
+            self.check_epoch(request.epoch, self.partition.config().epoch)?;
+            return Err(error.into());
         }
         self.requests.fetch_add(1, Ordering::Relaxed);
         let (answer, response) = oneshot::channel();
