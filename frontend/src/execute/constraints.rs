@@ -64,7 +64,12 @@ impl Session {
             return Err(SqlError::internal("the query of a constraint is no query"));
         };
         let source = Source::Statement(&query.statement);
-        let mut running = self.start(&source, Target::default()).await?;
+        let catalog = self.frontend().catalog();
+        let table = catalog.table(database, name).ok_or_else(|| SqlError::undefined_table(name))?;
+        // As for a statement that writes: of rows that were acknowledged before none may be missed, whatever the session
+        // accepts.
+        let target = Target { pinned: Some(table), ..Target::default() };
+        let mut running = self.start(&source, target).await?;
         while let Some(batch) = running.stream.next().await {
             if batch?.num_rows() > 0 {
                 return Ok(true);

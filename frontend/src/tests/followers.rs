@@ -99,6 +99,8 @@ async fn queries_of_a_session_with_a_bound_say_it_and_statements_that_write_do_n
         "INSERT INTO u SELECT * FROM t",
         "INSERT INTO t SELECT k + 10, v, ts FROM t",
         "DELETE FROM t WHERE v = 2",
+        "UPDATE t SET v = v + 1 WHERE k = 1",
+        "ALTER TABLE t ADD CHECK (v > 0)",
     ] {
         db.tag(statement).await;
         let requests = requests(&db);
