@@ -218,7 +218,8 @@ impl Session {
         present: &RecordBatch,
     ) -> Result<(), SqlError> {
         let keys = round.plan.complete_keys(present)?;
-        let (rows, reads) = (round.plan.complete(present)?.rows, Arc::clone(&round.reads));
+        let rows = round.plan.complete_stored(present)?.rows;
+        let reads = Arc::clone(&round.reads);
         self.write_under(round, WriteKind::Delete, keys, &reads).await?;
         round.settle(&rows, &reads.take_refused())
     }

@@ -120,6 +120,21 @@ impl TablePlan {
 
     /// Completes rows with columns under SQL names.
     pub(crate) fn complete(&self, rows: &RecordBatch) -> Result<Completed, SqlError> {
+        let columns = self.filled(rows)?;
+        self.check_not_null(&columns, rows.num_rows())?;
+        self.check_some_field(&columns, rows.num_rows())?;
+        self.check_conditions(&columns, rows.num_rows())?;
+        self.finish(columns, rows.num_rows(), |_| true)
+    }
+
+    /// As [`TablePlan::complete`], for rows that are there already: they may be older than a constraint.
+    pub(crate) fn complete_stored(&self, rows: &RecordBatch) -> Result<Completed, SqlError> {
+        let columns = self.filled(rows)?;
+        self.finish(columns, rows.num_rows(), |_| true)
+    }
+
+    /// The columns of rows under SQL names, by position, with defaults and generated ones.
+    fn filled(&self, rows: &RecordBatch) -> Result<Vec<Option<ArrayRef>>, SqlError> {
         let mut columns = self.given(rows)?;
         for (position, column) in self.schema.columns.iter().enumerate() {
             if let Some(values) = &columns[position] {
@@ -136,10 +151,7 @@ impl TablePlan {
             }
         }
         self.generate(&mut columns, rows.num_rows())?;
-        self.check_not_null(&columns, rows.num_rows())?;
-        self.check_some_field(&columns, rows.num_rows())?;
-        self.check_conditions(&columns, rows.num_rows())?;
-        self.finish(columns, rows.num_rows(), |_| true)
+        Ok(columns)
     }
 
     /// Completes keys with columns under SQL names, for a delete: key columns only.
