@@ -95,6 +95,9 @@ impl Purpose {
         if source.schema.view.is_some() {
             return Err(SqlError::unsupported(format!("{action} a view")));
         }
+        if source.schema.is_keyless() {
+            return Err(SqlError::unsupported(format!("{action} a table without a key")));
+        }
         if source.former.is_some() || source.succeeded_by.is_some() {
             let feature = format!("{action} table \"{}\", which was repartitioned,", source.name);
             return Err(SqlError::unsupported(feature));

@@ -65,16 +65,15 @@ pub(super) fn check_copy(
         return Err(Error::NotFound { kind: "table", name: source.to_string() });
     };
     let name = &record.name;
+    let action = if new.rekeys { "re-keying" } else { "a copy of" };
     if record.copy.is_some() {
-        let action = if new.rekeys { "re-keying" } else { "a copy of" };
         return Err(Error::Unsupported(format!("{action} a materialized copy")));
     }
     if record.schema.view.is_some() {
-        return Err(Error::Unsupported("a materialized copy of a view".to_owned()));
+        return Err(Error::Unsupported(format!("{action} a view")));
     }
     let follows = |table: &Arc<TableRecord>| table.is_named() && table.former == Some(source);
     if record.former.is_some() || state.tables().any(follows) {
-        let action = if new.rekeys { "re-keying" } else { "a copy of" };
         return Err(Error::Unsupported(format!(
             "{action} table \"{name}\", which was repartitioned,"
         )));
