@@ -20,11 +20,11 @@ use datafusion::logical_expr::{ColumnarValue, Expr, Volatility};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
-use partita_proto::schema::{Check, Column, TableSchema};
+use partita_proto::schema::{Check, Column, ROW_COLUMN, TableSchema};
 use partita_worker::{BoundedConcatenation, Checked, CheckedDivision, OneNan};
 
 use super::cast::assign;
-use crate::error::{DATATYPE_MISMATCH, SqlError};
+use crate::error::{DATATYPE_MISMATCH, SqlError, UNDEFINED_COLUMN};
 
 /// SQLSTATE of an expression that a generated column must not have.
 const INVALID_OBJECT_DEFINITION: &str = "42P17";
@@ -237,6 +237,17 @@ impl Generated {
     }
 }
 
+/// Refuses a condition that names the hidden column of its table.
+fn check_shown(expression: &Expr) -> Result<(), SqlError> {
+    match expression.column_refs().iter().any(|column| column.name == ROW_COLUMN) {
+        true => {
+            let message = format!("column \"{ROW_COLUMN}\" does not exist");
+            Err(SqlError::new(UNDEFINED_COLUMN, message))
+        }
+        false => Ok(()),
+    }
+}
+
 /// A CHECK constraint: a condition that no row of a table may fail.
 #[derive(Clone, Debug)]
 pub(crate) struct Condition {
@@ -259,6 +270,7 @@ impl Condition {
         let read = || -> Result<Self, SqlError> {
             let columns = DFSchema::try_from(schema.arrow())?;
             let expression = state.create_logical_expr(&check.expression, &columns)?;
+            check_shown(&expression)?;
             if volatility(&expression)? != Volatility::Immutable {
                 let message = "the condition is not immutable";
                 return Err(SqlError::new(INVALID_OBJECT_DEFINITION, message));
