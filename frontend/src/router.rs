@@ -577,10 +577,11 @@ impl Router {
             .newest(&part.table)
             .ok_or_else(|| SqlError::undefined_table(&part.table.name))?;
         let plan = self.view.plan(state, &table)?;
-        // Unchanged columns need no completion, only a new placement. Rows of a source are complete, and rows under a
-        // condition are refused if the schema has changed since they were read.
-        let is_complete = table.schema.version == part.table.schema.version
-            || table.schema.columns == part.table.schema.columns
+        let (newest, former) = (&table.schema, &part.table.schema);
+        // Unchanged columns and constraints need no completion, only a new placement. Rows of a source are complete, and
+        // rows under a condition are refused if the schema has changed since they were read.
+        let is_complete = newest.version == former.version
+            || (newest.columns == former.columns && newest.checks == former.checks)
             || part.ship.is_some()
             || part.mode.reads.is_some();
         let rows = if is_complete {
