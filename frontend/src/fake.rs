@@ -8,6 +8,7 @@ mod conditions;
 mod copies;
 mod replicas;
 mod reshape;
+mod sequences;
 mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -247,6 +248,7 @@ impl Fake {
             return Err(Error::InvalidInput(message));
         }
         let codec = KeyCodec::new(&new.schema, &new.placement)?;
+        let sequences = new.sequences;
         let ids = std::iter::repeat_with(|| PartitionId(self.next_id()));
         let map = match &new.schema.view {
             Some(_) => PartitionMap::none(),
@@ -291,6 +293,7 @@ impl Fake {
                 },
             );
         }
+        self.create_sequences(catalog, &table, sequences)?;
         put_table(catalog, table);
         Ok(())
     }
@@ -384,6 +387,7 @@ impl Fake {
                     owner: table.owner,
                     copy_of: None,
                     rekeys: false,
+                    sequences: Vec::new(),
                 };
                 let former = Table { name: format!("{}$former", table.name), ..changed };
                 self.create_table(catalog, new)?;
@@ -508,6 +512,7 @@ impl Fake {
             }
             Ddl::Access(change) => self.change_access(&mut catalog, *change)?,
             Ddl::Task(change) => self.change_tasks(&mut catalog, *change)?,
+            Ddl::Sequence(change) => self.change_sequences(&mut catalog, *change)?,
             Ddl::Copy(change) => self.change_copy(&mut catalog, change)?,
             Ddl::Checked(_) => return Err(internal("a checked change in another")),
         };
@@ -770,6 +775,7 @@ fn check_object(catalog: &Catalog, checked: &CheckedDdl) -> Result<(), Error> {
         Ddl::CreateDatabase { .. }
         | Ddl::Access(_)
         | Ddl::Task(_)
+        | Ddl::Sequence(_)
         | Ddl::Copy(_)
         | Ddl::Checked(_) => return Ok(()),
         Ddl::AlterDatabase { name, .. }

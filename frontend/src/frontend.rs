@@ -26,6 +26,7 @@ use partita_proto::access::{Access, Identity, Need, Permit};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{NodeId, TableId, TaskId};
 use partita_proto::load::{HeatmapRequest, LoadReport, PartitionLoad};
+use partita_proto::sequence::SequenceChange;
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_proto::task::{TaskChange, TaskStep};
 use partita_worker::{
@@ -512,6 +513,11 @@ impl Frontend {
             Ddl::Task(change) => {
                 if let TaskChange::Create { task, .. } = change.as_mut() {
                     task.owner = permit.role();
+                }
+            }
+            Ddl::Sequence(change) => {
+                if let SequenceChange::Create { sequence, .. } = change.as_mut() {
+                    sequence.owner = permit.role();
                 }
             }
         }

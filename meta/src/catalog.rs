@@ -32,7 +32,8 @@
 //! - owners, grants, memberships and tokens name roles, objects and organisations that exist;
 //! - a copy has a source in its database that is visible and no copy itself, and the source's key columns in some order,
 //!   unless it is retired and has only the partitions that the source had before it was re-keyed;
-//! - every task has one record of its definition and one of its progress, and a name of its own in a database that exists.
+//! - every task has one record of its definition and one of its progress, and a name of its own in a database that exists;
+//! - no sequence has the name of a table of its database, and one of a column goes with it.
 
 mod check;
 
@@ -47,14 +48,15 @@ use partita_proto::catalog::DEFAULT_DATABASE;
 use partita_proto::catalog_history::{CatalogHistory, Leadership};
 use partita_proto::generation::Generation;
 use partita_proto::id::{
-    BOOTSTRAP_ROLE, DatabaseId, Epoch, NodeId, OrgId, PartitionId, ReplicaId, RoleId, TableId,
-    TaskId, TokenId,
+    BOOTSTRAP_ROLE, DatabaseId, Epoch, NodeId, OrgId, PartitionId, ReplicaId, RoleId, SequenceId,
+    TableId, TaskId, TokenId,
 };
 use partita_proto::label::Labels;
 use partita_proto::materialized::{CopyOf, CopyState};
 use partita_proto::placement::Placement;
 use partita_proto::range::TypedRange;
 use partita_proto::schema::TableSchema;
+use partita_proto::sequence::Sequence;
 use partita_proto::service::RequestId;
 use partita_proto::task::{Task, TaskEntry, TaskState};
 
@@ -264,6 +266,7 @@ pub(crate) struct Counters {
     /// Version at which roles, grants, organisations or tokens changed last.
     pub(crate) access: u64,
     pub(crate) task: TaskId,
+    pub(crate) sequence: SequenceId,
 }
 
 /// One record that changes.
@@ -303,6 +306,8 @@ pub(crate) enum Edit {
     TaskGone(TaskId),
     TaskState(Arc<TaskState>),
     TaskStateGone(TaskId),
+    Sequence(Arc<Sequence>),
+    SequenceGone(SequenceId),
     /// Remembers a change in this place, instead of the one that was there.
     Remember(u64, Arc<Remembered>),
 }
@@ -362,6 +367,7 @@ pub(crate) struct State {
     access: Access,
     tasks: BTreeMap<TaskId, Arc<Task>>,
     task_states: BTreeMap<TaskId, Arc<TaskState>>,
+    sequences: BTreeMap<SequenceId, Arc<Sequence>>,
     // Derived from the above.
     database_names: BTreeMap<String, DatabaseId>,
     table_names: BTreeMap<DatabaseId, BTreeMap<String, TableId>>,
@@ -388,6 +394,7 @@ impl State {
             role: RoleId(1),
             access: 0,
             task: TaskId(1),
+            sequence: SequenceId(1),
         };
         Self {
             counters,
@@ -403,6 +410,7 @@ impl State {
             access: Access::default(),
             tasks: BTreeMap::new(),
             task_states: BTreeMap::new(),
+            sequences: BTreeMap::new(),
             database_names: BTreeMap::new(),
             table_names: BTreeMap::new(),
             pending: BTreeSet::new(),
@@ -487,6 +495,10 @@ impl State {
                     self.task_states.insert(state.task, Arc::clone(state));
                 }
                 Edit::TaskStateGone(id) => drop(self.task_states.remove(id)),
+                Edit::Sequence(sequence) => {
+                    self.sequences.insert(sequence.id, Arc::clone(sequence));
+                }
+                Edit::SequenceGone(id) => drop(self.sequences.remove(id)),
                 Edit::Role(_)
                 | Edit::RoleGone(_)
                 | Edit::Grant(_)
@@ -711,6 +723,21 @@ impl State {
         Some(TaskEntry { task, state })
     }
 
+    /// All sequences.
+    pub(crate) fn sequences(&self) -> impl Iterator<Item = &Arc<Sequence>> {
+        self.sequences.values()
+    }
+
+    /// A sequence with its counter.
+    pub(crate) fn sequence(&self, id: SequenceId) -> Option<&Arc<Sequence>> {
+        self.sequences.get(&id)
+    }
+
+    /// True if a sequence of the database has the name.
+    pub(crate) fn is_sequence(&self, database: DatabaseId, name: &str) -> bool {
+        self.sequences().any(|sequence| sequence.database == database && sequence.name == name)
+    }
+
     /// True if a role can own an object. The bootstrap superuser can before it is recorded: entries of earlier
     /// versions name no owner.
     pub(crate) fn may_own(&self, role: RoleId) -> bool {
@@ -739,6 +766,7 @@ impl State {
         edits.extend(self.access.tokens().cloned().map(Edit::Token));
         edits.extend(self.tasks.values().cloned().map(Edit::Task));
         edits.extend(self.task_states.values().cloned().map(Edit::TaskState));
+        edits.extend(self.sequences.values().cloned().map(Edit::Sequence));
         let remembered = self.remembered.iter();
         edits.extend(remembered.map(|(place, change)| Edit::Remember(*place, Arc::clone(change))));
         edits

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use partita_proto::catalog::{Catalog, Database, Table};
 use partita_proto::error::Error;
-use partita_proto::id::{DatabaseId, NodeId, TableId, TaskId};
+use partita_proto::id::{DatabaseId, NodeId, SequenceId, TableId, TaskId};
 use partita_proto::key::KeyCodec;
 use partita_proto::placement::Placement;
 use partita_proto::route::{PartitionMap, Route};
@@ -25,7 +25,10 @@ pub(crate) fn catalog(state: &State) -> Result<Catalog, Error> {
     let access = Arc::new(state.access().clone());
     let entries = state.tasks().filter_map(|task| Some((task.id, Arc::new(state.task(task.id)?))));
     let tasks = Arc::new(entries.collect());
-    let mut catalog = Catalog { version: state.version(), access, tasks, ..Catalog::default() };
+    let sequences = state.sequences().map(|sequence| (sequence.id, Arc::clone(sequence)));
+    let sequences = Arc::new(sequences.collect());
+    let version = state.version();
+    let mut catalog = Catalog { version, access, tasks, sequences, ..Catalog::default() };
     for record in state.databases() {
         put_database(&mut catalog, record);
     }
@@ -69,6 +72,15 @@ pub(crate) fn put_in(catalog: &mut Catalog, state: &State, edits: &[Edit]) -> Re
             }
         }
     }
+    if !touched.sequences.is_empty() {
+        let sequences = Arc::make_mut(&mut catalog.sequences);
+        for id in &touched.sequences {
+            match state.sequence(*id) {
+                Some(sequence) => drop(sequences.insert(*id, Arc::clone(sequence))),
+                None => drop(sequences.remove(id)),
+            }
+        }
+    }
     for id in &touched.databases {
         if let Some(record) = state.database(*id) {
             put_database(catalog, record);
@@ -87,6 +99,7 @@ struct Touched {
     databases: BTreeSet<DatabaseId>,
     tables: BTreeSet<TableId>,
     tasks: BTreeSet<TaskId>,
+    sequences: BTreeSet<SequenceId>,
 }
 
 impl Touched {
@@ -102,8 +115,10 @@ impl Touched {
                 Edit::Task(task) => drop(touched.tasks.insert(task.id)),
                 Edit::TaskState(state) => drop(touched.tasks.insert(state.task)),
                 Edit::TaskGone(id) | Edit::TaskStateGone(id) => drop(touched.tasks.insert(*id)),
+                Edit::Sequence(sequence) => drop(touched.sequences.insert(sequence.id)),
+                Edit::SequenceGone(id) => drop(touched.sequences.insert(*id)),
                 // The edits that remove a partition also remove its table, or change that table's list of partitions.
-                // The others concern no table, database or task.
+                // The others concern no table, database, task or sequence.
                 Edit::PartitionGone(_)
                 | Edit::Counters(_)
                 | Edit::Node(_)

@@ -13,13 +13,14 @@ use partita_proto::catalog_history::Leadership;
 use partita_proto::error::Error;
 use partita_proto::generation::Generation;
 use partita_proto::id::{
-    DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, TableId, TaskId,
+    DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, RoleId, SequenceId, TableId, TaskId,
 };
 use partita_proto::label::Labels;
 use partita_proto::materialized::CopyOf;
 use partita_proto::placement::Placement;
 use partita_proto::range::TypedRange;
 use partita_proto::schema::TableSchema;
+use partita_proto::sequence::Sequence;
 use partita_proto::service::RequestId;
 use partita_proto::task::{Task, TaskState};
 use partita_proto::wire::{Wire, pb};
@@ -60,6 +61,8 @@ const SECRETS: u8 = b's';
 const TASK: u8 = b'j';
 /// Progress of tasks.
 const TASK_STATE: u8 = b'q';
+/// Sequences with their counters: values.
+const SEQUENCE: u8 = b'v';
 
 /// First and last kind of the records that a start needs at once: all but roles and tokens, of which there may be many.
 pub(crate) const OBJECTS: [(u8, u8); 3] =
@@ -95,6 +98,9 @@ struct CountersForm {
     /// Highest number of a task given so far.
     #[prost(uint32, tag = "10")]
     tasks: u32,
+    /// Highest number of a sequence given so far.
+    #[prost(uint32, tag = "11")]
+    sequences: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -302,6 +308,8 @@ fn key(edit: &Edit) -> Vec<u8> {
         Edit::TaskGone(id) => key32(TASK, id.0),
         Edit::TaskState(state) => key32(TASK_STATE, state.task.0),
         Edit::TaskStateGone(id) => key32(TASK_STATE, id.0),
+        Edit::Sequence(sequence) => key32(SEQUENCE, sequence.id.0),
+        Edit::SequenceGone(id) => key32(SEQUENCE, id.0),
         Edit::Remember(place, _) => key64(REMEMBERED, *place),
     }
 }
@@ -334,6 +342,7 @@ fn value(edit: &Edit) -> Option<Vec<u8>> {
         // Tasks.
         Edit::Task(task) => task.to_wire().encode_to_vec(),
         Edit::TaskState(state) => state.to_wire().encode_to_vec(),
+        Edit::Sequence(sequence) => sequence.to_wire().encode_to_vec(),
         Edit::Remember(place, record) => remembered_form(*place, record).encode_to_vec(),
         Edit::DatabaseGone(_)
         | Edit::TableGone(_)
@@ -345,7 +354,8 @@ fn value(edit: &Edit) -> Option<Vec<u8>> {
         | Edit::OrgGone(_)
         | Edit::TokenGone(_)
         | Edit::TaskGone(_)
-        | Edit::TaskStateGone(_) => return None,
+        | Edit::TaskStateGone(_)
+        | Edit::SequenceGone(_) => return None,
     })
 }
 
@@ -438,6 +448,7 @@ fn edit(key: &[u8], value: &[u8]) -> Result<Edit, Error> {
         Some(&SECRETS) => Edit::Secrets(Secrets::from_wire(parse(value)?)?),
         Some(&TASK) => Edit::Task(Arc::new(Task::from_wire(parse(value)?)?)),
         Some(&TASK_STATE) => Edit::TaskState(Arc::new(TaskState::from_wire(parse(value)?)?)),
+        Some(&SEQUENCE) => Edit::Sequence(Arc::new(Sequence::from_wire(parse(value)?)?)),
         _ => return Err(Error::Corrupted("its kind is not known to this version".to_owned())),
     })
 }
@@ -462,6 +473,7 @@ fn counters_form(counters: Counters) -> CountersForm {
         roles: counters.role.0 - 1,
         access: counters.access,
         tasks: counters.task.0 - 1,
+        sequences: counters.sequence.0 - 1,
     }
 }
 
@@ -477,6 +489,7 @@ fn counters(form: &CountersForm) -> Counters {
         role: RoleId(form.roles.saturating_add(1)),
         access: form.access,
         task: TaskId(form.tasks.saturating_add(1)),
+        sequence: SequenceId(form.sequences.saturating_add(1)),
     }
 }
 

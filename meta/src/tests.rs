@@ -25,6 +25,7 @@ mod reshape_group;
 mod reshape_storm;
 mod reshaper;
 mod restart;
+mod sequences;
 mod site;
 mod stores;
 mod tasks;
@@ -130,6 +131,7 @@ fn new_table(name: &str) -> NewTable {
         owner: BOOTSTRAP_ROLE,
         copy_of: None,
         rekeys: false,
+        sequences: Vec::new(),
     }
 }
 
@@ -316,6 +318,7 @@ fn assert_same(a: &Catalog, b: &Catalog) {
     assert_eq!(a.databases, b.databases);
     assert_eq!(a.access, b.access);
     assert_eq!(a.tasks, b.tasks);
+    assert_eq!(a.sequences, b.sequences);
     let names = |catalog: &Catalog| -> BTreeSet<(String, String, TableId)> {
         let tables = catalog.tables.values().flat_map(|tables| tables.values());
         tables.map(|table| (table.database.clone(), table.name.clone(), table.id)).collect()

@@ -16,6 +16,7 @@ mod object;
 mod rekey;
 mod repartition;
 mod reshape;
+mod sequence;
 mod table;
 mod task;
 mod view;
@@ -46,6 +47,7 @@ use self::node::{drain, end_move, note_created, register, remove, renumber, star
 use self::object::check_object;
 use self::repartition::{fenced, read_along};
 use self::reshape::{advance, start_merge, start_split};
+use self::sequence::change_sequence;
 pub(crate) use self::table::shown_name;
 use self::table::{alter_table, create_table, drop_table, rekeyed_partitions, truncate_table};
 use self::task::change_task;
@@ -310,6 +312,7 @@ fn change(state: &State, wish: Wish<'_>) -> Result<Outcome, Error> {
         }
         Ddl::Access(change) => change_access(state, change),
         Ddl::Task(change) => change_task(state, change),
+        Ddl::Sequence(change) => change_sequence(state, change),
         Ddl::Copy(change) => change_copy(state, change, places),
         Ddl::Checked(checked) => match check_object(state, checked) {
             Ok(()) => change(state, Wish { ddl: checked.ddl.body(), ..wish }),

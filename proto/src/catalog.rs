@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::access::Access;
-use crate::id::{DatabaseId, RoleId, TableId, TaskId};
+use crate::id::{DatabaseId, RoleId, SequenceId, TableId, TaskId};
 use crate::materialized::{CopyOf, CopyState};
 use crate::placement::Placement;
 use crate::route::PartitionMap;
 use crate::schema::TableSchema;
+use crate::sequence::Sequence;
 use crate::task::TaskEntry;
 
 /// Database of a session that names none.
@@ -91,6 +92,8 @@ pub struct Catalog {
     pub access: Arc<Access>,
     /// Tasks of all owners, with their progress. Whoever shows one checks the right to it.
     pub tasks: Arc<BTreeMap<TaskId, Arc<TaskEntry>>>,
+    /// Sequences of all owners, with their counters. Whoever uses one checks the right to it.
+    pub sequences: Arc<BTreeMap<SequenceId, Arc<Sequence>>>,
 }
 
 impl Catalog {
@@ -112,6 +115,20 @@ impl Catalog {
     pub fn task(&self, database: DatabaseId, name: &str) -> Option<&Arc<TaskEntry>> {
         let mut entries = self.tasks.values();
         entries.find(|entry| entry.task.database == database && entry.task.name == name)
+    }
+
+    /// The sequence with this name in a database.
+    pub fn sequence(&self, database: DatabaseId, name: &str) -> Option<&Arc<Sequence>> {
+        let mut sequences = self.sequences.values();
+        sequences.find(|sequence| sequence.database == database && sequence.name == name)
+    }
+
+    /// The sequences of a table's columns.
+    pub fn sequences_of(&self, table: TableId) -> impl Iterator<Item = &Arc<Sequence>> {
+        let of_table = move |sequence: &&Arc<Sequence>| {
+            sequence.column.is_some_and(|column| column.table == table)
+        };
+        self.sequences.values().filter(of_table)
     }
 
     /// Searches all databases for a table.

@@ -37,6 +37,7 @@ use crate::probe::Probe;
 use crate::range::{Bound, TypedRange};
 use crate::reshape::{Reshape, Reshaped};
 use crate::schema::{Check, Column, TableOptions, TableSchema};
+use crate::sequence::{SequenceChange, TableSequence};
 use crate::stored_view::ViewDefinition;
 use crate::task::TaskChange;
 
@@ -547,6 +548,8 @@ pub struct NewTable {
     pub copy_of: Option<TableId>,
     /// True if the copy is to take the place of that table when it is in step.
     pub rekeys: bool,
+    /// Sequences of its columns, which come and go with the table.
+    pub sequences: Vec<TableSequence>,
 }
 
 /// Content of an ALTER TABLE.
@@ -710,6 +713,9 @@ pub enum Ddl {
     Access(Box<AccessChange>),
     /// A change of tasks, or a step of a run; visible at once. False if a step does not fit what is recorded.
     Task(Box<TaskChange>),
+    /// A change of a sequence, or the next block of one; visible at once. False if a block was asked for by another
+    /// counter than the recorded one.
+    Sequence(Box<SequenceChange>),
     /// A change about a materialized copy; visible at once. False if it does not fit what is recorded.
     Copy(CopyChange),
     /// A change by name of an object that was checked. Refused as one of an object that does not exist if the name

@@ -204,6 +204,7 @@ impl Definition<'_> {
             owner,
             copy_of: None,
             rekeys: false,
+            sequences: Vec::new(),
         }
     }
 }

@@ -169,6 +169,7 @@ impl Purpose {
             owner: BOOTSTRAP_ROLE,
             copy_of: Some(source.id),
             rekeys: self == Self::Rekeying,
+            sequences: Vec::new(),
         })
     }
 }

@@ -72,6 +72,7 @@ impl CreateTable {
             owner: BOOTSTRAP_ROLE,
             copy_of: None,
             rekeys: false,
+            sequences: Vec::new(),
         };
         Ok((table, notices))
     }

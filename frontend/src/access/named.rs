@@ -27,6 +27,7 @@ pub(crate) fn with_object(
         Ddl::CreateDatabase { .. }
         | Ddl::Access(_)
         | Ddl::Task(_)
+        | Ddl::Sequence(_)
         | Ddl::Copy(_)
         | Ddl::Checked(_) => {
             return Ok(Some(ddl));

@@ -5,8 +5,9 @@
 
 use partita_proto::access::{AccessChange, Grantee, RoleEdit, Target, TokenEdit};
 use partita_proto::catalog::Catalog;
-use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, OrgId, RoleId, TaskId};
+use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId, OrgId, RoleId, SequenceId, TaskId};
 use partita_proto::materialized::{CopyChange, Steering};
+use partita_proto::sequence::SequenceChange;
 use partita_proto::service::{AdminOrder, Ddl, TableChange};
 use partita_proto::task::{TaskChange, TaskEdit};
 
@@ -95,6 +96,7 @@ impl Description {
             }
             Ddl::Access(change) => of_access(catalog, change),
             Ddl::Task(change) => of_task(catalog, change),
+            Ddl::Sequence(change) => of_sequence(catalog, change),
             Ddl::Copy(change) => of_copy(catalog, change),
             Ddl::Checked(checked) => Self::of_change(catalog, &checked.ddl),
         }
@@ -220,6 +222,28 @@ fn of_access(catalog: &Catalog, change: &AccessChange) -> Description {
 }
 
 /// A change of a task. Of its statement, token and address there is only the host of the address.
+fn of_sequence(catalog: &Catalog, change: &SequenceChange) -> Description {
+    let describe = |action: &'static str, name: &str, database: DatabaseId| {
+        let mut databases = catalog.databases.values();
+        let database = databases.find(|candidate| candidate.id == database);
+        let description = Description::new(Event::Ddl, action, format!("sequence {name}"));
+        Description { database: database.map(|database| database.name.clone()), ..description }
+    };
+    let existing = |action: &'static str, id: SequenceId| match catalog.sequences.get(&id) {
+        Some(sequence) => describe(action, &sequence.name, sequence.database),
+        None => Description::new(Event::Ddl, action, format!("sequence {id}")),
+    };
+    match change {
+        SequenceChange::Create { sequence, .. } => {
+            describe("CREATE SEQUENCE", &sequence.name, sequence.database)
+        }
+        SequenceChange::Alter { sequence, .. } => existing("ALTER SEQUENCE", *sequence),
+        SequenceChange::Drop { sequence } => existing("DROP SEQUENCE", *sequence),
+        SequenceChange::Set { sequence, .. } => existing("SET SEQUENCE", *sequence),
+        SequenceChange::Allot { sequence, .. } => existing("ADVANCE SEQUENCE", *sequence),
+    }
+}
+
 fn of_task(catalog: &Catalog, change: &TaskChange) -> Description {
     let name_of = |id: DatabaseId| {
         let mut databases = catalog.databases.values();

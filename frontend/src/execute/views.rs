@@ -118,6 +118,7 @@ impl Session {
             schema,
             placement: Placement::Range,
             cuts: Vec::new(),
+            sequences: Vec::new(),
             owner: BOOTSTRAP_ROLE,
             copy_of: None,
             rekeys: false,

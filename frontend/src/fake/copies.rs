@@ -14,6 +14,7 @@ use partita_proto::materialized::{
     Position, Rekeying, Ship, Steering,
 };
 use partita_proto::schema::TableSchema;
+use partita_proto::sequence::Sequence;
 use partita_proto::service::{NewTable, WriteKind, WriteReply};
 use partita_proto::size::batch_bytes;
 
@@ -317,6 +318,7 @@ impl Fake {
             owner: table.owner,
             copy_of: Some(copy.source),
             rekeys: copy.is_rekeying(),
+            sequences: Vec::new(),
         };
         self.create_table(catalog, new)?;
         let tables = catalog.tables.entry(table.database.clone()).or_default();
@@ -384,6 +386,9 @@ pub(super) fn drop_table(
     for (database, name) in views {
         catalog.tables.entry(database).or_default().remove(&name);
     }
+    let stays =
+        |sequence: &Arc<Sequence>| sequence.column.is_none_or(|column| column.table != table.id);
+    Arc::make_mut(&mut catalog.sequences).retain(|_, sequence| stays(sequence));
     let tables = catalog.tables.entry(table.database.clone()).or_default();
     copies.iter().for_each(|copy| drop(tables.remove(&copy.name)));
     Ok(tables.remove(&table.name).is_some())

@@ -115,9 +115,18 @@ fn table() -> impl Strategy<Value = NewTable> {
             let mut schema = readings();
             schema.options.ttl = ttl;
             schema.options.append_mode = append_mode;
-            let (owner, copy_of) = (BOOTSTRAP_ROLE, None);
-            let rekeys = false;
-            NewTable { database, name, schema, placement, cuts, owner, copy_of, rekeys }
+            let (owner, copy_of, rekeys) = (BOOTSTRAP_ROLE, None, false);
+            NewTable {
+                database,
+                name,
+                schema,
+                placement,
+                cuts,
+                owner,
+                copy_of,
+                rekeys,
+                sequences: Vec::new(),
+            }
         },
     )
 }

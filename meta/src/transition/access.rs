@@ -276,7 +276,15 @@ impl<'a> Revision<'a> {
                 format!("privileges for table {}", table.unwrap_or_default())
             }
         });
-        databases.chain(tables).chain(tasks).chain(grants).collect()
+        let sequences = state.sequences().filter(|sequence| sequence.owner == role);
+        // A sequence of a column belongs to the owner of the table, who is named already.
+        let sequences = sequences.filter(|sequence| sequence.column.is_none());
+        let sequences = sequences.map(|sequence| {
+            let database = state.database(sequence.database);
+            let database = database.map_or("?", |database| database.name.as_str());
+            format!("owner of sequence {}", shown_name(database, &sequence.name))
+        });
+        databases.chain(tables).chain(tasks).chain(sequences).chain(grants).collect()
     }
 
     fn grant_role(&mut self, member: RoleId, membership: Membership) -> Result<(), Error> {
@@ -393,6 +401,7 @@ impl<'a> Revision<'a> {
                 for related in state.tables().filter(is_related).filter(changed) {
                     let altered = TableRecord { owner, ..TableRecord::clone(related) };
                     self.draft.edits.push(Edit::Table(Arc::new(altered)));
+                    self.draft.own_sequences_of(related.id, owner);
                     self.replace_owner(Target::Table(related.id), related.owner, owner);
                 }
                 Ok(())

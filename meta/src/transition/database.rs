@@ -140,6 +140,7 @@ pub(super) fn drop_database(state: &State, name: &str, if_exists: bool) -> Resul
     for task in state.tasks().filter(|task| task.database == record.id) {
         draft.drop_task(task.id);
     }
+    draft.drop_sequences(record.id);
     draft.edits.push(Edit::DatabaseGone(record.id));
     Ok(draft.done())
 }

@@ -26,6 +26,7 @@ pub(super) fn check_object(state: &State, checked: &CheckedDdl) -> Result<(), Er
         Ddl::CreateDatabase { .. }
         | Ddl::Access(_)
         | Ddl::Task(_)
+        | Ddl::Sequence(_)
         | Ddl::Copy(_)
         | Ddl::Checked(_) => Ok(()),
         Ddl::AlterDatabase { name, .. }

@@ -159,6 +159,7 @@ impl Draft<'_> {
         self.edits.push(Edit::Table(Arc::new(renamed)));
         // Who may use the former table may use its successor.
         self.copy_grants(former.id, successor.id);
+        self.pass_sequences(former.id, successor.id);
         let (name, owner) = (former.name.clone(), former.owner);
         self.settle(TableRecord { name, owner, ..successor.clone() });
     }

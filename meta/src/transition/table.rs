@@ -34,6 +34,14 @@ pub(super) fn check_room(state: &State) -> Result<(), Error> {
     Err(Error::InvalidInput(format!("there are {TABLES_MAX} tables, which is the limit")))
 }
 
+/// Checks that no sequence has the name of a new table.
+fn check_free_name(state: &State, database: &DatabaseRecord, name: &str) -> Result<(), Error> {
+    if !state.is_sequence(database.id, name) {
+        return Ok(());
+    }
+    Err(Error::AlreadyExists { kind: "table", name: shown_name(&database.name, name) })
+}
+
 /// Checks that the database may have one more table: line protocol creates a table for every name that it receives.
 fn check_count(
     state: &State,
@@ -80,6 +88,7 @@ pub(super) fn create_table(
             new.name
         )));
     }
+    check_free_name(state, database, &new.name)?;
     if let Some(busy) = new.copy_of.and_then(|source| in_change_or_succession(state, source)) {
         return Ok(busy);
     }
@@ -123,6 +132,7 @@ pub(super) fn create_table(
         owner: new.owner,
         copy: copy.map(Arc::new),
     };
+    draft.create_sequences(&table, &new.sequences)?;
     draft.enter(table, Phase::Creating);
     Ok(draft.done())
 }
@@ -320,6 +330,12 @@ pub(super) fn alter_table(
         }
         draft.tell(TableRecord::clone(former), schema);
     }
+    // The sequence of a column goes with it.
+    if let TableChange::DropColumn(name) = change
+        && let Some(column) = table.schema.column(name)
+    {
+        draft.drop_sequences_of(table.id, Some(column.id));
+    }
     draft.tell_altered(table, changed);
     Ok(draft.done())
 }
@@ -375,6 +391,9 @@ fn rename_table(
         if holder.phase == Phase::Creating {
             return Ok(busy(holder));
         }
+        return Err(Error::AlreadyExists { kind: "table", name: shown_name(database, new_name) });
+    }
+    if state.is_sequence(table.database, new_name) {
         return Err(Error::AlreadyExists { kind: "table", name: shown_name(database, new_name) });
     }
     let mut draft = Draft::new(state);

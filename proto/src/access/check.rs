@@ -538,8 +538,8 @@ pub fn sights(
     sights
 }
 
-/// The catalog without what an identity may not see; the same one when that is nothing. Tasks stay: each is checked
-/// where it is shown.
+/// The catalog without what an identity may not see; the same one when that is nothing. Tasks and sequences stay:
+/// each is checked where it is shown.
 ///
 /// A table whose rows are included in queries of a visible table (see [`Catalog::read_along`]) stays, or its rows would
 /// be missing.
@@ -568,8 +568,8 @@ pub fn visible(
         }
     }
     let (version, access) = (catalog.version, Arc::clone(&catalog.access));
-    let tasks = Arc::clone(&catalog.tasks);
-    let mut reduced = Catalog { version, access, tasks, ..Catalog::default() };
+    let (tasks, sequences) = (Arc::clone(&catalog.tasks), Arc::clone(&catalog.sequences));
+    let mut reduced = Catalog { version, access, tasks, sequences, ..Catalog::default() };
     let mut hidden = false;
     for (name, tables) in &catalog.tables {
         let is_known = catalog.databases.contains_key(name);

@@ -13,6 +13,7 @@ use crate::materialized::{CopyChange, CopyOf};
 use crate::placement::Placement;
 use crate::route::{PartitionMap, Route};
 use crate::schema::TableSchema;
+use crate::sequence::SequenceChange;
 use crate::service::{Ddl, NamedObject, NewTable, TableChange};
 use crate::task::TaskChange;
 
@@ -138,6 +139,7 @@ impl Wire for NewTable {
             owner: self.owner.0,
             copy_of: self.copy_of.unwrap_or_default().0,
             rekeys: self.rekeys,
+            sequences: self.sequences.iter().map(Wire::to_wire).collect(),
         }
     }
 
@@ -151,6 +153,7 @@ impl Wire for NewTable {
             owner: RoleId(message.owner),
             copy_of: optional_id(message.copy_of),
             rekeys: message.rekeys,
+            sequences: all(message.sequences)?,
         })
     }
 }
@@ -290,6 +293,7 @@ impl Wire for Ddl {
             Self::Access(change) => Kind::Access(change.to_wire()),
             Self::Task(change) => Kind::Task(change.to_wire()),
             Self::Copy(change) => Kind::Copy(change.to_wire()),
+            Self::Sequence(change) => Kind::Sequence(change.to_wire()),
             // A body is never a checked change itself.
             Self::Checked(checked) => return checked.ddl.to_wire(),
         };
@@ -338,6 +342,7 @@ impl Wire for Ddl {
             Kind::Access(change) => Self::Access(Box::new(AccessChange::from_wire(change)?)),
             Kind::Task(change) => Self::Task(Box::new(TaskChange::from_wire(change)?)),
             Kind::Copy(change) => Self::Copy(CopyChange::from_wire(change)?),
+            Kind::Sequence(change) => Self::Sequence(Box::new(SequenceChange::from_wire(change)?)),
         };
         Ok(match message.object {
             Some(Object::Database(id)) => ddl.checked(NamedObject::Database(DatabaseId(id))),

@@ -266,16 +266,18 @@ fn spec() -> impl Strategy<Value = PartitionSpec> {
 fn new_table() -> impl Strategy<Value = NewTable> {
     let cuts = vec(bound(), 0..3);
     let ids = (any::<u32>(), option::of(1..=u32::MAX), any::<bool>());
-    (name(), name(), schema(), placement(), cuts, ids).prop_map(
-        |(database, name, schema, placement, cuts, (owner, copy_of, rekeys))| NewTable {
+    let sequences = vec(sequence::of_table(), 0..3);
+    (name(), name(), schema(), placement(), (cuts, sequences), ids).prop_map(
+        |(database, name, schema, placement, (cuts, sequences), ids)| NewTable {
             database,
             name,
             schema,
             placement,
             cuts,
-            owner: RoleId(owner),
-            copy_of: copy_of.map(TableId),
-            rekeys,
+            owner: RoleId(ids.0),
+            copy_of: ids.1.map(TableId),
+            rekeys: ids.2,
+            sequences,
         },
     )
 }
@@ -328,6 +330,7 @@ fn body() -> impl Strategy<Value = Ddl> {
         ),
         access::change().prop_map(|change| Ddl::Access(Box::new(change))),
         task::change().prop_map(|change| Ddl::Task(Box::new(change))),
+        sequence::change().prop_map(|change| Ddl::Sequence(Box::new(change))),
         (name(), option::of(duration())).prop_map(|(name, ttl)| Ddl::AlterDatabase { name, ttl }),
         name().prop_map(|name| Ddl::MakeExplicit { name }),
         (name(), option::of(name()))
@@ -518,6 +521,7 @@ mod durable;
 mod history;
 mod load;
 mod materialized;
+mod sequence;
 mod services;
 mod task;
 

@@ -73,6 +73,7 @@ pub(crate) fn create(table: &str, replicas: u32, cuts: &[i64]) -> Ddl {
         owner: BOOTSTRAP_ROLE,
         copy_of: None,
         rekeys: false,
+        sequences: Vec::new(),
     };
     Ddl::CreateTable { table: Box::new(table), if_not_exists: true }
 }

@@ -246,6 +246,7 @@ fn new_table(
         owner,
         copy_of: None,
         rekeys: false,
+        sequences: Vec::new(),
     })
 }
 

@@ -349,6 +349,7 @@ fn tables() -> impl Strategy<Value = NewTable> {
                     owner: BOOTSTRAP_ROLE,
                     copy_of: None,
                     rekeys: false,
+                    sequences: Vec::new(),
                 }
             })
         },
