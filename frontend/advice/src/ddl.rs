@@ -269,6 +269,7 @@ impl Definition {
             nullable: None,
             default: None,
             generated: None,
+            counter: None,
             comment: None,
             indexes: Vec::new(),
         };

@@ -195,6 +195,12 @@ impl Tokens<'_> {
         if clause.time_index {
             return error(SqlError::unsupported("adding a TIME INDEX"));
         }
+        if column.counter.is_some() {
+            return error(
+                SqlError::unsupported(format!("adding a counter (\"{}\")", column.name))
+                    .with_detail("rows that exist would have no value in it"),
+            );
+        }
         if column.generated.is_some() {
             return error(
                 SqlError::unsupported(format!("adding a generated column (\"{}\")", column.name))

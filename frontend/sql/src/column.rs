@@ -1,8 +1,8 @@
 //! One column of CREATE TABLE and ADD COLUMN: its type, its options, its default, its expression.
 //!
 //! Invariants:
-//! - a default is a literal of the column's type, `now()` or `current_date()`, in one spelling each, so that readers
-//!   need not parse anything else;
+//! - a default is a literal of the column's type, `now()`, `current_date()` or `nextval('sequence')`, in one spelling
+//!   each, so that readers need not parse anything else;
 //! - a generated column's expression depends on columns that are not generated themselves, and on nothing else.
 
 use std::ops::ControlFlow;
@@ -15,6 +15,7 @@ use partita_proto::schema::ColumnType;
 
 use super::identifier::fold;
 use super::literal::{literal, typed};
+use super::sequence_statement::{sequence_default, sequence_of};
 use super::statement::{CheckDefinition, ColumnDefinition};
 use super::tokens::Tokens;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError, UNDEFINED_COLUMN};
@@ -58,7 +59,13 @@ impl Tokens<'_> {
         notices: &mut Vec<Notice>,
     ) -> Result<ColumnClause, SqlError> {
         let name = self.name("a column name")?;
-        let (column_type, length) = self.declared_type(notices)?;
+        let (column_type, length, counter) = match self.serial() {
+            Some((column_type, counter)) => (column_type, None, Some(counter)),
+            None => {
+                let (column_type, length) = self.declared_type(notices)?;
+                (column_type, length, None)
+            }
+        };
         let definition = ColumnDefinition {
             name,
             column_type,
@@ -66,12 +73,14 @@ impl Tokens<'_> {
             nullable: None,
             default: None,
             generated: None,
+            counter,
             indexes: Vec::new(),
             comment: None,
         };
         let checks = Vec::new();
         let mut clause = ColumnClause { definition, primary_key: false, time_index: false, checks };
         while self.column_option(&mut clause)? {}
+        self.check_counter(&clause.definition)?;
         if clause.definition.generated.is_some() && clause.definition.default.is_some() {
             return Err(self.located(SqlError::syntax(format!(
                 "column \"{}\" is generated and cannot have a DEFAULT",
@@ -107,6 +116,12 @@ impl Tokens<'_> {
             self.take_mark(&Token::Eq);
             column.comment = Some(self.string()?).filter(|text| !text.is_empty());
         } else if self.take(&["generated"]) {
+            if let Some(counter) = self.identity()? {
+                if column.counter.replace(counter).is_some() {
+                    return Err(self.repeated_default(column));
+                }
+                return Ok(true);
+            }
             self.expect("always")?;
             self.expect("as")?;
             self.generated(column)?;
@@ -125,6 +140,28 @@ impl Tokens<'_> {
             };
         }
         Ok(true)
+    }
+
+    /// Checks that a column that counts has no other source of values.
+    fn check_counter(&self, column: &ColumnDefinition) -> Result<(), SqlError> {
+        let Some(counter) = &column.counter else { return Ok(()) };
+        if column.default.is_some() || column.generated.is_some() {
+            return Err(self.repeated_default(column));
+        }
+        if column.nullable == Some(true) {
+            return Err(self.located(SqlError::syntax(format!(
+                "conflicting NULL/NOT NULL declarations for column \"{}\"",
+                column.name
+            ))));
+        }
+        counter.options(column.column_type).map(drop).map_err(|error| self.located(error))
+    }
+
+    fn repeated_default(&self, column: &ColumnDefinition) -> SqlError {
+        self.located(SqlError::syntax(format!(
+            "multiple default values specified for column \"{}\"",
+            column.name
+        )))
     }
 
     fn nullability(&self, column: &mut ColumnDefinition, nullable: bool) -> Result<(), SqlError> {
@@ -158,9 +195,6 @@ impl Tokens<'_> {
 
     /// Takes `(expression) [STORED]` after AS.
     fn generated(&mut self, column: &mut ColumnDefinition) -> Result<(), SqlError> {
-        if self.at("identity") {
-            return Err(self.unsupported("GENERATED ALWAYS AS IDENTITY"));
-        }
         self.expect_mark(&Token::LParen)?;
         let expression = self.expression()?;
         self.expect_mark(&Token::RParen)?;
@@ -238,12 +272,27 @@ pub(super) fn default_text(
         Some(Clock::Today) => return Err(mismatch("current_date")),
         None => {}
     }
+    if let Some(name) = sequence_of(&expression.to_string()) {
+        let default = sequence_default(&name);
+        let is_whole = matches!(
+            column_type,
+            ColumnType::Int8
+                | ColumnType::Int16
+                | ColumnType::Int32
+                | ColumnType::Int64
+                | ColumnType::UInt8
+                | ColumnType::UInt16
+                | ColumnType::UInt32
+                | ColumnType::UInt64
+        );
+        return if is_whole { Ok(Some(default)) } else { Err(mismatch(&default)) };
+    }
     if literal(expression)?.is_none() {
         return Err(SqlError::new(
             FEATURE_NOT_SUPPORTED,
             format!("the default `{expression}` of column \"{column}\" is not supported"),
         )
-        .with_hint("a default is a literal, now() or current_date"));
+        .with_hint("a default is a literal, now(), current_date or nextval('sequence')"));
     }
     let value = typed(expression, column, column_type)?;
     Ok((!value.is_null()).then(|| value.display(column_type)))

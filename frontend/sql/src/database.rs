@@ -36,7 +36,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("publication", "PUBLICATION"),
     ("rule", "RULE"),
     ("secret", "SECRET"),
-    ("sequence", "SEQUENCE"),
     ("server", "SERVER"),
     ("stream", "STREAM"),
     ("subscription", "SUBSCRIPTION"),
@@ -90,6 +89,9 @@ impl Tokens<'_> {
         if self.take(&["task"]) {
             return self.create_task();
         }
+        if self.take(&["sequence"]) {
+            return self.create_sequence();
+        }
         if self.take(&["materialized", "copy"]) {
             return self.create_copy();
         }
@@ -134,6 +136,9 @@ impl Tokens<'_> {
         }
         if self.take(&["task"]) {
             return self.alter_task();
+        }
+        if self.take(&["sequence"]) {
+            return self.alter_sequence();
         }
         if !self.take(&["database"]) && !self.take(&["schema"]) {
             return Err(self.foreign_object("ALTER", "TABLE, DATABASE, ROLE, TOKEN or TASK"));
@@ -220,6 +225,9 @@ impl Tokens<'_> {
         }
         if self.take(&["task"]) {
             return self.drop_task();
+        }
+        if self.take(&["sequence"]) {
+            return self.drop_sequence();
         }
         if self.take(&["materialized", "copy"]) {
             return self.drop_copy();

@@ -18,7 +18,7 @@ use partita_proto::schema::{Column, MergeMode, TableSchema};
 use super::conflict::Clauses;
 use super::cursor::Cursor;
 use super::parser::parse_query;
-use super::statement::{Insert, InsertSource, Query, TableName};
+use super::statement::{Insert, InsertSource, Overriding, Query, TableName};
 use super::tokens::Tokens;
 use super::values::{Rows, StatementTime, Stop, Target, default_beside_expressions, parameters};
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, SqlError, UNDEFINED_COLUMN};
@@ -128,9 +128,7 @@ impl Reader<'_> {
             false => None,
         };
         let columns = self.columns()?;
-        if self.at("overriding") {
-            return Err(self.unsupported("INSERT ... OVERRIDING"));
-        }
+        let overriding = self.overriding()?;
         if self.at("set") {
             return Err(self.unsupported("INSERT ... SET"));
         }
@@ -139,7 +137,36 @@ impl Reader<'_> {
         }
         let (source, Clauses { conflict, returning }) = self.source(&table, alias.as_deref())?;
         let (text, position) = (Arc::from(self.text), self.start);
-        Ok(Insert { text, position, table, columns, alias, keeps, source, conflict, returning })
+        Ok(Insert {
+            text,
+            position,
+            table,
+            columns,
+            alias,
+            keeps,
+            overriding,
+            source,
+            conflict,
+            returning,
+        })
+    }
+
+    /// Takes OVERRIDING {SYSTEM | USER} VALUE.
+    fn overriding(&mut self) -> Result<Option<Overriding>, SqlError> {
+        if !self.take("overriding") {
+            return Ok(None);
+        }
+        let overriding = if self.take("system") {
+            Overriding::System
+        } else if self.take("user") {
+            Overriding::User
+        } else {
+            return Err(self.unexpected("SYSTEM or USER"));
+        };
+        match self.take("value") {
+            true => Ok(Some(overriding)),
+            false => Err(self.unexpected("VALUE")),
+        }
     }
 
     /// Takes the rows, and the clauses after them.

@@ -66,6 +66,8 @@ mod returning;
 pub mod rewritten;
 mod roles;
 mod rule;
+mod sequence_grammar;
+pub mod sequence_statement;
 mod session;
 mod shape;
 pub mod show;
@@ -97,6 +99,7 @@ use partita_worker::error;
 
 pub use collations::drop_collations;
 pub use given_names::give_names;
+pub use new_table::rename_sequence;
 pub use notice::{Notice, Severity};
 pub use ordered_aggregates::order_aggregates;
 pub use parser::parse;

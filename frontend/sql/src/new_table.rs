@@ -15,6 +15,7 @@ use partita_proto::rule::check_cover;
 use partita_proto::schema::{
     Column, ColumnType, ROW_COLUMN, Semantic, TABLE_PARTITIONS_MAX, TableSchema, validate_name,
 };
+use partita_proto::sequence::TableSequence;
 use partita_proto::service::NewTable;
 use partita_proto::value::Value;
 
@@ -25,7 +26,8 @@ use super::index_statement::{IndexNames, index_notice};
 use super::literal::typed;
 use super::partitioning::uniform_cuts;
 use super::rule::rule;
-use super::statement::{ColumnDefinition, CreateTable, Partitioning};
+use super::sequence_statement::sequence_default;
+use super::statement::{ColumnDefinition, CreateTable, Partitioning, TableName};
 use super::tail;
 use crate::error::{DUPLICATE_COLUMN, SqlError, UNDEFINED_COLUMN};
 use crate::notice::Notice;
@@ -34,7 +36,8 @@ use crate::notice::Notice;
 const INVALID_TABLE: &str = "42P16";
 
 impl CreateTable {
-    /// The table for meta to create, and the notices for the client.
+    /// The table for meta to create, and the notices for the client. The caller gives the sequences of its columns names
+    /// that are free, by [`rename_sequence`].
     ///
     /// # Errors
     /// When the statement contradicts itself: see this module and [`TableSchema::validate`].
@@ -72,9 +75,30 @@ impl CreateTable {
             owner: BOOTSTRAP_ROLE,
             copy_of: None,
             rekeys: false,
-            sequences: Vec::new(),
+            sequences: self.sequences()?,
         };
         Ok((table, notices))
+    }
+
+    /// The sequences of columns that count. Their names are proposals: see [`CreateTable::to_new_table`].
+    fn sequences(&self) -> Result<Vec<TableSequence>, SqlError> {
+        let mut sequences = Vec::new();
+        for (position, column) in self.columns.iter().enumerate() {
+            let Some(counter) = &column.counter else { continue };
+            sequences.push(TableSequence {
+                name: self.sequence_name(column),
+                column: column_id(position)?,
+                identity: counter.identity,
+                options: counter.options(column.column_type)?,
+            });
+        }
+        Ok(sequences)
+    }
+
+    fn sequence_name(&self, column: &ColumnDefinition) -> String {
+        let given = column.counter.as_ref().and_then(|counter| counter.clauses.name.as_ref());
+        let made = || format!("{}_{}_seq", self.table.name, column.name);
+        given.map_or_else(made, |name| name.name.clone())
     }
 
     fn schema(&self) -> Result<TableSchema, SqlError> {
@@ -116,9 +140,12 @@ impl CreateTable {
                 name: column.name.clone(),
                 storage_name: column.name.clone(),
                 column_type: column.column_type,
-                nullable: !is_time_index && column.nullable.unwrap_or(true),
+                nullable: !is_time_index && column.nullable.unwrap_or(column.counter.is_none()),
                 semantic,
-                default: column.default.clone(),
+                default: match &column.counter {
+                    Some(_) => Some(sequence_default(&TableName::bare(self.sequence_name(column)))),
+                    None => column.default.clone(),
+                },
                 generated: column.generated.clone(),
                 missing: None,
                 length: column.length,
@@ -202,6 +229,16 @@ impl CreateTable {
         }
         key.extend(time_index.filter(|position| !key.contains(position)));
         Ok(key)
+    }
+}
+
+/// Gives the sequence of a new table's column another name, and the column its default.
+pub fn rename_sequence(table: &mut NewTable, position: usize, name: &str) {
+    let Some(sequence) = table.sequences.get_mut(position) else { return };
+    name.clone_into(&mut sequence.name);
+    let columns = &mut table.schema.columns;
+    if let Some(column) = columns.iter_mut().find(|column| column.id == sequence.column) {
+        column.default = Some(sequence_default(&TableName::bare(name)));
     }
 }
 

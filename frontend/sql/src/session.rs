@@ -382,7 +382,8 @@ impl Tokens<'_> {
         let discard = match self.name("ALL, PLANS, TEMPORARY or SEQUENCES")?.as_str() {
             "all" => Discard::All,
             "plans" => Discard::Plans,
-            "temp" | "temporary" | "sequences" => Discard::Temporary,
+            "temp" | "temporary" => Discard::Temporary,
+            "sequences" => Discard::Sequences,
             name => {
                 return Err(SqlError::syntax(format!("unrecognized DISCARD target \"{name}\"")));
             }

@@ -29,6 +29,7 @@ use super::bound_words::CutTuple;
 pub use super::index_statement::{CreateIndex, DropIndex};
 use super::partitioning::PartitioningOption;
 use super::repartition::Repartition;
+use super::sequence_statement::{ColumnCounter, SequenceStatement};
 use super::task_statement::TaskStatement;
 use crate::notice::Notice;
 pub use crate::table_name::TableName;
@@ -122,6 +123,8 @@ pub enum Statement {
     SetRole(SetRole),
     /// Statements about tasks.
     Task(TaskStatement),
+    /// Statements about sequences.
+    Sequence(SequenceStatement),
     /// UNLISTEN, which connection pools send when a connection is returned.
     Unlisten,
     /// Nothing between two semicolons, or only comments.
@@ -160,6 +163,7 @@ impl Statement {
                 | Self::CreateIndex(_)
                 | Self::DropIndex(_)
                 | Self::Truncate(_)
+                | Self::Sequence(_)
         )
     }
 
@@ -247,6 +251,7 @@ impl Statement {
             | Self::Discard(_)
             | Self::Admin(_)
             | Self::SetRole(_)
+            | Self::Sequence(_)
             | Self::Unlisten
             | Self::Empty => false,
         }
@@ -300,6 +305,7 @@ impl Statement {
             Self::Advise(_) => "ADVISE",
             Self::Access(access) => access.tag(),
             Self::Task(task) => task.tag(),
+            Self::Sequence(sequence) => sequence.tag(),
             Self::SetRole(role) if role.is_reset => "RESET",
             Self::SetRole(_) => "SET",
             Self::Unlisten => "UNLISTEN",
@@ -358,6 +364,8 @@ pub struct Insert {
     pub alias: Option<String>,
     /// True for UPSERT: an existing row keeps the columns that the statement does not name.
     pub keeps: bool,
+    /// OVERRIDING, for values of identity columns.
+    pub overriding: Option<Overriding>,
     /// The source of the rows.
     pub source: InsertSource,
     /// ON CONFLICT, for rows whose key exists; `None`: they replace the others.
@@ -382,6 +390,15 @@ impl Insert {
             && self.only_stores()
             && self.text.len() <= LIGHT_BYTES_MAX
     }
+}
+
+/// Values of identity columns in an INSERT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overriding {
+    /// OVERRIDING SYSTEM VALUE: the given values count, also those of GENERATED ALWAYS.
+    System,
+    /// OVERRIDING USER VALUE: the given values are ignored.
+    User,
 }
 
 /// The source of an INSERT's rows.
@@ -638,6 +655,8 @@ pub struct ColumnDefinition {
     pub default: Option<String>,
     /// GENERATED ALWAYS AS (..) STORED, as SQL text.
     pub generated: Option<String>,
+    /// The counter of a SERIAL or IDENTITY column.
+    pub counter: Option<ColumnCounter>,
     /// Indexes, at most one of each kind, with their names if specified.
     pub indexes: Vec<(Option<String>, IndexOptions)>,
     /// COMMENT text of the column.
@@ -1101,8 +1120,10 @@ pub enum Discard {
     All,
     /// Prepared plans.
     Plans,
-    /// Temporary tables and sequences; there are none.
+    /// Temporary tables; there are none.
     Temporary,
+    /// The session's memory of the last numbers of sequences.
+    Sequences,
 }
 
 /// ADMIN function(arguments).
