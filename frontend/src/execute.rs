@@ -22,6 +22,7 @@ mod repartition;
 mod returning;
 pub(crate) mod roles;
 mod round;
+pub(crate) mod sequences;
 mod series;
 mod set;
 mod show;
@@ -45,6 +46,7 @@ use crate::audit::Description;
 use crate::copies::refused::check_no_copy;
 use crate::error::SqlError;
 use crate::output::{CopyIn, CopyOut, Output};
+use crate::sequences::LastNumbers;
 use crate::session::Session;
 
 /// Warning for a transaction that requests a stricter isolation level than it gets.
@@ -130,6 +132,7 @@ impl Session {
             Statement::Access(statement) => self.change_access(statement).await?,
             Statement::SetRole(role) => self.set_role(role)?,
             Statement::Task(statement) => self.change_tasks(statement, permit).await?,
+            Statement::Sequence(statement) => self.change_sequences(statement, permit).await?,
             // LISTEN is not supported, so there is nothing to remove.
             Statement::Unlisten => Output::done(tag),
             Statement::Empty => Output::done(tag),
@@ -231,7 +234,9 @@ impl Session {
                 self.reset_all()?;
                 // The next client of a connection pool must not get the role of the former one.
                 self.viewer().act_as(None);
+                *self.last_numbers.lock() = LastNumbers::default();
             }
+            Discard::Sequences => *self.last_numbers.lock() = LastNumbers::default(),
             Discard::Plans | Discard::Temporary => {}
         }
         Ok(Output::done(tag))

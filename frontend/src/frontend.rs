@@ -73,6 +73,7 @@ use crate::query_log::QueryLog;
 use crate::reads::Turns;
 use crate::rejected_points::RejectedPoints;
 use crate::router::Router;
+use crate::sequences::Sequences;
 use crate::set_operations::CountedSetOperations;
 use crate::sources::Sources;
 use crate::spill::SpillDirectory;
@@ -169,6 +170,7 @@ pub struct Frontend {
     series_limits: SeriesLimits,
     spill: Option<SpillDirectory>,
     turns: Turns,
+    sequences: Arc<Sequences>,
 }
 
 impl Frontend {
@@ -236,6 +238,7 @@ impl Frontend {
         let lives = Arc::<Lives>::default();
         lives.follow(meta.catalog(), &home);
         let blame = Blame::new(Arc::clone(&meta), stalls);
+        let sequences = Arc::new(Sequences::new(Arc::clone(&view), Arc::clone(&meta)));
         Ok(Arc::new(Self {
             options,
             meta,
@@ -259,6 +262,7 @@ impl Frontend {
             series_limits: SeriesLimits::default(),
             spill,
             turns: Turns::default(),
+            sequences,
         }))
     }
 
@@ -272,6 +276,11 @@ impl Frontend {
     /// Turns of statements that change the same rows.
     pub(crate) fn turns(&self) -> &Turns {
         &self.turns
+    }
+
+    /// Blocks of sequences.
+    pub(crate) fn sequences(&self) -> &Arc<Sequences> {
+        &self.sequences
     }
 
     /// Limits of series of organisations.

@@ -5,6 +5,7 @@
 
 pub(crate) mod calendar;
 pub(crate) mod cast;
+pub(crate) mod counters;
 pub(crate) mod expression;
 mod length;
 pub(crate) mod plan;
@@ -21,6 +22,7 @@ use partita_proto::catalog::Table;
 use partita_proto::schema::ROW_COLUMN;
 use partita_proto::service::WriteKind;
 
+use self::counters::has_counter;
 use crate::blame::cause_of;
 use crate::copies::refused::check_no_copy;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
@@ -77,14 +79,17 @@ impl Frontend {
     /// As [`Frontend::ingest_counted`]; returns the rows as they were written, with the table's columns by storage name.
     pub(crate) async fn ingest_kept(
         &self,
-        _permit: &Permit,
+        permit: &Permit,
         table: &Arc<Table>,
-        rows: RecordBatch,
+        mut rows: RecordBatch,
         cause: impl FnOnce() -> Cause + Send,
     ) -> Result<(Arc<Table>, RecordBatch, Usage), SqlError> {
         let (table, plan) = self.table_plan(table)?;
         if rows.column_by_name(ROW_COLUMN).is_some() {
             return Err(SqlError::undefined_column(ROW_COLUMN, &table.name));
+        }
+        if table.schema.columns.iter().any(has_counter) {
+            (rows, _) = Box::pin(self.numbered(permit, &table, rows)).await?;
         }
         let completed = plan.complete(&rows)?;
         drop(rows);

@@ -65,6 +65,8 @@ mod replicas;
 mod router;
 mod row_counts;
 mod scan;
+mod sequence_functions;
+mod sequences;
 mod series;
 mod session;
 mod set_operations;

@@ -34,6 +34,8 @@ use crate::execute::observe;
 use crate::frontend::Frontend;
 use crate::functions;
 use crate::output::Output;
+use crate::sequence_functions;
+use crate::sequences::LastNumbers;
 use crate::settings::Settings;
 use crate::tasks::fence::Fence;
 
@@ -128,6 +130,8 @@ pub struct Session {
     /// End of the writes of a task's run.
     fence: OnceLock<Arc<Fence>>,
     pub(crate) cursors: Mutex<BTreeMap<String, Cursor>>,
+    /// Numbers that `currval` and `lastval` return.
+    pub(crate) last_numbers: Mutex<LastNumbers>,
 }
 
 impl Drop for Session {
@@ -182,10 +186,12 @@ impl Session {
             prepared: Mutex::new(HashMap::new()),
             fence: OnceLock::new(),
             cursors: Mutex::new(BTreeMap::new()),
+            last_numbers: Mutex::default(),
             frontend,
         });
         session.enter(&database);
-        for function in functions::of_settings(&session) {
+        let of_session = functions::of_settings(&session).into_iter();
+        for function in of_session.chain(sequence_functions::of_session(&session)) {
             session.register(function);
         }
         // The client's own name of the application precedes that of its role.

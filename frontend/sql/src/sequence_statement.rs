@@ -174,6 +174,11 @@ pub fn sequence_of(default: &str) -> Option<TableName> {
     tokens.sequence_call()
 }
 
+/// True if a sequence gives the values of a column with this default.
+pub fn is_counter(default: &str) -> bool {
+    default.starts_with("nextval(")
+}
+
 /// The name of a sequence in a text, as the argument of `nextval`.
 ///
 /// # Errors

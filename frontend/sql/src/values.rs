@@ -26,6 +26,7 @@ use partita_worker::Zone;
 
 use super::column_builder::{ColumnBuilder, Integer, rescale};
 use super::cursor::Cursor;
+use super::sequence_statement::is_counter;
 use super::tokens::Tokens;
 use crate::error::{FEATURE_NOT_SUPPORTED, GENERATED_ALWAYS, INVALID_TEXT, SqlError};
 use partita_worker::bytes::parse_hex;
@@ -257,6 +258,14 @@ impl<'a> Rows<'a> {
             if sink.defaults == self.count {
                 continue;
             }
+            if sink.defaults > 0 && sink.column.default.as_deref().is_some_and(is_counter) {
+                let message = format!(
+                    "DEFAULT of column \"{}\" in some rows of VALUES and values in others is not supported",
+                    sink.column.name
+                );
+                let error = SqlError::new(FEATURE_NOT_SUPPORTED, message);
+                return Err(error.with_hint("use an INSERT of its own for the rows with values"));
+            }
             // NOT NULL is checked when the batch is complete.
             fields.push(Field::new(&sink.column.name, sink.column.column_type.arrow(), true));
             arrays.push(sink.builder.finish()?);
@@ -370,6 +379,11 @@ fn append_default(sink: &mut Sink<'_>, time: StatementTime) -> Result<(), Stop> 
         sink.builder.append_null();
         return Ok(());
     };
+    // The number comes with the complete row; there is none if another row has a value.
+    if is_counter(default) {
+        sink.builder.append_null();
+        return Ok(());
+    }
     let mut cursor = Cursor::new(default);
     cursor.skip_blank();
     let (cell, cast) = cell(&mut cursor, &mut None)?;

@@ -153,6 +153,8 @@ pub(crate) fn needs(
         Statement::Access(_) | Statement::SetRole(_) => Vec::new(),
         // By `execute/tasks.rs`, which knows the owners of tasks.
         Statement::Task(_) => Vec::new(),
+        // By `execute/sequences.rs`, which knows their owners.
+        Statement::Sequence(_) => Vec::new(),
         // The session's own state.
         Statement::ResetAll
         | Statement::Transaction(_)

@@ -9,15 +9,18 @@ use partita_proto::service::{Ddl, TableChange};
 use partita_proto::value::Value;
 use partita_sql::Notice;
 use partita_sql::index_statement::FoundIndex;
+use partita_sql::sequence_statement::sequence_of;
 use partita_sql::statement::{
     AlterChange, AlterDatabase, AlterTable, CreateCopy, CreateDatabase, CreateIndex, CreateTable,
     DropCopy, DropDatabase, DropIndex, DropTable, TableName,
 };
 
+use super::sequences::{check_defaults, free_names, sequence_named};
 use crate::advisor::thresholds;
 use crate::copies::refused::check_no_copy;
 use crate::error::{SqlError, UNDEFINED_TABLE};
 use crate::information::{has_key, key_name};
+use crate::ingest::counters::has_counter;
 use crate::ingest::expression::{Condition, DefaultValue, Generated};
 use crate::output::Output;
 use crate::session::Session;
@@ -74,7 +77,10 @@ impl Session {
         create: &CreateTable,
         permit: &Permit,
     ) -> Result<Output, SqlError> {
-        let (table, mut notices) = create.to_new_table(&self.database())?;
+        let (mut table, mut notices) = create.to_new_table(&self.database())?;
+        free_names(&self.frontend().catalog(), &mut table);
+        let own: Vec<_> = table.sequences.iter().map(|sequence| sequence.column).collect();
+        check_defaults(self, &table.schema, &table.database, &own)?;
         let state = self.frontend().state();
         for (position, column) in table.schema.columns.iter().enumerate() {
             DefaultValue::new(state, column)?;
@@ -132,6 +138,12 @@ impl Session {
                     let first = schema.columns.len();
                     schema.columns.extend(columns.iter().cloned());
                     for (position, column) in (first..).zip(columns) {
+                        if has_counter(column) {
+                            let name = &column.name;
+                            let feature = format!("adding a column with a counter (\"{name}\")");
+                            return Err(SqlError::unsupported(feature)
+                                .with_detail("rows that exist would have no value in it"));
+                        }
                         let default = DefaultValue::new(state, column)?;
                         Generated::new(state, &schema, position)?;
                         if column.semantic == Semantic::Field && !default.is_null() {
@@ -143,6 +155,9 @@ impl Session {
                 }
                 TableChange::AddCheck(check) => drop(Condition::new(state, &table.schema, check)?),
                 TableChange::SetDefault { column, default: Some(default) } => {
+                    if let Some(name) = sequence_of(default) {
+                        sequence_named(self.viewer(), &table.database, &name)?;
+                    }
                     if let Some(column) = table.schema.column(column) {
                         let mut column = column.clone();
                         column.default = Some(default.clone());

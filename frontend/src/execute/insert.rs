@@ -104,9 +104,12 @@ impl Session {
         rows: RecordBatch,
         (permit, parameters): (&Permit, Option<&[ScalarValue]>),
     ) -> Result<Executed, SqlError> {
+        let rows = self.overridden(insert, table, rows)?;
         let schema = rows.schema();
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-        if let Some(on_conflict) = conflict_of(insert, table, &names)? {
+        let on_conflict = conflict_of(insert, table, &names)?;
+        let rows = self.numbered(permit, table, rows).await?;
+        if let Some(on_conflict) = on_conflict {
             let mut conflicts = Conflicts::new(insert, on_conflict, parameters, permit);
             Box::pin(self.insert_or(&mut conflicts, table, &rows)).await?;
             let Conflicts { written, returned, .. } = conflicts;
@@ -277,7 +280,9 @@ impl Session {
                 )?);
             }
             if rows > 0 && (ended || rows >= ROWS_JOINED || bytes >= BYTES_JOINED) {
-                let joined = concat_batches(&schema, &waiting)?;
+                let joined = self.overridden(insert, table, concat_batches(&schema, &waiting)?)?;
+                let joined = Box::pin(self.numbered(permit, table, joined)).await;
+                let joined = joined.map_err(|error| after(error, count, "inserted"))?;
                 waiting.clear();
                 (rows, bytes) = (0, 0);
                 self.check_fence().map_err(|error| after(error, count, "inserted"))?;

@@ -3,7 +3,7 @@
 use partita_proto::access::Permit;
 use partita_sql::statement::Statement;
 
-use super::{roles, tasks};
+use super::{roles, sequences, tasks};
 use crate::access::needs::needs;
 use crate::error::SqlError;
 use crate::session::Session;
@@ -21,6 +21,7 @@ impl Session {
         let needs = match statement {
             Statement::Access(statement) => roles::needs(viewer, &database, statement),
             Statement::Task(statement) => tasks::needs(viewer, &database, statement),
+            Statement::Sequence(statement) => sequences::needs(viewer, &database, statement),
             statement => needs(viewer, &database, statement),
         };
         match needs {

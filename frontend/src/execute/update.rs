@@ -52,6 +52,7 @@ impl Session {
     ) -> Result<Executed, SqlError> {
         let table = self.table(&update.table)?;
         check_update(&table)?;
+        self.check_identities(update, &table)?;
         self.change(update, Action::Update, parameters, permit).await
     }
 

@@ -21,6 +21,7 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use partita_proto::schema::{Check, Column, ROW_COLUMN, TableSchema};
+use partita_sql::sequence_statement::is_counter;
 use partita_worker::{BoundedConcatenation, Checked, CheckedDivision, OneNan};
 
 use super::cast::assign;
@@ -36,6 +37,8 @@ pub(crate) enum DefaultValue {
     Constant(ScalarValue),
     /// Time of the statement.
     Now,
+    /// The next number of a sequence, which rows have before they are completed.
+    Sequence,
     /// Any other expression, evaluated for every batch.
     Expression(Expr),
 }
@@ -47,6 +50,9 @@ impl DefaultValue {
         let Some(text) = &column.default else {
             return Ok(Self::Constant(ScalarValue::try_from(&data_type)?));
         };
+        if is_counter(text) {
+            return Ok(Self::Sequence);
+        }
         let with_column = |error: SqlError| SqlError {
             message: format!("default of column \"{}\": {}", column.name, error.message),
             ..error
@@ -89,6 +95,10 @@ impl DefaultValue {
                 let time = assign(&time.to_array()?, column)?;
                 Ok(ScalarValue::try_from_array(&time, 0)?.to_array_of_size(rows)?)
             }
+            Self::Sequence => Err(SqlError::internal(format!(
+                "rows without numbers for column \"{}\"",
+                column.name
+            ))),
             Self::Expression(expression) => evaluate_default(state, expression, column, rows),
         }
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use partita_proto::service::AdminOrder;
 use partita_sql::access_statement::AccessStatement;
 use partita_sql::parser;
+use partita_sql::sequence_statement::SequenceStatement;
 use partita_sql::statement::{Admin, Show, Statement};
 use partita_sql::task_statement::TaskStatement;
 
@@ -22,10 +23,11 @@ const SOURCES: [(&str, &str, &str); 6] = [
     ("Access", "AccessStatement", include_str!("../../sql/src/access_statement.rs")),
     ("Admin", "Admin", include_str!("../../sql/src/statement.rs")),
     ("Task", "TaskStatement", include_str!("../../sql/src/task_statement.rs")),
+    ("Sequence", "SequenceStatement", include_str!("../../sql/src/sequence_statement.rs")),
     ("Order", "AdminOrder", include_str!("../../../proto/src/service.rs")),
 ];
 /// Kinds that others divide: each of the latter is in the table.
-const DIVIDED: [&str; 4] = ["Show", "Access", "Task", "Admin"];
+const DIVIDED: [&str; 5] = ["Show", "Access", "Task", "Sequence", "Admin"];
 
 /// One letter for each of [`WHO`]: superuser, whole token, read token, token for rows, write token, token of another
 /// organisation, member, stranger, expired token.
@@ -201,6 +203,10 @@ const MATRIX: &[(&str, &str)] = &[
     ("AAHHHHHHE", "DROP TASK acme_task"),
     ("AAAAAAAAE", "DROP TASK IF EXISTS acme_task"),
     ("AAAAAAAAE", "SHOW TASKS"),
+    // Sequences: those of columns by the rights on their tables, others by those on their databases.
+    ("AADDAHDHE", "CREATE SEQUENCE fresh"),
+    ("AAAAAAAAE", "ALTER SEQUENCE IF EXISTS fresh RESTART"),
+    ("AAAAAAAAE", "DROP SEQUENCE IF EXISTS fresh"),
 ];
 
 /// The letter of a result.
@@ -390,6 +396,14 @@ fn kind_of_task(statement: &TaskStatement) -> &'static str {
     }
 }
 
+fn kind_of_sequence(statement: &SequenceStatement) -> &'static str {
+    match statement {
+        SequenceStatement::Create { .. } => "Sequence::Create",
+        SequenceStatement::Alter { .. } => "Sequence::Alter",
+        SequenceStatement::Drop { .. } => "Sequence::Drop",
+    }
+}
+
 fn kind_of_admin(admin: &Admin) -> &'static str {
     match admin {
         Admin::FlushTable(_) => "Admin::FlushTable",
@@ -450,6 +464,7 @@ fn kind(statement: &Statement) -> &'static str {
         Statement::Access(statement) => kind_of_access(statement),
         Statement::SetRole(_) => "SetRole",
         Statement::Task(statement) => kind_of_task(statement),
+        Statement::Sequence(statement) => kind_of_sequence(statement),
         Statement::Unlisten => "Unlisten",
         Statement::Advise(_) => "Advise",
         Statement::Empty => "Empty",

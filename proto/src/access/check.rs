@@ -158,6 +158,17 @@ pub enum Object {
         /// Role as which the task runs.
         owner: RoleId,
     },
+    /// A sequence. OWN: alter or drop it. The other actions are those on the table of its column, or on its database.
+    Sequence {
+        /// Database that the sequence is in.
+        database: Arc<Database>,
+        /// Table of the column that owns it.
+        table: Option<Arc<Table>>,
+        /// Sequence name.
+        name: String,
+        /// Role that owns the sequence.
+        owner: RoleId,
+    },
     /// A session of a role. MONITOR: see its statements. MAINTAIN: cancel or end it.
     Session {
         /// Role that the session began as.
@@ -176,6 +187,7 @@ impl Object {
             Self::Token(_) => "token",
             Self::Org { .. } => "organisation",
             Self::Task { .. } => "task",
+            Self::Sequence { .. } => "sequence",
             Self::Session { .. } => "session",
         }
     }
@@ -189,7 +201,8 @@ impl Object {
             | Self::Setting(name)
             | Self::Role { name, .. }
             | Self::Org { name, .. }
-            | Self::Task { name, .. } => name.clone(),
+            | Self::Task { name, .. }
+            | Self::Sequence { name, .. } => name.clone(),
             Self::Token(id) => id.to_string(),
             Self::Session { role } => role.to_string(),
         }
@@ -830,6 +843,27 @@ impl<'a> Subject<'a> {
         }
     }
 
+    fn sequence_actions(
+        &self,
+        database: &Database,
+        table: Option<&Table>,
+        owner: RoleId,
+    ) -> Actions {
+        if self.is_foreign_role(database.owner) || self.is_foreign_role(owner) {
+            return Actions::NONE;
+        }
+        let own = Actions::of(&[Action::Own]);
+        let actions = if self.has_rights_of(owner) || self.has_rights_of(database.owner) {
+            Actions::TABLE.union(own)
+        } else {
+            match table {
+                Some(table) => self.table_actions(database, table).without(own),
+                None => self.granted(Target::Database(database.id)).intersection(Actions::TABLE),
+            }
+        };
+        actions.intersection(self.limit(database.id))
+    }
+
     fn cluster_actions(&self) -> Actions {
         if !self.has_whole_rights() {
             return Actions::NONE;
@@ -903,6 +937,9 @@ impl<'a> Subject<'a> {
                     && !self.is_foreign_role(*owner)
                     && self.has_rights_of(*owner),
             ),
+            Object::Sequence { database, table, owner, .. } => {
+                Decision::by(self.sequence_actions(database, table.as_deref(), *owner), action)
+            }
             Object::Session { role } => Decision::allowed_if(self.may_touch_session(action, *role)),
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use partita_proto::access::{AccessChange, Action, Grantee, Object, Revocation, Target};
 use partita_proto::catalog::Catalog;
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
+use partita_proto::sequence::SequenceChange;
 use partita_proto::service::{Ddl, NamedObject};
 use partita_proto::task::TaskChange;
 use partita_sql::access_statement::{OwnedObject, RoleName};
@@ -143,6 +144,13 @@ pub(super) fn drop_owned(
         let (task, home) = (entry.task.id, Target::Database(entry.task.database));
         if owners.contains(&entry.task.owner) && !dropped.contains(&home) {
             plan.changes.push(Ddl::Task(Box::new(TaskChange::Drop { task })));
+        }
+    }
+    for sequence in catalog.sequences.values().filter(|sequence| sequence.column.is_none()) {
+        let home = Target::Database(sequence.database);
+        if owners.contains(&sequence.owner) && !dropped.contains(&home) {
+            let change = SequenceChange::Drop { sequence: sequence.id };
+            plan.changes.push(Ddl::Sequence(Box::new(change)));
         }
     }
     plan.changes.append(&mut databases);
