@@ -7,13 +7,16 @@ use partita_proto::access::{Action, Sight};
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_proto::schema::{Column, ColumnType, Semantic, TextLength};
+use partita_proto::sequence::{Identity, Sequence, SequenceType};
 
 use crate::access::viewer::Viewer;
 use crate::bound_text::bound_text;
 use crate::error::CATALOG;
+use crate::ingest::counters::has_counter;
 use crate::privileges::{
     current_role, privileges_of, role_closure, role_name, shown_role_name, shows_role,
 };
+use crate::sequences::{identity_of, shown_sequences};
 use crate::sources::Sources;
 use crate::system::SYSTEM;
 use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};
@@ -142,6 +145,21 @@ const REFERENTIAL_CONSTRAINTS: &[(&str, Kind)] = &[
     ("delete_rule", Kind::Text),
 ];
 
+const SEQUENCES: &[(&str, Kind)] = &[
+    ("sequence_catalog", Kind::Text),
+    ("sequence_schema", Kind::Text),
+    ("sequence_name", Kind::Text),
+    ("data_type", Kind::Text),
+    ("numeric_precision", Kind::Number),
+    ("numeric_precision_radix", Kind::Number),
+    ("numeric_scale", Kind::Number),
+    ("start_value", Kind::Text),
+    ("minimum_value", Kind::Text),
+    ("maximum_value", Kind::Text),
+    ("increment", Kind::Text),
+    ("cycle_option", Kind::Text),
+];
+
 const PARTITIONS: &[(&str, Kind)] = &[
     ("table_catalog", Kind::Text),
     ("table_schema", Kind::Text),
@@ -208,6 +226,7 @@ pub(crate) fn tables(_: &Sources) -> BTreeMap<&'static str, Arc<VirtualTable>> {
         // Foreign keys do not exist.
         ("referential_constraints", table(REFERENTIAL_CONSTRAINTS, |_| Vec::new())),
         ("partitions", table(PARTITIONS, partitions)),
+        ("sequences", table(SEQUENCES, sequences)),
         ("table_privileges", table(TABLE_PRIVILEGES, table_privileges)),
         ("role_table_grants", table(TABLE_PRIVILEGES, role_table_grants)),
         ("enabled_roles", table(ENABLED_ROLES, enabled_roles)),
@@ -285,11 +304,17 @@ fn columns(viewer: &Viewer) -> Vec<Vec<Cell>> {
                 Some(_) => ("character varying", "varchar"),
                 None => postgres_type(column.column_type),
             };
+            let identity = match has_counter(column) {
+                true => identity_of(&catalog, table, column.id),
+                false => None,
+            };
+            // As in PostgreSQL, an identity is no default.
+            let default = column.default.clone().filter(|_| identity.is_none());
             let mut row = names(table);
             row.extend([
                 column.name.as_str().into(),
                 position.into(),
-                column.default.clone().into(),
+                default.into(),
                 yes_or_no(column.nullable).into(),
                 data_type.into(),
                 column.length.map(|length| i64::from(length.characters)).into(),
@@ -305,14 +330,50 @@ fn columns(viewer: &Viewer) -> Vec<Vec<Cell>> {
                 (if column.generated.is_some() { "ALWAYS" } else { "NEVER" }).into(),
                 column.generated.clone().into(),
                 column.comment.clone().into(),
-                // Identity columns do not exist.
-                yes_or_no(false).into(),
-                None::<String>.into(),
+                yes_or_no(identity.is_some()).into(),
+                identity.map(|kind| identity_text(kind).to_owned()).into(),
             ]);
             rows.push(row);
         }
     }
     rows
+}
+
+fn identity_text(identity: Identity) -> &'static str {
+    match identity {
+        Identity::Always => "ALWAYS",
+        Identity::ByDefault => "BY DEFAULT",
+    }
+}
+
+fn sequences(viewer: &Viewer) -> Vec<Vec<Cell>> {
+    let row = |(database, sequence): (String, Arc<Sequence>)| {
+        let options = sequence.options;
+        let bits: i64 = match options.data_type {
+            SequenceType::Small => 16,
+            SequenceType::Integer => 32,
+            SequenceType::Big => 64,
+        };
+        vec![
+            CATALOG.into(),
+            database.into(),
+            sequence.name.as_str().into(),
+            options.data_type.name().into(),
+            bits.into(),
+            2_i64.into(),
+            0_i64.into(),
+            options.start.to_string().into(),
+            options.min_value.to_string().into(),
+            options.max_value.to_string().into(),
+            options.increment.to_string().into(),
+            yes_or_no(options.cycle).into(),
+        ]
+    };
+    // As in PostgreSQL, without those of identity columns.
+    let is_identity = |sequence: &Sequence| sequence.column.is_some_and(|c| c.identity.is_some());
+    let mut shown = shown_sequences(viewer);
+    shown.retain(|(_, sequence)| !is_identity(sequence));
+    shown.into_iter().map(row).collect()
 }
 
 /// The type as PostgreSQL's clients know it: its name in the standard and in `pg_type`. Clients use it to choose

@@ -66,7 +66,7 @@ mod router;
 mod row_counts;
 mod scan;
 mod sequence_functions;
-mod sequences;
+pub mod sequences;
 mod series;
 mod session;
 mod set_operations;

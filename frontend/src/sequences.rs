@@ -21,13 +21,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use partita_proto::Error;
-use partita_proto::access::Object;
-use partita_proto::catalog::Catalog;
-use partita_proto::id::{DatabaseId, SequenceId};
-use partita_proto::sequence::{Block, Sequence, SequenceChange};
+use partita_proto::access::{Action, Need, Object};
+use partita_proto::catalog::{Catalog, Table};
+use partita_proto::id::{ColumnId, DatabaseId, SequenceId};
+use partita_proto::sequence::{Block, Identity, Sequence, SequenceChange};
 use partita_proto::service::{Ddl, MetaService};
 use tokio::time::Instant;
 
+use crate::access::viewer::Viewer;
 use crate::error::SqlError;
 use crate::view::ClusterView;
 
@@ -51,6 +52,39 @@ pub(crate) fn sequence_object(catalog: &Catalog, sequence: &Sequence) -> Result<
         name: sequence.name.clone(),
         owner: sequence.owner,
     })
+}
+
+/// Sequences that a viewer may do something with, by the names of their databases.
+pub fn shown_sequences(viewer: &Viewer) -> Vec<(String, Arc<Sequence>)> {
+    let catalog = viewer.catalog();
+    let mut shown = Vec::new();
+    for sequence in catalog.sequences.values() {
+        let Ok(object) = sequence_object(&catalog, sequence) else { continue };
+        let Object::Sequence { database, .. } = &object else { continue };
+        let name = database.name.clone();
+        let actions = [Action::Own, Action::Select, Action::Insert, Action::Update];
+        let needs = actions.map(|action| Need::new(action, object.clone()));
+        if needs.into_iter().any(|need| viewer.check(&[need]).is_ok()) {
+            shown.push((name, Arc::clone(sequence)));
+        }
+    }
+    shown
+}
+
+/// The sequence of a table's column, if the column owns one.
+pub fn sequence_of_column(
+    catalog: &Catalog,
+    table: &Table,
+    column: ColumnId,
+) -> Option<Arc<Sequence>> {
+    let is_owned =
+        |sequence: &&Arc<Sequence>| sequence.column.is_some_and(|owned| owned.column == column);
+    catalog.sequences_of(table.id).find(is_owned).map(Arc::clone)
+}
+
+/// The kind of a table's column, if it is an identity column.
+pub fn identity_of(catalog: &Catalog, table: &Table, column: ColumnId) -> Option<Identity> {
+    sequence_of_column(catalog, table, column)?.column?.identity
 }
 
 /// The blocks of one process.

@@ -87,6 +87,7 @@ const TABLES: &[(&str, &str)] = &[
     ("baaaaza-", "information_schema.constraint_table_usage"),
     ("baaaaza-", "information_schema.constraint_column_usage"),
     ("--------", "information_schema.referential_constraints"),
+    ("--------", "information_schema.sequences"),
     ("baa--za-", "information_schema.partitions"),
     ("baaaaza-", "information_schema.table_privileges"),
     ("baaaaza-", "information_schema.role_table_grants"),

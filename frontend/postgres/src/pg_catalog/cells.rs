@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanBuilder, Float32Builder, Int16Builder, Int32Builder, ListBuilder,
-    StringBuilder,
+    ArrayRef, BooleanBuilder, Float32Builder, Int16Builder, Int32Builder, Int64Builder,
+    ListBuilder, StringBuilder,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
@@ -26,6 +26,7 @@ pub(super) enum Kind {
     Oid,
     Int2,
     Int4,
+    Int8,
     Float4,
     Bool,
     Text,
@@ -43,6 +44,7 @@ impl Kind {
             Self::Oid => types::marked_as_oid(Field::new(name, DataType::Int32, true)),
             Self::Int2 => Field::new(name, DataType::Int16, true),
             Self::Int4 => Field::new(name, DataType::Int32, true),
+            Self::Int8 => Field::new(name, DataType::Int64, true),
             Self::Float4 => Field::new(name, DataType::Float32, true),
             Self::Bool => Field::new(name, DataType::Boolean, true),
             Self::Text => Field::new(name, DataType::Utf8, true),
@@ -59,6 +61,7 @@ impl Kind {
 pub(super) enum Cell {
     Null,
     Number(i32),
+    Long(i64),
     Float(f32),
     Flag(bool),
     Text(String),
@@ -69,6 +72,12 @@ pub(super) enum Cell {
 impl From<i32> for Cell {
     fn from(value: i32) -> Self {
         Self::Number(value)
+    }
+}
+
+impl From<i64> for Cell {
+    fn from(value: i64) -> Self {
+        Self::Long(value)
     }
 }
 
@@ -193,6 +202,10 @@ fn array<'a>(kind: Kind, cells: impl Iterator<Item = &'a Cell>) -> Option<ArrayR
         Kind::Int2 => {
             flat!(Int16Builder::new(), cell => number(cell).and_then(|n| i16::try_from(n).ok()))
         }
+        Kind::Int8 => flat!(Int64Builder::new(), cell => match cell {
+            Cell::Long(number) => Some(*number),
+            _ => None,
+        }),
         Kind::Float4 => flat!(Float32Builder::new(), cell => match cell {
             Cell::Float(float) => Some(*float),
             _ => None,

@@ -17,7 +17,11 @@ use datafusion::logical_expr::{
     TypeSignature, Volatility,
 };
 use partita_frontend::access::viewer::Viewer;
+use partita_frontend::error::SqlError;
 use partita_frontend::privileges::shows_role;
+use partita_frontend::sequences::{identity_of, sequence_of_column};
+use partita_frontend::sql::sequence_statement::sequence_name;
+use partita_frontend::sql::statement::TableName;
 use pgwire::api::Type;
 
 use super::arguments::{ViewerContext, bool, number, string, text};
@@ -77,7 +81,6 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     (NO_TEXTS, Returns::Texts, null_texts),
     ("pg_get_ruledef", Returns::Text, null_text),
     ("pg_get_triggerdef", Returns::Text, null_text),
-    ("pg_get_serial_sequence", Returns::Text, null_text),
     ("pg_get_functiondef", Returns::Text, null_text),
     ("pg_get_function_result", Returns::Text, null_text),
     ("pg_get_function_arguments", Returns::Text, null_text),
@@ -109,6 +112,7 @@ const OF_VIEWER: &[(&str, Returns, EvaluateOfViewer)] = &[
     ("col_description", Returns::Text, col_description),
     ("shobj_description", Returns::Text, obj_description),
     ("to_regclass", Returns::Oid, to_regclass),
+    ("pg_get_serial_sequence", Returns::Text, serial_sequence),
     ("has_table_privilege", Returns::Bool, privileges::on_table),
     ("has_any_column_privilege", Returns::Bool, privileges::on_table),
     ("has_column_privilege", Returns::Bool, privileges::on_column),
@@ -414,7 +418,30 @@ fn column_default(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result
     let mut columns = table.schema.columns.iter().enumerate();
     let column = columns.find(|(position, _)| attribute(*position) == column);
     let column = column.map(|(_, column)| column);
+    let is_identity = column
+        .is_some_and(|column| identity_of(&context.viewer.catalog(), &table, column.id).is_some());
+    let column = column.filter(|_| !is_identity);
     Ok(text(column.and_then(|column| column.generated.clone().or_else(|| column.default.clone()))))
+}
+
+/// The name of the sequence of a column, qualified and quoted where necessary.
+fn serial_sequence(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {
+    let (Some(table), Some(column)) = (string(values, 0), string(values, 1)) else {
+        return Ok(text(None));
+    };
+    let catalog = context.viewer.catalog();
+    let name = sequence_name(&table)?;
+    let database = name.database_or(context.database);
+    let table = catalog.table(database, &name.name);
+    let table = table.ok_or_else(|| SqlError::undefined_table(&name.name))?;
+    let column_of_name = table.schema.column(&column);
+    let column = column_of_name.ok_or_else(|| SqlError::undefined_column(&column, &table.name))?;
+    let sequence = sequence_of_column(&catalog, table, column.id);
+    let shown = sequence.map(|sequence| {
+        let (database, name) = (Some(table.database.clone()), sequence.name.clone());
+        TableName { database, name }.to_string()
+    });
+    Ok(text(shown))
 }
 
 fn to_regclass(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {

@@ -12,6 +12,7 @@ use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_proto::index::{Index, IndexKind};
 use partita_proto::schema::{Check, Column};
+use partita_proto::sequence::Sequence;
 
 /// The first object id that PostgreSQL assigns to user objects.
 const FIRST: i64 = 16_384;
@@ -36,6 +37,8 @@ pub(super) const BTREE: i32 = 403;
 const FIRST_METHOD: i32 = 13_500;
 /// Lowest object id of an index.
 const FIRST_INDEX: u32 = 1 << 30;
+/// Object id of the first sequence.
+const FIRST_SEQUENCE: i32 = 1_000_000_000;
 
 /// PostgreSQL's ids of its own tables, as far as clients compare with them.
 const KNOWN: &[(&str, i32)] = &[
@@ -151,6 +154,14 @@ pub(super) fn indexes_of(table: &Table) -> impl Iterator<Item = Indexed<'_>> {
     table.schema.columns.iter().enumerate().flat_map(|(position, column)| {
         column.indexes.iter().map(move |index| Indexed { position, column, index })
     })
+}
+
+/// The object id of a sequence: above those of tables, below those of indexes.
+pub(super) fn sequence_oid(sequence: &Sequence) -> i32 {
+    i32::try_from(sequence.id.0)
+        .ok()
+        .and_then(|id| FIRST_SEQUENCE.checked_add(id))
+        .unwrap_or(i32::MAX)
 }
 
 /// The object id of a database.

@@ -55,6 +55,9 @@ const OURS: &[&str] = &[
     "(select",
     " escape ",
     "as regclass",
+    "nextval(",
+    "currval(",
+    "setval(",
     "_pg_expandarray",
     "regproc",
     "typreceive",
@@ -84,7 +87,7 @@ const ABSENT: &[&str] =
     &["pg_sequence", "pg_collation", "pg_foreign_table", "pg_inherits", "pg_trigger", "pg_policy"];
 
 /// Views of ours that the library does not know.
-const VIEWS: &[&str] = &["pg_indexes", "pg_user", "pg_shadow", "pg_group"];
+const VIEWS: &[&str] = &["pg_indexes", "pg_sequences", "pg_user", "pg_shadow", "pg_group"];
 
 /// Parses the text of a client.
 pub(crate) async fn parse(session: &Arc<Session>, text: &str) -> Result<Vec<Statement>, SqlError> {
@@ -282,6 +285,11 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
                     };
                     expression_of(&format!("unnest({array})"))
                 }
+                // A sequence is named by a text.
+                ("nextval" | "currval" | "setval", FunctionArguments::List(_)) => {
+                    name_by_text(&mut function.args);
+                    None
+                }
                 _ => None,
             }
         }
@@ -359,6 +367,19 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
             expression_of(&format!("to_regclass(CAST({expr} AS TEXT))"))
         }
         _ => None,
+    }
+}
+
+/// Replaces a first argument that is cast to `regclass` by the text that is cast.
+fn name_by_text(args: &mut FunctionArguments) {
+    let FunctionArguments::List(list) = args else { return };
+    let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(first))) = list.args.first_mut() else {
+        return;
+    };
+    if let Expr::Cast { expr, data_type, .. } = first
+        && data_type.to_string().eq_ignore_ascii_case("regclass")
+    {
+        *first = expr.as_ref().clone();
     }
 }
 

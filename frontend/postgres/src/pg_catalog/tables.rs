@@ -6,18 +6,22 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use partita_frontend::access::viewer::Viewer;
 use partita_frontend::privileges::{database_acl, sees_all, shown_role_name, table_acl};
+use partita_frontend::sequences::{identity_of, shown_sequences};
 use partita_frontend::sql::identifier::quote;
 use partita_frontend::sql::index_statement::index_options_sql;
+use partita_frontend::sql::sequence_statement::is_counter;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_proto::index::{Index, IndexKind};
-use partita_proto::schema::TextLength;
+use partita_proto::schema::{Column, TextLength};
+use partita_proto::sequence::{Identity, Sequence};
 
-use super::cells::Kind::{Bool, Char, Float4, Int2, Int2s, Int4, Oid, Oids, Text, Texts};
+use super::cells::Kind::{Bool, Char, Float4, Int2, Int2s, Int4, Int8, Oid, Oids, Text, Texts};
 use super::cells::{Cell, Columns, ComputedTable, Row};
 use super::objects::{
     BTREE, HEAP, Objects, PG_CATALOG, PG_CLASS, attribute, check_oid, database_oid, has_key,
-    indexes_of, key_attributes, key_columns, key_name, key_oid, method_oid, role_oid, table_oid,
+    indexes_of, key_attributes, key_columns, key_name, key_oid, method_oid, role_oid, sequence_oid,
+    table_oid,
 };
 use super::roles;
 use crate::types;
@@ -190,6 +194,20 @@ const PG_INDEXES: Columns = &[
     ("indexdef", Text),
 ];
 
+const PG_SEQUENCES: Columns = &[
+    ("schemaname", Text),
+    ("sequencename", Text),
+    ("sequenceowner", Text),
+    ("data_type", Text),
+    ("start_value", Int8),
+    ("min_value", Int8),
+    ("max_value", Int8),
+    ("increment_by", Int8),
+    ("cycle", Bool),
+    ("cache_size", Int8),
+    ("last_value", Int8),
+];
+
 const PG_AM: Columns = &[("oid", Oid), ("amname", Text), ("amhandler", Text), ("amtype", Char)];
 
 const PG_EXTENSION: Columns = &[
@@ -230,6 +248,7 @@ pub(super) fn all(objects: &Arc<Objects>) -> BTreeMap<&'static str, Arc<Computed
         ),
         ("pg_tables", table(PG_TABLES, tables)),
         ("pg_views", table(PG_VIEWS, views)),
+        ("pg_sequences", table(PG_SEQUENCES, |_, viewer| sequences(viewer))),
         ("pg_extension", table(PG_EXTENSION, |_, _| Vec::new())),
         ("pg_indexes", table(PG_INDEXES, index_definitions)),
         ("pg_am", table(PG_AM, |_, _| access_methods())),
@@ -376,6 +395,21 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
             rows.push(index(indexed.oid(table), indexed.index.name.clone(), method, 1));
         }
     }
+    for (database, sequence) in shown_sequences(viewer) {
+        rows.push(class(Class {
+            oid: sequence_oid(&sequence),
+            name: sequence.name.clone(),
+            schema: objects.schema_oid(&catalog, &database),
+            kind: "S",
+            method: 0,
+            columns: 3,
+            checks: 0,
+            indexed: false,
+            tuples: 1.0,
+            owner: sequence.owner,
+            acl: None,
+        }));
+    }
     // Tables that are computed, which are views outside of `pg_catalog`.
     for fixed in &objects.fixed {
         let schema = objects.schema_oid(&catalog, fixed.schema);
@@ -398,6 +432,26 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
     rows
 }
 
+fn sequences(viewer: &Viewer) -> Vec<Row> {
+    let row = |(database, sequence): (String, Arc<Sequence>)| -> Row {
+        let (options, counter) = (sequence.options, sequence.counter);
+        vec![
+            ("schemaname", database.into()),
+            ("sequencename", sequence.name.as_str().into()),
+            ("sequenceowner", shown_role_name(viewer, sequence.owner).into()),
+            ("data_type", options.data_type.name().into()),
+            ("start_value", options.start.into()),
+            ("min_value", options.min_value.into()),
+            ("max_value", options.max_value.into()),
+            ("increment_by", options.increment.into()),
+            ("cycle", options.cycle.into()),
+            ("cache_size", i64::try_from(options.cache).unwrap_or(i64::MAX).into()),
+            ("last_value", counter.is_called.then_some(counter.last_value).into()),
+        ]
+    };
+    shown_sequences(viewer).into_iter().map(row).collect()
+}
+
 /// Returns true if a table has any index that `pg_index` lists.
 fn is_indexed(table: &Table) -> bool {
     has_key(table) || indexes_of(table).next().is_some()
@@ -413,6 +467,7 @@ struct Attribute<'a> {
     nullable: bool,
     default: bool,
     generated: bool,
+    identity: Option<Identity>,
 }
 
 impl Attribute<'_> {
@@ -439,9 +494,9 @@ impl Attribute<'_> {
             ("attstorage", (if text { "x" } else { "p" }).into()),
             ("attcompression", "".into()),
             ("attnotnull", (!self.nullable).into()),
-            ("atthasdef", (self.default || self.generated).into()),
+            ("atthasdef", (self.default && self.identity.is_none() || self.generated).into()),
             ("atthasmissing", false.into()),
-            ("attidentity", "".into()),
+            ("attidentity", attidentity(self.identity).into()),
             ("attgenerated", (if self.generated { "s" } else { "" }).into()),
             ("attisdropped", false.into()),
             ("attislocal", true.into()),
@@ -449,6 +504,21 @@ impl Attribute<'_> {
             ("attstattarget", (-1).into()),
             ("attcollation", (if types::is_text(&data_type) { 100 } else { 0 }).into()),
         ]
+    }
+}
+
+/// The kind of an identity column.
+fn identity(catalog: &Catalog, table: &Table, column: &Column) -> Option<Identity> {
+    column.default.as_deref().filter(|default| is_counter(default))?;
+    identity_of(catalog, table, column.id)
+}
+
+/// PostgreSQL's letter for a kind of identity column.
+fn attidentity(identity: Option<Identity>) -> &'static str {
+    match identity {
+        None => "",
+        Some(Identity::Always) => "a",
+        Some(Identity::ByDefault) => "d",
     }
 }
 
@@ -468,6 +538,7 @@ fn attributes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
                 nullable: column.nullable,
                 default: column.default.is_some(),
                 generated: column.generated.is_some(),
+                identity: identity(&catalog, table, column),
             };
             rows.push(attribute.row());
         }
@@ -485,6 +556,7 @@ fn attributes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
                 nullable: true,
                 default: false,
                 generated: false,
+                identity: None,
             };
             rows.push(attribute.row());
         }
@@ -502,6 +574,7 @@ fn attributes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
                 nullable: true,
                 default: false,
                 generated: false,
+                identity: None,
             };
             rows.push(attribute.row());
         }
@@ -517,6 +590,9 @@ fn defaults(_: &Objects, viewer: &Viewer) -> Vec<Row> {
             let Some(text) = column.generated.as_ref().or(column.default.as_ref()) else {
                 continue;
             };
+            if identity(&catalog, table, column).is_some() {
+                continue;
+            }
             rows.push(vec![
                 ("oid", table_oid(table).into()),
                 ("adrelid", table_oid(table).into()),

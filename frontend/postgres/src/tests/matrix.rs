@@ -283,6 +283,7 @@ const TABLES: &[(&str, &str)] = &[
     ("-------", "pg_db_role_setting"),
     ("aaaazab", "pg_tables"),
     ("-------", "pg_views"),
+    ("-------", "pg_sequences"),
     ("-------", "pg_extension"),
     ("aaaazab", "pg_indexes"),
     // The own name.
