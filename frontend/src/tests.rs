@@ -33,6 +33,7 @@ mod returning;
 mod role_settings;
 mod routing;
 mod rows;
+mod sequences;
 mod series;
 mod sessions;
 mod set_operations;

@@ -15,6 +15,7 @@ mod orphans;
 mod placed;
 mod rekeyed;
 mod rotated;
+mod sequences;
 mod splits;
 mod stalls;
 mod strangers;
