@@ -12,11 +12,10 @@ use partita_proto::sequence::{Identity, Sequence, SequenceType};
 use crate::access::viewer::Viewer;
 use crate::bound_text::bound_text;
 use crate::error::CATALOG;
-use crate::ingest::counters::has_counter;
 use crate::privileges::{
     current_role, privileges_of, role_closure, role_name, shown_role_name, shows_role,
 };
-use crate::sequences::{identity_of, shown_sequences};
+use crate::sequences::{has_counter, identity_of, shown_sequences};
 use crate::sources::Sources;
 use crate::system::SYSTEM;
 use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};

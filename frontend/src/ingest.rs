@@ -5,7 +5,7 @@
 
 pub(crate) mod calendar;
 pub(crate) mod cast;
-pub(crate) mod counters;
+mod counters;
 pub(crate) mod expression;
 mod length;
 pub(crate) mod plan;
@@ -22,7 +22,6 @@ use partita_proto::catalog::Table;
 use partita_proto::schema::ROW_COLUMN;
 use partita_proto::service::WriteKind;
 
-use self::counters::has_counter;
 use crate::blame::cause_of;
 use crate::copies::refused::check_no_copy;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
@@ -30,6 +29,7 @@ use crate::frontend::Frontend;
 use crate::reads::Reads;
 use crate::router::{WriteMode, Written};
 use crate::scan::Usage;
+use crate::sequences::has_counter;
 
 impl Frontend {
     /// Writes rows. Columns are matched by SQL name; any subset of the table's columns is accepted, of any types that

@@ -24,8 +24,10 @@ use partita_proto::Error;
 use partita_proto::access::{Action, Need, Object};
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{ColumnId, DatabaseId, SequenceId};
+use partita_proto::schema::Column;
 use partita_proto::sequence::{Block, Identity, Sequence, SequenceChange};
 use partita_proto::service::{Ddl, MetaService};
+use partita_sql::sequence_statement::is_counter;
 use tokio::time::Instant;
 
 use crate::access::viewer::Viewer;
@@ -36,6 +38,11 @@ use crate::view::ClusterView;
 const BLOCK_TIME: Duration = Duration::from_secs(1);
 /// Maximum numbers of a block, unless one statement or the sequence asks for more.
 const GROWN_MAX: u64 = 1 << 16;
+
+/// True if a sequence gives the values that a column's rows leave out.
+pub(crate) fn has_counter(column: &Column) -> bool {
+    column.default.as_deref().is_some_and(is_counter)
+}
 
 /// A sequence as the object of a need.
 ///

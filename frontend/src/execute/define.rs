@@ -20,9 +20,9 @@ use crate::advisor::thresholds;
 use crate::copies::refused::check_no_copy;
 use crate::error::{SqlError, UNDEFINED_TABLE};
 use crate::information::{has_key, key_name};
-use crate::ingest::counters::has_counter;
 use crate::ingest::expression::{Condition, DefaultValue, Generated};
 use crate::output::Output;
+use crate::sequences::has_counter;
 use crate::session::Session;
 
 /// SQLSTATE of an object of another kind than the statement is for.

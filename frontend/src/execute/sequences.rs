@@ -24,9 +24,8 @@ use partita_sql::{Notice, rename_sequence};
 use crate::access::needs::table_of;
 use crate::access::viewer::Viewer;
 use crate::error::{FEATURE_NOT_SUPPORTED, GENERATED_ALWAYS, SqlError, UNDEFINED_TABLE};
-use crate::ingest::counters::has_counter;
 use crate::output::Output;
-use crate::sequences::sequence_object;
+use crate::sequences::{has_counter, sequence_object};
 use crate::session::Session;
 
 /// SQLSTATE of an object that another one needs.

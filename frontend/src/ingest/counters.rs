@@ -11,16 +11,14 @@ use partita_proto::access::{Action, Need, Permit};
 use partita_proto::catalog::Table;
 use partita_proto::id::SequenceId;
 use partita_proto::schema::Column;
-use partita_sql::sequence_statement::{is_counter, sequence_of};
+use partita_sql::sequence_statement::sequence_of;
 
 use crate::error::SqlError;
 use crate::frontend::Frontend;
-use crate::sequences::sequence_object;
+use crate::sequences::{has_counter, sequence_object};
 
-/// True if a sequence gives the values that a column's rows leave out.
-pub(crate) fn has_counter(column: &Column) -> bool {
-    column.default.as_deref().is_some_and(is_counter)
-}
+/// SQLSTATE of an action that is not permitted.
+const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
 impl Frontend {
     /// Adds the columns that rows leave out and sequences fill. Returns the last number of each sequence that was used.
@@ -54,7 +52,10 @@ impl Frontend {
             if !sequence.column.is_some_and(|owned| owned.table == table.id) {
                 let object = sequence_object(&catalog, &sequence)?;
                 let viewer = self.viewer(*permit.identity());
-                let _permit = viewer.check(&[Need::new(Action::Insert, object)])?;
+                if viewer.check(&[Need::new(Action::Insert, object)]).is_err() {
+                    let message = format!("permission denied for sequence {}", sequence.name);
+                    return Err(SqlError::new(INSUFFICIENT_PRIVILEGE, message));
+                }
             }
             let numbers = self.sequences().draw(sequence.id, rows.num_rows() as u64).await?;
             last_numbers.extend(numbers.last().map(|number| (sequence.id, *number)));

@@ -17,7 +17,7 @@ use super::{Db, collect};
 use crate::{Output, SqlError};
 
 /// Sources of the statements, by which a new kind is noticed: prefix of the kind, name of the type, text.
-const SOURCES: [(&str, &str, &str); 6] = [
+const SOURCES: [(&str, &str, &str); 7] = [
     ("", "Statement", include_str!("../../sql/src/statement.rs")),
     ("Show", "Show", include_str!("../../sql/src/statement.rs")),
     ("Access", "AccessStatement", include_str!("../../sql/src/access_statement.rs")),

@@ -148,7 +148,10 @@ impl Draft<'_> {
             self.enter(successor, Phase::Dropping);
             return;
         };
-        let is_taken = |name: &String| self.state.table_named(former.database, name).is_some();
+        let is_taken = |name: &String| {
+            self.state.table_named(former.database, name).is_some()
+                || self.state.is_sequence(former.database, name)
+        };
         let first = format!("{}$former", former.name);
         let numbered = (2..).map(|number| format!("{}$former{number}", former.name));
         let name = std::iter::once(first).chain(numbered).find(|name| !is_taken(name));
