@@ -65,7 +65,6 @@ mod replicas;
 mod router;
 mod row_counts;
 mod scan;
-mod sequence_functions;
 pub mod sequences;
 mod series;
 mod session;

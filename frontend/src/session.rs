@@ -34,7 +34,6 @@ use crate::execute::observe;
 use crate::frontend::Frontend;
 use crate::functions;
 use crate::output::Output;
-use crate::sequence_functions;
 use crate::sequences::LastNumbers;
 use crate::settings::Settings;
 use crate::tasks::fence::Fence;
@@ -191,7 +190,7 @@ impl Session {
         });
         session.enter(&database);
         let of_session = functions::of_settings(&session).into_iter();
-        for function in of_session.chain(sequence_functions::of_session(&session)) {
+        for function in of_session.chain(functions::of_sequences(&session)) {
             session.register(function);
         }
         // The client's own name of the application precedes that of its role.

@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::schema::ColumnType;
 use partita_proto::sequence::{Identity, SequenceType};
 
-use super::sequence_statement::{ColumnCounter, SequenceClauses, SequenceStatement, sequence_name};
+use super::sequence_statement::{ColumnCounter, SequenceClauses, SequenceStatement};
 use super::statement::Statement;
 use super::table_name::TableName;
 use super::tokens::Tokens;
@@ -206,17 +206,6 @@ impl Tokens<'_> {
         let magnitude = i128::from(self.unsigned("a whole number")?);
         i64::try_from(if negative { -magnitude } else { magnitude }).map_err(|_| expected)
     }
-
-    /// Takes `nextval('name')` up to the end; `None` for anything else.
-    pub(super) fn sequence_call(&mut self) -> Option<TableName> {
-        let is_call = self.take(&["nextval"]) && self.take_mark(&Token::LParen);
-        let text = if is_call { self.string().ok()? } else { return None };
-        if self.take_mark(&Token::DoubleColon) && !self.take(&["regclass"]) {
-            return None;
-        }
-        let is_closed = self.take_mark(&Token::RParen) && self.at_end();
-        if is_closed { sequence_name(&text).ok() } else { None }
-    }
 }
 
 #[cfg(test)]
@@ -279,13 +268,37 @@ mod tests {
     }
 
     #[test]
+    fn a_query_that_takes_numbers_does_not_only_read() {
+        for (sql, reads) in [
+            ("SELECT currval('s')", true),
+            ("SELECT nextval('s')", false),
+            ("EXPLAIN ANALYZE SELECT SetVal('s', 1)", false),
+        ] {
+            assert_eq!(parse(sql).unwrap().remove(0).reads(), reads, "{sql}");
+        }
+    }
+
+    #[test]
     fn the_default_of_a_counter_names_its_sequence() {
         let name = TableName { database: Some("D".to_owned()), name: "it's".to_owned() };
         assert_eq!(sequence_of(&sequence_default(&name)), Some(name));
         let plain = TableName::bare("s");
         assert_eq!(sequence_default(&plain), "nextval('s')");
         assert_eq!(sequence_of("nextval('s'::regclass)"), Some(plain));
-        for other in ["now()", "1", "nextval(s)", "nextval('s') + 1", "nextval('')"] {
+        assert_eq!(
+            sequence_of("nextval('d.s')"),
+            Some(TableName { database: Some("d".to_owned()), name: "s".to_owned() })
+        );
+        for other in [
+            "now()",
+            "1",
+            "nextval('a.b.c.d')",
+            "nextval('s'::text)",
+            "nextval('a b')",
+            "nextval(s)",
+            "nextval('s') + 1",
+            "nextval('')",
+        ] {
             assert_eq!(sequence_of(other), None, "{other}");
         }
     }

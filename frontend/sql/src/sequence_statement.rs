@@ -3,10 +3,10 @@
 use partita_proto::schema::ColumnType;
 use partita_proto::sequence::{CACHE_DEFAULT, Identity, Sequence, SequenceOptions, SequenceType};
 
+use super::cursor::Cursor;
 use super::identifier::quote_string;
 use super::table_name::TableName;
-use super::tokens::Tokens;
-use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
+use crate::error::{CATALOG, INVALID_PARAMETER_VALUE, SqlError};
 
 /// A statement about sequences.
 #[derive(Clone, Debug)]
@@ -170,13 +170,36 @@ pub fn sequence_default(name: &TableName) -> String {
 /// The sequence that a default, `nextval('name')`, takes its values from; `None` for any other default. Without a
 /// database the name is in that of the column's table.
 pub fn sequence_of(default: &str) -> Option<TableName> {
-    let mut tokens = Tokens::new(default, 0).ok()?;
-    tokens.sequence_call()
+    let mut cursor = Cursor::new(default);
+    let is_word = |word: Option<&str>, expected: &str| {
+        word.is_some_and(|word| word.eq_ignore_ascii_case(expected))
+    };
+    let begins = is_word(cursor.word(), "nextval");
+    cursor.skip_blank();
+    if !begins || !cursor.take(b'(') {
+        return None;
+    }
+    cursor.skip_blank();
+    let text = if cursor.peek() == Some(b'\'') { cursor.string()? } else { return None };
+    cursor.skip_blank();
+    if cursor.take(b':') && !(cursor.take(b':') && is_word(cursor.word(), "regclass")) {
+        return None;
+    }
+    cursor.skip_blank();
+    let is_closed = cursor.take(b')');
+    cursor.skip_blank();
+    if is_closed && cursor.at_end() { sequence_name(&text).ok() } else { None }
 }
 
 /// True if a sequence gives the values of a column with this default.
 pub fn is_counter(default: &str) -> bool {
     default.starts_with("nextval(")
+}
+
+/// True if a query may call a function that changes a sequence.
+pub(super) fn may_change(query: &str) -> bool {
+    let lower = query.to_ascii_lowercase();
+    ["nextval", "setval"].iter().any(|name| lower.contains(name))
 }
 
 /// The name of a sequence in a text, as the argument of `nextval`.
@@ -185,8 +208,24 @@ pub fn is_counter(default: &str) -> bool {
 /// 42602 when the text is no name.
 pub fn sequence_name(text: &str) -> Result<TableName, SqlError> {
     let invalid = || SqlError::new("42602", "invalid name syntax");
-    let mut tokens = Tokens::new(text, 0).map_err(|_| invalid())?;
-    let name = tokens.table_name().map_err(|_| invalid())?;
-    tokens.expect_end().map_err(|_| invalid())?;
-    Ok(name)
+    let mut cursor = Cursor::new(text);
+    let mut parts = Vec::new();
+    loop {
+        cursor.skip_blank();
+        parts.push(cursor.name().ok_or_else(invalid)?);
+        cursor.skip_blank();
+        if !cursor.take(b'.') {
+            break;
+        }
+    }
+    if parts.len() == 3 && parts[0] == CATALOG {
+        parts.remove(0);
+    }
+    let name = parts.pop().filter(|name| !name.is_empty());
+    match name {
+        Some(name) if cursor.at_end() && parts.len() <= 1 => {
+            Ok(TableName { database: parts.pop(), name })
+        }
+        _ => Err(invalid()),
+    }
 }

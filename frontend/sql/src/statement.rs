@@ -29,7 +29,7 @@ use super::bound_words::CutTuple;
 pub use super::index_statement::{CreateIndex, DropIndex};
 use super::partitioning::PartitioningOption;
 use super::repartition::Repartition;
-use super::sequence_statement::{ColumnCounter, SequenceStatement};
+use super::sequence_statement::{ColumnCounter, SequenceStatement, may_change};
 use super::task_statement::TaskStatement;
 use crate::notice::Notice;
 pub use crate::table_name::TableName;
@@ -171,8 +171,8 @@ impl Statement {
     /// returns false: the prepared statement is not known here.
     pub fn reads(&self) -> bool {
         match self {
-            Self::Query(_)
-            | Self::ExplainHotspot(_)
+            Self::Query(query) => !may_change(&query.text),
+            Self::ExplainHotspot(_)
             | Self::Show(_)
             | Self::SeriesCardinality(_)
             | Self::Describe(_)
