@@ -95,8 +95,9 @@ impl DefaultValue {
                 let time = assign(&time.to_array()?, column)?;
                 Ok(ScalarValue::try_from_array(&time, 0)?.to_array_of_size(rows)?)
             }
-            Self::Sequence => Err(SqlError::internal(format!(
-                "rows without numbers for column \"{}\"",
+            Self::Sequence if rows == 0 => Ok(new_null_array(&column.column_type.arrow(), 0)),
+            Self::Sequence => Err(SqlError::unsupported(format!(
+                "the DEFAULT of column \"{}\", a sequence, in this statement",
                 column.name
             ))),
             Self::Expression(expression) => evaluate_default(state, expression, column, rows),

@@ -262,6 +262,11 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
         Expr::Subquery(query) => scalar(query),
         Expr::Function(function) => {
             let name = function.name.0.last()?.as_ident()?.value.to_ascii_lowercase();
+            // A sequence is named by a text.
+            if ["nextval", "currval", "setval"].contains(&name.as_str()) {
+                name_by_text(&mut function.args);
+                return None;
+            }
             match (name.as_str(), &function.args) {
                 ("array", FunctionArguments::Subquery(query)) => {
                     let found = groups_of(query).or_else(|| index_columns_of(query));
@@ -284,11 +289,6 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
                         return None;
                     };
                     expression_of(&format!("unnest({array})"))
-                }
-                // A sequence is named by a text.
-                ("nextval" | "currval" | "setval", FunctionArguments::List(_)) => {
-                    name_by_text(&mut function.args);
-                    None
                 }
                 _ => None,
             }
@@ -700,6 +700,18 @@ mod tests {
 
     fn translated(text: &str) -> String {
         trees(text).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn sequences_are_named_by_texts() {
+        for text in [
+            "SELECT nextval('s'::regclass)",
+            "SELECT setval(CAST('s' AS regclass), 7), 1::regclass",
+        ] {
+            assert!(mentions(text));
+            let translated = translated(text);
+            assert!(translated.contains("val('s'"), "{translated}");
+        }
     }
 
     #[test]
