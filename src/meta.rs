@@ -115,7 +115,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let served = peers::start(listener, links, routes, Arc::new(health), stop.clone());
     let work = tokio::spawn({
         let (meta, stop) = (Arc::clone(&meta), stop.clone());
-        async move { meta.run(stop).await }
+        async move { Box::pin(meta.run(stop)).await }
     });
     peers::announce(&format!("meta {node} is ready on {address}"));
     let refused = tokio::select! {

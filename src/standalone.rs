@@ -201,7 +201,7 @@ impl Roles {
         let stop = CancellationToken::new();
         let scheduler = tokio::spawn({
             let (meta, stop) = (Arc::clone(&meta), stop.clone());
-            async move { meta.run(stop).await }
+            async move { Box::pin(meta.run(stop)).await }
         });
         let beating = heart::beat(
             NODE,
