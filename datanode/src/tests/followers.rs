@@ -38,7 +38,7 @@ async fn every_node_answers_a_scan_with_all_acknowledged_rows_if_any_replica_may
     let cluster = Cluster::of_three(3, 510, false).await;
     let target = (PARTITION, Epoch(1));
     let mut by_followers = 0;
-    for number in 1..30 {
+    for number in 1..30_i64 {
         cluster.write(number.cast_unsigned(), &[row(number - 1)]).await;
         for id in 1..=3 {
             let read_from = any_replica(Duration::ZERO, 1);
@@ -115,7 +115,7 @@ async fn after_a_merge_every_node_answers_for_all_of_the_range_and_none_for_what
 async fn a_read_with_a_bound_sees_all_rows_that_are_older_than_the_bound() {
     let cluster = Cluster::of_three(3, 512, false).await;
     let bound = Duration::from_millis(300);
-    for number in 1..6 {
+    for number in 1..6_i64 {
         cluster.write(number.cast_unsigned(), &[row(number - 1)]).await;
         tokio::time::sleep(bound).await;
         for id in 1..=3 {

@@ -60,6 +60,21 @@ fn forecast(table: &Table) -> ForecastEvent {
     }
 }
 
+/// A minute of a tail.
+fn history(table: &Table, partition: PartitionId) -> LoadHistory {
+    LoadHistory {
+        at: Instant(NOW.0 - 120_000),
+        span: Duration::from_secs(60),
+        table: table.id,
+        partition,
+        leader: Some(NodeId(2)),
+        busy: 0.85,
+        busy_max: 0.99,
+        class: Some(Class::MovingRight),
+        ..LoadHistory::default()
+    }
+}
+
 /// A table with the time first, whose last partition has nearly all rows.
 pub(super) async fn hot(options: FrontendOptions) -> Db {
     let db = Db::with(options);
@@ -145,17 +160,7 @@ pub(super) async fn hot(options: FrontendOptions) -> Db {
             per_second: 3_600.0,
             read: false,
         }],
-        history: vec![LoadHistory {
-            at: Instant(NOW.0 - 120_000),
-            span: Duration::from_secs(60),
-            table: table.id,
-            partition,
-            leader: Some(NodeId(2)),
-            busy: 0.85,
-            busy_max: 0.99,
-            class: Some(Class::MovingRight),
-            ..LoadHistory::default()
-        }],
+        history: vec![history(&table, partition)],
         hot_causes: vec![cause(&table, partition)],
         rotations: Vec::new(),
         forecasts: vec![forecast(&table)],

@@ -507,7 +507,7 @@ fn a_split_names_the_first_leader_of_its_child_if_a_replica_is_there() {
         advance(&mut world, partition, Progress::Cut);
         let child = record(&world, splitting.child);
         assert_eq!((child.first_leader, record(&world, partition).first_leader), (expected, None));
-        let catalog = crate::publish::catalog(&world.state).unwrap();
+        let catalog = publish::catalog(&world.state).unwrap();
         let mut tables = catalog.tables.values().flat_map(|tables| tables.values());
         let route = tables.find_map(|table| table.partitions.route(splitting.child));
         let alone = (holders.len() == 1).then(|| holders[0]);

@@ -109,14 +109,14 @@ async fn a_seeded_group_is_led_at_once_by_the_replica_that_its_mark_names() {
 async fn led_by_another(cluster: &mut Cluster) -> Result<(), String> {
     let leader = cluster.leader(PARENT).await;
     let term = cluster.nodes[leader].group(PARENT).status().term;
-    let named = (leader + 1) % 3;
+    let named_node = (leader + 1) % 3;
     let mark = cluster.nodes[leader].machine(PARENT).mark().unwrap();
-    let mark = mark.child(&children(3), Some(cluster.nodes[named].id)).unwrap();
+    let mark = mark.child(&children(3), Some(cluster.nodes[named_node].id)).unwrap();
     // It begins before the others do, and asks them again until they are there.
-    for node in [named, leader, (leader + 2) % 3] {
+    for node in [named_node, leader, (leader + 2) % 3] {
         cluster.bear(node, &mark).await;
     }
-    let child = cluster.nodes[named].group(CHILD);
+    let child = cluster.nodes[named_node].group(CHILD);
     let status = child.status();
     ensure(status.is_leader, || format!("{status:?}"))?;
     let applied = child.propose(row(10)).await.map_err(|error| error.to_string())?;
@@ -135,10 +135,10 @@ async fn led_by_another(cluster: &mut Cluster) -> Result<(), String> {
 async fn naming(seed: u64) -> (Cluster, usize, usize, Mark) {
     let (cluster, _) = grown(seed).await;
     let leader = cluster.leader(PARENT).await;
-    let named = (leader + 1) % 3;
+    let named_node = (leader + 1) % 3;
     let mark = cluster.nodes[leader].machine(PARENT).mark().unwrap();
-    let mark = mark.child(&children(3), Some(cluster.nodes[named].id)).unwrap();
-    (cluster, leader, named, mark)
+    let mark = mark.child(&children(3), Some(cluster.nodes[named_node].id)).unwrap();
+    (cluster, leader, named_node, mark)
 }
 
 /// Checks that all replicas have the rows before `end`, and were led in a higher term than the mark's.
@@ -153,7 +153,7 @@ async fn check_elected(cluster: &Cluster, mark: &Mark, end: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_a_mark_names_and_that_begins_late_overwrites_nothing() {
-    let (mut cluster, leader, named, mark) = naming(7).await;
+    let (mut cluster, leader, named_node, mark) = naming(7).await;
     // It is not there: the others elect one of them, and go on.
     let others = [leader, (leader + 2) % 3];
     for node in others {
@@ -163,7 +163,7 @@ async fn a_replica_that_a_mark_names_and_that_begins_late_overwrites_nothing() {
         cluster.propose_among(CHILD, &row(number), &others).await;
     }
     // By its mark it leads, but in a term that is over.
-    cluster.bear(named, &mark).await;
+    cluster.bear(named_node, &mark).await;
     cluster.propose(CHILD, &row(20)).await;
     check_elected(&cluster, &mark, 21).await;
     cluster.shutdown().await;
@@ -171,14 +171,14 @@ async fn a_replica_that_a_mark_names_and_that_begins_late_overwrites_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_a_mark_names_does_not_lead_by_it_once_more_after_a_crash() {
-    let (mut cluster, _, named, mark) = naming(8).await;
+    let (mut cluster, _, named_node, mark) = naming(8).await;
     for node in 0..3 {
         cluster.bear(node, &mark).await;
     }
     cluster.propose(CHILD, &row(10)).await;
-    cluster.kill(named, || false).await;
-    cluster.restart(named).await;
-    assert!(!cluster.seed(named, &mark).await.unwrap(), "it is there");
+    cluster.kill(named_node, || false).await;
+    cluster.restart(named_node).await;
+    assert!(!cluster.seed(named_node, &mark).await.unwrap(), "it is there");
     cluster.propose(CHILD, &row(11)).await;
     check_elected(&cluster, &mark, 12).await;
     cluster.shutdown().await;

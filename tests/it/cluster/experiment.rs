@@ -124,8 +124,8 @@ async fn a_cluster_that_runs_is_asked_what_hashing_and_a_split_do_and_left_as_it
     assert_eq!(told["embedded"], false);
 
     let client = server.connect().await;
-    let left = "SELECT count(*) FROM sys.partitions WHERE \"table\" LIKE 'lab_experiment%'";
-    assert_eq!(client.query_one(left, &[]).await.unwrap().get::<_, i64>(0), 0);
+    let partitions = "SELECT count(*) FROM sys.partitions WHERE \"table\" LIKE 'lab_experiment%'";
+    assert_eq!(client.query_one(partitions, &[]).await.unwrap().get::<_, i64>(0), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -147,6 +147,6 @@ async fn filed_hotspots_and_streams_write_and_read_what_they_are_to() {
     }
     assert_eq!(filed["runs"][3]["failed"], 0, "every message that is read is there: {filed:#}");
     let client = server.connect().await;
-    let left = "SELECT count(*) FROM sys.partitions WHERE \"table\" LIKE 'lab_experiment%'";
-    assert_eq!(client.query_one(left, &[]).await.unwrap().get::<_, i64>(0), 0);
+    let partitions = "SELECT count(*) FROM sys.partitions WHERE \"table\" LIKE 'lab_experiment%'";
+    assert_eq!(client.query_one(partitions, &[]).await.unwrap().get::<_, i64>(0), 0);
 }

@@ -194,7 +194,7 @@ proptest! {
         prop_assert_eq!(&rows_in(&merged, &config), &expected);
         // Its keys are those of its rows.
         let keys = layout.codec.encode(&merged.sorted.batch).unwrap();
-        prop_assert!(keys.iter().eq(merged.keys().iter()));
+        prop_assert!(keys.iter().eq(merged.sorted.keys.iter()));
 
         // Some of them first, then the rest with what came of those.
         let cut = cut.index(runs.len());

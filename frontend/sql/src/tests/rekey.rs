@@ -98,9 +98,9 @@ fn orders_about_a_rekeying() {
     assert_eq!(steering("ALTER TABLE d.t RESUME REKEYING"), Steering::Resume);
     assert_eq!(steering("ALTER TABLE IF EXISTS t CANCEL REKEYING"), Steering::Cancel);
     assert_eq!(steering("ALTER TABLE ONLY t THROTTLE REKEYING 5000"), Steering::Throttle(5000));
-    let named = rekey("ALTER TABLE IF EXISTS ONLY d.t PRIMARY KEY (a)").unwrap();
+    let statement = rekey("ALTER TABLE IF EXISTS ONLY d.t PRIMARY KEY (a)").unwrap();
     let expected = TableName { database: Some("d".to_owned()), name: "t".to_owned() };
-    assert_eq!((named.table, named.if_exists), (expected, true));
+    assert_eq!((statement.table, statement.if_exists), (expected, true));
     for sql in [
         "ALTER TABLE t PRIMARY KEY (a), ADD COLUMN b INT",
         "ALTER TABLE t PAUSE REKEYING, RESUME REKEYING",

@@ -137,7 +137,7 @@ fn a_table_that_keeps_every_row_is_placed_otherwise_where_it_is() {
         [format!("ALTER TABLE e PRIMARY KEY (u, ts) {placed}"), format!("ALTER TABLE e {placed}")];
     assert_eq!(texts, expected);
     // Rows in a former table need another table.
-    let again = Table { former: Some(partita_proto::id::TableId(4)), ..table.clone() };
+    let again = Table { former: Some(partita_proto::id::TableId(4)), ..table };
     let script = of(&again, vec![0, 1]);
     assert!(!script.is_complete && script.sql.starts_with("CREATE TABLE e_new"), "{script:?}");
     assert!(!script.sql.contains("INSERT") && !script.sql.contains("RENAME"), "{script:?}");
