@@ -248,7 +248,7 @@ mod tests {
              TIME INDEX (c1), PRIMARY KEY (c0, c1, c2)"
         );
         assert_eq!(trials[0].offered_per_s, Some(250.0));
-        assert_eq!((trials[0].rows, trials[0].work.thinks.as_millis()), (0, 128));
+        assert_eq!((trials[0].rows, trials[0].work.thinks.as_millis()), (ROWS, 128));
     }
 
     #[test]
