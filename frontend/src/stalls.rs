@@ -48,12 +48,12 @@ impl Stalls {
 
     /// Removes and returns the stalls since the last call.
     pub(crate) fn take(&self) -> Vec<Stall> {
-        let now = Instant::now();
+        let asked_at = Instant::now();
         let felt = std::mem::take(&mut *self.felt.lock());
         let stall = |felt: Felt| Stall {
             partition: felt.partition,
             time: felt.time,
-            ago: now.saturating_duration_since(felt.end),
+            ago: asked_at.saturating_duration_since(felt.end),
         };
         felt.into_iter().map(stall).collect()
     }

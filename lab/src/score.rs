@@ -73,8 +73,8 @@ fn scoreboard_page(scored: &[Scored], outcomes: Option<&[Outcome]>) -> String {
     let mut judged: Vec<Judged> = scored.iter().map(of_stream).collect();
     let mut text = format!("# Scoreboard\n\n## Streams in a virtual cluster\n\n{}", page(&scores));
     if let Some(outcomes) = outcomes {
-        let named = outcomes.iter().filter(|outcome| outcome.verdict.is_some());
-        judged.extend(named.map(|outcome| Judged {
+        let verdicts = outcomes.iter().filter(|outcome| outcome.verdict.is_some());
+        judged.extend(verdicts.map(|outcome| Judged {
             expected: outcome.expected.to_vec(),
             verdict: outcome.class(),
         }));

@@ -267,7 +267,7 @@ impl<'b> Reader<'b> {
         }
         let mut columns = VecDeque::new();
         for _ in 0..self.count()? {
-            let (from, seconds, covered) = (self.long()?, self.count()?, self.count()?);
+            let (start, seconds, covered) = (self.long()?, self.count()?, self.count()?);
             let mut bounds = Vec::new();
             for _ in 0..self.count().filter(|count| *count as usize <= rows)? {
                 let bound = self.fixed().map(u16::from_le_bytes)?;
@@ -277,7 +277,7 @@ impl<'b> Reader<'b> {
             for _ in 0..rows {
                 cells.push(self.cell()?);
             }
-            columns.push_back(Column { from, seconds, covered, bounds, cells });
+            columns.push_back(Column { from: start, seconds, covered, bounds, cells });
         }
         Some(Block { axis, columns })
     }
