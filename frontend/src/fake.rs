@@ -42,7 +42,7 @@ use partita_proto::member::{Member, Members, MetaMember, MetaStanding};
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::route::{PartitionMap, Route};
-use partita_proto::schema::{MergeMode, Semantic, TableSchema};
+use partita_proto::schema::{Column, MergeMode, Semantic, TableSchema};
 use partita_proto::service::{
     AdminOrder, CheckedDdl, DataNodes, DataService, Ddl, FirstByTime, FragmentRequest,
     FragmentService, IndexUse, KeyOrder, MetaService, NamedObject, NewTable, PartitionSpec,
@@ -309,26 +309,7 @@ impl Fake {
         // The catalog changes at once; meta would wait for the nodes.
         match change {
             TableChange::AddColumns { columns, if_not_exists } => {
-                let count = schema.columns.len();
-                for mut column in columns {
-                    if schema.column(&column.name).is_some() {
-                        if if_not_exists {
-                            continue;
-                        }
-                        return Err(Error::AlreadyExists { kind: "column", name: column.name });
-                    }
-                    column.id = schema.next_column;
-                    column.storage_name = format!("{}_{}", column.name, column.id);
-                    schema.next_column = ColumnId(column.id.0 + 1);
-                    if column.semantic == Semantic::Tag {
-                        let last_is_time =
-                            schema.time_index().map(|c| c.id) == schema.key.last().copied();
-                        let position = schema.key.len() - usize::from(last_is_time);
-                        schema.key.insert(position, column.id);
-                    }
-                    schema.columns.push(column);
-                }
-                if schema.columns.len() == count {
+                if !add_columns(&mut schema, columns, if_not_exists)? {
                     return Ok(false);
                 }
             }
@@ -361,15 +342,7 @@ impl Fake {
                 schema.view = Some(*definition);
             }
             TableChange::MoveColumn { column, after } => {
-                let position = |name: &str| {
-                    let position = schema.columns.iter().position(|column| column.name == name);
-                    position.ok_or_else(|| none("column", name))
-                };
-                let old_position = position(&column)?;
-                let previous = after.as_deref().map(position).transpose()?;
-                let moved = schema.columns.remove(old_position);
-                let target = previous.map_or(0, |place| place + usize::from(place < old_position));
-                schema.columns.insert(target, moved);
+                move_column(&mut schema, &column, after.as_deref())?;
             }
             TableChange::AddCheck(check) => schema.checks.push(check),
             TableChange::DropCheck(name) => schema.checks.retain(|check| check.name != name),
@@ -797,6 +770,47 @@ fn check_object(catalog: &Catalog, checked: &CheckedDdl) -> Result<(), Error> {
     };
     let object = object.map(|database| NamedObject::Database(database.id));
     if object == Some(checked.object) { Ok(()) } else { Err(none(kind, name)) }
+}
+
+/// Adds columns to a schema; `false` when all of them are there.
+fn add_columns(
+    schema: &mut TableSchema,
+    columns: Vec<Column>,
+    if_not_exists: bool,
+) -> Result<bool, Error> {
+    let count = schema.columns.len();
+    for mut column in columns {
+        if schema.column(&column.name).is_some() {
+            if if_not_exists {
+                continue;
+            }
+            return Err(Error::AlreadyExists { kind: "column", name: column.name });
+        }
+        column.id = schema.next_column;
+        column.storage_name = format!("{}_{}", column.name, column.id);
+        schema.next_column = ColumnId(column.id.0 + 1);
+        if column.semantic == Semantic::Tag {
+            let last_is_time = schema.time_index().map(|c| c.id) == schema.key.last().copied();
+            let position = schema.key.len() - usize::from(last_is_time);
+            schema.key.insert(position, column.id);
+        }
+        schema.columns.push(column);
+    }
+    Ok(schema.columns.len() > count)
+}
+
+/// Moves a column behind another one, or to the first place.
+fn move_column(schema: &mut TableSchema, column: &str, after: Option<&str>) -> Result<(), Error> {
+    let position = |name: &str| {
+        let position = schema.columns.iter().position(|column| column.name == name);
+        position.ok_or_else(|| none("column", name))
+    };
+    let old_position = position(column)?;
+    let previous = after.map(position).transpose()?;
+    let moved = schema.columns.remove(old_position);
+    let target = previous.map_or(0, |place| place + usize::from(place < old_position));
+    schema.columns.insert(target, moved);
+    Ok(())
 }
 
 fn indexes_of<'a>(schema: &'a mut TableSchema, column: &str) -> Result<&'a mut Vec<Index>, Error> {

@@ -209,7 +209,7 @@ impl Sequences {
             let catalog = self.view.catalog();
             let Some(sequence) = catalog.sequences.get(&id) else {
                 self.pools.lock().remove(&id);
-                return Err(SqlError::undefined_table(&id.to_string()));
+                return Err(SqlError::undefined_table(id.to_string()));
             };
             let counter = sequence.counter;
             let missing = count - numbers.len() as u64;

@@ -1,10 +1,11 @@
 //! ALTER TABLE: parsing it, and the changes that are sent to meta.
 
+use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::catalog::Table;
 use partita_proto::id::ColumnId;
 use partita_proto::index::{Index, IndexKind};
-use partita_proto::schema::{Column, Semantic, TableSchema};
+use partita_proto::schema::{Check, Column, Semantic, TableSchema};
 use partita_proto::service::TableChange;
 
 use super::check_constraint::{named_check, using};
@@ -351,29 +352,9 @@ impl AlterTable {
                         Some(existing) => existing.indexes.clone(),
                         None => new_indexes(column, &mut index_names)?,
                     };
-                    let is_new = existing.is_none();
+                    let place = place.as_ref().filter(|_| existing.is_none());
                     let column = added_column(column, *tag, indexes);
-                    let name = column.name.clone();
-                    // Consecutive additions that treat existing columns alike become one change.
-                    match changes.last_mut() {
-                        Some(TableChange::AddColumns { columns, if_not_exists: same })
-                            if same == if_not_exists =>
-                        {
-                            columns.push(column);
-                        }
-                        _ => changes.push(TableChange::AddColumns {
-                            columns: vec![column],
-                            if_not_exists: *if_not_exists,
-                        }),
-                    }
-                    if let Some(place) = place.as_ref().filter(|_| is_new) {
-                        let predecessor = match place {
-                            ColumnPlace::First => None,
-                            ColumnPlace::After(previous) => Some(previous.clone()),
-                        };
-                        check_place(table, &changes, predecessor.as_deref())?;
-                        changes.push(TableChange::MoveColumn { column: name, after: predecessor });
-                    }
+                    add_column(table, &mut changes, column, *if_not_exists, place)?;
                 }
                 AlterChange::DropColumn { name, if_exists } => {
                     if *if_exists && table.schema.column(name).is_none() {
@@ -393,15 +374,7 @@ impl AlterTable {
                     changes.push(TableChange::DropColumn(name.clone()));
                 }
                 AlterChange::RenameColumn { from: old_name, to: new_name } => {
-                    known_column(table, old_name)?;
-                    check_unused(&table.schema, old_name, "rename")?;
-                    if let Some(check) = using(&checks, old_name)?.first() {
-                        let message = format!(
-                            "cannot rename column \"{old_name}\" because constraint \"{check}\" uses it"
-                        );
-                        return Err(SqlError::new("2BP01", message)
-                            .with_hint("drop the constraint, and add it again after the change"));
-                    }
+                    check_renamable(table, &checks, old_name)?;
                     changes.push(TableChange::RenameColumn {
                         from: old_name.clone(),
                         to: new_name.clone(),
@@ -416,29 +389,12 @@ impl AlterTable {
                     if checks.iter().any(|check| check.name == *name) {
                         checks.retain(|check| check.name != *name);
                         changes.push(TableChange::DropCheck(name.clone()));
-                        continue;
+                    } else {
+                        notices.push(missing_constraint(table, name, *if_exists)?);
                     }
-                    let message = format!(
-                        "constraint \"{name}\" of relation \"{}\" does not exist",
-                        table.name
-                    );
-                    if !*if_exists {
-                        return Err(SqlError::new(UNDEFINED_OBJECT, message));
-                    }
-                    notices.push(Notice::notice(format!("{message}, skipping")));
                 }
                 AlterChange::SetDefault { column, default } => {
-                    let existing = known_column(table, column)?;
-                    if existing.generated.is_some() {
-                        return Err(SqlError::new(
-                            "42601",
-                            format!("column \"{column}\" is generated and cannot have a DEFAULT"),
-                        ));
-                    }
-                    let default = match default {
-                        Some(expression) => default_text(expression, column, existing.column_type)?,
-                        None => None,
-                    };
+                    let default = new_default(table, column, default.as_deref())?;
                     changes.push(TableChange::SetDefault { column: column.clone(), default });
                 }
                 AlterChange::SetIndex { column, name, options } => {
@@ -471,6 +427,90 @@ impl AlterTable {
             }
         }
         Ok((changes, notices))
+    }
+}
+
+/// Adds a column to the changes; consecutive additions that treat existing columns alike become one change.
+///
+/// # Errors
+/// When the column after which it is added is not there.
+fn add_column(
+    table: &Table,
+    changes: &mut Vec<TableChange>,
+    column: Column,
+    if_not_exists: bool,
+    place: Option<&ColumnPlace>,
+) -> Result<(), SqlError> {
+    let name = column.name.clone();
+    match changes.last_mut() {
+        Some(TableChange::AddColumns { columns, if_not_exists: same })
+            if *same == if_not_exists =>
+        {
+            columns.push(column);
+        }
+        _ => changes.push(TableChange::AddColumns { columns: vec![column], if_not_exists }),
+    }
+    if let Some(place) = place {
+        let predecessor = match place {
+            ColumnPlace::First => None,
+            ColumnPlace::After(previous) => Some(previous.clone()),
+        };
+        check_place(table, changes, predecessor.as_deref())?;
+        changes.push(TableChange::MoveColumn { column: name, after: predecessor });
+    }
+    Ok(())
+}
+
+/// Checks that nothing else of the table names the column that is renamed.
+///
+/// # Errors
+/// 42703 without such a column; 2BP01 when a constraint uses it.
+fn check_renamable(table: &Table, checks: &[Check], name: &str) -> Result<(), SqlError> {
+    known_column(table, name)?;
+    check_unused(&table.schema, name, "rename")?;
+    match using(checks, name)?.first() {
+        Some(check) => {
+            let message =
+                format!("cannot rename column \"{name}\" because constraint \"{check}\" uses it");
+            Err(SqlError::new("2BP01", message)
+                .with_hint("drop the constraint, and add it again after the change"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The text of a column's new default; none for no default.
+///
+/// # Errors
+/// 42703 without such a column; 42601 for a generated one; when the default does not fit its type.
+fn new_default(
+    table: &Table,
+    column: &str,
+    default: Option<&Expr>,
+) -> Result<Option<String>, SqlError> {
+    let existing = known_column(table, column)?;
+    if existing.generated.is_some() {
+        return Err(SqlError::new(
+            "42601",
+            format!("column \"{column}\" is generated and cannot have a DEFAULT"),
+        ));
+    }
+    match default {
+        Some(expression) => default_text(expression, column, existing.column_type),
+        None => Ok(None),
+    }
+}
+
+/// The notice of a missing constraint with IF EXISTS.
+///
+/// # Errors
+/// 42704 without IF EXISTS.
+fn missing_constraint(table: &Table, name: &str, if_exists: bool) -> Result<Notice, SqlError> {
+    let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
+    if if_exists {
+        Ok(Notice::notice(format!("{message}, skipping")))
+    } else {
+        Err(SqlError::new(UNDEFINED_OBJECT, message))
     }
 }
 

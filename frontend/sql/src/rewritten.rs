@@ -206,18 +206,25 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
             Ok(distinct(left, right)?.map(|distinct| not(nested(distinct))))
         }
         Expr::InList { expr, list, negated } => in_list(expr, list, *negated),
-        Expr::Between { expr, negated, low, high } => match (row(expr), row(low), row(high)) {
-            (Some(value), Some(low), Some(high)) => {
-                let least = compare(value.clone(), &BinaryOperator::GtEq, low)?;
-                let most = compare(value, &BinaryOperator::LtEq, high)?;
-                let in_bounds = least.zip(most).map(|(least, most)| binary(least, AND, most));
-                Ok(in_bounds
-                    .map(|in_bounds| if *negated { not(nested(in_bounds)) } else { in_bounds }))
-            }
-            _ => Ok(None),
-        },
+        Expr::Between { expr, negated, low, high } => between(expr, low, high, *negated),
         _ => Ok(None),
     }
+}
+
+/// BETWEEN of rows as two comparisons; none for single values.
+fn between(
+    expression: &Expr,
+    low: &Expr,
+    high: &Expr,
+    is_negated: bool,
+) -> Result<Option<Expr>, SqlError> {
+    let (Some(value), Some(low), Some(high)) = (row(expression), row(low), row(high)) else {
+        return Ok(None);
+    };
+    let least = compare(value.clone(), &BinaryOperator::GtEq, low)?;
+    let most = compare(value, &BinaryOperator::LtEq, high)?;
+    let in_bounds = least.zip(most).map(|(least, most)| binary(least, AND, most));
+    Ok(in_bounds.map(|in_bounds| if is_negated { not(nested(in_bounds)) } else { in_bounds }))
 }
 
 /// `text [NOT] SIMILAR TO pattern [ESCAPE escape]`.

@@ -61,8 +61,6 @@ pub(crate) fn needs(
         let named = named.ok_or_else(|| SqlError::undefined_database(name))?;
         Ok::<_, SqlError>(Need::new(action, Object::Database(Arc::clone(named))))
     };
-    let setting =
-        |action: Action, name: &str| vec![Need::new(action, Object::Setting(name.to_owned()))];
     Ok(match statement {
         // By the tables of the plan, of the cursor, or of the prepared statement.
         Statement::Query(_)
@@ -119,21 +117,7 @@ pub(crate) fn needs(
         Statement::Truncate(names) => {
             names.iter().map(|name| table(Action::Truncate, name)).collect::<Result<_, _>>()?
         }
-        Statement::Show(show) => match show {
-            Show::Partitions(name) => vec![table(Action::Select, name)?],
-            Show::Variable(name) => setting(Action::Select, name),
-            // Lists and definitions of what is visible.
-            Show::Databases { .. }
-            | Show::Tables { .. }
-            | Show::CreateTable(_)
-            | Show::CreateView(_)
-            | Show::Columns(_)
-            | Show::Indexes(_)
-            | Show::TagKeys(_)
-            | Show::FieldKeys(_)
-            | Show::Measurements { .. }
-            | Show::All => Vec::new(),
-        },
+        Statement::Show(show) => of_show(viewer, database, show)?,
         // The tables of a database also by the plan of the query.
         Statement::SeriesCardinality(series) => match &series.table {
             Some(name) => vec![table(Action::Select, name)?],
@@ -141,7 +125,7 @@ pub(crate) fn needs(
         },
         // The definition of a visible table, or the use of a visible database.
         Statement::Describe(_) | Statement::Use(_) => Vec::new(),
-        Statement::Set(set) => setting(Action::Maintain, &set.name),
+        Statement::Set(set) => vec![on_setting(Action::Maintain, &set.name)],
         Statement::Admin(admin) => match admin {
             Admin::FlushTable(name) | Admin::CompactTable(name) => {
                 vec![table(Action::Maintain, name)?]
@@ -164,6 +148,33 @@ pub(crate) fn needs(
         | Statement::Unlisten
         | Statement::Empty => Vec::new(),
     })
+}
+
+/// The needs of SHOW.
+fn of_show(viewer: &Viewer, database: &str, show: &Show) -> Result<Vec<Need>, SqlError> {
+    Ok(match show {
+        Show::Partitions(name) => {
+            let table = table_of(viewer, database, name)?;
+            vec![Need::new(Action::Select, viewer.object(&table)?)]
+        }
+        Show::Variable(name) => vec![on_setting(Action::Select, name)],
+        // Lists and definitions of what is visible.
+        Show::Databases { .. }
+        | Show::Tables { .. }
+        | Show::CreateTable(_)
+        | Show::CreateView(_)
+        | Show::Columns(_)
+        | Show::Indexes(_)
+        | Show::TagKeys(_)
+        | Show::FieldKeys(_)
+        | Show::Measurements { .. }
+        | Show::All => Vec::new(),
+    })
+}
+
+/// The need for a setting of sessions.
+fn on_setting(action: Action, name: &str) -> Need {
+    Need::new(action, Object::Setting(name.to_owned()))
 }
 
 /// The actions of an INSERT on its table.

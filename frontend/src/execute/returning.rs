@@ -97,7 +97,8 @@ pub(super) fn returning_of(statement: &Statement) -> Option<ReturningOf<'_>> {
 impl Session {
     /// The query over the rows that a statement has written or removed.
     pub(super) fn returning_query(&self, clause: ReturningOf<'_>) -> Result<Query, SqlError> {
-        clause.returning.query(&self.table(clause.table)?, clause.alias, clause.text)
+        let table = self.table(clause.table)?;
+        clause.returning.query(&table, clause.alias, clause.text)
     }
 
     /// The output of a statement with RETURNING that has written or removed rows.

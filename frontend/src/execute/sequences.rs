@@ -196,7 +196,7 @@ impl Session {
                 for name in names {
                     match sequence_named(self.viewer(), &self.database(), name) {
                         Ok(sequence) => {
-                            self.check_unused(&sequence)?;
+                            self.check_unused_sequence(&sequence)?;
                             let sequence = sequence.id;
                             let change = SequenceChange::Drop { sequence };
                             self.change_sequence(permit, change).await?;
@@ -236,7 +236,7 @@ impl Session {
     }
 
     /// Refuses to drop a sequence that a default takes its values from.
-    fn check_unused(&self, sequence: &Sequence) -> Result<(), SqlError> {
+    fn check_unused_sequence(&self, sequence: &Sequence) -> Result<(), SqlError> {
         let catalog = self.frontend().catalog();
         let mut databases = catalog.databases.values();
         let home = databases.find(|database| database.id == sequence.database);

@@ -378,7 +378,8 @@ pub(super) fn drop_table(
         |table: &Arc<Table>| table.copy.as_ref().is_some_and(|copy| copy.is_rekeying());
     let views = catalog.views_of(&table.database, &table.name);
     let views: Vec<_> = views.map(|view| (view.database.clone(), view.name.clone())).collect();
-    if !(copies.iter().all(is_rekeying) && views.is_empty()) && !cascade {
+    let is_free = copies.iter().all(is_rekeying) && views.is_empty();
+    if !is_free && !cascade {
         let name = &table.name;
         let message = format!("cannot drop table \"{name}\" because other objects depend on it");
         return Err(Error::Dependents { message, hint: String::new() });

@@ -49,7 +49,7 @@ impl Frontend {
             let name = name.ok_or_else(|| SqlError::internal("a default without a sequence"))?;
             let database = name.database_or(&table.database);
             let sequence = self.sequences().named(&catalog, database, &name.name)?;
-            if !sequence.column.is_some_and(|owned| owned.table == table.id) {
+            if sequence.column.is_none_or(|owned| owned.table != table.id) {
                 let object = sequence_object(&catalog, &sequence)?;
                 let viewer = self.viewer(*permit.identity());
                 if viewer.check(&[Need::new(Action::Insert, object)]).is_err() {

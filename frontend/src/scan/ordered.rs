@@ -287,6 +287,8 @@ mod tests {
             options: TableOptions { append_mode, ..TableOptions::default() },
             next_column: ColumnId(6),
             schema_on_write: false,
+            checks: Vec::new(),
+            view: None,
         }
     }
 

@@ -64,6 +64,8 @@ const MATRIX: &[(&str, [Outcome; 4])] = &[
     ("INSERT INTO t SELECT 1, (SELECT max(v) FROM t)", [A, D, D, H]),
     ("DELETE FROM t", [A, D, A, H]),
     ("DELETE FROM t WHERE v = 1", [A, D, D, H]),
+    ("UPDATE t SET v = 1", [A, D, A, H]),
+    ("UPDATE t SET v = v + 1", [A, D, D, H]),
     ("COPY t FROM STDIN", [A, D, A, H]),
     ("COPY t TO STDOUT", [A, A, D, H]),
     ("COPY (SELECT v FROM t) TO STDOUT", [A, A, D, H]),
@@ -79,7 +81,11 @@ const MATRIX: &[(&str, [Outcome; 4])] = &[
         "CREATE MATERIALIZED COPY c OF t PRIMARY KEY (k) PARTITION BY HASH (k) PARTITIONS 2",
         [A, D, D, H],
     ),
+    ("ALTER TABLE t PRIMARY KEY (k) PARTITION BY HASH (k) PARTITIONS 2", [A, D, D, H]),
     ("DROP MATERIALIZED COPY IF EXISTS c", [A, A, A, A]),
+    ("CREATE VIEW w AS SELECT k FROM t", [A, D, D, H]),
+    ("DROP VIEW IF EXISTS w", [A, A, A, A]),
+    ("COMMENT ON TABLE t IS 'x'", [A, D, D, H]),
     ("DROP TABLE t", [A, D, D, H]),
     ("DROP TABLE IF EXISTS t", [A, D, D, A]),
     ("TRUNCATE t", [A, D, A, H]),
@@ -117,6 +123,7 @@ const MATRIX: &[(&str, [Outcome; 4])] = &[
     ("SHOW TASKS", [A, A, A, A]),
     ("CREATE INDEX i ON t USING skipping (v)", [A, D, D, H]),
     ("DROP INDEX IF EXISTS i ON t", [A, D, D, A]),
+    ("CREATE SEQUENCE s", [A, D, D, H]),
     ("ADVISE TABLE t", [A, A, D, H]),
 ];
 

@@ -105,7 +105,7 @@ fn a_view_that_is_replaced_keeps_its_columns() {
     let view = &world.catalog.tables["public"]["v"];
     assert_eq!(view.schema.columns.len(), 2);
     assert_eq!(view.schema.view.as_ref().unwrap().query, "SELECT value, userid FROM t");
-    assert_eq!(sqlstate(world.change(replace(columns.clone()))), "42P16");
+    assert_eq!(sqlstate(world.change(replace(columns))), "42P16");
     let mut renamed = world.table("v").schema.columns.clone();
     renamed[0].name = "other".to_owned();
     assert_eq!(sqlstate(world.change(replace(renamed))), "42P16");

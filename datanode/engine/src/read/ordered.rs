@@ -373,7 +373,7 @@ impl Backward {
             room -= range.end - start;
             chunk.push(start..range.end);
             range.end = start;
-            if range.is_empty() {
+            if range.start == range.end {
                 self.rows.pop();
             }
         }

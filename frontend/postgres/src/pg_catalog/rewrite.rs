@@ -317,19 +317,7 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
         {
             expression_of(&format!("({expr}) = CAST(current_schema() AS TEXT)"))
         }
-        Expr::CompoundFieldAccess { root, access_chain } => {
-            let [AccessExpr::Dot(Expr::Identifier(field))] = access_chain.as_slice() else {
-                return None;
-            };
-            let Expr::Nested(inner) = root.as_ref() else { return None };
-            match (field.value.to_ascii_lowercase().as_str(), inner.as_ref()) {
-                ("n", Expr::Function(function)) => positions(unnested(function)?),
-                ("x", Expr::Function(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => {
-                    Some(inner.as_ref().clone())
-                }
-                _ => None,
-            }
-        }
+        Expr::CompoundFieldAccess { root, access_chain } => field_of(root, access_chain),
         Expr::Cast { expr, data_type, .. }
             if data_type.to_string().eq_ignore_ascii_case("regproc") =>
         {
@@ -365,6 +353,19 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
             let Expr::Value(value) = expr.as_ref() else { return None };
             let Value::Placeholder(_) = &value.value else { return None };
             expression_of(&format!("to_regclass(CAST({expr} AS TEXT))"))
+        }
+        _ => None,
+    }
+}
+
+/// The number `n` or the value `x` of the rows of `_pg_expandarray`.
+fn field_of(root: &Expr, access_chain: &[AccessExpr]) -> Option<Expr> {
+    let [AccessExpr::Dot(Expr::Identifier(field))] = access_chain else { return None };
+    let Expr::Nested(inner) = root else { return None };
+    match (field.value.to_ascii_lowercase().as_str(), inner.as_ref()) {
+        ("n", Expr::Function(function)) => positions(unnested(function)?),
+        ("x", Expr::Function(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => {
+            Some(inner.as_ref().clone())
         }
         _ => None,
     }
