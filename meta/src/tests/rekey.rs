@@ -7,6 +7,7 @@ use partita_proto::range::TypedRange;
 use super::model::hex;
 use super::*;
 use crate::load::Keeper;
+use crate::plan::{Action, orders};
 
 const REKEYED: &str = "t$rekeyed";
 
@@ -105,6 +106,7 @@ fn a_table_and_its_copy_exchange_their_partitions_in_one_step() {
     assert_eq!(published.partitions.routes().len(), 2);
 
     // The table is like any other, and may be re-keyed again.
+    world.settle();
     world.done(alter("t", add(vec![field("x")]))).unwrap();
     let mut again = reversed(&world, "t$rekeyed2", true);
     again.cuts.clear();
@@ -113,6 +115,33 @@ fn a_table_and_its_copy_exchange_their_partitions_in_one_step() {
     world.settle();
     assert!(world.state.table(copy.id).is_none());
     assert!(before.partitions.iter().all(|id| world.state.partition(*id).is_none()));
+}
+
+/// Otherwise they would take every read for one that knows more than they do.
+#[test]
+fn replicas_are_told_of_a_schema_after_the_exchange() {
+    let mut world = rekeyed();
+    fill(&mut world);
+    let (copy, ids) = (world.table(REKEYED), world.table("t").partitions.clone());
+    assert!(switch(&mut world) && exchange(&mut world, &ids));
+    let exchanged = world.table("t");
+    let version = exchanged.schema.version;
+    assert!(version > copy.schema.version);
+    let orders = orders(&world.state, &exchanged);
+    assert_eq!(orders.len(), copy.partitions.len());
+    for order in orders {
+        assert!(copy.partitions.contains(&order.partition));
+        let Action::Alter(schema) = &order.action else { panic!("{order:?}") };
+        assert_eq!((schema.version, &schema.key), (version.next(), &exchanged.schema.key));
+    }
+    // The table is used meanwhile, and can be dropped; other changes of it wait.
+    assert!(world.visible("t"));
+    let busy = world.change(alter("t", add(vec![field("x")])));
+    assert!(matches!(busy, Ok(Reply::Busy { .. })), "{busy:?}");
+    world.settle();
+    assert_eq!((world.phase("t"), world.table("t").schema.version), (Phase::Ready, version.next()));
+    // The closed partitions hear nothing.
+    assert_eq!(world.phase(REKEYED), Phase::Ready);
 }
 
 #[test]
@@ -273,6 +302,7 @@ fn former_partitions_are_dropped_before_rows_are_placed_otherwise() {
     fill(&mut world);
     let ids = world.table("t").partitions.clone();
     assert!(switch(&mut world) && exchange(&mut world, &ids));
+    world.settle();
     let placed = || {
         let placement = Placement::Hash { columns: vec![ColumnId(1)] };
         let cuts = partita_proto::route::hash_cuts(2);

@@ -6,7 +6,7 @@
 //!                          "t$rekeyed", Switching: frontends close the partitions of t, and ship their last changes
 //!                              │ exchange, in one step
 //!   t, key (b, a), with    "t$rekeyed", Retired, with the closed partitions of before, until discard ──▶ dropped
-//!   the partitions of the copy
+//!   the partitions of the copy, which are told so
 //!
 //!   Switching ──lose──▶ Reopening: frontends open the partitions of t again ──reopened──▶ Lost, as any
 //! ```
@@ -18,7 +18,8 @@
 //! Invariants:
 //! - while a copy switches, neither table is cut, altered or truncated: the closed partitions are all of the table;
 //! - the exchange names the partitions whose last changes are in the copy, and these are all that the table has;
-//! - a version of a schema belongs to one order of the key: the exchanged schema is newer than those of both tables.
+//! - a version of a schema belongs to one order of the key: the exchanged schema is newer than those of both tables, and
+//!   the replicas are told of the one after it, as by any ALTER TABLE.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use partita_proto::id::{NodeId, PartitionId, TableId};
 use partita_proto::materialized::{CopyOf, CopyState, Rekeying, Steering};
 use partita_proto::schema::TableSchema;
 
-use super::draft::{Draft, Outcome, Reply, refusal};
+use super::draft::{Draft, Outcome, Reply, next_version, refusal};
 use crate::catalog::{Edit, PartitionRecord, Phase, State, TableRecord};
 
 /// SQLSTATE of an object that is not in the state that a statement needs.
@@ -139,8 +140,6 @@ pub(super) fn exchange(
             draft.renew_copy(dependent, copy, reason, &mut places)?;
         }
     }
-    // Nobody waits for the new copies: they are to be filled in any case.
-    draft.steps.clear();
     let version = source.schema.version.max(record.schema.version).next();
     let rekeyed = TableRecord {
         schema: Arc::new(TableSchema { version, ..TableSchema::clone(&record.schema) }),
@@ -159,8 +158,13 @@ pub(super) fn exchange(
     };
     draft.give(record, source.id);
     draft.give(source, record.id);
-    draft.edits.push(Edit::Table(Arc::new(rekeyed)));
+    // Replicas that do not know the version would take all reads for newer than themselves, and ask their leader. They are
+    // told of the next one: a replica that joins meanwhile knows this one, and must not answer for the others.
+    let next = next_version(&rekeyed.schema);
+    draft.tell(rekeyed, next);
     draft.edits.push(Edit::Table(Arc::new(retired)));
+    // The table is used meanwhile, and the new copies are to be filled in any case: nobody waits.
+    draft.steps.clear();
     Ok(draft.done())
 }
 
