@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::capture::{TAIL_BYTES_MAX, Tail};
 use crate::effect::{Effect, decide, plain};
 use crate::load::Load;
-use crate::replica::FIRST_EPOCH;
+use crate::replica::is_changed;
 use crate::reply::Outcome;
 use crate::requests::{Known, Requests};
 use crate::surroundings::Surroundings;
@@ -339,11 +339,11 @@ impl Machine for PartitionMachine {
         durable.clone()
     }
 
-    /// True if the replica was created with the partition's current range: the beginning of the log refers to an
-    /// earlier range.
+    /// True if the replica was created with the partition's current range and schema: the beginning of the log may refer
+    /// to earlier ones.
     fn begins_with_files(&self) -> bool {
         let config = self.partition.config();
-        config.join && config.epoch > FIRST_EPOCH && self.partition.applied() == 0
+        config.join && is_changed(&config) && self.partition.applied() == 0
     }
 
     async fn apply(&self, entries: Vec<Committed>) -> Result<Vec<Bytes>, MachineError> {

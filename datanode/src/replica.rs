@@ -16,11 +16,11 @@ use std::time::Duration;
 use arrow::record_batch::RecordBatch;
 use futures::TryStreamExt;
 use parking_lot::Mutex;
-use partita_engine::{EngineError, Partition, Scan, Scanned};
+use partita_engine::{EngineError, Partition, PartitionConfig, Scan, Scanned};
 use partita_proto::beat::{FollowerReads, LoadBeat};
 use partita_proto::cardinality::SeriesSketch;
 use partita_proto::error::Error;
-use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId};
+use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, SchemaVersion};
 use partita_proto::measure::PartitionMeasures;
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
@@ -51,13 +51,21 @@ use crate::writer::{QUEUE_MAX, Waiting, Writer};
 /// Maximum time that a request waits for a group without a leader, as right after a start.
 const LEADER_WAIT: Duration = Duration::from_secs(5);
 /// Epoch of a newly created partition.
-pub(crate) const FIRST_EPOCH: Epoch = Epoch(1);
+const FIRST_EPOCH: Epoch = Epoch(1);
+/// Schema of a new table.
+const FIRST_SCHEMA: SchemaVersion = SchemaVersion(1);
 /// Polling interval while a request waits for a leader.
 const LEADER_POLL: Duration = Duration::from_millis(2);
 /// Maximum entries that a replica may lack, and maximum time since its last answer, to lead a new partition from its
 /// first entry on: if it were late, nobody would lead until an election.
 const NEAR_ENTRIES: u64 = 1_000;
 const FRESH: Duration = Duration::from_millis(750);
+
+/// True if the range or the schema of a partition is another one than that of the first entries of its log, as far as its
+/// numbers tell.
+pub(crate) fn is_changed(config: &PartitionConfig) -> bool {
+    config.epoch > FIRST_EPOCH || config.schema.version > FIRST_SCHEMA
+}
 
 /// One replica on this node.
 pub(crate) struct Replica {
@@ -489,20 +497,28 @@ impl Replica {
         voters: BTreeMap<ReplicaId, NodeId>,
     ) -> Result<(), Error> {
         let _one_at_a_time = self.changing.lock().await;
-        let new = |replica: &&ReplicaId| {
-            self.group.members().iter().all(|member| member.replica != **replica)
-        };
-        if self.leads() && voters.keys().any(|replica| new(&replica)) {
-            self.forget_reshapes().await?;
+        if self.leads() && self.is_begun_by(&voters) {
+            self.forget_changes().await?;
         }
         self.record_reports().await;
         reconfigure::reconfigure(self.id(), &self.group, voters).await
     }
 
-    /// Purges the log up to the last change of the partition's range: a new member starts with the current range, and
-    /// could not apply entries for an earlier one.
-    async fn forget_reshapes(&self) -> Result<(), Error> {
-        if self.partition.config().epoch <= FIRST_EPOCH {
+    /// True if one of these replicas would begin with the log: a new one, or one that has nothing of a log from which
+    /// nothing was purged, because the last change was not applied here yet when it was added.
+    fn is_begun_by(&self, voters: &BTreeMap<ReplicaId, NodeId>) -> bool {
+        let members = self.group.members();
+        let is_complete = self.group.status().purged.is_none();
+        voters.keys().any(|replica| {
+            let member = members.iter().find(|member| member.replica == *replica);
+            member.is_none_or(|member| is_complete && !member.voter && member.matched.is_none())
+        })
+    }
+
+    /// Purges the log up to the last change of the partition's range and schema: a new member starts with the current
+    /// ones, and could not apply entries for earlier ones, or would decide otherwise than the others did.
+    async fn forget_changes(&self) -> Result<(), Error> {
+        if !is_changed(&self.partition.config()) {
             return Ok(());
         }
         self.flush().await?;

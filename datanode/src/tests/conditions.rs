@@ -4,12 +4,17 @@ use arrow::array::BooleanArray;
 use partita_proto::schema::MergeMode;
 use partita_proto::service::{Condition, REMOVED_COLUMN};
 
+use super::cluster::{Cluster, replicas};
 use super::*;
 
 const FIRST: (PartitionId, Epoch) = (PARTITION, Epoch(1));
 
 /// Raft index of a scan for an update.
-async fn read(node: &Datanode, (partition, epoch): (PartitionId, Epoch)) -> u64 {
+async fn read(node: &Datanode, target: (PartitionId, Epoch)) -> u64 {
+    try_read(node, target).await.unwrap()
+}
+
+async fn try_read(node: &Datanode, (partition, epoch): (PartitionId, Epoch)) -> Result<u64, Error> {
     let request = ScanRequest {
         partition,
         epoch,
@@ -24,7 +29,7 @@ async fn read(node: &Datanode, (partition, epoch): (PartitionId, Epoch)) -> u64 
         order: None,
         for_update: true,
     };
-    node.scan(request).await.unwrap().index
+    node.scan(request).await.map(|reply| reply.index)
 }
 
 fn as_of(index: u64) -> Condition {
@@ -161,4 +166,64 @@ async fn rows_are_moved_and_fields_set_to_null() {
     found.sort_unstable();
     assert_eq!(found, [(Some(2), None), (Some(3), Some(10))]);
     running.stop().await;
+}
+
+/// A cluster whose partition was written under conditions, and another schema for it.
+async fn updated(seed: u64) -> (Cluster, Arc<TableSchema>) {
+    let cluster = Cluster::of_three(4, seed, false).await;
+    cluster.write(1, &[(1, 10), (2, 20)]).await;
+    let scan = async |_, node: Arc<Datanode>| try_read(&node, FIRST).await;
+    let index = cluster.anywhere("a scan for an update", scan).await;
+    let rows = batch(&[(1, 11)]);
+    let update =
+        async |_, node: Arc<Datanode>| write_if(&node, as_of(index), 2, rows.clone()).await;
+    cluster.anywhere("a write", update).await;
+    let schema = TableSchema { version: SchemaVersion(2), ..schema(false) };
+    (cluster, Arc::new(schema))
+}
+
+async fn alter(cluster: &Cluster, schema: &Arc<TableSchema>) {
+    let order =
+        async |_, node: Arc<Datanode>| node.alter_partition(PARTITION, Arc::clone(schema)).await;
+    cluster.anywhere("another schema", order).await;
+}
+
+/// Creates a replica on node 4, which is to join under a schema.
+async fn open(cluster: &Cluster, schema: &Arc<TableSchema>) {
+    let spec = PartitionSpec {
+        replica: ReplicaId(4),
+        members: replicas(&[1, 2, 4]),
+        schema: Arc::clone(schema),
+        join: true,
+        ..spec(false)
+    };
+    cluster.node(4).open_partition(spec).await.unwrap();
+}
+
+/// The log has conditions from before the schema with which the replica begins.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_joins_under_a_later_schema_has_what_was_written_under_an_earlier_one() {
+    let (mut cluster, schema) = updated(41).await;
+    alter(&cluster, &schema).await;
+    open(&cluster, &schema).await;
+    cluster.reconfigure(&[1, 2, 4]).await;
+    assert_eq!(cluster.rows_at(4).await, [(1, 11), (2, 20)]);
+    cluster.kill(4).await;
+    cluster.start(4).await;
+    assert_eq!(cluster.rows_at(4).await, [(1, 11), (2, 20)]);
+    cluster.stop().await;
+}
+
+/// As for a moment after a table was re-keyed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_joins_that_knows_of_a_schema_before_its_leader_does() {
+    let (cluster, schema) = updated(42).await;
+    open(&cluster, &schema).await;
+    let leader = cluster.node(cluster.leader().await);
+    let early = leader.reconfigure(PARTITION, replicas(&[1, 2, 4])).await.unwrap_err();
+    assert!(early.is_retryable(), "{early}");
+    alter(&cluster, &schema).await;
+    cluster.reconfigure(&[1, 2, 4]).await;
+    assert_eq!(cluster.rows_at(4).await, [(1, 11), (2, 20)]);
+    cluster.stop().await;
 }
