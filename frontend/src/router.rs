@@ -515,8 +515,14 @@ impl Router {
                 }
                 Ok(Attempt::Refused) => {
                     self.view.metrics().write_retries.add(1);
-                    if let Some(reads) = &part.mode.reads {
-                        reads.refuse(part.rows);
+                    // The statement knows another placement, if the table was re-keyed since it read.
+                    match (&part.mode.reads, without_placement(part.rows)) {
+                        (Some(reads), Ok(rows)) => reads.refuse(rows),
+                        (None, Ok(_)) => {}
+                        (_, Err(error)) => {
+                            let is_ahead = false;
+                            return Err(Failed { partition, error, perhaps, is_ahead, debts });
+                        }
                     }
                     continue;
                 }

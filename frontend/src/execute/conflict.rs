@@ -87,7 +87,8 @@ impl Session {
         for start in (0..completed.num_rows()).step_by(rows_max) {
             let rows = rows_max.min(completed.num_rows() - start);
             let rows = completed.slice(start, rows);
-            Box::pin(self.insert_some(conflicts, (&table, &plan), rows)).await?;
+            let place = (Arc::clone(&table), Arc::clone(&plan));
+            Box::pin(self.insert_some(conflicts, place, rows)).await?;
         }
         Ok(())
     }
@@ -114,13 +115,14 @@ impl Session {
     async fn insert_some(
         &self,
         conflicts: &mut Conflicts<'_>,
-        (table, plan): (&Arc<Table>, &Arc<TablePlan>),
+        (mut table, mut plan): (Arc<Table>, Arc<TablePlan>),
         mut rows: RecordBatch,
     ) -> Result<(), SqlError> {
+        let view = self.frontend().view();
         let deadline = Instant::now() + CONTENDED_MAX;
         loop {
             let reads = Arc::new(Reads::new(table.schema.version, usize::MAX));
-            let pass = Pass { table, plan, reads: &reads };
+            let pass = Pass { table: &table, plan: &plan, reads: &reads };
             let taken_keys = self.taken(pass, &rows).await?;
             let is_taken = mask(pass, &rows, |key| taken_keys.contains(key))?;
             let mut refused = KeySet::new();
@@ -137,15 +139,15 @@ impl Session {
             if refused.is_empty() {
                 return Ok(());
             }
-            let newest = self.frontend().view().newest(table);
-            if newest.is_none_or(|newest| newest.schema.version != table.schema.version) {
-                return Err(altered(table));
-            }
+            let newest = view.newest(&table).filter(|newest| takes_rows_of(newest, &table));
+            let Some(newest) = newest else { return Err(altered(&table)) };
             if Instant::now() >= deadline {
-                return Err(contended(table));
+                return Err(contended(&table));
             }
             let is_left = mask(pass, &rows, |key| refused.contains(key))?;
             rows = filter_record_batch(&rows, &is_left)?;
+            plan = view.plan(self.frontend().state(), &newest)?;
+            table = newest;
         }
     }
 
@@ -267,6 +269,15 @@ impl Conflicts<'_> {
         }
         Ok((filter_record_batch(&rows, &is_new)?, NAMED_KEYS_MAX))
     }
+}
+
+/// True if rows that were completed for a table are those that its newest version would be given: it was not altered, or
+/// it was re-keyed.
+fn takes_rows_of(newest: &Table, table: &Table) -> bool {
+    let (newest, table) = (&newest.schema, &table.schema);
+    let are_alike = || newest.columns == table.columns && newest.checks == table.checks;
+    newest.version == table.version
+        || are_alike() && newest.options.append_mode == table.options.append_mode
 }
 
 /// True for each row, with columns by storage name, whose key satisfies a condition.

@@ -44,6 +44,9 @@ pub(super) struct Pending {
     keys: KeySet,
     /// Condition that these rows satisfy, in SQL, if there are few.
     condition: Option<String>,
+    /// The table and the plan by which the keys are encoded. The table may have been re-keyed since.
+    table: Arc<Table>,
+    plan: Arc<TablePlan>,
 }
 
 impl Pending {
@@ -51,6 +54,19 @@ impl Pending {
     pub(super) fn first(&self) -> Option<&[u8]> {
         self.keys.iter().next().map(AsRef::as_ref)
     }
+
+    /// Keys of rows, as those that are pending.
+    fn keys_of(&self, rows: &RecordBatch) -> Result<Keys, SqlError> {
+        encoded(&self.table, &self.plan, rows)
+    }
+}
+
+/// Encoded keys of rows with columns by storage name, with their placement in the table or without.
+fn encoded(table: &Table, plan: &TablePlan, rows: &RecordBatch) -> Result<Keys, SqlError> {
+    if rows.column_by_name(PLACEMENT_COLUMN).is_some() {
+        return Ok(plan.codec.encode(rows)?);
+    }
+    Ok(plan.codec.encode(&place(table, rows.clone())?)?)
 }
 
 /// Effect of a statement on its rows.
@@ -89,10 +105,7 @@ pub(super) struct Pass<'a> {
 impl Pass<'_> {
     /// Encoded keys of rows with columns by storage name, with their placement or without.
     pub(super) fn keys(self, rows: &RecordBatch) -> Result<Keys, SqlError> {
-        if rows.column_by_name(PLACEMENT_COLUMN).is_some() {
-            return Ok(self.plan.codec.encode(rows)?);
-        }
-        Ok(self.plan.codec.encode(&place(self.table, rows.clone())?)?)
+        encoded(self.table, self.plan, rows)
     }
 }
 
@@ -261,7 +274,10 @@ impl<'a> Round<'a> {
             return Ok(Some(batch));
         }
         let old = self.plan.complete_keys(&present(columns, &batch)?)?.rows;
-        let keys = self.keys(&old)?;
+        let keys = match &self.wanted {
+            Some(pending) => pending.keys_of(&old)?,
+            None => self.keys(&old)?,
+        };
         let is_new = |key: &[u8]| match (&mut self.wanted, &mut self.seen) {
             (Some(pending), _) => pending.keys.remove(key),
             (None, Some(seen_keys)) => seen_keys.insert(key.into()),
@@ -361,7 +377,7 @@ impl<'a> Round<'a> {
             true => key_condition(name, &given_keys(&self.table), &self.named),
             false => None,
         };
-        Pending { keys: self.refused, condition }
+        Pending { keys: self.refused, condition, table: self.table, plan: self.plan }
     }
 }
 
