@@ -116,6 +116,11 @@ fn step(table: &str, number: i64, id: i64, before: Values) -> (String, Values) {
     if number % 9 == 0 {
         return (format!("DELETE FROM {table} WHERE id = {id} AND week = {week}"), None);
     }
+    if number % 6 == 0 {
+        let sql =
+            format!("UPDATE {table} SET a = coalesce(a, 0) + 1 WHERE id = {id} AND week = {week}");
+        return (sql, before.map(|[a, b]| [Some(a.unwrap_or_default() + 1), b]));
+    }
     let merges = table == "last_non_null";
     let insert = |columns: &str, values: String| {
         format!("INSERT INTO {table} (id, week, {columns}) VALUES ({id}, {week}, {values})")
@@ -131,7 +136,7 @@ fn step(table: &str, number: i64, id: i64, before: Values) -> (String, Values) {
     }
 }
 
-/// Writes and deletes rows of its own by one frontend, and reads each third by the other one.
+/// Writes, updates and deletes rows of its own by one frontend, and reads each third by the other one.
 async fn write_keyed(
     [door, other_door]: [Entrance; 2],
     (table, writer): (&'static str, i64),
