@@ -45,7 +45,7 @@ pub enum Remedy {
     /// Advice is shown.
     #[default]
     Advise,
-    /// An append-only table gets hash buckets for its new rows.
+    /// An append-only table gets hash buckets for its new rows, and another one for all of its rows.
     Auto,
 }
 
@@ -65,6 +65,9 @@ pub struct TableFacts {
     pub partitions_max: usize,
     /// True if rows are only ever added: then new rows may get another placement.
     pub append_only: bool,
+    /// True if all rows may get another placement, in the background and while they are written. This costs a copy of the
+    /// table.
+    pub moves_rows: bool,
     /// End at which the table grows.
     pub tail: Tail,
     /// Present number of hash buckets; 1 when it is not placed by hash.
@@ -97,6 +100,7 @@ impl Default for TableFacts {
             partitions_min: 1,
             partitions_max: PARTITIONS_MAX,
             append_only: false,
+            moves_rows: false,
             tail: Tail::None,
             buckets: 1,
             hash_of: None,

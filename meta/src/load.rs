@@ -28,9 +28,11 @@ mod pictures;
 mod report;
 mod rings;
 mod rotations;
+mod spread;
 mod view;
 
 pub(crate) use self::driver::Driver;
 pub(crate) use self::files::LoadFiles;
 pub(crate) use self::keeper::Keeper;
 pub(crate) use self::kept::restore;
+pub(crate) use self::spread::spreading;

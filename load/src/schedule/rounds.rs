@@ -14,7 +14,7 @@ use super::{MERGES_MAX, ROUND_S, SPLITS_MAX, Scheduler};
 use crate::action::{Action, MergeWhy, SplitWhy, Step};
 use crate::advice::buckets_for;
 use crate::balance::{EXCESS_MIN, TARGET_MAX};
-use crate::facts::{HashOf, Remedy, TableId, Tail};
+use crate::facts::{HashOf, Remedy, TableFacts, TableId, Tail};
 use crate::merge::{Side, TableView, may_merge};
 use crate::offered::{capacity, offered};
 use crate::plan::Plan;
@@ -29,6 +29,8 @@ const SPLITS_A_MINUTE_SHARE: f64 = 0.05;
 /// Time for which a tail, or a rotation, must have been seen before a table is re-keyed automatically: such a change is
 /// permanent.
 const REKEY_AFTER_MS: u64 = 30_000;
+/// The same for a table of which all rows are moved then: a sorted load of some seconds is not worth that.
+const MOVE_ROWS_AFTER_MS: u64 = 120_000;
 
 impl Scheduler {
     /// Splits hot partitions, where a split helps.
@@ -207,8 +209,8 @@ impl Scheduler {
             .unwrap_or(part.leader)
     }
 
-    /// Gives append-only tables whose load moves, rotates or is that of one part of the key more buckets for new rows, if
-    /// the table's remedy allows it.
+    /// Gives tables whose load moves, rotates or is that of one part of the key more buckets, if the table's remedy allows
+    /// it: append-only ones for new rows, and others for all of their rows.
     pub(super) fn rekey(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
         // Offered rows per second of each table, the hash that spreads its load, and the class of the load.
         let mut loads: BTreeMap<TableId, (f64, HashOf, Class)> = BTreeMap::new();
@@ -222,7 +224,7 @@ impl Scheduler {
             let Some((hash, class)) = spread else { continue };
             let eligible = may_rekey(table, now_ms)
                 && !self.rotating.contains_key(&table.id)
-                && now_ms >= heat.verdict_since_ms + REKEY_AFTER_MS
+                && now_ms >= heat.verdict_since_ms + rekey_after_ms(&table.facts)
                 && part.window.hot_seconds() >= HOT_SECONDS_MIN;
             if eligible {
                 let load = loads.entry(table.id).or_insert((0.0, hash, class));
@@ -234,8 +236,10 @@ impl Scheduler {
         for (id, since_ms) in &mut self.rotating {
             let since_ms = *since_ms.get_or_insert(now_ms);
             let table = self.places.table(*id);
-            let eligible = table.is_some_and(|table| may_rekey(table, now_ms));
-            if eligible && now_ms >= since_ms + REKEY_AFTER_MS {
+            let eligible = table.is_some_and(|table| {
+                may_rekey(table, now_ms) && now_ms >= since_ms + rekey_after_ms(&table.facts)
+            });
+            if eligible {
                 let rates = self.places.rates_of(*id, now_ms);
                 let rows: f64 = rates.iter().map(|rates| offered(rates).rows_per_s).sum();
                 loads.insert(*id, (rows, HashOf::Series, Class::Rotating));
@@ -248,7 +252,7 @@ impl Scheduler {
             let Some(facts) = self.places.table(id).map(|table| &table.facts) else { continue };
             // A hash of more columns helps with as many buckets as before.
             let (buckets, helps) = match hash {
-                HashOf::Series => (buckets, buckets > facts.buckets),
+                HashOf::Series => (buckets, buckets >= buckets_min(facts)),
                 HashOf::Key => (buckets.max(facts.buckets), true),
             };
             if helps {
@@ -338,7 +342,22 @@ fn spreads(table: &TableState, verdict: Option<&Verdict>, now_ms: u64) -> bool {
     now_ms < table.spreading_until_ms || (may_rekey(table, now_ms) && helps())
 }
 
-/// True if new rows of the table may be placed by hash now.
+/// True if new rows of the table, or all of them, may be placed by hash now.
 fn may_rekey(table: &TableState, now_ms: u64) -> bool {
-    table.facts.remedy == Remedy::Auto && table.facts.append_only && now_ms >= table.rekey_ready_ms
+    let facts = &table.facts;
+    let is_possible = facts.append_only || facts.moves_rows;
+    facts.remedy == Remedy::Auto && is_possible && now_ms >= table.rekey_ready_ms
+}
+
+/// Time for which a load must have been seen before a table is re-keyed for it.
+fn rekey_after_ms(facts: &TableFacts) -> u64 {
+    if facts.append_only { REKEY_AFTER_MS } else { MOVE_ROWS_AFTER_MS }
+}
+
+/// Least number of buckets of the same hash that a table is re-keyed for: a few more are not worth a copy of all rows.
+fn buckets_min(facts: &TableFacts) -> u32 {
+    match facts.append_only {
+        true => facts.buckets.saturating_add(1),
+        false => facts.buckets.saturating_mul(2),
+    }
 }

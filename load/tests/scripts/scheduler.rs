@@ -7,7 +7,7 @@
 //!   nodes 1 2 3                    also: zone=1, capacity=4, draining=true
 //!   table 1                        also: by_load=false, by_size=false, split_mb=512, min=1, max=4096, tail=right,
 //!                                  append_only=true, remedy=auto, hashed=series (or key), buckets=8, together=true,
-//!                                  merge_after_min=60
+//!                                  moves_rows=true, merge_after_min=60
 //!   partition 1 on 1 2 3 rho=0.6   appended to the table; the first node leads. rho: busy share of the write lane;
 //!                                  also: reads=0.1 (cores), refused=0.02 (share), rows=1000 (a second), mb=100,
 //!                                  grows=5 (MB a second), age_min=60, waiting=9 (requests), epoch=1, table=1,
@@ -128,6 +128,7 @@ impl Script {
         facts.partitions_min = run::take(arguments, "min", facts.partitions_min)?;
         facts.partitions_max = run::take(arguments, "max", facts.partitions_max)?;
         facts.append_only = run::take(arguments, "append_only", facts.append_only)?;
+        facts.moves_rows = run::take(arguments, "moves_rows", facts.moves_rows)?;
         facts.buckets = run::take(arguments, "buckets", facts.buckets)?;
         facts.keeps_together = run::take(arguments, "together", facts.keeps_together)?;
         match arguments.take_key("hashed") {

@@ -14,10 +14,7 @@ use partita_proto::error::Error;
 use partita_proto::history::{Cause, PerMille, Reason, ReshapeOutcome};
 use partita_proto::id::{NodeId, PartitionId, TableId};
 use partita_proto::key::KeyCodec;
-use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
-use partita_proto::route::hash_cuts;
-use partita_proto::service::{Ddl, NamedObject, TableChange};
 use partita_proto::value::Value;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -25,8 +22,8 @@ use tracing::{info, warn};
 
 use super::balances::{Balance, BalanceKind};
 use super::facts::{node_of, partition_of, table_of};
+use super::spreading;
 use crate::core::Core;
-use crate::create::PARTITIONS_MAX;
 use crate::plan::Action as Order;
 use crate::transition::Command;
 
@@ -140,7 +137,7 @@ impl Core {
                 self.balanced(noted, self.move_and_wait(partition, source, destination).await)
             }
             Step::Rekey { table, buckets, hash, class } => {
-                info!(table = table.0, buckets, ?hash, ?class, "repartitioning a table by hash");
+                info!(table = table.0, buckets, ?hash, ?class, "placing rows of a table by hash");
                 let placed = self.place_by_hash(table_of(*table), *buckets, *hash).await;
                 placed.map(|()| Done::AsProposed)
             }
@@ -163,23 +160,9 @@ impl Core {
         format!("{why}; {}", self.load.lock().forecast_text(partition_of(partition)))
     }
 
-    /// Repartitions a table by hash for the rows written from now on.
+    /// Places rows of a table by hash: those written from now on, or all.
     async fn place_by_hash(&self, table: TableId, buckets: u32, hash: HashOf) -> Result<(), Error> {
-        let missing = || Error::NotFound { kind: "table", name: table.to_string() };
-        let (database, name, placement) = {
-            let state = self.machine.state();
-            let record = state.table(table).ok_or_else(missing)?;
-            let database = state.database(record.database).ok_or_else(missing)?.name.clone();
-            let placement = match hash {
-                HashOf::Series => Placement::by_series(&record.schema),
-                HashOf::Key => Placement::by_key(&record.schema),
-            };
-            (database, record.name.clone(), placement)
-        };
-        let most = u16::try_from(PARTITIONS_MAX).unwrap_or(u16::MAX);
-        let cuts = hash_cuts(u16::try_from(buckets).unwrap_or(most).clamp(1, most));
-        let change = TableChange::Repartition { placement, cuts };
-        let ddl = Ddl::AlterTable { database, name, change }.checked(NamedObject::Table(table));
+        let ddl = spreading(&self.machine.state(), table, (buckets, hash))?;
         self.change(ddl, None).await.map(drop)
     }
 

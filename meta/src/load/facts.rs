@@ -10,10 +10,21 @@ use partita_proto::schema::TableSchema;
 
 use crate::catalog::{NodeRecord, PartitionRecord, TableRecord};
 
-/// Partitioning options and shape of a table. `merges`: false if its partitions must stay apart.
-pub(crate) fn table(record: &TableRecord, merges: bool) -> TableFacts {
+/// Other tables that depend on the partitions of a table.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ties {
+    /// True if it has materialized copies, or is being re-keyed, or has been a moment ago.
+    pub(crate) is_source: bool,
+    /// True in the latter two cases.
+    pub(crate) is_rekeyed: bool,
+}
+
+/// Partitioning options and shape of a table.
+pub(crate) fn table(record: &TableRecord, ties: Ties) -> TableFacts {
     let options = &record.schema.options;
     let partitioning = &options.partitioning;
+    let merges = record.copy.is_none() && !ties.is_source;
+    let remedies = remedies(record, ties);
     TableFacts {
         by_load: partitioning.by_load,
         by_size: partitioning.by_size,
@@ -29,8 +40,8 @@ pub(crate) fn table(record: &TableRecord, merges: bool) -> TableFacts {
             HotspotRemedy::Advise => Remedy::Advise,
             HotspotRemedy::Auto => Remedy::Auto,
         },
-        // A table that has a former table cannot be repartitioned again.
-        append_only: options.append_mode && record.former.is_none(),
+        append_only: remedies.append_only,
+        moves_rows: remedies.moves_rows,
         tail: tail(&record.schema, &record.placement),
         buckets: match &record.placement {
             // A table placed by hash has no growing end to be remedied.
@@ -41,6 +52,22 @@ pub(crate) fn table(record: &TableRecord, merges: bool) -> TableFacts {
         keeps_together: partitioning.keep_together > 0,
         merge_after_ms: u64::from(partitioning.merge_after_s) * 1_000,
     }
+}
+
+/// Ways to place the rows of a table otherwise.
+struct Remedies {
+    append_only: bool,
+    moves_rows: bool,
+}
+
+/// As [`spreading`](super::spreading) carries them out.
+fn remedies(record: &TableRecord, ties: Ties) -> Remedies {
+    let schema = &record.schema;
+    // A table that has a former table cannot be placed otherwise again, and a copy has the rows of its source.
+    let is_plain = record.former.is_none() && record.copy.is_none() && schema.view.is_none();
+    let append_only = is_plain && schema.options.append_mode && !ties.is_source;
+    let moves_rows = is_plain && !append_only && !schema.is_keyless() && !ties.is_rekeyed;
+    Remedies { append_only, moves_rows }
 }
 
 /// Columns by whose hash rows are placed.
@@ -137,7 +164,61 @@ pub(crate) fn table_of(table: partita_load::TableId) -> TableId {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use partita_proto::id::{BOOTSTRAP_ROLE, DatabaseId};
+    use partita_proto::materialized::CopyOf;
+
     use super::*;
+    use crate::catalog::{Phase, Step};
+    use crate::tests::readings;
+
+    fn record(append_mode: bool) -> TableRecord {
+        let mut schema = readings();
+        schema.options.append_mode = append_mode;
+        TableRecord {
+            id: TableId(1),
+            database: DatabaseId(1),
+            name: "t".to_owned(),
+            phase: Phase::Ready,
+            step: Step(1),
+            schema: Arc::new(schema),
+            placement: Placement::Range,
+            dropped_names: BTreeSet::new(),
+            ordered_ttl: None,
+            partitions: Vec::new(),
+            former: None,
+            succeeded_by: None,
+            owner: BOOTSTRAP_ROLE,
+            copy: None,
+        }
+    }
+
+    #[test]
+    fn rows_are_placed_otherwise_as_a_table_and_its_copies_allow_it() {
+        let ways = |record: &TableRecord, ties: Ties| {
+            let facts = table(record, ties);
+            (facts.append_only, facts.moves_rows)
+        };
+        let (plain, source) = (Ties::default(), Ties { is_source: true, is_rekeyed: false });
+        let rekeyed = Ties { is_rekeyed: true, ..source };
+        let (keyed, appended) = (record(false), record(true));
+        assert_eq!(ways(&keyed, plain), (false, true));
+        assert_eq!(ways(&keyed, source), (false, true));
+        assert_eq!(ways(&appended, plain), (true, false));
+        assert_eq!(ways(&appended, source), (false, true), "no new rows of a table with copies");
+        let repartitioned = TableRecord { former: Some(TableId(2)), ..appended.clone() };
+        let copy = Some(Arc::new(CopyOf::new(TableId(2), None)));
+        let copies = [keyed.clone(), appended.clone()]
+            .map(|record| TableRecord { copy: copy.clone(), ..record });
+        for record in [&repartitioned, &copies[0], &copies[1]] {
+            assert_eq!(ways(record, plain), (false, false));
+        }
+        for record in [&keyed, &appended] {
+            assert_eq!(ways(record, rekeyed), (false, false), "one at a time");
+        }
+    }
 
     #[test]
     fn cuts_by_hand_are_pinned_for_ever_or_for_a_while() {

@@ -20,7 +20,7 @@ use partita_proto::load::Rates;
 use partita_proto::range::KeyRange;
 
 use super::balances::Balances;
-use super::facts;
+use super::facts::{self, Ties};
 use super::followers::Followers;
 use super::history::{History, Now};
 use super::pictures::Pictures;
@@ -98,8 +98,10 @@ impl Keyed {
 struct Learnt {
     /// Birth of those that are new to the scheduler.
     born_ms: u64,
-    /// Tables that have materialized copies.
+    /// Tables that have materialized copies, or former partitions.
     sources: BTreeSet<TableId>,
+    /// Those that are being re-keyed, or have been a moment ago.
+    rekeyed: BTreeSet<TableId>,
 }
 
 /// Counters of a partition's last heartbeat.
@@ -288,9 +290,15 @@ impl Keeper {
         }
         // The age of a partition that existed before this process began to decide is unknown. It counts as just born:
         // the earlier scheduler's rules against merging it are forgotten, and so is the load that it had.
-        let copies = state.tables().filter(|table| table.is_named());
-        let sources = copies.filter_map(|table| Some(table.copy.as_ref()?.source)).collect();
-        let learnt = Learnt { born_ms: now_ms, sources };
+        let copies = || {
+            let named = state.tables().filter(|table| table.is_named());
+            named.filter_map(|table| table.copy.as_ref())
+        };
+        let learnt = Learnt {
+            born_ms: now_ms,
+            sources: copies().map(|copy| copy.source).collect(),
+            rekeyed: copies().filter(|copy| copy.is_rekeying()).map(|copy| copy.source).collect(),
+        };
         self.version = state.version();
         let visible: Vec<_> = state.tables().filter(|table| table.is_visible()).collect();
         let visible_ids: BTreeSet<TableId> = visible.iter().map(|table| table.id).collect();
@@ -325,8 +333,11 @@ impl Keeper {
         }
         let Some(Keyed { codec, .. }) = self.tables.get(&table.id) else { return };
         let id = facts::table_id(table.id);
-        let merges = table.copy.is_none() && !learnt.sources.contains(&table.id);
-        let facts = facts::table(table, merges);
+        let ties = Ties {
+            is_source: learnt.sources.contains(&table.id),
+            is_rekeyed: learnt.rekeyed.contains(&table.id),
+        };
+        let facts = facts::table(table, ties);
         self.scheduler.set_table(id, facts.clone());
         if self.forecasts_load && table.schema.options.partitioning.forecast {
             self.forecast_tables.insert(table.id, facts.by_load);

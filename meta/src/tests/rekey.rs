@@ -1,12 +1,13 @@
 //! Re-keyings: the copy that takes the place of its source, and the changes that both allow meanwhile.
 
+use partita_load::HashOf;
 use partita_proto::history::Reason;
 use partita_proto::materialized::{CopyChange, CopyState, Rekeying, Steering};
 use partita_proto::range::TypedRange;
 
 use super::model::hex;
 use super::*;
-use crate::load::Keeper;
+use crate::load::{Keeper, spreading};
 use crate::plan::{Action, orders};
 
 const REKEYED: &str = "t$rekeyed";
@@ -289,6 +290,50 @@ fn a_rekeying_that_does_not_fit_the_table_is_refused() {
     assert!(text.ends_with("while it is being re-keyed"), "{text}");
     world.done(drop_table("t")).unwrap();
     assert_eq!(world.state.partitions().count(), 0);
+}
+
+#[test]
+fn a_load_is_spread_over_a_hash_of_new_rows_or_of_all() {
+    let mut world = World::new();
+    world.done(create(new_table("t"))).unwrap();
+    let (id, owner) = (world.table("t").id, world.table("t").owner);
+    let by_series = (4, HashOf::Series);
+    let ddl = spreading(&world.state, id, by_series).unwrap();
+    assert!(world.done(ddl).unwrap());
+    let copy = world.table(REKEYED);
+    let placement = Placement::Hash { columns: vec![ColumnId(1)] };
+    assert_eq!((&copy.placement, copy.partitions.len()), (&placement, 4));
+    assert_eq!((&copy.schema.key, copy.owner), (&world.table("t").schema.key, owner));
+    assert!(copy.is_rekeying());
+    // One at a time, under a name that is free.
+    let again = spreading(&world.state, id, by_series).unwrap();
+    assert_eq!(world.change(again).unwrap_err().sqlstate(), "55000");
+    fill(&mut world);
+    let ids = world.table("t").partitions.clone();
+    assert!(switch(&mut world) && exchange(&mut world, &ids));
+    world.settle();
+    assert_eq!(world.table("t").placement, placement);
+
+    // Rows of a table that keeps every row stay where they are, unless it has copies.
+    let mut appended = new_table("u");
+    appended.schema.options.append_mode = true;
+    world.done(create(appended)).unwrap();
+    let source = world.table("u");
+    let by_key = |world: &World| spreading(&world.state, source.id, (4, HashOf::Key)).unwrap();
+    let Ddl::Checked(checked) = by_key(&world) else { panic!("{:?}", by_key(&world)) };
+    let Ddl::AlterTable { change: TableChange::Repartition { placement, cuts }, .. } = &checked.ddl
+    else {
+        panic!("{checked:?}")
+    };
+    assert_eq!((placement, cuts.len()), (&Placement::by_key(&source.schema), 3));
+    let mut schema = TableSchema::clone(&source.schema);
+    schema.key.reverse();
+    let copy = NewTable { schema, cuts: vec![], copy_of: Some(source.id), ..new_table("c") };
+    world.done(create(copy)).unwrap();
+    assert!(world.done(by_key(&world)).unwrap());
+    assert!(world.table("u$rekeyed").is_rekeying());
+    let gone = spreading(&world.state, TableId(99), by_series);
+    assert!(matches!(gone, Err(Error::NotFound { .. })), "{gone:?}");
 }
 
 #[test]
