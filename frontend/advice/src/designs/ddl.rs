@@ -1,5 +1,8 @@
 //! Statements that give a table another key design.
 //!
+//! A table that gets another key by range is cut at once, where the sampled load is divided: its only partition would be
+//! hot as soon as it has its new key.
+//!
 //! Only what is safe beside writers is printed: a table that keeps every row is placed otherwise where it is, ranges
 //! are cut, and otherwise the table is re-keyed. One whose rows lie in two tables, because it was repartitioned, cannot
 //! be: then a table of the other design is created beside it, which no statement touches.
@@ -90,6 +93,10 @@ fn named(
     cuts: &[Bound],
     name_of: fn(&Table) -> String,
 ) -> Option<Script> {
+    // The key of a table without one has no column that a statement could name.
+    if table.schema.is_keyless() {
+        return None;
+    }
     let key = &table.schema.key;
     let ids = |columns: &[usize]| -> Option<Vec<ColumnId>> {
         columns.iter().map(|position| key.get(*position).copied()).collect()

@@ -120,6 +120,16 @@ fn every_design_is_ddl_that_keeps_the_rows_columns_and_touches_no_row() {
 }
 
 #[test]
+fn a_table_without_a_key_gets_no_statement_about_one() {
+    let table = made("CREATE TABLE n (a BIGINT, b STRING)");
+    assert!(table.schema.is_keyless());
+    let hashed = Design::Hash { of: vec![0], buckets: 99, order: vec![0] };
+    for design in [Design::Range { order: vec![0] }, hashed] {
+        assert_eq!(statements(&table, &design, &[]), None, "{design:?}");
+    }
+}
+
+#[test]
 fn a_table_that_keeps_every_row_is_placed_otherwise_where_it_is() {
     let sql = format!("{TIME_FIRST} WITH ('append_mode' = 'true')");
     let design = |order: Vec<usize>| Design::Hash { of: vec![1], buckets: 8, order };
