@@ -488,9 +488,15 @@ fn changes_of_columns_options_and_indexes_are_for_both() {
         text,
         "adding a key column to table \"t\" is not supported while it has materialized copies"
     );
-    let append = TableChange::SetOptions(TableOptions { append_mode: true, ..options });
-    let (_, text) = refused(world.change(alter("t", append)));
-    assert!(text.starts_with("changing 'append_mode' of table \"t\""), "{text}");
+    // What becomes of rows with one key must not depend on the moment at which a partition is told.
+    let append = TableOptions { append_mode: true, ..options.clone() };
+    let merge = TableOptions { merge_mode: MergeMode::LastNonNull, ..options };
+    for (option, options) in [("append_mode", append), ("merge_mode", merge)] {
+        let change = TableChange::SetOptions(options);
+        let (code, text) = refused(world.change(alter("t", change)));
+        let beginning = format!("changing '{option}' of table \"t\"");
+        assert!(code == "0A000" && text.starts_with(&beginning), "{text}");
+    }
     // On its own a copy gets another name and owner only.
     let (code, text) = refused(world.change(alter("c", add(vec![field("w")]))));
     assert_eq!((code, text), ("42809".into(), "\"c\" is a materialized copy".into()));

@@ -335,6 +335,12 @@ pub(super) fn check_alter(
         {
             "changing 'append_mode' of"
         }
+        // A copy learns of it at another moment, with other versions of rows merged by then.
+        TableChange::SetOptions(options)
+            if options.merge_mode != table.schema.options.merge_mode =>
+        {
+            "changing 'merge_mode' of"
+        }
         _ => return Ok(()),
     };
     match obstacle(state, table) {
