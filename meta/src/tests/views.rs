@@ -70,6 +70,21 @@ fn what_a_view_reads_must_exist_and_must_not_be_the_view() {
 }
 
 #[test]
+fn a_table_that_is_rekeyed_is_read_by_views_and_its_rekeying_is_not() {
+    let mut world = world_with_views();
+    let source = world.table("t");
+    let mut schema = TableSchema::clone(&source.schema);
+    schema.key.reverse();
+    let copy_of = Some(source.id);
+    let copy =
+        NewTable { schema, cuts: Vec::new(), copy_of, rekeys: true, ..new_table("t$rekeyed") };
+    world.done(create(copy)).unwrap();
+    let view = new_view("x", "SELECT value FROM \"t$rekeyed\"", &["t$rekeyed"]);
+    assert_eq!(sqlstate(world.change(create(view))), "0A000");
+    assert!(world.done(create(new_view("x", "SELECT value FROM t", &["t"]))).unwrap());
+}
+
+#[test]
 fn what_views_read_can_be_neither_dropped_nor_renamed() {
     let mut world = world_with_views();
     let version = world.state.version();

@@ -27,7 +27,7 @@ const INVALID_OBJECT_DEFINITION: &str = "42P17";
 /// if it exists.
 ///
 /// # Errors
-/// [`Error::NotFound`] for what does not exist, and 42P17 for a circle.
+/// [`Error::NotFound`] for what does not exist, [`Error::Unsupported`] for a re-keying, and 42P17 for a circle.
 pub(super) fn check_reads(
     state: &State,
     definition: &ViewDefinition,
@@ -45,6 +45,11 @@ pub(super) fn check_reads(
             let name = shown_name(&read.database, &read.name);
             return Err(Error::NotFound { kind: "table", name });
         };
+        // It is dropped when its table has its key, whatever reads it.
+        if record.is_rekeying() {
+            let what = format!("a view of \"{}\", the re-keying of a table,", record.name);
+            return Err(Error::Unsupported(what));
+        }
         if view.is_some_and(|view| view.id == record.id) {
             let message =
                 format!("infinite recursion detected in rules for relation \"{}\"", record.name);
