@@ -97,6 +97,13 @@ pub(crate) fn lead_key(table: &TableFacts, column: &str) -> String {
     alter(table, &format!("PRIMARY KEY ({})", led_by(table, column)))
 }
 
+/// Places all rows of a table by hash of one of its key columns, in the order of the key that it has.
+pub(crate) fn rekey_by_hash(table: &TableFacts, column: &str, partitions: u16) -> String {
+    let key = quote_list(table.key.iter().map(String::as_str));
+    let placed = format!("PARTITION BY HASH ({}) PARTITIONS {partitions}", quote(column));
+    alter(table, &format!("PRIMARY KEY ({key}) {placed}"))
+}
+
 /// The key columns of a table, this one first.
 fn led_by(table: &TableFacts, column: &str) -> String {
     let others = table.key.iter().map(String::as_str).filter(|name| *name != column);
