@@ -66,7 +66,9 @@ fn remedies(record: &TableRecord, ties: Ties) -> Remedies {
     // A table that has a former table cannot be placed otherwise again, and a copy has the rows of its source.
     let is_plain = record.former.is_none() && record.copy.is_none() && schema.view.is_none();
     let append_only = is_plain && schema.options.append_mode && !ties.is_source;
-    let moves_rows = is_plain && !append_only && !schema.is_keyless() && !ties.is_rekeyed;
+    // Line protocol may bring another key column at any time, which a table that is being re-keyed refuses.
+    let may_move = !schema.schema_on_write && !schema.is_keyless() && !ties.is_rekeyed;
+    let moves_rows = is_plain && !append_only && may_move;
     Remedies { append_only, moves_rows }
 }
 
@@ -218,6 +220,10 @@ mod tests {
         for record in [&keyed, &appended] {
             assert_eq!(ways(record, rekeyed), (false, false), "one at a time");
         }
+        let mut schema = readings();
+        schema.schema_on_write = true;
+        let lines = TableRecord { schema: Arc::new(schema), ..keyed };
+        assert_eq!(ways(&lines, plain), (false, false), "its key may grow");
     }
 
     #[test]
