@@ -13,7 +13,7 @@ use super::Names;
 use crate::bound_text::bound_text;
 use crate::error::SqlError;
 use crate::hotspot::class::explain;
-use crate::hotspot::{advice, cause_text, evidence_json};
+use crate::hotspot::{advice, cause_text, evidence_json, unless_rekeyed};
 use crate::virtual_table::{Cell, Kind, batch, schema};
 
 /// Columns of `sys.partition_load`.
@@ -316,6 +316,8 @@ pub(crate) fn hot_partitions(
     let mut rows = Vec::new();
     for (table, load, verdict) in hot(report, catalog) {
         let cut = verdict.cut.as_ref();
+        let statements = advice(table, report, load, verdict, &shapes(table));
+        let statements = unless_rekeyed(catalog, table, verdict.class, statements);
         let mut row = Vec::from(named(table, load.partition));
         row.extend([
             bound_text(table, &load.range.start).into(),
@@ -330,7 +332,7 @@ pub(crate) fn hot_partitions(
             cut.map(|(_, share)| *share).into(),
             verdict.hot_key.as_ref().and_then(|key| bound_text(table, key)).into(),
             evidence_json(&verdict.evidence).to_string().into(),
-            advice(table, report, load, verdict, &shapes(table)).into(),
+            statements.into(),
             load.reads_busy.into(),
             load.read_share.into(),
             load.offered.rows_per_s.into(),

@@ -290,6 +290,9 @@ async fn a_hot_partition_comes_with_its_cure() {
     db.tag("INSERT INTO events VALUES (5, 1, 0.5), (1500, 2, 0.5)").await;
     db.tag(&row[3]).await;
     assert_eq!(db.one("SELECT count(*) FROM events").await, "2");
+    // It is not advised again while the rows are moved.
+    let advice = db.one("SELECT advice FROM sys.hot_partitions").await;
+    assert_eq!(advice, "-- the table is being re-keyed, see sys.rekeyings");
 
     let db = hot(FrontendOptions::default()).await;
     db.tag("ALTER TABLE events SET ('hotspot_remedy' = 'off')").await;
