@@ -80,13 +80,18 @@ impl KeyLayout {
 }
 
 impl AlterTable {
-    /// The new placement of a table that keeps one row per key: its rows are to be moved, while those of other tables
-    /// stay where they are. `None`: the statement does not change the placement.
+    /// The new placement of a table that keeps one row per key, or has materialized copies (`is_copied`): its rows are to
+    /// be moved, while those of other tables stay where they are. `None`: the statement does not change the placement, or
+    /// moves no rows.
     ///
     /// # Errors
     /// When the placement is not the only change.
-    pub fn moving_placement(&self, table: &Table) -> Result<Option<&NewPlacement>, SqlError> {
-        if table.schema.options.append_mode {
+    pub fn moving_placement(
+        &self,
+        table: &Table,
+        is_copied: bool,
+    ) -> Result<Option<&NewPlacement>, SqlError> {
+        if table.schema.options.append_mode && !is_copied {
             return Ok(None);
         }
         let placement = self.changes.iter().find_map(|change| match change {
@@ -95,7 +100,7 @@ impl AlterTable {
         });
         if placement.is_some() && self.changes.len() > 1 {
             return Err(SqlError::syntax(
-                "PARTITION BY must be the only action of its ALTER TABLE, unless the table keeps every row",
+                "PARTITION BY must be the only action of its ALTER TABLE, unless the table keeps every row and has no copies",
             ));
         }
         Ok(placement)

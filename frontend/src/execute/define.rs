@@ -125,7 +125,8 @@ impl Session {
         if !alter.changes.iter().all(is_rename) {
             check_no_copy(&self.catalog(), &table)?;
         }
-        if let Some(placement) = alter.moving_placement(&table)? {
+        let is_copied = self.catalog().copies_of(table.id).next().is_some();
+        if let Some(placement) = alter.moving_placement(&table, is_copied)? {
             let new = placement.to_rekeyed(&table, &self.rekeyed_name(&table))?;
             return self.begin_rekeying(&table, new, permit).await;
         }

@@ -181,6 +181,17 @@ async fn every_write_during_a_rekeying_takes_effect_once_and_in_order() {
     }
 }
 
+#[tokio::test]
+async fn rows_of_a_log_with_copies_move_to_another_placement() {
+    let world = World::new(&format!("{EVENTS} WITH ('append_mode' = 'true')")).await;
+    let db = &world.db;
+    db.tag("CREATE MATERIALIZED COPY by_week OF events PRIMARY KEY (week, host)").await;
+    db.tag("ALTER TABLE events PARTITION BY HASH (host) PARTITIONS 2").await;
+    world.until(CopyState::Retired).await;
+    assert_eq!(world.table().partitions.routes().len(), 2);
+    assert_eq!(db.fake.rows("public", "events").iter().sum::<usize>(), 78);
+}
+
 /// What it has read is not in the logs of the partitions that the table has when it writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_update_that_a_switch_overtakes_changes_every_row_once() {

@@ -58,7 +58,7 @@ fn try_all(sql: &str) {
             }
             Statement::AlterTable(alter) => {
                 drop(alter.to_changes(&TABLE));
-                if let Ok(Some(placement)) = alter.moving_placement(&TABLE) {
+                if let Ok(Some(placement)) = alter.moving_placement(&TABLE, false) {
                     drop(placement.to_rekeyed(&TABLE, "t2"));
                 }
             }

@@ -28,7 +28,7 @@ fn new_table(source: &Table, clauses: &str) -> Result<NewTable, SqlError> {
         Statement::Rekey(Rekey { change: RekeyChange::Begin(layout), .. }) => {
             layout.to_rekeyed(source, "events$rekeyed")
         }
-        Statement::AlterTable(alter) => match alter.moving_placement(source)? {
+        Statement::AlterTable(alter) => match alter.moving_placement(source, false)? {
             Some(placement) => placement.to_rekeyed(source, "events$rekeyed"),
             None => panic!("{sql} moves nothing"),
         },
@@ -63,7 +63,9 @@ fn a_placement_of_one_row_per_key_moves_the_rows() {
     let appended = made(&format!("{EVENTS} WITH ('append_mode' = 'true')"));
     let sql = "ALTER TABLE events PARTITION BY HASH (b) PARTITIONS 8";
     let Statement::AlterTable(alter) = one(sql).unwrap() else { panic!("{sql}") };
-    assert!(alter.moving_placement(&appended).unwrap().is_none());
+    assert!(alter.moving_placement(&appended, false).unwrap().is_none());
+    // Its copies follow the partitions that it has.
+    assert!(alter.moving_placement(&appended, true).unwrap().is_some());
     let error = new_table(&source, "PARTITION BY HASH (b) PARTITIONS 8, ADD COLUMN x INT");
     assert_eq!(error.unwrap_err().sqlstate, "42601");
 }

@@ -104,7 +104,7 @@ fn every_design_is_ddl_that_keeps_the_rows_columns_and_touches_no_row() {
                 layout.to_rekeyed(&table, "e2").unwrap()
             }
             Statement::AlterTable(alter) => {
-                let placement = alter.moving_placement(&table).unwrap();
+                let placement = alter.moving_placement(&table, false).unwrap();
                 placement.unwrap().to_rekeyed(&table, "e2").unwrap()
             }
             _ => panic!("{sql}"),
