@@ -192,7 +192,7 @@ async fn rows_of_a_log_with_copies_move_to_another_placement() {
     assert_eq!(db.fake.rows("public", "events").iter().sum::<usize>(), 78);
 }
 
-/// What it has read is not in the logs of the partitions that the table has when it writes.
+/// The partitions that the table has when it writes know nothing of its reads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_update_that_a_switch_overtakes_changes_every_row_once() {
     let hashed = "CREATE TABLE events (host STRING, week INT, v INT, w INT, PRIMARY KEY (host, week)) \

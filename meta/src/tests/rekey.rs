@@ -306,8 +306,8 @@ fn a_load_is_spread_over_a_hash_of_new_rows_or_of_all() {
     assert_eq!((&copy.schema.key, copy.owner), (&world.table("t").schema.key, owner));
     assert!(copy.is_rekeying());
     // One at a time, under a name that is free.
-    let again = spreading(&world.state, id, by_series).unwrap();
-    assert_eq!(world.change(again).unwrap_err().sqlstate(), "55000");
+    let second = spreading(&world.state, id, by_series).unwrap();
+    assert_eq!(world.change(second).unwrap_err().sqlstate(), "55000");
     fill(&mut world);
     let ids = world.table("t").partitions.clone();
     assert!(switch(&mut world) && exchange(&mut world, &ids));
@@ -332,8 +332,8 @@ fn a_load_is_spread_over_a_hash_of_new_rows_or_of_all() {
     world.done(create(copy)).unwrap();
     assert!(world.done(by_key(&world)).unwrap());
     assert!(world.table("u$rekeyed").is_rekeying());
-    let gone = spreading(&world.state, TableId(99), by_series);
-    assert!(matches!(gone, Err(Error::NotFound { .. })), "{gone:?}");
+    let missing = spreading(&world.state, TableId(99), by_series);
+    assert!(matches!(missing, Err(Error::NotFound { .. })), "{missing:?}");
 }
 
 #[test]
