@@ -291,8 +291,8 @@ impl Keeper {
         // The age of a partition that existed before this process began to decide is unknown. It counts as just born:
         // the earlier scheduler's rules against merging it are forgotten, and so is the load that it had.
         let copies = || {
-            let named = state.tables().filter(|table| table.is_named());
-            named.filter_map(|table| table.copy.as_ref())
+            let tables = state.tables().filter(|table| table.is_named());
+            tables.filter_map(|table| table.copy.as_ref())
         };
         let learnt = Learnt {
             born_ms: now_ms,

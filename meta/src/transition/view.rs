@@ -47,8 +47,8 @@ pub(super) fn check_reads(
         };
         // It is dropped when its table has its key, whatever reads it.
         if record.is_rekeying() {
-            let what = format!("a view of \"{}\", the re-keying of a table,", record.name);
-            return Err(Error::Unsupported(what));
+            let feature = format!("a view of \"{}\", the re-keying of a table,", record.name);
+            return Err(Error::Unsupported(feature));
         }
         if view.is_some_and(|view| view.id == record.id) {
             let message =
