@@ -104,7 +104,7 @@ impl Session {
             Statement::Comment(comment) => self.comment(comment, permit).await?,
             Statement::CreateIndex(create) => self.create_index(create, permit).await?,
             Statement::DropIndex(drop) => self.drop_index(drop, permit).await?,
-            Statement::Truncate(tables) => self.truncate(tables, permit).await?,
+            Statement::Truncate(truncate) => self.truncate(truncate, permit).await?,
             Statement::Use(name) => {
                 self.set_database(name)?;
                 Output::done(tag)

@@ -5,7 +5,9 @@ use std::time::Duration;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::options::{OptionPair, OptionValue};
-use super::statement::{AlterDatabase, CreateDatabase, DropDatabase, DropTable, Statement};
+use super::statement::{
+    AlterDatabase, CreateDatabase, DropDatabase, DropTable, Statement, Truncate,
+};
 use super::tokens::Tokens;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 
@@ -235,7 +237,7 @@ impl Tokens<'_> {
         Err(self.foreign_object("DROP", "TABLE, VIEW, INDEX, DATABASE, ROLE, OWNED, TOKEN or TASK"))
     }
 
-    /// Takes TRUNCATE [TABLE] and tables.
+    /// Takes TRUNCATE [TABLE] table, .. [{RESTART | CONTINUE} IDENTITY] [CASCADE | RESTRICT].
     pub(super) fn truncate(&mut self) -> Result<Statement, SqlError> {
         self.expect("truncate")?;
         self.take(&["table"]);
@@ -247,9 +249,13 @@ impl Tokens<'_> {
         if self.at("file") {
             return Err(self.unsupported("TRUNCATE ... FILE RANGE"));
         }
-        let _ = self.take(&["restart", "identity"]) || self.take(&["continue", "identity"]);
+        let restart_identity = self.take(&["restart", "identity"]);
+        if !restart_identity {
+            self.take(&["continue", "identity"]);
+        }
+        // No table refers to another.
         let _ = self.take(&["cascade"]) || self.take(&["restrict"]);
-        Ok(Statement::Truncate(tables))
+        Ok(Statement::Truncate(Truncate { tables, restart_identity }))
     }
 
     /// Takes USE [DATABASE] name.

@@ -84,7 +84,7 @@ pub enum Statement {
     /// DROP INDEX, by name.
     DropIndex(DropIndex),
     /// TRUNCATE of one or more tables.
-    Truncate(Vec<TableName>),
+    Truncate(Truncate),
     /// USE: sets the session's database.
     Use(String),
     /// SHOW of catalog objects or settings.
@@ -846,6 +846,15 @@ pub struct DropTable {
     pub if_exists: bool,
     /// CASCADE: the materialized copies of the tables, and the views that read them, are dropped too.
     pub cascade: bool,
+}
+
+/// TRUNCATE of one or more tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Truncate {
+    /// The tables to empty.
+    pub tables: Vec<TableName>,
+    /// RESTART IDENTITY: the sequences of their columns begin anew.
+    pub restart_identity: bool,
 }
 
 /// CREATE MATERIALIZED COPY as written; [`CreateCopy::to_new_table`] turns it into the definition for meta.

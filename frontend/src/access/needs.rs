@@ -114,8 +114,10 @@ pub(crate) fn needs(
             Some(name) => unless_missing(table(Action::Own, name), drop.if_exists)?,
             None => of_index(viewer, database, drop)?,
         },
-        Statement::Truncate(names) => {
-            names.iter().map(|name| table(Action::Truncate, name)).collect::<Result<_, _>>()?
+        // The sequences that it restarts by `execute/sequences.rs`.
+        Statement::Truncate(truncate) => {
+            let names = truncate.tables.iter();
+            names.map(|name| table(Action::Truncate, name)).collect::<Result<_, _>>()?
         }
         Statement::Show(show) => of_show(viewer, database, show)?,
         // The tables of a database also by the plan of the query.

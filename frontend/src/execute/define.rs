@@ -12,7 +12,7 @@ use partita_sql::index_statement::FoundIndex;
 use partita_sql::sequence_statement::sequence_of;
 use partita_sql::statement::{
     AlterChange, AlterDatabase, AlterTable, CreateCopy, CreateDatabase, CreateIndex, CreateTable,
-    DropCopy, DropDatabase, DropIndex, DropTable, TableName,
+    DropCopy, DropDatabase, DropIndex, DropTable, TableName, Truncate,
 };
 
 use super::sequences::{check_defaults, free_names, sequence_named};
@@ -388,18 +388,23 @@ impl Session {
 
     pub(super) async fn truncate(
         &self,
-        tables: &[TableName],
+        truncate: &Truncate,
         permit: &Permit,
     ) -> Result<Output, SqlError> {
-        for table in tables {
+        for table in &truncate.tables {
             self.check_covered(table, Action::Truncate, permit)?;
             let named = self.table(table)?;
             check_no_copy(&self.catalog(), &named)?;
         }
-        for table in tables {
+        for table in &truncate.tables {
             self.check_covered(table, Action::Truncate, permit)?;
+            let id = self.table(table)?.id;
             let (database, name) = self.named(table);
             self.frontend().change(permit, Ddl::TruncateTable { database, name }).await?;
+            // Rows that are still there must not meet their numbers again, so this is second.
+            if truncate.restart_identity {
+                self.restart_sequences(id, permit).await?;
+            }
         }
         Ok(Output::done("TRUNCATE TABLE"))
     }

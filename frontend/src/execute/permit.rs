@@ -22,6 +22,12 @@ impl Session {
             Statement::Access(statement) => roles::needs(viewer, &database, statement),
             Statement::Task(statement) => tasks::needs(viewer, &database, statement),
             Statement::Sequence(statement) => sequences::needs(viewer, &database, statement),
+            Statement::Truncate(truncate) if truncate.restart_identity => {
+                needs(viewer, &database, statement).and_then(|mut list| {
+                    list.extend(sequences::restart_needs(viewer, &database, truncate)?);
+                    Ok(list)
+                })
+            }
             statement => needs(viewer, &database, statement),
         };
         match needs {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::record_batch::RecordBatch;
 use partita_proto::access::{Action, Need, Object, Permit};
 use partita_proto::catalog::{Catalog, Database, Table};
-use partita_proto::id::ColumnId;
+use partita_proto::id::{ColumnId, TableId};
 use partita_proto::schema::TableSchema;
 use partita_proto::sequence::{
     Identity, NewSequence, Sequence, SequenceChange, SequenceColumn, SequenceType,
@@ -18,7 +18,7 @@ use partita_proto::service::{Ddl, NewTable};
 use partita_sql::sequence_statement::{
     SequenceClauses, SequenceStatement, sequence_name, sequence_of,
 };
-use partita_sql::statement::{Insert, Overriding, TableName, Update};
+use partita_sql::statement::{Insert, Overriding, TableName, Truncate, Update};
 use partita_sql::{Notice, rename_sequence};
 
 use crate::access::needs::table_of;
@@ -74,6 +74,26 @@ pub(crate) fn needs(
     if let Some((table, _)) = owner {
         let table = table_of(viewer, database, table)?;
         list.push(Need::new(Action::Own, viewer.object(&table)?));
+    }
+    Ok(list)
+}
+
+/// Needs of TRUNCATE ... RESTART IDENTITY beside those on the tables: as in PostgreSQL, owners restart sequences.
+///
+/// # Errors
+/// As [`needs`].
+pub(super) fn restart_needs(
+    viewer: &Viewer,
+    database: &str,
+    truncate: &Truncate,
+) -> Result<Vec<Need>, SqlError> {
+    let catalog = viewer.catalog();
+    let mut list = Vec::new();
+    for name in &truncate.tables {
+        let table = table_of(viewer, database, name)?;
+        for sequence in catalog.sequences_of(table.id) {
+            list.push(Need::new(Action::Own, sequence_object(&catalog, sequence)?));
+        }
     }
     Ok(list)
 }
@@ -220,6 +240,21 @@ impl Session {
         change: SequenceChange,
     ) -> Result<bool, SqlError> {
         self.frontend().change(permit, Ddl::Sequence(Box::new(change))).await
+    }
+
+    /// Restarts the sequences of a table's columns, each with its first number.
+    pub(super) async fn restart_sequences(
+        &self,
+        table: TableId,
+        permit: &Permit,
+    ) -> Result<(), SqlError> {
+        let catalog = self.frontend().catalog();
+        for sequence in catalog.sequences_of(table) {
+            let (sequence, value) = (sequence.id, sequence.options.start);
+            let change = SequenceChange::Set { sequence, value, is_called: false };
+            self.change_sequence(permit, change).await?;
+        }
+        Ok(())
     }
 
     /// The column of OWNED BY; `Some(None)` for NONE, `None` without the clause.

@@ -83,6 +83,7 @@ const MATRIX: &[(&str, &str)] = &[
     ("AADDDHDHE", "DELETE FROM acme_t RETURNING k"),
     ("AADDAHDHE", "COPY acme_t FROM STDIN"),
     ("AADDAHDHE", "TRUNCATE acme_t"),
+    ("AADDAHDHE", "TRUNCATE acme_t RESTART IDENTITY"),
     // Definitions.
     ("ADDDDDDDE", "CREATE DATABASE fresh"),
     ("AADDDHDHE", "ALTER DATABASE acme SET ('ttl' = '1d')"),

@@ -81,6 +81,8 @@ fn every_statement_has_its_tag() {
         ("DROP INDEX IF EXISTS i", "DROP INDEX"),
         ("TRUNCATE TABLE t", "TRUNCATE TABLE"),
         ("TRUNCATE t", "TRUNCATE TABLE"),
+        ("TRUNCATE t, d.u RESTART IDENTITY CASCADE", "TRUNCATE TABLE"),
+        ("TRUNCATE t CONTINUE IDENTITY", "TRUNCATE TABLE"),
         ("USE d", "USE"),
         ("SHOW DATABASES", "SHOW"),
         ("DESC t", "DESCRIBE"),
