@@ -26,6 +26,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::access::viewer::Viewer;
 use crate::error::SqlError;
+use crate::sequences::{CURRENT, NEXT};
 use crate::session::Session;
 
 /// `current_database()`, `database()`, `current_schema()`, `session_user`, `current_user`: constants of a session until
@@ -247,7 +248,7 @@ fn next_number(session: &Arc<Session>, names: &[Option<&str>]) -> Result<Vec<Opt
             results.extend(run.iter().map(|_| None));
             continue;
         };
-        let (sequence, _permit) = session.sequence_for(name, &[Action::Insert, Action::Update])?;
+        let (sequence, _permit) = session.sequence_for(name, &NEXT)?;
         let (id, count) = (sequence.id, run.len() as u64);
         let sequences = session.frontend().sequences();
         let numbers = match sequences.draw_now(id, count) {
@@ -266,7 +267,7 @@ fn next_number(session: &Arc<Session>, names: &[Option<&str>]) -> Result<Vec<Opt
 }
 
 fn current_number(session: &Session, name: &str) -> Result<i64, SqlError> {
-    let (sequence, _permit) = session.sequence_for(name, &[Action::Select, Action::Insert])?;
+    let (sequence, _permit) = session.sequence_for(name, &CURRENT)?;
     let number = session.last_numbers.lock().of(sequence.id);
     number.ok_or_else(|| {
         let name = &sequence.name;

@@ -13,9 +13,10 @@ use crate::access::viewer::Viewer;
 use crate::bound_text::bound_text;
 use crate::error::CATALOG;
 use crate::privileges::{
-    current_role, privileges_of, role_closure, role_name, shown_role_name, shows_role,
+    current_role, privileges_of, role_closure, role_name, shown_role_name, shown_sequences,
+    shows_role,
 };
-use crate::sequences::{has_counter, identity_of, shown_sequences};
+use crate::sequences::{has_counter, identity_of};
 use crate::sources::Sources;
 use crate::system::SYSTEM;
 use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};

@@ -21,17 +21,19 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use partita_proto::Error;
-use partita_proto::access::{Action, Need, Object};
+use partita_proto::access::{Action, Need};
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{ColumnId, DatabaseId, SequenceId};
 use partita_proto::schema::Column;
 use partita_proto::sequence::{Block, Identity, Sequence, SequenceChange};
 use partita_proto::service::{Ddl, MetaService};
 use partita_sql::sequence_statement::is_counter;
+use partita_sql::statement::TableName;
 use tokio::time::Instant;
 
 use crate::access::viewer::Viewer;
 use crate::error::SqlError;
+use crate::privileges::{VISIBLE_BY, sequence_object};
 use crate::view::ClusterView;
 
 /// A block that lasts for less is followed by a larger one.
@@ -39,43 +41,41 @@ const BLOCK_TIME: Duration = Duration::from_secs(1);
 /// Maximum numbers of a block, unless one statement or the sequence asks for more.
 const GROWN_MAX: u64 = 1 << 16;
 
+/// SQLSTATE of an object of another kind than the statement is for.
+const WRONG_OBJECT_TYPE: &str = "42809";
+/// Actions of which `nextval` needs one; CONNECT is USAGE.
+pub(crate) const NEXT: [Action; 2] = [Action::Connect, Action::Update];
+/// Actions of which `currval` needs one.
+pub(crate) const CURRENT: [Action; 2] = [Action::Connect, Action::Select];
+
 /// True if a sequence gives the values that a column's rows leave out.
 pub(crate) fn has_counter(column: &Column) -> bool {
     column.default.as_deref().is_some_and(is_counter)
 }
 
-/// A sequence as the object of a need.
-///
-/// # Errors
-/// 42P01 when its database was dropped.
-pub(crate) fn sequence_object(catalog: &Catalog, sequence: &Sequence) -> Result<Object, SqlError> {
-    let mut databases = catalog.databases.values();
-    let database = databases.find(|database| database.id == sequence.database);
-    let database = database.ok_or_else(|| SqlError::undefined_table(&sequence.name))?;
-    let table = sequence.column.and_then(|column| catalog.table_by_id(column.table));
-    Ok(Object::Sequence {
-        database: Arc::clone(database),
-        table: table.map(Arc::clone),
-        name: sequence.name.clone(),
-        owner: sequence.owner,
-    })
-}
-
-/// Sequences that a viewer may do something with, by the names of their databases.
-pub fn shown_sequences(viewer: &Viewer) -> Vec<(String, Arc<Sequence>)> {
+/// The sequence of a name. One that the identity may do nothing with does not exist for it.
+pub(crate) fn sequence_named(
+    viewer: &Viewer,
+    database: &str,
+    name: &TableName,
+) -> Result<Arc<Sequence>, SqlError> {
     let catalog = viewer.catalog();
-    let mut shown = Vec::new();
-    for sequence in catalog.sequences.values() {
-        let Ok(object) = sequence_object(&catalog, sequence) else { continue };
-        let Object::Sequence { database, .. } = &object else { continue };
-        let name = database.name.clone();
-        let actions = [Action::Own, Action::Select, Action::Insert, Action::Update];
-        let needs = actions.map(|action| Need::new(action, object.clone()));
-        if needs.into_iter().any(|need| viewer.check(&[need]).is_ok()) {
-            shown.push((name, Arc::clone(sequence)));
+    let database = name.database_or(database);
+    let undefined = || SqlError::undefined_table(&name.name);
+    let home = catalog.databases.get(database).ok_or_else(undefined)?;
+    let Some(sequence) = catalog.sequence(home.id, &name.name) else {
+        if catalog.table(database, &name.name).is_some() {
+            let message = format!("\"{}\" is not a sequence", name.name);
+            return Err(SqlError::new(WRONG_OBJECT_TYPE, message));
         }
+        return Err(undefined());
+    };
+    let object = sequence_object(&catalog, sequence)?;
+    let is_allowed = |action: Action| viewer.check(&[Need::new(action, object.clone())]).is_ok();
+    match VISIBLE_BY.into_iter().any(is_allowed) {
+        true => Ok(Arc::clone(sequence)),
+        false => Err(undefined()),
     }
-    shown
 }
 
 /// The sequence of a table's column, if the column owns one.

@@ -72,6 +72,7 @@ pub(crate) const OBJECTS: [(u8, u8); 3] =
 const ON_CLUSTER: u8 = 0;
 const ON_DATABASE: u8 = 1;
 const ON_TABLE: u8 = 2;
+const ON_SEQUENCE: u8 = 3;
 
 #[derive(Clone, PartialEq, Message)]
 struct CountersForm {
@@ -368,6 +369,7 @@ fn grant_key(target: GrantTarget) -> Vec<u8> {
         GrantTarget::Cluster => (ON_CLUSTER, 0),
         GrantTarget::Database(id) => (ON_DATABASE, id.0),
         GrantTarget::Table(id) => (ON_TABLE, id.0),
+        GrantTarget::Sequence(id) => (ON_SEQUENCE, id.0),
     };
     [&[GRANT, kind], id.to_be_bytes().as_slice()].concat()
 }

@@ -305,6 +305,10 @@ pub enum GrantObjects {
     Tables(Vec<TableName>),
     /// ALL TABLES IN SCHEMA or DATABASE: those that exist.
     AllTablesIn(Vec<String>),
+    /// SEQUENCE, by name.
+    Sequences(Vec<TableName>),
+    /// ALL SEQUENCES IN SCHEMA or DATABASE: those that exist.
+    AllSequencesIn(Vec<String>),
 }
 
 /// Privileges of GRANT and REVOKE.

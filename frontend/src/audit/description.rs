@@ -324,6 +324,17 @@ fn of_target(catalog: &Catalog, action: &'static str, target: Target) -> Descrip
             Some(table) => describe(format!("table {}", table.name)).within(&table.database),
             None => describe(format!("table {id}")),
         },
+        Target::Sequence(id) => {
+            let Some(sequence) = catalog.sequences.get(&id) else {
+                return describe(format!("sequence {id}"));
+            };
+            let described = describe(format!("sequence {}", sequence.name));
+            let mut databases = catalog.databases.values();
+            match databases.find(|database| database.id == sequence.database) {
+                Some(database) => described.within(&database.name),
+                None => described,
+            }
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use partita_sql::statement::{
     DropCopy, DropDatabase, DropIndex, DropTable, TableName, Truncate,
 };
 
-use super::sequences::{check_defaults, free_names, sequence_named};
+use super::sequences::{check_defaults, free_names};
 use crate::advisor::thresholds;
 use crate::copies::refused::check_no_copy;
 use crate::error::{SqlError, UNDEFINED_TABLE};
@@ -23,6 +23,7 @@ use crate::information::{has_key, key_name};
 use crate::ingest::expression::{Condition, DefaultValue, Generated};
 use crate::output::Output;
 use crate::sequences::has_counter;
+use crate::sequences::sequence_named;
 use crate::session::Session;
 
 /// SQLSTATE of an object of another kind than the statement is for.

@@ -1,8 +1,8 @@
 //! CREATE, ALTER and DROP SEQUENCE; identity columns in INSERT and UPDATE; and the numbers that a session gets.
 //!
-//! Rights: CREATE on the database creates a sequence, its owner alters and drops it. A sequence of a column is used by
-//! the rights on its table, any other by those on its database: INSERT or UPDATE for `nextval`, SELECT or INSERT for
-//! `currval`, UPDATE for `setval`.
+//! Rights: CREATE on the database creates a sequence, its owner alters and drops it. As in PostgreSQL, `nextval` needs
+//! USAGE or UPDATE, `currval` USAGE or SELECT, and `setval` UPDATE. Rights on the table of its column, or on the database
+//! of any other sequence, count as rights on it, INSERT as USAGE.
 
 use std::sync::Arc;
 
@@ -25,13 +25,12 @@ use crate::access::needs::table_of;
 use crate::access::viewer::Viewer;
 use crate::error::{FEATURE_NOT_SUPPORTED, GENERATED_ALWAYS, SqlError, UNDEFINED_TABLE};
 use crate::output::Output;
-use crate::sequences::{has_counter, sequence_object};
+use crate::privileges::sequence_object;
+use crate::sequences::{has_counter, sequence_named};
 use crate::session::Session;
 
 /// SQLSTATE of an object that another one needs.
 const DEPENDENT_OBJECTS: &str = "2BP01";
-/// SQLSTATE of an object of another kind than the statement is for.
-const WRONG_OBJECT_TYPE: &str = "42809";
 /// SQLSTATE of a statement that writes in a READ ONLY transaction.
 const READ_ONLY: &str = "25006";
 
@@ -102,32 +101,6 @@ fn database_of(viewer: &Viewer, name: &str) -> Result<Arc<Database>, SqlError> {
     let catalog = viewer.catalog();
     let database = catalog.databases.get(name).map(Arc::clone);
     database.ok_or_else(|| SqlError::undefined_database(name))
-}
-
-/// The sequence of a name. One that the identity may do nothing with does not exist for it.
-pub(crate) fn sequence_named(
-    viewer: &Viewer,
-    database: &str,
-    name: &TableName,
-) -> Result<Arc<Sequence>, SqlError> {
-    let catalog = viewer.catalog();
-    let database = name.database_or(database);
-    let undefined = || SqlError::undefined_table(&name.name);
-    let home = catalog.databases.get(database).ok_or_else(undefined)?;
-    let Some(sequence) = catalog.sequence(home.id, &name.name) else {
-        if catalog.table(database, &name.name).is_some() {
-            let message = format!("\"{}\" is not a sequence", name.name);
-            return Err(SqlError::new(WRONG_OBJECT_TYPE, message));
-        }
-        return Err(undefined());
-    };
-    let object = sequence_object(&catalog, sequence)?;
-    let is_allowed = |action: Action| viewer.check(&[Need::new(action, object.clone())]).is_ok();
-    let actions = [Action::Own, Action::Select, Action::Insert, Action::Update];
-    match actions.into_iter().any(is_allowed) {
-        true => Ok(Arc::clone(sequence)),
-        false => Err(undefined()),
-    }
 }
 
 /// Gives the sequences of a new table names that are free, with numbers at their ends as PostgreSQL does.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use partita_proto::Error;
+use partita_proto::access::Target;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::SequenceId;
 use partita_proto::sequence::{
@@ -40,6 +41,7 @@ impl Fake {
             SequenceChange::Drop { sequence } => {
                 existing(catalog, sequence)?;
                 Arc::make_mut(&mut catalog.sequences).remove(&sequence);
+                Arc::make_mut(&mut catalog.access).drop_grant(Target::Sequence(sequence));
             }
             SequenceChange::Allot { sequence, counter, count } => {
                 let allotted = existing(catalog, sequence)?.allotted(&counter, count)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use arrow::record_batch::RecordBatch;
-use partita_proto::access::{Action, Need, Permit};
+use partita_proto::access::{Need, Permit};
 use partita_proto::catalog::Table;
 use partita_proto::id::SequenceId;
 use partita_proto::schema::Column;
@@ -15,7 +15,8 @@ use partita_sql::sequence_statement::sequence_of;
 
 use crate::error::SqlError;
 use crate::frontend::Frontend;
-use crate::sequences::{has_counter, sequence_object};
+use crate::privileges::sequence_object;
+use crate::sequences::{NEXT, has_counter};
 
 /// SQLSTATE of an action that is not permitted.
 const INSUFFICIENT_PRIVILEGE: &str = "42501";
@@ -52,7 +53,8 @@ impl Frontend {
             if sequence.column.is_none_or(|owned| owned.table != table.id) {
                 let object = sequence_object(&catalog, &sequence)?;
                 let viewer = self.viewer(*permit.identity());
-                if viewer.check(&[Need::new(Action::Insert, object)]).is_err() {
+                let may = |action| viewer.check(&[Need::new(action, object.clone())]).is_ok();
+                if !NEXT.into_iter().any(may) {
                     let message = format!("permission denied for sequence {}", sequence.name);
                     return Err(SqlError::new(INSUFFICIENT_PRIVILEGE, message));
                 }

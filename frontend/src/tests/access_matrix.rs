@@ -180,6 +180,7 @@ const MATRIX: &[(&str, &str)] = &[
     // As in PostgreSQL: a grantee without grant options gets a warning, and nothing is changed.
     ("AAHHHHAHE", "GRANT SELECT ON acme_t TO acme_staff"),
     ("AAHHHHAHE", "REVOKE SELECT ON acme_t FROM acme_staff"),
+    ("AAHHHHAHE", "GRANT USAGE ON ALL SEQUENCES IN SCHEMA acme TO acme_staff"),
     ("ADHHHHDHE", "ALTER TABLE acme_t OWNER TO acme_staff"),
     ("ADHHHHDHE", "ALTER DATABASE acme OWNER TO acme_staff"),
     ("ADHHHHDHE", "REASSIGN OWNED BY acme_staff TO acme_boss"),

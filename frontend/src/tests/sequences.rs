@@ -186,6 +186,83 @@ async fn frontends_share_a_sequence_and_see_that_it_was_set() {
 }
 
 #[tokio::test]
+async fn rights_on_a_sequence_are_granted_as_in_postgresql() {
+    let db = Db::new();
+    db.tag("CREATE ROLE ann LOGIN").await;
+    db.tag("CREATE SEQUENCE s").await;
+    db.tag("CREATE SEQUENCE r").await;
+    db.tag("CREATE TABLE u (k BIGINT DEFAULT nextval('s') PRIMARY KEY, v INT)").await;
+    db.tag("GRANT INSERT ON u TO ann").await;
+    let code = async |sql: &str| {
+        db.try_run("SET ROLE ann").await.unwrap();
+        let result = match db.try_run(sql).await {
+            Ok(output) => collect(output).await.map(drop),
+            Err(error) => Err(error),
+        };
+        db.try_run("RESET ROLE").await.unwrap();
+        result.err().map(|error| error.sqlstate)
+    };
+    let (hidden, refused) = (Some("42P01".to_owned()), Some("42501".to_owned()));
+    let (next, current) = ("SELECT nextval('s')", "SELECT currval('s')");
+    let (set, row) = ("SELECT setval('s', 9)", "INSERT INTO u (v) VALUES (1)");
+    assert_eq!(code(next).await, hidden);
+    assert_eq!(code(row).await, refused);
+    // Each of the three rights, alone.
+    db.tag("GRANT USAGE ON SEQUENCE s TO ann").await;
+    let results = [code(next).await, code(current).await, code(set).await, code(row).await];
+    assert_eq!(results, [None, None, refused.clone(), None]);
+    db.tag("REVOKE USAGE ON SEQUENCE s FROM ann").await;
+    db.tag("GRANT SELECT ON SEQUENCE s TO ann").await;
+    let results = [code(next).await, code(current).await, code(set).await, code(row).await];
+    assert_eq!(results, [refused.clone(), None, refused.clone(), refused.clone()]);
+    db.tag("REVOKE SELECT ON SEQUENCE s FROM ann").await;
+    db.tag("GRANT UPDATE ON SEQUENCE s TO ann").await;
+    let results = [code(next).await, code(current).await, code(set).await, code(row).await];
+    assert_eq!(results, [None, refused.clone(), None, None]);
+    assert_eq!(code("DROP SEQUENCE s").await, refused);
+    assert_eq!(code("GRANT UPDATE ON SEQUENCE s TO PUBLIC").await, None);
+    assert_eq!(
+        db.lines("SELECT \"table\", privilege FROM sys.grants WHERE object = 'sequence'").await,
+        ["s|UPDATE"]
+    );
+    // All sequences of a database, those that come later not included.
+    db.tag("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO ann").await;
+    assert_eq!(code("SELECT nextval('r')").await, None);
+    db.tag("CREATE SEQUENCE late").await;
+    assert_eq!(code("SELECT nextval('late')").await, hidden);
+    assert_eq!(
+        db.lines("SHOW GRANTS FOR ann").await[1..],
+        [
+            "sequence|public.s|ann|SELECT, UPDATE, USAGE||partita",
+            "sequence|public.r|ann|SELECT, UPDATE, USAGE||partita"
+        ]
+    );
+    db.tag("DROP SEQUENCE r").await;
+    assert_eq!(db.error("GRANT INSERT ON SEQUENCE s TO ann").await.sqlstate, "0LP01");
+    assert_eq!(db.error("GRANT USAGE ON SEQUENCE u TO ann").await.sqlstate, "42809");
+    assert_eq!(db.error("GRANT USAGE ON SEQUENCE nope TO ann").await.sqlstate, "42P01");
+}
+
+#[tokio::test]
+async fn a_right_on_a_sequence_needs_none_on_its_database() {
+    let db = Db::new();
+    db.tag("CREATE ROLE ann LOGIN").await;
+    db.tag("CREATE DATABASE d").await;
+    db.tag("CREATE SEQUENCE d.s").await;
+    db.tag("GRANT USAGE ON SEQUENCE d.s TO ann WITH GRANT OPTION").await;
+    db.tag("SET ROLE ann").await;
+    assert_eq!(db.one("SELECT nextval('d.s')").await, "1");
+    db.tag("GRANT USAGE ON SEQUENCE d.s TO PUBLIC").await;
+    db.tag("RESET ROLE").await;
+    // What was granted by the option depends on it.
+    let revocation = "REVOKE USAGE ON SEQUENCE d.s FROM ann";
+    assert_eq!(db.error(revocation).await.sqlstate, "2BP01");
+    db.tag("REVOKE USAGE ON SEQUENCE d.s FROM ann CASCADE").await;
+    db.tag("SET ROLE ann").await;
+    assert_eq!(db.error("SELECT nextval('d.s')").await.sqlstate, "42P01");
+}
+
+#[tokio::test]
 async fn rights_follow_the_table_or_the_database() {
     let db = Db::new();
     db.tag("CREATE ROLE ann LOGIN").await;

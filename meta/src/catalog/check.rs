@@ -115,6 +115,7 @@ impl State {
                 Target::Cluster => true,
                 Target::Database(id) => self.databases.contains_key(&id),
                 Target::Table(id) => self.tables.get(&id).is_some_and(|table| table.is_named()),
+                Target::Sequence(id) => self.sequence(id).is_some(),
             };
             let are_known = grant.entries().iter().all(|entry| {
                 let grantee = match entry.grantee {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use partita_proto::access::Target;
 use partita_proto::error::Error;
 use partita_proto::id::{ColumnId, DatabaseId, RoleId, SequenceId, TableId};
 use partita_proto::sequence::{
@@ -25,7 +26,7 @@ pub(super) fn change_sequence(state: &State, change: &SequenceChange) -> Result<
         SequenceChange::Drop { sequence } => {
             existing(state, *sequence)?;
             let mut draft = Draft::new(state);
-            draft.edits.push(Edit::SequenceGone(*sequence));
+            draft.drop_sequence(*sequence);
             return Ok(draft.done());
         }
         SequenceChange::Alter { sequence, options, restart, column } => {
@@ -155,8 +156,14 @@ impl Draft<'_> {
             owned.table == table && column.is_none_or(|column| owned.column == column)
         };
         let owned = self.state.sequences().filter(|sequence| sequence.column.is_some_and(goes));
-        let gone: Vec<Edit> = owned.map(|sequence| Edit::SequenceGone(sequence.id)).collect();
-        self.edits.extend(gone);
+        let gone: Vec<SequenceId> = owned.map(|sequence| sequence.id).collect();
+        gone.into_iter().for_each(|id| self.drop_sequence(id));
+    }
+
+    /// Removes a sequence and the grants on it.
+    fn drop_sequence(&mut self, id: SequenceId) {
+        self.drop_grants(Target::Sequence(id));
+        self.edits.push(Edit::SequenceGone(id));
     }
 
     /// Removes the sequences of a database.
@@ -167,20 +174,21 @@ impl Draft<'_> {
         };
         // Those of columns go with their tables.
         let sequences = self.state.sequences().filter(of_database);
-        let gone: Vec<Edit> = sequences.map(|sequence| Edit::SequenceGone(sequence.id)).collect();
-        self.edits.extend(gone);
+        let gone: Vec<SequenceId> = sequences.map(|sequence| sequence.id).collect();
+        gone.into_iter().for_each(|id| self.drop_sequence(id));
     }
 
-    /// Gives the sequences of a table's columns the owner of the table.
-    pub(super) fn own_sequences_of(&mut self, table: TableId, owner: RoleId) {
+    /// Gives the sequences of a table's columns the owner of the table. Returns them as they were.
+    pub(super) fn own_sequences_of(&mut self, table: TableId, owner: RoleId) -> Vec<Arc<Sequence>> {
         let of_table = |column: SequenceColumn| column.table == table;
         let owned = self.state.sequences();
         let owned = owned.filter(|sequence| sequence.column.is_some_and(of_table));
-        let altered = owned.map(|sequence| {
+        let former: Vec<Arc<Sequence>> = owned.map(Arc::clone).collect();
+        let altered = former.iter().map(|sequence| {
             Edit::Sequence(Arc::new(Sequence { owner, ..Sequence::clone(sequence) }))
         });
-        let altered: Vec<Edit> = altered.collect();
         self.edits.extend(altered);
+        former
     }
 
     /// Gives the sequences of a table's columns to the table that succeeds it.

@@ -34,7 +34,7 @@ use super::token::Token;
 use super::{Access, Grant};
 use crate::catalog::{Catalog, Database, Table};
 use crate::error::Error;
-use crate::id::{BOOTSTRAP_ROLE, DatabaseId, OrgId, RoleId, TableId, TokenId};
+use crate::id::{BOOTSTRAP_ROLE, DatabaseId, OrgId, RoleId, SequenceId, TableId, TokenId};
 
 /// Protocol by which an identity came, for logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -158,8 +158,11 @@ pub enum Object {
         /// Role as which the task runs.
         owner: RoleId,
     },
-    /// A sequence. OWN: alter or drop it. The other actions are those on the table of its column, or on its database.
+    /// A sequence. OWN: alter or drop it. CONNECT: use its numbers. The actions are those granted on it, and those on the
+    /// table of its column, or on its database; INSERT there includes CONNECT here.
     Sequence {
+        /// Sequence id.
+        id: SequenceId,
         /// Database that the sequence is in.
         database: Arc<Database>,
         /// Table of the column that owns it.
@@ -595,9 +598,12 @@ pub fn visible(
             reduced.tables.insert(name.clone(), remaining);
         }
     }
+    let sequence_homes = subject.sequence_homes(catalog);
     for (name, database) in &catalog.databases {
-        let has_tables = reduced.tables.contains_key(name);
-        if has_tables || !subject.database_actions(database).is_empty() {
+        let has_sequences =
+            sequence_homes.contains(&database.id) && !subject.is_foreign_role(database.owner);
+        let has_objects = reduced.tables.contains_key(name) || has_sequences;
+        if has_objects || !subject.database_actions(database).is_empty() {
             reduced.databases.insert(name.clone(), Arc::clone(database));
         } else {
             hidden = true;
@@ -606,8 +612,8 @@ pub fn visible(
     if hidden { Arc::new(reduced) } else { Arc::clone(catalog) }
 }
 
-/// The role as which an identity grants or revokes these actions on the cluster, a database or a table: the owner if
-/// the identity has the owner's rights, otherwise a role that holds the grant options for all of them.
+/// The role as which an identity grants or revokes these actions on the cluster, a database, a table or a sequence: the
+/// owner if the identity has the owner's rights, otherwise a role that holds the grant options for all of them.
 ///
 /// # Errors
 /// [`Denied`] when there is none, or the identity is no longer valid.
@@ -623,6 +629,7 @@ pub fn grantor(
         Object::Cluster => (Target::Cluster, BOOTSTRAP_ROLE),
         Object::Database(database) => (Target::Database(database.id), database.owner),
         Object::Table { table, .. } => (Target::Table(table.id), table.owner),
+        Object::Sequence { id, owner, .. } => (Target::Sequence(*id), *owner),
         _ => return Err(refusal(Action::Own, object)),
     };
     let owns = match object {
@@ -847,21 +854,45 @@ impl<'a> Subject<'a> {
         &self,
         database: &Database,
         table: Option<&Table>,
-        owner: RoleId,
+        (id, owner): (SequenceId, RoleId),
     ) -> Actions {
         if self.is_foreign_role(database.owner) || self.is_foreign_role(owner) {
             return Actions::NONE;
         }
         let own = Actions::of(&[Action::Own]);
         let actions = if self.has_rights_of(owner) || self.has_rights_of(database.owner) {
-            Actions::TABLE.union(own)
+            Actions::TABLE.union(Actions::SEQUENCE).union(own)
         } else {
-            match table {
+            let home = match table {
                 Some(table) => self.table_actions(database, table).without(own),
                 None => self.granted(Target::Database(database.id)).intersection(Actions::TABLE),
-            }
+            };
+            // Rows that are inserted get the numbers.
+            let usage = match home.contains(Action::Insert) {
+                true => Actions::of(&[Action::Connect]),
+                false => Actions::NONE,
+            };
+            home.union(usage).union(self.granted(Target::Sequence(id)))
         };
-        actions.intersection(self.limit(database.id))
+        actions.intersection(self.sequence_limit(database.id))
+    }
+
+    /// Actions on the sequences of a database that the token leaves: one that only reads uses up no numbers.
+    fn sequence_limit(&self, database: DatabaseId) -> Actions {
+        let limit = self.limit(database);
+        let usage = Actions::of(&[Action::Connect]);
+        if limit.contains(Action::Insert) { limit.union(usage) } else { limit.without(usage) }
+    }
+
+    /// Databases of sequences that roles of the identity have grants on.
+    fn sequence_homes(&self, catalog: &Catalog) -> BTreeSet<DatabaseId> {
+        let sequences = catalog.sequences.values();
+        let usable = sequences.filter(|sequence| {
+            let granted = self.granted(Target::Sequence(sequence.id));
+            let limit = self.sequence_limit(sequence.database);
+            !granted.intersection(limit).is_empty() && !self.is_foreign_role(sequence.owner)
+        });
+        usable.map(|sequence| sequence.database).collect()
     }
 
     fn cluster_actions(&self) -> Actions {
@@ -937,8 +968,9 @@ impl<'a> Subject<'a> {
                     && !self.is_foreign_role(*owner)
                     && self.has_rights_of(*owner),
             ),
-            Object::Sequence { database, table, owner, .. } => {
-                Decision::by(self.sequence_actions(database, table.as_deref(), *owner), action)
+            Object::Sequence { id, database, table, owner, .. } => {
+                let table = table.as_deref();
+                Decision::by(self.sequence_actions(database, table, (*id, *owner)), action)
             }
             Object::Session { role } => Decision::allowed_if(self.may_touch_session(action, *role)),
         }

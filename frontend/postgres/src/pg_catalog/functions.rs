@@ -69,7 +69,6 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     ("pg_ts_parser_is_visible", Returns::Bool, always),
     ("pg_ts_template_is_visible", Returns::Bool, always),
     ("has_function_privilege", Returns::Bool, always),
-    ("has_sequence_privilege", Returns::Bool, always),
     ("has_tablespace_privilege", Returns::Bool, always),
     ("has_type_privilege", Returns::Bool, always),
     ("pg_is_in_recovery", Returns::Bool, never),
@@ -118,6 +117,7 @@ const OF_VIEWER: &[(&str, Returns, EvaluateOfViewer)] = &[
     ("has_column_privilege", Returns::Bool, privileges::on_column),
     ("has_database_privilege", Returns::Bool, privileges::on_database),
     ("has_schema_privilege", Returns::Bool, privileges::on_schema),
+    ("has_sequence_privilege", Returns::Bool, privileges::on_sequence),
     ("pg_has_role", Returns::Bool, privileges::role),
 ];
 

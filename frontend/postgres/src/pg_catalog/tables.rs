@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use partita_frontend::access::viewer::Viewer;
-use partita_frontend::privileges::{database_acl, sees_all, shown_role_name, table_acl};
-use partita_frontend::sequences::{identity_of, shown_sequences};
+use partita_frontend::privileges::{
+    database_acl, sees_all, sequence_acl, shown_role_name, shown_sequences, table_acl,
+};
+use partita_frontend::sequences::identity_of;
 use partita_frontend::sql::identifier::quote;
 use partita_frontend::sql::index_statement::index_options_sql;
 use partita_frontend::sql::sequence_statement::is_counter;
@@ -407,7 +409,7 @@ fn classes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
             indexed: false,
             tuples: 1.0,
             owner: sequence.owner,
-            acl: None,
+            acl: sequence_acl(viewer, &sequence),
         }));
     }
     // Tables that are computed, which are views outside of `pg_catalog`.

@@ -356,6 +356,7 @@ async fn functions_of_pg_catalog_tell_nothing_of_another_organisation() {
         "has_table_privilege('ITEM_boss', 'zulu.zulu_t', 'SELECT')",
         "has_database_privilege('ITEM', 'CONNECT')",
         "has_schema_privilege('ITEM', 'USAGE')",
+        "has_sequence_privilege('ITEM.ITEM_s', 'USAGE')",
         "pg_has_role('ITEM_boss', 'USAGE')",
         "pg_total_relation_size('ITEM.ITEM_t')",
         "pg_database_size('ITEM')",

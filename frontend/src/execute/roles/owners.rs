@@ -92,7 +92,12 @@ pub(super) fn reassign(
     let tables = catalog.tables.values().flat_map(|tables| tables.values());
     let tables = tables.filter(|table| owners.contains(&table.owner));
     let tables = tables.map(|table| Target::Table(table.id));
-    for target in databases.chain(tables) {
+    // Those of columns go with their tables.
+    let sequences = catalog.sequences.values();
+    let sequences =
+        sequences.filter(|sequence| sequence.column.is_none() && owners.contains(&sequence.owner));
+    let sequences = sequences.map(|sequence| Target::Sequence(sequence.id));
+    for target in databases.chain(tables).chain(sequences) {
         plan.changes.push(access(AccessChange::SetOwner { target, owner: successor.id }));
     }
     Ok(plan)
@@ -146,11 +151,17 @@ pub(super) fn drop_owned(
             plan.changes.push(Ddl::Task(Box::new(TaskChange::Drop { task })));
         }
     }
-    for sequence in catalog.sequences.values().filter(|sequence| sequence.column.is_none()) {
+    for sequence in catalog.sequences.values() {
         let home = Target::Database(sequence.database);
-        if owners.contains(&sequence.owner) && !dropped.contains(&home) {
+        let table = sequence.column.map(|column| Target::Table(column.table));
+        let goes_along =
+            dropped.contains(&home) || table.is_some_and(|table| dropped.contains(&table));
+        if !goes_along && table.is_none() && owners.contains(&sequence.owner) {
             let change = SequenceChange::Drop { sequence: sequence.id };
             plan.changes.push(Ddl::Sequence(Box::new(change)));
+            dropped.insert(Target::Sequence(sequence.id));
+        } else if goes_along {
+            dropped.insert(Target::Sequence(sequence.id));
         }
     }
     plan.changes.append(&mut databases);
