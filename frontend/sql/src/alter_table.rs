@@ -11,13 +11,17 @@ use partita_proto::service::TableChange;
 use super::check_constraint::{named_check, using};
 use super::column::{columns_of, default_text};
 use super::index_statement::{IndexNames, index_notice, of_kind};
-use super::options::{OptionPair, OptionValue};
+use super::options::{OptionPair, OptionValue, foreign_notice};
 use super::statement::{
     AlterChange, AlterTable, ColumnDefinition, ColumnPlace, NewPlacement, TableName, TableOption,
 };
 use super::tokens::Tokens;
 use crate::error::{SqlError, UNDEFINED_OBJECT};
 use crate::notice::Notice;
+
+/// Hint of a change of a column's type.
+const TYPE_HINT: &str = "create a table with the other type, and copy the rows: INSERT INTO new SELECT ..., \
+                         CAST(column AS type) FROM old";
 
 impl Tokens<'_> {
     /// Takes what follows ALTER TABLE.
@@ -85,32 +89,7 @@ impl Tokens<'_> {
             self.take(&["column"]);
             self.alter_column(changes)?;
         } else if self.take(&["set"]) {
-            let pairs = if matches!(self.peek().token, Token::LParen) {
-                self.options()?
-            } else {
-                // GreptimeDB's form without parentheses: SET 'ttl'='1d'.
-                let position = self.position();
-                if matches!(self.peek().token, Token::Word(_)) && !self.at_option() {
-                    return Err(self.unsupported(format!("SET {}", self.peek().token)));
-                }
-                let key = self.option_key()?;
-                self.expect_mark(&Token::Eq)?;
-                vec![OptionPair { key, value: self.option_value()?, position }]
-            };
-            for pair in &pairs {
-                match pair.table_option()? {
-                    Some(option) => changes.push(AlterChange::SetOption(option)),
-                    None if pair.key == "hash_buckets" => {
-                        let number = pair.number()?;
-                        let partitions = u16::try_from(number).ok().filter(|number| *number > 0);
-                        let partitions = partitions
-                            .ok_or_else(|| pair.wrong("a number of buckets from 1 to 65535"))?;
-                        let placement = NewPlacement::BySeries { partitions };
-                        changes.push(AlterChange::Repartition(placement));
-                    }
-                    None => return Err(unalterable(pair)),
-                }
-            }
+            self.set_options(changes, notices)?;
         } else if self.take(&["unset"]) || self.take(&["reset"]) {
             let keys = if matches!(self.peek().token, Token::LParen) {
                 self.list(|tokens| Ok((tokens.position(), tokens.option_key()?)))?
@@ -140,6 +119,45 @@ impl Tokens<'_> {
             } else {
                 self.unexpected("ADD, DROP, RENAME, ALTER, SET or UNSET")
             });
+        }
+        Ok(())
+    }
+
+    /// Takes what follows SET: options in parentheses, or one without.
+    fn set_options(
+        &mut self,
+        changes: &mut Vec<AlterChange>,
+        notices: &mut Vec<Notice>,
+    ) -> Result<(), SqlError> {
+        let pairs = if matches!(self.peek().token, Token::LParen) {
+            self.options()?
+        } else {
+            // GreptimeDB's form without parentheses: SET 'ttl'='1d'.
+            let position = self.position();
+            if matches!(self.peek().token, Token::Word(_)) && !self.at_option() {
+                return Err(self.unsupported(format!("SET {}", self.peek().token)));
+            }
+            let key = self.option_key()?;
+            self.expect_mark(&Token::Eq)?;
+            vec![OptionPair { key, value: self.option_value()?, position }]
+        };
+        let (foreign, pairs): (Vec<_>, Vec<_>) =
+            pairs.into_iter().partition(OptionPair::is_foreign);
+        let foreign: Vec<String> = foreign.into_iter().map(|pair| pair.key).collect();
+        notices.extend(foreign_notice(&foreign));
+        for pair in &pairs {
+            match pair.table_option()? {
+                Some(option) => changes.push(AlterChange::SetOption(option)),
+                None if pair.key == "hash_buckets" => {
+                    let number = pair.number()?;
+                    let partitions = u16::try_from(number).ok().filter(|number| *number > 0);
+                    let partitions = partitions
+                        .ok_or_else(|| pair.wrong("a number of buckets from 1 to 65535"))?;
+                    let placement = NewPlacement::BySeries { partitions };
+                    changes.push(AlterChange::Repartition(placement));
+                }
+                None => return Err(unalterable(pair)),
+            }
         }
         Ok(())
     }
@@ -297,11 +315,13 @@ impl Tokens<'_> {
             (&["unset"], "ALTER COLUMN ... UNSET"),
         ] {
             if words.iter().enumerate().all(|(n, word)| self.at_nth(n, word)) {
-                return Err(self.unsupported(form));
+                let error = self.unsupported(form);
+                let is_type = words.last() == Some(&"type");
+                return Err(if is_type { error.with_hint(TYPE_HINT) } else { error });
             }
         }
         if matches!(self.peek().token, Token::Word(_)) && !self.at("set") && !self.at("drop") {
-            return Err(self.unsupported("changing a column's type"));
+            return Err(self.unsupported("changing a column's type").with_hint(TYPE_HINT));
         }
         Err(self.unexpected("SET DEFAULT, DROP DEFAULT, or SET or UNSET and an index"))
     }

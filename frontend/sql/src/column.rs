@@ -201,7 +201,8 @@ impl Tokens<'_> {
         if self.at("virtual") {
             return Err(self.unsupported("a VIRTUAL generated column").with_hint("use STORED"));
         }
-        self.expect("stored")?;
+        // Without the word it is stored too: its value depends on its row only, so no query sees a difference.
+        self.take(&["stored"]);
         column.generated = Some(expression.to_string());
         Ok(())
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! CREATE TABLE [IF NOT EXISTS] [database.]table (
-//!     column type [NULL | NOT NULL] [DEFAULT ..] [GENERATED ALWAYS AS (..) STORED] [COMMENT '..']
+//!     column type [NULL | NOT NULL] [DEFAULT ..] [GENERATED ALWAYS AS (..) [STORED]] [COMMENT '..']
 //!                 [PRIMARY KEY] [TIME INDEX] [{INVERTED | SKIPPING | FULLTEXT} INDEX [WITH (..)]], ..
 //!     PRIMARY KEY (..), TIME INDEX (..), {INVERTED | SKIPPING | FULLTEXT} INDEX (..) [WITH (..)],
 //! )
@@ -18,7 +18,7 @@ use partita_proto::index::IndexOptions;
 use partita_proto::schema::TableOptions;
 
 use super::bound_words::CutTuple;
-use super::options::{OptionPair, OptionValue};
+use super::options::{OptionPair, OptionValue, foreign_notice};
 use super::statement::{CheckDefinition, ColumnDefinition, CreateTable, Partitioning, TableOption};
 use super::tokens::Tokens;
 use crate::error::{SqlError, UNDEFINED_COLUMN};
@@ -41,6 +41,8 @@ struct Draft {
     /// Indexes that are declared beside the columns.
     indexes: Vec<DeclaredIndex>,
     schema_on_write: bool,
+    /// Options that have no effect.
+    foreign: Vec<String>,
     notices: Vec<Notice>,
 }
 
@@ -103,6 +105,7 @@ impl Tokens<'_> {
     /// Checks that depend on clauses in any order.
     fn finish(&self, mut draft: Draft) -> Result<Draft, SqlError> {
         add_indexes(&mut draft)?;
+        draft.notices.extend(foreign_notice(&draft.foreign));
         if draft.options.append_mode && draft.merge_mode_given {
             return Err(SqlError::new(
                 "42P16",
@@ -390,6 +393,10 @@ fn set_cuts(draft: &mut Draft, cuts: Vec<CutTuple>) -> Result<(), SqlError> {
 /// Applies one option of WITH.
 fn table_option(draft: &mut Draft, pair: &OptionPair) -> Result<(), SqlError> {
     let located = |error: SqlError| error.with_position(pair.position);
+    if pair.is_foreign() {
+        draft.foreign.push(pair.key.clone());
+        return Ok(());
+    }
     // Options that ALTER TABLE has too.
     if let Some(option) = pair.table_option()? {
         draft.merge_mode_given |= matches!(option, TableOption::MergeMode(_));

@@ -113,6 +113,17 @@ pub(super) fn parse_query(text: &str, start: usize) -> Result<Query, SqlError> {
     Ok(query)
 }
 
+/// True if a text that is no query has GreptimeDB's ALIGN with a width.
+fn aligns_ranges(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.match_indices("align").any(|(start, word)| {
+        let (before, after) = (&text[..start], &text[start + word.len()..]);
+        let is_word = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let width = after.trim_start();
+        is_word && (width.starts_with('\'') || width.starts_with("interval"))
+    })
+}
+
 impl Tokens<'_> {
     /// Takes a statement.
     fn statement(&mut self) -> Result<Statement, SqlError> {
@@ -177,7 +188,14 @@ impl Tokens<'_> {
     pub(super) fn query(&mut self) -> Result<Query, SqlError> {
         let position = self.position();
         let offset = self.offset();
-        let mut query = self.bounded(Parser::parse_query)?;
+        let parsed = self.bounded(Parser::parse_query);
+        let is_rest = matches!(self.peek().token, Token::SingleQuotedString(_)) || self.at("align");
+        if (parsed.is_err() || is_rest) && aligns_ranges(&self.text[offset..]) {
+            return Err(SqlError::unsupported("RANGE ... ALIGN")
+                .with_position(position)
+                .with_hint("use time_bucket_gapfill, with locf or interpolate, and GROUP BY"));
+        }
+        let mut query = parsed?;
         let end = self.offset();
         gap_filled::rewrite(&self.text[offset..end], &mut query)
             .map_err(|error| error.with_position(position))?;

@@ -82,6 +82,9 @@ impl Tokens<'_> {
         if !self.take_mark(&Token::Eq) && !self.take(&["to"]) {
             return Err(self.unexpected("TO or \"=\""));
         }
+        if name == "time_zone" {
+            return Ok(set("timezone", zone_of_mysql(self.set_value("timezone")?), local));
+        }
         let value = self.set_value(&name)?;
         Ok(set(&name, value, local))
     }
@@ -123,8 +126,11 @@ impl Tokens<'_> {
         if self.take(&["role"]) || self.take(&["session", "authorization"]) {
             return Ok(Statement::SetRole(SetRole { role: None, is_reset: true }));
         }
-        let name =
-            if self.take(&["time", "zone"]) { "timezone".to_owned() } else { self.setting()? };
+        let name = if self.take(&["time", "zone"]) || self.take(&["time_zone"]) {
+            "timezone".to_owned()
+        } else {
+            self.setting()?
+        };
         Ok(set(&name, SetValue::Default, false))
     }
 
@@ -390,6 +396,30 @@ impl Tokens<'_> {
         };
         Ok(Statement::Discard(discard))
     }
+}
+
+/// A value of MySQL's `time_zone`: an offset is east of Greenwich there, and SYSTEM is the default.
+fn zone_of_mysql(value: SetValue) -> SetValue {
+    let SetValue::Values(values) = value else { return SetValue::Default };
+    let is_default = values.iter().any(|text| text.eq_ignore_ascii_case("system"));
+    if is_default {
+        return SetValue::Default;
+    }
+    let shown = |text: String| hours_east(&text).unwrap_or(text);
+    SetValue::Values(values.into_iter().map(shown).collect())
+}
+
+/// The hours of an offset such as `+05:30`, as SET TIME ZONE takes them; `None` for other texts.
+fn hours_east(text: &str) -> Option<String> {
+    let (sign, rest) = match text.split_at_checked(1)? {
+        ("+", rest) => (1.0, rest),
+        ("-", rest) => (-1.0, rest),
+        _ => return None,
+    };
+    let (hours, minutes) = rest.split_once(':')?;
+    let (hours, minutes): (u8, u8) = (hours.parse().ok()?, minutes.parse().ok()?);
+    let is_sound = hours < 24 && minutes < 60;
+    is_sound.then(|| (sign * (f64::from(hours) + f64::from(minutes) / 60.0)).to_string())
 }
 
 fn set(name: &str, value: SetValue, local: bool) -> Statement {

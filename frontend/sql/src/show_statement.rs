@@ -100,7 +100,9 @@ impl Tokens<'_> {
         if let Some(word) = UNSUPPORTED.iter().find(|word| self.at(word)) {
             return Err(self.unsupported(format!("SHOW {}", word.to_ascii_uppercase())));
         }
-        Ok(Show::Variable(self.setting()?))
+        let name = self.setting()?;
+        // MySQL's name.
+        Ok(Show::Variable(if name == "time_zone" { "timezone".to_owned() } else { name }))
     }
 
     /// Takes FROM and a table, and perhaps FROM and its database.

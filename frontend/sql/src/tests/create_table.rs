@@ -450,6 +450,31 @@ fn options_say_what_clauses_say() {
 }
 
 #[test]
+fn options_of_greptimedb_without_effect_are_named_in_one_notice() {
+    let (table, notices) = new_table(
+        "CREATE TABLE t (ts TIMESTAMP TIME INDEX) WITH ('compaction.type'='twcs', 'ttl'='7d', \
+         'memtable.type'='partition_tree', storage='S3')",
+    )
+    .unwrap();
+    assert_eq!(table.schema.options.ttl, Some(Duration::from_secs(7 * 86_400)));
+    let messages: Vec<&str> = notices.iter().map(|notice| notice.message.as_str()).collect();
+    let expected = "table options without effect: 'compaction.type', 'memtable.type', 'storage'";
+    assert!(messages.contains(&expected), "{messages:?}");
+    let unknown = "CREATE TABLE t (ts TIMESTAMP TIME INDEX) WITH ('compaction.types'='twcs')";
+    assert_eq!(new_table(unknown).unwrap_err().sqlstate, "22023");
+}
+
+#[test]
+fn a_generated_column_is_stored_without_the_word_too() {
+    let (table, _) = new_table(
+        "CREATE TABLE t (a INT PRIMARY KEY, b INT GENERATED ALWAYS AS (a + 1), c INT AS (a * 2) NULL)",
+    )
+    .unwrap();
+    let generated = table.schema.columns.iter().filter(|column| column.generated.is_some());
+    assert_eq!(generated.count(), 2);
+}
+
+#[test]
 fn ranges_are_cut_where_they_are_told() {
     let (table, _) = new_table(
         "CREATE TABLE t (u INT, s STRING, PRIMARY KEY (u, s)) PARTITION BY RANGE (u) \

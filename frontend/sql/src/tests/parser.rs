@@ -121,6 +121,52 @@ fn every_statement_has_its_tag() {
 }
 
 #[test]
+fn the_zone_of_mysql_is_east_of_greenwich() {
+    for (text, zone) in [
+        ("SET time_zone = '+08:00'", SetValue::Values(vec!["8".to_owned()])),
+        ("SET SESSION time_zone = '-05:30'", SetValue::Values(vec!["-5.5".to_owned()])),
+        ("SET time_zone = 'Asia/Shanghai'", SetValue::Values(vec!["Asia/Shanghai".to_owned()])),
+        ("SET time_zone = SYSTEM", SetValue::Default),
+        ("RESET time_zone", SetValue::Default),
+    ] {
+        let Statement::Set(set) = one(text).unwrap() else { panic!("{text}") };
+        assert_eq!((set.name.as_str(), set.value), ("timezone", zone), "{text}");
+    }
+}
+
+#[test]
+fn a_changed_type_is_refused_with_a_way_round() {
+    for sql in [
+        "ALTER TABLE t ALTER COLUMN v TYPE BIGINT",
+        "ALTER TABLE t ALTER v SET DATA TYPE BIGINT USING v + 1",
+        "ALTER TABLE t MODIFY COLUMN v BIGINT",
+    ] {
+        let error = one(sql).unwrap_err();
+        assert_eq!(error.sqlstate, "0A000", "{sql}");
+        assert!(error.hint.is_some_and(|hint| hint.contains("CAST(column AS type)")), "{sql}");
+    }
+    let alter = alter("ALTER TABLE t SET 'compaction.type' = 'twcs'");
+    assert!(alter.changes.is_empty());
+    assert_eq!(alter.notices[0].message, "table option without effect: 'compaction.type'");
+}
+
+#[test]
+fn ranges_that_are_aligned_are_refused_by_name() {
+    for sql in [
+        "SELECT ts, avg(v) RANGE '10s' FROM t ALIGN '5s'",
+        "SELECT ts, host, min(v) RANGE '10s' FILL PREV FROM t WHERE v > 0 ALIGN '5s' BY (host)",
+        "SELECT count(*) FROM (SELECT ts, avg(v) RANGE '10s' FROM t ALIGN INTERVAL '5s') AS x",
+    ] {
+        let error = one(sql).unwrap_err();
+        assert_eq!(error.sqlstate, "0A000", "{sql}");
+        assert!(error.message.contains("RANGE ... ALIGN"), "{sql}: {}", error.message);
+    }
+    // The word is a name elsewhere.
+    assert!(one("SELECT align, 'align' AS x FROM t AS align").is_ok());
+    assert_eq!(one("SELECT align FROM t WHERE").unwrap_err().sqlstate, "42601");
+}
+
+#[test]
 fn several_statements_come_in_order() {
     let statements = parse("BEGIN; INSERT INTO t VALUES ('a;b'), (';'); ; COMMIT;").unwrap();
     let tags: Vec<_> = statements.iter().map(Statement::tag).collect();
