@@ -123,6 +123,7 @@ impl AccessStatement {
             Self::Revoke(_) => "REVOKE",
             Self::SetOwner { object: OwnedObject::Table { .. }, .. } => "ALTER TABLE",
             Self::SetOwner { object: OwnedObject::Database(_), .. } => "ALTER DATABASE",
+            Self::SetOwner { object: OwnedObject::Sequence { .. }, .. } => "ALTER SEQUENCE",
             Self::ReassignOwned { .. } => "REASSIGN OWNED",
             Self::DropOwned { .. } => "DROP OWNED",
             Self::CreateToken(_) => "CREATE TOKEN",
@@ -364,6 +365,13 @@ pub enum OwnedObject {
     },
     /// A database, by name.
     Database(String),
+    /// A sequence that no column owns.
+    Sequence {
+        /// Name of the sequence.
+        name: TableName,
+        /// No error when it does not exist.
+        if_exists: bool,
+    },
 }
 
 /// SET ROLE and RESET ROLE.

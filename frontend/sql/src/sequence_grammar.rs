@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! CREATE SEQUENCE [IF NOT EXISTS] [database.]name [clause ..]
-//! ALTER SEQUENCE [IF EXISTS] [database.]name clause ..
+//! ALTER SEQUENCE [IF EXISTS] [database.]name {clause .. | OWNER TO role}
 //! DROP SEQUENCE [IF EXISTS] [database.]name, .. [RESTRICT]
 //! column {SMALLSERIAL | SERIAL | BIGSERIAL}
 //! column type GENERATED {ALWAYS | BY DEFAULT} AS IDENTITY [(clause ..)]
@@ -15,6 +15,8 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::schema::ColumnType;
 use partita_proto::sequence::{Identity, SequenceType};
 
+use super::access_statement::{AccessStatement, OwnedObject};
+use super::roles::access;
 use super::sequence_statement::{ColumnCounter, SequenceClauses, SequenceStatement};
 use super::statement::Statement;
 use super::table_name::TableName;
@@ -49,12 +51,16 @@ impl Tokens<'_> {
         let name = self.table_name()?;
         for (words, clause) in [
             (["rename", "to"], "ALTER SEQUENCE ... RENAME"),
-            (["owner", "to"], "ALTER SEQUENCE ... OWNER TO"),
             (["set", "schema"], "ALTER SEQUENCE ... SET SCHEMA"),
         ] {
             if self.at(words[0]) && self.at_nth(1, words[1]) {
                 return Err(self.unsupported(clause));
             }
+        }
+        if self.take(&["owner", "to"]) {
+            let object = OwnedObject::Sequence { name, if_exists };
+            let owner = self.role_name()?;
+            return Ok(access(AccessStatement::SetOwner { object, owner }));
         }
         let clauses = self.sequence_clauses()?;
         if clauses == SequenceClauses::default() || clauses.name.is_some() {

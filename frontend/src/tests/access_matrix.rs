@@ -183,6 +183,7 @@ const MATRIX: &[(&str, &str)] = &[
     ("AAHHHHAHE", "GRANT USAGE ON ALL SEQUENCES IN SCHEMA acme TO acme_staff"),
     ("ADHHHHDHE", "ALTER TABLE acme_t OWNER TO acme_staff"),
     ("ADHHHHDHE", "ALTER DATABASE acme OWNER TO acme_staff"),
+    ("AAHHHHAHE", "ALTER SEQUENCE IF EXISTS acme_s OWNER TO acme_staff"),
     ("ADHHHHDHE", "REASSIGN OWNED BY acme_staff TO acme_boss"),
     ("ADHHHHAHE", "DROP OWNED BY acme_staff"),
     ("AAAAAAAAE", "SHOW GRANTS"),

@@ -244,6 +244,22 @@ async fn rights_on_a_sequence_are_granted_as_in_postgresql() {
 }
 
 #[tokio::test]
+async fn a_sequence_gets_another_owner_unless_a_column_owns_it() {
+    let db = Db::new();
+    db.tag("CREATE ROLE ann LOGIN").await;
+    db.tag("CREATE SEQUENCE s").await;
+    db.tag("CREATE TABLE t (id SERIAL PRIMARY KEY)").await;
+    assert_eq!(db.tag("ALTER SEQUENCE s OWNER TO ann").await, "ALTER SEQUENCE");
+    let error = db.error("ALTER SEQUENCE t_id_seq OWNER TO ann").await;
+    assert_eq!((error.sqlstate.as_str(), error.detail.is_some()), ("0A000", true));
+    assert_eq!(db.error("ALTER SEQUENCE none OWNER TO ann").await.sqlstate, "42P01");
+    db.tag("ALTER SEQUENCE IF EXISTS none OWNER TO ann").await;
+    db.tag("SET ROLE ann").await;
+    assert_eq!(db.one("SELECT setval('s', 5)").await, "5");
+    assert_eq!(db.tag("DROP SEQUENCE s").await, "DROP SEQUENCE");
+}
+
+#[tokio::test]
 async fn a_right_on_a_sequence_needs_none_on_its_database() {
     let db = Db::new();
     db.tag("CREATE ROLE ann LOGIN").await;

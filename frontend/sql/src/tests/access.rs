@@ -70,6 +70,7 @@ fn each_statement_has_its_tag() {
         ("REVOKE SELECT ON t FROM b", "REVOKE"),
         ("ALTER TABLE t OWNER TO a", "ALTER TABLE"),
         ("ALTER SCHEMA d OWNER TO a", "ALTER DATABASE"),
+        ("ALTER SEQUENCE IF EXISTS d.s OWNER TO a", "ALTER SEQUENCE"),
         ("REASSIGN OWNED BY a TO b", "REASSIGN OWNED"),
         ("DROP OWNED BY a CASCADE", "DROP OWNED"),
         ("CREATE TOKEN WITH (ALL)", "CREATE TOKEN"),

@@ -14,7 +14,7 @@ use partita_sql::access_statement::{OwnedObject, RoleName};
 use super::attributes::{access, required};
 use super::names::{Names, role_object};
 use super::plan::{DEPENDENT_OBJECTS, Plan};
-use crate::error::{SqlError, UNDEFINED_TABLE};
+use crate::error::{FEATURE_NOT_SUPPORTED, SqlError, UNDEFINED_TABLE};
 use crate::session::Session;
 
 pub(super) fn set_owner(
@@ -44,6 +44,23 @@ pub(super) fn set_owner(
             let (owner, target) = (database.owner, Target::Database(database.id));
             (Object::Database(database), owner, target)
         }
+        OwnedObject::Sequence { name, if_exists } => match names.sequence(name) {
+            Ok(Object::Sequence { table: Some(table), .. }) => {
+                let message = format!("cannot change owner of sequence \"{}\"", name.name);
+                let detail =
+                    format!("Sequence \"{}\" is linked to table \"{}\".", name.name, table.name);
+                return Err(SqlError::new(FEATURE_NOT_SUPPORTED, message).with_detail(detail));
+            }
+            Ok(object @ Object::Sequence { id, owner, .. }) => {
+                (object, owner, Target::Sequence(id))
+            }
+            Ok(_) => return Err(SqlError::internal("a sequence is another object")),
+            Err(error) if *if_exists && error.sqlstate == UNDEFINED_TABLE => {
+                plan.notice(format!("relation \"{}\" does not exist, skipping", name.name));
+                return Ok(plan);
+            }
+            Err(error) => return Err(error),
+        },
     };
     plan.need(Action::Own, object);
     plan.need(Action::Login, role_object(&owner));
