@@ -1,6 +1,8 @@
 //! Functions and names of types that PostgreSQL does not have, and users of GreptimeDB and MySQL know.
 //!
 //! - `isnull(x)` is `x IS NULL`, and `if(c, a, b)` is `CASE WHEN c THEN a ELSE b END`;
+//! - `lcase`, `ucase`, `mid`, `space`, `locate`, `strcmp` and `field` are written with `lower`, `upper`, `substr`, `repeat`,
+//!   `strpos` and CASE;
 //! - `date_add(t, i)` and `date_sub(t, i)` are `t + i` and `t - i`; the interval may be a text;
 //! - casts know the types by their width in bits (`Int64`, `UInt8`, `Float32`) and by their unit (`TIMESTAMP_MS`).
 //!
@@ -8,9 +10,11 @@
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArguments, ObjectName, ObjectNamePart, TimezoneInfo, Value,
-    helpers::attached_token::AttachedToken,
+    FunctionArgExpr, FunctionArguments, ObjectName, ObjectNamePart, TimezoneInfo, UnaryOperator,
+    Value, helpers::attached_token::AttachedToken,
 };
+
+use super::rewritten::call;
 
 /// The call of one of these functions in PostgreSQL's words; `None` for other calls.
 pub(super) fn spelled_out(function: &Function) -> Option<Expr> {
@@ -18,21 +22,64 @@ pub(super) fn spelled_out(function: &Function) -> Option<Expr> {
     let args = plain_arguments(function)?;
     let spelled = match (name.as_str(), args.as_slice()) {
         ("isnull", [value]) => Expr::IsNull(nested(value)),
-        ("if", [condition, result, otherwise]) => Expr::Case {
-            case_token: AttachedToken::empty(),
-            end_token: AttachedToken::empty(),
-            operand: None,
-            conditions: vec![CaseWhen {
-                condition: Expr::clone(condition),
-                result: Expr::clone(result),
-            }],
-            else_result: Some(Box::new(Expr::clone(otherwise))),
-        },
+        ("if", [condition, result, otherwise]) => {
+            let branch = (Expr::clone(condition), Expr::clone(result));
+            case(None, vec![branch], Some(Expr::clone(otherwise)))
+        }
+        ("lcase", [text]) => called("lower", &[text]),
+        ("ucase", [text]) => called("upper", &[text]),
+        ("mid", [text, start, count]) => called("substr", &[text, start, count]),
+        ("space", [count]) => called("repeat", &[&text_literal(" "), count]),
+        ("locate", [part, text]) => called("strpos", &[text, part]),
+        ("strcmp", [left, right]) => compared(left, right),
+        ("field", [value, first, others @ ..]) => {
+            let candidates = std::iter::once(first).chain(others).enumerate();
+            let branch =
+                |(position, other): (usize, &&Expr)| (Expr::clone(other), integer(position + 1));
+            case(Some(*value), candidates.map(branch).collect(), Some(integer(0)))
+        }
         ("date_add", [time, interval]) => moved(time, BinaryOperator::Plus, interval),
         ("date_sub", [time, interval]) => moved(time, BinaryOperator::Minus, interval),
         _ => return None,
     };
     Some(Expr::Nested(Box::new(spelled)))
+}
+
+/// The order of two texts: -1, 0, 1 or NULL.
+fn compared(left: &Expr, right: &Expr) -> Expr {
+    let branch = |op: BinaryOperator, result: Expr| {
+        (Expr::BinaryOp { left: nested(left), op, right: nested(right) }, result)
+    };
+    let minus_one = Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(integer(1)) };
+    let branches = vec![
+        branch(BinaryOperator::Lt, minus_one),
+        branch(BinaryOperator::Eq, integer(0)),
+        branch(BinaryOperator::Gt, integer(1)),
+    ];
+    case(None, branches, None)
+}
+
+fn case(operand: Option<&Expr>, branches: Vec<(Expr, Expr)>, otherwise: Option<Expr>) -> Expr {
+    let when = |(condition, result)| CaseWhen { condition, result };
+    Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: operand.map(|operand| Box::new(operand.clone())),
+        conditions: branches.into_iter().map(when).collect(),
+        else_result: otherwise.map(Box::new),
+    }
+}
+
+fn called(name: &str, args: &[&Expr]) -> Expr {
+    call(name, args.iter().map(|arg| Expr::clone(arg)).collect())
+}
+
+fn integer(number: usize) -> Expr {
+    Expr::Value(Value::Number(number.to_string(), false).into())
+}
+
+fn text_literal(text: &str) -> Expr {
+    Expr::Value(Value::SingleQuotedString(text.to_owned()).into())
 }
 
 /// The type that one of these names means, as the planner knows it; `None` for other types.
@@ -142,6 +189,19 @@ mod tests {
         assert!(interval.starts_with("((t) + (INTERVAL '"), "{interval}");
         let text = rewritten("date_sub(t, '2 hours')");
         assert!(text.starts_with("((t) - CAST(") && text.ends_with(" AS INTERVAL))"), "{text}");
+        assert_eq!(rewritten("LCASE(a)"), "(lower(a))");
+        assert_eq!(rewritten("mid(a, 2, 3)"), "(substr(a, 2, 3))");
+        assert_eq!(rewritten("space(3)"), "(repeat(' ', 3))");
+        assert_eq!(rewritten("locate('b', a)"), "(strpos(a, 'b'))");
+        assert_eq!(
+            rewritten("field(a, 'x', b)"),
+            "(CASE a WHEN 'x' THEN 1 WHEN b THEN 2 ELSE 0 END)"
+        );
+        let order = rewritten("strcmp(a, b)");
+        assert_eq!(
+            order,
+            "(CASE WHEN (a) < (b) THEN -1 WHEN (a) = (b) THEN 0 WHEN (a) > (b) THEN 1 END)"
+        );
         // Names and calls of others stay.
         assert_eq!(rewritten("\"isnull\"(a)"), "\"isnull\"(a)");
         assert_eq!(rewritten("isnull(a, b)"), "isnull(a, b)");
