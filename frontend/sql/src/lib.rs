@@ -17,6 +17,7 @@ mod admin;
 mod advise_grammar;
 pub mod advise_statement;
 mod alter_table;
+mod array_subqueries;
 pub mod bound_words;
 mod check_constraint;
 mod collations;

@@ -31,6 +31,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use partita_worker::interval_text;
 
+use super::array_subqueries::collected;
 use super::other_dialects::{known_type, spelled_out};
 use crate::error::{STATEMENT_TOO_COMPLEX, SqlError};
 
@@ -167,7 +168,8 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
         }
         // Numbers and function calls.
         Expr::Value(_) => Ok(long_number(expression)),
-        Expr::Function(function) => Ok(rounded(function)
+        Expr::Function(function) => Ok(collected(function)?
+            .or_else(|| rounded(function))
             .or_else(|| binned(function))
             .or_else(|| ordered_by_constant(function))
             .or_else(|| aged(function))
