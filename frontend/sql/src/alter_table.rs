@@ -38,7 +38,7 @@ impl Tokens<'_> {
             }
         }
         self.expect_end()?;
-        Ok(AlterTable { table, if_exists, changes, notices })
+        Ok(AlterTable { table, is_view: false, if_exists, changes, notices })
     }
 
     fn alter_change(
@@ -354,6 +354,11 @@ fn unset(key: String, position: usize) -> Result<TableOption, SqlError> {
 }
 
 impl AlterTable {
+    /// PostgreSQL's command tag.
+    pub fn tag(&self) -> &'static str {
+        if self.is_view { "ALTER VIEW" } else { "ALTER TABLE" }
+    }
+
     /// The changes to send to meta, in order, and the notices for the client. Nothing has been done when this fails.
     ///
     /// # Errors

@@ -127,6 +127,9 @@ impl Tokens<'_> {
                 },
             };
         }
+        if self.take(&["view"]) {
+            return self.alter_view();
+        }
         if self.role_word().is_some() {
             return self.alter_role();
         }

@@ -271,7 +271,8 @@ impl Statement {
             Self::AlterDatabase(_) => "ALTER DATABASE",
             Self::DropDatabase(_) => "DROP DATABASE",
             Self::CreateTable(_) => "CREATE TABLE",
-            Self::AlterTable(_) | Self::Repartition(_) | Self::Rekey(_) => "ALTER TABLE",
+            Self::AlterTable(alter) => alter.tag(),
+            Self::Repartition(_) | Self::Rekey(_) => "ALTER TABLE",
             Self::DropTable(_) => "DROP TABLE",
             Self::CreateCopy(_) => "CREATE MATERIALIZED COPY",
             Self::DropCopy(_) => "DROP MATERIALIZED COPY",
@@ -705,6 +706,8 @@ pub enum Partitioning {
 pub struct AlterTable {
     /// The table to alter.
     pub table: TableName,
+    /// ALTER VIEW: the table must be a view.
+    pub is_view: bool,
     /// No error when it does not exist.
     pub if_exists: bool,
     /// The actions, in order.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! CREATE [OR REPLACE] VIEW [IF NOT EXISTS] [database.]name [(column, ..)] AS query
+//! ALTER VIEW [IF EXISTS] [database.]name RENAME TO name
 //! DROP VIEW [IF EXISTS] [database.]name, .. [CASCADE | RESTRICT]
 //! COMMENT ON {TABLE | VIEW} [database.]name IS {'text' | NULL}
 //! COMMENT ON COLUMN [database.]table.column IS {'text' | NULL}
@@ -10,7 +11,9 @@
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::statement::{Comment, CommentObject, CreateView, DropView, Statement, TableName};
+use super::statement::{
+    AlterChange, AlterTable, Comment, CommentObject, CreateView, DropView, Statement, TableName,
+};
 use super::tokens::Tokens;
 use crate::error::{CATALOG, SqlError};
 
@@ -38,6 +41,22 @@ impl Tokens<'_> {
         }
         let create = CreateView { name, columns, or_replace, if_not_exists, query };
         Ok(Statement::CreateView(Box::new(create)))
+    }
+
+    /// Takes what follows ALTER VIEW.
+    pub(super) fn alter_view(&mut self) -> Result<Statement, SqlError> {
+        let if_exists = self.if_exists();
+        let table = self.table_name()?;
+        if !self.take(&["rename", "to"]) {
+            let action = self.peek().token.to_string().to_ascii_uppercase();
+            let error = self.unsupported(format!("ALTER VIEW ... {action}"));
+            let is_owner = self.at("owner");
+            return Err(if is_owner { error.with_hint("use ALTER TABLE") } else { error });
+        }
+        let changes = vec![AlterChange::Rename(self.name("a view's name")?)];
+        let notices = Vec::new();
+        let alter = AlterTable { table, is_view: true, if_exists, changes, notices };
+        Ok(Statement::AlterTable(alter))
     }
 
     /// Takes what follows DROP VIEW.

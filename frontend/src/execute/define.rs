@@ -116,12 +116,13 @@ impl Session {
             Err(error) if alter.if_exists && error.sqlstate == UNDEFINED_TABLE => {
                 return Ok(not_there(
                     false,
-                    "ALTER TABLE",
+                    alter.tag(),
                     &format!("relation \"{}\"", alter.table.name),
                 ));
             }
             result => result?,
         };
+        check_kind(alter, &table)?;
         let is_rename = |change: &AlterChange| matches!(change, AlterChange::Rename(_));
         if !alter.changes.iter().all(is_rename) {
             check_no_copy(&self.catalog(), &table)?;
@@ -201,7 +202,7 @@ impl Session {
                 name = new_name;
             }
         }
-        Ok(Output::done_with("ALTER TABLE", notices))
+        Ok(Output::done_with(alter.tag(), notices))
     }
 
     pub(super) async fn drop_table(
@@ -468,6 +469,14 @@ pub(super) fn skipping(object: &str, state: &str) -> Notice {
 pub(super) fn exists_already(changed: bool, tag: &str, object: &str) -> Output {
     let notices = if changed { Vec::new() } else { vec![skipping(object, "already exists")] };
     Output::done_with(tag, notices)
+}
+
+/// Refuses ALTER VIEW of a table.
+fn check_kind(alter: &AlterTable, table: &Table) -> Result<(), SqlError> {
+    if alter.is_view && table.schema.view.is_none() {
+        return Err(SqlError::new("42809", format!("\"{}\" is not a view", table.name)));
+    }
+    Ok(())
 }
 
 fn not_there(changed: bool, tag: &str, object: &str) -> Output {

@@ -122,6 +122,7 @@ const MATRIX: &[(&str, &str)] = &[
         "AADDAHDHE",
         "CREATE VIEW IF NOT EXISTS fresh AS SELECT k FROM acme_t; SHOW CREATE VIEW fresh",
     ),
+    ("AAAAAAAAE", "ALTER VIEW IF EXISTS fresh RENAME TO fresher"),
     ("AAAAAAAAE", "DROP VIEW IF EXISTS fresh"),
     ("AADDDHDHE", "COMMENT ON TABLE acme_t IS 'x'"),
     ("AADDDHDHE", "COMMENT ON COLUMN acme_t.v IS 'x'"),
