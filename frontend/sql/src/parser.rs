@@ -117,9 +117,9 @@ pub(super) fn parse_query(text: &str, start: usize) -> Result<Query, SqlError> {
 fn aligns_ranges(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     text.match_indices("align").any(|(start, word)| {
-        let (before, after) = (&text[..start], &text[start + word.len()..]);
-        let is_word = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
-        let width = after.trim_start();
+        let (prefix, suffix) = (&text[..start], &text[start + word.len()..]);
+        let is_word = !prefix.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let width = suffix.trim_start();
         is_word && (width.starts_with('\'') || width.starts_with("interval"))
     })
 }

@@ -405,8 +405,8 @@ fn zone_of_mysql(value: SetValue) -> SetValue {
     if is_default {
         return SetValue::Default;
     }
-    let shown = |text: String| hours_east(&text).unwrap_or(text);
-    SetValue::Values(values.into_iter().map(shown).collect())
+    let zone = |text: String| hours_east(&text).unwrap_or(text);
+    SetValue::Values(values.into_iter().map(zone).collect())
 }
 
 /// The hours of an offset such as `+05:30`, as SET TIME ZONE takes them; `None` for other texts.

@@ -250,12 +250,12 @@ pub(super) fn on_sequence(
     values: &[ScalarValue],
 ) -> Result<ScalarValue> {
     let Some(call) = call_of(context, values, 2)? else { return Ok(null()) };
-    let shown = shown_sequences(context.viewer);
+    let sequences = shown_sequences(context.viewer);
     let sequence = match name_of(call.values, 0) {
         Some(text) => {
             let name = sequence_name(&text).map_err(external)?;
             let home = name.database_or(context.database);
-            let entry = shown
+            let entry = sequences
                 .iter()
                 .find(|(database, sequence)| database == home && sequence.name == name.name);
             let undefined = || external(SqlError::undefined_table(&name.name));
@@ -263,7 +263,7 @@ pub(super) fn on_sequence(
         }
         None => {
             let oid = number(call.values, 0);
-            shown.iter().find(|(_, sequence)| Some(sequence_oid(sequence)) == oid)
+            sequences.iter().find(|(_, sequence)| Some(sequence_oid(sequence)) == oid)
         }
     };
     let Some((_, sequence)) = sequence else { return Ok(null()) };

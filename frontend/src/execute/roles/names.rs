@@ -189,8 +189,8 @@ impl<'a> Names<'a> {
     /// When the database does not exist for the client.
     pub(super) fn sequences_of(&self, name: &str) -> Result<Vec<Object>, SqlError> {
         self.database(name)?;
-        let shown = shown_sequences(self.viewer);
-        let of_database = shown.iter().filter(|(database, _)| database == name);
+        let sequences = shown_sequences(self.viewer);
+        let of_database = sequences.iter().filter(|(database, _)| database == name);
         of_database.map(|(_, sequence)| sequence_object(&self.catalog, sequence)).collect()
     }
 }

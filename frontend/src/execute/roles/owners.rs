@@ -51,7 +51,8 @@ pub(super) fn set_owner(
                     format!("Sequence \"{}\" is linked to table \"{}\".", name.name, table.name);
                 return Err(SqlError::new(FEATURE_NOT_SUPPORTED, message).with_detail(detail));
             }
-            Ok(object @ Object::Sequence { id, owner, .. }) => {
+            Ok(Object::Sequence { id, database, table, name, owner }) => {
+                let object = Object::Sequence { id, database, table, name, owner };
                 (object, owner, Target::Sequence(id))
             }
             Ok(_) => return Err(SqlError::internal("a sequence is another object")),
