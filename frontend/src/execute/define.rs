@@ -22,8 +22,7 @@ use crate::error::{SqlError, UNDEFINED_TABLE};
 use crate::information::{has_key, key_name};
 use crate::ingest::expression::{Condition, DefaultValue, Generated};
 use crate::output::Output;
-use crate::sequences::has_counter;
-use crate::sequences::sequence_named;
+use crate::sequences::{has_counter, sequence_named};
 use crate::session::Session;
 
 /// SQLSTATE of an object of another kind than the statement is for.
@@ -474,7 +473,7 @@ pub(super) fn exists_already(changed: bool, tag: &str, object: &str) -> Output {
 /// Refuses ALTER VIEW of a table.
 fn check_kind(alter: &AlterTable, table: &Table) -> Result<(), SqlError> {
     if alter.is_view && table.schema.view.is_none() {
-        return Err(SqlError::new("42809", format!("\"{}\" is not a view", table.name)));
+        return Err(SqlError::new(WRONG_OBJECT_TYPE, format!("\"{}\" is not a view", table.name)));
     }
     Ok(())
 }
