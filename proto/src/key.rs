@@ -34,7 +34,7 @@ use arrow::row::{RowConverter, SortField};
 use bytes::Bytes;
 
 pub use self::keys::Keys;
-pub use self::ranges::KEY_RANGES_MAX;
+pub use self::ranges::{KEY_RANGES_MAX, only_placement};
 use self::series::{SeriesCodec, Share};
 use crate::error::Error;
 use crate::placement::Placement;

@@ -71,7 +71,7 @@ fn case(operand: Option<&Expr>, branches: Vec<(Expr, Expr)>, otherwise: Option<E
 }
 
 fn called(name: &str, args: &[&Expr]) -> Expr {
-    call(name, args.iter().map(|arg| Expr::clone(arg)).collect())
+    call(name, args.iter().copied().cloned().collect())
 }
 
 fn integer(number: usize) -> Expr {

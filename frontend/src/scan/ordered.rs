@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 use partita_proto::catalog::Table;
 use partita_proto::domain::{Domain, Domains};
 use partita_proto::id::ColumnId;
-use partita_proto::key::KeyCodec;
+use partita_proto::key::{KeyCodec, only_placement};
 use partita_proto::placement::Placement;
 use partita_proto::range::KeyRange;
 use partita_proto::schema::{Column, ColumnType, TableSchema};
@@ -46,9 +46,6 @@ use super::spec::{ScanOrder, ScanSpec};
 use crate::error::SqlError;
 
 type Rows = BoxStream<'static, Result<RecordBatch, DataFusionError>>;
-
-/// Bytes of a placement at the beginning of a key.
-const PLACEMENT_BYTES: usize = 2;
 
 /// The order of keys that orders rows by some columns of their table; `None` if neither does.
 pub(super) fn key_order(
@@ -131,29 +128,6 @@ fn outputs(
         output
     };
     Some(outputs.into_iter().map(in_order).collect())
-}
-
-/// The placement of all keys of a partition within some ranges; `None` if there may be several.
-fn only_placement(partition: &KeyRange, ranges: &[KeyRange]) -> Option<u16> {
-    let placement = |key: &[u8]| key.first_chunk().map(|bytes| u16::from_be_bytes(*bytes));
-    let mut only = None;
-    for range in ranges {
-        let range = range.intersect(partition);
-        if range.is_empty() {
-            continue;
-        }
-        let first = placement(&range.start[..])?;
-        let end = range.end.as_ref()?;
-        // A range that ends with the beginning of a placement has no row of it.
-        let last = match end.len() {
-            PLACEMENT_BYTES => placement(&end[..])?.checked_sub(1)?,
-            _ => placement(&end[..])?,
-        };
-        if first != last || *only.get_or_insert(first) != first {
-            return None;
-        }
-    }
-    only
 }
 
 /// A scan in an order of its columns, of which the first `fetch` rows are needed; `None` if keys do not give that order,

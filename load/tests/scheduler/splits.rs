@@ -175,7 +175,7 @@ fn a_table_whose_rows_have_to_move_is_given_buckets_later_and_only_many_more() {
         world.run(seconds);
         buckets_given(&world)
     };
-    let keyed = TableFacts { moves_rows: true, ..tail_right.clone() };
+    let keyed = TableFacts { moves_rows: true, ..tail_right };
     assert_eq!(run(keyed.clone(), 100), [0; 0], "it may end in a moment");
     let buckets = run(keyed.clone(), 1_200);
     assert!(matches!(buckets[..], [7..=9]), "{buckets:?}");

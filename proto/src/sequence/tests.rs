@@ -1,3 +1,5 @@
+//! Tests of sequences: their numbers, bounds and blocks.
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;

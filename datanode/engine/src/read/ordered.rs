@@ -28,7 +28,8 @@ use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use partita_proto::domain::{Domain, Domains};
-use partita_proto::key::Keys;
+use partita_proto::key::{Keys, only_placement};
+use partita_proto::placement::Placement;
 use partita_proto::range::KeyRange;
 use partita_proto::service::KeyOrder;
 
@@ -75,19 +76,28 @@ pub(crate) fn stages(
     Some(stages)
 }
 
-/// The parts of a scan's range in which its rows come in an order, one after the other.
+/// The parts of a scan's range in which its rows come in an order, one after the other; `None` if NULLs are apart and the
+/// rows may have several placements.
 pub(crate) fn ranges(reading: &Reading, order: KeyOrder) -> Option<Vec<KeyRange>> {
     let Reading { version, domains, exact, .. } = reading;
     let layout = &version.layout;
     let unbound = |name: &&String| !is_bound(domains, name);
     let first = layout.codec.key_columns().iter().find(unbound).filter(|_| order.nulls_apart);
     let Some(first) = first else { return Some(vec![exact.clone()]) };
+    let config = &layout.config;
+    let key_ranges = |domains: &Domains| {
+        let ranges = layout.codec.key_ranges(&config.schema, &config.placement, domains);
+        parts_within(&ranges, exact).collect::<Vec<KeyRange>>()
+    };
+    // Each placement has its own NULLs.
+    let is_placed = !matches!(config.placement, Placement::Range);
+    if is_placed && only_placement(exact, &key_ranges(domains)).is_none() {
+        return None;
+    }
     // Behind the values of the columns that are bound, all keys with NULL come before all others.
     let mut domains = domains.clone();
     domains.restrict(first, Domain::null_only());
-    let config = &layout.config;
-    let ranges = layout.codec.key_ranges(&config.schema, &config.placement, &domains);
-    let ranges: Vec<KeyRange> = parts_within(&ranges, exact).collect();
+    let ranges = key_ranges(&domains);
     let (Some(start), Some(end)) = (ranges.first(), ranges.last()) else {
         return Some(vec![exact.clone()]);
     };
