@@ -168,7 +168,8 @@ fn main() -> ExitCode {
         }
         Command::Sql(options) => {
             log_to_stderr("warn");
-            runtime.block_on(Box::pin(sql::run(options)))
+            let code = runtime.block_on(Box::pin(sql::run(options)));
+            code.map(|code| exit_code = code)
         }
         Command::Load(options) => {
             log_to_stderr("warn");
