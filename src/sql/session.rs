@@ -521,7 +521,7 @@ impl<D: Door> Session<D> {
 
     async fn connect(&mut self, database: Option<String>) -> anyhow::Result<Ending> {
         if let Some(database) = &database {
-            if let Err(failure) = self.door.connect(Some(database)).await {
+            if let Err(failure) = self.door.connect(Some(database.as_str())).await {
                 let message = failure.describe("");
                 return Ok(self.fail(&format!("{message}\nthe former connection is kept")));
             }
@@ -675,5 +675,4 @@ fn words_of(text: &str) -> Vec<String> {
 }
 
 #[cfg(test)]
-#[path = "session_tests.rs"]
 mod tests;

@@ -69,7 +69,7 @@ impl Terminal {
         if let Some(path) = &terminal.history {
             let read = history::protect(path)
                 .map_err(anyhow::Error::from)
-                .and_then(|()| Ok(terminal.editor.load_history(path)?));
+                .and_then(|()| terminal.editor.load_history(path).map_err(anyhow::Error::from));
             if let Err(error) = read {
                 super::complain(&format!("no history: {}: {error}", path.display()));
                 terminal.history = None;

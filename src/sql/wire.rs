@@ -17,6 +17,8 @@ use super::failure::Failure;
 use super::format::{Kind, Row};
 use crate::client::{self, PostgresTls};
 
+/// Messages between two looks for interrupts.
+const YIELD_MESSAGES: usize = 256;
 /// Exit code of a program that Ctrl-C ended.
 pub(super) const INTERRUPTED: u8 = 130;
 
@@ -226,8 +228,14 @@ impl Door for Wire {
         let messages = self.judged(messages)?;
         let running = async {
             let mut messages = std::pin::pin!(messages);
+            let mut count = 0_usize;
             while let Some(message) = messages.try_next().await? {
                 take(Message::from(message));
+                // Rows that come faster than they are printed would let no interrupt in.
+                count += 1;
+                if count.is_multiple_of(YIELD_MESSAGES) {
+                    tokio::task::yield_now().await;
+                }
             }
             Ok::<(), tokio_postgres::Error>(())
         };
@@ -279,6 +287,7 @@ impl Door for Wire {
             let mut chunks = std::pin::pin!(chunks);
             while let Some(chunk) = chunks.try_next().await? {
                 take(Message::Copied(String::from_utf8_lossy(&chunk).into_owned()));
+                tokio::task::yield_now().await;
             }
             Ok::<(), tokio_postgres::Error>(())
         };

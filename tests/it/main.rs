@@ -16,5 +16,6 @@ mod schema_advice;
 mod scripts;
 mod secured;
 mod server;
+mod shell;
 mod start;
 mod trust;
