@@ -140,10 +140,10 @@ fn roles(pattern: &Pattern) -> String {
          CASE WHEN r.rolcreaterole THEN 'Create role' END, \
          CASE WHEN r.rolcreatedb THEN 'Create DB' END, \
          CASE WHEN NOT r.rolcanlogin THEN 'Cannot login' END) AS \"Attributes\", \
-         g.groups AS \"Member of\" FROM pg_catalog.pg_roles r LEFT JOIN \
-         (SELECT m.member AS member, string_agg(b.rolname, ', ') AS groups \
+         g.parents AS \"Member of\" FROM pg_catalog.pg_roles r LEFT JOIN \
+         (SELECT m.member AS role_oid, string_agg(b.rolname, ', ') AS parents \
          FROM pg_catalog.pg_auth_members m JOIN pg_catalog.pg_roles b ON m.roleid = b.oid \
-         GROUP BY m.member) g ON g.member = r.oid \
+         GROUP BY m.member) g ON g.role_oid = r.oid \
          WHERE r.rolname !~ '^pg_' AND {condition} ORDER BY 1"
     )
 }

@@ -638,10 +638,11 @@ enum Copied {
 
 /// Direction of a statement that is a COPY of the client.
 fn copied(text: &str) -> Option<Copied> {
-    let words: Vec<String> = words_of(text);
-    if words.first().is_none_or(|word| word != "COPY") {
+    let mut words = words_of(text);
+    if words.next()? != "COPY" {
         return None;
     }
+    let words: Vec<String> = words.collect();
     words.windows(2).find_map(|pair| match pair {
         [first, second] if first == "FROM" && second == "STDIN" => Some(Copied::In),
         [first, second] if first == "TO" && second == "STDOUT" => Some(Copied::Out),
@@ -651,14 +652,12 @@ fn copied(text: &str) -> Option<Copied> {
 
 /// True if a statement may change the names of tables and columns.
 fn changes_names(text: &str) -> bool {
-    let words = words_of(text);
-    words.first().is_some_and(|word| {
-        ["CREATE", "ALTER", "DROP", "USE", "SET"].iter().any(|first| first == word)
-    })
+    let first = words_of(text).next().unwrap_or_default();
+    ["CREATE", "ALTER", "DROP", "USE", "SET"].contains(&first.as_str())
 }
 
 /// Words of a statement in upper case, without the comments before it.
-fn words_of(text: &str) -> Vec<String> {
+fn words_of(text: &str) -> impl Iterator<Item = String> {
     let mut text = text.trim_start();
     loop {
         let end = if text.starts_with("--") {
@@ -671,7 +670,7 @@ fn words_of(text: &str) -> Vec<String> {
         text = end.and_then(|end| text.get(end + 1..)).unwrap_or_default().trim_start();
     }
     let words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
-    words.filter(|word| !word.is_empty()).map(str::to_uppercase).collect()
+    words.filter(|word| !word.is_empty()).map(str::to_uppercase)
 }
 
 #[cfg(test)]

@@ -214,7 +214,7 @@ impl Door for Wire {
 
     async fn connect(&mut self, database: Option<&str>) -> Result<(), Failure> {
         let database = database.unwrap_or(&self.database).to_owned();
-        let connected = super::connect(&self.options, &self.server, &database).await;
+        let connected = Box::pin(super::connect(&self.options, &self.server, &database)).await;
         self.client = connected.map_err(|error| Failure::new(format!("{error:#}")))?;
         self.database = database;
         Ok(())

@@ -75,14 +75,14 @@ fn the_database_is_listed_and_described() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&dir.path().join("data"));
     let tables = "CREATE TABLE events (host TEXT, ts TIMESTAMP(3) TIME INDEX, n BIGINT DEFAULT 7 CHECK (n > 0), \
-                  PRIMARY KEY (host)); CREATE VIEW recent AS SELECT host, n FROM events; CREATE SEQUENCE numbers";
+                  PRIMARY KEY (host)); CREATE VIEW recent AS SELECT host, n FROM events; CREATE SEQUENCE tally";
     succeed(&server, &["-c", tables], "");
     for (command, parts) in [
-        ("\\d", vec!["events", "recent", "numbers", "view", "sequence"]),
+        ("\\d", vec!["events", "recent", "tally", "view", "sequence"]),
         ("\\dt", vec!["public", "events", "table"]),
         ("\\dt+ ev*", vec!["events", "Size", "Description"]),
         ("\\dv", vec!["recent"]),
-        ("\\ds", vec!["numbers"]),
+        ("\\ds", vec!["tally"]),
         ("\\di", vec!["events_pkey"]),
         ("\\dn", vec!["public"]),
         ("\\du", vec!["partita", "Superuser"]),
@@ -90,7 +90,7 @@ fn the_database_is_listed_and_described() {
         ("\\d events", vec!["host", "not null", "7", "\"events_pkey\" PRIMARY KEY", "CHECK"]),
         ("\\d+ events", vec!["Partitions:", "CREATE TABLE"]),
         ("\\d+ recent", vec!["View \"public.recent\"", "SELECT"]),
-        ("\\d numbers", vec!["Sequence \"public.numbers\"", "Increment"]),
+        ("\\d tally", vec!["Sequence \"public.tally\"", "Increment"]),
         ("\\h copy", vec!["FROM STDIN"]),
         ("\\?", vec!["\\timing"]),
     ] {
