@@ -483,6 +483,8 @@ impl<D: Door> Session<D> {
         lines: &mut dyn Lines,
     ) -> anyhow::Result<Ending> {
         text.clone_into(&mut self.previous);
+        // Ctrl-C of an earlier listing is not for this one.
+        self.door.take_interrupt();
         let mut count = 0;
         loop {
             let seconds = interval.as_secs_f64();
