@@ -43,6 +43,7 @@ use crate::access::authenticator::Authenticator;
 use crate::access::life::Lives;
 use crate::access::named::with_object;
 use crate::access::viewer::{Viewer, VisibleCatalogs, check_all_rows};
+use crate::activity::SessionActivity;
 use crate::at_data::{AtDataOptions, RunAtData};
 use crate::audit::{Audit, AuditOptions, Description, Origin};
 use crate::blame::Blame;
@@ -440,6 +441,11 @@ impl Frontend {
     /// Schemas that all sessions share, and the way to those of one.
     pub(crate) fn databases(&self) -> &Arc<Databases> {
         &self.databases
+    }
+
+    /// Sessions of this frontend that a viewer sees: those of its role and token, or all with the right MONITOR.
+    pub fn activities(&self, viewer: &Viewer) -> Vec<SessionActivity> {
+        self.lives.activities(viewer)
     }
 
     /// Lives of all sessions.

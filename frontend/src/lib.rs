@@ -17,6 +17,7 @@
 #![recursion_limit = "256"]
 
 pub mod access;
+mod activity;
 mod advisor;
 mod at_data;
 pub mod audit;
@@ -70,6 +71,7 @@ mod series;
 mod session;
 mod set_operations;
 mod settings;
+mod signals;
 mod sources;
 mod spill;
 mod stalls;
@@ -85,6 +87,7 @@ mod view;
 mod virtual_table;
 mod zoned;
 
+pub use activity::SessionActivity;
 pub use execute::CopyLog;
 pub use frontend::{Frontend, FrontendOptions};
 pub use ingest::series::OverLimit;

@@ -20,14 +20,14 @@ use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_sql::parser;
 use partita_sql::statement::{Statement, TableName};
 use partita_worker::Zone;
-use tokio_util::sync::CancellationToken;
 
 use crate::access::life::Life;
 use crate::access::needs::table_of;
 use crate::access::viewer::Viewer;
+use crate::activity::{SharedState, beginning, text_of};
 use crate::blame::cause_of;
 use crate::catalog::{INFORMATION, SYSTEM};
-use crate::error::SqlError;
+use crate::error::{ADMIN_SHUTDOWN, SqlError};
 use crate::execute::cursor::Cursor;
 use crate::execute::executed::Executed;
 use crate::execute::observe;
@@ -36,6 +36,7 @@ use crate::functions;
 use crate::output::Output;
 use crate::sequences::LastNumbers;
 use crate::settings::Settings;
+use crate::signals;
 use crate::tasks::fence::Fence;
 
 /// Maximum rows of a prepared INSERT that runs without a lane, on the thread that received it.
@@ -117,13 +118,12 @@ pub struct Session {
     user: String,
     /// Current role whose name the functions return.
     named_role: Mutex<Option<RoleId>>,
-    database: Mutex<String>,
-    pub(crate) settings: Mutex<Settings>,
+    database: Arc<Mutex<String>>,
+    pub(crate) settings: Arc<Mutex<Settings>>,
     zone: Mutex<Zone>,
-    running: Mutex<CancellationToken>,
     /// Start of the first call of a statement that is run in several calls.
     parts_began: Mutex<Option<Instant>>,
-    in_transaction: AtomicBool,
+    in_transaction: Arc<AtomicBool>,
     written_in_transaction: AtomicU32,
     prepared: Mutex<HashMap<String, Arc<Prepared>>>,
     /// End of the writes of a task's run.
@@ -169,18 +169,25 @@ impl Session {
         planner.begin(context.state_weak_ref());
         let timeout = frontend.options().statement_timeout;
         frontend.metrics().sessions_opened.add(1);
+        // Others see what the session does.
+        let settings = Settings::new(timeout, &user, &application, &database);
+        let state = SharedState {
+            user: user.clone(),
+            database: Arc::default(),
+            settings: Arc::new(Mutex::new(settings)),
+            in_transaction: Arc::default(),
+        };
         let session = Arc::new(Self {
             context,
-            life: frontend.lives().begin(Arc::clone(&viewer)),
-            viewer,
-            settings: Mutex::new(Settings::new(timeout, &user, &application, &database)),
+            settings: Arc::clone(&state.settings),
             zone: Mutex::new(Zone::UTC),
             user,
             named_role: Mutex::new(identity.acting),
-            database: Mutex::new(String::new()),
-            running: Mutex::new(CancellationToken::new()),
+            database: Arc::clone(&state.database),
             parts_began: Mutex::new(None),
-            in_transaction: AtomicBool::new(false),
+            in_transaction: Arc::clone(&state.in_transaction),
+            life: frontend.lives().begin(Arc::clone(&viewer), state),
+            viewer,
             written_in_transaction: AtomicU32::new(0),
             prepared: Mutex::new(HashMap::new()),
             fence: OnceLock::new(),
@@ -190,7 +197,8 @@ impl Session {
         });
         session.enter(&database);
         let of_session = functions::of_settings(&session).into_iter();
-        for function in of_session.chain(functions::of_sequences(&session)) {
+        let of_session = of_session.chain(functions::of_sequences(&session));
+        for function in of_session.chain(signals::functions(&session.life)) {
             session.register(function);
         }
         // The client's own name of the application precedes that of its role.
@@ -243,6 +251,25 @@ impl Session {
         self.life.end_error()
     }
 
+    /// Number of the session on this frontend.
+    pub fn pid(&self) -> i32 {
+        self.life.pid()
+    }
+
+    /// Error of a session that another one has terminated; `None` for others.
+    pub fn terminated(&self) -> Option<SqlError> {
+        self.life.end_error().filter(|error| error.sqlstate == ADMIN_SHUTDOWN)
+    }
+
+    /// Waits until another session has terminated this one, and returns the error for the client.
+    pub async fn until_terminated(&self) -> SqlError {
+        self.life.token().cancelled().await;
+        match self.terminated() {
+            Some(error) => error,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Waits until the identity has ended, and returns the error for the client.
     pub async fn until_ended(&self) -> SqlError {
         self.life.token().cancelled().await;
@@ -269,7 +296,7 @@ impl Session {
             return parsed;
         }
         let text = sql.to_owned();
-        self.within_limits(async move { parser::parse(&text) }).await
+        self.within_limits(sql, async move { parser::parse(&text) }).await
     }
 
     /// Runs one statement.
@@ -277,7 +304,7 @@ impl Session {
     /// # Errors
     /// Errors of the statement; the detail of a failed write says which rows took effect.
     pub async fn run(self: &Arc<Self>, statement: &Statement) -> Result<Output, SqlError> {
-        let limits = self.begin();
+        let limits = self.begin(text_of(statement));
         let permit = match self.permitted(statement) {
             Ok(permit) => permit,
             Err(error) => return self.observed(statement, Err(error), limits),
@@ -322,13 +349,13 @@ impl Session {
     }
 
     /// Starts a statement: its limits count from now, or from the first of its parts.
-    fn begin(&self) -> observe::Limits {
+    fn begin(&self, text: &str) -> observe::Limits {
         let started = Instant::now();
-        let token = self.life.child_token();
-        *self.running.lock() = token.clone();
+        let (token, running) = self.life.start(text);
         let counted = self.parts_began.lock().unwrap_or(started);
         let deadline = self.settings.lock().statement_timeout().map(|timeout| counted + timeout);
-        observe::Limits { token, life: Arc::clone(&self.life), started, deadline }
+        let (life, running) = (Arc::clone(&self.life), Arc::new(running));
+        observe::Limits { token, life, running, started, deadline }
     }
 
     /// Runs work of a statement in a lane until it is done or a limit is hit. A limit interrupts the lane and returns
@@ -354,9 +381,10 @@ impl Session {
     /// Runs work that is not a statement itself under the limits of one.
     async fn within_limits<T: Send + 'static>(
         &self,
+        text: &str,
         work: impl Future<Output = Result<T, SqlError>> + Send + 'static,
     ) -> Result<T, SqlError> {
-        let limits = self.begin();
+        let limits = self.begin(text);
         self.in_lane(&limits, work).await
     }
 
@@ -439,8 +467,9 @@ impl Session {
         }
         let prepared = if statement.needs_lane() {
             let (session, types) = (Arc::clone(self), parameter_types.to_vec());
+            let text = beginning(text_of(&statement)).to_owned();
             let work = async move { Box::pin(session.prepare_statement(statement, &types)).await };
-            self.within_limits(work).await
+            self.within_limits(&text, work).await
         } else {
             Box::pin(self.prepare_statement(statement, parameter_types)).await
         };
@@ -459,7 +488,8 @@ impl Session {
         prepared: &Arc<Prepared>,
         parameters: Vec<ScalarValue>,
     ) -> Result<Output, SqlError> {
-        let (statement, limits) = (&prepared.statement, self.begin());
+        let statement = &prepared.statement;
+        let limits = self.begin(text_of(statement));
         let permit = match self.permitted(statement) {
             Ok(permit) => permit,
             Err(error) => return self.observed(statement, Err(error), limits),
@@ -498,7 +528,7 @@ impl Session {
         if let Statement::Insert(insert) = &prepared.statement
             && insert.only_stores()
         {
-            let limits = self.begin();
+            let limits = self.begin(text_of(&prepared.statement));
             let permit = match self.permitted(&prepared.statement) {
                 Ok(permit) => permit,
                 Err(error) => {
@@ -540,7 +570,7 @@ impl Session {
 
     /// Ends the running statement and the stream of its rows with SQLSTATE 57014.
     pub fn cancel(&self) {
-        self.running.lock().cancel();
+        self.life.cancel();
     }
 
     /// DataFusion's context of the session: names resolve in what the identity sees, but nothing is checked.
@@ -630,6 +660,9 @@ impl Session {
     }
 
     pub(crate) fn set_in_transaction(&self, is: bool) {
+        if is && !self.in_transaction() {
+            self.life.activity().begin_transaction();
+        }
         self.in_transaction.store(is, Ordering::Relaxed);
         self.written_in_transaction.store(0, Ordering::Relaxed);
     }

@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use partita_worker::functions::POSTGRES_VERSION;
+
 use crate::at_data;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError, UNDEFINED_OBJECT};
-use crate::functions::POSTGRES_VERSION;
 
 /// Maximum custom settings of a client, which have a dot in their name.
 const CUSTOM_MAX: usize = 100;

@@ -196,10 +196,11 @@ pub fn is_counter(default: &str) -> bool {
     default.starts_with("nextval(")
 }
 
-/// True if a query may call a function that changes a sequence.
+/// True if a query may call a function that changes a sequence, or ends statements of others.
 pub(super) fn may_change(query: &str) -> bool {
     let lower = query.to_ascii_lowercase();
-    ["nextval", "setval"].iter().any(|name| lower.contains(name))
+    let names = ["nextval", "setval", "pg_cancel_backend", "pg_terminate_backend"];
+    names.iter().any(|name| lower.contains(name))
 }
 
 /// The name of a sequence in a text, as the argument of `nextval`.

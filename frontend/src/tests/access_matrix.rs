@@ -160,6 +160,7 @@ const MATRIX: &[(&str, &str)] = &[
     ("AAAAAAAAE", "DISCARD ALL"),
     ("AAAAAAAAE", "UNLISTEN *"),
     ("AAAAAAAAE", ""),
+    ("AAAAAAAAE", "SELECT pg_cancel_backend(pg_backend_pid() * 0)"),
     ("AAAAAAAAE", "SET ROLE NONE"),
     ("ADHHHHAHE", "SET ROLE acme_staff"),
     // Orders.
@@ -507,4 +508,29 @@ fn every_kind_of_statement_is_in_the_table() {
     }
     assert!(expected.len() > 60, "{expected:?}");
     assert_eq!(covered, expected);
+}
+
+/// A session of another role or token does not exist for those who may not monitor.
+#[tokio::test]
+async fn sessions_are_signalled_by_their_own_identity_and_by_the_superuser() {
+    let db = world().await;
+    for (who, expected) in [
+        (Who::Superuser, "true"),
+        (Who::Whole, "false"),
+        (Who::Read, "false"),
+        (Who::Foreign, "false"),
+        (Who::Member, "true"),
+        (Who::Stranger, "false"),
+    ] {
+        let target = session_of(&db, Who::Member, "acme").session;
+        let caller = session_of(&db, who, "acme");
+        let is_shown = |session: &Db| {
+            let rows = session.frontend.activities(session.session.viewer());
+            rows.iter().any(|row| row.pid == target.pid()).to_string()
+        };
+        assert_eq!(is_shown(&caller), expected, "{who:?}");
+        let call = format!("SELECT pg_terminate_backend({})", target.pid());
+        assert_eq!(caller.one(&call).await, expected, "{who:?}");
+        assert_eq!(target.terminated().is_some().to_string(), expected, "{who:?}");
+    }
 }

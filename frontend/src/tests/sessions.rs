@@ -389,3 +389,53 @@ async fn a_query_that_needs_too_much_memory_says_so() {
         .await;
     assert_eq!(error.sqlstate, "53200", "{error:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_cancels_and_terminates_others_by_number() {
+    let db = Db::new();
+    let other = db.frontend.session(SessionOptions::default());
+    let (pid, own) = (other.pid(), db.session.pid());
+    assert_eq!(db.one("SELECT pg_backend_pid()").await, own.to_string());
+    // A cancel ends the statement, and the session goes on.
+    let running = {
+        let other = Arc::clone(&other);
+        tokio::spawn(async move { other.execute(ENDLESS).await.map(drop) })
+    };
+    let state = async |wanted: &str| loop {
+        let rows = db.frontend.activities(db.session.viewer());
+        let row = rows.into_iter().find(|row| row.pid == pid).unwrap();
+        if row.state == wanted {
+            break row;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    assert_eq!(state("active").await.query, ENDLESS);
+    assert_eq!(db.one(&format!("SELECT pg_cancel_backend({pid})")).await, "true");
+    assert_eq!(running.await.unwrap().unwrap_err().sqlstate, "57014");
+    state("idle").await;
+    assert!(other.execute("SELECT 1").await.is_ok());
+    // After its end, nothing runs in it.
+    assert_eq!(db.one(&format!("SELECT pg_terminate_backend({pid})")).await, "true");
+    assert_eq!(other.terminated().unwrap().sqlstate, "57P01");
+    assert_eq!(other.until_terminated().await.sqlstate, "57P01");
+    assert!(other.execute("SELECT 1").await.is_err());
+    drop(other);
+    for number in [pid.to_string(), "-1".to_owned()] {
+        assert_eq!(db.one(&format!("SELECT pg_terminate_backend({number})")).await, "false");
+    }
+    assert_eq!(db.one("SELECT pg_cancel_backend(NULL)").await, "NULL");
+    assert!(db.session.terminated().is_none());
+}
+
+#[tokio::test]
+async fn a_session_shows_its_transaction() {
+    let db = Db::new();
+    let row = || db.frontend.activities(db.session.viewer()).remove(0);
+    db.tag("SET application_name = 'shop'").await;
+    db.tag("BEGIN").await;
+    assert_eq!((row().state, row().application.as_str()), ("idle in transaction", "shop"));
+    assert!(row().transaction_ms.is_some());
+    assert_eq!(row().query, "BEGIN");
+    db.tag("COMMIT").await;
+    assert_eq!((row().state, row().transaction_ms), ("idle", None));
+}
