@@ -571,3 +571,33 @@ async fn a_value_that_is_too_long_for_a_setting_is_an_error() {
     assert_eq!(state(&client.simple_query(&long).await.unwrap_err()), "22023");
     assert!(client.simple_query("SELECT 1").await.is_ok());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_find_and_end_each_other_by_the_number_of_their_session() {
+    let door = Door::open(8).await;
+    let (client, other) = (door.connect().await, door.connect().await);
+    let number = "SELECT pg_backend_pid()";
+    let pid: i32 = other.query_one(number, &[]).await.unwrap().get(0);
+    let own: i32 = client.query_one(number, &[]).await.unwrap().get(0);
+    assert_ne!(pid, own);
+    let activity = "SELECT usename, state, query, client_addr FROM pg_stat_activity \
+                    WHERE pid <> pg_backend_pid() AND datname = current_database()";
+    let rows = client.query(activity, &[]).await.unwrap();
+    let row: Vec<&str> = (0..4).map(|column| rows[0].get(column)).collect();
+    assert_eq!((rows.len(), row), (1, vec!["test", "idle", number, "127.0.0.1"]));
+    // Times of statements, in any zone.
+    let ages = "SELECT count(*) FROM pg_stat_activity WHERE now() - query_start < interval '1 day' \
+                AND backend_start <= query_start AND xact_start IS NOT NULL";
+    assert_eq!(client.query_one(ages, &[]).await.unwrap().get::<_, i64>(0), 1);
+    let end = format!("SELECT pg_terminate_backend({pid})");
+    assert!(client.query_one(&end, &[]).await.unwrap().get::<_, bool>(0));
+    let deadline = Instant::now() + PATIENCE;
+    while !other.is_closed() && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(other.is_closed());
+    // One that ends itself gets the reason as its last message.
+    let error = client.simple_query("SELECT pg_terminate_backend(pg_backend_pid())").await;
+    assert_eq!(state(&error.unwrap_err()), "57P01");
+    assert_eq!(door.connect().await.query("SELECT * FROM pg_locks", &[]).await.unwrap().len(), 0);
+}

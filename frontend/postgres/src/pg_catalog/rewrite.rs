@@ -87,7 +87,23 @@ const ABSENT: &[&str] =
     &["pg_sequence", "pg_collation", "pg_foreign_table", "pg_inherits", "pg_trigger", "pg_policy"];
 
 /// Views of ours that the library does not know.
-const VIEWS: &[&str] = &["pg_indexes", "pg_sequences", "pg_user", "pg_shadow", "pg_group"];
+const VIEWS: &[&str] = &[
+    "pg_available_extensions",
+    "pg_group",
+    "pg_indexes",
+    "pg_locks",
+    "pg_policies",
+    "pg_prepared_xacts",
+    "pg_rules",
+    "pg_sequences",
+    "pg_shadow",
+    "pg_stat_activity",
+    "pg_stat_all_indexes",
+    "pg_stat_all_tables",
+    "pg_stat_database",
+    "pg_stat_user_indexes",
+    "pg_user",
+];
 
 /// Parses the text of a client.
 pub(crate) async fn parse(session: &Arc<Session>, text: &str) -> Result<Vec<Statement>, SqlError> {

@@ -25,7 +25,7 @@ use super::objects::{
     indexes_of, key_attributes, key_columns, key_name, key_oid, method_oid, role_oid, sequence_oid,
     table_oid,
 };
-use super::roles;
+use super::{roles, statistics};
 use crate::types;
 
 const PG_NAMESPACE: Columns =
@@ -229,7 +229,8 @@ pub(super) fn all(objects: &Arc<Objects>) -> BTreeMap<&'static str, Arc<Computed
         let objects = Arc::clone(objects);
         ComputedTable::new(columns, move |viewer| rows(&objects, viewer))
     };
-    BTreeMap::from([
+    let empty = |(name, columns)| (name, table(columns, |_, _| Vec::new()));
+    let mut tables = BTreeMap::from([
         ("pg_namespace", table(PG_NAMESPACE, namespaces)),
         ("pg_class", table(PG_CLASS_COLUMNS, classes)),
         ("pg_attribute", table(PG_ATTRIBUTE, attributes)),
@@ -254,7 +255,15 @@ pub(super) fn all(objects: &Arc<Objects>) -> BTreeMap<&'static str, Arc<Computed
         ("pg_extension", table(PG_EXTENSION, |_, _| Vec::new())),
         ("pg_indexes", table(PG_INDEXES, index_definitions)),
         ("pg_am", table(PG_AM, |_, _| access_methods())),
-    ])
+        ("pg_stat_activity", table(statistics::PG_STAT_ACTIVITY, statistics::activity)),
+        ("pg_stat_database", table(statistics::PG_STAT_DATABASE, statistics::databases)),
+        ("pg_stat_all_tables", table(statistics::PG_STAT_TABLES, statistics::tables)),
+        ("pg_stat_user_tables", table(statistics::PG_STAT_TABLES, statistics::tables)),
+        ("pg_stat_all_indexes", table(statistics::PG_STAT_INDEXES, statistics::indexes)),
+        ("pg_stat_user_indexes", table(statistics::PG_STAT_INDEXES, statistics::indexes)),
+    ]);
+    tables.extend(statistics::EMPTY.map(empty));
+    tables
 }
 
 fn stored(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {
