@@ -53,21 +53,27 @@ impl SessionFunctions {
     }
 }
 
-/// `current_setting(name [, missing_ok])` and `set_config(name, value, is_local)`: SHOW and SET as functions; and the
-/// functions that doors add.
+/// Parts of the rows of `pg_settings`, `partita_setting(name, column)`: an internal function of which doors make that
+/// table.
+pub const SETTING_PART: &str = "partita_setting";
+
+/// `current_setting(name [, missing_ok])` and `set_config(name, value, is_local)`: SHOW and SET as functions; the parts
+/// of `pg_settings`; and the functions that doors add.
 pub(crate) fn of_settings(session: &Arc<Session>) -> Vec<ScalarUDF> {
-    let function = |sets: bool| {
+    let function = |call: SettingCall| {
         // Volatile functions are not evaluated before the statement runs.
-        let signature = match sets {
-            true => Signature::any(3, Volatility::Volatile),
-            false => {
+        let signature = match call {
+            SettingCall::Set => Signature::any(3, Volatility::Volatile),
+            SettingCall::Part => Signature::any(2, Volatility::Volatile),
+            SettingCall::Show => {
                 let counts = vec![TypeSignature::Any(1), TypeSignature::Any(2)];
                 Signature::one_of(counts, Volatility::Volatile)
             }
         };
-        ScalarUDF::from(OfSettings { sets, signature, session: Arc::downgrade(session) })
+        ScalarUDF::from(OfSettings { call, signature, session: Arc::downgrade(session) })
     };
-    let mut functions = vec![function(false), function(true)];
+    let calls = [SettingCall::Show, SettingCall::Set, SettingCall::Part];
+    let mut functions: Vec<ScalarUDF> = calls.into_iter().map(function).collect();
     let context = session.context();
     let added = context.state_ref().read().config().get_extension::<SessionFunctions>();
     if let Some(SessionFunctions(make)) = added.as_deref() {
@@ -76,16 +82,23 @@ pub(crate) fn of_settings(session: &Arc<Session>) -> Vec<ScalarUDF> {
     functions
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum SettingCall {
+    Show,
+    Set,
+    Part,
+}
+
 #[derive(Debug)]
 struct OfSettings {
-    sets: bool,
+    call: SettingCall,
     signature: Signature,
     session: Weak<Session>,
 }
 
 impl PartialEq for OfSettings {
     fn eq(&self, other: &Self) -> bool {
-        self.sets == other.sets && Weak::ptr_eq(&self.session, &other.session)
+        self.call == other.call && Weak::ptr_eq(&self.session, &other.session)
     }
 }
 
@@ -93,7 +106,7 @@ impl Eq for OfSettings {}
 
 impl Hash for OfSettings {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.sets.hash(state);
+        self.call.hash(state);
     }
 }
 
@@ -111,12 +124,19 @@ impl OfSettings {
         let is =
             |position: usize| Ok::<_, SqlError>(text(position)?.is_some_and(|is| is == "true"));
         let Some(name) = text(0)?.map(|name| name.to_ascii_lowercase()) else { return Ok(None) };
-        if !self.sets {
-            return match session.setting(&name) {
-                Ok(value) => Ok(Some(value)),
-                Err(_) if is(1)? => Ok(None),
-                Err(error) => Err(error),
-            };
+        match self.call {
+            SettingCall::Show => {
+                return match session.setting(&name) {
+                    Ok(value) => Ok(Some(value)),
+                    Err(_) if is(1)? => Ok(None),
+                    Err(error) => Err(error),
+                };
+            }
+            SettingCall::Part => {
+                let part = text(1)?.unwrap_or_default();
+                return session.setting_part(&name, &part).map(Some);
+            }
+            SettingCall::Set => {}
         }
         let value = text(1)?.map_or(SetValue::Default, |value| SetValue::Values(vec![value]));
         session.set(&Set { name: name.clone(), value, local: is(2)? })?;
@@ -126,7 +146,11 @@ impl OfSettings {
 
 impl ScalarUDFImpl for OfSettings {
     fn name(&self) -> &'static str {
-        if self.sets { "set_config" } else { "current_setting" }
+        match self.call {
+            SettingCall::Show => "current_setting",
+            SettingCall::Set => "set_config",
+            SettingCall::Part => SETTING_PART,
+        }
     }
 
     fn signature(&self) -> &Signature {

@@ -107,7 +107,7 @@ pub use partita_worker::value_text;
 pub use partita_worker::zoned::as_instants;
 pub use query_log::{QueryLog, QueryLogEntry};
 pub use session::{Prepared, Session, SessionOptions};
-pub use settings::setting_names;
+pub use settings::{DescribedSetting, described_settings};
 pub use tasks::outlet::Outlet;
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ use crate::frontend::Frontend;
 use crate::functions;
 use crate::output::Output;
 use crate::sequences::LastNumbers;
-use crate::settings::Settings;
+use crate::settings::{Settings, in_unit};
 use crate::signals;
 use crate::tasks::fence::Fence;
 
@@ -652,6 +652,18 @@ impl Session {
     /// Fails if the setting does not exist.
     pub fn setting(&self, name: &str) -> Result<String, SqlError> {
         self.show_setting(name)
+    }
+
+    /// A part of a setting's row of `pg_settings`: `setting` and `reset_val`, in the setting's unit, or `source`.
+    pub(crate) fn setting_part(&self, name: &str, part: &str) -> Result<String, SqlError> {
+        // Some values are of the session itself.
+        let value = self.show_setting(name)?;
+        let settings = self.settings.lock();
+        Ok(match part {
+            "reset_val" => in_unit(name, settings.reset_value(name).unwrap_or(value)),
+            "source" => settings.source(name).to_owned(),
+            _ => in_unit(name, value),
+        })
     }
 
     /// Returns true between BEGIN and COMMIT or ROLLBACK.

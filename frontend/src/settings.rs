@@ -3,6 +3,8 @@
 //! Most settings exist because PostgreSQL's clients set or read them when they connect; these keep any value. A
 //! setting that promises a behaviour accepts only values that this version implements.
 
+mod described;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -10,6 +12,8 @@ use partita_worker::functions::POSTGRES_VERSION;
 
 use crate::at_data;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError, UNDEFINED_OBJECT};
+
+pub use self::described::{DescribedSetting, described_settings};
 
 /// Maximum custom settings of a client, which have a dot in their name.
 const CUSTOM_MAX: usize = 100;
@@ -127,6 +131,26 @@ impl Settings {
     /// Default of the session; `None` if that of the server holds.
     pub(crate) fn session_default(&self, name: &str) -> Option<String> {
         self.defaults.get(name).cloned()
+    }
+
+    /// Value that RESET goes back to; `None` for settings that are read-only or do not exist.
+    pub(crate) fn reset_value(&self, name: &str) -> Option<String> {
+        known(name).filter(|(_, takes, _)| *takes != Takes::Nothing)?;
+        let unset = Self {
+            defaults: self.defaults.clone(),
+            statement_timeout: self.statement_timeout,
+            ..Self::default()
+        };
+        unset.get(name).ok()
+    }
+
+    /// PostgreSQL's word for where a value comes from.
+    pub(crate) fn source(&self, name: &str) -> &'static str {
+        match (self.values.contains_key(name), self.defaults.contains_key(name)) {
+            (true, _) => "session",
+            (false, true) => "client",
+            (false, false) => "default",
+        }
     }
 
     /// Explicit value, or else the session's default.
@@ -267,9 +291,12 @@ impl Settings {
     }
 }
 
-/// Names of all settings except custom ones.
-pub fn setting_names() -> Vec<&'static str> {
-    KNOWN.iter().map(|(name, _, _)| *name).collect()
+/// A value in the unit of its setting, in which `pg_settings` has it.
+pub(crate) fn in_unit(name: &str, value: String) -> String {
+    match (known(name), duration(&value)) {
+        (Some((_, Takes::Duration, _)), Some(time)) => time.as_millis().to_string(),
+        _ => value,
+    }
 }
 
 fn known(name: &str) -> Option<&'static (&'static str, Takes, &'static str)> {
@@ -424,6 +451,24 @@ mod tests {
         settings.reset();
         assert_eq!(settings.statement_timeout(), Some(Duration::from_secs(2)));
         assert_eq!(settings.get("my.own").unwrap(), "1");
+    }
+
+    #[test]
+    fn values_have_a_source_a_unit_and_a_value_to_go_back_to() {
+        let mut settings = Settings::new(None, "me", "", "public");
+        assert_eq!(settings.source("statement_timeout"), "default");
+        settings.set_default("statement_timeout", "2s".to_owned());
+        assert_eq!(settings.source("statement_timeout"), "client");
+        settings.set("statement_timeout", Some("1min"), false).unwrap();
+        assert_eq!(settings.source("statement_timeout"), "session");
+        assert_eq!(settings.reset_value("statement_timeout").unwrap(), "2s");
+        for (name, value, expected) in [
+            ("statement_timeout", "1min", "60000"),
+            ("max_staleness", "5s", "5000"),
+            ("application_name", "5s", "5s"),
+        ] {
+            assert_eq!(in_unit(name, value.to_owned()), expected, "{name}");
+        }
     }
 
     #[test]

@@ -601,3 +601,22 @@ async fn clients_find_and_end_each_other_by_the_number_of_their_session() {
     assert_eq!(state(&error.unwrap_err()), "57P01");
     assert_eq!(door.connect().await.query("SELECT * FROM pg_locks", &[]).await.unwrap().len(), 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_are_described_as_psql_completes_them() {
+    let door = Door::open(4).await;
+    let client = door.connect().await;
+    client.batch_execute("SET statement_timeout = '2min'").await.unwrap();
+    let sql = "SELECT setting, unit, vartype, context, min_val, max_val, source, boot_val, reset_val \
+               FROM pg_settings WHERE name = 'statement_timeout'";
+    let row = client.query_one(sql, &[]).await.unwrap();
+    let cells: Vec<&str> = (0..9).map(|column| row.get(column)).collect();
+    assert_eq!(cells, ["120000", "ms", "integer", "user", "0", "2147483647", "session", "0", "0"]);
+    let names = "SELECT pg_catalog.lower(name) FROM pg_catalog.pg_settings \
+                 WHERE context IN ('user', 'superuser') AND pg_catalog.lower(name) LIKE pg_catalog.lower('date%')";
+    let rows = client.query(names, &[]).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.get(0)).collect::<Vec<&str>>(), ["datestyle"]);
+    let choices = "SELECT enumvals FROM pg_settings WHERE name = 'read_consistency'";
+    let row = client.query_one(choices, &[]).await.unwrap();
+    assert_eq!(row.get::<_, Vec<String>>(0), ["linearizable", "bounded"]);
+}

@@ -15,8 +15,9 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
+use partita_frontend::functions::SETTING_PART;
 use partita_frontend::sql::statement::{Query, Statement};
-use partita_frontend::{Session, SqlError};
+use partita_frontend::{DescribedSetting, Session, SqlError, described_settings};
 
 use super::functions::{COLUMN_DEFAULT, INDEX_COLUMNS, MEMBER_OF, NO_OID, NO_OIDS, NO_TEXTS};
 
@@ -222,18 +223,41 @@ impl VisitorMut for OfSettings {
 
 /// A query for all settings, in parentheses.
 fn settings() -> Option<TableFactor> {
-    let names = partita_frontend::setting_names();
-    let names: Vec<String> = names.iter().map(|name| format!("('{name}')")).collect();
+    let rows: Vec<String> = described_settings().iter().map(setting_row).collect();
     let text = format!(
-        "SELECT * FROM (SELECT s.name, current_setting(s.name) AS setting, CAST(NULL AS TEXT) AS unit, \
-         'Preset' AS category, CAST(NULL AS TEXT) AS short_desc, 'user' AS context, 'string' AS vartype, \
-         'session' AS source, CAST(NULL AS TEXT) AS boot_val, CAST(NULL AS TEXT) AS reset_val \
-         FROM (VALUES {}) AS s (name)) AS pg_settings",
-        names.join(", ")
+        "SELECT * FROM (SELECT s.name, {SETTING_PART}(s.name, 'setting') AS setting, s.unit, s.category, s.short_desc, \
+         CAST(NULL AS TEXT) AS extra_desc, s.context, s.vartype, {SETTING_PART}(s.name, 'source') AS source, s.min_val, \
+         s.max_val, string_to_array(s.choices, ',') AS enumvals, s.boot_val, \
+         {SETTING_PART}(s.name, 'reset_val') AS reset_val, CAST(NULL AS TEXT) AS sourcefile, \
+         CAST(NULL AS INTEGER) AS sourceline, FALSE AS pending_restart FROM (VALUES {}) AS s (name, unit, category, \
+         short_desc, context, vartype, min_val, max_val, choices, boot_val)) AS pg_settings",
+        rows.join(", ")
     );
     let query = Parser::new(&PostgreSqlDialect {}).try_with_sql(&text).ok()?.parse_query().ok()?;
     let SetExpr::Select(select) = *query.body else { return None };
     select.from.into_iter().next().map(|item| item.relation)
+}
+
+/// A setting as a row of literals.
+fn setting_row(setting: &DescribedSetting) -> String {
+    let literal = |text: Option<&str>| match text {
+        Some(text) => format!("'{}'", text.replace('\'', "''")),
+        None => "CAST(NULL AS TEXT)".to_owned(),
+    };
+    let choices = setting.choices.join(",");
+    let cells = [
+        Some(setting.name),
+        setting.unit,
+        Some(setting.category),
+        Some(setting.description),
+        Some(setting.context),
+        Some(setting.vartype),
+        setting.bounds.map(|(least, _)| least),
+        setting.bounds.map(|(_, greatest)| greatest),
+        Some(choices.as_str()).filter(|choices| !choices.is_empty()),
+        Some(setting.boot_value),
+    ];
+    format!("({})", cells.map(literal).join(", "))
 }
 
 /// Replaces EXISTS in a select list by a count, which DataFusion can join.
@@ -759,7 +783,7 @@ mod tests {
                 "typinput = 'array_in'",
             ),
             ("SELECT 1 FROM pg_type WHERE typreceive != 0", "typreceive <> '-'"),
-            ("SELECT setting FROM pg_catalog.pg_settings", "current_setting(s.name)"),
+            ("SELECT setting FROM pg_catalog.pg_settings", "partita_setting(s.name, 'setting')"),
             (
                 "SELECT 1 FROM t WHERE quote_ident(s) IN (SELECT trim(p[i]) FROM generate_series(1, 2) AS i, \
                  string_to_array(current_setting('search_path'), ',') p)",
