@@ -133,7 +133,11 @@ impl Session {
             Statement::SetRole(role) => self.set_role(role)?,
             Statement::Task(statement) => self.change_tasks(statement, permit).await?,
             Statement::Sequence(statement) => self.change_sequences(statement, permit).await?,
-            // LISTEN is not supported, so there is nothing to remove.
+            Statement::Listen | Statement::Notify => {
+                let message = format!("{tag} is accepted, but no notification is delivered");
+                Output::done_with(tag, vec![Notice::notice(message)])
+            }
+            // Nothing listens, so there is nothing to remove.
             Statement::Unlisten => Output::done(tag),
             Statement::Empty => Output::done(tag),
         };

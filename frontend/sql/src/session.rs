@@ -295,6 +295,23 @@ impl Tokens<'_> {
         Ok(Statement::Execute(Execute { name, parameters }))
     }
 
+    /// Takes LISTEN channel.
+    pub(super) fn listen(&mut self) -> Result<Statement, SqlError> {
+        self.expect("listen")?;
+        self.name("a channel")?;
+        Ok(Statement::Listen)
+    }
+
+    /// Takes NOTIFY channel [, 'payload'].
+    pub(super) fn notify(&mut self) -> Result<Statement, SqlError> {
+        self.expect("notify")?;
+        self.name("a channel")?;
+        if self.take_mark(&Token::Comma) {
+            self.string()?;
+        }
+        Ok(Statement::Notify)
+    }
+
     /// Takes UNLISTEN {channel | *}.
     pub(super) fn unlisten(&mut self) -> Result<Statement, SqlError> {
         self.expect("unlisten")?;

@@ -125,6 +125,10 @@ pub enum Statement {
     Task(TaskStatement),
     /// Statements about sequences.
     Sequence(SequenceStatement),
+    /// LISTEN of a channel; no notification is ever delivered.
+    Listen,
+    /// NOTIFY of a channel, which reaches nobody.
+    Notify,
     /// UNLISTEN, which connection pools send when a connection is returned.
     Unlisten,
     /// Nothing between two semicolons, or only comments.
@@ -252,6 +256,8 @@ impl Statement {
             | Self::Admin(_)
             | Self::SetRole(_)
             | Self::Sequence(_)
+            | Self::Listen
+            | Self::Notify
             | Self::Unlisten
             | Self::Empty => false,
         }
@@ -309,6 +315,8 @@ impl Statement {
             Self::Sequence(sequence) => sequence.tag(),
             Self::SetRole(role) if role.is_reset => "RESET",
             Self::SetRole(_) => "SET",
+            Self::Listen => "LISTEN",
+            Self::Notify => "NOTIFY",
             Self::Unlisten => "UNLISTEN",
             Self::Empty => "",
         }

@@ -147,6 +147,8 @@ pub(crate) fn needs(
         | Statement::Deallocate(_)
         | Statement::Close(_)
         | Statement::Discard(_)
+        | Statement::Listen
+        | Statement::Notify
         | Statement::Unlisten
         | Statement::Empty => Vec::new(),
     })

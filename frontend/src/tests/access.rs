@@ -115,6 +115,8 @@ const MATRIX: &[(&str, [Outcome; 4])] = &[
     ("ADMIN flush_table('t')", [A, D, D, H]),
     ("ADMIN compact_table('t')", [A, D, D, H]),
     ("ADMIN drain_node(1)", [A, D, D, D]),
+    ("LISTEN jobs", [A, A, A, A]),
+    ("NOTIFY jobs", [A, A, A, A]),
     ("UNLISTEN *", [A, A, A, A]),
     ("", [A, A, A, A]),
     ("CREATE ROLE fresh", [A, D, D, D]),

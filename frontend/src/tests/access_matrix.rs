@@ -158,6 +158,8 @@ const MATRIX: &[(&str, &str)] = &[
     ("AAAAAAAAE", "DEALLOCATE ALL"),
     ("AAAAAAAAE", "CLOSE ALL"),
     ("AAAAAAAAE", "DISCARD ALL"),
+    ("AAAAAAAAE", "LISTEN jobs"),
+    ("AAAAAAAAE", "NOTIFY jobs, 'x'"),
     ("AAAAAAAAE", "UNLISTEN *"),
     ("AAAAAAAAE", ""),
     ("AAAAAAAAE", "SELECT pg_cancel_backend(pg_backend_pid() * 0)"),
@@ -260,6 +262,8 @@ fn leaves_no_trace(sql: &str) -> bool {
                     | Statement::Close(_)
                     | Statement::Discard(_)
                     | Statement::SetRole(_)
+                    | Statement::Listen
+                    | Statement::Notify
                     | Statement::Unlisten
             )
     };
@@ -470,6 +474,8 @@ fn kind(statement: &Statement) -> &'static str {
         Statement::SetRole(_) => "SetRole",
         Statement::Task(statement) => kind_of_task(statement),
         Statement::Sequence(statement) => kind_of_sequence(statement),
+        Statement::Listen => "Listen",
+        Statement::Notify => "Notify",
         Statement::Unlisten => "Unlisten",
         Statement::Advise(_) => "Advise",
         Statement::Empty => "Empty",

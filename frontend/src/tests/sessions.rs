@@ -276,6 +276,12 @@ async fn set_config_sets_and_current_setting_shows() {
         "2024-07-01 09:00:00+09"
     );
     assert_eq!(db.tag("UNLISTEN *").await, "UNLISTEN");
+    for (sql, tag) in [("LISTEN jobs", "LISTEN"), ("NOTIFY jobs, 'x'", "NOTIFY")] {
+        let Output::Done { notices, .. } = db.try_run(sql).await.unwrap() else { panic!("{sql}") };
+        assert_eq!(notices.len(), 1);
+        let message = format!("{tag} is accepted, but no notification is delivered");
+        assert_eq!(notices[0].message, message);
+    }
 }
 
 #[tokio::test]
