@@ -32,6 +32,7 @@ use crate::connection::Connection;
 use crate::encode;
 use crate::error::{protocol, to_wire};
 use crate::joined;
+use crate::located::{located, text_of};
 use crate::object_types;
 use crate::parameters;
 use crate::pg_catalog;
@@ -80,9 +81,10 @@ impl QueryParser for Planner {
             return Ok(None);
         }
         check_block(&statement, client.transaction_status())?;
-        let prepared =
-            session.prepare(statement, &parameters::declared(types)).await.map_err(to_wire)?;
-        Ok(Some(prepared))
+        // The text has no other statement.
+        let text = text_of(&statement).map(|_| sql);
+        let prepared = session.prepare(statement, &parameters::declared(types)).await;
+        prepared.map(Some).map_err(|error| to_wire(located(error, sql, text)))
     }
 
     fn get_parameter_types(&self, prepared: &Arc<Prepared>) -> PgWireResult<Vec<Type>> {

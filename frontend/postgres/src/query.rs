@@ -27,6 +27,7 @@ use crate::connection::Connection;
 use crate::copy::{self, CopyInProgress};
 use crate::encode;
 use crate::error::{notice, protocol, to_wire};
+use crate::located::{located, text_of};
 use crate::pg_catalog;
 use crate::settings;
 
@@ -126,7 +127,9 @@ impl Connection {
         }
         for statement in &statements {
             check_block(statement, client.transaction_status())?;
-            let output = session.run(statement).await.map_err(to_wire)?;
+            let output = session.run(statement).await;
+            let output =
+                output.map_err(|error| to_wire(located(error, text, text_of(statement))))?;
             let response = self.respond(client, statement, output, &Format::UnifiedText).await?;
             send(client, response, false).await?;
             if matches!(client.state(), PgWireConnectionState::CopyInProgress(_)) {

@@ -14,7 +14,7 @@ use partita_frontend::{Frontend, FrontendOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{ErrorPosition, SqlState};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 use tokio_util::sync::CancellationToken;
 
@@ -619,4 +619,27 @@ async fn settings_are_described_as_psql_completes_them() {
     let choices = "SELECT enumvals FROM pg_settings WHERE name = 'read_consistency'";
     let row = client.query_one(choices, &[]).await.unwrap();
     assert_eq!(row.get::<_, Vec<String>>(0), ["linearizable", "bounded"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_about_names_have_positions() {
+    let door = Door::open(4).await;
+    let client = door.connect().await;
+    client.batch_execute(EVENTS).await.unwrap();
+    let position = |error: tokio_postgres::Error| match error.as_db_error().unwrap().position() {
+        Some(ErrorPosition::Original(position)) => Some(*position),
+        _ => None,
+    };
+    for (sql, expected) in [
+        ("SELECT n, nope FROM events", Some(11)),
+        ("SELECT n\nFROM nowhere", Some(15)),
+        ("SELECT nothing(n) FROM events", Some(8)),
+        ("DROP TABLE nowhere", None),
+    ] {
+        assert_eq!(position(client.simple_query(sql).await.unwrap_err()), expected, "{sql}");
+        assert_eq!(position(client.query(sql, &[]).await.unwrap_err()), expected, "{sql}");
+    }
+    // Of the whole text.
+    let error = client.simple_query("SELECT 'ö' AS a; SELECT n, nope FROM events").await;
+    assert_eq!(position(error.unwrap_err()), Some(28));
 }
