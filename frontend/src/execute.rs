@@ -22,6 +22,7 @@ mod repartition;
 mod returning;
 pub(crate) mod roles;
 mod round;
+mod scrolled;
 pub(crate) mod sequences;
 mod series;
 mod set;

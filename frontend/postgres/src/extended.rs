@@ -10,7 +10,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{Sink, SinkExt, StreamExt};
-use partita_frontend::sql::statement::{Fetch, Statement};
+use partita_frontend::sql::statement::{Direction, Fetch, Statement};
 use partita_frontend::{Output, Prepared};
 use pgwire::api::portal::{Format, Portal, PortalExecutionState};
 use pgwire::api::query::{ExtendedQueryHandler, send_describe_response, send_ready_for_query};
@@ -140,7 +140,8 @@ impl Connection {
         if name == DEFAULT_NAME || client.portal_store().get_portal(name).is_some() {
             return Ok(None);
         }
-        let fetch = Fetch { name: name.to_owned(), count: Some(0), only_move: false };
+        let direction = Direction::Forward(Some(0));
+        let fetch = Fetch { name: name.to_owned(), direction, only_move: false };
         let prepared = self.session()?.prepare(Statement::Fetch(fetch), &[]).await;
         Ok(prepared.map_err(to_wire)?.schema.clone())
     }

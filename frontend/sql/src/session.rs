@@ -6,8 +6,8 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use super::access_statement::SetRole;
 use super::parser::parse_one;
 use super::statement::{
-    Declare, Discard, Execute, Fetch, PrepareStatement, Set, SetValue, Statement, Transaction,
-    TransactionModes,
+    Declare, Direction, Discard, Execute, Fetch, PrepareStatement, Set, SetValue, Statement,
+    Transaction, TransactionModes,
 };
 use super::tokens::Tokens;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
@@ -333,21 +333,20 @@ impl Tokens<'_> {
         Ok(Statement::Deallocate(Some(self.name("a statement's name")?)))
     }
 
-    /// Takes DECLARE name [INSENSITIVE] [NO SCROLL] CURSOR [WITH HOLD] FOR query.
+    /// Takes DECLARE name [INSENSITIVE] [[NO] SCROLL] CURSOR [WITH HOLD] FOR query.
     pub(super) fn declare(&mut self) -> Result<Statement, SqlError> {
         self.expect("declare")?;
         let name = self.name("a cursor's name")?;
+        let mut scroll = false;
         loop {
             if self.at("binary") {
                 return Err(self.unsupported("a BINARY cursor"));
             }
-            if self.at("scroll") {
-                return Err(self.unsupported("a SCROLL cursor"));
-            }
-            if !self.take(&["insensitive"])
-                && !self.take(&["asensitive"])
-                && !self.take(&["no", "scroll"])
-            {
+            if self.take(&["scroll"]) {
+                scroll = true;
+            } else if self.take(&["no", "scroll"]) {
+                scroll = false;
+            } else if !self.take(&["insensitive"]) && !self.take(&["asensitive"]) {
                 break;
             }
         }
@@ -356,7 +355,7 @@ impl Tokens<'_> {
         self.take(&["without", "hold"]);
         self.expect("for")?;
         let query = self.query()?;
-        Ok(Statement::Declare(Declare { name, hold, query }))
+        Ok(Statement::Declare(Declare { name, scroll, hold, query }))
     }
 
     /// Takes FETCH or MOVE [direction] [FROM | IN] name.
@@ -365,29 +364,62 @@ impl Tokens<'_> {
         if !only_move {
             self.expect("fetch")?;
         }
-        for direction in ["prior", "first", "last", "absolute", "relative", "backward"] {
-            if self.at(direction) && !matches!(self.peek_nth(1).token, Token::EOF) {
-                return Err(self.unsupported(format!("FETCH {}", direction.to_ascii_uppercase())));
-            }
-        }
-        if matches!(self.peek().token, Token::Minus) {
-            return Err(self.unsupported("FETCH backward"));
-        }
+        // A word of a direction may be the name of a cursor, which is the last one.
         let more = !matches!(self.peek_nth(1).token, Token::EOF);
-        let forward = more && self.take(&["forward"]);
-        let count = if matches!(self.peek().token, Token::Number(..)) {
+        let direction = if more { self.direction()? } else { self.rows_forward(false)? };
+        let _ = self.take(&["from"]) || self.take(&["in"]);
+        let name = self.name("a cursor's name")?;
+        Ok(Statement::Fetch(Fetch { name, direction, only_move }))
+    }
+
+    /// Takes the direction of a FETCH, which is NEXT if there is none.
+    fn direction(&mut self) -> Result<Direction, SqlError> {
+        if self.take(&["prior"]) {
+            return Ok(Direction::Backward(Some(1)));
+        }
+        if self.take(&["first"]) {
+            return Ok(Direction::Absolute(1));
+        }
+        if self.take(&["last"]) {
+            return Ok(Direction::Absolute(-1));
+        }
+        if self.take(&["absolute"]) {
+            return self.signed().map(Direction::Absolute);
+        }
+        if self.take(&["relative"]) {
+            return self.signed().map(Direction::Relative);
+        }
+        if self.take(&["backward"]) {
+            return Ok(match self.rows_forward(true)? {
+                Direction::Forward(count) => Direction::Backward(count),
+                Direction::Backward(count) => Direction::Forward(count),
+                direction => direction,
+            });
+        }
+        if !self.take(&["forward"]) {
+            self.take(&["next"]);
+        }
+        self.rows_forward(true)
+    }
+
+    /// Takes a number of rows, which is negative for rows before, or ALL if a name follows.
+    fn rows_forward(&mut self, more: bool) -> Result<Direction, SqlError> {
+        let is_backward = self.take_mark(&Token::Minus);
+        let count = if is_backward || matches!(self.peek().token, Token::Number(..)) {
             Some(self.unsigned("a number of rows")?)
         } else if more && self.take(&["all"]) {
             None
         } else {
-            if more && !forward {
-                self.take(&["next"]);
-            }
             Some(1)
         };
-        let _ = self.take(&["from"]) || self.take(&["in"]);
-        let name = self.name("a cursor's name")?;
-        Ok(Statement::Fetch(Fetch { name, count, only_move }))
+        Ok(if is_backward { Direction::Backward(count) } else { Direction::Forward(count) })
+    }
+
+    /// Takes a whole number, which may be negative.
+    fn signed(&mut self) -> Result<i64, SqlError> {
+        let is_negative = self.take_mark(&Token::Minus);
+        let number = i64::try_from(self.unsigned("a number")?).unwrap_or(i64::MAX);
+        Ok(if is_negative { -number } else { number })
     }
 
     /// Takes CLOSE {name | ALL}.

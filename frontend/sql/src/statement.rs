@@ -1116,19 +1116,34 @@ pub struct Execute {
 pub struct Declare {
     /// The cursor's name.
     pub name: String,
+    /// True if its rows can be fetched in any direction.
+    pub scroll: bool,
     /// True if it outlives its transaction (WITH HOLD).
     pub hold: bool,
     /// The query whose rows it returns.
     pub query: Query,
 }
 
-/// FETCH and MOVE, forward only.
+/// Rows of a cursor that FETCH asks for; a number of rows is `None` for all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The next rows.
+    Forward(Option<u64>),
+    /// The rows before, from the nearest one; only of a SCROLL cursor, as all that follow.
+    Backward(Option<u64>),
+    /// The row with a number, from 1, or from the end if it is negative.
+    Absolute(i64),
+    /// The row that is so many rows later, or earlier.
+    Relative(i64),
+}
+
+/// FETCH and MOVE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetch {
     /// The cursor's name.
     pub name: String,
-    /// Maximum number of rows; `None` means all remaining ones.
-    pub count: Option<u64>,
+    /// Rows that are fetched.
+    pub direction: Direction,
     /// MOVE: the rows are skipped.
     pub only_move: bool,
 }

@@ -309,7 +309,17 @@ async fn cursors_give_rows_in_parts() {
     assert_eq!(db.error("FETCH 1 FROM c").await.sqlstate, "34000");
     db.tag("DECLARE h CURSOR WITH HOLD FOR SELECT k FROM n ORDER BY k").await;
     assert_eq!(db.lines("FETCH 1 FROM h").await, ["0"]);
+    assert_eq!(db.error("FETCH PRIOR FROM h").await.sqlstate, "55000");
     db.tag("CLOSE h").await;
+    db.tag("DECLARE s SCROLL CURSOR WITH HOLD FOR SELECT k FROM n ORDER BY k").await;
+    assert_eq!(db.lines("FETCH 3 FROM s").await, ["0", "1", "2"]);
+    assert_eq!(db.lines("FETCH BACKWARD 2 FROM s").await, ["1", "0"]);
+    assert_eq!(db.tag("MOVE ALL FROM s").await, "MOVE 99");
+    assert_eq!(db.lines("FETCH PRIOR FROM s").await, ["99"]);
+    assert_eq!(db.lines("FETCH ABSOLUTE -2 FROM s").await, ["98"]);
+    assert_eq!(db.lines("FETCH FIRST FROM s").await, ["0"]);
+    assert!(db.lines("FETCH RELATIVE -1 FROM s").await.is_empty());
+    db.tag("CLOSE s").await;
 }
 
 #[tokio::test]

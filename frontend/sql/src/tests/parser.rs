@@ -9,7 +9,8 @@ use super::{made, one};
 use crate::parse;
 use crate::statement::{
     Admin, AlterChange, AlterTable, Comment, CommentObject, CopyColumns, CopyFormat, CopyHeader,
-    Fetch, InsertSource, SeriesCardinality, Set, SetValue, Show, Statement, TableName, Transaction,
+    Direction, Fetch, InsertSource, SeriesCardinality, Set, SetValue, Show, Statement, TableName,
+    Transaction,
 };
 
 #[track_caller]
@@ -216,8 +217,7 @@ fn what_is_not_done_is_refused_by_name() {
         ("DELETE FROM t USING u WHERE a = b", "USING"),
         ("EXPLAIN CREATE TABLE t (a INT PRIMARY KEY)", "EXPLAIN CREATE TABLE"),
         ("SET SESSION AUTHORIZATION x", "SET SESSION AUTHORIZATION"),
-        ("FETCH PRIOR FROM c", "FETCH PRIOR"),
-        ("DECLARE c SCROLL CURSOR FOR SELECT 1", "SCROLL"),
+        ("DECLARE c BINARY CURSOR FOR SELECT 1", "a BINARY cursor"),
         ("SHOW PROCESSLIST", "SHOW PROCESSLIST"),
         ("ADMIN reboot('t')", "ADMIN reboot"),
         ("SELECT * FROM t; MERGE INTO t USING u ON a = b", "MERGE"),
@@ -424,18 +424,40 @@ fn the_cardinality_of_series_is_shown_for_a_database_or_a_table() {
 }
 
 #[test]
-fn cursors_are_fetched_forward() {
-    for (sql, count) in [
-        ("FETCH c", Some(1)),
-        ("FETCH NEXT FROM c", Some(1)),
-        ("FETCH 10 c", Some(10)),
-        ("FETCH ALL FROM c", None),
-        ("FETCH FORWARD ALL IN c", None),
-        ("FETCH FORWARD c", Some(1)),
-        ("FETCH FORWARD 7 FROM c", Some(7)),
+fn cursors_are_fetched_in_a_direction() {
+    use Direction::{Absolute, Backward, Forward, Relative};
+
+    for (sql, direction) in [
+        ("FETCH c", Forward(Some(1))),
+        ("FETCH NEXT FROM c", Forward(Some(1))),
+        ("FETCH 10 c", Forward(Some(10))),
+        ("FETCH ALL FROM c", Forward(None)),
+        ("FETCH FORWARD ALL IN c", Forward(None)),
+        ("FETCH FORWARD c", Forward(Some(1))),
+        ("FETCH FORWARD 7 FROM c", Forward(Some(7))),
+        ("FETCH PRIOR FROM c", Backward(Some(1))),
+        ("FETCH BACKWARD c", Backward(Some(1))),
+        ("FETCH BACKWARD ALL FROM c", Backward(None)),
+        ("FETCH BACKWARD -2 FROM c", Forward(Some(2))),
+        ("FETCH -3 c", Backward(Some(3))),
+        ("FETCH FIRST c", Absolute(1)),
+        ("FETCH LAST FROM c", Absolute(-1)),
+        ("FETCH ABSOLUTE -2 FROM c", Absolute(-2)),
+        ("FETCH RELATIVE 0 FROM c", Relative(0)),
     ] {
         let Statement::Fetch(fetch) = one(sql).unwrap() else { panic!() };
-        assert_eq!(fetch, Fetch { name: "c".into(), count, only_move: false }, "{sql}");
+        assert_eq!(fetch, Fetch { name: "c".into(), direction, only_move: false }, "{sql}");
+    }
+    for name in ["prior", "first", "backward", "all"] {
+        let Statement::Fetch(fetch) = one(&format!("FETCH {name}")).unwrap() else { panic!() };
+        assert_eq!((fetch.name.as_str(), fetch.direction), (name, Forward(Some(1))));
+    }
+    for (sql, scrolls) in [
+        ("DECLARE c SCROLL CURSOR WITH HOLD FOR SELECT 1", true),
+        ("DECLARE c NO SCROLL CURSOR FOR SELECT 1", false),
+    ] {
+        let Statement::Declare(declare) = one(sql).unwrap() else { panic!() };
+        assert_eq!(declare.scroll, scrolls, "{sql}");
     }
 }
 
