@@ -137,7 +137,7 @@ impl Session {
         };
         let Direction::Forward(count) = fetch.direction else {
             let error = SqlError::new("55000", "cursor can only scan forward");
-            return Err(error.with_hint("declare it with SCROLL to enable other directions"));
+            return Err(error.with_hint("Declare it with SCROLL option to enable backward scan."));
         };
         let rows = slot.lock().take().ok_or_else(|| in_use(&fetch.name))?;
         let fetched = take(rows, slot, count.unwrap_or(u64::MAX));
