@@ -203,7 +203,7 @@ impl Tokens<'_> {
     }
 
     /// Takes a whole number with a sign.
-    fn signed(&mut self) -> Result<i64, SqlError> {
+    pub(super) fn signed(&mut self) -> Result<i64, SqlError> {
         let expected = self.unexpected("a whole number");
         let negative = self.take_mark(&Token::Minus);
         if !negative {

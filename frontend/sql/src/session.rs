@@ -415,13 +415,6 @@ impl Tokens<'_> {
         Ok(if is_backward { Direction::Backward(count) } else { Direction::Forward(count) })
     }
 
-    /// Takes a whole number, which may be negative.
-    fn signed(&mut self) -> Result<i64, SqlError> {
-        let is_negative = self.take_mark(&Token::Minus);
-        let number = i64::try_from(self.unsigned("a number")?).unwrap_or(i64::MAX);
-        Ok(if is_negative { -number } else { number })
-    }
-
     /// Takes CLOSE {name | ALL}.
     pub(super) fn close(&mut self) -> Result<Statement, SqlError> {
         self.expect("close")?;
