@@ -25,6 +25,7 @@ use crate::information::{has_key, key_name, semantic};
 use crate::output::Output;
 use crate::privileges::sees_all;
 use crate::session::Session;
+use crate::settings::{DescribedSetting, described_settings};
 
 impl Session {
     pub(super) fn show(&self, show: &Show, permit: &Permit) -> Result<Output, SqlError> {
@@ -101,11 +102,19 @@ impl Session {
             }
             Show::All => {
                 let settings = self.all_settings();
-                let rows: Vec<_> = settings
-                    .into_iter()
-                    .map(|(name, value)| vec![Some(name), Some(value)])
-                    .collect();
-                Output::text(&["name", "setting"], &rows)
+                let described = described_settings();
+                let description = |name: &str| {
+                    let is_named =
+                        |setting: &&DescribedSetting| setting.name.eq_ignore_ascii_case(name);
+                    let setting = described.iter().find(is_named);
+                    setting.map(|setting| setting.description.to_owned())
+                };
+                let row = |(name, value): (String, String)| {
+                    let description = description(&name);
+                    vec![Some(name), Some(value), description]
+                };
+                let rows: Vec<_> = settings.into_iter().map(row).collect();
+                Output::text(&["name", "setting", "description"], &rows)
             }
         }
     }

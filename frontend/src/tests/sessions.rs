@@ -66,7 +66,8 @@ async fn settings_and_what_they_do() {
     assert_eq!(db.one("SHOW datafusion.execution.batch_size").await, "100");
     db.tag("RESET datafusion.execution.batch_size").await;
     assert_eq!(db.one("SHOW datafusion.execution.batch_size").await, "8192");
-    assert!(db.rows("SHOW ALL").await.len() > 20);
+    let all = db.rows("SHOW ALL").await;
+    assert!(all.len() > 20 && all.iter().all(|row| row.len() == 3), "{all:?}");
     assert_eq!(db.tag("RESET ALL").await, "RESET");
     assert_eq!(db.tag("DISCARD ALL").await, "DISCARD ALL");
     assert_eq!(db.one("SELECT current_user").await, "partita");
