@@ -88,37 +88,37 @@ impl Activity {
     /// Activity of a session that begins.
     pub(crate) fn new(state: SharedState) -> Self {
         let since_ms = now_ms();
-        let now = Now {
+        let current = Now {
             running: 0,
             text: String::new(),
             query_ms: None,
             transaction_ms: None,
             changed_ms: since_ms,
         };
-        Self { state, since_ms, now: Mutex::new(now) }
+        Self { state, since_ms, now: Mutex::new(current) }
     }
 
     /// Records that a statement begins.
     pub(crate) fn begin(&self, text: &str) {
-        let mut now = self.now.lock();
-        now.running += 1;
-        now.text.clear();
-        now.text.push_str(beginning(text));
-        now.changed_ms = now_ms();
-        now.query_ms = Some(now.changed_ms);
+        let mut current = self.now.lock();
+        current.running += 1;
+        current.text.clear();
+        current.text.push_str(beginning(text));
+        current.changed_ms = now_ms();
+        current.query_ms = Some(current.changed_ms);
     }
 
     /// Records that a statement has ended.
     pub(crate) fn end(&self) {
-        let mut now = self.now.lock();
-        now.running = now.running.saturating_sub(1);
-        now.changed_ms = now_ms();
+        let mut current = self.now.lock();
+        current.running = current.running.saturating_sub(1);
+        current.changed_ms = now_ms();
     }
 
     /// Records that a transaction begins.
     pub(crate) fn begin_transaction(&self) {
-        let mut now = self.now.lock();
-        now.transaction_ms = Some(now_ms());
+        let mut current = self.now.lock();
+        current.transaction_ms = Some(now_ms());
     }
 
     /// The row of the session; `login`, `door` and `peer` are those of its identity.
@@ -133,16 +133,16 @@ impl Activity {
         drop(settings);
         let database = self.state.database.lock().clone();
         let in_transaction = self.state.in_transaction.load(Ordering::Relaxed);
-        let now = self.now.lock();
-        let is_active = now.running > 0;
+        let current = self.now.lock();
+        let is_active = current.running > 0;
         let state = match (is_active, in_transaction) {
             (true, _) => "active",
             (false, true) => "idle in transaction",
             (false, false) => "idle",
         };
         let transaction_ms = match in_transaction {
-            true => now.transaction_ms,
-            false => now.query_ms.filter(|_| is_active),
+            true => current.transaction_ms,
+            false => current.query_ms.filter(|_| is_active),
         };
         SessionActivity {
             pid,
@@ -154,10 +154,10 @@ impl Activity {
             door,
             since_ms: self.since_ms,
             transaction_ms,
-            query_ms: now.query_ms,
-            changed_ms: now.changed_ms,
+            query_ms: current.query_ms,
+            changed_ms: current.changed_ms,
             state,
-            query: redacted(&now.text).into_owned(),
+            query: redacted(&current.text).into_owned(),
         }
     }
 }

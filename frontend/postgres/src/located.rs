@@ -97,13 +97,14 @@ fn offset_of(statement: &str, name: &Name) -> Option<usize> {
         .filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF))
         .collect();
     let token_at = |position: usize| tokens.get(position).map_or(&Token::EOF, |token| &token.token);
-    let before = |position: usize, count: usize| match position.checked_sub(count) {
+    let previous = |position: usize, count: usize| match position.checked_sub(count) {
         Some(position) => token_at(position),
         None => &Token::EOF,
     };
     // Where a path begins whose last name is at a position.
     let start_of = |mut position: usize| {
-        while *before(position, 1) == Token::Period && matches!(before(position, 2), Token::Word(_))
+        while *previous(position, 1) == Token::Period
+            && matches!(previous(position, 2), Token::Word(_))
         {
             position -= 2;
         }
@@ -112,7 +113,7 @@ fn offset_of(statement: &str, name: &Name) -> Option<usize> {
     let is_match = |position: &usize| {
         let position = *position;
         let is_qualified = name.qualifier.as_deref().is_none_or(|qualifier| {
-            *before(position, 1) == Token::Period && is_name(before(position, 2), qualifier)
+            *previous(position, 1) == Token::Period && is_name(previous(position, 2), qualifier)
         });
         let next = token_at(position + 1);
         let is_call = *next == Token::LParen;
@@ -125,12 +126,12 @@ fn offset_of(statement: &str, name: &Name) -> Option<usize> {
         is_name(token_at(position), &name.name)
             && is_qualified
             && fits
-            && !is_word(before(position, 1), "as")
+            && !is_word(previous(position, 1), "as")
     };
     let mut matches = (0..tokens.len()).filter(is_match).map(start_of);
     let first = matches.next()?;
     let is_of_table =
-        |start: &usize| BEFORE_TABLES.iter().any(|word| is_word(before(*start, 1), word));
+        |start: &usize| BEFORE_TABLES.iter().any(|word| is_word(previous(*start, 1), word));
     let start = match name.kind {
         Kind::Table if !is_of_table(&first) => matches.find(is_of_table).unwrap_or(first),
         Kind::Table | Kind::Column | Kind::Function => first,

@@ -203,8 +203,8 @@ impl Lives {
         let (identity, sees_all) = (viewer.identity(), viewer.monitors());
         // Outside the lock: the last reference to a life may be dropped here, which takes the lock.
         let open: Vec<Arc<Life>> = self.open.lock().values().filter_map(Weak::upgrade).collect();
-        let shown = open.iter().filter(|life| sees_all || life.is_of(&identity));
-        let mut rows: Vec<SessionActivity> = shown
+        let visible = open.iter().filter(|life| sees_all || life.is_of(&identity));
+        let mut rows: Vec<SessionActivity> = visible
             .map(|life| {
                 let origin = life.viewer.origin();
                 let owner = origin.identity;

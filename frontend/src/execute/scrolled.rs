@@ -126,15 +126,15 @@ impl<S: Stream<Item = Result<RecordBatch, SqlError>> + Unpin> Scrolled<S> {
     fn rows(&self, first: u64, last: u64) -> Vec<RecordBatch> {
         let index = |row: u64| usize::try_from(row).unwrap_or(usize::MAX);
         let mut rows = Vec::new();
-        // Rows before the batch.
-        let mut before = 0;
+        // Rows of the batches before.
+        let mut passed = 0;
         for batch in &self.batches {
-            let end = before + batch.num_rows() as u64;
-            let (from, to) = (first.max(before + 1), last.min(end));
-            if from <= to {
-                rows.push(batch.slice(index(from - before - 1), index(to - from + 1)));
+            let end = passed + batch.num_rows() as u64;
+            let (low, high) = (first.max(passed + 1), last.min(end));
+            if low <= high {
+                rows.push(batch.slice(index(low - passed - 1), index(high - low + 1)));
             }
-            before = end;
+            passed = end;
         }
         rows
     }

@@ -92,9 +92,9 @@ pub fn described_settings() -> Vec<DescribedSetting> {
 }
 
 fn described(name: &'static str, takes: Takes, default: &'static str) -> DescribedSetting {
-    let about = ABOUT.iter().find(|(candidate, ..)| *candidate == name);
+    let entry = ABOUT.iter().find(|(candidate, ..)| *candidate == name);
     let (category, description) =
-        about.map_or((PRESET, ""), |(_, category, description)| (*category, *description));
+        entry.map_or((PRESET, ""), |(_, category, description)| (*category, *description));
     let context = if takes == Takes::Nothing { "internal" } else { "user" };
     let (vartype, bounds, choices): (&str, Option<(&str, &str)>, &'static [&'static str]) =
         match (takes, name) {
@@ -148,15 +148,15 @@ mod tests {
             assert!(setting.choices.iter().all(|choice| !choice.contains(',')), "{setting:?}");
             assert_eq!(setting.vartype == "enum", !setting.choices.is_empty(), "{setting:?}");
         }
-        let named = |name: &str| settings.iter().find(|setting| setting.name == name).unwrap();
-        assert_eq!(named("statement_timeout").unit, Some("ms"));
-        assert_eq!(named("max_staleness").bounds, Some(("0", "2147483647")));
-        assert_eq!(named("read_consistency").choices, ["linearizable", "bounded"]);
-        assert_eq!(named("jit").vartype, "bool");
-        assert_eq!(named("server_version").context, "internal");
-        assert_eq!(named("TimeZone").boot_value, "UTC");
+        let setting_of = |name: &str| settings.iter().find(|setting| setting.name == name).unwrap();
+        assert_eq!(setting_of("statement_timeout").unit, Some("ms"));
+        assert_eq!(setting_of("max_staleness").bounds, Some(("0", "2147483647")));
+        assert_eq!(setting_of("read_consistency").choices, ["linearizable", "bounded"]);
+        assert_eq!(setting_of("jit").vartype, "bool");
+        assert_eq!(setting_of("server_version").context, "internal");
+        assert_eq!(setting_of("TimeZone").boot_value, "UTC");
         let (_, _, default) = KNOWN.iter().find(|(name, ..)| *name == "max_staleness").unwrap();
-        let boot = duration(named("max_staleness").boot_value);
+        let boot = duration(setting_of("max_staleness").boot_value);
         assert_eq!(boot, duration(default));
     }
 }
