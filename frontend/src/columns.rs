@@ -243,7 +243,7 @@ fn sample_text(figures: &ColumnMeasures, column_type: ColumnType) -> String {
 fn plain_text(value: &Value, column_type: ColumnType) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Binary(_) => value.display(column_type),
+        Value::Binary(_) if column_type == ColumnType::Binary => value.display(column_type),
         _ => value.display(column_type).trim_matches('\'').to_owned(),
     }
 }

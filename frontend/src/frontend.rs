@@ -33,7 +33,7 @@ use partita_worker::{
     AdjustedCalls, BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, CheckedDivision,
     DateArithmetic, EqualZeros, ExactNumbers, ExactParts, GroupRuns, IntervalOrder, IntervalTexts,
     IntervalWindows, ListedValues, NearestDoubles, OneNan, OrderedZeros, OutputTexts,
-    ReadIntervals, RoundedCasts, ScaledIntervals,
+    ReadIntervals, RoundedCasts, ScaledIntervals, UuidTexts,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -673,6 +673,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         Arc::new(OutputTexts),
         Arc::new(ExactNumbers),
         Arc::new(IntervalTexts),
+        Arc::new(UuidTexts),
     ];
     analysis.insert(0, Arc::new(UnnestedSubqueries::default()));
     analysis.insert(1, Arc::new(IntervalWindows));
@@ -710,6 +711,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
             Arc::new(ByteaLiterals),
             Arc::new(ExactNumbers),
             Arc::new(IntervalTexts),
+            Arc::new(UuidTexts),
             Arc::new(AdjustedCalls),
         ])
         .with_type_planner(Arc::new(TimeTypes))

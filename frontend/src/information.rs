@@ -390,6 +390,7 @@ fn postgres_type(column_type: ColumnType) -> (&'static str, &'static str) {
         ColumnType::String => ("text", "text"),
         ColumnType::Binary => ("bytea", "bytea"),
         ColumnType::Date => ("date", "date"),
+        ColumnType::Uuid => ("uuid", "uuid"),
         ColumnType::Timestamp(_, false) => ("timestamp without time zone", "timestamp"),
         ColumnType::Timestamp(_, true) => ("timestamp with time zone", "timestamptz"),
     }

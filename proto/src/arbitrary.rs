@@ -15,7 +15,7 @@ use crate::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema, Uni
 use crate::value::Value;
 
 /// One column type of each kind.
-pub(crate) const TYPES: [ColumnType; 20] = [
+pub(crate) const TYPES: [ColumnType; 21] = [
     ColumnType::Bool,
     ColumnType::Int8,
     ColumnType::Int16,
@@ -32,6 +32,7 @@ pub(crate) const TYPES: [ColumnType; 20] = [
     ColumnType::String,
     ColumnType::Binary,
     ColumnType::Date,
+    ColumnType::Uuid,
     ColumnType::Timestamp(Unit::Second, false),
     ColumnType::Timestamp(Unit::Millisecond, true),
     ColumnType::Timestamp(Unit::Microsecond, true),
@@ -68,6 +69,12 @@ pub(crate) fn value(column_type: ColumnType) -> BoxedStrategy<Value> {
         }
         ColumnType::Binary => {
             prop::collection::vec(select(vec![0_u8, 1, 255]), 0..4).prop_map(Value::Binary).boxed()
+        }
+        ColumnType::Uuid => {
+            let numbers = vec![0, 1, 0xFF, 0x100, u128::MAX - 1, u128::MAX];
+            prop_oneof![4 => select(numbers), 1 => any::<u128>()]
+                .prop_map(|number| Value::Binary(number.to_be_bytes().to_vec()))
+                .boxed()
         }
         ColumnType::Date => prop_oneof![4 => -3..=5_i32, 1 => select(vec![i32::MIN, i32::MAX])]
             .prop_map(Value::Date)

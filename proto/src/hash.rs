@@ -14,7 +14,7 @@
 //! | REAL, DOUBLE | 4 | 8: the bits of the 64-bit float |
 //! | DECIMAL | 5 | 16: the unscaled number, two's complement |
 //! | STRING | 6 | 8: its length, then its UTF-8 |
-//! | BINARY | 7 | 8: its length, then itself |
+//! | BINARY, UUID | 7 | 8: its length, then itself |
 //! | DATE | 8 | 8: days since 1970-01-01, two's complement |
 //! | TIMESTAMP | 9 | 8: ticks of the column's unit, two's complement |
 //!
@@ -211,6 +211,11 @@ impl Column {
             }
             ColumnType::Binary => {
                 Self::Binary(cast_to(array, &DataType::BinaryView)?.as_binary_view().clone())
+            }
+            ColumnType::Uuid => {
+                // A dictionary is unpacked first: it may not cast to bytes of any length.
+                let plain = cast_to(array, &column_type.arrow())?;
+                Self::Binary(cast_to(&plain, &DataType::BinaryView)?.as_binary_view().clone())
             }
             ColumnType::Date => {
                 Self::Date(cast_to(array, &DataType::Date32)?.as_primitive().clone())

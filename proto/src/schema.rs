@@ -36,6 +36,8 @@ pub const NAME_BYTES_MAX: usize = 128;
 pub const COLUMNS_MAX: usize = 1000;
 /// Maximum columns of a key.
 pub const KEY_COLUMNS_MAX: usize = 32;
+/// Arrow's type of UUIDs; no other value has it.
+pub const UUID: DataType = DataType::FixedSizeBinary(16);
 
 /// Type of a column. Inside, rows always have the Arrow type of it: strings and bytes are views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -72,6 +74,8 @@ pub enum ColumnType {
     Date,
     /// TIMESTAMP at a unit, without (false) or with (true) a time zone, which is UTC.
     Timestamp(Unit, bool),
+    /// UUID: 16 bytes.
+    Uuid,
 }
 
 /// Unit of a timestamp.
@@ -152,6 +156,7 @@ impl ColumnType {
             Self::Timestamp(unit, utc) => {
                 DataType::Timestamp(unit.arrow(), utc.then(|| Arc::from("UTC")))
             }
+            Self::Uuid => UUID,
         }
     }
 
@@ -171,6 +176,7 @@ impl ColumnType {
             DataType::Float64 => Self::Float64,
             DataType::Decimal128(precision, scale) => Self::Decimal(*precision, *scale),
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::String,
+            &UUID => Self::Uuid,
             DataType::Binary
             | DataType::LargeBinary
             | DataType::BinaryView
@@ -202,6 +208,7 @@ impl ColumnType {
             Self::Date => "DATE".to_owned(),
             Self::Timestamp(unit, false) => format!("TIMESTAMP({})", unit.digits()),
             Self::Timestamp(unit, true) => format!("TIMESTAMP({}) WITH TIME ZONE", unit.digits()),
+            Self::Uuid => "UUID".to_owned(),
         }
     }
 

@@ -12,7 +12,8 @@ use datafusion::scalar::ScalarValue;
 use partita_frontend::moments::{Moment, parse_date, ticks};
 use partita_frontend::sql::bytes::{parse_bytea, sent_text};
 use partita_frontend::sql::statement::Statement;
-use partita_frontend::{Prepared, SqlError, Zone};
+use partita_frontend::{Prepared, SqlError, Zone, uuid_of};
+use partita_proto::schema::UUID;
 use pgwire::api::Type;
 use pgwire::api::portal::Portal;
 use pgwire::api::results::FieldFormat;
@@ -48,6 +49,7 @@ fn to_arrow(declared: &Type) -> Option<DataType> {
         Type::FLOAT8 => DataType::Float64,
         Type::VARCHAR | Type::TEXT | Type::BPCHAR | Type::NAME | Type::CHAR => DataType::Utf8View,
         Type::BYTEA => DataType::BinaryView,
+        Type::UUID => UUID,
         // The number of digits follows from the value.
         Type::NUMERIC => DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE),
         Type::DATE => DataType::Date32,
@@ -212,6 +214,7 @@ fn from_text(text: &str, target: &DataType, zone: Zone) -> Result<ScalarValue, S
         DataType::Float64 => {
             ScalarValue::Float64(Some(text.trim().parse().map_err(|_| invalid(target, text))?))
         }
+        &UUID => uuid_of(text)?,
         DataType::Binary
         | DataType::LargeBinary
         | DataType::BinaryView

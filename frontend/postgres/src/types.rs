@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use arrow::datatypes::{DataType, Field};
 use partita_frontend::padded::letters;
-use partita_proto::schema::TextLength;
+use partita_proto::schema::{TextLength, UUID};
 use pgwire::api::Type;
 use pgwire::api::results::FieldInfo;
 
@@ -102,6 +102,7 @@ pub(crate) fn of_arrow(data_type: &DataType) -> Type {
         DataType::Date32 | DataType::Date64 => Type::DATE,
         DataType::Time32(_) | DataType::Time64(_) => Type::TIME,
         DataType::Interval(_) | DataType::Duration(_) => Type::INTERVAL,
+        &UUID => Type::UUID,
         // Encodings of a type are described as the type itself.
         DataType::Binary
         | DataType::LargeBinary
@@ -134,6 +135,7 @@ fn array_of(element: &Type) -> Type {
         Type::TIME => Type::TIME_ARRAY,
         Type::INTERVAL => Type::INTERVAL_ARRAY,
         Type::BYTEA => Type::BYTEA_ARRAY,
+        Type::UUID => Type::UUID_ARRAY,
         Type::OID => Type::OID_ARRAY,
         Type::REGPROC => Type::REGPROC_ARRAY,
         Type::REGCLASS => Type::REGCLASS_ARRAY,
@@ -178,7 +180,7 @@ pub(crate) fn size(data_type: &Type) -> i16 {
         | Type::REGNAMESPACE
         | Type::REGROLE => 4,
         Type::INT8 | Type::FLOAT8 | Type::TIMESTAMP | Type::TIMESTAMPTZ | Type::TIME => 8,
-        Type::INTERVAL => 16,
+        Type::INTERVAL | Type::UUID => 16,
         _ => -1,
     }
 }

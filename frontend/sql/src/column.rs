@@ -1,8 +1,8 @@
 //! One column of CREATE TABLE and ADD COLUMN: its type, its options, its default, its expression.
 //!
 //! Invariants:
-//! - a default is a literal of the column's type, `now()`, `current_date()` or `nextval('sequence')`, in one spelling
-//!   each, so that readers need not parse anything else;
+//! - a default is a literal of the column's type, `now()`, `current_date()`, `gen_random_uuid()`, `uuidv7()` or
+//!   `nextval('sequence')`, in one spelling each, so that readers need not parse anything else;
 //! - a generated column's expression depends on columns that are not generated themselves, and on nothing else.
 
 use std::ops::ControlFlow;
@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::index::IndexOptions;
 use partita_proto::schema::ColumnType;
+use partita_worker::UuidFunction;
 
 use super::identifier::fold;
 use super::literal::{literal, typed};
@@ -34,6 +35,7 @@ const VOLATILE: &[&str] = &[
     "rand",
     "uuid",
     "gen_random_uuid",
+    "uuidv7",
     "current_user",
     "current_database",
     "current_schema",
@@ -273,6 +275,11 @@ pub(super) fn default_text(
         Some(Clock::Today) => return Err(mismatch("current_date")),
         None => {}
     }
+    if let Some(function) = UuidFunction::of_default(&expression.to_string()) {
+        let default = function.default();
+        let is_uuid = column_type == ColumnType::Uuid;
+        return if is_uuid { Ok(Some(default)) } else { Err(mismatch(&default)) };
+    }
     if let Some(name) = sequence_of(&expression.to_string()) {
         let default = sequence_default(&name);
         let is_whole = matches!(
@@ -293,7 +300,10 @@ pub(super) fn default_text(
             FEATURE_NOT_SUPPORTED,
             format!("the default `{expression}` of column \"{column}\" is not supported"),
         )
-        .with_hint("a default is a literal, now(), current_date or nextval('sequence')"));
+        .with_hint(
+            "a default is a literal, now(), current_date, gen_random_uuid(), uuidv7() or \
+             nextval('sequence')",
+        ));
     }
     let value = typed(expression, column, column_type)?;
     Ok((!value.is_null()).then(|| value.display(column_type)))

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewBuilder, BooleanBuilder,
-    PrimitiveArray, PrimitiveBuilder, StringViewBuilder,
+    FixedSizeBinaryBuilder, PrimitiveArray, PrimitiveBuilder, StringViewBuilder,
 };
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
@@ -23,6 +23,7 @@ use arrow::datatypes::{
 };
 use datafusion::common::ScalarValue;
 use partita_proto::schema::{ColumnType, Unit};
+use partita_proto::uuid;
 use partita_worker::Zone;
 use partita_worker::moments::{Moment, parse_date};
 use partita_worker::zoned::as_instants;
@@ -35,6 +36,9 @@ use partita_worker::bytes::parse_bytea;
 
 /// SQLSTATE of a timestamp that the type cannot hold.
 pub(super) const DATETIME_OVERFLOW: &str = "22008";
+
+/// Bytes of a UUID, as Arrow counts them.
+const UUID_WIDTH: i32 = 16;
 
 /// Values appended so far.
 pub(super) struct ColumnBuilder {
@@ -61,6 +65,7 @@ enum Values {
     Date(PrimitiveBuilder<Date32Type>),
     /// Ticks; the unit is the column type's.
     Timestamp(PrimitiveBuilder<Int64Type>),
+    Uuid(FixedSizeBinaryBuilder),
 }
 
 /// Evaluates an expression with the builder, of whichever type.
@@ -83,6 +88,7 @@ macro_rules! each {
             Values::Binary($builder) => $body,
             Values::Date($builder) => $body,
             Values::Timestamp($builder) => $body,
+            Values::Uuid($builder) => $body,
         }
     };
 }
@@ -130,6 +136,7 @@ impl ColumnBuilder {
             ColumnType::Binary => Values::Binary(BinaryViewBuilder::with_capacity(1)),
             ColumnType::Date => Values::Date(PrimitiveBuilder::with_capacity(1)),
             ColumnType::Timestamp(..) => Values::Timestamp(PrimitiveBuilder::with_capacity(1)),
+            ColumnType::Uuid => Values::Uuid(FixedSizeBinaryBuilder::with_capacity(1, UUID_WIDTH)),
         };
         Self { column_type, zone, values }
     }
@@ -200,9 +207,11 @@ impl ColumnBuilder {
                     true
                 })
             }
-            Values::Bool(_) | Values::String(_) | Values::Binary(_) | Values::Date(_) => {
-                return Err(self.mismatch("a number"));
-            }
+            Values::Bool(_)
+            | Values::String(_)
+            | Values::Binary(_)
+            | Values::Date(_)
+            | Values::Uuid(_) => return Err(self.mismatch("a number")),
         };
         if fits { Ok(()) } else { Err(self.out_of_range(value.signed())) }
     }
@@ -275,6 +284,9 @@ impl ColumnBuilder {
             Values::Binary(builder) => builder
                 .try_append_value(bytes)
                 .map_err(|error| SqlError::new("54000", error.to_string()))?,
+            Values::Uuid(builder) if bytes.len() == uuid::UUID_BYTES => {
+                builder.append_value(bytes)?;
+            }
             _ => return Err(self.mismatch("bytes")),
         }
         Ok(())
@@ -316,6 +328,10 @@ impl ColumnBuilder {
                 Some(bytes) => builder
                     .try_append_value(bytes)
                     .map_err(|error| SqlError::new("54000", error.to_string()))?,
+                None => return Err(self.invalid_text(text)),
+            },
+            Values::Uuid(builder) => match uuid::parse(text) {
+                Some(bytes) => builder.append_value(bytes)?,
                 None => return Err(self.invalid_text(text)),
             },
             Values::Date(builder) => match parse_date(text) {
@@ -392,6 +408,19 @@ impl ColumnBuilder {
             {
                 return self.append_bytes(bytes);
             }
+            ScalarValue::FixedSizeBinary(_, Some(bytes))
+                if self.column_type == ColumnType::Uuid =>
+            {
+                return self.append_bytes(bytes);
+            }
+            ScalarValue::FixedSizeBinary(UUID_WIDTH, Some(bytes))
+                if self.column_type == ColumnType::String =>
+            {
+                return self.append_text(&uuid::text(bytes), false);
+            }
+            _ if self.column_type == ColumnType::Uuid => {
+                return Err(self.mismatch(&value.data_type().to_string()));
+            }
             _ => {}
         }
         // A local time or a date becomes an instant in the session's zone.
@@ -442,6 +471,7 @@ impl ColumnBuilder {
             }
             Values::String(builder) => builder.extend(array.as_string_view().iter()),
             Values::Binary(builder) => builder.extend(array.as_binary_view().iter()),
+            Values::Uuid(builder) => builder.append_array(array.as_fixed_size_binary())?,
             Values::Timestamp(builder) => {
                 let ticks = arrow::compute::cast(array, &DataType::Int64)?;
                 builder.append_array(ticks.as_primitive());
@@ -453,7 +483,11 @@ impl ColumnBuilder {
     fn takes_integers(&self) -> bool {
         !matches!(
             self.column_type,
-            ColumnType::Bool | ColumnType::String | ColumnType::Binary | ColumnType::Date
+            ColumnType::Bool
+                | ColumnType::String
+                | ColumnType::Binary
+                | ColumnType::Date
+                | ColumnType::Uuid
         )
     }
 

@@ -25,7 +25,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("json2", "STRING"),
     ("jsonb", "STRING"),
     ("xml", "STRING"),
-    ("uuid", "STRING"),
     ("inet", "STRING"),
     ("enum", "STRING"),
     ("interval", "BIGINT"),
@@ -104,6 +103,7 @@ impl Tokens<'_> {
                     ColumnType::Binary
                 }
                 "date" | "date32" => ColumnType::Date,
+                "uuid" => ColumnType::Uuid,
                 _ => match moment(&name) {
                     Some(moment) => self.timestamp_modifiers(moment, notices)?,
                     None => return Err(unknown),

@@ -22,7 +22,7 @@ use arrow::datatypes::{Field, Schema};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
 use partita_proto::schema::{Column, ColumnType, Unit};
-use partita_worker::Zone;
+use partita_worker::{UuidFunction, Zone};
 
 use super::column_builder::{ColumnBuilder, Integer, rescale};
 use super::cursor::Cursor;
@@ -314,9 +314,11 @@ fn append(
                 let sign = if integer.negative { "-" } else { "" };
                 builder.append_text(&format!("{sign}{}", integer.magnitude), false)
             }
-            ColumnType::Bool | ColumnType::String | ColumnType::Binary | ColumnType::Date => {
-                return Err(Stop::NotSimple);
-            }
+            ColumnType::Bool
+            | ColumnType::String
+            | ColumnType::Binary
+            | ColumnType::Date
+            | ColumnType::Uuid => return Err(Stop::NotSimple),
             _ => builder.append_integer(*integer),
         },
         Cell::Number(text) => match column_type {
@@ -327,7 +329,11 @@ fn append(
             _ if text.bytes().all(|b| b.is_ascii_digit() || b == b'-')
                 && !matches!(
                     column_type,
-                    ColumnType::Bool | ColumnType::String | ColumnType::Binary | ColumnType::Date
+                    ColumnType::Bool
+                        | ColumnType::String
+                        | ColumnType::Binary
+                        | ColumnType::Date
+                        | ColumnType::Uuid
                 ) =>
             {
                 builder.append_number(text)
@@ -379,6 +385,10 @@ fn append_default(sink: &mut Sink<'_>, time: StatementTime) -> Result<(), Stop> 
         sink.builder.append_null();
         return Ok(());
     };
+    // A new UUID, made here: a statement may have values in other rows.
+    if let Some(function) = UuidFunction::of_default(default) {
+        return sink.builder.append_bytes(&function.call()).map_err(|error| Stop::wrong(error, 0));
+    }
     // The number comes with the complete row; there is none if another row has a value.
     if is_counter(default) {
         sink.builder.append_null();
@@ -546,7 +556,7 @@ fn word_cell<'t>(
         }
     }
     // Types before strings, and CAST.
-    if is("date") || is("timestamp") || is("timestamptz") {
+    if ["date", "timestamp", "timestamptz", "uuid"].into_iter().any(is) {
         cursor.skip_blank();
         if cursor.peek() != Some(b'\'') {
             return Err(Stop::NotSimple);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use partita_proto::access::{Action, Permit};
 use partita_proto::catalog::{Catalog, Table};
-use partita_proto::schema::Semantic;
+use partita_proto::schema::{Column, Semantic};
 use partita_proto::service::{Ddl, TableChange};
 use partita_proto::value::Value;
 use partita_sql::Notice;
@@ -14,6 +14,7 @@ use partita_sql::statement::{
     AlterChange, AlterDatabase, AlterTable, CreateCopy, CreateDatabase, CreateIndex, CreateTable,
     DropCopy, DropDatabase, DropIndex, DropTable, TableName, Truncate,
 };
+use partita_worker::UuidFunction;
 
 use super::sequences::{check_defaults, free_names};
 use crate::advisor::thresholds;
@@ -149,6 +150,7 @@ impl Session {
                         let default = DefaultValue::new(state, column)?;
                         Generated::new(state, &schema, position)?;
                         if column.semantic == Semantic::Field && !default.is_null() {
+                            check_equal_default(column)?;
                             // Existing rows keep the default of now, whatever it is later.
                             let value = default.array(state, column, 1)?;
                             column.missing = Some(Value::from_array(&value, 0)?);
@@ -451,6 +453,15 @@ fn has_dependents(kind: &str, name: &str, dependents: &[String]) -> SqlError {
     SqlError::new(DEPENDENT_OBJECTS, message)
         .with_detail(dependents.join("\n"))
         .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}
+
+/// Checks that all existing rows may have the same value in a column that is added.
+fn check_equal_default(column: &Column) -> Result<(), SqlError> {
+    if column.default.as_deref().and_then(UuidFunction::of_default).is_none() {
+        return Ok(());
+    }
+    let feature = format!("adding a column with a DEFAULT of new UUIDs (\"{}\")", column.name);
+    Err(SqlError::unsupported(feature).with_detail("rows that exist would all have the same one"))
 }
 
 fn of_key(name: &str, table: &Table) -> SqlError {

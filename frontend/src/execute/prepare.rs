@@ -12,12 +12,14 @@ use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, TryCast};
 use datafusion::sql::parser::Statement as PlannerStatement;
 use parking_lot::Mutex;
 use partita_proto::access::Permit;
+use partita_proto::schema::UUID;
 use partita_sql::literal;
 use partita_sql::statement::{
     Execute, Explain, Insert, InsertSource, PrepareStatement, Show, Statement,
 };
 use partita_sql::task_statement::TaskStatement;
 use partita_sql::with_shown_names;
+use partita_worker::uuid_of;
 
 use super::executed::Executed;
 use super::query::{Source, Target, plan, result_schema};
@@ -239,6 +241,10 @@ impl Session {
             .map(|(position, expression)| {
                 let value = literal::scalar(expression)?;
                 match prepared.parameter_types.get(position) {
+                    Some(&UUID) => match value.try_as_str() {
+                        Some(Some(text)) => uuid_of(text),
+                        _ => Ok(value.cast_to(&UUID)?),
+                    },
                     Some(data_type) => Ok(value.cast_to(data_type)?),
                     None => Ok(value),
                 }

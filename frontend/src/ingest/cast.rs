@@ -8,9 +8,10 @@ use arrow::datatypes::{
     DataType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType, TimestampSecondType,
 };
-use partita_proto::schema::Column;
+use datafusion::error::DataFusionError;
+use partita_proto::schema::{Column, UUID};
 use partita_worker::casts::rounded;
-use partita_worker::nearest_floats;
+use partita_worker::{nearest_floats, uuids_of};
 
 use super::length::fitting;
 use crate::error::{DATATYPE_MISMATCH, SqlError};
@@ -52,11 +53,12 @@ fn converted(array: &ArrayRef, column: &Column) -> Result<ArrayRef, SqlError> {
             ),
         ));
     }
+    let named = |error: DataFusionError| {
+        let error = SqlError::from(error);
+        SqlError { message: format!("column \"{}\": {}", column.name, error.message), ..error }
+    };
     let cast = |array: &ArrayRef, data_type: &DataType| {
-        cast_with_options(array, data_type, &STRICT).map_err(|error| {
-            let error = SqlError::from(error);
-            SqlError { message: format!("column \"{}\": {}", column.name, error.message), ..error }
-        })
+        cast_with_options(array, data_type, &STRICT).map_err(|error| named(error.into()))
     };
     match (source, &target) {
         // The ticks of a time are UTC in every zone, never local time.
@@ -64,6 +66,7 @@ fn converted(array: &ArrayRef, column: &Column) -> Result<ArrayRef, SqlError> {
             let utc = with_zone(array, *unit, None);
             if *utc.data_type() == target { Ok(utc) } else { cast(&utc, &target) }
         }
+        (_, &UUID) => uuids_of(array).map_err(named),
         (_, target) if target.is_integer() => cast(&rounded(array, target)?, target),
         (DataType::Decimal128(..), DataType::Float64 | DataType::Float32) => {
             Ok(nearest_floats(array, target == DataType::Float64)?)
@@ -92,6 +95,7 @@ fn may_assign(source: &DataType, target: &DataType) -> bool {
         DataType::Boolean => !source.is_temporal() && !source.is_floating(),
         DataType::Utf8View => !source.is_nested(),
         _ if target.is_numeric() => !source.is_temporal(),
+        &UUID => return source.is_string(),
         _ => true,
     };
     sensible && can_cast_types(source, target)

@@ -67,6 +67,7 @@ fn bare<'a>(expr: &'a Expr, schema: &'a TableSchema) -> Option<&'a Column> {
         | ColumnType::UInt64
         | ColumnType::String
         | ColumnType::Date
+        | ColumnType::Uuid
         | ColumnType::Timestamp(..) => true,
         ColumnType::Bool
         | ColumnType::Float32

@@ -32,6 +32,7 @@
 //!   (`made_times.rs`), `width_bucket` (`numbers.rs`), `encode` (`encodings.rs`);
 //! - replacements for SIMILAR TO (`similar.rs`) and OVERLAPS (`overlaps.rs`), and `pg_sleep` (`sleep.rs`);
 //! - `matches_term` and `matches`, which look for words as full-text indexes do (`words.rs`);
+//! - `gen_random_uuid`, `uuidv7`, and a replacement for casts of texts to UUIDs (`uuids.rs`);
 //! - bounds on positions within arrays (`positions.rs`);
 //! - a replacement for casts to CHAR(n) (`padded.rs`);
 //! - the value of a subquery that became a join (`only_row.rs`);
@@ -63,7 +64,7 @@ use crate::{
     division, doubles, encodings, extremes, float_arithmetic, float_division, interval_order,
     interval_text, intervals, json, listed, made_times, named_types, number_division, numbers,
     only_row, overlaps, padded, parts, positions, quoting, regular, similar, sleep, steps,
-    time_read, to_char, value_texts, wide, words, zoned,
+    time_read, to_char, uuids, value_texts, wide, words, zoned,
 };
 
 /// Version of PostgreSQL whose behavior clients can expect.
@@ -107,7 +108,7 @@ pub fn shared() -> Vec<ScalarUDF> {
     let functions = functions.chain(float_division::functions()).chain(similar::functions());
     let functions = functions.chain(quoting::functions()).chain(regular::functions());
     let functions = functions.chain(named_types::functions()).chain(positions::functions());
-    let functions = functions.chain(words::functions());
+    let functions = functions.chain(words::functions()).chain(uuids::functions());
     functions.chain(time_read::functions()).chain(arrays::functions()).collect()
 }
 

@@ -435,7 +435,8 @@ fn every_type_is_tested() {
             | ColumnType::String
             | ColumnType::Binary
             | ColumnType::Date
-            | ColumnType::Timestamp(..) => {}
+            | ColumnType::Timestamp(..)
+            | ColumnType::Uuid => {}
         }
     }
 }

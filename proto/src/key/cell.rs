@@ -6,7 +6,7 @@
 //! | value | bytes |
 //! |---|---|
 //! | NULL of a fixed-width type | 0, then as many zeros as the type is wide |
-//! | fixed-width | 1, then big-endian; signed: top bit flipped; float: all other bits flipped too if negative |
+//! | fixed-width | 1, then big-endian; signed: top bit flipped; float: all other bits flipped too if negative; UUID: as it is |
 //! | NULL string or bytes | 0 |
 //! | empty string or bytes | 1 |
 //! | other string or bytes | 2, then blocks (four of 8 bytes, the rest of 32) padded with zeros, each followed by 255, or by the length of its content if it is the last |
@@ -14,6 +14,7 @@
 use crate::error::Error;
 use crate::neighbour::{narrow, widen};
 use crate::schema::ColumnType;
+use crate::uuid::UUID_BYTES;
 use crate::value::Value;
 
 const NULL: u8 = 0;
@@ -83,6 +84,10 @@ pub(super) fn encode(
         (ColumnType::Date, Value::Date(v)) => fixed(buffer, v.to_be_bytes(), true),
         (ColumnType::String, Value::String(v)) => variable(buffer, v.as_bytes()),
         (ColumnType::Binary, Value::Binary(v)) => variable(buffer, v),
+        (ColumnType::Uuid, Value::Binary(v)) => {
+            let bytes = <[u8; UUID_BYTES]>::try_from(v.as_slice()).map_err(|_| mismatch())?;
+            fixed(buffer, bytes, false);
+        }
         _ => return Err(mismatch()),
     }
     Ok(())
@@ -125,6 +130,8 @@ pub(super) fn decode(input: &mut &[u8], column_type: ColumnType) -> Result<Value
             .map_or(Value::Null, |bytes| Value::Date(i32::from_be_bytes(bytes))),
         ColumnType::Timestamp(..) => take_fixed(input, true)?
             .map_or(Value::Null, |bytes| Value::Timestamp(i64::from_be_bytes(bytes))),
+        ColumnType::Uuid => take_fixed::<UUID_BYTES>(input, false)?
+            .map_or(Value::Null, |bytes| Value::Binary(bytes.to_vec())),
     };
     Ok(value)
 }
@@ -176,6 +183,7 @@ fn width(column_type: ColumnType) -> usize {
         | ColumnType::Float64
         | ColumnType::Timestamp(..) => 8,
         ColumnType::Decimal(..) => 16,
+        ColumnType::Uuid => UUID_BYTES,
         ColumnType::String | ColumnType::Binary => 0,
     }
 }

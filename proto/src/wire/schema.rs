@@ -76,6 +76,7 @@ impl Wire for ColumnType {
             Self::Binary => TypeKind::Binary,
             Self::Date => TypeKind::Date,
             Self::Timestamp(..) => TypeKind::Timestamp,
+            Self::Uuid => TypeKind::Uuid,
         });
         // Precision, scale, unit and time zone are fields beside the kind.
         match self {
@@ -129,6 +130,7 @@ impl Wire for ColumnType {
                 },
                 message.utc,
             ),
+            Ok(TypeKind::Uuid) => Self::Uuid,
             Ok(TypeKind::Unspecified) | Err(_) => return Err(missing("column type")),
         })
     }

@@ -41,6 +41,12 @@ fn types() -> Vec<(ColumnType, Vec<Value>)> {
                 .to_vec(),
         ),
         (ColumnType::Date, [i32::MIN, -1, 0, i32::MAX].map(Value::Date).to_vec()),
+        (
+            ColumnType::Uuid,
+            [[0; 16], [1; 16], [0x7F; 16], [0x80; 16], [0xFF; 16]]
+                .map(|bytes| Value::Binary(bytes.to_vec()))
+                .to_vec(),
+        ),
         (ColumnType::Timestamp(Unit::Second, false), times.clone()),
         (ColumnType::Timestamp(Unit::Nanosecond, true), times),
     ]

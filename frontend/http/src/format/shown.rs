@@ -1,14 +1,18 @@
-//! Checks for values that cannot be written as text.
+//! Checks for values that cannot be written as text, and the texts of those that Arrow would write otherwise.
 //!
 //! A time beyond the calendar has no text, and Arrow's writers would write an error text in its place, as if it were
 //! the value. Here it is an error of the response.
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatchOptions};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::datatypes::{DataType, FieldRef, Int64Type, Schema};
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use partita_frontend::uuid_texts;
+use partita_proto::schema::UUID;
 
 /// Refuses rows with a value that cannot be written as text.
 ///
@@ -16,6 +20,28 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 /// Those of Arrow, which name the value.
 pub(crate) fn check_shown(batch: &RecordBatch) -> Result<(), ArrowError> {
     batch.columns().iter().try_for_each(check)
+}
+
+/// The rows with UUIDs as texts: Arrow's writers know only their bytes.
+///
+/// # Errors
+/// Those of Arrow, which do not occur.
+pub(crate) fn with_texts(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let schema = batch.schema();
+    if schema.fields().iter().all(|field| *field.data_type() != UUID) {
+        return Ok(batch.clone());
+    }
+    let shown = |(field, column): (&FieldRef, &ArrayRef)| {
+        if *field.data_type() != UUID {
+            return (Arc::clone(field), Arc::clone(column));
+        }
+        let field = field.as_ref().clone().with_data_type(DataType::Utf8View);
+        (Arc::new(field), uuid_texts(column.as_ref()))
+    };
+    let (fields, columns): (Vec<FieldRef>, Vec<ArrayRef>) =
+        schema.fields().iter().zip(batch.columns()).map(shown).unzip();
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
 }
 
 fn check(array: &ArrayRef) -> Result<(), ArrowError> {
@@ -56,8 +82,6 @@ fn may_hold_times(data_type: &DataType) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow::array::{Date32Array, TimestampNanosecondArray, TimestampSecondArray};
 
     use super::*;

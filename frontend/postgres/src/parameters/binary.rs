@@ -73,6 +73,7 @@ fn natural(
         | Type::UNKNOWN
         | Type::JSON => ScalarValue::Utf8View(Some(sent_text(bytes)?.to_owned())),
         Type::BYTEA => ScalarValue::BinaryView(Some(bytes.to_vec())),
+        Type::UUID => ScalarValue::FixedSizeBinary(16, Some(exactly::<16>(bytes, wire)?.to_vec())),
         Type::DATE => {
             let days = i32::from_be_bytes(exactly(bytes, wire)?);
             if matches!(days, i32::MIN | i32::MAX) {

@@ -472,6 +472,7 @@ const TYPES: &[(&str, Type)] = &[
     ("varchar", Type::VARCHAR),
     ("character varying", Type::VARCHAR),
     ("bytea", Type::BYTEA),
+    ("uuid", Type::UUID),
     ("date", Type::DATE),
     ("time", Type::TIME),
     ("timestamp", Type::TIMESTAMP),

@@ -5,6 +5,7 @@
 //! their own type; the range is checked. Unsigned eight-byte columns accept `int8` and `numeric`.
 
 use partita_proto::schema::{ColumnType, Unit};
+use partita_proto::uuid::UUID_BYTES;
 use partita_worker::bytes::sent_text;
 
 use super::numeric::{NumericError, read_numeric};
@@ -179,6 +180,8 @@ fn read_value(value: &[u8], builder: &mut ColumnBuilder) -> Result<(), SqlError>
         ColumnType::Decimal(..) => builder.append_decimal(numeric(value, column_type)?),
         ColumnType::String => builder.append_text(sent_text(value)?, false),
         ColumnType::Binary => builder.append_bytes(value),
+        ColumnType::Uuid if value.len() == UUID_BYTES => builder.append_bytes(value),
+        ColumnType::Uuid => Err(wrong()),
         // Times count from 2000; the extremes of both types mean infinity, which columns do not
         // have.
         ColumnType::Date => {

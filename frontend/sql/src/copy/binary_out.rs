@@ -7,7 +7,7 @@ use arrow::datatypes::{
     Int64Type, Schema, TimeUnit, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::record_batch::RecordBatch;
-use partita_proto::schema::Unit;
+use partita_proto::schema::{UUID, Unit};
 
 use super::WriteRow;
 use super::binary::{EPOCH_DAYS, EPOCH_MICROS};
@@ -81,7 +81,7 @@ fn has_form(data_type: &DataType) -> bool {
             | DataType::BinaryView
             | DataType::Date32
             | DataType::Timestamp(..)
-    )
+    ) || *data_type == UUID
 }
 
 /// Appends the binary form of a value that is not NULL.
@@ -139,6 +139,7 @@ fn write_value(array: &dyn Array, row: usize, message: &mut Vec<u8>) -> Result<(
         DataType::Binary => message.extend_from_slice(array.as_binary::<i32>().value(row)),
         DataType::LargeBinary => message.extend_from_slice(array.as_binary::<i64>().value(row)),
         DataType::BinaryView => message.extend_from_slice(array.as_binary_view().value(row)),
+        &UUID => message.extend_from_slice(array.as_fixed_size_binary().value(row)),
         // Times count from 2000.
         DataType::Date32 => {
             let day = array.as_primitive::<Date32Type>().value(row).checked_sub(EPOCH_DAYS);

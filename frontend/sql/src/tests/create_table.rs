@@ -189,6 +189,7 @@ fn types_of_many_dialects_are_known() {
         ("BINARY", T::Binary),
         ("BLOB", T::Binary),
         ("DATE", T::Date),
+        ("UUID", T::Uuid),
         ("TIMESTAMP", T::Timestamp(Unit::Millisecond, false)),
         ("TIMESTAMP(0)", T::Timestamp(Unit::Second, false)),
         ("TIMESTAMP(6)", T::Timestamp(Unit::Microsecond, false)),
@@ -214,7 +215,6 @@ fn types_that_do_not_exist_are_refused_by_name() {
     for (sql, sqlstate, says) in [
         ("JSON", "0A000", "type JSON"),
         ("INTERVAL", "0A000", "type INTERVAL"),
-        ("UUID", "0A000", "type UUID"),
         ("TIME", "0A000", "type TIME"),
         ("INT[]", "0A000", "an array"),
         ("TIMESTAMP(4)", "0A000", "other than 0, 3, 6 or 9"),

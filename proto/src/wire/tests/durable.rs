@@ -4,6 +4,12 @@
 use super::*;
 use crate::materialized::{Capture, CaptureOrder, Ship};
 
+/// The numbers of types that came after the tables of `durable.golden`.
+#[test]
+fn later_types_keep_their_numbers() {
+    assert_eq!(ColumnType::Uuid.encode_wire().to_vec(), [8, 17]);
+}
+
 /// A column with every field set.
 fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> Column {
     Column {
