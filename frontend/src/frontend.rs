@@ -33,7 +33,7 @@ use partita_worker::{
     AdjustedCalls, BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, CheckedDivision,
     DateArithmetic, EqualZeros, ExactNumbers, ExactParts, GroupRuns, IntervalOrder, IntervalTexts,
     IntervalWindows, ListedValues, NearestDoubles, OneNan, OrderedZeros, OutputTexts,
-    ReadIntervals, RoundedCasts, ScaledIntervals, UuidTexts,
+    ReadIntervals, ReadTimes, RoundedCasts, ScaledIntervals, UuidTexts,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -692,6 +692,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         Arc::new(OneNan),
         Arc::new(CheckedDivision),
         Arc::new(ReadIntervals),
+        Arc::new(ReadTimes),
         Arc::new(RoundedCasts),
         Arc::new(BoundedConcatenation),
     ])));

@@ -297,6 +297,7 @@ fn columns(viewer: &Viewer) -> Vec<Vec<Cell>> {
             };
             let digits = match column.column_type {
                 ColumnType::Timestamp(unit, _) => Some(i64::from(unit.digits())),
+                ColumnType::Time => Some(6),
                 _ => None,
             };
             let (data_type, udt_name) = match column.length {
@@ -391,6 +392,7 @@ fn postgres_type(column_type: ColumnType) -> (&'static str, &'static str) {
         ColumnType::Binary => ("bytea", "bytea"),
         ColumnType::Date => ("date", "date"),
         ColumnType::Uuid => ("uuid", "uuid"),
+        ColumnType::Time => ("time without time zone", "time"),
         ColumnType::Timestamp(_, false) => ("timestamp without time zone", "timestamp"),
         ColumnType::Timestamp(_, true) => ("timestamp with time zone", "timestamptz"),
     }

@@ -394,6 +394,7 @@ pub(crate) fn value(literal: &ScalarValue, column_type: ColumnType) -> Option<Va
             | ScalarValue::LargeBinary(Some(v)),
             ColumnType::Binary,
         ) => Value::Binary(v.clone()),
+        (ScalarValue::Time64Microsecond(Some(v)), ColumnType::Time) => Value::Int(*v),
         (ScalarValue::FixedSizeBinary(_, Some(v)), ColumnType::Uuid) if v.len() == UUID_BYTES => {
             Value::Binary(v.clone())
         }

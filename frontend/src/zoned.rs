@@ -53,6 +53,12 @@ impl TypePlanner for TimeTypes {
         if matches!(sql_type, SqlType::Uuid) {
             return Ok(Some(Arc::new(Field::new("", UUID, true))));
         }
+        if let SqlType::Time(None | Some(6), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) =
+            sql_type
+        {
+            let time = DataType::Time64(TimeUnit::Microsecond);
+            return Ok(Some(Arc::new(Field::new("", time, true))));
+        }
         let SqlType::Timestamp(precision, zone) = sql_type else { return Ok(None) };
         let unit = match precision {
             None | Some(6) => TimeUnit::Microsecond,

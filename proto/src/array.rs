@@ -13,8 +13,8 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Int64Type, Time64MicrosecondType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 
 use crate::error::Error;
@@ -75,6 +75,7 @@ impl Value {
             }
             ColumnType::String => Self::String(array.as_string_view().value(row).to_owned()),
             ColumnType::Binary => Self::Binary(array.as_binary_view().value(row).to_vec()),
+            ColumnType::Time => Self::Int(array.as_primitive::<Time64MicrosecondType>().value(row)),
             ColumnType::Uuid => Self::Binary(array.as_fixed_size_binary().value(row).to_vec()),
             ColumnType::Date => Self::Date(array.as_primitive::<Date32Type>().value(row)),
             ColumnType::Timestamp(unit, _) => Self::Timestamp(match unit {
@@ -107,6 +108,7 @@ pub fn array_of(column_type: ColumnType, values: &[Value]) -> Result<ArrayRef, E
         ColumnType::Int16 => integers::<Int16Type>(&values)?,
         ColumnType::Int32 => integers::<Int32Type>(&values)?,
         ColumnType::Int64 => integers::<Int64Type>(&values)?,
+        ColumnType::Time => integers::<Time64MicrosecondType>(&values)?,
         ColumnType::UInt8 => integers::<UInt8Type>(&values)?,
         ColumnType::UInt16 => integers::<UInt16Type>(&values)?,
         ColumnType::UInt32 => integers::<UInt32Type>(&values)?,

@@ -10,7 +10,7 @@
 //! | NULL | 0 | |
 //! | BOOLEAN | 1 | 1: 0 or 1 |
 //! | integer below zero | 2 | 8, two's complement |
-//! | integer from zero on | 3 | 8 |
+//! | integer from zero on; TIME: its microseconds | 3 | 8 |
 //! | REAL, DOUBLE | 4 | 8: the bits of the 64-bit float |
 //! | DECIMAL | 5 | 16: the unscaled number, two's complement |
 //! | STRING | 6 | 8: its length, then its UTF-8 |
@@ -199,6 +199,10 @@ impl Column {
             }
             ColumnType::UInt8 | ColumnType::UInt16 | ColumnType::UInt32 | ColumnType::UInt64 => {
                 Self::UInt(cast_to(array, &DataType::UInt64)?.as_primitive().clone())
+            }
+            ColumnType::Time => {
+                let plain = cast_to(array, &column_type.arrow())?;
+                Self::Int(cast_to(&plain, &DataType::Int64)?.as_primitive().clone())
             }
             ColumnType::Float32 | ColumnType::Float64 => {
                 Self::Float(cast_to(array, &DataType::Float64)?.as_primitive().clone())

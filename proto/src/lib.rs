@@ -62,6 +62,7 @@ pub mod size;
 pub mod stored_view;
 pub mod task;
 pub mod text;
+pub mod time_of_day;
 pub mod uuid;
 pub mod value;
 pub mod wire;

@@ -7,7 +7,7 @@
 //!
 //! Text counts as the value it represents: `'10'` is a number to a numeric column, `'2024-01-01'` a moment to a
 //! timestamp column. A float represents the decimal number that it is written as: 9.99 is 9.99 in a DECIMAL(10, 2)
-//! column. The value of a UUID is its bytes.
+//! column. The value of a UUID is its bytes, that of a TIME its microseconds.
 
 use crate::calendar;
 use crate::error::Error;
@@ -15,6 +15,7 @@ use crate::neighbour::{
     decimal_max, integer, integer_range, integer_value, narrow, predecessor, widen,
 };
 use crate::schema::ColumnType;
+use crate::time_of_day;
 use crate::uuid::{self, UUID_BYTES};
 use crate::value::Value;
 
@@ -95,7 +96,7 @@ impl Value {
     pub(crate) fn is_of(&self, column_type: ColumnType) -> bool {
         match (self, column_type) {
             (Self::Bool(_), ColumnType::Bool)
-            | (Self::Int(_), ColumnType::Int64)
+            | (Self::Int(_), ColumnType::Int64 | ColumnType::Time)
             | (Self::UInt(_), ColumnType::UInt64)
             | (Self::Float(_), ColumnType::Float64)
             | (Self::String(_), ColumnType::String)
@@ -128,6 +129,7 @@ impl Value {
             (Self::Decimal(unscaled), ColumnType::Decimal(_, scale)) => {
                 display_decimal(*unscaled, scale)
             }
+            (Self::Int(micros), ColumnType::Time) => format!("'{}'", time_of_day::text(*micros)),
             (Self::Binary(bytes), ColumnType::Uuid) => format!("'{}'", uuid::text(bytes)),
             (Self::Float(v), _) if !v.is_finite() => {
                 let sign = if v.is_sign_negative() { "-" } else { "" };
@@ -215,6 +217,12 @@ pub(crate) fn fit(value: &Value, column_type: ColumnType) -> Result<Fit, Error> 
         ColumnType::Uuid => match value {
             Value::String(text) => {
                 uuid::parse(text).map(|bytes| Fit::Exact(Value::Binary(bytes.to_vec())))
+            }
+            _ => None,
+        },
+        ColumnType::Time => match value {
+            Value::String(text) => {
+                time_of_day::parse(text).ok().map(|micros| Fit::Exact(Value::Int(micros)))
             }
             _ => None,
         },
@@ -496,6 +504,7 @@ mod tests {
             (Value::Int(1), ColumnType::Bool, "invalid value 1 for type BOOLEAN"),
             (Value::Int(1), ColumnType::Date, "invalid value 1 for type DATE"),
             (Value::Timestamp(1), ColumnType::Int64, "invalid value 1 for type BIGINT"),
+            (text("24:00"), ColumnType::Time, "invalid value '24:00' for type TIME"),
             (text("0001"), ColumnType::Uuid, "invalid value '0001' for type UUID"),
             (Value::Binary(vec![1]), ColumnType::Uuid, "invalid value X'01' for type UUID"),
         ];
@@ -565,6 +574,7 @@ mod tests {
             (Value::Float(-f64::INFINITY), ColumnType::Float64, "'-Infinity'"),
             (text("it's"), ColumnType::String, "'it''s'"),
             (Value::Binary(vec![1, 171]), ColumnType::Binary, "X'01AB'"),
+            (Value::Int(3_600_000_001), ColumnType::Time, "'01:00:00.000001'"),
             (
                 Value::Binary((0..16).collect()),
                 ColumnType::Uuid,

@@ -57,6 +57,8 @@ pub(crate) fn least(column_type: ColumnType) -> Value {
         ColumnType::Date => Value::Date(i32::MIN),
         ColumnType::Timestamp(..) => Value::Timestamp(i64::MIN),
         ColumnType::Uuid => Value::Binary(vec![0; UUID_BYTES]),
+        // Numbers beyond a day are not written, but have their place.
+        ColumnType::Time => Value::Int(i64::MIN),
         _ => Value::Bool(false),
     }
 }
@@ -65,6 +67,7 @@ pub(crate) fn least(column_type: ColumnType) -> Value {
 pub(crate) fn successor(value: &Value, column_type: ColumnType) -> Option<Value> {
     Some(match (value, column_type) {
         (Value::Bool(false), ColumnType::Bool) => Value::Bool(true),
+        (Value::Int(v), ColumnType::Time) => Value::Int(v.checked_add(1)?),
         (Value::Int(_) | Value::UInt(_), _) => {
             let (_, max) = integer_range(column_type)?;
             let next = integer_value(value)? + 1;
@@ -97,6 +100,7 @@ pub(crate) fn successor(value: &Value, column_type: ColumnType) -> Option<Value>
 pub(crate) fn predecessor(value: &Value, column_type: ColumnType) -> Option<Value> {
     Some(match (value, column_type) {
         (Value::Bool(true), ColumnType::Bool) => Value::Bool(false),
+        (Value::Int(v), ColumnType::Time) => Value::Int(v.checked_sub(1)?),
         (Value::Int(_) | Value::UInt(_), _) => {
             let (min, _) = integer_range(column_type)?;
             let next = integer_value(value)? - 1;
@@ -217,6 +221,7 @@ mod tests {
             (Value::Binary(vec![255]), ColumnType::Binary, Value::Binary(vec![255, 0])),
             (Value::Date(-1), ColumnType::Date, Value::Date(0)),
             (uuid(0xFF), ColumnType::Uuid, uuid(0x100)),
+            (Value::Int(-1), ColumnType::Time, Value::Int(0)),
         ];
         for (low, column_type, high) in cases {
             assert_eq!(successor(&low, column_type), Some(high.clone()));
@@ -255,6 +260,7 @@ mod tests {
             ColumnType::Binary,
             ColumnType::Date,
             ColumnType::Uuid,
+            ColumnType::Time,
         ] {
             assert_eq!(predecessor(&least(column_type), column_type), None, "{column_type:?}");
         }

@@ -76,6 +76,8 @@ pub enum ColumnType {
     Timestamp(Unit, bool),
     /// UUID: 16 bytes.
     Uuid,
+    /// TIME: microseconds since midnight, without a time zone.
+    Time,
 }
 
 /// Unit of a timestamp.
@@ -157,6 +159,7 @@ impl ColumnType {
                 DataType::Timestamp(unit.arrow(), utc.then(|| Arc::from("UTC")))
             }
             Self::Uuid => UUID,
+            Self::Time => DataType::Time64(TimeUnit::Microsecond),
         }
     }
 
@@ -177,6 +180,7 @@ impl ColumnType {
             DataType::Decimal128(precision, scale) => Self::Decimal(*precision, *scale),
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::String,
             &UUID => Self::Uuid,
+            DataType::Time64(TimeUnit::Microsecond) => Self::Time,
             DataType::Binary
             | DataType::LargeBinary
             | DataType::BinaryView
@@ -209,6 +213,7 @@ impl ColumnType {
             Self::Timestamp(unit, false) => format!("TIMESTAMP({})", unit.digits()),
             Self::Timestamp(unit, true) => format!("TIMESTAMP({}) WITH TIME ZONE", unit.digits()),
             Self::Uuid => "UUID".to_owned(),
+            Self::Time => "TIME".to_owned(),
         }
     }
 

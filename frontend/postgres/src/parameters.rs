@@ -12,7 +12,7 @@ use datafusion::scalar::ScalarValue;
 use partita_frontend::moments::{Moment, parse_date, ticks};
 use partita_frontend::sql::bytes::{parse_bytea, sent_text};
 use partita_frontend::sql::statement::Statement;
-use partita_frontend::{Prepared, SqlError, Zone, uuid_of};
+use partita_frontend::{Prepared, SqlError, Zone, time_of, uuid_of};
 use partita_proto::schema::UUID;
 use pgwire::api::Type;
 use pgwire::api::portal::Portal;
@@ -215,6 +215,7 @@ fn from_text(text: &str, target: &DataType, zone: Zone) -> Result<ScalarValue, S
             ScalarValue::Float64(Some(text.trim().parse().map_err(|_| invalid(target, text))?))
         }
         &UUID => uuid_of(text)?,
+        DataType::Time64(TimeUnit::Microsecond) => time_of(text)?,
         DataType::Binary
         | DataType::LargeBinary
         | DataType::BinaryView

@@ -18,15 +18,16 @@ use arrow::array::{
 };
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Int64Type, Time64MicrosecondType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use datafusion::common::ScalarValue;
 use partita_proto::schema::{ColumnType, Unit};
+use partita_proto::time_of_day::{self, DAY_MICROS, TimeError};
 use partita_proto::uuid;
-use partita_worker::Zone;
 use partita_worker::moments::{Moment, parse_date};
 use partita_worker::zoned::as_instants;
+use partita_worker::{Zone, time_out_of_range};
 
 use super::decimal::{DecimalError, parse_decimal};
 use crate::error::{
@@ -66,6 +67,7 @@ enum Values {
     /// Ticks; the unit is the column type's.
     Timestamp(PrimitiveBuilder<Int64Type>),
     Uuid(FixedSizeBinaryBuilder),
+    Time(PrimitiveBuilder<Time64MicrosecondType>),
 }
 
 /// Evaluates an expression with the builder, of whichever type.
@@ -89,6 +91,7 @@ macro_rules! each {
             Values::Date($builder) => $body,
             Values::Timestamp($builder) => $body,
             Values::Uuid($builder) => $body,
+            Values::Time($builder) => $body,
         }
     };
 }
@@ -136,6 +139,7 @@ impl ColumnBuilder {
             ColumnType::Binary => Values::Binary(BinaryViewBuilder::with_capacity(1)),
             ColumnType::Date => Values::Date(PrimitiveBuilder::with_capacity(1)),
             ColumnType::Timestamp(..) => Values::Timestamp(PrimitiveBuilder::with_capacity(1)),
+            ColumnType::Time => Values::Time(PrimitiveBuilder::with_capacity(1)),
             ColumnType::Uuid => Values::Uuid(FixedSizeBinaryBuilder::with_capacity(1, UUID_WIDTH)),
         };
         Self { column_type, zone, values }
@@ -211,7 +215,8 @@ impl ColumnBuilder {
             | Values::String(_)
             | Values::Binary(_)
             | Values::Date(_)
-            | Values::Uuid(_) => return Err(self.mismatch("a number")),
+            | Values::Uuid(_)
+            | Values::Time(_) => return Err(self.mismatch("a number")),
         };
         if fits { Ok(()) } else { Err(self.out_of_range(value.signed())) }
     }
@@ -242,6 +247,18 @@ impl ColumnBuilder {
         match &mut self.values {
             Values::Timestamp(builder) => builder.append_value(ticks),
             _ => return Err(self.mismatch("a timestamp")),
+        }
+        Ok(())
+    }
+
+    /// Appends a time of day in microseconds.
+    pub(super) fn append_time(&mut self, micros: i64) -> Result<(), SqlError> {
+        match &mut self.values {
+            Values::Time(_) if !(0..DAY_MICROS).contains(&micros) => {
+                return Err(SqlError::new(DATETIME_OVERFLOW, "time out of range"));
+            }
+            Values::Time(builder) => builder.append_value(micros),
+            _ => return Err(self.mismatch("a time")),
         }
         Ok(())
     }
@@ -329,6 +346,11 @@ impl ColumnBuilder {
                     .try_append_value(bytes)
                     .map_err(|error| SqlError::new("54000", error.to_string()))?,
                 None => return Err(self.invalid_text(text)),
+            },
+            Values::Time(builder) => match time_of_day::parse(text) {
+                Ok(micros) => builder.append_value(micros),
+                Err(TimeError::OutOfRange) => return Err(time_out_of_range(text)),
+                Err(TimeError::Syntax) => return Err(self.invalid_text(text)),
             },
             Values::Uuid(builder) => match uuid::parse(text) {
                 Some(bytes) => builder.append_value(bytes)?,
@@ -418,6 +440,14 @@ impl ColumnBuilder {
             {
                 return self.append_text(&uuid::text(bytes), false);
             }
+            ScalarValue::Time64Microsecond(Some(micros))
+                if self.column_type == ColumnType::Time =>
+            {
+                return self.append_time(*micros);
+            }
+            _ if self.column_type == ColumnType::Time && !is_timely(&value.data_type()) => {
+                return Err(self.mismatch(&value.data_type().to_string()));
+            }
             _ if self.column_type == ColumnType::Uuid => {
                 return Err(self.mismatch(&value.data_type().to_string()));
             }
@@ -471,6 +501,7 @@ impl ColumnBuilder {
             }
             Values::String(builder) => builder.extend(array.as_string_view().iter()),
             Values::Binary(builder) => builder.extend(array.as_binary_view().iter()),
+            Values::Time(builder) => builder.append_array(array.as_primitive()),
             Values::Uuid(builder) => builder.append_array(array.as_fixed_size_binary())?,
             Values::Timestamp(builder) => {
                 let ticks = arrow::compute::cast(array, &DataType::Int64)?;
@@ -488,6 +519,7 @@ impl ColumnBuilder {
                 | ColumnType::Binary
                 | ColumnType::Date
                 | ColumnType::Uuid
+                | ColumnType::Time
         )
     }
 
@@ -524,7 +556,7 @@ impl ColumnBuilder {
 
     fn invalid_text(&self, text: &str) -> SqlError {
         let sqlstate = match self.column_type {
-            ColumnType::Date | ColumnType::Timestamp(..) => INVALID_DATETIME,
+            ColumnType::Date | ColumnType::Time | ColumnType::Timestamp(..) => INVALID_DATETIME,
             _ => INVALID_TEXT,
         };
         // Long texts are truncated, because the message is logged.
@@ -538,6 +570,11 @@ impl ColumnBuilder {
             ),
         )
     }
+}
+
+/// True for types whose values have a time of day.
+fn is_timely(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Time32(_) | DataType::Time64(_) | DataType::Timestamp(..))
 }
 
 fn timestamps(ticks: &PrimitiveArray<Int64Type>, unit: Unit, zoned: bool) -> ArrayRef {

@@ -102,7 +102,11 @@ pub(super) fn typed(
         (Literal::Bool(value), ColumnType::Bool) => Value::Bool(value),
         (
             Literal::Number(_),
-            ColumnType::Bool | ColumnType::String | ColumnType::Binary | ColumnType::Uuid,
+            ColumnType::Bool
+            | ColumnType::String
+            | ColumnType::Binary
+            | ColumnType::Uuid
+            | ColumnType::Time,
         ) => return Err(mismatch()),
         (Literal::Number(number), ColumnType::Timestamp(..)) => {
             Value::Int(number.parse().map_err(|_| mismatch())?)

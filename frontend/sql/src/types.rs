@@ -28,8 +28,7 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("inet", "STRING"),
     ("enum", "STRING"),
     ("interval", "BIGINT"),
-    ("time", "BIGINT"),
-    ("timetz", "BIGINT"),
+    ("timetz", "TIME, or TIMESTAMP WITH TIME ZONE"),
     ("year", "SMALLINT"),
     ("money", "DECIMAL"),
     ("bit", "BINARY"),
@@ -104,6 +103,7 @@ impl Tokens<'_> {
                 }
                 "date" | "date32" => ColumnType::Date,
                 "uuid" => ColumnType::Uuid,
+                "time" => self.time_modifiers()?,
                 _ => match moment(&name) {
                     Some(moment) => self.timestamp_modifiers(moment, notices)?,
                     None => return Err(unknown),
@@ -184,6 +184,21 @@ impl Tokens<'_> {
             None => return Ok(None),
         };
         Ok(Some(TextLength { characters, fixed }))
+    }
+
+    /// Takes `(6)` and WITHOUT TIME ZONE after TIME.
+    fn time_modifiers(&mut self) -> Result<ColumnType, SqlError> {
+        let wrong = self.unsupported("a TIME of other than 6 digits");
+        if !matches!(self.modifier()?, None | Some(6)) {
+            return Err(wrong);
+        }
+        if self.at("with") {
+            return Err(self
+                .unsupported("type TIME WITH TIME ZONE")
+                .with_hint("use TIME, or TIMESTAMP WITH TIME ZONE"));
+        }
+        self.take(&["without", "time", "zone"]);
+        Ok(ColumnType::Time)
     }
 
     /// Takes `(digits)` and WITH or WITHOUT TIME ZONE.

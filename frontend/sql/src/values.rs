@@ -318,7 +318,8 @@ fn append(
             | ColumnType::String
             | ColumnType::Binary
             | ColumnType::Date
-            | ColumnType::Uuid => return Err(Stop::NotSimple),
+            | ColumnType::Uuid
+            | ColumnType::Time => return Err(Stop::NotSimple),
             _ => builder.append_integer(*integer),
         },
         Cell::Number(text) => match column_type {
@@ -334,6 +335,7 @@ fn append(
                         | ColumnType::Binary
                         | ColumnType::Date
                         | ColumnType::Uuid
+                        | ColumnType::Time
                 ) =>
             {
                 builder.append_number(text)
@@ -556,7 +558,7 @@ fn word_cell<'t>(
         }
     }
     // Types before strings, and CAST.
-    if ["date", "timestamp", "timestamptz", "uuid"].into_iter().any(is) {
+    if ["date", "time", "timestamp", "timestamptz", "uuid"].into_iter().any(is) {
         cursor.skip_blank();
         if cursor.peek() != Some(b'\'') {
             return Err(Stop::NotSimple);

@@ -68,6 +68,7 @@ fn bare<'a>(expr: &'a Expr, schema: &'a TableSchema) -> Option<&'a Column> {
         | ColumnType::String
         | ColumnType::Date
         | ColumnType::Uuid
+        | ColumnType::Time
         | ColumnType::Timestamp(..) => true,
         ColumnType::Bool
         | ColumnType::Float32

@@ -37,7 +37,7 @@
 //! - a replacement for casts to CHAR(n) (`padded.rs`);
 //! - the value of a subquery that became a join (`only_row.rs`);
 //! - replacements for intervals where they are compared (`interval_order.rs`), and for casts of texts to intervals
-//!   (`interval_text.rs`);
+//!   (`interval_text.rs`) and to times of day (`times_of_day.rs`);
 //! - wrappers of computed values of VALUES until their types are known (`listed.rs`);
 //! - wrappers of values that are cast to fewer digits (`casts.rs`), and of group expressions (`apart.rs`).
 //!
@@ -64,7 +64,7 @@ use crate::{
     division, doubles, encodings, extremes, float_arithmetic, float_division, interval_order,
     interval_text, intervals, json, listed, made_times, named_types, number_division, numbers,
     only_row, overlaps, padded, parts, positions, quoting, regular, similar, sleep, steps,
-    time_read, to_char, uuids, value_texts, wide, words, zoned,
+    time_read, times_of_day, to_char, uuids, value_texts, wide, words, zoned,
 };
 
 /// Version of PostgreSQL whose behavior clients can expect.
@@ -89,6 +89,7 @@ pub fn shared() -> Vec<ScalarUDF> {
         only_row::function(),
         overlaps::function(),
         sleep::function(),
+        times_of_day::function(),
         padded::function(),
         to_char::function(),
         number_division::function(),

@@ -313,6 +313,7 @@ impl FunctionRewrite for UuidTexts {
         schema: &DFSchema,
         _: &ConfigOptions,
     ) -> Result<Transformed<Expr>> {
+        // Operators are planned with their literals read, but for IS DISTINCT FROM, which no planner sees.
         Ok(match expression {
             Expr::BinaryExpr(BinaryExpr { mut left, op, mut right }) if compares(op) => {
                 let is_read = read_beside(&mut left, &mut right, schema)?;

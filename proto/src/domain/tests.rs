@@ -436,7 +436,8 @@ fn every_type_is_tested() {
             | ColumnType::Binary
             | ColumnType::Date
             | ColumnType::Timestamp(..)
-            | ColumnType::Uuid => {}
+            | ColumnType::Uuid
+            | ColumnType::Time => {}
         }
     }
 }

@@ -61,7 +61,8 @@ pub(super) fn encode(
         (ColumnType::Int32, Value::Int(v)) => {
             fixed(buffer, i32::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), true);
         }
-        (ColumnType::Int64, Value::Int(v)) | (ColumnType::Timestamp(..), Value::Timestamp(v)) => {
+        (ColumnType::Int64 | ColumnType::Time, Value::Int(v))
+        | (ColumnType::Timestamp(..), Value::Timestamp(v)) => {
             fixed(buffer, v.to_be_bytes(), true);
         }
         (ColumnType::UInt8, Value::UInt(v)) => {
@@ -113,7 +114,9 @@ pub(super) fn decode(input: &mut &[u8], column_type: ColumnType) -> Result<Value
         ColumnType::Int8 => int(take_fixed(input, true)?.map(i8::from_be_bytes)),
         ColumnType::Int16 => int(take_fixed(input, true)?.map(i16::from_be_bytes)),
         ColumnType::Int32 => int(take_fixed(input, true)?.map(i32::from_be_bytes)),
-        ColumnType::Int64 => int(take_fixed(input, true)?.map(i64::from_be_bytes)),
+        ColumnType::Int64 | ColumnType::Time => {
+            int(take_fixed(input, true)?.map(i64::from_be_bytes))
+        }
         ColumnType::UInt8 => uint(take_fixed(input, false)?.map(u8::from_be_bytes)),
         ColumnType::UInt16 => uint(take_fixed(input, false)?.map(u16::from_be_bytes)),
         ColumnType::UInt32 => uint(take_fixed(input, false)?.map(u32::from_be_bytes)),
@@ -181,6 +184,7 @@ fn width(column_type: ColumnType) -> usize {
         ColumnType::Int64
         | ColumnType::UInt64
         | ColumnType::Float64
+        | ColumnType::Time
         | ColumnType::Timestamp(..) => 8,
         ColumnType::Decimal(..) => 16,
         ColumnType::Uuid => UUID_BYTES,

@@ -10,9 +10,9 @@ use arrow::array::{
 use arrow::compute::{SortOptions, max, max_boolean, min, min_boolean};
 use arrow::datatypes::{
     BinaryViewType, ByteViewType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type,
-    Int16Type, Int32Type, Int64Type, StringViewType, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    Int16Type, Int32Type, Int64Type, StringViewType, Time64MicrosecondType,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 
 use super::lengths::{BUCKETS, bucket, quantile};
@@ -157,6 +157,9 @@ impl ColumnMeasures {
             ColumnType::Binary => self.add_texts(array.as_byte_view::<BinaryViewType>(), starts),
             ColumnType::Date => self.add_signed::<Date32Type>(array, date, starts),
             ColumnType::Timestamp(unit, _) => self.add_times(unit, array, starts),
+            ColumnType::Time => {
+                self.add_signed::<Time64MicrosecondType>(array, Value::Int, starts);
+            }
             ColumnType::Uuid => self.add_uuids(array.as_fixed_size_binary(), starts),
         }
     }

@@ -231,6 +231,11 @@ fn decode_type(field: ipc::Field<'_>) -> Option<ColumnType> {
             (usize::try_from(bytes) == Ok(UUID_BYTES)).then_some(ColumnType::Uuid)?
         }
         ipc::Type::Date if field.type_as_date()?.unit() == ipc::DateUnit::DAY => ColumnType::Date,
+        ipc::Type::Time => {
+            let time = field.type_as_time()?;
+            let is_canonical = time.unit() == ipc::TimeUnit::MICROSECOND && time.bitWidth() == 64;
+            is_canonical.then_some(ColumnType::Time)?
+        }
         ipc::Type::Timestamp => {
             let timestamp = field.type_as_timestamp()?;
             let unit = match timestamp.unit() {

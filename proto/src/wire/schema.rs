@@ -77,6 +77,7 @@ impl Wire for ColumnType {
             Self::Date => TypeKind::Date,
             Self::Timestamp(..) => TypeKind::Timestamp,
             Self::Uuid => TypeKind::Uuid,
+            Self::Time => TypeKind::Time,
         });
         // Precision, scale, unit and time zone are fields beside the kind.
         match self {
@@ -131,6 +132,7 @@ impl Wire for ColumnType {
                 message.utc,
             ),
             Ok(TypeKind::Uuid) => Self::Uuid,
+            Ok(TypeKind::Time) => Self::Time,
             Ok(TypeKind::Unspecified) | Err(_) => return Err(missing("column type")),
         })
     }

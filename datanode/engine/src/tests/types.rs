@@ -41,6 +41,7 @@ fn types() -> Vec<(ColumnType, Vec<Value>)> {
                 .to_vec(),
         ),
         (ColumnType::Date, [i32::MIN, -1, 0, i32::MAX].map(Value::Date).to_vec()),
+        (ColumnType::Time, [0, 1, 43_200_000_000, 86_399_999_999].map(int).to_vec()),
         (
             ColumnType::Uuid,
             [[0; 16], [1; 16], [0x7F; 16], [0x80; 16], [0xFF; 16]]

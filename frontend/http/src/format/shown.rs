@@ -31,7 +31,7 @@ pub(crate) fn with_texts(batch: &RecordBatch) -> Result<RecordBatch, ArrowError>
     if schema.fields().iter().all(|field| *field.data_type() != UUID) {
         return Ok(batch.clone());
     }
-    let shown = |(field, column): (&FieldRef, &ArrayRef)| {
+    let pair = |(field, column): (&FieldRef, &ArrayRef)| {
         if *field.data_type() != UUID {
             return (Arc::clone(field), Arc::clone(column));
         }
@@ -39,14 +39,16 @@ pub(crate) fn with_texts(batch: &RecordBatch) -> Result<RecordBatch, ArrowError>
         (Arc::new(field), uuid_texts(column.as_ref()))
     };
     let (fields, columns): (Vec<FieldRef>, Vec<ArrayRef>) =
-        schema.fields().iter().zip(batch.columns()).map(shown).unzip();
+        schema.fields().iter().zip(batch.columns()).map(pair).unzip();
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
 }
 
 fn check(array: &ArrayRef) -> Result<(), ArrowError> {
     let rows: Vec<usize> = match array.data_type() {
-        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => extremes(array)?,
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 | DataType::Time64(_) => {
+            extremes(array)?
+        }
         data_type if data_type.is_nested() && may_hold_times(data_type) => {
             (0..array.len()).collect()
         }
@@ -70,7 +72,7 @@ fn extremes(array: &ArrayRef) -> Result<Vec<usize>, ArrowError> {
 
 fn may_hold_times(data_type: &DataType) -> bool {
     match data_type {
-        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => true,
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 | DataType::Time64(_) => true,
         DataType::List(field)
         | DataType::LargeList(field)
         | DataType::FixedSizeList(field, _)

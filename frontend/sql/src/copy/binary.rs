@@ -182,6 +182,10 @@ fn read_value(value: &[u8], builder: &mut ColumnBuilder) -> Result<(), SqlError>
         ColumnType::Binary => builder.append_bytes(value),
         ColumnType::Uuid if value.len() == UUID_BYTES => builder.append_bytes(value),
         ColumnType::Uuid => Err(wrong()),
+        ColumnType::Time => {
+            let value = <&[u8; 8]>::try_from(value).map_err(|_| wrong())?;
+            builder.append_time(i64::from_be_bytes(*value))
+        }
         // Times count from 2000; the extremes of both types mean infinity, which columns do not
         // have.
         ColumnType::Date => {

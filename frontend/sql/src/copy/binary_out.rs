@@ -4,7 +4,8 @@
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, Schema, TimeUnit, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Int64Type, Schema, Time64MicrosecondType, TimeUnit, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
 };
 use arrow::record_batch::RecordBatch;
 use partita_proto::schema::{UUID, Unit};
@@ -80,6 +81,7 @@ fn has_form(data_type: &DataType) -> bool {
             | DataType::LargeBinary
             | DataType::BinaryView
             | DataType::Date32
+            | DataType::Time64(TimeUnit::Microsecond)
             | DataType::Timestamp(..)
     ) || *data_type == UUID
 }
@@ -139,6 +141,10 @@ fn write_value(array: &dyn Array, row: usize, message: &mut Vec<u8>) -> Result<(
         DataType::Binary => message.extend_from_slice(array.as_binary::<i32>().value(row)),
         DataType::LargeBinary => message.extend_from_slice(array.as_binary::<i64>().value(row)),
         DataType::BinaryView => message.extend_from_slice(array.as_binary_view().value(row)),
+        DataType::Time64(TimeUnit::Microsecond) => {
+            let micros = array.as_primitive::<Time64MicrosecondType>().value(row);
+            message.extend_from_slice(&micros.to_be_bytes());
+        }
         &UUID => message.extend_from_slice(array.as_fixed_size_binary().value(row)),
         // Times count from 2000.
         DataType::Date32 => {

@@ -75,6 +75,7 @@ fn values(of: ColumnType) -> BoxedStrategy<Value> {
         T::String => ".{0,6}".prop_map(Value::String).boxed(),
         T::Binary => any::<Vec<u8>>().prop_map(Value::Binary).boxed(),
         T::Date => any::<i32>().prop_map(Value::Date).boxed(),
+        T::Time => (0..86_400_000_000_i64).prop_map(Value::Int).boxed(),
         T::Uuid => any::<[u8; 16]>().prop_map(|v| Value::Binary(v.to_vec())).boxed(),
         T::Timestamp(..) => any::<i64>().prop_map(Value::Timestamp).boxed(),
     }

@@ -8,6 +8,7 @@ use crate::materialized::{Capture, CaptureOrder, Ship};
 #[test]
 fn later_types_keep_their_numbers() {
     assert_eq!(ColumnType::Uuid.encode_wire().to_vec(), [8, 17]);
+    assert_eq!(ColumnType::Time.encode_wire().to_vec(), [8, 18]);
 }
 
 /// A column with every field set.
