@@ -434,6 +434,19 @@ mod tests {
     }
 
     #[test]
+    fn a_uuid_is_read_from_both_formats() {
+        let expected = ScalarValue::FixedSizeBinary(16, Some(vec![0xA0; 16]));
+        let got = binary::value(&[0xA0; 16], &Type::UUID, &UUID, Zone::UTC).unwrap();
+        assert_eq!(got, expected);
+        let got = text(b"A0A0A0A0-a0a0-a0a0-a0a0-a0a0a0a0a0a0", &UUID, Zone::UTC).unwrap();
+        assert_eq!(got, expected);
+        let error = text(b"a0", &UUID, Zone::UTC).unwrap_err();
+        assert_eq!(error.sqlstate, "22P02");
+        assert_eq!(error.message, "invalid input syntax for type uuid: \"a0\"");
+        assert!(binary::value(&[0xA0; 15], &Type::UUID, &UUID, Zone::UTC).is_err());
+    }
+
+    #[test]
     fn a_binary_numeric_keeps_every_digit() {
         for text in
             ["0", "1", "-12345.678", "0.00001", "99999999", "10000", "-0.5", "123456789.00001"]

@@ -226,4 +226,12 @@ mod tests {
         assert_eq!(marked(DataType::Int64), Type::INT8);
         assert_eq!(of_field(&Field::new("x", list(DataType::Int32), true)), Type::INT4_ARRAY);
     }
+
+    #[test]
+    fn only_16_bytes_are_a_uuid() {
+        assert_eq!(of_arrow(&UUID), Type::UUID);
+        assert_eq!(of_arrow(&DataType::new_list(UUID, true)), Type::UUID_ARRAY);
+        assert_eq!(of_arrow(&DataType::FixedSizeBinary(15)), Type::BYTEA);
+        assert_eq!(size(&Type::UUID), 16);
+    }
 }

@@ -276,7 +276,7 @@ pub(super) fn default_text(
         None => {}
     }
     if let Some(function) = UuidFunction::of_default(&expression.to_string()) {
-        let default = function.default();
+        let default = function.default_text();
         let is_uuid = column_type == ColumnType::Uuid;
         return if is_uuid { Ok(Some(default)) } else { Err(mismatch(&default)) };
     }

@@ -69,13 +69,13 @@ impl UuidFunction {
     /// The function that the text of a DEFAULT calls.
     #[must_use]
     pub fn of_default(text: &str) -> Option<Self> {
-        let is_call = |function: &Self| function.default().eq_ignore_ascii_case(text);
+        let is_call = |function: &Self| function.default_text().eq_ignore_ascii_case(text);
         [Self::Random, Self::Ordered].into_iter().find(is_call)
     }
 
     /// The text of a DEFAULT that calls it.
     #[must_use]
-    pub fn default(self) -> String {
+    pub fn default_text(self) -> String {
         format!("{}()", self.name())
     }
 
@@ -377,7 +377,7 @@ mod tests {
             assert_ne!(one, other);
             assert_eq!(one[6] >> 4, version);
             assert_eq!(one[8] >> 6, 0b10, "the variant of RFC 9562");
-            assert_eq!(UuidFunction::of_default(&function.default()), Some(function));
+            assert_eq!(UuidFunction::of_default(&function.default_text()), Some(function));
         }
         assert_eq!(UuidFunction::of_default("now()"), None);
     }

@@ -84,13 +84,31 @@ fn may_hold_times(data_type: &DataType) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Date32Array, TimestampNanosecondArray, TimestampSecondArray};
+    use arrow::array::{
+        Date32Array, FixedSizeBinaryBuilder, TimestampNanosecondArray, TimestampSecondArray,
+    };
 
     use super::*;
 
     fn shown(array: impl Array + 'static) -> bool {
         let array: ArrayRef = Arc::new(array);
         check_shown(&RecordBatch::try_from_iter([("a", array)]).unwrap()).is_ok()
+    }
+
+    #[test]
+    fn uuids_are_texts_and_other_columns_stay() {
+        let mut uuids = FixedSizeBinaryBuilder::new(16);
+        uuids.append_value([0xA0; 16]).unwrap();
+        uuids.append_null();
+        let columns: [(&str, ArrayRef); 2] =
+            [("id", Arc::new(uuids.finish())), ("d", Arc::new(Date32Array::from(vec![1, 2])))];
+        let batch = RecordBatch::try_from_iter_with_nullable(
+            columns.map(|(name, column)| (name, column, true)),
+        );
+        let batch = with_texts(&batch.unwrap()).unwrap();
+        let texts: Vec<_> = batch.column(0).as_string_view().iter().collect();
+        assert_eq!(texts, [Some("a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a0a0"), None]);
+        assert_eq!(batch.column(1).data_type(), &DataType::Date32);
     }
 
     #[test]

@@ -475,6 +475,7 @@ const TYPES: &[(&str, Type)] = &[
     ("uuid", Type::UUID),
     ("date", Type::DATE),
     ("time", Type::TIME),
+    ("time without time zone", Type::TIME),
     ("timestamp", Type::TIMESTAMP),
     ("timestamp without time zone", Type::TIMESTAMP),
     ("timestamptz", Type::TIMESTAMPTZ),

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, Float32Array,
-    Float64Array, Int32Array, RecordBatch, StringViewArray, TimestampMicrosecondArray, UInt64Array,
+    Array, ArrayRef, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array,
+    FixedSizeBinaryBuilder, Float32Array, Float64Array, Int32Array, RecordBatch, StringViewArray,
+    Time64MicrosecondArray, TimestampMicrosecondArray, UInt64Array,
 };
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Field, Schema};
@@ -194,11 +195,13 @@ fn binary_data_must_be_whole() {
 }
 
 const WIDE: &str = "CREATE TABLE t (k INT PRIMARY KEY, b BOOLEAN, u UINT64, f4 REAL, f8 DOUBLE, \
-    d DECIMAL(20, 4), s STRING, y BYTEA, dt DATE, ts TIMESTAMP(6))";
+    d DECIMAL(20, 4), s STRING, y BYTEA, dt DATE, ts TIMESTAMP(6), \
+    tm TIME, id UUID)";
 
 type Row = (
     (Option<i32>, Option<bool>, Option<u64>, Option<f32>, Option<f64>),
     (Option<i64>, Option<String>, Option<Vec<u8>>, Option<i32>, Option<i64>),
+    (Option<i64>, Option<[u8; 16]>),
 );
 
 fn batch(rows: Vec<Row>) -> RecordBatch {
@@ -206,6 +209,13 @@ fn batch(rows: Vec<Row>) -> RecordBatch {
         ($array:ty, $half:tt, $at:tt) => {
             Arc::new(rows.iter().map(|row| row.$half.$at.clone()).collect::<$array>()) as ArrayRef
         };
+    }
+    let mut uuids = FixedSizeBinaryBuilder::new(16);
+    for row in &rows {
+        match row.2.1 {
+            Some(uuid) => uuids.append_value(uuid).unwrap(),
+            None => uuids.append_null(),
+        }
     }
     let decimals: Decimal128Array = rows.iter().map(|row| row.1.0.map(i128::from)).collect();
     let arrays = vec![
@@ -219,6 +229,8 @@ fn batch(rows: Vec<Row>) -> RecordBatch {
         column!(BinaryViewArray, 1, 2),
         column!(Date32Array, 1, 3),
         column!(TimestampMicrosecondArray, 1, 4),
+        column!(Time64MicrosecondArray, 2, 0),
+        Arc::new(uuids.finish()) as ArrayRef,
     ];
     let names = names(&made(WIDE));
     let fields: Vec<_> = names
@@ -239,7 +251,8 @@ fn rows_strategy() -> impl Strategy<Value = Vec<Row>> {
     let first =
         (of(any::<i32>()), of(any::<bool>()), of(any::<u64>()), of(any::<f32>()), of(any::<f64>()));
     let second = (of(any::<i64>()), of(string), of(any::<Vec<u8>>()), of(DAYS), of(MICROS));
-    prop::collection::vec((first, second), 0..12)
+    let third = (of(0..86_400_000_000_i64), of(any::<[u8; 16]>()));
+    prop::collection::vec((first, second, third), 0..12)
 }
 
 fn options_strategy() -> impl Strategy<Value = (CopyFormat, CopyOptions)> {
@@ -324,6 +337,7 @@ fn values_are_printed_as_postgresql_prints_them() {
         (
             (Some(1), Some(true), None, Some(f4), Some(f8)),
             (Some(-5), Some("a\tb".into()), Some(vec![0xde]), Some(0), Some(micros)),
+            (Some(3_723_500_000), Some([0xa0; 16])),
         )
     };
     let batch = batch(vec![
@@ -340,12 +354,19 @@ fn values_are_printed_as_postgresql_prints_them() {
         .iter()
         .map(|line| String::from_utf8(line.to_vec()).unwrap())
         .collect();
+    let rest = "\t01:02:03.5\ta0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a0a0\n";
     assert_eq!(
         lines,
         [
-            "1\tt\t\\N\t0.1\t1\t-0.0005\ta\\tb\t\\\\xde\t1970-01-01\t1970-01-01 00:00:00.5\n",
-            "1\tt\t\\N\tNaN\t-Infinity\t-0.0005\ta\\tb\t\\\\xde\t1970-01-01\t1970-01-01 00:00:00\n",
-            "1\tt\t\\N\t1e+20\t1e-05\t-0.0005\ta\\tb\t\\\\xde\t1970-01-01\t1969-12-31 23:59:59.999999\n",
+            format!(
+                "1\tt\t\\N\t0.1\t1\t-0.0005\ta\\tb\t\\\\xde\t1970-01-01\t1970-01-01 00:00:00.5{rest}"
+            ),
+            format!(
+                "1\tt\t\\N\tNaN\t-Infinity\t-0.0005\ta\\tb\t\\\\xde\t1970-01-01\t1970-01-01 00:00:00{rest}"
+            ),
+            format!(
+                "1\tt\t\\N\t1e+20\t1e-05\t-0.0005\ta\\tb\t\\\\xde\t1970-01-01\t1969-12-31 23:59:59.999999{rest}"
+            ),
         ]
     );
 }

@@ -44,6 +44,8 @@ fn types() -> impl Strategy<Value = ColumnType> {
         T::String,
         T::Binary,
         T::Date,
+        T::Time,
+        T::Uuid,
     ];
     prop_oneof![
         4 => prop::sample::select(plain),
