@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::Placeholder;
@@ -19,7 +19,7 @@ use partita_sql::statement::{
 };
 use partita_sql::task_statement::TaskStatement;
 use partita_sql::with_shown_names;
-use partita_worker::uuid_of;
+use partita_worker::{time_of, uuid_of};
 
 use super::executed::Executed;
 use super::query::{Source, Target, plan, result_schema};
@@ -31,6 +31,8 @@ use crate::hotspot::shown::EXPLAIN_HOTSPOT;
 use crate::output::Output;
 use crate::session::{Planned, Prepared, Session};
 use crate::virtual_table::schema;
+
+const TIME: DataType = DataType::Time64(TimeUnit::Microsecond);
 
 impl Session {
     pub(crate) async fn prepare_statement(
@@ -241,11 +243,11 @@ impl Session {
             .map(|(position, expression)| {
                 let value = literal::scalar(expression)?;
                 match prepared.parameter_types.get(position) {
-                    Some(&UUID) => match value.try_as_str() {
-                        Some(Some(text)) => uuid_of(text),
-                        _ => Ok(value.cast_to(&UUID)?),
+                    Some(data_type) => match value.try_as_str() {
+                        Some(Some(text)) if *data_type == UUID => uuid_of(text),
+                        Some(Some(text)) if *data_type == TIME => time_of(text),
+                        _ => Ok(value.cast_to(data_type)?),
                     },
-                    Some(data_type) => Ok(value.cast_to(data_type)?),
                     None => Ok(value),
                 }
             })
