@@ -61,6 +61,7 @@ fn column(id: u32, name: &str, semantic: Semantic) -> Column {
         generated: None,
         missing: None,
         length: None,
+        json: None,
         indexes: Vec::new(),
         comment: None,
     }

@@ -32,8 +32,8 @@ use partita_proto::task::{TaskChange, TaskStep};
 use partita_worker::{
     AdjustedCalls, BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, CheckedDivision,
     DateArithmetic, EqualZeros, ExactNumbers, ExactParts, GroupRuns, IntervalOrder, IntervalTexts,
-    IntervalWindows, ListedValues, NearestDoubles, OneNan, OrderedZeros, OutputTexts,
-    ReadIntervals, ReadTimes, RoundedCasts, ScaledIntervals, UuidTexts,
+    IntervalWindows, JsonOperators, ListedValues, NearestDoubles, OneNan, OrderedZeros,
+    OutputTexts, ReadIntervals, ReadTimes, RoundedCasts, ScaledIntervals, UuidTexts,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -706,6 +706,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         .with_config(config)
         .with_runtime_env(runtime)
         .with_expr_planners(vec![
+            Arc::new(JsonOperators),
             Arc::new(ScaledIntervals),
             Arc::new(DateArithmetic),
             Arc::new(ExactParts),

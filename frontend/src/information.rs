@@ -300,10 +300,11 @@ fn columns(viewer: &Viewer) -> Vec<Vec<Cell>> {
                 ColumnType::Time => Some(6),
                 _ => None,
             };
-            let (data_type, udt_name) = match column.length {
-                Some(TextLength { fixed: true, .. }) => ("character", "bpchar"),
-                Some(_) => ("character varying", "varchar"),
-                None => postgres_type(column.column_type),
+            let (data_type, udt_name) = match (column.length, column.json) {
+                (Some(TextLength { fixed: true, .. }), _) => ("character", "bpchar"),
+                (Some(_), _) => ("character varying", "varchar"),
+                (None, Some(json)) => (json.postgres(), json.postgres()),
+                (None, None) => postgres_type(column.column_type),
             };
             let identity = match has_counter(column) {
                 true => identity_of(&catalog, table, column.id),

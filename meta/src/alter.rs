@@ -360,7 +360,9 @@ fn set_view(
                 present.name, column.name
             ));
         }
-        if (present.column_type, present.length) != (column.column_type, column.length) {
+        if (present.column_type, present.length, present.json)
+            != (column.column_type, column.length, column.json)
+        {
             return invalid(format!(
                 "cannot change data type of view column \"{}\" from {} to {}",
                 present.name,

@@ -77,6 +77,7 @@ fn column(name: &str, column_type: ColumnType, semantic: Semantic) -> Column {
         generated: None,
         missing: None,
         length: None,
+        json: None,
         indexes: Vec::new(),
         comment: None,
     }

@@ -132,6 +132,7 @@ pub(crate) fn table(types: &[ColumnType]) -> TableSchema {
             generated: None,
             missing: None,
             length: None,
+            json: None,
             indexes: Vec::new(),
             comment: None,
         })

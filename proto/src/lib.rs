@@ -37,6 +37,7 @@ pub mod health;
 pub mod history;
 pub mod id;
 pub mod index;
+pub mod json;
 pub mod key;
 pub mod label;
 pub mod literal;

@@ -99,6 +99,7 @@ pub(crate) fn schema(types: &[ColumnType]) -> TableSchema {
         generated: None,
         missing: None,
         length: None,
+        json: None,
         indexes: Vec::new(),
         comment: None,
     };

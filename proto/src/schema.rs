@@ -2,6 +2,7 @@
 //!
 //! Invariants (checked by [`TableSchema::validate`]):
 //! - column names and column ids are unique; names are 1 to [`NAME_BYTES_MAX`] bytes long;
+//! - JSON columns are texts of any length, and not part of the key;
 //! - at most one time index; it is a timestamp and NOT NULL;
 //! - the key names existing columns, each once, and ends with the time index when the table has one and its owner has
 //!   not placed it elsewhere;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::id::{ColumnId, SchemaVersion};
 use crate::index::Index;
+pub use crate::json::JsonType;
 pub use crate::partitioning::{
     HotspotRemedy, PARTITION_SIZE_MB, PARTITIONS_MAX, Partitioning, TABLE_PARTITIONS_MAX,
 };
@@ -260,6 +262,9 @@ pub struct Column {
     /// Maximum number of characters of a text; `None`: no limit.
     #[serde(default)]
     pub length: Option<TextLength>,
+    /// The texts are JSON or JSONB; `None`: any texts, or values of another type.
+    #[serde(default)]
+    pub json: Option<JsonType>,
     /// Indexes, at most one of each kind.
     #[serde(default)]
     pub indexes: Vec<Index>,
@@ -292,12 +297,20 @@ impl TextLength {
 impl Column {
     /// The name of its type in SQL.
     pub fn type_sql(&self) -> String {
-        self.length.map_or_else(|| self.column_type.sql(), TextLength::sql)
+        match (self.length, self.json) {
+            (Some(length), _) => length.sql(),
+            (None, Some(json)) => json.sql().to_owned(),
+            (None, None) => self.column_type.sql(),
+        }
     }
 
     /// The column as an Arrow field under its SQL name.
     pub fn field(&self) -> Field {
-        Field::new(&self.name, self.column_type.arrow(), self.nullable)
+        let field = Field::new(&self.name, self.column_type.arrow(), self.nullable);
+        match self.json {
+            Some(json) => json.marked(field),
+            None => field,
+        }
     }
 
     /// The column as an Arrow field under its storage name. Always nullable: files of an older
@@ -382,6 +395,7 @@ impl Column {
             generated: None,
             missing: None,
             length: None,
+            json: None,
             indexes: Vec::new(),
             comment: None,
         }
@@ -506,6 +520,11 @@ impl TableSchema {
                     column.name
                 ));
             }
+            if column.json.is_some()
+                && (column.column_type != ColumnType::String || column.length.is_some())
+            {
+                return invalid(format!("JSON column \"{}\" does not have texts", column.name));
+            }
             if !names.insert(column.name.as_str())
                 || !storage_names.insert(column.storage_name.as_str())
             {
@@ -558,6 +577,13 @@ impl TableSchema {
             };
             if !key_ids.insert(*id) {
                 return invalid(format!("key column \"{}\" specified more than once", column.name));
+            }
+            if let Some(json) = column.json {
+                return invalid(format!(
+                    "key column \"{}\" cannot be of type {}",
+                    column.name,
+                    json.postgres()
+                ));
             }
         }
         // Options that exclude each other.

@@ -249,6 +249,7 @@ impl Definition {
         let definition = &mut self.create.columns[position];
         definition.column_type = column_type;
         definition.length = None;
+        definition.json = None;
         definition.default = None;
         definition.indexes.clear();
         if let Some(filled) = self.filled.iter_mut().find(|filled| filled.column == column) {
@@ -273,6 +274,7 @@ impl Definition {
             name: name.to_owned(),
             column_type: ColumnType::String,
             length: None,
+            json: None,
             nullable: None,
             default: None,
             generated: None,

@@ -47,7 +47,13 @@ fn to_arrow(declared: &Type) -> Option<DataType> {
         Type::INT8 => DataType::Int64,
         Type::FLOAT4 => DataType::Float32,
         Type::FLOAT8 => DataType::Float64,
-        Type::VARCHAR | Type::TEXT | Type::BPCHAR | Type::NAME | Type::CHAR => DataType::Utf8View,
+        Type::VARCHAR
+        | Type::TEXT
+        | Type::BPCHAR
+        | Type::NAME
+        | Type::CHAR
+        | Type::JSON
+        | Type::JSONB => DataType::Utf8View,
         Type::BYTEA => DataType::BinaryView,
         Type::UUID => UUID,
         // The number of digits follows from the value.

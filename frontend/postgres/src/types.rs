@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use arrow::datatypes::{DataType, Field};
 use partita_frontend::padded::letters;
-use partita_proto::schema::{TextLength, UUID};
+use partita_proto::schema::{JsonType, TextLength, UUID};
 use pgwire::api::Type;
 use pgwire::api::results::FieldInfo;
 
@@ -15,6 +15,9 @@ use pgwire::api::results::FieldInfo;
 const OID_ALIAS: &str = "pg.oid_alias";
 /// Marks a column of `pg_catalog` of the one-byte type `"char"`.
 const CHAR: &str = "pg.char";
+
+/// Version of the binary format of JSONB, its first byte.
+pub(crate) const JSONB_VERSION: u8 = 1;
 
 /// The header size that PostgreSQL includes in type modifiers.
 const HEADER: i32 = 4;
@@ -38,7 +41,7 @@ pub(crate) fn of_field(field: &Field) -> Type {
     let marked = match field.metadata().get(OID_ALIAS).map(String::as_str) {
         Some(kind) if *values == DataType::Int32 => alias(kind),
         _ if field.metadata().contains_key(CHAR) && values.is_string() => Some(Type::CHAR),
-        _ => None,
+        _ => JsonType::of_field(field).or_else(|| JsonType::of_elements(field)).map(of_json),
     };
     match (marked, item) {
         (Some(marked), Some(_)) => array_of(&marked),
@@ -143,6 +146,8 @@ fn array_of(element: &Type) -> Type {
         Type::REGNAMESPACE => Type::REGNAMESPACE_ARRAY,
         Type::REGROLE => Type::REGROLE_ARRAY,
         Type::CHAR => Type::CHAR_ARRAY,
+        Type::JSON => Type::JSON_ARRAY,
+        Type::JSONB => Type::JSONB_ARRAY,
         _ => Type::TEXT_ARRAY,
     }
 }
@@ -158,6 +163,14 @@ pub(crate) fn of_text(length: TextLength) -> (Type, i32) {
     let data_type = if length.fixed { Type::BPCHAR } else { Type::VARCHAR };
     let modifier = i32::try_from(length.characters).map_or(-1, |characters| characters + HEADER);
     (data_type, modifier)
+}
+
+/// PostgreSQL's type of JSON.
+pub(crate) fn of_json(json: JsonType) -> Type {
+    match json {
+        JsonType::Json => Type::JSON,
+        JsonType::Jsonb => Type::JSONB,
+    }
 }
 
 /// Returns true if values are compared by a collation.

@@ -569,6 +569,7 @@ fn added_column(definition: &ColumnDefinition, tag: bool, indexes: Vec<Index>) -
         generated: definition.generated.clone(),
         missing: None,
         length: definition.length,
+        json: definition.json,
         indexes,
         comment: definition.comment.clone(),
     }

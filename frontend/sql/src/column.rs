@@ -19,6 +19,7 @@ use super::literal::{literal, typed};
 use super::sequence_statement::{sequence_default, sequence_of};
 use super::statement::{CheckDefinition, ColumnDefinition};
 use super::tokens::Tokens;
+use super::types::Declared;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError, UNDEFINED_COLUMN};
 use crate::notice::Notice;
 
@@ -61,17 +62,16 @@ impl Tokens<'_> {
         notices: &mut Vec<Notice>,
     ) -> Result<ColumnClause, SqlError> {
         let name = self.name("a column name")?;
-        let (column_type, length, counter) = match self.serial() {
-            Some((column_type, counter)) => (column_type, None, Some(counter)),
-            None => {
-                let (column_type, length) = self.declared_type(notices)?;
-                (column_type, length, None)
-            }
+        let (declared, counter) = match self.serial() {
+            Some((column_type, counter)) => (Declared::plain(column_type), Some(counter)),
+            None => (self.declared_type(notices)?, None),
         };
+        let Declared { column_type, length, json } = declared;
         let definition = ColumnDefinition {
             name,
             column_type,
             length,
+            json,
             nullable: None,
             default: None,
             generated: None,

@@ -45,6 +45,7 @@ mod index_grammar;
 pub mod index_statement;
 mod insert;
 mod joined_subqueries;
+mod json;
 pub mod literal;
 mod materialized_grammar;
 mod materialized_statement;

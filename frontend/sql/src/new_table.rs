@@ -149,6 +149,7 @@ impl CreateTable {
                 generated: column.generated.clone(),
                 missing: None,
                 length: column.length,
+                json: column.json,
                 indexes: index_names.of_column(name, *column_type, indexes)?,
                 comment: column.comment.clone(),
             })

@@ -265,7 +265,7 @@ impl Tokens<'_> {
         let types = if matches!(self.peek().token, Token::LParen) {
             self.list(|tokens| {
                 let mut notices = Vec::new();
-                Ok(tokens.column_type(&mut notices)?.arrow())
+                Ok(tokens.declared_type(&mut notices)?.column_type.arrow())
             })?
         } else {
             Vec::<DataType>::new()

@@ -20,7 +20,7 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{self, Expr};
 use partita_proto::index::{IndexKind, IndexOptions};
 use partita_proto::materialized::Steering;
-use partita_proto::schema::{ColumnType, MergeMode, TableOptions, TextLength};
+use partita_proto::schema::{ColumnType, JsonType, MergeMode, TableOptions, TextLength};
 use partita_proto::service::AdminOrder;
 
 use super::access_statement::{AccessStatement, SetRole};
@@ -658,6 +658,8 @@ pub struct ColumnDefinition {
     pub column_type: ColumnType,
     /// The number of characters of VARCHAR(n) and CHAR(n).
     pub length: Option<TextLength>,
+    /// JSON or JSONB.
+    pub json: Option<JsonType>,
     /// NULL or NOT NULL, if specified.
     pub nullable: Option<bool>,
     /// DEFAULT, as SQL text.

@@ -12,7 +12,7 @@ use partita_proto::access::{Action, Permit};
 use partita_proto::catalog::Table;
 use partita_proto::id::{BOOTSTRAP_ROLE, ColumnId, SchemaVersion};
 use partita_proto::placement::Placement;
-use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
+use partita_proto::schema::{Column, ColumnType, JsonType, Semantic, TableOptions, TableSchema};
 use partita_proto::service::{Ddl, NewTable, TableChange};
 use partita_proto::stored_view::{RelationName, ViewDefinition};
 use partita_sql::shown_names::shown_name;
@@ -93,7 +93,9 @@ impl Session {
                 return Err(SqlError::new(DUPLICATE_COLUMN, message));
             }
             let column_type = column_type(field, name)?;
-            columns.push(new_column(column_id(columns.len()), name, source, column_type));
+            let id = column_id(columns.len());
+            let json = JsonType::of_field(field);
+            columns.push(Column { json, ..new_column(id, name, source, column_type) });
         }
         let database = self.database();
         let view = ViewDefinition {
@@ -229,6 +231,7 @@ fn new_column(id: ColumnId, name: &str, source: String, column_type: ColumnType)
         generated: None,
         missing: None,
         length: None,
+        json: None,
         indexes: Vec::new(),
         comment: None,
     }

@@ -186,6 +186,7 @@ mod tests {
             generated: None,
             missing: None,
             length: None,
+            json: None,
             indexes: Vec::new(),
             comment: None,
         }

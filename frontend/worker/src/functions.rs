@@ -3,7 +3,7 @@
 //! - `hash64(a, b, ..)`: the hash that places rows, so that a key column can be made of it;
 //! - `xxh3(text or bytes)`: the plain 64-bit hash of the bytes;
 //! - `version()`: queried by clients when they connect;
-//! - `json_build_object`: PostgreSQL's (`json.rs`);
+//! - those of JSON (`json.rs`);
 //! - `to_char`: DataFusion's, with PostgreSQL's patterns (`to_char.rs`);
 //! - `string_agg` and `array_agg`: DataFusion's, bounded in windows (`gathered.rs`);
 //! - `avg` and `sum`: DataFusion's, faster over adjacent rows of a group (`runs.rs`), without wrapping sums of integers
@@ -85,7 +85,6 @@ pub fn shared() -> Vec<ScalarUDF> {
         concatenation::function(),
         interval_order::function(),
         interval_text::function(),
-        json::function(),
         only_row::function(),
         overlaps::function(),
         sleep::function(),
@@ -110,6 +109,7 @@ pub fn shared() -> Vec<ScalarUDF> {
     let functions = functions.chain(quoting::functions()).chain(regular::functions());
     let functions = functions.chain(named_types::functions()).chain(positions::functions());
     let functions = functions.chain(words::functions()).chain(uuids::functions());
+    let functions = functions.chain(json::functions());
     functions.chain(time_read::functions()).chain(arrays::functions()).collect()
 }
 

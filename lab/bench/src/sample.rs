@@ -117,6 +117,7 @@ pub fn schema() -> TableSchema {
             generated: None,
             missing: None,
             length: None,
+            json: None,
             indexes: Vec::new(),
             comment: None,
         })

@@ -355,6 +355,7 @@ fn schema() -> TableSchema {
         generated: None,
         missing: None,
         length: None,
+        json: None,
         indexes: Vec::new(),
         comment: None,
     };

@@ -5,8 +5,8 @@ use crate::error::Error;
 use crate::id::{ColumnId, SchemaVersion};
 use crate::partitioning::MERGE_AFTER_S;
 use crate::schema::{
-    Check, Column, ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions,
-    TableSchema, TextLength, Unit,
+    Check, Column, ColumnType, HotspotRemedy, JsonType, MergeMode, Partitioning, Semantic,
+    TableOptions, TableSchema, TextLength, Unit,
 };
 use crate::stored_view::{RelationName, ViewDefinition};
 use crate::value::Value;
@@ -163,6 +163,12 @@ impl Wire for Column {
                 fixed: length.fixed,
             }),
             indexes: self.indexes.iter().map(Wire::to_wire).collect(),
+            json: match self.json {
+                None => pb::JsonType::Unspecified,
+                Some(JsonType::Json) => pb::JsonType::Json,
+                Some(JsonType::Jsonb) => pb::JsonType::Jsonb,
+            }
+            .into(),
         }
     }
 
@@ -172,6 +178,12 @@ impl Wire for Column {
             Ok(pb::Semantic::Field) => Semantic::Field,
             Ok(pb::Semantic::TimeIndex) => Semantic::TimeIndex,
             Ok(pb::Semantic::Unspecified) | Err(_) => return Err(missing("semantic")),
+        };
+        let json = match pb::JsonType::try_from(message.json) {
+            Ok(pb::JsonType::Unspecified) => None,
+            Ok(pb::JsonType::Json) => Some(JsonType::Json),
+            Ok(pb::JsonType::Jsonb) => Some(JsonType::Jsonb),
+            Err(_) => return Err(missing("JSON type")),
         };
         Ok(Self {
             id: ColumnId(message.id),
@@ -187,6 +199,7 @@ impl Wire for Column {
             length: message
                 .length
                 .map(|length| TextLength { characters: length.characters, fixed: length.fixed }),
+            json,
             indexes: all(message.indexes)?,
         })
     }

@@ -26,8 +26,8 @@ use crate::route::PartitionMap;
 use crate::rule::{Comparison, Rule};
 use crate::samples;
 use crate::schema::{
-    Check, Column, ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions,
-    TableSchema, TextLength, Unit,
+    Check, Column, ColumnType, HotspotRemedy, JsonType, MergeMode, Partitioning, Semantic,
+    TableOptions, TableSchema, TextLength, Unit,
 };
 use crate::service::{
     Condition, Ddl, NamedObject, NewTable, PartitionSpec, RequestId, TableChange, WriteKind,
@@ -55,12 +55,13 @@ fn column() -> impl Strategy<Value = Column> {
         .prop_flat_map(|column_type| (Just(column_type), option::of(samples::value(column_type))));
     let length = (any::<u32>(), any::<bool>())
         .prop_map(|(characters, fixed)| TextLength { characters, fixed });
-    let types = (types, option::of(length), vec(index(), 0..3));
+    let json = prop_oneof![Just(JsonType::Json), Just(JsonType::Jsonb)];
+    let types = (types, option::of(length), option::of(json), vec(index(), 0..3));
     (any::<u32>(), texts, types, any::<bool>(), semantic).prop_map(
         |(
             id,
             (name, storage_name, default, generated, comment),
-            ((column_type, missing), length, indexes),
+            ((column_type, missing), length, json, indexes),
             nullable,
             semantic,
         )| {
@@ -75,6 +76,7 @@ fn column() -> impl Strategy<Value = Column> {
                 generated,
                 missing,
                 length,
+                json,
                 indexes,
                 comment,
             }

@@ -33,6 +33,7 @@ fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> C
         generated: None,
         missing: None,
         length: None,
+        json: None,
         indexes: Vec::new(),
         comment: None,
     }

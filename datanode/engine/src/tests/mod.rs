@@ -63,6 +63,7 @@ pub(super) fn column(id: u32, name: &str, column_type: ColumnType, semantic: Sem
         generated: None,
         missing: None,
         length: None,
+        json: None,
         indexes: Vec::new(),
         comment: None,
     }

@@ -222,6 +222,7 @@ fn new_table(
             generated: None,
             missing: None,
             length: None,
+            json: None,
             indexes: Vec::new(),
             comment: None,
         });

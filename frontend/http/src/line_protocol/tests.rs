@@ -435,6 +435,7 @@ mod with_a_table {
             generated: None,
             missing: None,
             length: None,
+            json: None,
             indexes: Vec::new(),
             comment: None,
         }

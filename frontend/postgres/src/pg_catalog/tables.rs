@@ -15,7 +15,7 @@ use partita_frontend::sql::sequence_statement::is_counter;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{BOOTSTRAP_ROLE, RoleId};
 use partita_proto::index::{Index, IndexKind};
-use partita_proto::schema::{Column, TextLength};
+use partita_proto::schema::{Column, JsonType, TextLength};
 use partita_proto::sequence::{Identity, Sequence};
 
 use super::cells::Kind::{Bool, Char, Float4, Int2, Int2s, Int4, Int8, Oid, Oids, Text, Texts};
@@ -475,6 +475,7 @@ struct Attribute<'a> {
     number: i32,
     data_type: &'a DataType,
     length: Option<TextLength>,
+    json: Option<JsonType>,
     nullable: bool,
     default: bool,
     generated: bool,
@@ -484,9 +485,10 @@ struct Attribute<'a> {
 impl Attribute<'_> {
     fn row(&self) -> Row {
         // A text with a length has a type and a modifier of its own.
-        let (data_type, modifier) = match self.length {
-            Some(length) => types::of_text(length),
-            None => (types::of_arrow(self.data_type), types::modifier(self.data_type)),
+        let (data_type, modifier) = match (self.length, self.json) {
+            (Some(length), _) => types::of_text(length),
+            (None, Some(json)) => (types::of_json(json), -1),
+            (None, None) => (types::of_arrow(self.data_type), types::modifier(self.data_type)),
         };
         let length = types::size(&data_type);
         let text = length < 0;
@@ -546,6 +548,7 @@ fn attributes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
                 number: attribute(position),
                 data_type: &column.column_type.arrow(),
                 length: column.length,
+                json: column.json,
                 nullable: column.nullable,
                 default: column.default.is_some(),
                 generated: column.generated.is_some(),
@@ -564,6 +567,7 @@ fn attributes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
                 number,
                 data_type: &column.column_type.arrow(),
                 length: column.length,
+                json: column.json,
                 nullable: true,
                 default: false,
                 generated: false,
@@ -582,6 +586,7 @@ fn attributes(objects: &Objects, viewer: &Viewer) -> Vec<Row> {
                 number: attribute(position),
                 data_type,
                 length: None,
+                json: None,
                 nullable: true,
                 default: false,
                 generated: false,

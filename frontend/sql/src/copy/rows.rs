@@ -6,6 +6,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use partita_proto::catalog::Table;
+use partita_proto::schema::JsonType;
 use partita_worker::Zone;
 use partita_worker::bytes::sent_text;
 
@@ -22,6 +23,8 @@ pub(super) struct Rows {
     table: String,
     names: Vec<String>,
     builders: Vec<ColumnBuilder>,
+    /// Types of the columns that are JSON.
+    json: Vec<Option<JsonType>>,
     schema: SchemaRef,
     /// Rows in the builders.
     count: usize,
@@ -37,6 +40,7 @@ impl Rows {
     pub(super) fn new(table: &Table, columns: &[String], zone: Zone) -> Result<Self, SqlError> {
         let mut builders = Vec::with_capacity(columns.len());
         let mut fields = Vec::with_capacity(columns.len());
+        let mut json = Vec::with_capacity(columns.len());
         for name in columns {
             let column = table
                 .schema
@@ -44,11 +48,13 @@ impl Rows {
                 .ok_or_else(|| SqlError::undefined_column(name, &table.name))?;
             builders.push(ColumnBuilder::new(column.column_type, zone));
             fields.push(Field::new(name, column.column_type.arrow(), true));
+            json.push(column.json);
         }
         Ok(Self {
             table: table.name.clone(),
             names: columns.to_vec(),
             builders,
+            json,
             schema: Arc::new(Schema::new(fields)),
             count: 0,
             bytes: 0,
@@ -61,6 +67,11 @@ impl Rows {
     /// Number of columns.
     pub(super) fn width(&self) -> usize {
         self.builders.len()
+    }
+
+    /// True if the column is JSONB.
+    pub(super) fn is_jsonb(&self, column: usize) -> bool {
+        self.json.get(column) == Some(&Some(JsonType::Jsonb))
     }
 
     pub(super) fn total(&self) -> u64 {

@@ -215,7 +215,7 @@ fn types_of_many_dialects_are_known() {
 #[test]
 fn types_that_do_not_exist_are_refused_by_name() {
     for (sql, sqlstate, says) in [
-        ("JSON", "0A000", "type JSON"),
+        ("JSON2", "0A000", "type JSON2"),
         ("INTERVAL", "0A000", "type INTERVAL"),
         ("TIME(3)", "0A000", "a TIME of other than 6 digits"),
         ("TIME WITH TIME ZONE", "0A000", "TIME WITH TIME ZONE"),

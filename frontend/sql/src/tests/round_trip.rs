@@ -159,6 +159,7 @@ fn columns() -> impl Strategy<Value = Vec<Column>> {
                 generated: None,
                 missing: None,
                 length,
+                json: None,
                 indexes,
                 comment,
             });

@@ -24,6 +24,7 @@ fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> C
         generated: Some("upper(a)".to_owned()),
         missing: Some(Value::Int(-7)),
         length: Some(TextLength { characters: 5, fixed: true }),
+        json: None,
         indexes: Vec::new(),
         comment: Some("a comment".to_owned()),
     }
@@ -245,6 +246,18 @@ fn a_split_that_names_a_leader_is_of_a_kind_that_older_versions_refuse() {
     };
     assert_eq!(form(None), "2210080710021a02080920082a04080d1001");
     assert_eq!(form(Some(NodeId(1))), "4212080710021a02080920082a04080d10013001");
+}
+
+#[test]
+fn a_column_of_json_has_a_field_more_than_a_text() {
+    let text = column(1, "j", ColumnType::String, Semantic::Field);
+    let form = text.encode_wire();
+    for (json, number) in [(JsonType::Json, 1), (JsonType::Jsonb, 2)] {
+        let column = Column { json: Some(json), ..text.clone() };
+        let expected = [form.as_ref(), &[13 << 3, number]].concat();
+        assert_eq!(column.encode_wire(), expected);
+        assert_eq!(Column::decode_wire(expected.into()).unwrap(), column);
+    }
 }
 
 #[test]
