@@ -49,7 +49,8 @@ pub(super) enum Gives {
 impl Gives {
     fn data_type(self) -> DataType {
         match self {
-            Self::Json(_) | Self::LikeFirst | Self::Text => DataType::Utf8,
+            // As columns have them, so that marks are not lost to casts.
+            Self::Json(_) | Self::LikeFirst | Self::Text => DataType::Utf8View,
             Self::ListLikeFirst | Self::TextList => DataType::new_list(DataType::Utf8, true),
             Self::Boolean => DataType::Boolean,
             Self::Int32 => DataType::Int32,
@@ -159,7 +160,7 @@ impl ScalarUDFImpl for Function {
             fields: &args.arg_fields,
             rows,
         };
-        let values = (self.definition.run)(&call)?;
+        let values = cast(&(self.definition.run)(&call)?, &self.definition.gives.data_type())?;
         if constant {
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?));
         }

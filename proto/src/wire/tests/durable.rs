@@ -254,7 +254,7 @@ fn a_column_of_json_has_a_field_more_than_a_text() {
     let form = text.encode_wire();
     for (json, number) in [(JsonType::Json, 1), (JsonType::Jsonb, 2)] {
         let column = Column { json: Some(json), ..text.clone() };
-        let expected = [form.as_ref(), &[13 << 3, number]].concat();
+        let expected = [&form[..], &[13 << 3, number][..]].concat();
         assert_eq!(column.encode_wire(), expected);
         assert_eq!(Column::decode_wire(expected.into()).unwrap(), column);
     }
