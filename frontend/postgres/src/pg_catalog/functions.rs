@@ -22,6 +22,7 @@ use partita_frontend::privileges::shows_role;
 use partita_frontend::sequences::{identity_of, sequence_of_column};
 use partita_frontend::sql::sequence_statement::sequence_name;
 use partita_frontend::sql::statement::TableName;
+use partita_proto::schema::JsonType;
 use pgwire::api::Type;
 
 use super::arguments::{ViewerContext, bool, number, string, text};
@@ -39,6 +40,9 @@ struct Context<'a> {
 
 /// The default of a column: an internal function that replaces a subquery of clients.
 pub(super) const COLUMN_DEFAULT: &str = "partita_column_default";
+
+/// The name of a value's type.
+const TYPE_OF: &str = "pg_typeof";
 
 /// NULLs of types that have no literal, in place of subqueries of clients that never find anything.
 pub(super) const NO_OID: &str = "partita_no_oid";
@@ -88,7 +92,7 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     ("pg_get_statisticsobjdef", Returns::Text, null_text),
     ("pg_tablespace_location", Returns::Text, null_text),
     ("to_regtype", Returns::Oid, to_regtype),
-    ("pg_typeof", Returns::Text, typeof_value),
+    (TYPE_OF, Returns::Text, typeof_value),
     ("parse_ident", Returns::Texts, parse_ident),
     // Nothing can be locked.
     ("pg_advisory_unlock_all", Returns::Text, null_text),
@@ -242,6 +246,11 @@ impl ScalarUDFImpl for Function {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let database = &args.config_options.catalog.default_schema;
+        // The type of JSON is not that of its values.
+        let json = args.arg_fields.first().and_then(|field| JsonType::of_field(field));
+        if let (TYPE_OF, Some(json)) = (self.name, json) {
+            return Ok(ColumnarValue::Scalar(text(Some(json.postgres().to_owned()))));
+        }
         // Constant arguments need one evaluation.
         if args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_))) {
             let values: Vec<ScalarValue> = args
