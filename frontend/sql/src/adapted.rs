@@ -770,12 +770,12 @@ fn elements(text: &str) -> Result<Vec<Option<String>>, SqlError> {
     }
 }
 
-pub(super) fn as_type(expr: Expr, data_type: DataType) -> Expr {
+fn as_type(expr: Expr, data_type: DataType) -> Expr {
     let expr = Box::new(expr);
     Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None }
 }
 
-pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
+fn call(name: &str, args: Vec<Expr>) -> Expr {
     let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
     Expr::Function(Function {
         name: ObjectName::from(vec![Ident::new(name)]),

@@ -10,12 +10,12 @@
 //! The planner does not know the types, and spreads arrays over rows.
 
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
-    TypedString, Value,
+    CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    ObjectName, TypedString, Value,
 };
 use partita_worker::json::{GATHERED, GATHERED_OBJECT, IN_JSON, IN_JSONB};
 
-use super::adapted::{as_type, call};
+use super::rewritten::call;
 use super::shown_names::folded;
 
 /// A cast to one of the types.
@@ -29,7 +29,16 @@ pub(super) fn cast(operand: &Expr, data_type: &DataType) -> Option<Expr> {
     let is_parameter =
         matches!(operand, Expr::Value(value) if matches!(value.value, Value::Placeholder(_)));
     let operand = operand.clone();
-    let text = if is_parameter { as_type(operand, DataType::Text) } else { operand };
+    let text = match is_parameter {
+        true => Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(operand),
+            data_type: DataType::Text,
+            array: false,
+            format: None,
+        },
+        false => operand,
+    };
     Some(call(name, vec![text]))
 }
 

@@ -277,12 +277,9 @@ mod tests {
         let frame = context.sql(&sql).await.map_err(told)?;
         let batches = frame.collect().await.map_err(told)?;
         let texts = |batch: &arrow::array::RecordBatch| {
-            let texts: Vec<String> = batch
-                .column(0)
-                .as_string::<i32>()
-                .iter()
-                .map(|text| text.unwrap().to_owned())
-                .collect();
+            let column = arrow::compute::cast(batch.column(0), &DataType::Utf8).unwrap();
+            let texts: Vec<String> =
+                column.as_string::<i32>().iter().map(|text| text.unwrap().to_owned()).collect();
             texts
         };
         Ok(batches.iter().flat_map(texts).collect())

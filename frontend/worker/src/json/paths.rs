@@ -77,7 +77,7 @@ fn literal(text: &str) -> Result<Path, SqlError> {
     if inner.trim().is_empty() {
         return Ok(path);
     }
-    let (mut step, mut quoted, mut has_quotes) = (String::new(), false, false);
+    let (mut step, mut in_quotes, mut has_quotes) = (String::new(), false, false);
     let mut characters = inner.chars();
     // The comma at the end closes the last step.
     let mut end = Some(',');
@@ -85,21 +85,21 @@ fn literal(text: &str) -> Result<Path, SqlError> {
         match character {
             '\\' => step.push(characters.next().ok_or_else(malformed)?),
             '"' => {
-                quoted = !quoted;
+                in_quotes = !in_quotes;
                 has_quotes = true;
             }
-            ',' if !quoted => {
+            ',' if !in_quotes => {
                 path.push(closed(&step, has_quotes).ok_or_else(malformed)?);
                 step.clear();
                 has_quotes = false;
             }
-            '{' | '}' if !quoted => return Err(malformed()),
+            '{' | '}' if !in_quotes => return Err(malformed()),
             // Blanks around a step are not part of it.
-            blank if blank.is_whitespace() && !quoted && (step.is_empty() || has_quotes) => {}
+            blank if blank.is_whitespace() && !in_quotes && (step.is_empty() || has_quotes) => {}
             other => step.push(other),
         }
     }
-    if quoted { Err(malformed()) } else { Ok(path) }
+    if in_quotes { Err(malformed()) } else { Ok(path) }
 }
 
 /// A step of a literal; an empty one without quotes is an error.
@@ -124,11 +124,11 @@ pub(super) fn dotted(text: &str) -> Result<Path, SqlError> {
         let (step, remaining) = if let Some(bracket) = rest.strip_prefix('[') {
             let (step, remaining) = bracket.split_once(']').ok_or_else(unsupported)?;
             let step = step.trim();
-            let quoted = step.strip_prefix('"').and_then(|step| step.strip_suffix('"'));
-            if quoted.is_none() && step.parse::<i64>().is_err() {
+            let name = step.strip_prefix('"').and_then(|step| step.strip_suffix('"'));
+            if name.is_none() && step.parse::<i64>().is_err() {
                 return Err(unsupported());
             }
-            (quoted.unwrap_or(step), remaining)
+            (name.unwrap_or(step), remaining)
         } else {
             let name = rest.strip_prefix('.').unwrap_or(rest);
             let end = name.find(['.', '[']).unwrap_or(name.len());
@@ -168,13 +168,13 @@ pub(super) fn descend<'a>(
 
 /// The text of an object's member; the last one with the key.
 pub(super) fn member<'a>(text: &'a str, key: &str) -> Result<Option<&'a str>, SqlError> {
-    let mut found = None;
+    let mut part = None;
     members(text, |name, value| {
         if unquoted(name).is_ok_and(|name| name == key) {
-            found = Some(value);
+            part = Some(value);
         }
     })?;
-    Ok(found)
+    Ok(part)
 }
 
 /// The text of an array's element.
