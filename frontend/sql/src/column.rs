@@ -7,7 +7,9 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{ColumnOption, Expr, FunctionArguments, visit_expressions};
+use datafusion::sql::sqlparser::ast::{
+    ColumnOption, DataType, Expr, FunctionArguments, visit_expressions,
+};
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::index::IndexOptions;
@@ -295,6 +297,15 @@ pub(super) fn default_text(
         );
         return if is_whole { Ok(Some(default)) } else { Err(mismatch(&default)) };
     }
+    // The text of a JSON is checked when it becomes a value.
+    let expression = match expression {
+        Expr::Cast { expr, data_type: DataType::JSON | DataType::JSONB, .. }
+            if column_type == ColumnType::String =>
+        {
+            expr.as_ref()
+        }
+        _ => expression,
+    };
     if literal(expression)?.is_none() {
         return Err(SqlError::new(
             FEATURE_NOT_SUPPORTED,

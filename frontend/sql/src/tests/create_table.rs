@@ -5,7 +5,7 @@ use std::time::Duration;
 use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
 use partita_proto::schema::{
-    ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TextLength, Unit,
+    ColumnType, HotspotRemedy, JsonType, MergeMode, Partitioning, Semantic, TextLength, Unit,
 };
 use partita_proto::value::Value;
 
@@ -210,6 +210,17 @@ fn types_of_many_dialects_are_known() {
         let table = create(&format!("CREATE TABLE t (v {sql} NULL, k INT PRIMARY KEY)"));
         assert_eq!(table.unwrap().columns[0].column_type, expected, "{sql}");
     }
+}
+
+#[test]
+fn columns_of_json_are_texts_that_are_shown_as_json() {
+    let sql = "CREATE TABLE t (k INT PRIMARY KEY, j JSON, b JSONB DEFAULT '{}'::jsonb)";
+    let columns = create(sql).unwrap().columns;
+    let types: Vec<String> = columns.iter().map(|column| column.column_type.sql()).collect();
+    assert_eq!(types, ["INT", "STRING", "STRING"]);
+    let json: Vec<_> = columns.iter().map(|column| column.json.map(JsonType::sql)).collect();
+    assert_eq!(json, [None, Some("JSON"), Some("JSONB")]);
+    assert_eq!(columns[2].default.as_deref(), Some("'{}'"));
 }
 
 #[test]

@@ -259,7 +259,6 @@ fn write_all(output: &mut String, values: &ArrayRef, list: &Field) -> Result<()>
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::AsArray;
     use datafusion::prelude::SessionContext;
 
     use super::*;
