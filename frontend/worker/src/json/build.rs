@@ -227,6 +227,7 @@ fn write_value(output: &mut String, value: &ScalarValue, field: &Field) -> Resul
         ScalarValue::FixedSizeList(list) => return write_all(output, &list.value(0), field),
         _ => {}
     }
+    // Numbers, booleans and JSON are written as they are.
     let is_float = matches!(value, ScalarValue::Float32(_) | ScalarValue::Float64(_));
     let text = if is_float { float(value)? } else { text(value)? };
     let is_plain = match value {

@@ -223,6 +223,7 @@ fn deleted(call: &Call<'_>) -> Result<ArrayRef> {
         if !value.is_container() {
             return Err(refused("cannot delete from scalar").into());
         }
+        // The type of the argument decides what is deleted.
         if let Some(indexes) = indexes {
             let Value::Array(elements) = &mut value else {
                 return Err(refused("cannot delete from object using integer index").into());
@@ -322,6 +323,7 @@ fn set(call: &Call<'_>) -> Result<ArrayRef> {
         if path.iter().any(Option::is_none) {
             return Err(refused("path element is null").into());
         }
+        // The change has the same form at each level of the path.
         let change = Change {
             new: Value::read(new)?,
             creates: creates.is_none_or(|creates| creates.value(row)),
@@ -395,6 +397,7 @@ fn pretty(value: &Value<'_>, level: usize, output: &mut String) {
         output.push('\n');
         output.extend(std::iter::repeat_n(INDENT, level));
     };
+    // Each part has a line, and the end has one of its own.
     match value {
         Value::Array(elements) => {
             output.push('[');

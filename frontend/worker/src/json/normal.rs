@@ -118,6 +118,7 @@ impl<'a> Value<'a> {
 
     /// Appends the normal form.
     pub(super) fn write(&self, output: &mut String) {
+        // A blank stands behind each comma and colon.
         match self {
             Self::Null => output.push_str("null"),
             Self::Bool(value) => output.push_str(if *value { "true" } else { "false" }),

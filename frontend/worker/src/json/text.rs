@@ -423,6 +423,7 @@ fn escaped(escape: &str, high: &mut Option<u32>) -> Result<(Option<char>, usize)
     let code = code.ok_or_else(|| {
         invalid("\"\\u\" must be followed by four hexadecimal digits.".to_owned())
     })?;
+    // A character beyond 16 bits takes two sequences.
     let character = match (code, high.take()) {
         (0, _) => {
             return Err(SqlError::new("22P05", "unsupported Unicode escape sequence")
