@@ -98,12 +98,22 @@ impl ExprPlanner for JsonOperators {
 
 /// The type of an expression, if it is JSON.
 fn json_of(expr: &Expr, schema: &DFSchema) -> Option<JsonType> {
-    // What operators compute is marked only where they were planned as calls.
-    if matches!(expr, Expr::BinaryExpr(_) | Expr::Not(_) | Expr::Negative(_)) {
-        return None;
+    match expr {
+        // What operators compute is marked only where they were planned as calls.
+        Expr::BinaryExpr(_) | Expr::Not(_) | Expr::Negative(_) => None,
+        // The planner loses the marks of the values among which these choose.
+        Expr::ScalarFunction(call) if ["coalesce", "nullif"].contains(&call.func.name()) => {
+            call.args.iter().find_map(|value| json_of(value, schema))
+        }
+        Expr::Case(case) => {
+            let results = case.when_then_expr.iter().map(|(_, result)| result);
+            results.chain(&case.else_expr).find_map(|value| json_of(value, schema))
+        }
+        expr => {
+            let (_, field) = expr.to_field(schema).ok()?;
+            JsonType::of_field(&field)
+        }
     }
-    let (_, field) = expr.to_field(schema).ok()?;
-    JsonType::of_field(&field)
 }
 
 /// Returns true for literals and parameters, which have the type that the other operand needs.
