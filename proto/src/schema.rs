@@ -520,11 +520,6 @@ impl TableSchema {
                     column.name
                 ));
             }
-            if column.json.is_some()
-                && (column.column_type != ColumnType::String || column.length.is_some())
-            {
-                return invalid(format!("JSON column \"{}\" does not have texts", column.name));
-            }
             if !names.insert(column.name.as_str())
                 || !storage_names.insert(column.storage_name.as_str())
             {
@@ -532,6 +527,7 @@ impl TableSchema {
             }
         }
         self.validate_indexes()?;
+        self.validate_json()?;
         let mut constraints = BTreeSet::new();
         for check in &self.checks {
             validate_name("constraint", &check.name)?;
@@ -578,13 +574,6 @@ impl TableSchema {
             if !key_ids.insert(*id) {
                 return invalid(format!("key column \"{}\" specified more than once", column.name));
             }
-            if let Some(json) = column.json {
-                return invalid(format!(
-                    "key column \"{}\" cannot be of type {}",
-                    column.name,
-                    json.postgres()
-                ));
-            }
         }
         // Options that exclude each other.
         if self.key.is_empty() && !self.options.append_mode {
@@ -602,6 +591,22 @@ impl TableSchema {
         }
         if self.view.is_some() && !(self.key.is_empty() && self.options.append_mode) {
             return invalid("a view has no key".to_owned());
+        }
+        Ok(())
+    }
+
+    fn validate_json(&self) -> Result<(), Error> {
+        for column in &self.columns {
+            let Some(json) = column.json else { continue };
+            let (name, json_type) = (&column.name, json.postgres());
+            if column.column_type != ColumnType::String || column.length.is_some() {
+                let message = format!("column \"{name}\" of type {json_type} has other values");
+                return Err(Error::InvalidInput(message));
+            }
+            if self.is_key(column.id) {
+                let message = format!("key column \"{name}\" cannot be of type {json_type}");
+                return Err(Error::InvalidInput(message));
+            }
         }
         Ok(())
     }
