@@ -24,7 +24,7 @@ const WHOLE_DIGITS_MAX: i64 = 131_072;
 /// Maximum digits behind the point.
 const FRACTION_DIGITS_MAX: i64 = 16_383;
 
-/// A value.
+/// Tree of a JSON text, as JSONB has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
     Null,
