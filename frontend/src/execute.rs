@@ -5,6 +5,7 @@ mod assigned;
 mod comment;
 mod conflict;
 mod constraints;
+mod create_as;
 pub(crate) mod cursor;
 mod define;
 mod delete;
@@ -94,6 +95,9 @@ impl Session {
             Statement::AlterDatabase(alter) => self.alter_database(alter, permit).await?,
             Statement::DropDatabase(drop) => self.drop_database(drop, permit).await?,
             Statement::CreateTable(create) => self.create_table(create, permit).await?,
+            Statement::CreateTableAs(create) => {
+                return Box::pin(self.create_table_as(create, None, permit)).await;
+            }
             Statement::AlterTable(alter) => self.alter_table(alter, permit).await?,
             Statement::Repartition(repartition) => self.repartition(repartition, permit).await?,
             Statement::Rekey(rekey) => self.rekey(rekey, permit).await?,

@@ -1,16 +1,21 @@
 //! CREATE TABLE: columns and constraints in any order, then clauses in any order.
 //!
 //! ```text
-//! CREATE TABLE [IF NOT EXISTS] [database.]table (
+//! CREATE [UNLOGGED] TABLE [IF NOT EXISTS] [database.]table (
 //!     column type [NULL | NOT NULL] [DEFAULT ..] [GENERATED ALWAYS AS (..) [STORED]] [COMMENT '..']
 //!                 [PRIMARY KEY] [TIME INDEX] [{INVERTED | SKIPPING | FULLTEXT} INDEX [WITH (..)]], ..
 //!     PRIMARY KEY (..), TIME INDEX (..), {INVERTED | SKIPPING | FULLTEXT} INDEX (..) [WITH (..)],
+//!     LIKE table [{INCLUDING | EXCLUDING} property ..], ..
 //! )
 //! [PARTITION BY RANGE (..) | PARTITION BY HASH (..) PARTITIONS n | PARTITION ON COLUMNS (..) (rule, ..)]
 //! [SPLIT AT ((value, ..), ..)] [ENGINE = mito] [COMMENT '..'] [WITH (option = value, ..)]
+//!
+//! CREATE [UNLOGGED] TABLE [IF NOT EXISTS] [database.]table LIKE table
+//! CREATE [UNLOGGED] TABLE [IF NOT EXISTS] [database.]table [(column, .., PRIMARY KEY (..), ..)] [clauses] AS query
 //! ```
 //!
-//! This file parses; [`super::new_table`] checks.
+//! This file parses; [`super::new_table`] checks. What is like another table is in `like.rs`, what follows AS in
+//! `create_as.rs`.
 
 use datafusion::sql::sqlparser::ast::{self, Expr};
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -19,7 +24,10 @@ use partita_proto::schema::TableOptions;
 
 use super::bound_words::CutTuple;
 use super::options::{OptionPair, OptionValue, foreign_notice};
-use super::statement::{CheckDefinition, ColumnDefinition, CreateTable, Partitioning, TableOption};
+use super::statement::{
+    CheckDefinition, ColumnDefinition, Copied, CreateTable, LikeTable, Partitioning, Statement,
+    TableName, TableOption,
+};
 use super::tokens::Tokens;
 use crate::error::{SqlError, UNDEFINED_COLUMN};
 use crate::notice::Notice;
@@ -28,6 +36,11 @@ use crate::notice::Notice;
 #[derive(Default)]
 struct Draft {
     columns: Vec<ColumnDefinition>,
+    /// Names without types: those of a query's columns.
+    names: Vec<String>,
+    /// The error of the first of them, if no query follows.
+    missing_type: Option<SqlError>,
+    likes: Vec<LikeTable>,
     checks: Vec<CheckDefinition>,
     primary_key: Option<Vec<String>>,
     time_index: Option<String>,
@@ -46,6 +59,39 @@ struct Draft {
     notices: Vec<Notice>,
 }
 
+impl Draft {
+    /// Checks that the columns are those of a query, whose types come from it.
+    fn check_of_query(&self) -> Result<(), SqlError> {
+        let feature = match (self.columns.first(), self.likes.is_empty(), self.indexes.is_empty()) {
+            (Some(_), ..) => "a column with a type",
+            (None, false, _) => "LIKE",
+            (None, true, false) => "an index",
+            (None, true, true) => return Ok(()),
+        };
+        let error = SqlError::unsupported(format!("{feature} in CREATE TABLE ... AS"));
+        Err(error.with_hint("create the table, then INSERT INTO ... SELECT"))
+    }
+}
+
+/// The statement of these parts.
+fn created(table: TableName, if_not_exists: bool, draft: Draft) -> CreateTable {
+    CreateTable {
+        table,
+        if_not_exists,
+        columns: draft.columns,
+        likes: draft.likes,
+        checks: draft.checks,
+        primary_key: draft.primary_key,
+        time_index: draft.time_index,
+        partitioning: draft.partitioning.unwrap_or(Partitioning::Range { columns: Vec::new() }),
+        cuts: draft.cuts,
+        uniform: draft.uniform,
+        schema_on_write: draft.schema_on_write,
+        options: draft.options,
+        notices: draft.notices,
+    }
+}
+
 /// `INVERTED INDEX (column)` beside the columns.
 struct DeclaredIndex {
     column: String,
@@ -56,28 +102,30 @@ struct DeclaredIndex {
 }
 
 impl Tokens<'_> {
-    /// Takes what follows CREATE TABLE.
-    pub(super) fn create_table(&mut self) -> Result<CreateTable, SqlError> {
+    /// Takes what follows CREATE [UNLOGGED] TABLE. `notices` are those of the words before.
+    pub(super) fn create_table(&mut self, notices: Vec<Notice>) -> Result<Statement, SqlError> {
         let if_not_exists = self.if_not_exists();
         let table = self.table_name()?;
-        let mut draft = Draft::default();
+        let mut draft = Draft { notices, ..Draft::default() };
         // Forms of other databases are refused by name.
-        if self.at("as") {
-            return Err(self
-                .unsupported("CREATE TABLE ... AS SELECT")
-                .with_hint("create the table, then INSERT INTO ... SELECT"));
-        }
-        if self.at("like") {
-            return Err(self.unsupported("CREATE TABLE ... LIKE"));
-        }
         if self.at("partition") && self.at_nth(1, "of") {
             return Err(self
                 .unsupported("CREATE TABLE ... PARTITION OF")
                 .with_hint("give the partitions in the table's own PARTITION clause"));
         }
-        // Columns and constraints, then clauses.
-        self.expect_mark(&Token::LParen)?;
-        while !self.take_mark(&Token::RParen) {
+        if self.take(&["like"]) {
+            let like =
+                LikeTable { table: self.table_name()?, position: 0, copied: Copied::Everything };
+            self.expect_end()?;
+            draft.likes.push(like);
+            let create = created(table, if_not_exists, draft);
+            return Ok(Statement::CreateTable(Box::new(create)));
+        }
+        // Columns and constraints, then clauses. The columns may be those of a query.
+        let position = self.position();
+        let are_listed = self.take_mark(&Token::LParen);
+        let without_list = self.unexpected("\"(\"");
+        while are_listed && !self.take_mark(&Token::RParen) {
             self.create_item(&mut draft)?;
             if !self.take_mark(&Token::Comma) {
                 self.expect_mark(&Token::RParen)?;
@@ -85,21 +133,22 @@ impl Tokens<'_> {
             }
         }
         while self.create_clause(&mut draft)? {}
+        if self.at("as") {
+            draft.check_of_query().map_err(|error| error.with_position(position))?;
+            self.next();
+            let names = std::mem::take(&mut draft.names);
+            let create = created(table, if_not_exists, self.finish(draft)?);
+            return self.create_table_as(create, names);
+        }
+        if !are_listed {
+            return Err(without_list);
+        }
+        if let Some(error) = draft.missing_type.take() {
+            return Err(error);
+        }
         self.expect_end()?;
-        self.finish(draft).map(|draft| CreateTable {
-            table,
-            if_not_exists,
-            columns: draft.columns,
-            checks: draft.checks,
-            primary_key: draft.primary_key,
-            time_index: draft.time_index,
-            partitioning: draft.partitioning.unwrap_or(Partitioning::Range { columns: Vec::new() }),
-            cuts: draft.cuts,
-            uniform: draft.uniform,
-            schema_on_write: draft.schema_on_write,
-            options: draft.options,
-            notices: draft.notices,
-        })
+        let create = created(table, if_not_exists, self.finish(draft)?);
+        Ok(Statement::CreateTable(Box::new(create)))
     }
 
     /// Checks that depend on clauses in any order.
@@ -161,8 +210,9 @@ impl Tokens<'_> {
             self.next();
             name = Some(self.name("a constraint's name")?);
         }
-        if self.at("like") {
-            return Err(self.unsupported("CREATE TABLE (LIKE ...)"));
+        if self.take(&["like"]) {
+            draft.likes.push(self.like_table(draft.columns.len())?);
+            return Ok(());
         }
         let parenthesis = |tokens: &Self, n| matches!(tokens.peek_nth(n).token, Token::LParen);
         // Constraints that Partita has.
@@ -212,7 +262,13 @@ impl Tokens<'_> {
                 return Err(self.unsupported(format!("{kind} in CREATE TABLE")));
             }
         }
-        // Everything else is a column.
+        // Everything else is a column; a name alone is that of a query's column.
+        if matches!(self.peek_nth(1).token, Token::Comma | Token::RParen) {
+            draft.names.push(self.name("a column name")?);
+            let missing_type = self.unexpected("a type");
+            draft.missing_type.get_or_insert(missing_type);
+            return Ok(());
+        }
         let position = self.position();
         let clause = self.column_clause(&mut draft.notices)?;
         let name = clause.definition.name.clone();
@@ -306,7 +362,6 @@ impl Tokens<'_> {
         } else {
             // Clauses of other databases are refused by name.
             for (word, clause) in [
-                ("as", "CREATE TABLE ... AS SELECT"),
                 ("inherits", "INHERITS"),
                 ("tablespace", "TABLESPACE"),
                 ("using", "USING"),

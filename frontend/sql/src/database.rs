@@ -10,6 +10,7 @@ use super::statement::{
 };
 use super::tokens::Tokens;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
+use crate::notice::Notice;
 
 /// Objects of other databases that may follow CREATE, ALTER or DROP.
 const UNSUPPORTED: &[(&str, &str)] = &[
@@ -60,7 +61,10 @@ impl Tokens<'_> {
     pub(super) fn create(&mut self) -> Result<Statement, SqlError> {
         self.expect("create")?;
         if self.take(&["table"]) {
-            return Ok(Statement::CreateTable(Box::new(self.create_table()?)));
+            return self.create_table(Vec::new());
+        }
+        if self.take(&["unlogged", "table"]) {
+            return self.create_table(vec![unlogged()]);
         }
         if self.take(&["index"]) {
             return self.create_index();
@@ -280,6 +284,11 @@ impl Tokens<'_> {
             None => self.unexpected(expected),
         }
     }
+}
+
+/// Notice of an UNLOGGED table: it keeps more than the client asked for.
+pub(super) fn unlogged() -> Notice {
+    Notice::notice("UNLOGGED is ignored: the rows of all tables are logged and replicated")
 }
 
 /// The value of option `ttl`; `None` when it is not among the options.

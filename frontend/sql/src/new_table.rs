@@ -46,6 +46,9 @@ impl CreateTable {
         default_database: &str,
     ) -> Result<(NewTable, Vec<Notice>), SqlError> {
         validate_name("table", &self.table.name)?;
+        if let Some(like) = self.likes.first() {
+            return Err(SqlError::unsupported(format!("LIKE here (\"{}\")", like.table.name)));
+        }
         let schema = self.schema()?;
         let mut notices = self.notices.clone();
         let written_notices = notices.len();

@@ -127,7 +127,7 @@ impl Tokens<'_> {
     fn statement(&mut self) -> Result<Statement, SqlError> {
         // A parenthesis begins a query.
         let first = match &self.peek().token {
-            Token::LParen => return self.query().map(Statement::Query),
+            Token::LParen => return self.select(),
             Token::EOF => return Ok(Statement::Empty),
             Token::Word(word) if word.quote_style.is_none() => word.value.to_ascii_lowercase(),
             _ => return Err(self.unexpected("a statement")),
@@ -139,7 +139,8 @@ impl Tokens<'_> {
         }
         // Every statement has a parser of its own.
         match first.as_str() {
-            "select" | "with" | "values" | "table" => self.query().map(Statement::Query),
+            "select" | "with" => self.select(),
+            "values" | "table" => self.query().map(Statement::Query),
             "explain" if self.at_nth(1, "hotspot") => {
                 self.take(&["explain", "hotspot"]);
                 self.table_name().map(Statement::ExplainHotspot)
@@ -186,8 +187,17 @@ impl Tokens<'_> {
 
     /// Takes a query up to its end.
     pub(super) fn query(&mut self) -> Result<Query, SqlError> {
-        let position = self.position();
-        let offset = self.offset();
+        let (position, offset) = (self.position(), self.offset());
+        let query = self.parsed_query(position, offset)?;
+        self.checked_query(query, position, offset)
+    }
+
+    /// Takes a query as it is written; `position` and `offset` are those of its beginning.
+    pub(super) fn parsed_query(
+        &mut self,
+        position: usize,
+        offset: usize,
+    ) -> Result<Box<ast::Query>, SqlError> {
         let parsed = self.bounded(Parser::parse_query);
         let is_rest = matches!(self.peek().token, Token::SingleQuotedString(_)) || self.at("align");
         if (parsed.is_err() || is_rest) && aligns_ranges(&self.text[offset..]) {
@@ -195,7 +205,16 @@ impl Tokens<'_> {
                 .with_position(position)
                 .with_hint("use time_bucket_gapfill, with locf or interpolate, and GROUP BY"));
         }
-        let mut query = parsed?;
+        parsed
+    }
+
+    /// A parsed query that began at a position and an offset and ends here, checked and rewritten for the planner.
+    pub(super) fn checked_query(
+        &self,
+        mut query: Box<ast::Query>,
+        position: usize,
+        offset: usize,
+    ) -> Result<Query, SqlError> {
         let end = self.offset();
         gap_filled::rewrite(&self.text[offset..end], &mut query)
             .map_err(|error| error.with_position(position))?;
@@ -251,7 +270,7 @@ impl Tokens<'_> {
         let text = &self.text[offset..];
         // Positions inside count from the whole text too: the first character is 1.
         let statement = parse_one(text, position - 1)?;
-        if !statement.is_planned() {
+        if !statement.is_explainable() {
             return Err(SqlError::unsupported(format!("EXPLAIN {}", statement.tag()))
                 .with_position(position));
         }
@@ -315,8 +334,8 @@ impl Tokens<'_> {
 }
 
 impl Explain {
-    /// A query under this EXPLAIN, as DataFusion plans it: the explained one, or the one that finds the rows of an
-    /// INSERT, an UPDATE or a DELETE.
+    /// A query under this EXPLAIN, as DataFusion plans it: the explained one, or the one that finds the rows of another
+    /// statement.
     pub fn planned(&self, query: &Query) -> PlannerStatement {
         PlannerStatement::Explain(datafusion::sql::parser::ExplainStatement {
             options: self.options.clone(),

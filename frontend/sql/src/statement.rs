@@ -10,6 +10,7 @@
 //! - `INSERT ... VALUES` keeps its rows as text: they are scanned straight into Arrow columns when the table is known,
 //!   and never become a syntax tree.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +40,7 @@ pub use crate::table_name::TableName;
 pub enum Statement {
     /// SELECT, VALUES, TABLE, WITH: planned and run by DataFusion.
     Query(Query),
-    /// EXPLAIN of a query, an INSERT, an UPDATE or a DELETE.
+    /// EXPLAIN of a query, an INSERT, an UPDATE, a DELETE or a CREATE TABLE ... AS.
     Explain(Explain),
     /// EXPLAIN HOTSPOT: the reason why a table is hot.
     ExplainHotspot(TableName),
@@ -61,6 +62,8 @@ pub enum Statement {
     DropDatabase(DropDatabase),
     /// CREATE TABLE, with partitioning and options.
     CreateTable(Box<CreateTable>),
+    /// CREATE TABLE ... AS and SELECT ... INTO: a table of the rows of a query.
+    CreateTableAs(Box<CreateTableAs>),
     /// ALTER TABLE with one or more actions, other than SPLIT and MERGE.
     AlterTable(AlterTable),
     /// ALTER TABLE ... SPLIT or MERGE.
@@ -155,6 +158,7 @@ impl Statement {
                 | Self::AlterDatabase(_)
                 | Self::DropDatabase(_)
                 | Self::CreateTable(_)
+                | Self::CreateTableAs(_)
                 | Self::AlterTable(_)
                 | Self::Repartition(_)
                 | Self::Rekey(_)
@@ -200,7 +204,12 @@ impl Statement {
         }
     }
 
-    /// Returns true if it may be explained and prepared.
+    /// Returns true if it may be explained.
+    pub fn is_explainable(&self) -> bool {
+        self.is_planned() || matches!(self, Self::CreateTableAs(_))
+    }
+
+    /// Returns true if it may be explained, and prepared by name.
     pub fn is_planned(&self) -> bool {
         matches!(self, Self::Query(_) | Self::Insert(_) | Self::Update(_) | Self::Delete(_))
     }
@@ -220,6 +229,7 @@ impl Statement {
             | Self::Update(_)
             | Self::CopyTo(_)
             | Self::CreateTable(_)
+            | Self::CreateTableAs(_)
             | Self::CreateCopy(_)
             | Self::CreateView(_)
             | Self::AlterTable(_)
@@ -277,6 +287,8 @@ impl Statement {
             Self::AlterDatabase(_) => "ALTER DATABASE",
             Self::DropDatabase(_) => "DROP DATABASE",
             Self::CreateTable(_) => "CREATE TABLE",
+            Self::CreateTableAs(create) if create.is_select_into => "SELECT INTO",
+            Self::CreateTableAs(_) => "CREATE TABLE AS",
             Self::AlterTable(alter) => alter.tag(),
             Self::Repartition(_) | Self::Rekey(_) => "ALTER TABLE",
             Self::DropTable(_) => "DROP TABLE",
@@ -333,6 +345,7 @@ impl Statement {
             Self::CopyFrom(copy) => Some(&copy.text),
             Self::CopyTo(copy) => Some(&copy.query.text),
             Self::Declare(declare) => Some(&declare.query.text),
+            Self::CreateTableAs(create) => Some(&create.text),
             _ => None,
         }
     }
@@ -354,7 +367,7 @@ pub struct Explain {
     pub text: Arc<str>,
     /// ANALYZE, VERBOSE, FORMAT and the rest, in DataFusion's form.
     pub options: ExplainStatementOptions,
-    /// A query, an INSERT, an UPDATE or a DELETE.
+    /// A query, an INSERT, an UPDATE, a DELETE or a CREATE TABLE ... AS.
     pub statement: Box<Statement>,
 }
 
@@ -619,7 +632,8 @@ pub struct DropDatabase {
     pub if_exists: bool,
 }
 
-/// CREATE TABLE as written; [`CreateTable::to_new_table`] turns it into the definition for meta.
+/// CREATE TABLE as written; [`CreateTable::to_new_table`] turns it into the definition for meta, after
+/// [`CreateTable::with_likes`] has looked up the tables that it is like.
 #[derive(Clone, Debug)]
 pub struct CreateTable {
     /// The table to create.
@@ -628,6 +642,8 @@ pub struct CreateTable {
     pub if_not_exists: bool,
     /// The columns in order.
     pub columns: Vec<ColumnDefinition>,
+    /// Tables that it is like, in order; empty when they were looked up.
+    pub likes: Vec<LikeTable>,
     /// CHECK constraints, of columns and of the table.
     pub checks: Vec<CheckDefinition>,
     /// The columns of PRIMARY KEY, as a clause or as an option.
@@ -647,6 +663,72 @@ pub struct CreateTable {
     pub options: TableOptions,
     /// Notices of clauses that are accepted with another effect than the client may expect.
     pub notices: Vec<Notice>,
+}
+
+/// CREATE TABLE ... AS and SELECT ... INTO, with the query as a syntax tree.
+#[derive(Clone, Debug)]
+pub struct CreateTableAs {
+    /// The statement's text.
+    pub text: Arc<str>,
+    /// The table without columns: name, key, partitions and options.
+    pub table: CreateTable,
+    /// Names of its first columns; the others have those of the query.
+    pub columns: Vec<String>,
+    /// The query whose rows it gets.
+    pub query: Query,
+    /// False for WITH NO DATA: the query is not run.
+    pub with_data: bool,
+    /// True if it was written as SELECT ... INTO.
+    pub is_select_into: bool,
+}
+
+/// LIKE in CREATE TABLE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LikeTable {
+    /// The table or view whose columns are copied.
+    pub table: TableName,
+    /// Number of columns that are written before it.
+    pub position: usize,
+    /// Parts of the definition that are copied.
+    pub copied: Copied,
+}
+
+/// Parts of a table's definition that LIKE copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Copied {
+    /// `(LIKE table INCLUDING ..)`: columns with their types and NOT NULL, and these properties.
+    Properties(BTreeSet<LikeProperty>),
+    /// `LIKE table` in place of columns: also key, partitions and options.
+    Everything,
+}
+
+/// Property of INCLUDING and EXCLUDING.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LikeProperty {
+    /// Comments on columns.
+    Comments,
+    /// CHECK constraints.
+    Constraints,
+    /// Defaults of columns.
+    Defaults,
+    /// Expressions of generated columns.
+    Generated,
+    /// Counters of identity columns, each with a sequence of its own.
+    Identity,
+    /// PRIMARY KEY, TIME INDEX, and the indexes of columns.
+    Indexes,
+}
+
+impl LikeProperty {
+    /// All properties.
+    pub const ALL: [Self; 6] = [
+        Self::Comments,
+        Self::Constraints,
+        Self::Defaults,
+        Self::Generated,
+        Self::Identity,
+        Self::Indexes,
+    ];
 }
 
 /// One column of CREATE TABLE or ADD COLUMN.

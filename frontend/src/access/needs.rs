@@ -17,6 +17,7 @@
 //! - to read a materialized copy is to read its source: SELECT is needed on that (`Viewer::check`);
 //! - to read a view, SELECT on the view is needed, and its owner needs SELECT on what the view reads: `catalog.rs` checks
 //!   the one, `execute/query.rs` the other;
+//! - CREATE TABLE ... AS needs CREATE on the database, and SELECT on what its query reads; LIKE needs SELECT on the table;
 //! - a database may be used as soon as anything in it is visible;
 //! - SHOW PARTITIONS and EXPLAIN HOTSPOT show keys of all rows: they need SELECT without a row predicate.
 //!
@@ -85,7 +86,13 @@ pub(crate) fn needs(
             if drop.if_exists { need.into_iter().collect() } else { vec![need?] }
         }
         Statement::CreateTable(create) => {
-            vec![on_database(Action::Create, create.table.database_or(database))?]
+            let created = on_database(Action::Create, create.table.database_or(database))?;
+            // As in PostgreSQL, only who may read a table learns of its defaults and constraints.
+            let likes = create.likes.iter().map(|like| table(Action::Select, &like.table));
+            std::iter::once(Ok(created)).chain(likes).collect::<Result<_, _>>()?
+        }
+        Statement::CreateTableAs(create) => {
+            vec![on_database(Action::Create, create.table.table.database_or(database))?]
         }
         Statement::AlterTable(alter) => {
             unless_missing(table(Action::Own, &alter.table), alter.if_exists)?

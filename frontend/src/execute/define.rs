@@ -7,13 +7,13 @@ use partita_proto::catalog::{Catalog, Table};
 use partita_proto::schema::{Column, Semantic};
 use partita_proto::service::{Ddl, TableChange};
 use partita_proto::value::Value;
-use partita_sql::Notice;
 use partita_sql::index_statement::FoundIndex;
 use partita_sql::sequence_statement::sequence_of;
 use partita_sql::statement::{
     AlterChange, AlterDatabase, AlterTable, CreateCopy, CreateDatabase, CreateIndex, CreateTable,
-    DropCopy, DropDatabase, DropIndex, DropTable, TableName, Truncate,
+    DropCopy, DropDatabase, DropIndex, DropTable, LikeTable, TableName, Truncate,
 };
+use partita_sql::{LikeSource, Notice};
 use partita_worker::UuidFunction;
 
 use super::sequences::{check_defaults, free_names};
@@ -23,6 +23,7 @@ use crate::error::{SqlError, UNDEFINED_TABLE};
 use crate::information::{has_key, key_name};
 use crate::ingest::expression::{Condition, DefaultValue, Generated};
 use crate::output::Output;
+use crate::privileges::sees_all;
 use crate::sequences::{has_counter, sequence_named};
 use crate::session::Session;
 
@@ -78,6 +79,42 @@ impl Session {
         create: &CreateTable,
         permit: &Permit,
     ) -> Result<Output, SqlError> {
+        const TAG: &str = "CREATE TABLE";
+        let expanded;
+        let create = match create.likes.is_empty() {
+            true => create,
+            false => {
+                expanded = create.with_likes(|like| self.like_source(like))?;
+                &expanded
+            }
+        };
+        let name = &create.table.name;
+        Ok(match Box::pin(self.make_table(create, permit)).await? {
+            Some(notices) => Output::done_with(TAG, notices),
+            None => exists_already(false, TAG, &format!("relation \"{name}\"")),
+        })
+    }
+
+    /// A table that a new one is to be like.
+    fn like_source(&self, like: &LikeTable) -> Result<LikeSource, SqlError> {
+        let table = self.table(&like.table)?;
+        let catalog = self.frontend().catalog();
+        let identities = catalog.sequences_of(table.id).filter_map(|sequence| {
+            let owned = sequence.column?;
+            let position = table.schema.shown().position(|column| column.id == owned.column)?;
+            Some((position, owned.identity?, sequence.options))
+        });
+        let identities = identities.collect();
+        let is_placed = sees_all(self.viewer(), table.id);
+        Ok(LikeSource { table, is_placed, identities })
+    }
+
+    /// Creates a table. Returns notices for the client; `None` if a table of the name exists, and may.
+    pub(super) async fn make_table(
+        &self,
+        create: &CreateTable,
+        permit: &Permit,
+    ) -> Result<Option<Vec<Notice>>, SqlError> {
         let (mut table, mut notices) = create.to_new_table(&self.database())?;
         free_names(&self.frontend().catalog(), &mut table);
         let own: Vec<_> = table.sequences.iter().map(|sequence| sequence.column).collect();
@@ -92,19 +129,17 @@ impl Session {
         }
         thresholds::check(&table.schema.options)?;
         thresholds::check_rules(&table.schema.options)?;
-        let name = table.name.clone();
         let advice = match table.schema.is_keyless() {
             // Rules about the key mean one that somebody has chosen.
             true => Vec::new(),
             false => crate::advisor::notices::of_new_table(&table),
         };
         let ddl = Ddl::CreateTable { table: Box::new(table), if_not_exists: create.if_not_exists };
-        let changed = self.frontend().change(permit, ddl).await?;
-        if !changed {
-            return Ok(exists_already(false, "CREATE TABLE", &format!("relation \"{name}\"")));
+        if !self.frontend().change(permit, ddl).await? {
+            return Ok(None);
         }
         notices.extend(advice);
-        Ok(Output::done_with("CREATE TABLE", notices))
+        Ok(Some(notices))
     }
 
     pub(super) async fn alter_table(

@@ -20,7 +20,7 @@ use super::assigned::assignable;
 use super::conflict::Conflicts;
 use super::delete::after;
 use super::executed::Executed;
-use super::query::{Source, Target};
+use super::query::{Running, Source, Target};
 use super::returning::{Returned, ReturningOf};
 use crate::copies::refused::check_no_copy;
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, SYNTAX_ERROR, SqlError};
@@ -236,7 +236,20 @@ impl Session {
             None => Source::Statement(&statement),
         };
         let target = Target { pinned: Some(table), ..Target::default() };
-        let mut running = self.start(&source, target).await?;
+        let running = self.start(&source, target).await?;
+        let (target, running) = ((columns, listed), (running, parameters));
+        Box::pin(self.insert_running(insert, table, target, running, permit)).await
+    }
+
+    /// Writes the rows of a running query to a table, a part of them at a time.
+    pub(super) async fn insert_running(
+        &self,
+        insert: &Insert,
+        table: &Arc<Table>,
+        (columns, listed): (&[&Column], bool),
+        (mut running, parameters): (Running, Option<&[ScalarValue]>),
+        permit: &Permit,
+    ) -> Result<Executed, SqlError> {
         let count = running.schema.fields().len();
         check_width(count, columns, listed)?;
         let names: Vec<&str> =

@@ -68,6 +68,9 @@ impl Session {
                 let inferred = self.inferred_in(query.statement).await?;
                 self.with_returned(&statement, inferred, declared).await?
             }
+            Statement::CreateTableAs(create) => {
+                (self.types_in(create.query.statement.clone(), declared).await?, None)
+            }
             Statement::Explain(explain) => self.explain_types(explain, declared).await?,
             Statement::ExplainHotspot(_) => (Vec::new(), Some(schema(EXPLAIN_HOTSPOT))),
             Statement::Declare(declare) => {
@@ -215,6 +218,9 @@ impl Session {
             Statement::Delete(delete) => self.delete(delete, some_parameters(), permit).await,
             Statement::Update(update) => {
                 Box::pin(self.update(update, some_parameters(), permit)).await
+            }
+            Statement::CreateTableAs(create) => {
+                Box::pin(self.create_table_as(create, some_parameters(), permit)).await
             }
             Statement::Declare(declare) => {
                 Ok(self.declare(declare, some_parameters()).await?.into())

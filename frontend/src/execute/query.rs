@@ -101,6 +101,8 @@ pub(super) struct Target<'a> {
     pub(super) reads: Option<&'a Reads>,
     /// Table for which SELECT is not needed.
     pub(super) unread: Option<TableId>,
+    /// True if the rows are written to a table that the query does not read.
+    pub(super) writes: bool,
     /// Rows that the statement supplies itself.
     pub(super) supplied: Option<&'a SuppliedRows>,
 }
@@ -162,21 +164,11 @@ impl Session {
     async fn start_once(
         &self,
         source: &Source<'_>,
-        Target { pinned, reads, unread, supplied }: Target<'_>,
+        Target { pinned, reads, unread, writes, supplied }: Target<'_>,
         with_copies: bool,
     ) -> Result<Running, SqlError> {
         let mut state = self.statement_state();
-        let logical = match source {
-            Source::Statement(statement) => plan(&state, (*statement).clone()).await?,
-            Source::WithParameters(statement, parameters) => {
-                let logical = plan(&state, (*statement).clone()).await?;
-                with_parameters(logical, parameters)?
-            }
-            Source::Prepared(prepared, parameters) => {
-                let logical = self.cached_plan(&state, prepared).await?;
-                with_parameters(logical.as_ref().clone(), parameters)?
-            }
-        };
+        let logical = self.logical(&state, source).await?;
         // Checked before the optimizer, which may evaluate parts of the plan or remove them.
         let scans = scans_of(&logical)?;
         let tables = self.check_tables(&scans, unread)?;
@@ -190,9 +182,9 @@ impl Session {
         let readable = self.confirmed(&scans, nearer).await?;
         state.config_mut().set_extension(Arc::new(readable));
         // What a statement writes must not depend on rows that are no longer current.
-        let reading = match pinned {
-            Some(_) => self.reading().linearizable(),
-            None => self.reading(),
+        let reading = match writes || pinned.is_some() {
+            true => self.reading().linearizable(),
+            false => self.reading(),
         };
         state.config_mut().set_extension(Arc::new(reading));
         if let Some(supplied) = supplied {
@@ -215,6 +207,38 @@ impl Session {
         let first = rows.next().await.transpose()?;
         let stream = futures::stream::iter(first.map(Ok)).chain(rows);
         Ok(Running { plan: physical, schema, stream: Box::pin(stream), tables })
+    }
+
+    /// The plan of a source, with the values of its parameters.
+    async fn logical(
+        &self,
+        state: &SessionState,
+        source: &Source<'_>,
+    ) -> Result<LogicalPlan, SqlError> {
+        Ok(match source {
+            Source::Statement(statement) => plan(state, (*statement).clone()).await?,
+            Source::WithParameters(statement, parameters) => {
+                let logical = plan(state, (*statement).clone()).await?;
+                with_parameters(logical, parameters)?
+            }
+            Source::Prepared(prepared, parameters) => {
+                let logical = self.cached_plan(state, prepared).await?;
+                with_parameters(logical.as_ref().clone(), parameters)?
+            }
+        })
+    }
+
+    /// Columns of a query that is not run. What it reads is checked as if it were.
+    pub(super) async fn columns_of_query(
+        &self,
+        source: &Source<'_>,
+    ) -> Result<SchemaRef, SqlError> {
+        let state = self.statement_state();
+        let logical = self.logical(&state, source).await?;
+        self.check_tables(&scans_of(&logical)?, None)?;
+        // Types are known when the plan is analyzed.
+        let optimized = with_bounded_folding(|| state.optimize(&logical))?;
+        Ok(source.shown(Arc::clone(optimized.schema().inner())))
     }
 
     /// Replicas that the session's queries may read.
@@ -382,6 +406,9 @@ impl Session {
             Statement::Update(update) => {
                 let query = self.update_query(update)?;
                 Some((explain.planned(&query), "UPDATE"))
+            }
+            Statement::CreateTableAs(create) => {
+                Some((explain.planned(&create.query), "CREATE TABLE AS"))
             }
             statement => {
                 return Err(SqlError::unsupported(format!("EXPLAIN of {}", statement.tag())));

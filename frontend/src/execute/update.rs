@@ -168,6 +168,7 @@ impl Session {
             reads: Some(&reads),
             unread,
             supplied: supplied.as_ref(),
+            ..Target::default()
         };
         let mut running = self.start(&source, target).await?;
         while let Some(batch) = running.stream.next().await {

@@ -92,7 +92,7 @@ impl Session {
                 let message = format!("column \"{name}\" specified more than once");
                 return Err(SqlError::new(DUPLICATE_COLUMN, message));
             }
-            let column_type = column_type(field, name)?;
+            let column_type = column_type("view", field, name)?;
             let id = column_id(columns.len());
             let json = JsonType::of_field(field);
             columns.push(Column { json, ..new_column(id, name, source, column_type) });
@@ -204,13 +204,17 @@ impl Session {
     }
 }
 
-/// The type of a view's column. As in PostgreSQL, NULL alone is a text.
-fn column_type(field: &Field, name: &str) -> Result<ColumnType, SqlError> {
+/// The type of a column of a view or table that a query defines. As in PostgreSQL, NULL alone is a text.
+pub(super) fn column_type(
+    relation: &str,
+    field: &Field,
+    name: &str,
+) -> Result<ColumnType, SqlError> {
     if *field.data_type() == DataType::Null {
         return Ok(ColumnType::String);
     }
     ColumnType::from_arrow(field.data_type()).ok_or_else(|| {
-        let feature = format!("a view with column \"{name}\" of type {}", field.data_type());
+        let feature = format!("a {relation} with column \"{name}\" of type {}", field.data_type());
         SqlError::unsupported(feature).with_hint("cast it to a type that columns of tables have")
     })
 }

@@ -346,8 +346,9 @@ fn contradictions_are_refused() {
             "FOREIGN KEY",
         ),
         ("CREATE TABLE t (a INT REFERENCES u (a))", "0A000", "REFERENCES"),
-        ("CREATE TABLE t AS SELECT 1", "0A000", "AS SELECT"),
-        ("CREATE TABLE t (LIKE u)", "0A000", "LIKE"),
+        ("CREATE TABLE t (LIKE u)", "0A000", "LIKE here"),
+        ("CREATE TABLE t (LIKE u INCLUDING nonsense)", "42601", "\"nonsense\""),
+        ("CREATE TABLE t LIKE u (a INT)", "42601", "at or near \"(\""),
         (
             "CREATE TABLE t (u INT, PRIMARY KEY (HASH(u), u))",
             "0A000",
