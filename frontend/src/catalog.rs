@@ -32,6 +32,7 @@ use crate::sources::Sources;
 use crate::supplied::SuppliedTable;
 use crate::system;
 use crate::table::{PartitionedTable, Through};
+use crate::temporary::{TemporaryProvider, TemporaryTable};
 use crate::view::ClusterView;
 use crate::virtual_table::VirtualTable;
 
@@ -164,6 +165,14 @@ impl Scope {
         }
     }
 
+    /// A temporary table of the session. Views do not read them.
+    fn temporary(&self, database: &str, name: &str) -> Option<Arc<TemporaryTable>> {
+        match self.through {
+            Some(_) => None,
+            None => self.viewer.temporary().get(database, name),
+        }
+    }
+
     /// The part of a table that may be read.
     fn sight(&self, database: &Database, table: &Table) -> Sight {
         match self.through {
@@ -262,6 +271,9 @@ impl SchemaProvider for Tables {
             Some(name) => (name, true),
             None => (name, false),
         };
+        if let Some(temporary) = self.scope.temporary(&self.database, name) {
+            return Ok(Some(Arc::new(TemporaryProvider::new(temporary, with_hidden))));
+        }
         let database = catalog.databases.get(&self.database);
         let Some((database, table)) = database.zip(catalog.table(&self.database, name)) else {
             let is_numbers = self.database == DEFAULT_DATABASE && name == NUMBERS;
@@ -286,6 +298,7 @@ impl SchemaProvider for Tables {
         let name = name.strip_suffix(WITH_HIDDEN).unwrap_or(name);
         let name = name.strip_suffix(SUPPLIED).unwrap_or(name);
         self.scope.catalog().table(&self.database, name).is_some()
+            || self.scope.temporary(&self.database, name).is_some()
     }
 }
 

@@ -29,6 +29,7 @@ mod series;
 mod set;
 mod show;
 pub(crate) mod tasks;
+mod temporary;
 mod update;
 mod view_plans;
 mod views;
@@ -244,9 +245,11 @@ impl Session {
                 // The next client of a connection pool must not get the role of the former one.
                 self.viewer().act_as(None);
                 *self.last_numbers.lock() = LastNumbers::default();
+                self.viewer().temporary().clear();
             }
             Discard::Sequences => *self.last_numbers.lock() = LastNumbers::default(),
-            Discard::Plans | Discard::Temporary => {}
+            Discard::Temporary => self.viewer().temporary().clear(),
+            Discard::Plans => {}
         }
         Ok(Output::done(tag))
     }

@@ -82,6 +82,7 @@ use crate::stalls::Stalls;
 use crate::statements::Statements;
 use crate::statuses::{statuses, table_bytes};
 use crate::subqueries::ExactSubqueries;
+use crate::temporary::Registry;
 use crate::unnested::UnnestedSubqueries;
 use crate::view::ClusterView;
 use crate::zoned::{TimeTypes, ZonedTimes};
@@ -172,6 +173,7 @@ pub struct Frontend {
     spill: Option<SpillDirectory>,
     turns: Turns,
     sequences: Arc<Sequences>,
+    temporary: Registry,
 }
 
 impl Frontend {
@@ -264,6 +266,7 @@ impl Frontend {
             spill,
             turns: Turns::default(),
             sequences,
+            temporary: Registry::default(),
         }))
     }
 
@@ -282,6 +285,11 @@ impl Frontend {
     /// Blocks of sequences.
     pub(crate) fn sequences(&self) -> &Arc<Sequences> {
         &self.sequences
+    }
+
+    /// Temporary tables of all sessions, by their numbers.
+    pub(crate) fn temporary(&self) -> &Registry {
+        &self.temporary
     }
 
     /// Limits of series of organisations.

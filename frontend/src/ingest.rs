@@ -84,6 +84,13 @@ impl Frontend {
         mut rows: RecordBatch,
         cause: impl FnOnce() -> Cause + Send,
     ) -> Result<(Arc<Table>, RecordBatch, Usage), SqlError> {
+        if let Some(temporary) = self.temporary().get(table.id) {
+            if rows.column_by_name(ROW_COLUMN).is_some() {
+                return Err(SqlError::undefined_column(ROW_COLUMN, &table.name));
+            }
+            let written = temporary.insert(&rows)?;
+            return Ok((Arc::clone(table), written, Usage::default()));
+        }
         let (table, plan) = self.table_plan(table)?;
         if rows.column_by_name(ROW_COLUMN).is_some() {
             return Err(SqlError::undefined_column(ROW_COLUMN, &table.name));
@@ -116,6 +123,10 @@ impl Frontend {
         keys: RecordBatch,
         cause: impl FnOnce() -> Cause + Send,
     ) -> Result<u64, SqlError> {
+        if let Some(temporary) = self.temporary().get(table.id) {
+            temporary.remove(&keys)?;
+            return Ok(keys.num_rows() as u64);
+        }
         let (table, plan) = self.table_plan(table)?;
         check_delete(&table)?;
         let completed = plan.complete_keys(&keys)?;

@@ -82,6 +82,7 @@ mod supplied;
 mod system;
 mod table;
 mod tasks;
+mod temporary;
 mod unnested;
 mod view;
 mod virtual_table;

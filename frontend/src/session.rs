@@ -86,6 +86,8 @@ pub(crate) struct PlanContext {
     pub(crate) zone: Option<String>,
     /// Names and row predicates are those of the identity.
     pub(crate) identity: Identity,
+    /// Number of changes of the temporary tables.
+    pub(crate) temporary: u64,
 }
 
 /// A cached plan, with the state that it depends on.

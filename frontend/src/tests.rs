@@ -40,6 +40,7 @@ mod sessions;
 mod set_operations;
 mod subqueries;
 mod tasks;
+mod temporary;
 mod together;
 mod unnested;
 mod updating;

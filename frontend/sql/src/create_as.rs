@@ -1,8 +1,8 @@
 //! Tables of the rows of a query.
 //!
 //! ```text
-//! CREATE [UNLOGGED] TABLE .. AS query [WITH [NO] DATA]        (`create_table.rs` reads what precedes AS)
-//! [WITH ..] SELECT .. INTO [UNLOGGED] [TABLE] table [FROM ..] ..
+//! CREATE [UNLOGGED | TEMPORARY] TABLE .. AS query [WITH [NO] DATA]        (`create_table.rs` reads what precedes AS)
+//! [WITH ..] SELECT .. INTO [UNLOGGED | TEMPORARY] [TABLE] table [FROM ..] ..
 //! ```
 
 use std::sync::Arc;
@@ -45,12 +45,10 @@ impl Tokens<'_> {
         let query = self.checked_query(query, position, offset)?;
         let Some(target) = target else { return Ok(Statement::Query(query)) };
         let located = |error: SqlError| error.with_position(position);
-        if target.temporary {
-            return Err(located(SqlError::unsupported("SELECT ... INTO TEMPORARY")));
-        }
         let table = CreateTable {
             table: table_name(&target.name).map_err(located)?,
             if_not_exists: false,
+            is_temporary: target.temporary,
             columns: Vec::new(),
             likes: Vec::new(),
             checks: Vec::new(),
@@ -153,6 +151,8 @@ mod tests {
         }
         let unlogged = created("SELECT 1 INTO UNLOGGED t").table.notices;
         assert_eq!(unlogged.len(), 1);
+        assert!(created("SELECT 1 INTO TEMP t").table.is_temporary);
+        assert!(created("CREATE LOCAL TEMP TABLE t AS SELECT 1").table.is_temporary);
     }
 
     #[test]
@@ -163,7 +163,6 @@ mod tests {
             ("CREATE TABLE t (LIKE u) AS SELECT 1", "LIKE in CREATE TABLE ... AS"),
             ("CREATE TABLE t (a, INVERTED INDEX (a)) AS SELECT 1", "an index"),
             ("CREATE TABLE t AS SELECT 1 INTO u", "SELECT ... INTO"),
-            ("SELECT 1 INTO TEMP t", "INTO TEMPORARY"),
             ("SELECT 1 INTO a.b.t", "another catalog"),
             ("SELECT 1 UNION SELECT 2 INTO t", "SELECT ... INTO"),
             ("SELECT * FROM (SELECT 1 INTO t) AS u", "SELECT ... INTO"),

@@ -35,6 +35,7 @@ use crate::notice::Notice;
 /// The parts of the statement that have been parsed.
 #[derive(Default)]
 struct Draft {
+    is_temporary: bool,
     columns: Vec<ColumnDefinition>,
     /// Names without types: those of a query's columns.
     names: Vec<String>,
@@ -78,6 +79,7 @@ fn created(table: TableName, if_not_exists: bool, draft: Draft) -> CreateTable {
     CreateTable {
         table,
         if_not_exists,
+        is_temporary: draft.is_temporary,
         columns: draft.columns,
         likes: draft.likes,
         checks: draft.checks,
@@ -102,11 +104,15 @@ struct DeclaredIndex {
 }
 
 impl Tokens<'_> {
-    /// Takes what follows CREATE [UNLOGGED] TABLE. `notices` are those of the words before.
-    pub(super) fn create_table(&mut self, notices: Vec<Notice>) -> Result<Statement, SqlError> {
+    /// Takes what follows CREATE [UNLOGGED | TEMPORARY] TABLE. `notices` are those of the words before.
+    pub(super) fn create_table(
+        &mut self,
+        is_temporary: bool,
+        notices: Vec<Notice>,
+    ) -> Result<Statement, SqlError> {
         let if_not_exists = self.if_not_exists();
         let table = self.table_name()?;
-        let mut draft = Draft { notices, ..Draft::default() };
+        let mut draft = Draft { is_temporary, notices, ..Draft::default() };
         // Forms of other databases are refused by name.
         if self.at("partition") && self.at_nth(1, "of") {
             return Err(self
@@ -355,6 +361,14 @@ impl Tokens<'_> {
         } else if self.take(&["comment"]) {
             self.take_mark(&Token::Eq);
             draft.options.comment = Some(self.string()?).filter(|text| !text.is_empty());
+        } else if self.at("on") && self.at_nth(1, "commit") {
+            if !draft.is_temporary {
+                let message = "ON COMMIT can only be used on temporary tables";
+                return Err(self.located(SqlError::new("42P16", message)));
+            }
+            if !self.take(&["on", "commit", "preserve", "rows"]) {
+                return Err(self.unsupported("ON COMMIT DROP or DELETE ROWS"));
+            }
         } else if self.take(&["with"]) {
             for pair in self.options()? {
                 table_option(draft, &pair)?;
@@ -367,7 +381,6 @@ impl Tokens<'_> {
                 ("using", "USING"),
                 ("order", "ORDER BY in CREATE TABLE"),
                 ("clustered", "CLUSTERED BY"),
-                ("on", "ON COMMIT"),
             ] {
                 if self.at(word) {
                     return Err(self.unsupported(clause));

@@ -26,10 +26,10 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("flow", "FLOW"),
     ("foreign", "FOREIGN TABLE"),
     ("function", "FUNCTION"),
-    ("global", "GLOBAL TEMPORARY TABLE"),
+    ("global", "GLOBAL TEMPORARY of anything but a table"),
     ("index", "INDEX"),
     ("language", "LANGUAGE"),
-    ("local", "LOCAL TEMPORARY TABLE"),
+    ("local", "LOCAL TEMPORARY of anything but a table"),
     ("macro", "MACRO"),
     ("materialized", "MATERIALIZED VIEW"),
     ("operator", "OPERATOR"),
@@ -44,8 +44,8 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("subscription", "SUBSCRIPTION"),
     ("system", "SYSTEM"),
     ("tablespace", "TABLESPACE"),
-    ("temp", "TEMPORARY TABLE"),
-    ("temporary", "TEMPORARY TABLE"),
+    ("temp", "TEMPORARY of anything but a table"),
+    ("temporary", "TEMPORARY of anything but a table"),
     ("trigger", "TRIGGER"),
     ("type", "TYPE"),
     ("unbounded", "UNBOUNDED TABLE"),
@@ -61,10 +61,13 @@ impl Tokens<'_> {
     pub(super) fn create(&mut self) -> Result<Statement, SqlError> {
         self.expect("create")?;
         if self.take(&["table"]) {
-            return self.create_table(Vec::new());
+            return self.create_table(false, Vec::new());
         }
         if self.take(&["unlogged", "table"]) {
-            return self.create_table(vec![unlogged()]);
+            return self.create_table(false, vec![unlogged()]);
+        }
+        if self.take_temporary_table() {
+            return self.create_table(true, Vec::new());
         }
         if self.take(&["index"]) {
             return self.create_index();
@@ -276,6 +279,15 @@ impl Tokens<'_> {
             Err(_) => self.name("a database's name")?,
         };
         Ok(Statement::Use(name))
+    }
+
+    /// Takes `[GLOBAL | LOCAL] {TEMPORARY | TEMP} TABLE`.
+    fn take_temporary_table(&mut self) -> bool {
+        let forms: [&[&str]; 3] = [&[], &["global"], &["local"]];
+        let mut words = forms.iter().flat_map(|first| {
+            ["temporary", "temp"].map(|word| [*first, &[word, "table"]].concat())
+        });
+        words.any(|words| self.take(&words))
     }
 
     fn foreign_object(&self, verb: &str, expected: &str) -> SqlError {

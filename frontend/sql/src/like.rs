@@ -117,6 +117,7 @@ impl CreateTable {
         let mut create = Self {
             table: self.table,
             if_not_exists: self.if_not_exists,
+            is_temporary: self.is_temporary,
             notices: self.notices,
             ..like
         };

@@ -640,6 +640,8 @@ pub struct CreateTable {
     pub table: TableName,
     /// No error when it exists.
     pub if_not_exists: bool,
+    /// True for a table of the session, in memory.
+    pub is_temporary: bool,
     /// The columns in order.
     pub columns: Vec<ColumnDefinition>,
     /// Tables that it is like, in order; empty when they were looked up.
@@ -1239,7 +1241,7 @@ pub enum Discard {
     All,
     /// Prepared plans.
     Plans,
-    /// Temporary tables; there are none.
+    /// Temporary tables, which are dropped.
     Temporary,
     /// The session's memory of the last numbers of sequences.
     Sequences,

@@ -212,6 +212,9 @@ pub(crate) fn table_of(
     name: &TableName,
 ) -> Result<Arc<Table>, SqlError> {
     let database = name.database_or(database);
+    if let Some(temporary) = viewer.temporary().get(database, &name.name) {
+        return Ok(Arc::clone(temporary.table()));
+    }
     if let Some(table) = viewer.catalog().table(database, &name.name) {
         return Ok(Arc::clone(table));
     }

@@ -39,6 +39,7 @@ use partita_proto::materialized::CopyOf;
 use crate::access::peer;
 use crate::audit::Origin;
 use crate::error::SqlError;
+use crate::temporary::TemporaryTables;
 use crate::view::ClusterView;
 
 /// SQLSTATE of an action that is not permitted.
@@ -189,6 +190,7 @@ pub struct Viewer {
     last: Mutex<Weak<Seen>>,
     /// Address of the client for which it was made.
     peer: Option<IpAddr>,
+    temporary: TemporaryTables,
 }
 
 impl fmt::Debug for Viewer {
@@ -204,12 +206,18 @@ impl Viewer {
         identity: Identity,
     ) -> Arc<Self> {
         let (identity, last) = (Mutex::new(identity), Mutex::default());
-        Arc::new(Self { view, shared, identity, last, peer: peer::current() })
+        let temporary = TemporaryTables::default();
+        Arc::new(Self { view, shared, identity, last, peer: peer::current(), temporary })
     }
 
     /// The identity, with the current role.
     pub fn identity(&self) -> Identity {
         *self.identity.lock()
+    }
+
+    /// The temporary tables of the session.
+    pub(crate) fn temporary(&self) -> &TemporaryTables {
+        &self.temporary
     }
 
     /// The identity, and the address of its client.

@@ -18,6 +18,7 @@ use partita_proto::access::{Action, Need, Permit};
 use partita_proto::catalog::Table;
 use partita_proto::schema::JsonType;
 use partita_proto::service::Ddl;
+use partita_sql::Notice;
 use partita_sql::shown_names::shown_name;
 use partita_sql::statement::{ColumnDefinition, CreateTable, CreateTableAs, Insert, InsertSource};
 
@@ -25,7 +26,7 @@ use super::define::exists_already;
 use super::executed::Executed;
 use super::query::{Running, Source, Target};
 use super::views::column_type;
-use crate::error::{SYNTAX_ERROR, SqlError, UNDEFINED_TABLE};
+use crate::error::{SYNTAX_ERROR, SqlError};
 use crate::frontend::Frontend;
 use crate::output::Output;
 use crate::session::Session;
@@ -43,14 +44,12 @@ impl Session {
     ) -> Result<Executed, SqlError> {
         let name = &create.table.table;
         // As in PostgreSQL, no query is run for a table that exists.
-        match self.table(name) {
-            Ok(_) if create.table.if_not_exists => return Ok(exists(create).into()),
-            Ok(_) => {
-                let (kind, name) = ("table", name.name.clone());
-                return Err(Error::AlreadyExists { kind, name }.into());
-            }
-            Err(error) if error.sqlstate == UNDEFINED_TABLE => {}
-            Err(error) => return Err(error),
+        if self.is_present(&create.table) {
+            let (kind, name) = ("table", name.name.clone());
+            return match create.table.if_not_exists {
+                true => Ok(exists(create).into()),
+                false => Err(Error::AlreadyExists { kind, name }.into()),
+            };
         }
         let statement = &create.query.statement;
         let source = match parameters {
@@ -60,33 +59,51 @@ impl Session {
         if !create.with_data {
             let schema = Box::pin(self.columns_of_query(&source)).await?;
             let table = with_columns(create, &schema)?;
-            let created = Box::pin(self.make_table(&table, permit)).await?;
+            let created = match table.is_temporary {
+                true => self.create_temporary(&table, permit)?,
+                false => Box::pin(self.make_table(&table, permit)).await?,
+            };
             let output = created.map(|notices| Output::done_with(TAG, notices));
             return Ok(output.unwrap_or_else(|| exists(create)).into());
         }
         let target = Target { writes: true, ..Target::default() };
         let running = Box::pin(self.start(&source, target)).await?;
         let table = with_columns(create, &running.schema)?;
+        if table.is_temporary {
+            // It gets its name with its rows: without all of them there is no table.
+            let (temporary, notices) = self.new_temporary(&table, permit)?;
+            let rows = (running, parameters);
+            let executed = Box::pin(self.fill(create, temporary.table(), rows, permit)).await?;
+            self.viewer().temporary().add(temporary)?;
+            return filled_with(executed, notices);
+        }
         let Some(notices) = Box::pin(self.make_table(&table, permit)).await? else {
             return Ok(exists(create).into());
         };
         // The permit was for the database; from here on it is for the new table.
-        let table = self.table(name)?;
-        let needs = [Need::new(Action::Insert, self.viewer().object(&table)?)];
+        let (database, catalog) = (self.database(), self.catalog());
+        let table = catalog.table(name.database_or(&database), &name.name);
+        let table = table.ok_or_else(|| SqlError::undefined_table(&name.name))?;
+        let needs = [Need::new(Action::Insert, self.viewer().object(table)?)];
         let permit = self.viewer().check(&needs)?;
-        let mut unfilled = Unfilled::new(self.frontend(), &table, permit.clone());
-        let filled = Box::pin(self.fill(create, &table, (running, parameters), &permit)).await;
-        let Executed { output, plan, usage } = match filled {
+        let mut unfilled = Unfilled::new(self.frontend(), table, permit.clone());
+        let filled = Box::pin(self.fill(create, table, (running, parameters), &permit)).await;
+        let executed = match filled {
             Ok(executed) => executed,
             Err(error) => return Err(unfilled.drop_table(error).await),
         };
         unfilled.keep();
-        let rows = match output {
-            Output::Done { rows, .. } => rows.unwrap_or_default(),
-            _ => return Err(SqlError::internal("a table was filled without a count")),
-        };
-        let tag = format!("SELECT {rows}");
-        Ok(Executed { output: Output::Done { tag, rows: Some(rows), notices }, plan, usage })
+        filled_with(executed, notices)
+    }
+
+    /// True if the table that a statement creates exists, as far as the session knows.
+    fn is_present(&self, create: &CreateTable) -> bool {
+        if create.is_temporary {
+            return self.has_temporary(create);
+        }
+        let database = self.database();
+        let database = create.table.database_or(&database);
+        self.catalog().table(database, &create.table.name).is_some()
     }
 
     /// Writes the rows of a running query to a new table.
@@ -113,6 +130,15 @@ impl Session {
         let columns = (columns.as_slice(), false);
         self.insert_running(&insert, table, columns, (running, parameters), permit).await
     }
+}
+
+/// The output of a statement that has filled its table.
+fn filled_with(executed: Executed, notices: Vec<Notice>) -> Result<Executed, SqlError> {
+    let Executed { output: Output::Done { rows: Some(rows), .. }, plan, usage } = executed else {
+        return Err(SqlError::internal("a table was filled without a count"));
+    };
+    let tag = format!("SELECT {rows}");
+    Ok(Executed { output: Output::Done { tag, rows: Some(rows), notices }, plan, usage })
 }
 
 /// The output for a table that exists, with IF NOT EXISTS.

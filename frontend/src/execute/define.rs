@@ -89,7 +89,11 @@ impl Session {
             }
         };
         let name = &create.table.name;
-        Ok(match Box::pin(self.make_table(create, permit)).await? {
+        let created = match create.is_temporary {
+            true => self.create_temporary(create, permit)?,
+            false => Box::pin(self.make_table(create, permit)).await?,
+        };
+        Ok(match created {
             Some(notices) => Output::done_with(TAG, notices),
             None => exists_already(false, TAG, &format!("relation \"{name}\"")),
         })
@@ -255,6 +259,10 @@ impl Session {
         }
         for table in &drop.tables {
             let (database, name) = self.named(table);
+            if let Some(temporary) = self.viewer().temporary().get(&database, &name) {
+                self.viewer().temporary().remove(temporary.table().id);
+                continue;
+            }
             let named = self.catalog().table(&database, &name).map(|table| table.id);
             let is_covered = named.is_some_and(|id| permit.covers(id, Action::Own));
             if named.is_some() && !is_covered && !drop.if_exists {
@@ -438,6 +446,10 @@ impl Session {
             self.check_covered(table, Action::Truncate, permit)?;
             let id = self.table(table)?.id;
             let (database, name) = self.named(table);
+            if let Some(temporary) = self.viewer().temporary().get(&database, &name) {
+                temporary.truncate();
+                continue;
+            }
             self.frontend().change(permit, Ddl::TruncateTable { database, name }).await?;
             // Rows that are still there must not meet their numbers again, so this is second.
             if truncate.restart_identity {

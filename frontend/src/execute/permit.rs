@@ -3,6 +3,7 @@
 use partita_proto::access::Permit;
 use partita_sql::statement::Statement;
 
+use super::temporary::check_temporary;
 use super::{roles, sequences, tasks};
 use crate::access::needs::needs;
 use crate::error::SqlError;
@@ -31,7 +32,10 @@ impl Session {
             statement => needs(viewer, &database, statement),
         };
         match needs {
-            Ok(needs) => viewer.check(&needs),
+            Ok(needs) => {
+                check_temporary(statement, &needs)?;
+                viewer.check(&needs)
+            }
             // An identity that has ended sees no objects.
             Err(error) => Err(viewer.check(&[]).err().unwrap_or(error)),
         }

@@ -367,6 +367,7 @@ impl Session {
             database: self.database(),
             zone: state.config_options().execution.time_zone.clone(),
             identity: self.identity(),
+            temporary: self.viewer().temporary().changes(),
         }
     }
 

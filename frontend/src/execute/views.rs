@@ -137,6 +137,10 @@ impl Session {
         let mut names = BTreeSet::new();
         for reference in state.resolve_table_references(statement)? {
             let database = reference.schema().unwrap_or(&of_session);
+            if self.viewer().temporary().get(database, reference.table()).is_some() {
+                let feature = format!("a view of a temporary table (\"{}\")", reference.table());
+                return Err(SqlError::unsupported(feature));
+            }
             // The others are tables of the system.
             if let Some(table) = catalog.table(database, reference.table()) {
                 let (database, name) = (table.database.clone(), table.name.clone());
