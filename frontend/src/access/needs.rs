@@ -29,7 +29,7 @@ use partita_proto::access::{Action, Need, Object};
 use partita_proto::catalog::Table;
 use partita_sql::Repartition;
 use partita_sql::statement::{
-    Admin, CommentObject, DropIndex, Insert, Rekey, Show, Statement, TableName,
+    Admin, CommentObject, CreateTable, DropIndex, Insert, Rekey, Show, Statement, TableName,
 };
 
 use super::viewer::Viewer;
@@ -87,9 +87,7 @@ pub(crate) fn needs(
         }
         Statement::CreateTable(create) => {
             let created = on_database(Action::Create, create.table.database_or(database))?;
-            // As in PostgreSQL, only who may read a table learns of its defaults and constraints.
-            let likes = create.likes.iter().map(|like| table(Action::Select, &like.table));
-            std::iter::once(Ok(created)).chain(likes).collect::<Result<_, _>>()?
+            with_likes(created, create, table)?
         }
         Statement::CreateTableAs(create) => {
             vec![on_database(Action::Create, create.table.table.database_or(database))?]
@@ -128,10 +126,10 @@ pub(crate) fn needs(
         }
         Statement::Show(show) => of_show(viewer, database, show)?,
         // The tables of a database also by the plan of the query.
-        Statement::SeriesCardinality(series) => match &series.table {
-            Some(name) => vec![table(Action::Select, name)?],
-            None => Vec::new(),
-        },
+        Statement::SeriesCardinality(series) => {
+            let only = series.table.iter().map(|name| table(Action::Select, name));
+            only.collect::<Result<_, _>>()?
+        }
         // The definition of a visible table, or the use of a visible database.
         Statement::Describe(_) | Statement::Use(_) => Vec::new(),
         Statement::Set(set) => vec![on_setting(Action::Maintain, &set.name)],
@@ -144,10 +142,8 @@ pub(crate) fn needs(
         Statement::Advise(advise) => vec![table(Action::Select, &advise.table)?],
         // By `execute/roles.rs`, which knows the roles that the statement names.
         Statement::Access(_) | Statement::SetRole(_) => Vec::new(),
-        // By `execute/tasks.rs`, which knows the owners of tasks.
-        Statement::Task(_) => Vec::new(),
-        // By `execute/sequences.rs`, which knows their owners.
-        Statement::Sequence(_) => Vec::new(),
+        // By `execute/tasks.rs` and `execute/sequences.rs`, which know the owners of tasks and sequences.
+        Statement::Task(_) | Statement::Sequence(_) => Vec::new(),
         // The session's own state.
         Statement::ResetAll
         | Statement::Transaction(_)
@@ -159,6 +155,19 @@ pub(crate) fn needs(
         | Statement::Unlisten
         | Statement::Empty => Vec::new(),
     })
+}
+
+/// The needs of a CREATE TABLE. As in PostgreSQL, only who may read a table learns of its defaults and constraints.
+fn with_likes(
+    created: Need,
+    create: &CreateTable,
+    table: impl Fn(Action, &TableName) -> Result<Need, SqlError>,
+) -> Result<Vec<Need>, SqlError> {
+    let mut needs = vec![created];
+    for like in &create.likes {
+        needs.push(table(Action::Select, &like.table)?);
+    }
+    Ok(needs)
 }
 
 /// The needs of SHOW.
