@@ -5,6 +5,7 @@ mod assigned;
 mod comment;
 mod conflict;
 mod constraints;
+mod copy;
 mod create_as;
 pub(crate) mod cursor;
 mod define;
@@ -34,21 +35,16 @@ mod update;
 mod view_plans;
 mod views;
 
-use std::sync::Arc;
-
 use partita_proto::access::Permit;
 use partita_sql::Notice;
-use partita_sql::statement::{
-    Admin, CopyFrom, Discard, Statement, TableName, Transaction, TransactionModes,
-};
+use partita_sql::statement::{Admin, Discard, Statement, TableName, Transaction, TransactionModes};
 
 use self::executed::Executed;
 use self::maintain::Maintenance;
 pub use self::observe::CopyLog;
 use crate::audit::Description;
-use crate::copies::refused::check_no_copy;
 use crate::error::SqlError;
-use crate::output::{CopyIn, CopyOut, Output};
+use crate::output::Output;
 use crate::sequences::LastNumbers;
 use crate::session::Session;
 
@@ -81,17 +77,8 @@ impl Session {
             Statement::Update(update) => {
                 return Box::pin(self.update(update, None, permit)).await;
             }
-            Statement::CopyFrom(copy) => self.copy_from(copy)?,
-            Statement::CopyTo(copy) => {
-                let executed = self.query(&copy.query).await?;
-                let Output::Rows { schema, stream } = executed.output else {
-                    return Err(SqlError::internal("a query without rows"));
-                };
-                let (format, options) = (copy.format, copy.options.clone());
-                let output =
-                    Output::CopyOut(CopyOut { schema, stream, format, options, zone: self.zone() });
-                return Ok(Executed { output, ..executed });
-            }
+            Statement::CopyFrom(copy) => Box::pin(self.copy_from(copy)).await?,
+            Statement::CopyTo(copy) => return Box::pin(self.copy_to(copy)).await,
             Statement::CreateDatabase(create) => self.create_database(create, permit).await?,
             Statement::AlterDatabase(alter) => self.alter_database(alter, permit).await?,
             Statement::DropDatabase(drop) => self.drop_database(drop, permit).await?,
@@ -148,25 +135,6 @@ impl Session {
             Statement::Empty => Output::done(tag),
         };
         Ok(output.into())
-    }
-
-    fn copy_from(&self, copy: &CopyFrom) -> Result<Output, SqlError> {
-        let table = self.table(&copy.table)?;
-        check_no_copy(&self.catalog(), &table)?;
-        let columns = insert::target_columns(&table, copy.columns.as_deref())?
-            .into_iter()
-            .map(|column| column.name.clone())
-            .collect();
-        let (format, options) = (copy.format, copy.options.clone());
-        Ok(Output::CopyIn(CopyIn {
-            table,
-            columns,
-            format,
-            options,
-            zone: self.zone(),
-            log: CopyLog::default(),
-            viewer: Arc::clone(self.viewer()),
-        }))
     }
 
     /// Statements are atomic per partition with and without transactions; the transaction statements exist for

@@ -121,6 +121,8 @@ pub struct FrontendOptions {
     pub query_parallelism: usize,
     /// Statements that the query log keeps.
     pub query_log_len: usize,
+    /// Directory below which COPY may use files; `None`: it may use none.
+    pub copy_directory: Option<PathBuf>,
     /// Records of who did what.
     pub audit: AuditOptions,
     /// Threads of statements, and the number of statements that run at a time.
@@ -139,6 +141,7 @@ impl Default for FrontendOptions {
             in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
             query_parallelism: std::thread::available_parallelism().map_or(1, usize::from),
             query_log_len: QUERY_LOG_LEN,
+            copy_directory: None,
             audit: AuditOptions::default(),
             lanes: LaneOptions::default(),
         }

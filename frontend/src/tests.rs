@@ -13,6 +13,7 @@ mod comparisons;
 mod conditional;
 mod conflicts;
 mod copies;
+mod copy_files;
 mod created;
 mod defining;
 mod first_by_time;

@@ -50,9 +50,9 @@ pub enum Statement {
     Delete(Delete),
     /// UPDATE ... SET.
     Update(Update),
-    /// COPY ... FROM STDIN.
+    /// COPY ... FROM.
     CopyFrom(CopyFrom),
-    /// COPY ... TO STDOUT.
+    /// COPY ... TO.
     CopyTo(CopyTo),
     /// CREATE DATABASE or SCHEMA.
     CreateDatabase(CreateDatabase),
@@ -242,8 +242,9 @@ impl Statement {
             // A verifier of a password takes thousands of hashes, and the statement of a task is planned.
             | Self::Access(_)
             | Self::Task(_) => true,
-            Self::CopyFrom(_)
-            | Self::CreateDatabase(_)
+            // Rows of a file are read and decoded here, those of a client by its door.
+            Self::CopyFrom(copy) => copy.file.is_some(),
+            Self::CreateDatabase(_)
             | Self::AlterDatabase(_)
             | Self::DropDatabase(_)
             | Self::DropTable(_)
@@ -503,7 +504,9 @@ pub struct CopyFrom {
     pub table: TableName,
     /// The columns in the order of the data; `None`: all, in the table's order.
     pub columns: Option<Vec<String>>,
-    /// Text, CSV or binary.
+    /// Path of a file of the server; `None`: the client sends the rows.
+    pub file: Option<String>,
+    /// Form of the data.
     pub format: CopyFormat,
     /// Delimiter, quote and the rest.
     pub options: CopyOptions,
@@ -514,7 +517,9 @@ pub struct CopyFrom {
 pub struct CopyTo {
     /// The source of the rows: the query of the statement, or a SELECT of the table's columns.
     pub query: Query,
-    /// Text, CSV or binary.
+    /// Path of a file of the server; `None`: the client gets the rows.
+    pub file: Option<String>,
+    /// Form of the data.
     pub format: CopyFormat,
     /// Delimiter, quote and the rest.
     pub options: CopyOptions,
@@ -530,6 +535,10 @@ pub enum CopyFormat {
     Csv,
     /// PostgreSQL's binary form.
     Binary,
+    /// A JSON object on each line.
+    Ndjson,
+    /// Apache Parquet, for files only.
+    Parquet,
 }
 
 /// Options of COPY; the defaults are PostgreSQL's for the format.

@@ -65,7 +65,6 @@ pub(crate) fn needs(
     Ok(match statement {
         // By the tables of the plan, of the cursor, or of the prepared statement.
         Statement::Query(_)
-        | Statement::CopyTo(_)
         | Statement::Declare(_)
         | Statement::Fetch(_)
         | Statement::Execute(_) => Vec::new(),
@@ -78,7 +77,10 @@ pub(crate) fn needs(
             .collect::<Result<_, _>>()?,
         Statement::Delete(delete) => vec![table(Action::Delete, &delete.table)?],
         Statement::Update(update) => vec![table(Action::Update, &update.table)?],
-        Statement::CopyFrom(copy) => vec![table(Action::Insert, &copy.table)?],
+        Statement::CopyTo(copy) => of_file(copy.file.as_ref()).collect(),
+        Statement::CopyFrom(copy) => {
+            of_file(copy.file.as_ref()).chain([table(Action::Insert, &copy.table)?]).collect()
+        }
         Statement::CreateDatabase(_) => vec![Need::new(Action::Create, Object::Cluster)],
         Statement::AlterDatabase(alter) => vec![on_database(Action::Own, &alter.name)?],
         Statement::DropDatabase(drop) => {
@@ -209,6 +211,11 @@ fn actions_of(insert: &Insert) -> impl Iterator<Item = Action> {
     ]
     .into_iter()
     .filter_map(|(is_done, action)| is_done.then_some(action))
+}
+
+/// The need for a file of COPY, if there is one: files of the server are for those who administer it.
+fn of_file(file: Option<&String>) -> impl Iterator<Item = Need> {
+    file.map(|_| Need::new(Action::Admin, Object::Cluster)).into_iter()
 }
 
 /// The table that a name in a statement means; `database` is that of the session.

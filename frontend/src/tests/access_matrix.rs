@@ -32,7 +32,7 @@ const DIVIDED: [&str; 5] = ["Show", "Access", "Task", "Sequence", "Admin"];
 /// One letter for each of [`WHO`]: superuser, whole token, read token, token for rows, write token, token of another
 /// organisation, member, stranger, expired token.
 ///
-/// A: allowed. D: denied. H: as if the object did not exist. E: the session has ended.
+/// A: allowed. D: denied. H: as if the object did not exist. E: the session has ended. ?: another error.
 ///
 /// LEFT and RIGHT stand for the ids of the partitions of `acme_t`.
 const MATRIX: &[(&str, &str)] = &[
@@ -82,6 +82,9 @@ const MATRIX: &[(&str, &str)] = &[
     ("AADDDHDHE", "UPDATE acme_t SET v = 1 RETURNING k"),
     ("AADDDHDHE", "DELETE FROM acme_t RETURNING k"),
     ("AADDAHDHE", "COPY acme_t FROM STDIN"),
+    // Files are for administrators; this server has none.
+    ("?DDDDHDHE", "COPY acme_t FROM 'f'"),
+    ("?DDDDDDDE", "COPY acme_t TO 'f'"),
     ("AADDAHDHE", "TRUNCATE acme_t"),
     ("AADDAHDHE", "TRUNCATE acme_t RESTART IDENTITY"),
     // Definitions.

@@ -170,6 +170,11 @@ impl Rows {
         self.located(SqlError::new(BAD_COPY_FORMAT, "extra data after last expected column"))
     }
 
+    /// The error of a row that names another column.
+    pub(super) fn unknown(&self, name: &str) -> SqlError {
+        self.located(SqlError::undefined_column(name, &self.table))
+    }
+
     /// The bytes as text.
     pub(super) fn utf8<'t>(&self, bytes: &'t [u8]) -> Result<&'t str, SqlError> {
         sent_text(bytes).map_err(|error| self.located(error))

@@ -110,6 +110,73 @@ fn csv_is_fields_with_quotes() {
     assert_eq!(rows(CopyFormat::Csv, &options, "1,\n").unwrap(), ["1|"]);
 }
 
+fn ndjson(data: &str) -> Result<Vec<String>, SqlError> {
+    rows(CopyFormat::Ndjson, &CopyOptions::new(CopyFormat::Ndjson), data)
+}
+
+#[test]
+fn ndjson_is_lines_of_objects() {
+    let found = ndjson("{\"a\": 1, \"b\": \"x\"}\r\n\n {\"b\":null,\"a\":\"2\"}\n{\"a\":3}");
+    assert_eq!(found.unwrap(), ["1|x", "2|~", "3|~"]);
+    let found =
+        ndjson("{\"a\":1,\"b\":\"\\u00fc\\n\"}\n{\"a\":2,\"b\":[1, {}]}\n{\"a\":3,\"b\":1.50}\n");
+    assert_eq!(found.unwrap(), ["1|ü\n", "2|[1, {}]", "3|1.50"]);
+    assert_eq!(ndjson("{\"a\":1,\"a\":2}").unwrap(), ["2|~"]);
+    for (data, sqlstate, says) in [
+        ("{\"a\":1}\n{\"a\":2", "22P04", "invalid JSON object"),
+        ("{\"a\":1}\n[1]", "22P04", "an object"),
+        ("{\"a\":1}\n{\"a\":2} x", "22P04", "trailing"),
+        ("{\"a\":1}\n{\"a\":2,\"c\":1,\"d\":1}", "42703", "\"c\""),
+        ("{\"a\":1}\n{\"a\":\"x\"}", "22P02", "x"),
+    ] {
+        let error = ndjson(data).unwrap_err();
+        assert_eq!(error.sqlstate, sqlstate, "{data}: {error:?}");
+        assert!(error.message.contains(says), "{data}: {error:?}");
+        assert!(error.detail.unwrap().starts_with("COPY t, line 2"), "{data}");
+    }
+    assert!(ndjson("{\"a\":1,\"b\":\"\\u0000\"}").is_err());
+}
+
+#[test]
+fn ndjson_writes_numbers_and_texts() {
+    let fields = vec![
+        Field::new("n", arrow::datatypes::DataType::Decimal128(20, 2), true),
+        Field::new("f", arrow::datatypes::DataType::Float64, true),
+        Field::new("b", arrow::datatypes::DataType::Boolean, true),
+        Field::new("s", arrow::datatypes::DataType::Utf8View, true),
+    ];
+    let numbers = Decimal128Array::from(vec![Some(12_345_678_901_234_567_890), None]);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(numbers.with_precision_and_scale(20, 2).unwrap()),
+        Arc::new(Float64Array::from(vec![0.5, f64::NAN])),
+        Arc::new(BooleanArray::from(vec![true, false])),
+        Arc::new(StringViewArray::from(vec!["a\"b", ""])),
+    ];
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    let options = CopyOptions::new(CopyFormat::Ndjson);
+    let mut encoder =
+        CopyEncoder::new(&batch.schema(), CopyFormat::Ndjson, &options, Zone::UTC).unwrap();
+    let lines = encoder.encode(&batch).unwrap().concat();
+    assert_eq!(
+        String::from_utf8(lines).unwrap(),
+        "{\"n\":123456789012345678.90,\"f\":0.5,\"b\":true,\"s\":\"a\\\"b\"}\n\
+         {\"n\":null,\"f\":\"NaN\",\"b\":false,\"s\":\"\"}\n"
+    );
+    assert!(encoder.finish().is_none());
+}
+
+#[test]
+fn parquet_needs_a_file() {
+    let options = CopyOptions::new(CopyFormat::Parquet);
+    let table = two();
+    let decoder =
+        CopyDecoder::new(&table, &names(&table), CopyFormat::Parquet, &options, Zone::UTC);
+    assert_eq!(decoder.err().unwrap().sqlstate, "0A000");
+    let schema = Arc::new(Schema::empty());
+    let encoder = CopyEncoder::new(&schema, CopyFormat::Parquet, &options, Zone::UTC);
+    assert_eq!(encoder.err().unwrap().sqlstate, "0A000");
+}
+
 #[test]
 fn a_header_may_have_to_match() {
     for (format, good, bad, short) in [
@@ -256,11 +323,12 @@ fn rows_strategy() -> impl Strategy<Value = Vec<Row>> {
 }
 
 fn options_strategy() -> impl Strategy<Value = (CopyFormat, CopyOptions)> {
-    let format = prop::sample::select(vec![CopyFormat::Text, CopyFormat::Csv, CopyFormat::Binary]);
+    let formats = [CopyFormat::Text, CopyFormat::Csv, CopyFormat::Binary, CopyFormat::Ndjson];
+    let format = prop::sample::select(formats.to_vec());
     (format, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
         |(format, header, odd, force)| {
             let mut options = CopyOptions::new(format);
-            if format != CopyFormat::Binary {
+            if matches!(format, CopyFormat::Text | CopyFormat::Csv) {
                 if header {
                     options.header = CopyHeader::Match;
                 }

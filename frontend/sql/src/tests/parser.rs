@@ -203,9 +203,8 @@ fn what_is_not_done_is_refused_by_name() {
         ("CREATE FUNCTION f() RETURNS INT AS 'x'", "CREATE FUNCTION"),
         ("ALTER VIEW v SET (security_barrier)", "ALTER VIEW ... SET"),
         ("ALTER VIEW v OWNER TO a", "ALTER VIEW ... OWNER"),
-        ("COPY t TO '/tmp/x'", "COPY TO a file"),
-        ("COPY t FROM '/etc/passwd'", "COPY FROM a file"),
-        ("COPY t FROM PROGRAM 'ls'", "COPY FROM a file"),
+        ("COPY t TO PROGRAM 'cat'", "COPY TO PROGRAM"),
+        ("COPY t FROM PROGRAM 'ls'", "COPY FROM PROGRAM"),
         ("INSERT INTO t SELECT 1 INTO u", "SELECT ... INTO"),
         ("SELECT * FROM t FOR UPDATE", "FOR UPDATE"),
         ("SELECT * FROM t AS a TABLESAMPLE SYSTEM (1)", "TABLESAMPLE"),
@@ -591,7 +590,8 @@ fn copy_takes_both_spellings_of_its_options() {
     assert_eq!(&*out.query.text, "SELECT a, \"B\" FROM d.t");
     let Statement::CopyTo(out) = one("COPY (SELECT 1 AS x) TO STDOUT").unwrap() else { panic!() };
     assert_eq!(&*out.query.text, "SELECT 1 AS x");
-    refused("COPY t FROM STDIN (FORMAT parquet)", "22023", "\"parquet\"");
+    assert_eq!((text.file.as_deref(), out.file.as_deref()), (None, None));
+    refused("COPY t FROM STDIN (FORMAT avro)", "22023", "\"avro\"");
     refused("COPY t FROM STDIN (DELIMITER '||')", "0A000", "one-byte");
     refused("COPY t FROM STDIN (DELIMITER 'a')", "22023", "delimiter");
     refused("COPY t FROM STDIN (QUOTE '\"')", "0A000", "requires CSV");
@@ -600,6 +600,20 @@ fn copy_takes_both_spellings_of_its_options() {
     refused("COPY t FROM STDIN (NULL 'a', NULL 'b')", "42601", "redundant");
     refused("COPY t FROM STDIN (ENCODING 'latin1')", "0A000", "latin1");
     refused("COPY t FROM STDIN (FROB 1)", "42601", "\"frob\"");
+}
+
+#[test]
+fn copy_takes_files_and_their_formats() {
+    let Statement::CopyFrom(copy) = one("COPY t (a) FROM '/d/f' (FORMAT parquet)").unwrap() else {
+        panic!()
+    };
+    assert_eq!((copy.file.as_deref(), copy.format), (Some("/d/f"), CopyFormat::Parquet));
+    let text = "COPY (SELECT 1 AS x) TO 'f' WITH (FORMAT ndjson)";
+    let Statement::CopyTo(copy) = one(text).unwrap() else { panic!() };
+    assert_eq!((copy.file.as_deref(), copy.format), (Some("f"), CopyFormat::Ndjson));
+    refused("COPY t FROM f", "42601", "string");
+    refused("COPY t TO 'f' (FORMAT parquet, DELIMITER ';')", "42601", "PARQUET mode");
+    refused("COPY t TO 'f' (FORMAT ndjson, HEADER)", "42601", "NDJSON mode");
 }
 
 /// Statements of this depth must parse, be checked and be dropped on the stack of a worker.
