@@ -237,8 +237,9 @@ impl CopyEncoder {
 
 /// Refuses a format whose end has to be read first.
 fn of_files(format: &str) -> SqlError {
-    SqlError::unsupported(format!("COPY format \"{format}\" with STDIN or STDOUT"))
-        .with_hint("name a file in the directory of --copy-directory, or use partita load and partita dump")
+    SqlError::unsupported(format!("COPY format \"{format}\" with STDIN or STDOUT")).with_hint(
+        "name a file in the directory of --copy-directory, or use partita load and partita dump",
+    )
 }
 
 /// Appends a row of a batch to a buffer.
