@@ -7,6 +7,7 @@ mod advised;
 mod catalogue;
 mod certs;
 mod cluster;
+mod dumped;
 mod faults;
 mod former;
 mod indexed;
