@@ -37,7 +37,9 @@ mod views;
 
 use partita_proto::access::Permit;
 use partita_sql::Notice;
-use partita_sql::statement::{Admin, Discard, Statement, TableName, Transaction, TransactionModes};
+use partita_sql::statement::{
+    Admin, Discard, Statement, TableName, Transaction, TransactionModes, Vacuum,
+};
 
 use self::executed::Executed;
 use self::maintain::Maintenance;
@@ -132,6 +134,7 @@ impl Session {
             }
             // Nothing listens, so there is nothing to remove.
             Statement::Unlisten => Output::done(tag),
+            Statement::Vacuum(vacuum) => self.vacuum(vacuum, tag)?,
             Statement::Empty => Output::done(tag),
         };
         Ok(output.into())
@@ -220,6 +223,18 @@ impl Session {
             Discard::Plans => {}
         }
         Ok(Output::done(tag))
+    }
+
+    /// VACUUM and ANALYZE have nothing to do. VACUUM is refused where PostgreSQL refuses it.
+    fn vacuum(&self, vacuum: &Vacuum, tag: &'static str) -> Result<Output, SqlError> {
+        if !vacuum.only_analyzes && self.in_transaction() {
+            let message = "VACUUM cannot run inside a transaction block";
+            return Err(SqlError::new("25001", message));
+        }
+        let message =
+            format!("{tag} does nothing: files are merged and measured in the background");
+        let notice = Notice::notice(message).with_hint("ADMIN compact_table('t') merges files now");
+        Ok(Output::done_with(tag, vec![notice]))
     }
 
     async fn admin(&self, admin: &Admin, permit: &Permit) -> Result<Output, SqlError> {

@@ -25,6 +25,8 @@ struct WrittenOptions {
     force_null: Option<CopyColumns>,
     force_not_null: Option<CopyColumns>,
     force_quote: Option<CopyColumns>,
+    /// FREEZE is about row versions, which are not kept for rows of COPY: it changes nothing.
+    freeze: Option<bool>,
 }
 
 impl Tokens<'_> {
@@ -62,7 +64,7 @@ impl Tokens<'_> {
         // COPY table TO is the query that reads the table.
         self.expect("to")?;
         let file = self.copy_file("COPY TO PROGRAM")?;
-        let written_options = self.copy_options(written)?;
+        let written_options = self.options_of_copy_to(written)?;
         copy_to(&select(&table, columns.as_deref()), 0, file, written_options)
     }
 
@@ -75,7 +77,7 @@ impl Tokens<'_> {
         self.expect_mark(&Token::RParen)?;
         self.expect("to")?;
         let file = self.copy_file("COPY TO PROGRAM")?;
-        let written_options = self.copy_options(written)?;
+        let written_options = self.options_of_copy_to(written)?;
         let text = self.text[offset..end].to_owned();
         copy_to(&text, position - 1, file, written_options)
     }
@@ -95,14 +97,33 @@ impl Tokens<'_> {
     /// Takes [WITH] and options in either spelling.
     fn copy_options(
         &mut self,
-        mut written: WrittenOptions,
+        written: WrittenOptions,
     ) -> Result<(CopyFormat, CopyOptions), SqlError> {
         let position = self.position();
+        let written = self.written_options(written)?;
+        written.check().map_err(|error| error.with_position(position))
+    }
+
+    fn written_options(&mut self, mut written: WrittenOptions) -> Result<WrittenOptions, SqlError> {
         self.take(&["with"]);
         if matches!(self.peek().token, Token::LParen) {
             self.list(|tokens| tokens.copy_option(&mut written))?;
         } else {
             while self.old_copy_option(&mut written)? {}
+        }
+        Ok(written)
+    }
+
+    /// Takes the options of COPY TO.
+    fn options_of_copy_to(
+        &mut self,
+        written: WrittenOptions,
+    ) -> Result<(CopyFormat, CopyOptions), SqlError> {
+        let position = self.position();
+        let written = self.written_options(written)?;
+        if written.freeze == Some(true) {
+            let error = SqlError::unsupported("FREEZE with COPY TO");
+            return Err(error.with_position(position));
         }
         written.check().map_err(|error| error.with_position(position))
     }
@@ -135,7 +156,8 @@ impl Tokens<'_> {
                 }
                 false
             }
-            "freeze" | "default" | "log_verbosity" | "reject_limit" => {
+            "freeze" => written.freeze.replace(self.freeze()?).is_some(),
+            "default" | "log_verbosity" | "reject_limit" => {
                 return Err(SqlError::unsupported(format!(
                     "option {} of COPY",
                     name.to_ascii_uppercase()
@@ -187,8 +209,8 @@ impl Tokens<'_> {
             written.force_null = Some(self.old_copy_columns()?);
         } else if self.take(&["encoding"]) {
             self.encoding()?;
-        } else if self.at("freeze") {
-            return Err(self.unsupported("option FREEZE of COPY"));
+        } else if self.take(&["freeze"]) {
+            written.freeze = Some(true);
         } else {
             return Ok(false);
         }
@@ -221,6 +243,18 @@ impl Tokens<'_> {
             "false" | "off" | "0" => Ok(CopyHeader::None),
             "match" => Ok(CopyHeader::Match),
             _ => Err(SqlError::syntax("HEADER takes a boolean or MATCH").with_position(position)),
+        }
+    }
+
+    fn freeze(&mut self) -> Result<bool, SqlError> {
+        if matches!(self.peek().token, Token::Comma | Token::RParen) {
+            return Ok(true);
+        }
+        let position = self.position();
+        match self.word_or_string()?.to_ascii_lowercase().as_str() {
+            "true" | "on" | "1" => Ok(true),
+            "false" | "off" | "0" => Ok(false),
+            _ => Err(SqlError::syntax("FREEZE requires a boolean value").with_position(position)),
         }
     }
 

@@ -95,6 +95,7 @@ mod types;
 mod unique_names;
 mod update_grammar;
 pub mod update_rows;
+mod vacuum_grammar;
 mod values;
 mod view_grammar;
 mod weight;

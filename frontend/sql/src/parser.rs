@@ -28,7 +28,6 @@ use crate::error::SqlError;
 
 /// Statements of other databases, with a hint for what to use instead.
 const UNSUPPORTED: &[(&str, &str)] = &[
-    ("analyze", ""),
     ("attach", ""),
     ("call", ""),
     ("checkpoint", "ADMIN flush_table('t') writes a table's memtables to files"),
@@ -48,7 +47,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("tql", ""),
     ("unload", ""),
     ("unlock", ""),
-    ("vacuum", "ADMIN compact_table('t') merges a table's files"),
 ];
 
 /// Parses the statements of a text.
@@ -181,6 +179,7 @@ impl Tokens<'_> {
             "listen" => self.listen(),
             "notify" => self.notify(),
             "unlisten" => self.unlisten(),
+            "vacuum" | "analyze" | "analyse" => self.vacuum(),
             _ => Err(self.unexpected("a statement")),
         }
     }

@@ -134,6 +134,8 @@ pub enum Statement {
     Notify,
     /// UNLISTEN, which connection pools send when a connection is returned.
     Unlisten,
+    /// VACUUM and ANALYZE, which tools of PostgreSQL send.
+    Vacuum(Vacuum),
     /// Nothing between two semicolons, or only comments.
     Empty,
 }
@@ -270,6 +272,7 @@ impl Statement {
             | Self::Listen
             | Self::Notify
             | Self::Unlisten
+            | Self::Vacuum(_)
             | Self::Empty => false,
         }
     }
@@ -331,6 +334,8 @@ impl Statement {
             Self::Listen => "LISTEN",
             Self::Notify => "NOTIFY",
             Self::Unlisten => "UNLISTEN",
+            Self::Vacuum(vacuum) if vacuum.only_analyzes => "ANALYZE",
+            Self::Vacuum(_) => "VACUUM",
             Self::Empty => "",
         }
     }
@@ -523,6 +528,15 @@ pub struct CopyTo {
     pub format: CopyFormat,
     /// Delimiter, quote and the rest.
     pub options: CopyOptions,
+}
+
+/// VACUUM or ANALYZE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vacuum {
+    /// True for ANALYZE.
+    pub only_analyzes: bool,
+    /// The named tables; empty for all.
+    pub tables: Vec<TableName>,
 }
 
 /// The data format of COPY.

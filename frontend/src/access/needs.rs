@@ -49,6 +49,9 @@ pub(crate) fn needs(
         let table = table_of(viewer, database, name)?;
         Ok::<_, SqlError>(Need::new(action, viewer.object(&table)?))
     };
+    let each = |action: Action, names: &[TableName]| {
+        names.iter().map(|name| table(action, name)).collect::<Result<Vec<_>, SqlError>>()
+    };
     let owned = |names: &[TableName], if_exists: bool| {
         let mut list = Vec::with_capacity(names.len());
         for name in names {
@@ -122,25 +125,15 @@ pub(crate) fn needs(
             None => of_index(viewer, database, drop)?,
         },
         // The sequences that it restarts by `execute/sequences.rs`.
-        Statement::Truncate(truncate) => {
-            let names = truncate.tables.iter();
-            names.map(|name| table(Action::Truncate, name)).collect::<Result<_, _>>()?
-        }
+        Statement::Truncate(truncate) => each(Action::Truncate, &truncate.tables)?,
         Statement::Show(show) => of_show(viewer, database, show)?,
         // The tables of a database also by the plan of the query.
-        Statement::SeriesCardinality(series) => {
-            let only = series.table.iter().map(|name| table(Action::Select, name));
-            only.collect::<Result<_, _>>()?
-        }
+        Statement::SeriesCardinality(series) => each(Action::Select, series.table.as_slice())?,
         // The definition of a visible table, or the use of a visible database.
         Statement::Describe(_) | Statement::Use(_) => Vec::new(),
         Statement::Set(set) => vec![on_setting(Action::Maintain, &set.name)],
-        Statement::Admin(admin) => match admin {
-            Admin::FlushTable(name) | Admin::CompactTable(name) => {
-                vec![table(Action::Maintain, name)?]
-            }
-            Admin::Order(_) => vec![Need::new(Action::Admin, Object::Cluster)],
-        },
+        Statement::Admin(admin) => vec![of_admin(admin, table)?],
+        Statement::Vacuum(vacuum) => each(Action::Maintain, &vacuum.tables)?,
         Statement::Advise(advise) => vec![table(Action::Select, &advise.table)?],
         // By `execute/roles.rs`, which knows the roles that the statement names.
         Statement::Access(_) | Statement::SetRole(_) => Vec::new(),
@@ -170,6 +163,17 @@ fn with_likes(
         needs.push(table(Action::Select, &like.table)?);
     }
     Ok(needs)
+}
+
+/// The need of ADMIN; `table` makes that for a table.
+fn of_admin(
+    admin: &Admin,
+    table: impl Fn(Action, &TableName) -> Result<Need, SqlError>,
+) -> Result<Need, SqlError> {
+    match admin {
+        Admin::FlushTable(name) | Admin::CompactTable(name) => table(Action::Maintain, name),
+        Admin::Order(_) => Ok(Need::new(Action::Admin, Object::Cluster)),
+    }
 }
 
 /// The needs of SHOW.

@@ -21,7 +21,8 @@ pub(super) fn check_temporary(statement: &Statement, needs: &[Need]) -> Result<(
         Statement::CreateTable(_)
         | Statement::CopyFrom(_)
         | Statement::DropTable(_)
-        | Statement::Truncate(_) => true,
+        | Statement::Truncate(_)
+        | Statement::Vacuum(_) => true,
         _ => false,
     };
     let temporary = needs.iter().find_map(|need| match &need.object {

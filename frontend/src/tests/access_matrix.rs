@@ -171,6 +171,7 @@ const MATRIX: &[(&str, &str)] = &[
     ("AAAAAAAAE", "LISTEN jobs"),
     ("AAAAAAAAE", "NOTIFY jobs, 'x'"),
     ("AAAAAAAAE", "UNLISTEN *"),
+    ("AAAAAAAAE", "VACUUM"),
     ("AAAAAAAAE", ""),
     ("AAAAAAAAE", "SELECT pg_cancel_backend(pg_backend_pid() * 0)"),
     ("AAAAAAAAE", "SET ROLE NONE"),
@@ -275,6 +276,7 @@ fn leaves_no_trace(sql: &str) -> bool {
                     | Statement::Listen
                     | Statement::Notify
                     | Statement::Unlisten
+                    | Statement::Vacuum(_)
             )
     };
     parser::parse(sql).unwrap().iter().all(is_of_session)
@@ -488,6 +490,7 @@ fn kind(statement: &Statement) -> &'static str {
         Statement::Listen => "Listen",
         Statement::Notify => "Notify",
         Statement::Unlisten => "Unlisten",
+        Statement::Vacuum(_) => "Vacuum",
         Statement::Advise(_) => "Advise",
         Statement::Empty => "Empty",
     }

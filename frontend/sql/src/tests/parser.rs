@@ -51,6 +51,11 @@ fn every_statement_has_its_tag() {
         ("UPSERT INTO t VALUES (1)", "INSERT"),
         ("DELETE FROM t WHERE a = 1", "DELETE"),
         ("COPY t FROM STDIN", "COPY"),
+        ("VACUUM", "VACUUM"),
+        ("vacuum analyze d.t, u", "VACUUM"),
+        ("VACUUM (FULL, ANALYZE) t", "VACUUM"),
+        ("ANALYZE VERBOSE t", "ANALYZE"),
+        ("ANALYZE", "ANALYZE"),
         ("COPY (SELECT 1) TO STDOUT", "COPY"),
         ("CREATE DATABASE IF NOT EXISTS d WITH (ttl = '7d')", "CREATE DATABASE"),
         ("CREATE SCHEMA d", "CREATE DATABASE"),
@@ -189,7 +194,7 @@ fn what_is_not_done_is_refused_by_name() {
         ("MERGE INTO t USING u ON a = b WHEN MATCHED THEN DELETE", "MERGE"),
         ("GRANT SELECT (a) ON t TO u", "a privilege on columns"),
         ("GRANT EXECUTE ON FUNCTION f TO u", "a privilege on a FUNCTION"),
-        ("VACUUM", "VACUUM"),
+        ("VACUUM (INDEX_CLEANUP) t", "option INDEX_CLEANUP of VACUUM"),
         ("CREATE VIEW v AS SELECT 1 WITH CHECK OPTION", "WITH CHECK OPTION"),
         ("CREATE RECURSIVE VIEW v (a) AS SELECT 1", "CREATE RECURSIVE VIEW"),
         ("CREATE VIEW v WITH (security_barrier) AS SELECT 1", "CREATE VIEW ... WITH"),
@@ -596,7 +601,10 @@ fn copy_takes_both_spellings_of_its_options() {
     refused("COPY t FROM STDIN (DELIMITER 'a')", "22023", "delimiter");
     refused("COPY t FROM STDIN (QUOTE '\"')", "0A000", "requires CSV");
     refused("COPY t FROM STDIN (FORMAT binary, NULL 'x')", "42601", "BINARY");
-    refused("COPY t FROM STDIN (FREEZE)", "0A000", "FREEZE");
+    assert_eq!(from("COPY t FROM STDIN WITH (FREEZE on)").format, CopyFormat::Text);
+    assert_eq!(from("COPY t FROM STDIN FREEZE").format, CopyFormat::Text);
+    refused("COPY t FROM STDIN (FREEZE maybe)", "42601", "FREEZE");
+    refused("COPY t TO STDOUT (FREEZE)", "0A000", "FREEZE");
     refused("COPY t FROM STDIN (NULL 'a', NULL 'b')", "42601", "redundant");
     refused("COPY t FROM STDIN (ENCODING 'latin1')", "0A000", "latin1");
     refused("COPY t FROM STDIN (FROB 1)", "42601", "\"frob\"");
