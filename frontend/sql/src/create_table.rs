@@ -500,6 +500,14 @@ fn table_option(draft: &mut Draft, pair: &OptionPair) -> Result<(), SqlError> {
             draft.uniform =
                 Some(number.ok_or_else(|| pair.wrong("a number of partitions from 1 to 65535"))?);
         }
+        // PostgreSQL's only storage parameter that its own tools set.
+        "fillfactor" => {
+            if !(10..=100).contains(&pair.number()?) {
+                return Err(pair.wrong("a number from 10 to 100"));
+            }
+            let message = "option 'fillfactor' changes nothing: files are always full";
+            draft.notices.push(Notice::notice(message));
+        }
         "hash_buckets" => {
             return Err(located(
                 SqlError::unsupported("option 'hash_buckets'")
