@@ -468,9 +468,9 @@ mod tests {
     async fn the_directory_of_copy_must_be_there() {
         let dir = tempfile::tempdir().unwrap();
         let present = dir.path().to_str().unwrap();
-        let given = options(&["--copy-directory", present]);
-        assert!(given.take().is_ok());
-        let node = given.frontend(NodeId(1), PathBuf::new());
+        let allowed = options(&["--copy-directory", present]);
+        assert!(allowed.take().is_ok());
+        let node = allowed.frontend(NodeId(1), PathBuf::new());
         assert_eq!(node.copy_directory.as_deref(), Some(dir.path()));
         let missing = dir.path().join("missing");
         let text = refusal(&options(&["--copy-directory", missing.to_str().unwrap()]));

@@ -114,8 +114,8 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
             dumped += 1;
         }
         if options.table.is_empty() {
-            let after = numbers(&client, &options.database).await?;
-            write_file(&partial.join(AFTER_FILE), &after)?;
+            let statements = numbers(&client, &options.database).await?;
+            write_file(&partial.join(AFTER_FILE), &statements)?;
         }
     }
     std::fs::rename(&partial, directory)

@@ -146,9 +146,9 @@ async fn load_directory(options: &Options) -> anyhow::Result<()> {
         let loaded = Box::pin(load_file(options, path, Some(&table))).await;
         loaded.with_context(|| format!("cannot load {}", path.display()))?;
     }
-    let after = directory.join(AFTER_FILE);
-    if after.exists() {
-        run_statements(options, &after).await?;
+    let numbers = directory.join(AFTER_FILE);
+    if numbers.exists() {
+        run_statements(options, &numbers).await?;
     }
     Ok(())
 }

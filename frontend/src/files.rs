@@ -59,11 +59,11 @@ impl CopyDirectory {
     /// Fails if the file is missing, elsewhere, or no regular file.
     pub(crate) fn open(&self, path: &str) -> Result<File, SqlError> {
         let failed = |error: &Error| not_opened(path, "reading", error);
-        let found = self.below(path)?.canonicalize().map_err(|error| failed(&error))?;
-        self.check_below(&found, path)?;
+        let canonical = self.below(path)?.canonicalize().map_err(|error| failed(&error))?;
+        self.check_below(&canonical, path)?;
         // Before it is opened: that of a pipe would wait for a writer.
-        check_regular(&found.metadata().map_err(|error| failed(&error))?, path)?;
-        let file = File::open(&found).map_err(|error| failed(&error))?;
+        check_regular(&canonical.metadata().map_err(|error| failed(&error))?, path)?;
+        let file = File::open(&canonical).map_err(|error| failed(&error))?;
         check_regular(&file.metadata().map_err(|error| failed(&error))?, path)?;
         Ok(file)
     }

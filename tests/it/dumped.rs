@@ -58,10 +58,10 @@ async fn a_database_comes_back_from_its_dump_in_each_format() {
         succeed(&partita(&server, "dump", &dump, &["--format", format]));
         succeed(&partita(&server, "load", &dump, &["--database", database]));
         for table in ["plain", "\"Odd name/x\"", "counted", "a"] {
-            let of = |database: &str| format!("SELECT * FROM {database}.{table} ORDER BY 1");
-            let before = lines(&client, &of("public")).await;
+            let query_of = |database: &str| format!("SELECT * FROM {database}.{table} ORDER BY 1");
+            let before = lines(&client, &query_of("public")).await;
             assert!(!before.is_empty(), "{table}");
-            assert_eq!(lines(&client, &of(database)).await, before, "{format}: {table}");
+            assert_eq!(lines(&client, &query_of(database)).await, before, "{format}: {table}");
         }
     }
     // The rows alone, once more, replace themselves.
@@ -72,8 +72,8 @@ async fn a_database_comes_back_from_its_dump_in_each_format() {
         succeed(&partita(&server, "load", &dump, &["--database", "second", "--data-only"]));
         assert_eq!(lines(&client, "SELECT count(*) FROM second.plain").await, ["3"]);
     }
-    let again = partita(&server, "dump", &dump, &[]);
-    assert!(String::from_utf8_lossy(&again.stderr).contains("exists"));
+    let repeated = partita(&server, "dump", &dump, &[]);
+    assert!(String::from_utf8_lossy(&repeated.stderr).contains("exists"));
 }
 
 #[tokio::test]

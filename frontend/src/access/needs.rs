@@ -49,7 +49,7 @@ pub(crate) fn needs(
         let table = table_of(viewer, database, name)?;
         Ok::<_, SqlError>(Need::new(action, viewer.object(&table)?))
     };
-    let each = |action: Action, names: &[TableName]| {
+    let on_tables = |action: Action, names: &[TableName]| {
         names.iter().map(|name| table(action, name)).collect::<Result<Vec<_>, SqlError>>()
     };
     let owned = |names: &[TableName], if_exists: bool| {
@@ -125,15 +125,15 @@ pub(crate) fn needs(
             None => of_index(viewer, database, drop)?,
         },
         // The sequences that it restarts by `execute/sequences.rs`.
-        Statement::Truncate(truncate) => each(Action::Truncate, &truncate.tables)?,
+        Statement::Truncate(truncate) => on_tables(Action::Truncate, &truncate.tables)?,
         Statement::Show(show) => of_show(viewer, database, show)?,
         // The tables of a database also by the plan of the query.
-        Statement::SeriesCardinality(series) => each(Action::Select, series.table.as_slice())?,
+        Statement::SeriesCardinality(series) => on_tables(Action::Select, series.table.as_slice())?,
         // The definition of a visible table, or the use of a visible database.
         Statement::Describe(_) | Statement::Use(_) => Vec::new(),
         Statement::Set(set) => vec![on_setting(Action::Maintain, &set.name)],
         Statement::Admin(admin) => vec![of_admin(admin, table)?],
-        Statement::Vacuum(vacuum) => each(Action::Maintain, &vacuum.tables)?,
+        Statement::Vacuum(vacuum) => on_tables(Action::Maintain, &vacuum.tables)?,
         Statement::Advise(advise) => vec![table(Action::Select, &advise.table)?],
         // By `execute/roles.rs`, which knows the roles that the statement names.
         Statement::Access(_) | Statement::SetRole(_) => Vec::new(),

@@ -55,7 +55,7 @@ const BAD_COPY_FORMAT: &str = "22P04";
 const BINARY_TRAILER: [u8; 2] = [0xff, 0xff];
 
 impl Session {
-    /// COPY FROM.
+    /// Asks the client for rows, or stores those of a file.
     pub(super) async fn copy_from(&self, copy: &CopyFrom) -> Result<Output, SqlError> {
         let table = self.table(&copy.table)?;
         check_no_copy(&self.catalog(), &table)?;
@@ -85,10 +85,10 @@ impl Session {
         }
     }
 
-    /// COPY TO.
+    /// Sends the rows of a query to the client, or writes them into a file.
     pub(super) async fn copy_to(&self, copy: &CopyTo) -> Result<Executed, SqlError> {
         // A file that cannot be written costs no query.
-        let begun = match &copy.file {
+        let target = match &copy.file {
             Some(path) => Some(self.copy_directory()?.create(path)?),
             None => None,
         };
@@ -97,7 +97,7 @@ impl Session {
             return Err(SqlError::internal("a query without rows"));
         };
         let (plan, usage) = (executed.plan, executed.usage);
-        let Some((new, file)) = begun else {
+        let Some((new, file)) = target else {
             let (format, options) = (copy.format, copy.options.clone());
             let output =
                 Output::CopyOut(CopyOut { schema, stream, format, options, zone: self.zone() });
