@@ -156,14 +156,27 @@ impl Intake<'_> {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(files::not_read(path, &error)),
             };
-            for batch in decoder.push(&chunk[..length])? {
-                self.store(batch).await?;
-            }
+            let decoded = decoder.push(&chunk[..length]);
+            self.store_decoded(&mut decoder, decoded).await?;
         }
-        for batch in decoder.finish()? {
+        let decoded = decoder.finish();
+        self.store_decoded(&mut decoder, decoded).await
+    }
+
+    /// Stores decoded rows; after an error of the decoder, those before it.
+    async fn store_decoded(
+        &mut self,
+        decoder: &mut CopyDecoder,
+        decoded: Result<Vec<RecordBatch>, SqlError>,
+    ) -> Result<(), SqlError> {
+        let (batches, error) = match decoded {
+            Ok(batches) => (batches, None),
+            Err(error) => (decoder.rows_before_error()?, Some(error)),
+        };
+        for batch in batches {
             self.store(batch).await?;
         }
-        Ok(())
+        error.map_or(Ok(()), Err)
     }
 
     /// Takes the rows of a Parquet file, whose columns are found by name: all of the file's, or those of a list.
@@ -201,10 +214,16 @@ impl Intake<'_> {
             let names: Vec<String> =
                 batch.schema().fields().iter().map(|field| field.name().clone()).collect();
             let columns = target_columns(table, Some(&names))?;
-            let rows = as_assignable(&batch, &columns, self.session).map_err(|error| {
-                located(error, &table.name, &format!("after row {}", self.rows))
-            })?;
-            self.store(rows).await?;
+            let mut waiting = vec![batch];
+            while let Some(batch) = waiting.pop() {
+                match as_assignable(&batch, &columns, self.session) {
+                    Ok(rows) => self.store(rows).await?,
+                    Err(error) if batch.num_rows() > 1 && is_of_values(&error) => {
+                        waiting.extend(halves(&batch));
+                    }
+                    Err(error) => return Err(self.located(error)),
+                }
+            }
         }
         Ok(())
     }
@@ -218,25 +237,26 @@ impl Intake<'_> {
             let need = Need::new(Action::Insert, viewer.object(self.table)?);
             let permit = viewer.check(&[need])?;
             let cause = self.session.cause(COPY, self.text);
-            let count = batch.num_rows();
             let ingest =
                 self.session.frontend().ingest_for(&permit, self.table, batch.clone(), Some(cause));
             match Box::pin(ingest).await {
                 Ok(rows) => self.rows += rows,
                 Err(error) if !is_of_values(&error) => return Err(error),
-                Err(error) if count <= 1 => {
-                    let row = format!("row {}", self.rows + 1);
-                    return Err(located(error, &self.table.name, &row));
-                }
-                // The first half is the next one.
-                Err(_) => {
-                    let middle = count / 2;
-                    waiting.push(batch.slice(middle, count - middle));
-                    waiting.push(batch.slice(0, middle));
-                }
+                Err(error) if batch.num_rows() <= 1 => return Err(self.located(error)),
+                Err(_) => waiting.extend(halves(&batch)),
             }
         }
         Ok(())
+    }
+
+    /// Adds the place of the row after the stored ones to an error, as COPY's decoders do for lines.
+    fn located(&self, error: SqlError) -> SqlError {
+        let place = format!("COPY {}, row {}", self.table.name, self.rows + 1);
+        let detail = match &error.detail {
+            Some(detail) => format!("{detail}; {place}"),
+            None => place,
+        };
+        error.with_detail(detail)
     }
 }
 
@@ -268,14 +288,11 @@ fn is_of_values(error: &SqlError) -> bool {
     (is_class("22") || is_class("23")) && error.sqlstate != INVALID_PARAMETER_VALUE
 }
 
-/// Adds the place of a row to an error, as COPY's decoders do for lines.
-fn located(error: SqlError, table: &str, row: &str) -> SqlError {
-    let place = format!("COPY {table}, {row}");
-    let detail = match &error.detail {
-        Some(detail) => format!("{detail}; {place}"),
-        None => place,
-    };
-    error.with_detail(detail)
+/// The halves of a batch of several rows; the first one is last, to be taken next.
+fn halves(batch: &RecordBatch) -> [RecordBatch; 2] {
+    let count = batch.num_rows();
+    let middle = count / 2;
+    [batch.slice(middle, count - middle), batch.slice(0, middle)]
 }
 
 /// Writes the rows of a query into a file.

@@ -61,7 +61,10 @@ async fn the_first_wrong_row_of_a_file_is_named_and_those_before_it_are_stored()
     std::fs::write(&file, rows("78,x,many\n")).unwrap();
     let error = db.error("COPY t FROM 'rows' (FORMAT csv)").await;
     assert_eq!(error.sqlstate, "22P02");
-    assert!(error.detail.unwrap().starts_with("COPY t, line 78, column n"));
+    let detail = error.detail.unwrap();
+    assert!(detail.starts_with("COPY t, line 78, column n"), "{detail}");
+    assert!(detail.ends_with("77 rows before the error are stored"), "{detail}");
+    assert_eq!(db.one("SELECT count(*) FROM t").await, "77");
     // Rows that the table does not take: the row.
     for (bad, sqlstate) in [("78,x,0\n", "23514"), ("78,x,\n", "23502")] {
         db.tag("DELETE FROM t").await;

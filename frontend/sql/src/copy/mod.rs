@@ -122,6 +122,14 @@ impl CopyDecoder {
         self.rows.take_all()
     }
 
+    /// After an error: the rows before the wrong one that were not returned yet.
+    ///
+    /// # Errors
+    /// When their values do not make a batch.
+    pub fn rows_before_error(&mut self) -> Result<Vec<RecordBatch>, SqlError> {
+        self.rows.take_all()
+    }
+
     /// Number of decoded rows.
     pub fn rows(&self) -> u64 {
         self.rows.total()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use partita_proto::catalog::Table;
@@ -119,8 +119,12 @@ impl Rows {
     }
 
     fn seal(&mut self) -> Result<(), SqlError> {
-        let arrays: Vec<ArrayRef> =
+        let mut arrays: Vec<ArrayRef> =
             self.builders.iter_mut().map(ColumnBuilder::finish).collect::<Result<_, _>>()?;
+        // The row that ended the data with an error has some of its values.
+        for array in arrays.iter_mut().filter(|array| array.len() > self.count) {
+            *array = array.slice(0, self.count);
+        }
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(self.count));
         let schema = Arc::clone(&self.schema);
         self.full.push(RecordBatch::try_new_with_options(schema, arrays, &options)?);

@@ -216,6 +216,20 @@ fn errors_say_where() {
 }
 
 #[test]
+fn rows_before_a_wrong_one_are_there() {
+    for data in ["1,x\n2,y\nz,\n", "1,x\n2,y\n3\n", "1,x\n2,y\n3,z,\n", "1,x\n2,y\n3,\0\n"] {
+        let (table, options) = (two(), CopyOptions::new(CopyFormat::Csv));
+        let csv = CopyFormat::Csv;
+        let mut decoder =
+            CopyDecoder::new(&table, &names(&table), csv, &options, Zone::UTC).unwrap();
+        assert!(decoder.push(data.as_bytes()).is_err(), "{data}");
+        let batches = decoder.rows_before_error().unwrap();
+        let [batch] = batches.as_slice() else { panic!("{batches:?}") };
+        assert_eq!(batch.column(0).as_ref(), &Int32Array::from(vec![1, 2]) as &dyn Array);
+    }
+}
+
+#[test]
 fn numbers_in_timestamp_columns_are_ticks() {
     let table = made("CREATE TABLE t (ts TIMESTAMP(6) TIME INDEX)");
     let options = CopyOptions::new(CopyFormat::Csv);
