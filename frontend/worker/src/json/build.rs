@@ -201,14 +201,22 @@ fn item_field(list: &Field, data_type: &DataType) -> Field {
 
 /// Formats the value as SQL text; empty for NULL.
 fn text(value: &ScalarValue) -> Result<String> {
+    // Arrow has other texts of these, or none.
+    let is_own = matches!(
+        value,
+        ScalarValue::FixedSizeBinary(_, Some(_)) | ScalarValue::Time64Microsecond(Some(_))
+    );
+    if is_own {
+        return written(value);
+    }
     match value.cast_to(&DataType::Utf8)? {
         ScalarValue::Utf8(text) => Ok(text.unwrap_or_default()),
         _ => Ok(value.to_string()),
     }
 }
 
-/// Formats a float as PostgreSQL does.
-fn float(value: &ScalarValue) -> Result<String> {
+/// Formats a value that is not NULL as PostgreSQL does.
+fn written(value: &ScalarValue) -> Result<String> {
     let write = value_text::writer(&value.to_array()?, Zone::UTC)?;
     let mut buffer = BytesMut::new();
     write(0, &mut buffer)?;
@@ -229,7 +237,7 @@ fn write_value(output: &mut String, value: &ScalarValue, field: &Field) -> Resul
     }
     // Numbers, booleans and JSON are written as they are.
     let is_float = matches!(value, ScalarValue::Float32(_) | ScalarValue::Float64(_));
-    let text = if is_float { float(value)? } else { text(value)? };
+    let text = if is_float { written(value)? } else { text(value)? };
     let is_plain = match value {
         ScalarValue::Boolean(_) => true,
         ScalarValue::Float16(number) => number.is_some_and(|number| number.is_finite()),
@@ -295,6 +303,10 @@ mod tests {
             ),
             (r#"json_build_object('a"b', 'say "hi"' || chr(10))"#, r#"{"a\"b" : "say \"hi\"\n"}"#),
             ("json_build_object(1, CAST('NaN' AS DOUBLE))", r#"{"1" : "NaN"}"#),
+            (
+                "json_build_object('t', arrow_cast('01:02:03.5', 'Time64(Microsecond)'))",
+                r#"{"t" : "01:02:03.5"}"#,
+            ),
             (
                 "json_build_object('t', TIMESTAMP '2024-01-02 03:04:05', 'l', [1, NULL, 3])",
                 r#"{"t" : "2024-01-02T03:04:05", "l" : [1,null,3]}"#,
