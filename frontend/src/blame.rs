@@ -169,10 +169,10 @@ impl Blame {
         let mut taking = self.taking.lock();
         for (partitions, rows) in scans {
             // A read that finds nothing is work, too.
-            let asked = partitions.len() as u64;
-            let count = rows.max(asked).saturating_mul(weight);
+            let total = partitions.len() as u64;
+            let count = rows.max(total).saturating_mul(weight);
             let pick = |number: u64| {
-                let position = usize::try_from(number / weight % asked).ok()?;
+                let position = usize::try_from(number / weight % total).ok()?;
                 partitions.get(position).map(|partition| (Sampled(partition.0), None))
             };
             taking.intake.offer(second, true, count, &cause, pick);

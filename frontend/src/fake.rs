@@ -341,8 +341,8 @@ impl Fake {
                 schema.columns = columns;
                 schema.view = Some(*definition);
             }
-            TableChange::MoveColumn { column, after } => {
-                move_column(&mut schema, &column, after.as_deref())?;
+            TableChange::MoveColumn { column, after: predecessor } => {
+                move_column(&mut schema, &column, predecessor.as_deref())?;
             }
             TableChange::AddCheck(check) => schema.checks.push(check),
             TableChange::DropCheck(name) => schema.checks.retain(|check| check.name != name),
@@ -800,13 +800,17 @@ fn add_columns(
 }
 
 /// Moves a column behind another one, or to the first place.
-fn move_column(schema: &mut TableSchema, column: &str, after: Option<&str>) -> Result<(), Error> {
+fn move_column(
+    schema: &mut TableSchema,
+    column: &str,
+    predecessor: Option<&str>,
+) -> Result<(), Error> {
     let position = |name: &str| {
         let position = schema.columns.iter().position(|column| column.name == name);
         position.ok_or_else(|| none("column", name))
     };
     let old_position = position(column)?;
-    let previous = after.map(position).transpose()?;
+    let previous = predecessor.map(position).transpose()?;
     let moved = schema.columns.remove(old_position);
     let target = previous.map_or(0, |place| place + usize::from(place < old_position));
     schema.columns.insert(target, moved);

@@ -373,9 +373,9 @@ fn sequences(viewer: &Viewer) -> Vec<Vec<Cell>> {
     };
     // As in PostgreSQL, without those of identity columns.
     let is_identity = |sequence: &Sequence| sequence.column.is_some_and(|c| c.identity.is_some());
-    let mut shown = shown_sequences(viewer);
-    shown.retain(|(_, sequence)| !is_identity(sequence));
-    shown.into_iter().map(row).collect()
+    let mut sequences = shown_sequences(viewer);
+    sequences.retain(|(_, sequence)| !is_identity(sequence));
+    sequences.into_iter().map(row).collect()
 }
 
 /// The type as PostgreSQL's clients know it: its name in the standard and in `pg_type`. Clients use it to choose

@@ -197,17 +197,17 @@ pub fn sequence_object(catalog: &Catalog, sequence: &Sequence) -> Result<Object,
 /// Sequences that a viewer may do something with, by the names of their databases.
 pub fn shown_sequences(viewer: &Viewer) -> Vec<(String, Arc<Sequence>)> {
     let catalog = viewer.catalog();
-    let mut shown = Vec::new();
+    let mut entries = Vec::new();
     for sequence in catalog.sequences.values() {
         let Ok(object) = sequence_object(&catalog, sequence) else { continue };
         let Object::Sequence { database, .. } = &object else { continue };
         let name = database.name.clone();
         let needs = VISIBLE_BY.map(|action| Need::new(action, object.clone()));
         if needs.into_iter().any(|need| viewer.check(&[need]).is_ok()) {
-            shown.push((name, Arc::clone(sequence)));
+            entries.push((name, Arc::clone(sequence)));
         }
     }
-    shown
+    entries
 }
 
 /// All rights on an object: those of the owner, then those granted to others.
@@ -245,16 +245,16 @@ pub fn table_acl(viewer: &Viewer, table: &Table) -> Option<Vec<String>> {
 pub fn sequence_acl(viewer: &Viewer, sequence: &Sequence) -> Option<Vec<String>> {
     let access = viewer.access();
     let grant = access.grant(Target::Sequence(sequence.id))?;
-    let all = privileges(viewer, sequence.owner, Actions::SEQUENCE, Some(grant));
-    Some(texts(&access, &all, &SEQUENCE_LETTERS))
+    let entries = privileges(viewer, sequence.owner, Actions::SEQUENCE, Some(grant));
+    Some(texts(&access, &entries, &SEQUENCE_LETTERS))
 }
 
 /// Access list of a database as PostgreSQL writes it; `None` when only the owner has rights.
 pub fn database_acl(viewer: &Viewer, database: &Database) -> Option<Vec<String>> {
     let access = viewer.access();
     let grant = access.grant(Target::Database(database.id))?;
-    let all = privileges(viewer, database.owner, Actions::DATABASE, Some(grant));
-    Some(texts(&access, &all, &LETTERS))
+    let entries = privileges(viewer, database.owner, Actions::DATABASE, Some(grant));
+    Some(texts(&access, &entries, &LETTERS))
 }
 
 fn texts(access: &Access, privileges: &[Privilege], letters: &[(Action, char)]) -> Vec<String> {

@@ -427,8 +427,8 @@ impl PartitionScanExec {
         let spec = &self.spec;
         let columns: Vec<_> =
             spec.schema.fields().iter().map(|field| field.name().as_str()).collect();
-        let named = spec.named();
-        let mut text = format!("table={}.{}", named.database, named.name);
+        let source = spec.named();
+        let mut text = format!("table={}.{}", source.database, source.name);
         if spec.in_place_of.is_some() {
             text.push_str(&format!(", copy={}", spec.table.name));
         }
@@ -525,8 +525,8 @@ impl DisplayAs for PartitionScanExec {
             DisplayFormatType::TreeRender => {
                 let table = &self.spec.table;
                 let total = table.partitions.routes().len();
-                let named = self.spec.named();
-                writeln!(f, "table={}.{}", named.database, named.name)?;
+                let source = self.spec.named();
+                writeln!(f, "table={}.{}", source.database, source.name)?;
                 if self.spec.in_place_of.is_some() {
                     writeln!(f, "copy={}", table.name)?;
                 }

@@ -127,9 +127,9 @@ impl Pool {
     }
 
     /// Numbers to ask for when `missing` ones are wanted now.
-    fn wanted(&self, missing: u64, cache: u64, now: Instant) -> u64 {
+    fn wanted(&self, missing: u64, cache: u64, time: Instant) -> u64 {
         let grown = match self.taken {
-            Some((size, taken_at)) if now.duration_since(taken_at) < BLOCK_TIME => {
+            Some((size, taken_at)) if time.duration_since(taken_at) < BLOCK_TIME => {
                 size.saturating_mul(2).min(GROWN_MAX)
             }
             Some((size, _)) => size.min(GROWN_MAX) / 2,
@@ -138,8 +138,8 @@ impl Pool {
         missing.max(cache).max(grown)
     }
 
-    fn fill(&mut self, generation: u64, block: Block, now: Instant) {
-        self.taken = Some((block.count, now));
+    fn fill(&mut self, generation: u64, block: Block, time: Instant) {
+        self.taken = Some((block.count, time));
         (self.generation, self.block, self.used) = (generation, Some(block), 0);
     }
 }
@@ -161,12 +161,13 @@ impl Sequences {
     ) -> Result<Arc<Sequence>, SqlError> {
         let home = catalog.databases.get(database).map(|database| database.id);
         let home = home.ok_or_else(|| SqlError::undefined_table(name))?;
-        let found = self.names.lock().get(&home).and_then(|names| names.get(name)).copied();
-        let known = found.and_then(|id| catalog.sequences.get(&id));
-        let known = known.filter(|sequence| sequence.database == home && sequence.name == name);
-        let sequence = known.or_else(|| catalog.sequence(home, name));
+        let cached_id = self.names.lock().get(&home).and_then(|names| names.get(name)).copied();
+        let candidate = cached_id.and_then(|id| catalog.sequences.get(&id));
+        let candidate =
+            candidate.filter(|sequence| sequence.database == home && sequence.name == name);
+        let sequence = candidate.or_else(|| catalog.sequence(home, name));
         let sequence = sequence.ok_or_else(|| SqlError::undefined_table(name))?;
-        if found != Some(sequence.id) {
+        if cached_id != Some(sequence.id) {
             let mut names = self.names.lock();
             let of_database = names.entry(home).or_default();
             // Names that are gone by now.

@@ -216,8 +216,8 @@ impl Shape {
         self.partitions_touched += record.partitions_touched;
         self.partitions_total += record.partitions_total;
         self.index_kinds |= record.index_kinds;
-        let named = |(key, name): (&TableId, &String)| (*key, name.clone());
-        self.tables.extend(record.tables.iter().map(named));
+        let pair = |(key, name): (&TableId, &String)| (*key, name.clone());
+        self.tables.extend(record.tables.iter().map(pair));
         self.names.extend(record.names.iter().map(|(place, name)| (*place, name.clone())));
         self.columns.extend(&record.columns);
         self.sorts.extend(&record.sorts);
@@ -266,7 +266,7 @@ impl Shape {
             let Some(position) = position.filter(|_| *of_table == table.id) else { continue };
             let Some(bound) = self.bound(table, *column, *class) else { continue };
             // Of several filters of a column, the one that leaves fewest values counts.
-            if bounds.get(&position).is_none_or(|kept| rank(&bound) < rank(kept)) {
+            if bounds.get(&position).is_none_or(|best| rank(&bound) < rank(best)) {
                 bounds.insert(position, bound);
             }
         }

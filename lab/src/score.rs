@@ -67,9 +67,11 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 fn scoreboard_page(scored: &[Scored], outcomes: Option<&[Outcome]>) -> String {
-    let scores: Vec<Score> = scored.iter().map(|one| one.score.clone()).collect();
-    let of_stream =
-        |one: &Scored| Judged { expected: one.expected.clone(), verdict: one.score.verdict };
+    let scores: Vec<Score> = scored.iter().map(|stream| stream.score.clone()).collect();
+    let of_stream = |stream: &Scored| Judged {
+        expected: stream.expected.clone(),
+        verdict: stream.score.verdict,
+    };
     let mut judged: Vec<Judged> = scored.iter().map(of_stream).collect();
     let mut text = format!("# Scoreboard\n\n## Streams in a virtual cluster\n\n{}", page(&scores));
     if let Some(outcomes) = outcomes {

@@ -87,9 +87,9 @@ impl Plan {
         let Some(division) = self.cuts.iter().find(|cut| *cut.key == *key) else {
             return (Self::default(), Self::default());
         };
-        let side = |below: bool, low: f64, high: f64| {
+        let side = |is_below: bool, low: f64, high: f64| {
             let cuts =
-                self.cuts.iter().filter(|cut| *cut.key != *key && (*cut.key < *key) == below);
+                self.cuts.iter().filter(|cut| *cut.key != *key && (*cut.key < *key) == is_below);
             Self { cuts: cuts.cloned().collect(), low, high, void_ms: self.void_ms }
         };
         (side(true, self.low, division.left_share), side(false, division.left_share, self.high))

@@ -63,8 +63,8 @@ pub(crate) fn altered(table: &TableRecord, change: &TableChange) -> Result<Optio
         TableChange::DropIndex { column, kind } => drop_index(&mut schema, column, *kind)?,
         TableChange::SetOptions(options) => set_options(&mut schema, options)?,
         TableChange::SetView { columns, definition } => set_view(&mut schema, columns, definition)?,
-        TableChange::MoveColumn { column, after } => {
-            move_column(&mut schema, column, after.as_deref())?
+        TableChange::MoveColumn { column, after: predecessor } => {
+            move_column(&mut schema, column, predecessor.as_deref())?
         }
         TableChange::AddCheck(check) => {
             if schema.checks.iter().any(|present| present.name == check.name) {
@@ -317,12 +317,16 @@ fn set_options(schema: &mut TableSchema, options: &TableOptions) -> Result<bool,
 }
 
 /// Moves a column behind another one, or to the front. Rows are stored by name, so none changes.
-fn move_column(schema: &mut TableSchema, name: &str, after: Option<&str>) -> Result<bool, Error> {
+fn move_column(
+    schema: &mut TableSchema,
+    name: &str,
+    predecessor: Option<&str>,
+) -> Result<bool, Error> {
     let present = position(schema, name)?;
-    if after == Some(name) {
+    if predecessor == Some(name) {
         return Err(Error::InvalidInput(format!("column \"{name}\" cannot stand after itself")));
     }
-    let previous = after.map(|after| position(schema, after)).transpose()?;
+    let previous = predecessor.map(|predecessor| position(schema, predecessor)).transpose()?;
     // The others move up by one when the column is taken out.
     let target = previous.map_or(0, |previous| previous + usize::from(previous < present));
     if target == present {

@@ -74,8 +74,8 @@ impl Table {
 
     /// True if both tables have one order of the key and one placement. Those of a table change when it is re-keyed.
     #[must_use]
-    pub fn has_layout_of(&self, other: &Self) -> bool {
-        self.schema.key == other.schema.key && self.placement == other.placement
+    pub fn has_layout_of(&self, table: &Self) -> bool {
+        self.schema.key == table.schema.key && self.placement == table.placement
     }
 }
 

@@ -87,12 +87,12 @@ impl Reshape {
 
     /// True if both orders make the same change, whoever is to lead what it creates.
     #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Split(split), Self::Split(other)) => {
-                *split == Split { leader: split.leader, ..other.clone() }
+    pub fn is_same(&self, order: &Self) -> bool {
+        match (self, order) {
+            (Self::Split(split), Self::Split(twin)) => {
+                *split == Split { leader: split.leader, ..twin.clone() }
             }
-            _ => self == other,
+            _ => self == order,
         }
     }
 

@@ -134,14 +134,14 @@ impl SequenceOptions {
     /// Checks that a number of a clause is within the limits.
     fn check_value(&self, clause: &str, value: i64) -> Result<(), Error> {
         let Self { min_value, max_value, .. } = *self;
-        let beyond = if value < min_value {
+        let fault = if value < min_value {
             format!("less than MINVALUE ({min_value})")
         } else if value > max_value {
             format!("greater than MAXVALUE ({max_value})")
         } else {
             return Ok(());
         };
-        Err(query(INVALID_PARAMETER, format!("{clause} value ({value}) cannot be {beyond}")))
+        Err(query(INVALID_PARAMETER, format!("{clause} value ({value}) cannot be {fault}")))
     }
 }
 
@@ -346,11 +346,11 @@ impl Sequence {
     ///
     /// # Errors
     /// As [`Sequence::block`].
-    pub fn allotted(&self, known: &Counter, count: u64) -> Result<Option<Self>, Error> {
-        if *known != self.counter {
+    pub fn allotted(&self, base: &Counter, count: u64) -> Result<Option<Self>, Error> {
+        if *base != self.counter {
             return Ok(None);
         }
-        let block = self.block(known, count)?;
+        let block = self.block(base, count)?;
         let last_value = block.at(block.count - 1);
         let counter = Counter { last_value, is_called: true, ..self.counter };
         Ok(Some(Self { counter, ..self.clone() }))

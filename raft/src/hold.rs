@@ -64,10 +64,10 @@ impl Awaited {
     }
 }
 
-/// Maximum delay at `time`, if a follower asked last at `asked`.
-fn hold_at(asked: Option<Instant>, time: Instant) -> Duration {
+/// Maximum delay at `time`, if a follower asked last at `last_ask`.
+fn hold_at(last_ask: Option<Instant>, time: Instant) -> Duration {
     let is_recent =
-        asked.is_some_and(|instant| time.saturating_duration_since(instant) < AWAITED_FOR);
+        last_ask.is_some_and(|instant| time.saturating_duration_since(instant) < AWAITED_FOR);
     if is_recent { HOLD_AWAITED } else { HOLD }
 }
 

@@ -106,8 +106,8 @@ pub(crate) fn rekey_by_hash(table: &TableFacts, column: &str, partitions: u16) -
 
 /// The key columns of a table, this one first.
 fn led_by(table: &TableFacts, column: &str) -> String {
-    let others = table.key.iter().map(String::as_str).filter(|name| *name != column);
-    quote_list([column].into_iter().chain(others))
+    let names = table.key.iter().map(String::as_str).filter(|name| *name != column);
+    quote_list([column].into_iter().chain(names))
 }
 
 /// Gives a column an index of a kind; the old one of another kind goes first.

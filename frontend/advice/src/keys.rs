@@ -263,13 +263,13 @@ fn dependent_tag(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
 /// A33: first key column with few values.
 fn low_first_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
     let partitions = subject.partitions();
-    let wanted = partitions.max(subject.table.min_partitions);
+    let count = partitions.max(subject.table.min_partitions);
     let Some(first) = subject.first_key().filter(|_| subject.table.placement == Placed::Range)
     else {
         return;
     };
     let Some(distinct) = first.distinct else { return };
-    if partitions < 2 || distinct as f64 >= subject.thresholds.first_key_values * wanted as f64 {
+    if partitions < 2 || distinct as f64 >= subject.thresholds.first_key_values * count as f64 {
         return;
     }
     let varied = subject
@@ -280,7 +280,7 @@ fn low_first_key(subject: &Subject<'_>, findings: &mut Vec<Finding>) {
         Some(tag) => format!("put the column with the most values first: \"{}\"", tag.name),
         None => "place the rows by hash, or put a column with more values first".to_owned(),
     };
-    let evidence = json!({ "distinct_values": distinct, "partitions": partitions, "partitions_wanted": wanted });
+    let evidence = json!({ "distinct_values": distinct, "partitions": partitions, "partitions_wanted": count });
     let object = subject.column_object(&first.name);
     let finding = subject.finding(Rule::A33, Severity::Warning, object, evidence, advice);
     let effect = varied.map(|_| Effect::in_words("partitions can be divided between many keys"));

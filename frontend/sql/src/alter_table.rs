@@ -543,9 +543,9 @@ fn missing_constraint(table: &Table, name: &str, if_exists: bool) -> Result<Noti
 fn check_place(
     table: &Table,
     changes: &[TableChange],
-    after: Option<&str>,
+    predecessor: Option<&str>,
 ) -> Result<(), SqlError> {
-    let Some(name) = after else { return Ok(()) };
+    let Some(name) = predecessor else { return Ok(()) };
     let is_added = changes.iter().any(|change| match change {
         TableChange::AddColumns { columns, .. } => columns.iter().any(|column| column.name == name),
         _ => false,

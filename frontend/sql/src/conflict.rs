@@ -158,15 +158,15 @@ impl Update {
 }
 
 impl Insert {
-    /// UPSERT as an INSERT that changes existing rows: they get the columns that it names. `given` are the columns of its
+    /// UPSERT as an INSERT that changes existing rows: they get the columns that it names. `names` are the columns of its
     /// rows.
     ///
     /// # Errors
     /// Errors of the parser, which do not occur.
-    pub fn upsert(&self, table: &Table, given: &[&str]) -> Result<OnConflict, SqlError> {
+    pub fn upsert(&self, table: &Table, names: &[&str]) -> Result<OnConflict, SqlError> {
         let is_key = |name: &str| table.schema.key_columns().any(|column| column.name == name);
         let columns: Vec<String> =
-            given.iter().copied().filter(|name| !is_key(name)).map(str::to_owned).collect();
+            names.iter().copied().filter(|name| !is_key(name)).map(str::to_owned).collect();
         let excluded = |name: &String| {
             let parts = [EXCLUDED, name.as_str()].map(|part| Ident::with_quote('"', part));
             SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts.to_vec()))

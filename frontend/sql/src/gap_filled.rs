@@ -486,8 +486,8 @@ fn turned(op: &BinaryOperator) -> BinaryOperator {
     }
 }
 
-fn unsupported(what: &str) -> SqlError {
-    SqlError::unsupported(format!("{what} beside {GAPFILL}"))
+fn unsupported(feature: &str) -> SqlError {
+    SqlError::unsupported(format!("{feature} beside {GAPFILL}"))
 }
 
 fn parsed_query(text: &str) -> Result<Query, SqlError> {

@@ -299,8 +299,8 @@ fn privileges(items: &[Item], objects: &GrantObjects) -> Result<Privileges, SqlE
             let privilege = item.words.to_ascii_uppercase();
             return Err(located(SqlError::unsupported(format!("privilege {privilege}"))));
         }
-        let named = PRIVILEGES.iter().find(|(name, _)| *name == item.words);
-        let Some((name, action)) = named else {
+        let entry = PRIVILEGES.iter().find(|(name, _)| *name == item.words);
+        let Some((name, action)) = entry else {
             let message = format!("unrecognized privilege type \"{}\"", item.words);
             return Err(located(SqlError::syntax(message)));
         };

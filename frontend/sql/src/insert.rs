@@ -307,11 +307,11 @@ impl Reader<'_> {
 
 impl Insert {
     /// True for an UPSERT by which a row would lose a column that the statement does not name, if its row replaced it.
-    /// `given` are the columns of the statement's rows, used when it has no list of its own.
-    pub fn loses(&self, schema: &TableSchema, given: &[&str]) -> bool {
+    /// `names` are the columns of the statement's rows, used when it has no list of its own.
+    pub fn loses(&self, schema: &TableSchema, names: &[&str]) -> bool {
         let is_named = |name: &str| match &self.columns {
             Some(listed) => listed.iter().any(|column| column == name),
-            None => given.contains(&name),
+            None => names.contains(&name),
         };
         let is_lost = |column: &Column| {
             // Where each field keeps its newest value, only a default would overwrite it.

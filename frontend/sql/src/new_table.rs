@@ -99,9 +99,9 @@ impl CreateTable {
     }
 
     fn sequence_name(&self, column: &ColumnDefinition) -> String {
-        let given = column.counter.as_ref().and_then(|counter| counter.clauses.name.as_ref());
-        let made = || format!("{}_{}_seq", self.table.name, column.name);
-        given.map_or_else(made, |name| name.name.clone())
+        let custom_name = column.counter.as_ref().and_then(|counter| counter.clauses.name.as_ref());
+        let default_name = || format!("{}_{}_seq", self.table.name, column.name);
+        custom_name.map_or_else(default_name, |name| name.name.clone())
     }
 
     fn schema(&self) -> Result<TableSchema, SqlError> {

@@ -32,10 +32,11 @@ pub(super) fn spelled_out(function: &Function) -> Option<Expr> {
         ("space", [count]) => called("repeat", &[&text_literal(" "), count]),
         ("locate", [part, text]) => called("strpos", &[text, part]),
         ("strcmp", [left, right]) => compared(left, right),
-        ("field", [value, first, others @ ..]) => {
-            let candidates = std::iter::once(first).chain(others).enumerate();
-            let branch =
-                |(position, other): (usize, &&Expr)| (Expr::clone(other), integer(position + 1));
+        ("field", [value, first, rest @ ..]) => {
+            let candidates = std::iter::once(first).chain(rest).enumerate();
+            let branch = |(position, candidate): (usize, &&Expr)| {
+                (Expr::clone(candidate), integer(position + 1))
+            };
             case(Some(*value), candidates.map(branch).collect(), Some(integer(0)))
         }
         ("date_add", [time, interval]) => moved(time, BinaryOperator::Plus, interval),

@@ -116,11 +116,11 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
     }
     // Types by the names of other databases.
     if let Expr::Cast { data_type, .. } = expression
-        && let Some(known) = known_type(data_type)
+        && let Some(target) = known_type(data_type)
     {
         let mut cast = expression.clone();
         if let Expr::Cast { data_type, .. } = &mut cast {
-            *data_type = known;
+            *data_type = target;
         }
         return Ok(Some(rewritten(&cast)?.unwrap_or(cast)));
     }

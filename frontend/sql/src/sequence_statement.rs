@@ -108,19 +108,19 @@ impl SequenceClauses {
         let (low, high) = default_limits(data_type, increment);
         // A limit that is that of the type follows the type.
         let (type_low, type_high) = present.data_type.bounds();
-        let kept = |given: Option<Option<i64>>, value: i64, of_type: i64, default: i64| match given
-        {
-            Some(limit) => limit.unwrap_or(default),
-            None if data_type != present.data_type && value == of_type => default,
-            None => value,
-        };
+        let bound =
+            |clause: Option<Option<i64>>, value: i64, of_type: i64, default: i64| match clause {
+                Some(limit) => limit.unwrap_or(default),
+                None if data_type != present.data_type && value == of_type => default,
+                None => value,
+            };
         let start = self.start.unwrap_or(present.start);
         let options = SequenceOptions {
             data_type,
             start,
             increment,
-            min_value: kept(self.min_value, present.min_value, type_low, low),
-            max_value: kept(self.max_value, present.max_value, type_high, high),
+            min_value: bound(self.min_value, present.min_value, type_low, low),
+            max_value: bound(self.max_value, present.max_value, type_high, high),
             cache: self.cache.unwrap_or(present.cache),
             cycle: self.cycle.unwrap_or(present.cycle),
         };

@@ -55,13 +55,13 @@ pub(super) fn from_item(table: &Table, alias: Option<&str>) -> Result<TableWithJ
 /// A SELECT with these items, tables and predicate.
 pub(super) fn source(
     items: Vec<SelectItem>,
-    from: Vec<TableWithJoins>,
+    sources: Vec<TableWithJoins>,
     predicate: Option<Expr>,
 ) -> Result<Box<ast::Query>, SqlError> {
     let mut query = parsed("SELECT 1")?;
     let select = select_of(&mut query)?;
     select.projection = items;
-    select.from = from;
+    select.from = sources;
     select.selection = predicate;
     Ok(query)
 }

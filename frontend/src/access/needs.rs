@@ -61,9 +61,9 @@ pub(crate) fn needs(
     };
     let on_database = |action: Action, name: &str| {
         let catalog = viewer.catalog();
-        let named = catalog.databases.get(name);
-        let named = named.ok_or_else(|| SqlError::undefined_database(name))?;
-        Ok::<_, SqlError>(Need::new(action, Object::Database(Arc::clone(named))))
+        let entry = catalog.databases.get(name);
+        let entry = entry.ok_or_else(|| SqlError::undefined_database(name))?;
+        Ok::<_, SqlError>(Need::new(action, Object::Database(Arc::clone(entry))))
     };
     Ok(match statement {
         // By the tables of the plan, of the cursor, or of the prepared statement.

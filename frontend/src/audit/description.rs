@@ -149,8 +149,8 @@ fn table_change(change: &TableChange) -> String {
         }
         TableChange::SetOptions(_) => "SET options".to_owned(),
         TableChange::SetView { .. } => "AS query".to_owned(),
-        TableChange::MoveColumn { column, after: Some(after) } => {
-            format!("COLUMN {column} AFTER {after}")
+        TableChange::MoveColumn { column, after: Some(predecessor) } => {
+            format!("COLUMN {column} AFTER {predecessor}")
         }
         TableChange::MoveColumn { column, after: None } => format!("COLUMN {column} FIRST"),
         TableChange::AddCheck(check) => format!("ADD CONSTRAINT {} CHECK", check.name),

@@ -78,11 +78,11 @@ impl Copies {
         let mut last = pace.last.lock().await;
         loop {
             let (is_paused, rows_per_second) = settings(&self.view.catalog(), copy);
-            let (now, end) = (Instant::now(), last.end(rows_per_second));
-            if !is_paused && end <= now {
+            let (time, end) = (Instant::now(), last.end(rows_per_second));
+            if !is_paused && end <= time {
                 break;
             }
-            let look = now + LOOK_EVERY;
+            let look = time + LOOK_EVERY;
             sleep_until(if is_paused { look } else { end.min(look) }).await;
         }
         *last = Turn { start: Instant::now(), rows };

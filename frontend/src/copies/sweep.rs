@@ -115,19 +115,19 @@ struct Sweep {
 
 impl Sweep {
     /// Notes a copy. Returns the time for which it has been the same.
-    fn see(&mut self, id: TableId, copy: &CopyOf, now: Instant) -> Duration {
+    fn see(&mut self, id: TableId, copy: &CopyOf, time: Instant) -> Duration {
         let sight = || Sight {
             source: copy.source,
             state: copy.state,
             filler: copy.filler,
             beat: copy.beat,
-            since: now,
+            since: time,
         };
         let last = self.sights.entry(id).or_insert_with(sight);
         if (last.state, last.filler, last.beat) != (copy.state, copy.filler, copy.beat) {
             *last = sight();
         }
-        now.saturating_duration_since(last.since)
+        time.saturating_duration_since(last.since)
     }
 
     fn is_busy(&self, copy: TableId) -> bool {
@@ -183,10 +183,10 @@ impl Copies {
     async fn look(self: &Arc<Self>, sweep: &mut Sweep) {
         sweep.tidy();
         let catalog = self.view.catalog();
-        let now = Instant::now();
+        let time = Instant::now();
         for table in catalog.tables.values().flat_map(BTreeMap::values) {
             let Some(copy) = &table.copy else { continue };
-            let unchanged = sweep.see(table.id, copy, now);
+            let unchanged = sweep.see(table.id, copy, time);
             if copy.state == CopyState::Lost {
                 end(&mut sweep.endings, table.id, copy.source);
             }

@@ -62,8 +62,8 @@ impl Session {
     ) -> Result<Output, SqlError> {
         let DropDatabase { name, if_exists } = drop.clone();
         // A database that was not checked does not exist: the identity did not see it then, or it is another one now.
-        let named = self.catalog().databases.get(&name).map(|database| database.id);
-        if !named.is_some_and(|id| permit.covers_database(id, Action::Own)) {
+        let id_of_name = self.catalog().databases.get(&name).map(|database| database.id);
+        if !id_of_name.is_some_and(|id| permit.covers_database(id, Action::Own)) {
             return match if_exists {
                 true => Ok(not_there(false, "DROP DATABASE", &format!("database \"{name}\""))),
                 false => Err(SqlError::undefined_database(&name)),
@@ -121,8 +121,8 @@ impl Session {
     ) -> Result<Option<Vec<Notice>>, SqlError> {
         let (mut table, mut notices) = create.to_new_table(&self.database())?;
         free_names(&self.frontend().catalog(), &mut table);
-        let own: Vec<_> = table.sequences.iter().map(|sequence| sequence.column).collect();
-        check_defaults(self, &table.schema, &table.database, &own)?;
+        let column_ids: Vec<_> = table.sequences.iter().map(|sequence| sequence.column).collect();
+        check_defaults(self, &table.schema, &table.database, &column_ids)?;
         let state = self.frontend().state();
         for (position, column) in table.schema.columns.iter().enumerate() {
             DefaultValue::new(state, column)?;
@@ -374,9 +374,9 @@ impl Session {
         }
         for copy in &drop.names {
             let (database, name) = self.named(copy);
-            let named = self.catalog().table(&database, &name).map(|table| table.id);
-            let is_covered = named.is_some_and(|id| permit.covers(id, Action::Own));
-            if named.is_some() && !is_covered && !drop.if_exists {
+            let id_of_name = self.catalog().table(&database, &name).map(|table| table.id);
+            let is_covered = id_of_name.is_some_and(|id| permit.covers(id, Action::Own));
+            if id_of_name.is_some() && !is_covered && !drop.if_exists {
                 return Err(SqlError::undefined_table(&name));
             }
             let if_exists = drop.if_exists;
@@ -439,8 +439,8 @@ impl Session {
     ) -> Result<Output, SqlError> {
         for table in &truncate.tables {
             self.check_covered(table, Action::Truncate, permit)?;
-            let named = self.table(table)?;
-            check_no_copy(&self.catalog(), &named)?;
+            let target = self.table(table)?;
+            check_no_copy(&self.catalog(), &target)?;
         }
         for table in &truncate.tables {
             self.check_covered(table, Action::Truncate, permit)?;

@@ -315,13 +315,13 @@ impl Session {
         scans: &[Scanned],
         nearer: Vec<Arc<Table>>,
     ) -> Result<Readable, SqlError> {
-        let named = || scans.iter().map(|scan| &scan.table).filter(|table| table.copy.is_some());
-        let copies: Vec<TableId> = nearer.iter().chain(named()).map(|copy| copy.id).collect();
+        let sources = || scans.iter().map(|scan| &scan.table).filter(|table| table.copy.is_some());
+        let copies: Vec<TableId> = nearer.iter().chain(sources()).map(|copy| copy.id).collect();
         if copies.is_empty() {
             return Ok(Readable::default());
         }
         let in_step = self.frontend().copies().confirmations().in_step(&copies).await;
-        if let Some(copy) = named().find(|copy| !in_step.contains(&copy.id)) {
+        if let Some(copy) = sources().find(|copy| !in_step.contains(&copy.id)) {
             let message = format!("materialized copy \"{}\" is not known to be in step", copy.name);
             return Err(SqlError::new("55000", message).with_hint(
                 "its table always has all rows; sys.copies shows the state of the copy",
@@ -543,11 +543,11 @@ pub(super) async fn plan(
 /// The plan of a statement, some of whose sort keys the planner may take for something else.
 async fn told(state: &SessionState, statement: PlannerStatement) -> Result<LogicalPlan, SqlError> {
     // Names that are of no table may be of an item after all, which SQL does not say, but users write.
-    let told = match tell_sort_columns(&statement) {
-        Some(told) => Box::pin(planned(state, told)).await.ok(),
+    let plan = match tell_sort_columns(&statement) {
+        Some(rewrite) => Box::pin(planned(state, rewrite)).await.ok(),
         None => None,
     };
-    match told {
+    match plan {
         Some(logical) => Ok(logical),
         None => Box::pin(planned(state, statement)).await,
     }

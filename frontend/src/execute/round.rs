@@ -195,7 +195,7 @@ impl<'a> Round<'a> {
         update: &'a Update,
         permit: &'a Permit,
         (table, plan): (Arc<Table>, Arc<TablePlan>),
-        wanted: Option<Pending>,
+        pending: Option<Pending>,
         reads: Reads,
     ) -> Result<Self, SqlError> {
         Ok(Self {
@@ -206,8 +206,8 @@ impl<'a> Round<'a> {
             returned: None,
             targets: update.targets(&table.schema)?,
             reads: Arc::new(reads),
-            seen: (update.has_from() && wanted.is_none()).then(KeySet::new),
-            wanted,
+            seen: (update.has_from() && pending.is_none()).then(KeySet::new),
+            wanted: pending,
             changed: 0,
             refused: KeySet::new(),
             named: Vec::new(),

@@ -129,9 +129,9 @@ pub(super) fn check_defaults(
     session: &Session,
     schema: &TableSchema,
     database: &str,
-    own: &[ColumnId],
+    column_ids: &[ColumnId],
 ) -> Result<(), SqlError> {
-    let columns = schema.columns.iter().filter(|column| !own.contains(&column.id));
+    let columns = schema.columns.iter().filter(|column| !column_ids.contains(&column.id));
     for name in columns.filter_map(|column| sequence_of(column.default.as_deref()?)) {
         sequence_named(session.viewer(), database, &name)?;
     }
@@ -302,9 +302,9 @@ impl Session {
         if ignored.is_empty() {
             return Ok(rows);
         }
-        let kept: Vec<usize> =
+        let positions: Vec<usize> =
             (0..rows.num_columns()).filter(|position| !ignored.contains(position)).collect();
-        Ok(rows.project(&kept)?)
+        Ok(rows.project(&positions)?)
     }
 
     /// Refuses values for columns that are GENERATED ALWAYS AS IDENTITY.

@@ -97,12 +97,12 @@ fn is_float(column: &Column) -> bool {
 }
 
 /// The outputs of a scan in an order of keys: partitions that follow each other, as positions in `touched`; those that
-/// overlap `apart` follow none. `None` if the rows of a partition have several placements.
+/// overlap `null_ranges` follow none. `None` if the rows of a partition have several placements.
 fn outputs(
     table: &Table,
     touched: &[usize],
     ranges: &[KeyRange],
-    apart: &[KeyRange],
+    null_ranges: &[KeyRange],
     order: KeyOrder,
 ) -> Option<Vec<Vec<usize>>> {
     let placed = !matches!(table.placement, Placement::Range);
@@ -115,7 +115,7 @@ fn outputs(
             true => Some(only_placement(keys, ranges)?),
             false => None,
         };
-        let joins = !apart.iter().any(|range| range.overlaps(keys));
+        let joins = !null_ranges.iter().any(|range| range.overlaps(keys));
         match outputs.last_mut() {
             Some((last, true, output)) if joins && *last == placement => output.push(position),
             _ => outputs.push((placement, joins, vec![position])),
@@ -159,7 +159,8 @@ pub(super) fn in_order(
     let Some(keys) = keys else { return Ok(None) };
     let codec = KeyCodec::new(&table.schema, &table.placement)?;
     let ranges = codec.key_ranges(&table.schema, &table.placement, &spec.domains);
-    let apart = match first_unbound(&table.schema, &spec.domains).filter(|_| keys.nulls_apart) {
+    let null_ranges = match first_unbound(&table.schema, &spec.domains).filter(|_| keys.nulls_apart)
+    {
         Some(column) => {
             let mut domains = spec.domains.clone();
             domains.restrict(&column.storage_name, Domain::null_only());
@@ -167,7 +168,7 @@ pub(super) fn in_order(
         }
         None => Vec::new(),
     };
-    let outputs = outputs(table, &spec.touched, &ranges, &apart, keys);
+    let outputs = outputs(table, &spec.touched, &ranges, &null_ranges, keys);
     let Some(outputs) = outputs else { return Ok(None) };
     Ok(Some(ScanSpec {
         limit: fetch,

@@ -218,11 +218,11 @@ pub fn page(scores: &[Score]) -> String {
     for score in scores {
         let seconds =
             |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
-        let (after, relief) = (seconds(score.verdict_s), seconds(score.relief_s));
+        let (delay, relief) = (seconds(score.verdict_s), seconds(score.relief_s));
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "| {} | {} | {after} | {relief} | {} | {} | {} | {} | {} | {:.2} |",
+            "| {} | {} | {delay} | {relief} | {} | {} | {} | {} | {} | {:.2} |",
             score.stream,
             score.verdict,
             score.cuts,

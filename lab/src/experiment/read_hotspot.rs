@@ -205,7 +205,7 @@ async fn phase(options: &Options, site: &Site, target: Target) -> anyhow::Result
     let followers_after = by_followers(site).await?;
     clients.finish().await;
     let cpu_s: Vec<f64> =
-        cpu_after.iter().zip(&cpu_before).map(|(after, before)| after - before).collect();
+        cpu_after.iter().zip(&cpu_before).map(|(end, start)| end - start).collect();
     let busiest = cpu_s.iter().copied().fold(0.0, f64::max);
     Ok(Phase {
         target,

@@ -117,11 +117,11 @@ fn observed(profile: &Profile, cells: &Range<usize>, slot: u64) -> Vec<(u64, f64
     (1..DAYS_KEPT).filter_map(on_day).collect()
 }
 
-/// Mean of a slot's load over weighted days, as `at` reads it.
-fn mean(hits: &[(u64, f64)], slot: u64, at: impl Fn(u64) -> Option<f64>) -> f64 {
+/// Mean of a slot's load over weighted days, as `load_at` reads it.
+fn mean(hits: &[(u64, f64)], slot: u64, load_at: impl Fn(u64) -> Option<f64>) -> f64 {
     let (mut sum, mut total) = (0.0, 0.0);
     for (ago, weight) in hits {
-        let load = slot.checked_sub(ago * DAY_SLOTS).and_then(&at).unwrap_or(0.0);
+        let load = slot.checked_sub(ago * DAY_SLOTS).and_then(&load_at).unwrap_or(0.0);
         sum += load * weight;
         total += weight;
     }

@@ -175,7 +175,7 @@ impl Scheduler {
             if to_use + load / self.places.node(target).capacity() > from_use * PLACED_GAIN {
                 continue;
             }
-            let Some(to) = self.places.node_id(target) else { continue };
+            let Some(node) = self.places.node_id(target) else { continue };
             let (partition, source) = (part.id, part.leader);
             let why = MoveWhy {
                 from_load: from_use,
@@ -184,7 +184,7 @@ impl Scheduler {
                 moved: load,
             };
             let table = self.places.table_of(slot).id;
-            let step = Step::TransferLeader { partition, to, why };
+            let step = Step::TransferLeader { partition, to: node, why };
             actions.push(self.propose(now_ms, table, step, Vec::new()));
             *promised.entry(source).or_default() -= load;
             *promised.entry(target).or_default() += load;

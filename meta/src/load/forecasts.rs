@@ -65,7 +65,7 @@ impl Keeper {
 
     /// The forecasts of one table or of all, the oldest first.
     pub(crate) fn forecasts(&self, table: Option<TableId>) -> Vec<ForecastEvent> {
-        let shown = |forecast: &Forecast| {
+        let event = |forecast: &Forecast| {
             let id = table_of(forecast.table);
             let codec = self.codec(id).filter(|_| table.is_none_or(|table| table == id))?;
             let end = forecast.end.as_deref().unwrap_or_default();
@@ -91,7 +91,7 @@ impl Keeper {
                 useful: forecast.useful(),
             })
         };
-        self.forecaster.forecasts().filter_map(shown).collect()
+        self.forecaster.forecasts().filter_map(event).collect()
     }
 }
 

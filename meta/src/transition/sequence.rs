@@ -156,8 +156,8 @@ impl Draft<'_> {
             owned.table == table && column.is_none_or(|column| owned.column == column)
         };
         let owned = self.state.sequences().filter(|sequence| sequence.column.is_some_and(goes));
-        let gone: Vec<SequenceId> = owned.map(|sequence| sequence.id).collect();
-        gone.into_iter().for_each(|id| self.drop_sequence(id));
+        let ids: Vec<SequenceId> = owned.map(|sequence| sequence.id).collect();
+        ids.into_iter().for_each(|id| self.drop_sequence(id));
     }
 
     /// Removes a sequence and the grants on it.
@@ -174,8 +174,8 @@ impl Draft<'_> {
         };
         // Those of columns go with their tables.
         let sequences = self.state.sequences().filter(of_database);
-        let gone: Vec<SequenceId> = sequences.map(|sequence| sequence.id).collect();
-        gone.into_iter().for_each(|id| self.drop_sequence(id));
+        let ids: Vec<SequenceId> = sequences.map(|sequence| sequence.id).collect();
+        ids.into_iter().for_each(|id| self.drop_sequence(id));
     }
 
     /// Gives the sequences of a table's columns the owner of the table. Returns them as they were.

@@ -133,7 +133,7 @@ pub(super) fn check_change(
     }
     let (verb, column) = match change {
         TableChange::DropColumn(name) => ("drop", name),
-        TableChange::RenameColumn { from, .. } => ("rename", from),
+        TableChange::RenameColumn { from: name, .. } => ("rename", name),
         _ => return Ok(()),
     };
     let mut views = views_of(state, table);

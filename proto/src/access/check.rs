@@ -859,12 +859,12 @@ impl<'a> Subject<'a> {
         if self.is_foreign_role(database.owner) || self.is_foreign_role(owner) {
             return Actions::NONE;
         }
-        let own = Actions::of(&[Action::Own]);
+        let ownership = Actions::of(&[Action::Own]);
         let actions = if self.has_rights_of(owner) || self.has_rights_of(database.owner) {
-            Actions::TABLE.union(Actions::SEQUENCE).union(own)
+            Actions::TABLE.union(Actions::SEQUENCE).union(ownership)
         } else {
             let home = match table {
-                Some(table) => self.table_actions(database, table).without(own),
+                Some(table) => self.table_actions(database, table).without(ownership),
                 None => self.granted(Target::Database(database.id)).intersection(Actions::TABLE),
             };
             // Rows that are inserted get the numbers.

@@ -197,9 +197,10 @@ impl Wire for TableChange {
                 columns: columns.iter().map(Wire::to_wire).collect(),
                 definition: Some(definition.to_wire()),
             }),
-            Self::MoveColumn { column, after } => {
-                Kind::MoveColumn(pb::MoveColumn { column: column.clone(), after: after.clone() })
-            }
+            Self::MoveColumn { column, after: predecessor } => Kind::MoveColumn(pb::MoveColumn {
+                column: column.clone(),
+                after: predecessor.clone(),
+            }),
             Self::AddCheck(check) => Kind::AddCheck(check.to_wire()),
             Self::DropCheck(name) => Kind::DropCheck(name.clone()),
             Self::SetComment { column, comment } => Kind::SetComment(pb::SetComment {

@@ -85,8 +85,8 @@ fn put_tasks(parts: &mut Parts, previous: Option<&Catalog>, current: &Catalog) {
     if earlier.is_some_and(|earlier| Arc::ptr_eq(earlier, &current.tasks)) {
         return;
     }
-    let gone = earlier.into_iter().flat_map(|earlier| earlier.keys());
-    for id in gone.filter(|id| !current.tasks.contains_key(*id)) {
+    let ids = earlier.into_iter().flat_map(|earlier| earlier.keys());
+    for id in ids.filter(|id| !current.tasks.contains_key(*id)) {
         parts.grow(5).tasks_gone.push(id.0);
     }
     for (id, entry) in current.tasks.iter() {
@@ -104,8 +104,8 @@ fn put_sequences(parts: &mut Parts, previous: Option<&Catalog>, current: &Catalo
     if earlier.is_some_and(|earlier| Arc::ptr_eq(earlier, &current.sequences)) {
         return;
     }
-    let gone = earlier.into_iter().flat_map(|earlier| earlier.keys());
-    for id in gone.filter(|id| !current.sequences.contains_key(*id)) {
+    let ids = earlier.into_iter().flat_map(|earlier| earlier.keys());
+    for id in ids.filter(|id| !current.sequences.contains_key(*id)) {
         parts.grow(5).sequences_gone.push(id.0);
     }
     for (id, sequence) in current.sequences.iter() {

@@ -102,9 +102,9 @@ pub(crate) fn ranges(reading: &Reading, order: KeyOrder) -> Option<Vec<KeyRange>
         return Some(vec![exact.clone()]);
     };
     let (start, end) = (start.start.clone(), end.end.clone()?);
-    let others = KeyRange { start: end.clone(), end: exact.end.clone() };
+    let values = KeyRange { start: end.clone(), end: exact.end.clone() };
     let nulls = KeyRange { start, end: Some(end) };
-    Some(if order.descending { vec![nulls, others] } else { vec![others, nulls] })
+    Some(if order.descending { vec![nulls, values] } else { vec![values, nulls] })
 }
 
 /// Returns true if a column has one value in all wanted rows.
@@ -182,8 +182,8 @@ fn depth(units: &[Unit]) -> usize {
 
 /// Lower bound of a unit's keys.
 fn lower_bound(unit: &Unit) -> Bytes {
-    let wanted = unit.ranges.first().map(|range| range.start.clone()).unwrap_or_default();
-    wanted.max(unit.range.start.clone())
+    let start = unit.ranges.first().map(|range| range.start.clone()).unwrap_or_default();
+    start.max(unit.range.start.clone())
 }
 
 /// Lower bound of a unit's keys, or of their complements.

@@ -446,11 +446,11 @@ fn serial_sequence(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Resul
     let column_of_name = table.schema.column(&column);
     let column = column_of_name.ok_or_else(|| SqlError::undefined_column(&column, &table.name))?;
     let sequence = sequence_of_column(&catalog, table, column.id);
-    let shown = sequence.map(|sequence| {
+    let full_name = sequence.map(|sequence| {
         let (database, name) = (Some(table.database.clone()), sequence.name.clone());
         TableName { database, name }.to_string()
     });
-    Ok(text(shown))
+    Ok(text(full_name))
 }
 
 fn to_regclass(context: &ViewerContext<'_>, values: &[ScalarValue]) -> Result<ScalarValue> {

@@ -89,7 +89,7 @@ impl<'a> Names<'a> {
         let mut roles: Vec<Arc<Role>> = Vec::with_capacity(names.len());
         for name in names {
             let role = self.role(name)?;
-            if !roles.iter().any(|known| known.id == role.id) {
+            if !roles.iter().any(|entry| entry.id == role.id) {
                 roles.push(role);
             }
         }

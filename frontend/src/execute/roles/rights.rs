@@ -158,18 +158,18 @@ fn choose(
         }
     }
     let best = options.into_iter().max_by_key(|(_, actions)| actions.bits().count_ones());
-    let shown = if name.is_empty() { kind } else { name };
+    let label = if name.is_empty() { kind } else { name };
     let Some((grantor, actions)) = best else {
         let has_right = target.grantable().iter().any(|action| names.may(action, object.clone()));
         if !has_right {
             let message = format!("permission denied for {kind} {name}").trim_end().to_owned();
             return Err(SqlError::new(INSUFFICIENT_PRIVILEGE, message));
         }
-        plan.warning(code, format!("no privileges {verb} for \"{shown}\""));
+        plan.warning(code, format!("no privileges {verb} for \"{label}\""));
         return Ok(None);
     };
     if privileges != Privileges::All {
-        plan.warning(code, format!("not all privileges {verb} for \"{shown}\""));
+        plan.warning(code, format!("not all privileges {verb} for \"{label}\""));
     }
     Ok(Some(Chosen { target, grantor, actions }))
 }

@@ -35,9 +35,9 @@ impl Judged {
 #[must_use]
 pub fn confusion(judged: &[Judged]) -> String {
     let mut counts: BTreeMap<(Class, Class), usize> = BTreeMap::new();
-    for one in judged {
-        if let Some(expected) = one.counted_as() {
-            *counts.entry((expected, one.verdict)).or_default() += 1;
+    for item in judged {
+        if let Some(expected) = item.counted_as() {
+            *counts.entry((expected, item.verdict)).or_default() += 1;
         }
     }
     let columns: BTreeSet<Class> = counts.keys().map(|(_, verdict)| *verdict).collect();
@@ -60,8 +60,8 @@ pub fn confusion(judged: &[Judged]) -> String {
             }
         }
     }
-    let right = judged.iter().filter(|one| one.is_right() == Some(true)).count();
-    let wrong = judged.iter().filter(|one| one.is_right() == Some(false)).count();
+    let right = judged.iter().filter(|item| item.is_right() == Some(true)).count();
+    let wrong = judged.iter().filter(|item| item.is_right() == Some(false)).count();
     let _ = write!(text, "\n\n{wrong} of {} classes are wrong.\n", right + wrong);
     text
 }

@@ -101,9 +101,9 @@ impl History {
         }
         let mut events = VecDeque::new();
         for _ in 0..reader.count().filter(|count| *count as usize <= MARKS_MAX)? {
-            let (at, key) = (reader.long()?, reader.key()?);
+            let (time, key) = (reader.long()?, reader.key()?);
             let kind = *KINDS.get(usize::from(reader.byte()?))?;
-            events.push_back(Event { at, key, kind, text: reader.text()? });
+            events.push_back(Event { at: time, key, kind, text: reader.text()? });
         }
         let mut findings = VecDeque::new();
         for _ in 0..reader.count().filter(|count| *count as usize <= VERDICTS_MAX)? {
