@@ -191,7 +191,7 @@ pub(super) fn writer_of(
 ) -> Result<ValueWriter, SqlError> {
     match (types::element(described), array.data_type()) {
         (Some(element), DataType::List(_)) => list(array, element, zone),
-        _ if *described == Type::JSONB => versioned(writer(array, zone)?),
+        _ if *described == Type::JSONB => Ok(versioned(writer(array, zone)?)),
         _ => writer(array, zone),
     }
 }

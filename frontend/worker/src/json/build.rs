@@ -7,8 +7,6 @@
 //! Invariants: the result is valid JSON; keys of JSON stay in the order of the arguments, those of JSONB have the normal
 //! form.
 
-use std::sync::Arc;
-
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Field};
 use bytes::BytesMut;
